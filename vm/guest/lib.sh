@@ -1,0 +1,99 @@
+# What every scenario script sources. Gives: scenario, two_mounts, mount_at, unmount, check, pass, fail,
+# signal, await, operations. A scenario prints exactly one line "ok NAME" or "FAIL NAME: why".
+#
+# Environment: SERVER, PORT, VERS (4.1 or 4.2), EXPORT (path on the server), MNT (where to mount).
+
+: "${SERVER:?}" "${PORT:=2049}" "${VERS:=4.2}" "${EXPORT:=/}" "${MNT:=/mnt/a}"
+LIB=/run/job/guest
+export PYTHONPATH=$LIB PYTHONDONTWRITEBYTECODE=1
+NAME=unnamed
+VERDICT=
+
+# mount_at DIR [OPTIONS]: mounts the export; extra options come last and so win.
+mount_at() {
+    mkdir -p "$1" || return 1
+    helper=/run/tools/sbin/mount.nfs4
+    LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
+        timeout 60 "$helper" "$SERVER:$EXPORT" "$1" \
+        -o "vers=$VERS,port=$PORT,sec=sys,proto=tcp,hard,timeo=100${2:+,$2}"
+}
+
+# unmount DIR: a plain umount; the helper of the NFS tools would only look for NFSv3 state.
+unmount() {
+    umount -i "$1"
+}
+
+# scenario NAME [OPTIONS]: mounts the export at MNT and makes WORK, an empty directory on it.
+scenario() {
+    NAME=$1
+    trap 'finish $?' EXIT
+    mount_at "$MNT" "${2:-}" || fail "cannot mount $SERVER:$EXPORT with vers=$VERS"
+    WORK=$MNT/ropewalk-$NAME-$VERS
+    rm -rf "$WORK" || fail "cannot remove what an earlier run left"
+    mkdir "$WORK" || fail "cannot make a directory"
+    export WORK
+}
+
+# two_mounts NAME: as scenario, with the export mounted again at MNT2 and no cache shared between
+# the two; WORK2 is the second name of WORK. Attributes and names are not cached either: what one
+# mount did, the other sees at once.
+two_mounts() {
+    apart=nosharecache,actimeo=0,lookupcache=none
+    scenario "$1" "$apart"
+    MNT2=$MNT.second
+    mount_at "$MNT2" "$apart" || fail "cannot mount a second time"
+    WORK2=$MNT2/${WORK##*/}
+    export WORK2
+}
+
+# check COMMAND...: runs it with its output shown; a failure is the scenario's, with its last line.
+check() {
+    if ! "$@" >/tmp/check.out 2>&1; then
+        sed 's/^/# /' /tmp/check.out
+        fail "$(grep -v '^ *$' /tmp/check.out | tail -n 1 | cut -c 1-300)"
+    fi
+    sed 's/^/# /' /tmp/check.out
+}
+
+# operations OPERATION [DIR]: how often the mount has sent this operation.
+operations() {
+    python3 "$LIB/mountstats.py" "${2:-$MNT}" "$1"
+}
+
+fail() {
+    [ -n "$VERDICT" ] || echo "FAIL $NAME: ${*:-no reason given}"
+    VERDICT=failed
+    exit 1
+}
+
+# pass: the last command of a scenario. Cleaning up belongs to the check: it must work too.
+pass() {
+    cd / || fail "cannot leave the mount"
+    rm -rf "$WORK" || fail "cannot clean up"
+    [ -z "${MNT2:-}" ] || unmount "$MNT2" || fail "cannot unmount the second mount"
+    unmount "$MNT" || fail "cannot unmount"
+    VERDICT=passed
+    echo "ok $NAME"
+}
+
+finish() {
+    [ -n "$VERDICT" ] || echo "FAIL $NAME: the script ended early with status $1"
+    [ "$VERDICT" = passed ]
+    exit $?
+}
+
+# signal NAME: tells the host that the guest has come this far.
+signal() {
+    sync -f /run/job 2>/dev/null
+    touch "/run/job/$1"
+}
+
+# await NAME [SECONDS]: waits until the host says so.
+await() {
+    tries=$((${2:-120} * 10))
+    while [ ! -e "/run/job/$1" ]; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.1
+    done
+}

@@ -1,0 +1,72 @@
+//! What a developer of Ropewalk repeats, as one program: `cargo xtask COMMAND`.
+//!
+//! Each command owns one module; this file only names them. A command prints what it found and
+//! returns an error for its last line, so that the exit status tells a script what happened.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    reason = "a developer's tool talks on the terminal"
+)]
+
+mod ci;
+mod fuzz;
+mod layers;
+mod packages;
+mod repo;
+mod sim;
+mod step;
+mod test;
+mod tidy;
+mod vm;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "What a developer of Ropewalk repeats")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Format, lints, every test, layers and tidy; as root also the kernel client's tests
+    Test,
+    /// All of `test`, then a release build
+    Ci,
+    /// Check that crates depend only on lower layers, as docs/architecture.md says
+    Layers,
+    /// Check what rustfmt and clippy do not: lengths, headers, words, clocks
+    Tidy,
+    /// Run a fuzz target, or all of them in turn
+    Fuzz(fuzz::Args),
+    /// Simulate a whole cluster from a seed: --seed N replays one, --seeds COUNT tries many
+    #[command(disable_help_flag = true)]
+    Sim(sim::Args),
+    /// Test servers with a real Linux NFS client (User Mode Linux)
+    Vm(vm::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Test => test::run(has_command("vm")),
+        Command::Ci => ci::run(has_command("vm")),
+        Command::Layers => layers::run(),
+        Command::Tidy => tidy::run(),
+        Command::Fuzz(args) => fuzz::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Vm(args) => return args.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn has_command(name: &str) -> bool {
+    Cli::command().find_subcommand(name).is_some()
+}

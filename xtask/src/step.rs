@@ -1,0 +1,291 @@
+//! Steps of a test run: each is run, timed and counted, and the sum is the closing line.
+//!
+//! A step is another program or a check of ours. What it prints is passed on as it comes, and read as
+//! [`Counting`] says. A step that prints no counts is one test.
+
+use crate::repo::Result;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Tests by what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Counts {
+    const PASSED: Self = Self {
+        passed: 1,
+        failed: 0,
+        skipped: 0,
+    };
+    const FAILED: Self = Self {
+        passed: 0,
+        failed: 1,
+        skipped: 0,
+    };
+    const SKIPPED: Self = Self {
+        passed: 0,
+        failed: 0,
+        skipped: 1,
+    };
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// How the tests of a program are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// The program is one test.
+    Whole,
+    /// The sum of libtest's result lines (`test result: ok. 5 passed; ...`).
+    Libtest,
+    /// The last line in the form of our own closing line.
+    ClosingLine,
+}
+
+/// The steps so far.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    done: Vec<(String, Counts, Duration)>,
+}
+
+impl Steps {
+    /// Runs a program as a step. Its standard output is read, passed on and counted.
+    pub(crate) fn program(&mut self, name: &str, counting: Counting, command: &mut Command) {
+        announce(name);
+        let start = Instant::now();
+        let counts = match stream(command, counting) {
+            Ok((counts, success)) => judge(counts, success),
+            Err(message) => {
+                eprintln!("{name}: {message}");
+                Counts::FAILED
+            }
+        };
+        self.done.push((name.to_owned(), counts, start.elapsed()));
+    }
+
+    /// Runs a check of ours as a step.
+    pub(crate) fn check(&mut self, name: &str, check: impl FnOnce() -> Result<()>) {
+        announce(name);
+        let start = Instant::now();
+        let counts = match check() {
+            Ok(()) => Counts::PASSED,
+            Err(message) => {
+                eprintln!("{name}: {message}");
+                Counts::FAILED
+            }
+        };
+        self.done.push((name.to_owned(), counts, start.elapsed()));
+    }
+
+    /// Notes a step that cannot run here: a skip for a developer, a failure in CI.
+    pub(crate) fn missing(&mut self, name: &str, reason: &str) {
+        announce(name);
+        println!("{name}: cannot run here: {reason}");
+        let counts = if in_ci() {
+            Counts::FAILED
+        } else {
+            Counts::SKIPPED
+        };
+        self.done.push((name.to_owned(), counts, Duration::ZERO));
+    }
+
+    /// Prints the table of steps and the closing line.
+    pub(crate) fn finish(self) -> Result<()> {
+        let mut sum = Counts::default();
+        println!("\n{:<24} {:>9}  result", "step", "seconds");
+        for (name, counts, time) in &self.done {
+            println!("{name:<24} {:>9.1}  {counts}", time.as_secs_f64());
+            sum.add(*counts);
+        }
+        println!("\n{sum}");
+        match sum.failed {
+            0 => Ok(()),
+            n => Err(format!("{n} failed")),
+        }
+    }
+}
+
+/// Whether this is a run where nothing may be left out.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+fn announce(name: &str) {
+    println!("\n== {name}");
+}
+
+/// The counts of a program that ended: a failure that it did not count is still one.
+fn judge(counts: Option<Counts>, success: bool) -> Counts {
+    let mut counts = counts.unwrap_or(if success {
+        Counts::PASSED
+    } else {
+        Counts::FAILED
+    });
+    if !success && counts.failed == 0 {
+        counts.failed = 1;
+    }
+    counts
+}
+
+fn stream(command: &mut Command, counting: Counting) -> Result<(Option<Counts>, bool)> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("cannot run {name}: {e}"))?;
+    let stdout = child.stdout.take().expect("standard output is a pipe");
+    let mut sum: Option<Counts> = None;
+    let mut reader = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line);
+        if read.map_err(|e| format!("cannot read what {name} prints: {e}"))? == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line);
+        print!("{text}");
+        match counting {
+            Counting::Whole => {}
+            Counting::Libtest => {
+                if let Some(counts) = libtest(&text) {
+                    sum.get_or_insert_default().add(counts);
+                }
+            }
+            Counting::ClosingLine => sum = closing_line(&text).or(sum),
+        }
+    }
+    let status = child
+        .wait()
+        .map_err(|e| format!("cannot wait for {name}: {e}"))?;
+    Ok((sum, status.success()))
+}
+
+fn libtest(line: &str) -> Option<Counts> {
+    let (_, fields) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut fields = fields.split("; ");
+    let mut next = |what| number(fields.next()?, what);
+    Some(Counts {
+        passed: next("passed")?,
+        failed: next("failed")?,
+        skipped: next("ignored")?,
+    })
+}
+
+fn closing_line(line: &str) -> Option<Counts> {
+    let fields: Vec<&str> = line.trim_end().split(", ").collect();
+    let [passed, failed, skipped] = fields[..] else {
+        return None;
+    };
+    Some(Counts {
+        passed: number(passed, "passed")?,
+        failed: number(failed, "failed")?,
+        skipped: number(skipped, "skipped")?,
+    })
+}
+
+/// The number of `5 passed`.
+fn number(field: &str, what: &str) -> Option<u64> {
+    field.strip_suffix(what)?.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lines of real runs, and programs that lie about their success.
+    use super::*;
+
+    fn counts(passed: u64, failed: u64, skipped: u64) -> Counts {
+        Counts {
+            passed,
+            failed,
+            skipped,
+        }
+    }
+
+    #[test]
+    fn results_of_libtest_and_of_ours_are_read() {
+        let line =
+            "test result: FAILED. 5 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(libtest(line), Some(counts(5, 1, 2)));
+        assert_eq!(
+            closing_line(&format!("{}\n", counts(1, 2, 3))),
+            Some(counts(1, 2, 3))
+        );
+        for other in [
+            "",
+            "running 5 tests",
+            "test a ... ok",
+            "5 passed",
+            "a, b, c",
+        ] {
+            assert_eq!(
+                (libtest(other), closing_line(other)),
+                (None, None),
+                "{other}"
+            );
+        }
+    }
+
+    #[test]
+    fn programs_are_counted_and_their_failures_too() {
+        let shell = |counting, script: &str| {
+            let mut steps = Steps::default();
+            steps.program("a", counting, Command::new("sh").args(["-c", script]));
+            steps.done[0].1
+        };
+        for counting in [Counting::Whole, Counting::Libtest, Counting::ClosingLine] {
+            assert_eq!(shell(counting, "true"), Counts::PASSED);
+            assert_eq!(shell(counting, "exit 3"), Counts::FAILED);
+        }
+        let results = "for i in 1 2; do echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured'; done";
+        assert_eq!(shell(Counting::Libtest, results), counts(4, 0, 2));
+        assert_eq!(shell(Counting::Whole, results), Counts::PASSED);
+        let failed = format!("{results}; exit 1");
+        assert_eq!(shell(Counting::Libtest, &failed), counts(4, 1, 2));
+        let closing = "echo '9 passed, 9 failed, 9 skipped'; echo '2 passed, 0 failed, 0 skipped'";
+        assert_eq!(shell(Counting::ClosingLine, closing), counts(2, 0, 0));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_a_failure() {
+        let mut steps = Steps::default();
+        steps.program(
+            "a",
+            Counting::Whole,
+            &mut Command::new("no-such-program-of-ours"),
+        );
+        assert_eq!(steps.done[0].1, Counts::FAILED);
+        assert!(steps.finish().is_err());
+    }
+
+    #[test]
+    fn the_sum_decides() {
+        let mut steps = Steps::default();
+        steps.check("good", || Ok(()));
+        assert!(steps.finish().is_ok());
+        let mut steps = Steps::default();
+        steps.check("good", || Ok(()));
+        steps.check("bad", || Err("no".to_owned()));
+        assert!(steps.finish().is_err());
+    }
+}

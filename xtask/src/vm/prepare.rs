@@ -1,0 +1,240 @@
+//! Fetches what the harness needs and says where it is.
+//!
+//! Everyday tools (compiler, git, ip ...) are installed when they are missing, as the guest uses
+//! those of the host. What would be invasive to install (a kernel, NFS daemons that start by
+//! themselves) is only downloaded and unpacked below the harness's directory. Everything is done
+//! once: a stamp file names the packages that an unpacked tree holds. Entry point: [`prepare`].
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::error::{Context, Failure, Result};
+use super::process::{is_root, output};
+
+/// Packages that are unpacked, never installed, for every use of the harness.
+const CLIENT_PACKAGES: &[&str] = &["user-mode-linux", "nfs-common", "kmod"];
+
+/// Packages that only the self-test unpacks: the server that is known to work.
+const SERVER_PACKAGES: &[&str] = &["nfs-ganesha", "nfs-ganesha-vfs"];
+
+/// Tools of the host that the harness or a guest script runs, and the package of each.
+const HOST_TOOLS: &[(&str, &str)] = &[
+    ("/usr/bin/gcc", "gcc"),
+    ("/usr/bin/make", "make"),
+    ("/usr/bin/git", "git"),
+    ("/usr/bin/python3", "python3"),
+    ("/usr/bin/tar", "tar"),
+    ("/usr/bin/ss", "iproute2"),
+    ("/usr/sbin/ip", "iproute2"),
+    ("/usr/include/stdio.h", "libc6-dev"),
+];
+
+/// Where the harness keeps its things unless `--dir` says otherwise: `target/vm`.
+pub(crate) fn default_dir() -> PathBuf {
+    workspace().join("target/vm")
+}
+
+/// The root of the workspace that this program was built from.
+fn workspace() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// The guest scripts of the workspace.
+pub(crate) fn guest_scripts() -> PathBuf {
+    workspace().join("vm/guest")
+}
+
+/// The unpacked tools: proof that [`prepare`] was run.
+#[derive(Debug, Clone)]
+pub(crate) struct Tools {
+    dir: PathBuf,
+}
+
+impl Tools {
+    /// The harness's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The unpacked client packages; the guest sees them at `/run/tools`.
+    pub(crate) fn client_root(&self) -> PathBuf {
+        self.dir.join("client")
+    }
+
+    /// The kernel that runs as a process.
+    pub(crate) fn uml(&self) -> PathBuf {
+        self.client_root().join("usr/bin/linux.uml")
+    }
+
+    /// Unpacks the self-test's server, if it is not there yet, and returns its root.
+    pub(crate) fn server_root(&self) -> Result<PathBuf> {
+        let _lock = lock(&self.dir)?;
+        unpack(&self.dir, "server", SERVER_PACKAGES)
+    }
+}
+
+/// Makes sure that everything is there. Needs root: later steps make namespaces and taps.
+pub(crate) fn prepare(dir: &Path) -> Result<Tools> {
+    if !is_root() {
+        return Err(Failure::new(
+            "the kernel-client harness needs root (network namespaces, taps, NFS mounts); \
+             run it as root or with sudo",
+        ));
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Err(Failure::new(
+            "/dev/net/tun is missing; load the tun module or pass it in",
+        ));
+    }
+    fs::create_dir_all(dir).context(|| format!("cannot create {}", dir.display()))?;
+    let dir = dir
+        .canonicalize()
+        .context(|| format!("cannot resolve {}", dir.display()))?;
+    let name = dir.display().to_string();
+    if name.contains(|c: char| c.is_whitespace() || c == ',' || c == '"' || c == '\'') {
+        return Err(Failure::new(format!(
+            "{name} cannot be passed on a kernel command line; choose --dir without spaces, \
+             commas or quotes"
+        )));
+    }
+    let _lock = lock(&dir)?;
+    install_host_tools()?;
+    let client = unpack(&dir, "client", CLIENT_PACKAGES)?;
+    link_modules(&client)?;
+    prune_jobs(&dir)?;
+    Ok(Tools { dir })
+}
+
+/// Serialises two harness commands that would unpack into the same directory.
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    let file = File::create(&path).context(|| format!("cannot create {}", path.display()))?;
+    file.lock()
+        .context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
+}
+
+fn install_host_tools() -> Result<()> {
+    let mut missing: Vec<&str> = HOST_TOOLS
+        .iter()
+        .filter(|(path, _)| !Path::new(path).exists())
+        .map(|(_, package)| *package)
+        .collect();
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    eprintln!("installing {}", missing.join(" "));
+    apt(&["install", "-y", "--no-install-recommends"], &missing)
+}
+
+/// Downloads packages, and those that they need and the host has not, into a tree of their own.
+fn unpack(dir: &Path, name: &str, packages: &[&str]) -> Result<PathBuf> {
+    let root = dir.join(name);
+    let stamp = packages.join(" ");
+    if fs::read_to_string(root.join(".packages")).is_ok_and(|found| found == stamp) {
+        return Ok(root);
+    }
+    eprintln!("fetching {stamp}");
+    let (debs, fresh) = (
+        dir.join(format!("{name}.debs")),
+        dir.join(format!("{name}.new")),
+    );
+    for old in [&debs, &fresh, &root] {
+        remove_tree(old)?;
+    }
+    for new in [&debs.join("partial"), &fresh] {
+        fs::create_dir_all(new).context(|| format!("cannot create {}", new.display()))?;
+    }
+    let archives = format!("Dir::Cache::archives={}", debs.display());
+    let download = [
+        "install",
+        "-y",
+        "--reinstall",
+        "--download-only",
+        "--no-install-recommends",
+        "-o",
+        &archives,
+    ];
+    apt(&download, packages)?;
+    for entry in fs::read_dir(&debs).context(|| format!("cannot list {}", debs.display()))? {
+        let deb = entry
+            .context(|| format!("cannot list {}", debs.display()))?
+            .path();
+        if deb.extension().is_some_and(|extension| extension == "deb") {
+            output(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&fresh))?;
+        }
+    }
+    let stamp_path = fresh.join(".packages");
+    fs::write(&stamp_path, stamp).context(|| format!("cannot write {}", stamp_path.display()))?;
+    // The stamp arrives with the tree: a run that was cut short leaves no tree, and starts again.
+    fs::rename(&fresh, &root).context(|| format!("cannot rename to {}", root.display()))?;
+    remove_tree(&debs)?;
+    Ok(root)
+}
+
+/// Runs apt-get; fetches the package lists and tries once more when it fails.
+fn apt(arguments: &[&str], packages: &[&str]) -> Result<()> {
+    let run = || {
+        output(
+            Command::new("apt-get")
+                .env("DEBIAN_FRONTEND", "noninteractive")
+                .args(["-q", "-o", "APT::Sandbox::User=root"])
+                .args(arguments)
+                .args(packages),
+        )
+    };
+    if run().is_ok() {
+        return Ok(());
+    }
+    output(Command::new("apt-get").args(["-q", "update"]))?;
+    run().map(drop)
+}
+
+/// Gives modprobe the layout that it expects (`lib/modules`) and a name that does not depend on
+/// where the tree is: the package's own link to kmod is absolute.
+fn link_modules(client: &Path) -> Result<()> {
+    let links = [
+        ("harness/lib/modules", "../../usr/lib/uml/modules"),
+        ("harness/bin/modprobe", "../../bin/kmod"),
+        ("harness/bin/insmod", "../../bin/kmod"),
+    ];
+    for (link, target) in links {
+        let link = client.join(link);
+        if link.symlink_metadata().is_ok() {
+            continue;
+        }
+        let parent = link.parent().expect("every link has a parent directory");
+        fs::create_dir_all(parent).context(|| format!("cannot create {}", parent.display()))?;
+        symlink(target, &link).context(|| format!("cannot create {}", link.display()))?;
+    }
+    Ok(())
+}
+
+/// Removes what failed runs left for a look: job directories whose process is gone.
+fn prune_jobs(dir: &Path) -> Result<()> {
+    let jobs = dir.join("jobs");
+    fs::create_dir_all(&jobs).context(|| format!("cannot create {}", jobs.display()))?;
+    for entry in fs::read_dir(&jobs).context(|| format!("cannot list {}", jobs.display()))? {
+        let entry = entry.context(|| format!("cannot list {}", jobs.display()))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.split('-').next().unwrap_or_default();
+        if !Path::new("/proc").join(pid).exists() {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a tree that may not exist.
+pub(crate) fn remove_tree(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,265 @@
+//! `cargo xtask vm run`: any server command, some scenarios, a table.
+//!
+//! Owns the order of things: tools, namespace, server, guests per version, crash scenarios last.
+//! Entry points: [`run`] for the command line, [`session`] for other subcommands.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::crash::{self, Victim};
+use super::error::{Context, Failure, Result};
+use super::net::{Net, SERVER_IP};
+use super::prepare::{Tools, prepare};
+use super::process::signal;
+use super::scenario::{Needs, Outcome, Scenario, Settings, print_outcome, print_table};
+use super::scenario::{run_list, select};
+use super::server::{START_LIMIT, Server, tail};
+
+/// Lines of the server's log that are shown when a scenario failed.
+const LOG_TAIL_LINES: usize = 15;
+
+/// What is common to the subcommands that run scenarios.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ScenarioArgs {
+    /// Scenarios to run, by name (see `list`), or all.
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    scenario: Vec<String>,
+    /// NFS versions to mount with.
+    #[arg(long, value_delimiter = ',', default_value = "4.1,4.2")]
+    vers: Vec<String>,
+    /// Files in the directory of the manyfiles scenario.
+    #[arg(long, default_value_t = 100_000)]
+    files: u32,
+    /// Seed of the fsx scenario.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Further variables for the guest scripts.
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Memory of a guest, MiB.
+    #[arg(long, default_value_t = 512)]
+    mem_mib: u32,
+    /// A scenario fails after this many seconds.
+    #[arg(long, default_value_t = 600)]
+    limit_s: u64,
+    /// Show what the guests print while they run.
+    #[arg(long, short)]
+    verbose: bool,
+    /// Print the results as one JSON array at the end.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ScenarioArgs {
+    /// The same with one version and another number of files.
+    pub(crate) fn with(&self, vers: &str, files: u32) -> Self {
+        Self {
+            vers: vec![vers.to_owned()],
+            files,
+            ..self.clone()
+        }
+    }
+
+    /// The settings for guests, for a server at this port and export.
+    pub(crate) fn settings(&self, port: u16, export: &str) -> Result<Settings> {
+        let mut env = vec![
+            ("FILES".to_owned(), self.files.to_string()),
+            ("FSX_SEED".to_owned(), self.seed.to_string()),
+        ];
+        for given in &self.env {
+            let (name, value) = given
+                .split_once('=')
+                .filter(|(name, _)| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+                .ok_or_else(|| Failure::new(format!("--env {given} is not NAME=VALUE")))?;
+            env.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(Settings {
+            port,
+            export: export.to_owned(),
+            env,
+            mem_mib: self.mem_mib,
+            scenario_limit: Duration::from_secs(self.limit_s),
+            echo: self.verbose,
+        })
+    }
+}
+
+/// `cargo xtask vm run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// The server, as `sh -c` reads it. It must listen on 192.0.2.1 and stay in the foreground;
+    /// start it with exec when it needs a shell in front, so that signals reach it.
+    #[arg(long, value_name = "CMD")]
+    server_cmd: String,
+    /// The TCP port that the server listens on when it is ready.
+    #[arg(long, default_value_t = 2049)]
+    port: u16,
+    /// The path to mount.
+    #[arg(long, default_value = "/")]
+    export: String,
+    /// Data servers whose layouts the pnfs scenario expects; without it that scenario is left out.
+    #[arg(long, value_name = "N")]
+    ds_count: Option<u32>,
+    /// Also run the crash scenario: kill -9 of the server command and a new start of it.
+    #[arg(long)]
+    crash: bool,
+    /// With --crash: kill only the process that listens on --port; the server command starts it
+    /// again by itself.
+    #[arg(long, requires = "crash")]
+    supervised: bool,
+    #[command(flatten)]
+    scenarios: ScenarioArgs,
+}
+
+impl RunArgs {
+    /// A cluster that starts its killed servers again by itself, under every scenario.
+    pub(crate) fn of_ropewalk(server_cmd: String, ds_count: u32, scenarios: ScenarioArgs) -> Self {
+        Self {
+            server_cmd,
+            port: 2049,
+            export: "/".to_owned(),
+            ds_count: Some(ds_count),
+            crash: true,
+            supervised: true,
+            scenarios,
+        }
+    }
+}
+
+/// Runs the command; `true` when every scenario passed.
+pub(crate) fn run(dir: &Path, args: &RunArgs) -> Result<bool> {
+    Ok(outcomes(dir, args)?.iter().all(|o| !o.is_failure()))
+}
+
+/// Runs the command and hands out what each scenario came to.
+pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
+    let tools = prepare(dir)?;
+    let mut settings = args.scenarios.settings(args.port, &args.export)?;
+    if let Some(count) = args.ds_count {
+        settings
+            .env
+            .push(("DS_COUNT".to_owned(), count.to_string()));
+    }
+    let net = Net::create(&tools)?;
+    let mut plan = ServerPlan {
+        net: &net,
+        command_line: args.server_cmd.clone(),
+        port: args.port,
+        log: new_log(&tools)?,
+        supervised: args.supervised,
+        server: None,
+    };
+    let has = |needs| match needs {
+        Needs::Server => true,
+        Needs::Layouts => args.ds_count.is_some(),
+        Needs::Crash => args.crash,
+    };
+    session(&tools, &mut plan, &settings, &args.scenarios, has)
+}
+
+/// How to start the server of a session; holds it while it runs.
+#[derive(Debug)]
+pub(crate) struct ServerPlan<'net> {
+    /// Where the server and the guests live.
+    pub(crate) net: &'net Net,
+    /// The server, as `sh -c` reads it.
+    pub(crate) command_line: String,
+    /// The port that says that it is ready.
+    pub(crate) port: u16,
+    /// Where its words go.
+    pub(crate) log: PathBuf,
+    /// Whether the command starts a killed server again by itself.
+    pub(crate) supervised: bool,
+    /// The running server.
+    pub(crate) server: Option<Server>,
+}
+
+impl ServerPlan<'_> {
+    /// Starts the server and waits for its port.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        let server = Server::start(self.net, &self.command_line, &self.log, self.port)?;
+        self.server = Some(server);
+        Ok(())
+    }
+}
+
+impl Victim for ServerPlan<'_> {
+    fn kill(&mut self) -> Result<()> {
+        if self.supervised {
+            let pids = self.net.listeners(self.port)?;
+            if pids.is_empty() {
+                return Err(Failure::new(format!(
+                    "nothing listens on port {}",
+                    self.port
+                )));
+            }
+            signal(&pids, "KILL");
+            return Ok(());
+        }
+        self.server
+            .take()
+            .expect("a server runs before it is killed")
+            .kill();
+        Ok(())
+    }
+
+    fn revive(&mut self) -> Result<()> {
+        if !self.supervised {
+            return self.start();
+        }
+        let server = self.server.as_mut().expect("the supervising server runs");
+        self.net
+            .wait_listening(self.port, START_LIMIT, || server.check_alive())
+    }
+}
+
+/// A new log file for a server of this process.
+pub(crate) fn new_log(tools: &Tools) -> Result<PathBuf> {
+    let logs = tools.dir().join("logs");
+    fs::create_dir_all(&logs).context(|| format!("cannot create {}", logs.display()))?;
+    Ok(logs.join(format!("server-{}.log", std::process::id())))
+}
+
+/// Starts the server, runs the chosen scenarios with each version, prints the table, hands out the results.
+pub(crate) fn session(
+    tools: &Tools,
+    plan: &mut ServerPlan<'_>,
+    settings: &Settings,
+    args: &ScenarioArgs,
+    has: impl Fn(Needs) -> bool,
+) -> Result<Vec<Outcome>> {
+    let chosen = select(&args.scenario, has)?;
+    let (crashing, calm): (Vec<&Scenario>, Vec<&Scenario>) = chosen
+        .into_iter()
+        .partition(|scenario| scenario.needs == Needs::Crash);
+    plan.start()?;
+    println!(
+        "the server listens on {SERVER_IP} port {}; log: {}",
+        plan.port,
+        plan.log.display()
+    );
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for vers in &args.vers {
+        outcomes.extend(run_list(plan.net, tools, settings, vers, &calm)?);
+        for scenario in &crashing {
+            let outcome = crash::run(plan.net, tools, settings, vers, scenario, plan)?;
+            print_outcome(&outcome);
+            outcomes.push(outcome);
+        }
+    }
+    let good = print_table(&outcomes);
+    if let Some(server) = plan.server.take()
+        && !server.stop()?
+    {
+        println!("note: the server did not end with success after SIGTERM");
+    }
+    if args.json {
+        let values: Vec<_> = outcomes.iter().map(Outcome::json).collect();
+        println!("{}", serde_json::Value::from(values));
+    }
+    if !good {
+        println!("{}", tail(&plan.log, LOG_TAIL_LINES));
+    }
+    Ok(outcomes)
+}

@@ -1,0 +1,447 @@
+//! The scenarios: their names, running a list of them in a guest, and the table of results.
+//!
+//! A scenario is a script `vm/guest/scenarios/NAME.sh`. Many run in one guest, one after the
+//! other; when one takes the guest down with it, a fresh guest runs the rest. Entry points:
+//! [`select`], [`run_list`], [`print_table`].
+
+use std::time::Duration;
+
+use super::error::{Failure, Result};
+use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
+use super::net::Net;
+use super::prepare::Tools;
+
+/// What a scenario needs besides a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing.
+    Server,
+    /// A server that gives layouts of at least two data servers.
+    Layouts,
+    /// The host, which kills the server and starts it again.
+    Crash,
+}
+
+/// One scenario.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// The script's name without `.sh`.
+    pub(crate) name: &'static str,
+    /// What it checks, in a few words.
+    checks: &'static str,
+    /// What it needs.
+    pub(crate) needs: Needs,
+}
+
+const fn plain(name: &'static str, checks: &'static str) -> Scenario {
+    Scenario {
+        name,
+        checks,
+        needs: Needs::Server,
+    }
+}
+
+/// All scenarios in the order in which they run, the quick and basic ones first.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    plain(
+        "mount",
+        "mount, write, read back past the cache, show mountstats",
+    ),
+    plain("df", "sizes and room as df asks for them"),
+    plain(
+        "special",
+        "special files, modes, owners, groups, links, times, names",
+    ),
+    plain(
+        "openunlink",
+        "unlink and rename of open files, here and by another mount",
+    ),
+    plain(
+        "truncate",
+        "truncate under another mount's open; no old data come back",
+    ),
+    plain("direct", "O_DIRECT over holes and at the end of the file"),
+    plain("sparse", "a 2 GiB sparse file"),
+    plain(
+        "mmap",
+        "shared and private mappings between processes and mounts",
+    ),
+    plain(
+        "locks",
+        "byte-range locks between two mounts and between processes",
+    ),
+    plain(
+        "fsx",
+        "random I/O against a model, buffered, mapped and direct",
+    ),
+    plain("build", "unpack and build a C project"),
+    plain("git", "git clone, commit, merge, gc, clone back"),
+    plain("manyfiles", "many files in one directory"),
+    Scenario {
+        name: "pnfs",
+        checks: "layouts are used: LAYOUTGET, data only to the data servers (--ds-count)",
+        needs: Needs::Layouts,
+    },
+    Scenario {
+        name: "crash",
+        checks: "kill -9 of the server in the middle of work (--crash)",
+        needs: Needs::Crash,
+    },
+];
+
+/// What to give the guests.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The server's port.
+    pub(crate) port: u16,
+    /// The path that is mounted.
+    pub(crate) export: String,
+    /// Further variables of the scripts' environment.
+    pub(crate) env: Vec<(String, String)>,
+    /// Memory of a guest, MiB.
+    pub(crate) mem_mib: u32,
+    /// A scenario is killed after this time.
+    pub(crate) scenario_limit: Duration,
+    /// Whether the guests' output is shown while it comes.
+    pub(crate) echo: bool,
+}
+
+/// Time that a guest gets beyond that of its scenarios, for its boot and end.
+const GUEST_EXTRA: Duration = Duration::from_secs(60);
+
+impl Settings {
+    /// A guest that mounts the server with this version; the caller adds script and limit.
+    pub(crate) fn guest<'a>(&self, net: &'a Net, tools: &'a Tools, vers: &str) -> GuestBuilder<'a> {
+        let mut guest = Guest::builder(net, tools)
+            .env("PORT", self.port)
+            .env("VERS", vers)
+            .env("EXPORT", &self.export)
+            .env("MNT", "/mnt/a")
+            .mem_mib(self.mem_mib)
+            .echo(self.echo);
+        for (name, value) in &self.env {
+            guest = guest.env(name, value);
+        }
+        guest
+    }
+}
+
+/// The result of one scenario with one version.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outcome {
+    /// The scenario's name.
+    pub(crate) name: String,
+    /// The version it was mounted with.
+    pub(crate) vers: String,
+    /// `None` when it passed, else why it did not.
+    pub(crate) failure: Option<String>,
+    /// How long it took in the guest, s; 0 when that is not known.
+    pub(crate) seconds: f64,
+    /// Remarks of the scenario (lines that begin with `# `).
+    pub(crate) notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether the scenario failed.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// The outcome as a JSON value.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "scenario": self.name,
+            "vers": self.vers,
+            "passed": self.failure.is_none(),
+            "failure": self.failure,
+            "seconds": self.seconds,
+        })
+    }
+}
+
+/// Finds scenarios by name; `all` stands for those that `has` says can run.
+pub(crate) fn select(
+    names: &[String],
+    has: impl Fn(Needs) -> bool,
+) -> Result<Vec<&'static Scenario>> {
+    let mut selected: Vec<&'static Scenario> = Vec::new();
+    for name in names {
+        if name == "all" {
+            selected.extend(SCENARIOS.iter().filter(|scenario| has(scenario.needs)));
+            continue;
+        }
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name);
+        let scenario = scenario.ok_or_else(|| {
+            Failure::new(format!(
+                "there is no scenario {name}; see 'cargo xtask vm list'"
+            ))
+        })?;
+        if !has(scenario.needs) {
+            return Err(Failure::new(format!(
+                "scenario {name} needs more: {}",
+                scenario.checks
+            )));
+        }
+        selected.push(scenario);
+    }
+    Ok(selected)
+}
+
+/// Runs scenarios in guests, as few as it takes, and returns one outcome for each.
+pub(crate) fn run_list(
+    net: &Net,
+    tools: &Tools,
+    settings: &Settings,
+    vers: &str,
+    scenarios: &[&Scenario],
+) -> Result<Vec<Outcome>> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    // Each guest yields at least one outcome, so this ends.
+    while outcomes.len() < scenarios.len() {
+        let rest = &scenarios[outcomes.len()..];
+        let names: Vec<&str> = rest.iter().map(|scenario| scenario.name).collect();
+        let count = u32::try_from(rest.len()).expect("there are few scenarios");
+        let run = settings
+            .guest(net, tools, vers)
+            .script("run-scenarios.sh")
+            .env("SCENARIOS", names.join(" "))
+            .env("SCENARIO_LIMIT_S", settings.scenario_limit.as_secs())
+            .timeout(settings.scenario_limit * count + GUEST_EXTRA)
+            .run()?;
+        if let Some(boot) = run.boot {
+            println!("NFSv{vers}: guest booted in {:.1} s", boot.as_secs_f64());
+        }
+        let found = read_outcomes(&run, vers, &names);
+        for outcome in &found {
+            print_outcome(outcome);
+        }
+        outcomes.extend(found);
+    }
+    Ok(outcomes)
+}
+
+/// Reads the frames that `run-scenarios.sh` prints. The first scenario without an end is the one
+/// that took the guest down; there is always at least one outcome.
+fn read_outcomes(run: &GuestRun, vers: &str, names: &[&str]) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    let mut lines: Vec<&str> = Vec::new();
+    for line in run.output.lines() {
+        if line.starts_with("## begin ") {
+            lines.clear();
+        } else if let Some(end) = line.strip_prefix("## end ") {
+            let mut words = end.split_whitespace();
+            let (name, status) = (words.next().unwrap_or(""), words.next().unwrap_or("none"));
+            let seconds = words
+                .next()
+                .and_then(|word| word.parse().ok())
+                .unwrap_or(0.0);
+            outcomes.push(judge(name, vers, status, seconds, &lines));
+        } else {
+            lines.push(line);
+        }
+    }
+    if run.rc == GuestExit::TimedOut || run.rc == GuestExit::Died || outcomes.is_empty() {
+        let how = match run.rc {
+            GuestExit::TimedOut => "the guest was killed at its time limit".to_owned(),
+            GuestExit::Died => "the guest's kernel ended".to_owned(),
+            GuestExit::Status(status) => format!("the guest ended with status {status}"),
+        };
+        if let Some(name) = names.get(outcomes.len()) {
+            let last = &lines[lines.len().saturating_sub(15)..];
+            outcomes.push(Outcome {
+                name: (*name).to_owned(),
+                vers: vers.to_owned(),
+                failure: Some(format!("{how}; its last words:\n{}", last.join("\n"))),
+                seconds: 0.0,
+                notes: Vec::new(),
+            });
+        }
+    }
+    outcomes
+}
+
+/// A scenario passed when it said so and its script ended with 0: neither alone is enough.
+fn judge(name: &str, vers: &str, status: &str, seconds: f64, lines: &[&str]) -> Outcome {
+    let fail = format!("FAIL {name}: ");
+    let said_ok = lines
+        .iter()
+        .any(|line| line.strip_prefix("ok ") == Some(name));
+    let why = lines
+        .iter()
+        .rev()
+        .find_map(|line| line.strip_prefix(&fail))
+        .map(str::to_owned);
+    let failure = match (why, said_ok, status) {
+        (Some(why), _, _) => Some(why),
+        (None, true, "0") => None,
+        (None, _, _) => Some(format!("status {status} without a word of why")),
+    };
+    let notes = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("# "))
+        .map(str::to_owned);
+    Outcome {
+        name: name.to_owned(),
+        vers: vers.to_owned(),
+        failure,
+        seconds,
+        notes: notes.collect(),
+    }
+}
+
+/// Judges a guest whose script was the scenario itself.
+pub(crate) fn judge_single(run: &GuestRun, vers: &str, name: &str, took: Duration) -> Outcome {
+    let lines: Vec<&str> = run.output.lines().collect();
+    let status = match run.rc {
+        GuestExit::Status(status) => status.to_string(),
+        GuestExit::TimedOut => "none (killed at its time limit)".to_owned(),
+        GuestExit::Died => "none (the guest's kernel ended)".to_owned(),
+    };
+    judge(name, vers, &status, took.as_secs_f64(), &lines)
+}
+
+/// Prints one outcome as it comes; the remarks of a failed one help to find out why.
+pub(crate) fn print_outcome(outcome: &Outcome) {
+    let Outcome {
+        name,
+        vers,
+        seconds,
+        ..
+    } = outcome;
+    match &outcome.failure {
+        None => println!("ok {name} (NFSv{vers}, {seconds:.1} s)"),
+        Some(why) => {
+            for note in &outcome.notes {
+                println!("    {note}");
+            }
+            println!("FAIL {name} (NFSv{vers}, {seconds:.1} s): {why}");
+        }
+    }
+}
+
+/// Prints the results, a line per scenario and a column per version; returns whether all passed.
+pub(crate) fn print_table(outcomes: &[Outcome]) -> bool {
+    let mut versions: Vec<&str> = outcomes.iter().map(|outcome| &*outcome.vers).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for outcome in outcomes {
+        if !names.contains(&&*outcome.name) {
+            names.push(&outcome.name);
+        }
+    }
+    let heads: Vec<String> = versions
+        .iter()
+        .map(|vers| format!("{:>16}", format!("NFSv{vers}")))
+        .collect();
+    println!("\n{:<14}{}", "scenario", heads.concat());
+    for name in names {
+        let cells: Vec<String> = versions
+            .iter()
+            .map(|vers| {
+                let found = outcomes.iter().find(|o| o.name == name && o.vers == *vers);
+                let cell = found.map_or("-".to_owned(), |outcome| {
+                    let verdict = if outcome.failure.is_none() {
+                        "ok"
+                    } else {
+                        "FAIL"
+                    };
+                    format!("{verdict} {:>6.1} s", outcome.seconds)
+                });
+                format!("{cell:>16}")
+            })
+            .collect();
+        println!("{name:<14}{}", cells.concat());
+    }
+    let failed = outcomes
+        .iter()
+        .filter(|outcome| outcome.failure.is_some())
+        .count();
+    println!("{} passed, {failed} failed", outcomes.len() - failed);
+    failed == 0 && !outcomes.is_empty()
+}
+
+/// Prints the names of the scenarios and what they check.
+pub(crate) fn print_list() {
+    for scenario in SCENARIOS {
+        println!("{:<14}{}", scenario.name, scenario.checks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The reading of a guest's output, which decides between pass and fail.
+
+    use super::*;
+
+    fn run(rc: GuestExit, output: &str) -> GuestRun {
+        GuestRun {
+            rc,
+            output: output.to_owned(),
+            boot: None,
+        }
+    }
+
+    #[test]
+    fn a_scenario_passes_only_with_its_word_and_status_zero() {
+        let text = "## begin a\n# note\nok a\n## end a 0 1.5\n## begin b\nok b\n## end b 1 0.1\n\
+                    ## begin c\n## end c 0 0.1\n## begin d\nok d\nFAIL d: oops\n## end d 0 0.1\n";
+        let outcomes = read_outcomes(
+            &run(GuestExit::Status(1), text),
+            "4.1",
+            &["a", "b", "c", "d"],
+        );
+        let failed: Vec<bool> = outcomes.iter().map(|o| o.failure.is_some()).collect();
+        assert_eq!(failed, [false, true, true, true]);
+        assert_eq!(outcomes[0].seconds, 1.5);
+        assert_eq!(outcomes[0].notes, ["note"]);
+        assert_eq!(outcomes[3].failure.as_deref(), Some("oops"));
+    }
+
+    #[test]
+    fn the_scenario_that_takes_the_guest_down_fails() {
+        let text = "## begin a\nok a\n## end a 0 1.0\n## begin b\nhalf\n";
+        let outcomes = read_outcomes(&run(GuestExit::TimedOut, text), "4.2", &["a", "b", "c"]);
+        assert_eq!(outcomes.len(), 2);
+        assert!(
+            outcomes[1]
+                .failure
+                .as_deref()
+                .is_some_and(|why| why.contains("half"))
+        );
+    }
+
+    #[test]
+    fn a_guest_without_output_fails_the_first_scenario() {
+        for rc in [GuestExit::Died, GuestExit::Status(0)] {
+            let outcomes = read_outcomes(&run(rc, "no init"), "4.2", &["a", "b"]);
+            assert_eq!(outcomes.len(), 1);
+            assert!(outcomes[0].failure.is_some());
+        }
+    }
+
+    #[test]
+    fn all_leaves_out_what_cannot_run() {
+        let names = ["all".to_owned()];
+        let plain = select(&names, |needs| needs == Needs::Server).expect("all is a name");
+        assert!(plain.iter().all(|scenario| scenario.needs == Needs::Server));
+        assert_eq!(
+            select(&names, |_| true).expect("all is a name").len(),
+            SCENARIOS.len()
+        );
+        assert!(select(&["crash".to_owned()], |needs| needs == Needs::Server).is_err());
+        assert!(select(&["nothing".to_owned()], |_| true).is_err());
+    }
+
+    #[test]
+    fn every_scenario_has_its_script() {
+        let scripts = super::super::prepare::guest_scripts().join("scenarios");
+        for scenario in SCENARIOS {
+            assert!(
+                scripts.join(format!("{}.sh", scenario.name)).is_file(),
+                "{}",
+                scenario.name
+            );
+        }
+    }
+}
