@@ -1,0 +1,32 @@
+//! GETATTR (RFC 8881 §18.7).
+
+use crate::{Bitmap, Fattr, FattrOf, OpNum};
+
+xdr::xdr_struct! {
+    /// Arguments of GETATTR.
+    #[derive(Copy)]
+    pub struct GetAttrArgs {
+        /// Wanted attributes.
+        pub attr_request: Bitmap,
+    }
+
+    /// Result of GETATTR.
+    pub struct GetAttrRes<'a> {
+        /// Those that the server has.
+        pub attributes: Fattr<'a>,
+    }
+}
+
+operations! { OpNum::GetAttr: GetAttrArgs => GetAttrRes<'a>; }
+
+/// Result of GETATTR as a server writes it: attributes go into the reply without a buffer of their own.
+#[derive(Debug, Clone, Copy)]
+pub struct GetAttrResOf<'a>(pub FattrOf<'a>);
+
+impl xdr::Encode for GetAttrResOf<'_> {
+    fn encode(&self, e: &mut xdr::Encoder) {
+        self.0.encode(e);
+    }
+}
+
+operations! { @body OpNum::GetAttr: GetAttrResOf<'a>; }

@@ -1,0 +1,9 @@
+//! Tests of the wire format. Goal: every type round-trips, refuses every truncation and has the bytes of the RFC.
+//! Method: a table with samples of every operation (`samples`), bytes written out by hand (`wire`), framing
+//! (`framing`), generated values (`random`) and replay of the fuzz corpus (`corpus`).
+
+mod corpus;
+mod framing;
+mod random;
+mod samples;
+mod wire;

@@ -1,0 +1,112 @@
+//! Goal: attributes, bitmaps and stateids of any value round-trip, and no bytes make a decoder panic. Method:
+//! generated values.
+
+use proptest::prelude::*;
+use xdr::{List, decode_all, encode_to_vec};
+
+use crate::{fuzz, *};
+
+fn time() -> impl Strategy<Value = NfsTime> {
+    (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanoseconds)| NfsTime {
+        seconds,
+        nanoseconds,
+    })
+}
+
+fn set_time() -> impl Strategy<Value = SetTime> {
+    prop_oneof![Just(SetTime::Server), time().prop_map(SetTime::Client)]
+}
+
+fn owner() -> impl Strategy<Value = Owner> {
+    prop::collection::vec(any::<u8>(), 0..40).prop_map(|b| Owner::from(b.as_slice()))
+}
+
+fn bitmap() -> impl Strategy<Value = Bitmap> {
+    prop::collection::vec(0..BITMAP_WORDS_MAX * 32, 0..20).prop_map(|bits| Bitmap::of(&bits))
+}
+
+fn ace() -> impl Strategy<Value = Ace> {
+    (any::<[u32; 3]>(), owner()).prop_map(|([ace_type, flag, access_mask], who)| Ace {
+        ace_type,
+        flag,
+        access_mask,
+        who,
+    })
+}
+
+prop_compose! {
+    fn attrs()(
+        supported_attrs in prop::option::of(bitmap()),
+        file_type in prop::option::of(prop::sample::select(FileType::ALL)),
+        size in any::<Option<u64>>(),
+        rdattr_error in prop::option::of(prop::sample::select(NfsStatus::ALL)),
+        acl in prop::option::of(prop::collection::vec(ace(), 0..4).prop_map(List)),
+        owner in prop::option::of(owner()),
+        rawdev in any::<Option<(u32, u32)>>(),
+        time_access_set in prop::option::of(set_time()),
+        time_modify in prop::option::of(time()),
+        layout_types in prop::option::of(prop::collection::vec(any::<u32>(), 0..4).prop_map(List)),
+        mode_umask in any::<Option<(u32, u32)>>(),
+        xattr_support in any::<Option<bool>>(),
+    ) -> Attrs {
+        Attrs {
+            supported_attrs,
+            file_type,
+            size,
+            rdattr_error,
+            acl,
+            owner,
+            rawdev: rawdev.map(|(major, minor)| SpecData { major, minor }),
+            time_access_set,
+            time_modify,
+            layout_types,
+            mode_umask: mode_umask.map(|(mode, umask)| ModeUmask { mode, umask }),
+            xattr_support,
+            ..Attrs::default()
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn attributes_round_trip(attrs in attrs(), mask in bitmap()) {
+        let fattr = Fattr::new(&attrs);
+        let bytes = encode_to_vec(&fattr);
+        let again = decode_all::<Fattr<'_>>(&bytes).unwrap();
+        prop_assert_eq!(again.attrs(), Ok(attrs.clone()));
+        let some = encode_to_vec(&FattrOf { mask: &mask, attrs: &attrs });
+        let mut kept = attrs;
+        kept.retain(&mask);
+        prop_assert_eq!(decode_all::<Fattr<'_>>(&some).unwrap().attrs(), Ok(kept));
+    }
+
+    #[test]
+    fn values_cut_anywhere_are_refused(attrs in attrs(), cut in any::<prop::sample::Index>()) {
+        let mut fattr = Fattr::new(&attrs);
+        let len = fattr.values.len();
+        prop_assume!(len > 0);
+        fattr.values.to_mut().truncate(cut.index(len));
+        prop_assert_eq!(fattr.attrs().map_err(|e| e.status()), Err(NfsStatus::BadXdr));
+    }
+
+    #[test]
+    fn stateids_round_trip(seqid in any::<u32>(), other in any::<[u8; OTHER_BYTES]>()) {
+        let stateid = Stateid { seqid, other };
+        let bytes = encode_to_vec(&stateid);
+        prop_assert_eq!(bytes.len(), 16);
+        prop_assert_eq!(decode_all::<Stateid>(&bytes), Ok(stateid));
+    }
+
+    #[test]
+    fn bitmaps_round_trip(mask in bitmap()) {
+        prop_assert_eq!(decode_all::<Bitmap>(&encode_to_vec(&mask)), Ok(mask));
+        prop_assert_eq!(Bitmap::of(&mask.iter().collect::<Vec<_>>()), mask);
+    }
+
+    #[test]
+    fn no_bytes_make_a_target_panic(data in prop::collection::vec(any::<u8>(), 0..256)) {
+        for (_, target) in fuzz::TARGETS {
+            target(&data);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! ONC RPC v2 (RFC 5531): messages, AUTH_NONE and AUTH_SYS, record marking.
+//!
+//! The crate owns the bytes of CALL and REPLY headers, authenticators, the record marks of stream
+//! transports and universal addresses. It does no I/O, knows no program and keeps no call table:
+//! arguments and results stay in the caller's [`xdr::Decoder`] and [`xdr::Encoder`].
+//!
+//! Entry points: [`peek`], [`CallHeader`], [`ReplyHeader`], [`begin_success`], [`encode_error`],
+//! [`AuthSys`], [`RecordReader`], [`UniversalAddress`].
+#![forbid(unsafe_code)]
+
+mod address;
+mod auth;
+mod call;
+#[doc(hidden)]
+pub mod fuzz;
+mod record;
+mod reply;
+
+pub use address::{AddressError, Netid, UniversalAddress};
+pub use auth::{
+    AUTH_BODY_BYTES_MAX, AUTH_SYS_GIDS_MAX, AUTH_SYS_MACHINE_BYTES_MAX, AuthStat, AuthSys,
+    Credential, OpaqueAuth, STARTTLS, flavor,
+};
+pub use call::{CallError, CallHeader, CallStart, MessageType, RPC_VERSION, peek};
+pub use record::{
+    FRAGMENT_BYTES_MAX, Fed, RESERVE_STEP_BYTES, RecordError, RecordLimits, RecordReader,
+    fragment_header,
+};
+pub use reply::{
+    AcceptError, Rejection, ReplyHeader, ReplyVerdict, Verdict, begin_success, encode_error,
+};
+
+#[cfg(test)]
+mod tests;
