@@ -1,0 +1,144 @@
+//! What the MDS says to a data server, on the connection that the data server opened.
+//!
+//! Batches are answered item by item, in order; an item's status says nothing of the others. Every
+//! call may be repeated: after a lost answer the MDS sends it again.
+
+use layout::{Epoch, Floor};
+use nfs4::{NfsTime, Verifier};
+use xdr::List;
+
+use crate::answer::{DETAIL_BYTES_MAX, Status};
+use crate::types::{KeySet, ObjectRef, Text};
+
+/// Most objects in one CREATE, STAT, SET_SIZE, COMMIT or REMOVE.
+pub const BATCH_MAX: u32 = 256;
+/// Most floors in one FENCE: few, because its answer waits for I/O to drain.
+pub const FENCE_BATCH_MAX: u32 = 256;
+/// Most floors in one FLOORS page.
+pub const FLOORS_PAGE_MAX: u32 = 1024;
+
+/// One status for each item of a batch.
+pub type ItemStatuses = List<Status, BATCH_MAX>;
+
+xdr::xdr_struct! {
+    /// CREATE: makes objects before their first WRITE would. An object that exists is [`Status::Ok`].
+    pub struct CreateArgs {
+        /// The objects.
+        pub objects: List<ObjectRef, BATCH_MAX>,
+    }
+
+    /// STAT: what is known of objects.
+    pub struct StatArgs {
+        /// The objects.
+        pub objects: List<ObjectRef, BATCH_MAX>,
+    }
+
+    /// What a data server knows of an object.
+    #[derive(Copy)]
+    pub struct StatItem {
+        /// [`Status::NotFound`] when it was never written; the rest is zero unless [`Status::Ok`].
+        pub status: Status,
+        /// Size in bytes, data that are not durable yet included.
+        pub size_bytes: u64,
+        /// Highest size that the index has durably (R9).
+        pub durable_bytes: u64,
+        /// Bytes that it takes in the store.
+        pub space_bytes: u64,
+        /// When it was last written, by the data server's clock.
+        pub modified: NfsTime,
+    }
+
+    /// Answer of STAT.
+    pub struct StatOk {
+        /// One for each object asked for.
+        pub items: List<StatItem, BATCH_MAX>,
+    }
+
+    /// An object and its new end.
+    #[derive(Copy)]
+    pub struct SetSizeItem {
+        /// The object.
+        pub object: ObjectRef,
+        /// What lies beyond is dropped; an object that is shorter is left alone.
+        pub size_bytes: u64,
+        /// The file's new floor for all, raised durably before anything is dropped (R3).
+        pub floor: Epoch,
+        /// Newest key that could have signed below that floor.
+        pub through_key: u32,
+    }
+
+    /// SET_SIZE: cuts objects. Answered when durable.
+    pub struct SetSizeArgs {
+        /// The objects.
+        pub items: List<SetSizeItem, BATCH_MAX>,
+    }
+
+    /// COMMIT: makes what was written to objects durable.
+    pub struct CommitArgs {
+        /// The objects.
+        pub objects: List<ObjectRef, BATCH_MAX>,
+    }
+
+    /// Answer of COMMIT.
+    pub struct CommitOk {
+        /// The write verifier of the data server: another one than before means lost writes (R11).
+        pub verifier: Verifier,
+        /// One for each object.
+        pub statuses: ItemStatuses,
+    }
+
+    /// A file to remove, all its mirrors on this data server.
+    #[derive(Copy)]
+    pub struct RemoveItem {
+        /// The file.
+        pub file_id: u64,
+        /// Lowest generation that is still good: objects below it go, and none below it is made again.
+        pub generation: u32,
+        /// The file's new floor for all.
+        pub floor: Epoch,
+        /// Newest key that could have signed what is refused from now on.
+        pub through_key: u32,
+    }
+
+    /// REMOVE: removes files. Answered when tombstones are durable; the bytes may be freed later (R4).
+    pub struct RemoveArgs {
+        /// The files.
+        pub items: List<RemoveItem, BATCH_MAX>,
+    }
+
+    /// FENCE: raises floors. Answered when they are durable and no I/O that they forbid is still going
+    /// on (R6). All of them or, with [`Status::TableFull`], none.
+    pub struct FenceArgs {
+        /// The floors.
+        pub floors: List<Floor, FENCE_BATCH_MAX>,
+    }
+
+    /// KEYS: all live keys; they replace those that the data server has (R13). Answered when in use.
+    pub struct KeysArgs {
+        /// The keys.
+        pub keys: KeySet,
+    }
+
+    /// FLOORS: one page of the floors that this data server missed, announced by HELLO. Answered when durable.
+    pub struct FloorsArgs {
+        /// Number of the page, from 0; a gap is refused.
+        pub page: u32,
+        /// Whether no page follows: layout I/O is served from the answer on.
+        pub last: bool,
+        /// The floors.
+        pub floors: List<Floor, FLOORS_PAGE_MAX>,
+    }
+
+    /// EXPEL: the data server is out of the cluster. It stops to serve and does not come back by itself.
+    pub struct ExpelArgs {
+        /// Why, for its log.
+        pub reason: Text<DETAIL_BYTES_MAX>,
+    }
+
+    /// SHUTDOWN: the data server stops cleanly.
+    #[derive(Copy)]
+    pub struct ShutdownArgs {
+        /// How long I/O that is going on may take, in milliseconds.
+        pub drain_ms: u32,
+    }
+}

@@ -1,0 +1,157 @@
+//! What a data server says to the MDS.
+//!
+//! JOIN comes once in the life of a data server, on a connection without a client certificate. HELLO
+//! is the first call on every other connection; SIZE and WROTE are refused before it.
+
+use layout::{ClientTag, Epoch};
+use nfs4::NfsTime;
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List, OpaqueBuf};
+
+use crate::types::{
+    ADDRESSES_MAX, Capacity, Counters, KeySet, NetAddr, StoreIdentity, VersionRange,
+};
+
+/// Longest public key in bytes (an uncompressed P-256 point has 65).
+pub const PUBLIC_KEY_BYTES_MAX: u32 = 256;
+/// Longest certificate in bytes, DER.
+pub const CERTIFICATE_BYTES_MAX: u32 = 4096;
+/// Bytes of the secret in a join token.
+pub const JOIN_SECRET_BYTES: usize = 16;
+
+/// The secret of a join token. Its Debug output is redacted.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JoinSecret(pub [u8; JOIN_SECRET_BYTES]);
+
+impl std::fmt::Debug for JoinSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+impl Decode<'_> for JoinSecret {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.opaque_fixed().map(Self)
+    }
+}
+
+impl Encode for JoinSecret {
+    fn encode(&self, e: &mut Encoder) {
+        e.opaque_fixed(&self.0);
+    }
+}
+
+xdr::xdr_struct! {
+    /// JOIN: makes the caller a data server of the cluster.
+    pub struct JoinArgs {
+        /// What the caller speaks.
+        pub versions: VersionRange,
+        /// From the token; used up by a JOIN that is answered.
+        pub secret: JoinSecret,
+        /// The caller's public key (a P-256 point, SEC 1 uncompressed). Its private half stays there.
+        pub public_key: OpaqueBuf<PUBLIC_KEY_BYTES_MAX>,
+        /// The caller's store; it must be empty.
+        pub store: StoreIdentity,
+        /// Where clients reach it.
+        pub addresses: List<NetAddr, ADDRESSES_MAX>,
+        /// Room in its store.
+        pub capacity: Capacity,
+    }
+
+    /// Who the data server is from now on.
+    pub struct JoinOk {
+        /// The cluster.
+        pub cluster_id: u64,
+        /// The data server's id, never reused.
+        pub ds_id: u32,
+        /// Its certificate (DER), signed by the cluster's CA.
+        pub certificate: OpaqueBuf<CERTIFICATE_BYTES_MAX>,
+        /// The CA's certificate (DER).
+        pub ca_certificate: OpaqueBuf<CERTIFICATE_BYTES_MAX>,
+    }
+
+    /// HELLO: a data server reports for duty on a new connection.
+    pub struct HelloArgs {
+        /// What the caller speaks.
+        pub versions: VersionRange,
+        /// The cluster that it joined.
+        pub cluster_id: u64,
+        /// Its id there; must be that of its certificate.
+        pub ds_id: u32,
+        /// Its store as it is now.
+        pub store: StoreIdentity,
+        /// Random, new with each start of the process: tells a new connection from a new process (R11).
+        pub boot_nonce: [u8; 16],
+        /// Where clients reach it now.
+        pub addresses: List<NetAddr, ADDRESSES_MAX>,
+        /// Room in its store.
+        pub capacity: Capacity,
+    }
+
+    /// What a data server needs to serve.
+    pub struct HelloOk {
+        /// The version of the control program from now on.
+        pub version: u32,
+        /// The cluster-wide floor, to be made durable before anything is served.
+        pub cluster_floor: Epoch,
+        /// The data server's lease in milliseconds, counted from when it sent HELLO.
+        pub lease_ms: u32,
+        /// How often it sends HEARTBEAT, in milliseconds.
+        pub heartbeat_ms: u32,
+        /// The keys that verify handles.
+        pub keys: KeySet,
+        /// The client tag of the MDS itself: its I/O is counted as proxied.
+        pub proxy_client: ClientTag,
+        /// Whether FLOORS pages follow. Until the last one is acknowledged no layout I/O is served (R6).
+        pub floors_pending: bool,
+    }
+
+    /// HEARTBEAT: renews the data server's lease.
+    #[derive(Copy)]
+    pub struct HeartbeatArgs {
+        /// Room in its store.
+        pub capacity: Capacity,
+        /// What it counted since it started.
+        pub counters: Counters,
+    }
+
+    /// The renewed lease.
+    #[derive(Copy)]
+    pub struct HeartbeatOk {
+        /// The lease in milliseconds, counted from when the HEARTBEAT was sent.
+        pub lease_ms: u32,
+        /// The cluster-wide floor.
+        pub cluster_floor: Epoch,
+    }
+
+    /// SIZE: how long is the file? Asked by a READ past the end of its object (R8).
+    #[derive(Copy)]
+    pub struct SizeArgs {
+        /// The file.
+        pub file_id: u64,
+        /// Its generation.
+        pub generation: u32,
+    }
+
+    /// The file's size now.
+    #[derive(Copy)]
+    pub struct SizeOk {
+        /// Size in bytes.
+        pub size_bytes: u64,
+        /// How long the answer may be reused, in milliseconds.
+        pub cache_ms: u32,
+    }
+
+    /// WROTE: a stable WRITE is about to be answered FILE_SYNC. Answered when the MDS has made size,
+    /// mtime and change durable (R2).
+    #[derive(Copy)]
+    pub struct WroteArgs {
+        /// The file.
+        pub file_id: u64,
+        /// Its generation.
+        pub generation: u32,
+        /// First byte behind what was written.
+        pub end_offset: u64,
+        /// When, by the data server's clock.
+        pub time: NfsTime,
+    }
+}

@@ -1,0 +1,214 @@
+//! Types that several procedures share.
+
+use layout::{KEYS_MAX, KeyError, KeyRecord, KeyRing};
+use rpc::{AddressError, UniversalAddress};
+use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder, List};
+
+use crate::{VERSION_MAX, VERSION_MIN};
+
+/// Longest netid in bytes ("rdma6" is the longest that we know).
+pub const NETID_BYTES_MAX: u32 = 16;
+/// Longest universal address in bytes.
+pub const UADDR_BYTES_MAX: u32 = UniversalAddress::TEXT_BYTES_MAX;
+/// Most addresses that a data server advertises.
+pub const ADDRESSES_MAX: u32 = 16;
+
+/// UTF-8 text of at most `MAX` bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Text<const MAX: u32>(String);
+
+impl<const MAX: u32> Text<MAX> {
+    /// `text`, cut at a character boundary when it is too long: for sentences, where the rest matters
+    /// less than saying something.
+    #[must_use]
+    pub fn cut(text: &str) -> Self {
+        let mut end = text.len().min(MAX as usize);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self(text[..end].to_owned())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<const MAX: u32> Decode<'_> for Text<MAX> {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.str(MAX).map(|text| Self(text.to_owned()))
+    }
+}
+
+impl<const MAX: u32> Encode for Text<MAX> {
+    fn encode(&self, e: &mut Encoder) {
+        e.opaque(self.0.as_bytes());
+    }
+}
+
+xdr::xdr_struct! {
+    /// Versions of the control program that a side speaks.
+    #[derive(Copy)]
+    pub struct VersionRange {
+        /// Lowest.
+        pub low: u32,
+        /// Highest.
+        pub high: u32,
+    }
+
+    /// An address as clients are told it (RFC 5665): kept as text, so that a transport which the MDS
+    /// does not know still reaches a client that does.
+    pub struct NetAddr {
+        /// Transport.
+        pub netid: Text<NETID_BYTES_MAX>,
+        /// Host and port.
+        pub uaddr: Text<UADDR_BYTES_MAX>,
+    }
+
+    /// What the MDS recognises a store by (R9).
+    #[derive(Copy)]
+    pub struct StoreIdentity {
+        /// Random, made when the store was formatted.
+        pub store_id: u64,
+        /// Rises durably with every start of the data server: one that went back is a store restored
+        /// from an older copy.
+        pub counter: u64,
+    }
+
+    /// Room in a store.
+    #[derive(Copy, Default)]
+    pub struct Capacity {
+        /// Size of the store in bytes.
+        pub total_bytes: u64,
+        /// Bytes that can still be written.
+        pub free_bytes: u64,
+        /// Objects in the index.
+        pub objects_count: u64,
+    }
+
+    /// What a data server counted since it started.
+    #[derive(Copy, Default)]
+    pub struct Counters {
+        /// Bytes that clients read.
+        pub client_read_bytes: u64,
+        /// Bytes that clients wrote.
+        pub client_written_bytes: u64,
+        /// Bytes that the MDS read for clients without layouts.
+        pub proxy_read_bytes: u64,
+        /// Bytes that the MDS wrote for them.
+        pub proxy_written_bytes: u64,
+        /// Handles that no live key signed, or that were altered.
+        pub handles_forged: u64,
+        /// Good handles shown by another client than theirs.
+        pub handles_of_others: u64,
+        /// Handles below a floor.
+        pub handles_fenced: u64,
+        /// Handles of removed files.
+        pub handles_removed: u64,
+        /// Objects that the index has and the store lost or cut short (R9).
+        pub objects_lost: u64,
+        /// Errors of the store's disk.
+        pub io_errors: u64,
+    }
+
+    /// The live keys of the cluster.
+    pub struct KeySet {
+        /// Newest retired key id, 0 if none: floors that no newer key needs are dropped.
+        pub retired_through: u32,
+        /// All live keys.
+        pub keys: List<KeyRecord, KEYS_MAX>,
+    }
+}
+
+impl VersionRange {
+    /// What this build speaks.
+    pub const OURS: Self = Self {
+        low: VERSION_MIN,
+        high: VERSION_MAX,
+    };
+
+    /// The highest version that both sides speak.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<u32> {
+        let high = self.high.min(other.high);
+        (high >= self.low.max(other.low)).then_some(high)
+    }
+}
+
+impl NetAddr {
+    /// The address, when its transport is one that we know.
+    ///
+    /// # Errors
+    /// [`AddressError`].
+    pub fn parse(&self) -> Result<UniversalAddress, AddressError> {
+        UniversalAddress::parse(
+            self.netid.as_str().as_bytes(),
+            self.uaddr.as_str().as_bytes(),
+        )
+    }
+}
+
+impl From<UniversalAddress> for NetAddr {
+    fn from(address: UniversalAddress) -> Self {
+        Self {
+            netid: Text::cut(address.netid.as_str()),
+            uaddr: Text::cut(&address.to_text()),
+        }
+    }
+}
+
+impl KeySet {
+    /// The message for a ring.
+    #[must_use]
+    pub fn of(ring: &KeyRing) -> Self {
+        Self {
+            retired_through: ring.retired_through(),
+            keys: ring.records().into(),
+        }
+    }
+
+    /// The ring of a message.
+    ///
+    /// # Errors
+    /// [`KeyError`] when the records contradict each other.
+    pub fn ring(&self) -> Result<KeyRing, KeyError> {
+        KeyRing::from_records(&self.keys.0, self.retired_through)
+    }
+}
+
+/// Names an object on a data server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// The file.
+    pub file_id: u64,
+    /// The file's generation.
+    pub generation: u32,
+    /// The copy of the file; 0 is the first.
+    pub mirror: u8,
+}
+
+impl Decode<'_> for ObjectRef {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let (file_id, generation) = (d.u64()?, d.u32()?);
+        let offset = d.position();
+        let mirror = u8::try_from(d.u32()?).map_err(|_| DecodeError {
+            kind: DecodeErrorKind::Invalid("a mirror is below 256"),
+            offset,
+        })?;
+        Ok(Self {
+            file_id,
+            generation,
+            mirror,
+        })
+    }
+}
+
+impl Encode for ObjectRef {
+    fn encode(&self, e: &mut Encoder) {
+        e.u64(self.file_id);
+        e.u32(self.generation);
+        e.u32(u32::from(self.mirror));
+    }
+}

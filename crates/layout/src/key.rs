@@ -1,0 +1,266 @@
+//! The keys that sign data-server handles, and their life (R13).
+//!
+//! ```text
+//!   insert_active ----> Active --(the next insert_active)--> Valid --(retire_through)--> Retired
+//! ```
+//! The active key signs; active and valid keys verify; of a retired key only the id is remembered.
+//! Ids only rise, and keys retire oldest first, so "every key up to this id is gone" is one number:
+//! floors and tombstones are dropped by it. Debug output never shows key bytes.
+
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// Bytes of a signing key (a BLAKE3 key).
+pub const KEY_BYTES: usize = 32;
+/// Most keys that are live at once; a rotation beyond it must wait for a retirement.
+pub const KEYS_MAX: u32 = 16;
+
+/// Key material. Its Debug output is redacted and it is overwritten when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyBytes([u8; KEY_BYTES]);
+
+impl KeyBytes {
+    /// Takes bytes that must come from the operating system's random source.
+    #[must_use]
+    pub const fn from_random(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// The secret itself: for the durable record, and for the encrypted channel to a data server.
+    #[must_use]
+    pub const fn expose(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+}
+
+impl Drop for KeyBytes {
+    fn drop(&mut self) {
+        // Best effort without unsafe code: black_box keeps the store from being optimised away.
+        self.0 = [0; KEY_BYTES];
+        std::hint::black_box(&self.0);
+    }
+}
+
+impl std::fmt::Debug for KeyBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("<secret>")
+    }
+}
+
+impl Decode<'_> for KeyBytes {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.opaque_fixed().map(Self)
+    }
+}
+
+impl Encode for KeyBytes {
+    fn encode(&self, e: &mut Encoder) {
+        e.opaque_fixed(&self.0);
+    }
+}
+
+xdr::xdr_enum! {
+    /// What a live key may do.
+    pub enum KeyState {
+        /// Signs and verifies. One key at most.
+        Active = 1,
+        /// Verifies handles that it signed before a rotation.
+        Valid = 2,
+    }
+}
+
+xdr::xdr_struct! {
+    /// A live key as it is stored and sent to data servers.
+    pub struct KeyRecord {
+        /// Names the key in handles. Never reused, rises with each rotation, never 0.
+        pub id: u32,
+        /// What it may do.
+        pub state: KeyState,
+        /// The secret.
+        pub bytes: KeyBytes,
+    }
+}
+
+/// A key that signs and verifies handles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SigningKey {
+    id: u32,
+    bytes: KeyBytes,
+}
+
+impl SigningKey {
+    /// Key `id` from random bytes of the caller.
+    #[must_use]
+    pub const fn new(id: u32, bytes: KeyBytes) -> Self {
+        Self { id, bytes }
+    }
+
+    /// Names the key in handles.
+    #[must_use]
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The whole keyed hash of `message`; handles carry its first half.
+    pub(crate) fn mac(&self, message: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(self.bytes.expose(), message)
+    }
+}
+
+/// Why a key ring refused a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyError {
+    /// The id is not above every id that the ring has seen.
+    IdNotAbove(u32),
+    /// [`KEYS_MAX`] keys are live: retire one first.
+    Full,
+    /// The active key signs new handles: rotate before it retires.
+    StillActive,
+    /// A set of records has two active keys, a repeated id, or an id that is retired.
+    Inconsistent,
+}
+
+impl std::fmt::Display for KeyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::IdNotAbove(id) => write!(f, "key id must be above {id}"),
+            Self::Full => write!(f, "{KEYS_MAX} keys are live already"),
+            Self::StillActive => write!(f, "the active key cannot retire before a rotation"),
+            Self::Inconsistent => write!(f, "key records contradict each other"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// The live keys of a cluster, by id, and the id through which keys are retired.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRing {
+    /// Ascending by id.
+    live: Vec<(SigningKey, KeyState)>,
+    retired_through: u32,
+}
+
+impl KeyRing {
+    /// A ring without keys: it signs nothing and verifies nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            live: Vec::new(),
+            retired_through: 0,
+        }
+    }
+
+    /// The ring of stored or received records. `retired_through` is the newest retired id, 0 if none.
+    ///
+    /// # Errors
+    /// [`KeyError::Full`] or [`KeyError::Inconsistent`].
+    pub fn from_records(records: &[KeyRecord], retired_through: u32) -> Result<Self, KeyError> {
+        if records.len() > KEYS_MAX as usize {
+            return Err(KeyError::Full);
+        }
+        let mut live: Vec<_> = records
+            .iter()
+            .map(|r| (SigningKey::new(r.id, r.bytes.clone()), r.state))
+            .collect();
+        live.sort_by_key(|(key, _)| key.id);
+        let repeated = live.windows(2).any(|pair| pair[0].0.id == pair[1].0.id);
+        let retired = live.iter().any(|(key, _)| key.id <= retired_through);
+        // The newest key is the one that signs: a lower active id would let `rotate` go wrong.
+        let misplaced = live
+            .iter()
+            .rev()
+            .skip(1)
+            .any(|(_, state)| *state == KeyState::Active);
+        if repeated || retired || misplaced {
+            return Err(KeyError::Inconsistent);
+        }
+        Ok(Self {
+            live,
+            retired_through,
+        })
+    }
+
+    /// The live keys as records, ascending by id.
+    #[must_use]
+    pub fn records(&self) -> Vec<KeyRecord> {
+        let record = |(key, state): &(SigningKey, KeyState)| KeyRecord {
+            id: key.id,
+            state: *state,
+            bytes: key.bytes.clone(),
+        };
+        self.live.iter().map(record).collect()
+    }
+
+    /// The newest retired id; every key up to it is gone. 0 if none is.
+    #[must_use]
+    pub const fn retired_through(&self) -> u32 {
+        self.retired_through
+    }
+
+    /// The newest id that the ring has seen: what a floor or tombstone set now must outlive.
+    #[must_use]
+    pub fn newest_id(&self) -> u32 {
+        self.live
+            .last()
+            .map_or(self.retired_through, |(key, _)| key.id)
+    }
+
+    /// The key that signs, if there is one.
+    #[must_use]
+    pub fn active(&self) -> Option<&SigningKey> {
+        self.live
+            .iter()
+            .rev()
+            .find(|(_, state)| *state == KeyState::Active)
+            .map(|(key, _)| key)
+    }
+
+    /// The live key `id`, if it may verify.
+    #[must_use]
+    pub fn verifier(&self, id: u32) -> Option<&SigningKey> {
+        self.live
+            .iter()
+            .find(|(key, _)| key.id == id)
+            .map(|(key, _)| key)
+    }
+
+    /// Whether the ring knew key `id` and it is retired: its handles are old, not forged.
+    #[must_use]
+    pub const fn is_retired(&self, id: u32) -> bool {
+        id != 0 && id <= self.retired_through
+    }
+
+    /// Makes `key` the active one; the key that was active still verifies.
+    ///
+    /// # Errors
+    /// [`KeyError::IdNotAbove`] or [`KeyError::Full`]; the ring is unchanged.
+    pub fn insert_active(&mut self, key: SigningKey) -> Result<(), KeyError> {
+        if key.id <= self.newest_id() {
+            return Err(KeyError::IdNotAbove(self.newest_id()));
+        }
+        if self.live.len() >= KEYS_MAX as usize {
+            return Err(KeyError::Full);
+        }
+        for (_, state) in &mut self.live {
+            *state = KeyState::Valid;
+        }
+        self.live.push((key, KeyState::Active));
+        Ok(())
+    }
+
+    /// Forgets every key up to and including `id`. The caller has made sure that every layout minted
+    /// under them is returned, recalled or fenced (R13).
+    ///
+    /// # Errors
+    /// [`KeyError::StillActive`]; the ring is unchanged.
+    pub fn retire_through(&mut self, id: u32) -> Result<(), KeyError> {
+        if self.active().is_some_and(|key| key.id <= id) {
+            return Err(KeyError::StillActive);
+        }
+        // An id that was never made must stay usable.
+        let id = id.min(self.newest_id());
+        self.live.retain(|(key, _)| key.id > id);
+        self.retired_through = self.retired_through.max(id);
+        Ok(())
+    }
+}

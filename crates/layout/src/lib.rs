@@ -1,0 +1,37 @@
+//! Where the bytes of a file lie and who may touch them: stripe arithmetic, placement groups, signed
+//! data-server handles, fencing epochs and the floors that a data server checks them against.
+//!
+//! The crate is sans-IO: keys are made from random bytes of the caller, nothing reads a clock, and
+//! persistence is records in and out. The MDS signs and places; a data server verifies and fences;
+//! clients use only [`Striping`].
+//!
+//! Entry points: [`Striping`], [`Placement`], [`KeyRing`] with [`DsHandle`], [`MdsHandle`], [`Floors`].
+#![forbid(unsafe_code)]
+
+mod epoch;
+mod fence;
+#[doc(hidden)]
+pub mod fuzz;
+mod handle;
+mod key;
+mod mds_handle;
+mod placement;
+mod stripe;
+
+pub use epoch::Epoch;
+pub use fence::{
+    Applied, CLIENT_FLOORS_MAX, FILE_FLOORS_MAX, Floor, FloorKey, Floors, FloorsLimits, Refusal,
+    TOMBSTONES_MAX, TableFull,
+};
+pub use handle::{
+    CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, MAC_BYTES, Rights,
+};
+pub use key::{KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeyState, SigningKey};
+pub use mds_handle::{MDS_HANDLE_BYTES, MdsHandle, MdsHandleError, MdsHandleKind};
+pub use placement::{
+    DeviceName, GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placed, Placement, PlacementError,
+};
+pub use stripe::{Extent, Extents, Striping, StripingError, UNIT_STEP_BYTES};
+
+#[cfg(test)]
+mod tests;

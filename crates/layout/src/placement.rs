@@ -1,0 +1,253 @@
+//! Placement groups: which ordered list of data servers a new file is cut over, and where it starts.
+//!
+//! A group is a device of the files layout. Its list never changes once a file may use it: another
+//! list is another group with another device id. The table picks by smooth weighted round robin, so
+//! a heavy group does not get its share in one burst, and rotates the first stripe index within each
+//! group, so small files spread. It is deterministic: the same calls give the same picks.
+//!
+//! Whether a group is available (none of its data servers full, out or expelled) is the caller's
+//! policy, given by [`Placement::set_available`].
+
+use std::collections::BTreeMap;
+
+use nfs4::DeviceId;
+use xdr::List;
+
+/// Most data servers in a group: Linux clients take no wider device.
+pub const GROUP_WIDTH_MAX: u32 = 256;
+/// Most groups in a cluster.
+pub const GROUPS_MAX: usize = 4096;
+
+xdr::xdr_struct! {
+    /// A placement group as it is stored.
+    pub struct Group {
+        /// Names the group. Never reused.
+        pub id: u32,
+        /// Part of the device id; 1 for a new group.
+        pub version: u32,
+        /// Ids of the data servers, in stripe order, none twice.
+        pub servers: List<u32, GROUP_WIDTH_MAX>,
+    }
+}
+
+impl Group {
+    /// Data servers in the group.
+    #[must_use]
+    pub fn width(&self) -> u32 {
+        u32::try_from(self.servers.0.len()).expect("a group has at most 256 servers")
+    }
+
+    /// The device id of the group in a cluster.
+    #[must_use]
+    pub fn device_id(&self, cluster_id: u64) -> DeviceId {
+        let name = DeviceName {
+            cluster_id,
+            group: self.id,
+            version: self.version,
+        };
+        name.to_device_id()
+    }
+}
+
+/// What a device id says: cluster id, group id and version, big-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DeviceName {
+    /// The cluster that made it.
+    pub cluster_id: u64,
+    /// The placement group.
+    pub group: u32,
+    /// The group's version.
+    pub version: u32,
+}
+
+impl DeviceName {
+    /// The 16 bytes that clients see.
+    #[must_use]
+    pub fn to_device_id(self) -> DeviceId {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.cluster_id.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.group.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.version.to_be_bytes());
+        DeviceId { bytes }
+    }
+
+    /// What a client's 16 bytes say. Any bytes say something; [`Placement::by_device`] knows if it exists.
+    #[must_use]
+    pub fn from_device_id(id: DeviceId) -> Self {
+        let value = u128::from_be_bytes(id.bytes);
+        #[allow(clippy::cast_possible_truncation, reason = "each field is cut out")]
+        Self {
+            cluster_id: (value >> 64) as u64,
+            group: (value >> 32) as u32,
+            version: value as u32,
+        }
+    }
+}
+
+/// Where a new file lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// The placement group.
+    pub group: u32,
+    /// Place in the group at which its first stripe lies.
+    pub first_index: u32,
+}
+
+/// Why the table refused a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlacementError {
+    /// No server, too many, or one twice.
+    Servers,
+    /// The id is in use with another list or version: a group never changes.
+    Changed,
+    /// [`GROUPS_MAX`] groups exist.
+    Full,
+    /// No such group.
+    Unknown,
+}
+
+impl std::fmt::Display for PlacementError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Servers => write!(f, "a group has 1 to {GROUP_WIDTH_MAX} distinct servers"),
+            Self::Changed => write!(f, "a placement group never changes"),
+            Self::Full => write!(f, "{GROUPS_MAX} placement groups exist"),
+            Self::Unknown => write!(f, "no such placement group"),
+        }
+    }
+}
+
+impl std::error::Error for PlacementError {}
+
+#[derive(Debug)]
+struct Entry {
+    group: Group,
+    weight: u32,
+    available: bool,
+    /// Credit of the smooth round robin: rises by the weight, falls by the total when picked.
+    credit: i64,
+    next_first: u32,
+}
+
+/// The table of groups.
+#[derive(Debug)]
+pub struct Placement {
+    cluster_id: u64,
+    groups: BTreeMap<u32, Entry>,
+}
+
+impl Placement {
+    /// A table without groups.
+    #[must_use]
+    pub const fn new(cluster_id: u64) -> Self {
+        Self {
+            cluster_id,
+            groups: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a group that is not available yet. `weight` is its share of new files (0: none). The
+    /// first stripe of its files starts to rotate at `seed`, so that a restart need not begin at 0
+    /// again. Adding the same group again changes nothing.
+    ///
+    /// # Errors
+    /// [`PlacementError`]; the table is unchanged.
+    pub fn add(&mut self, group: Group, weight: u32, seed: u32) -> Result<(), PlacementError> {
+        let servers = &group.servers.0;
+        let mut sorted = servers.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let too_wide = servers.len() > GROUP_WIDTH_MAX as usize;
+        if servers.is_empty() || too_wide || sorted.len() != servers.len() {
+            return Err(PlacementError::Servers);
+        }
+        if let Some(entry) = self.groups.get(&group.id) {
+            return if entry.group == group {
+                Ok(())
+            } else {
+                Err(PlacementError::Changed)
+            };
+        }
+        if self.groups.len() >= GROUPS_MAX {
+            return Err(PlacementError::Full);
+        }
+        let entry = Entry {
+            weight,
+            available: false,
+            credit: 0,
+            next_first: seed % group.width(),
+            group,
+        };
+        self.groups.insert(entry.group.id, entry);
+        Ok(())
+    }
+
+    /// Says whether new files may go to a group.
+    ///
+    /// # Errors
+    /// [`PlacementError::Unknown`].
+    pub fn set_available(&mut self, group: u32, available: bool) -> Result<(), PlacementError> {
+        let entry = self.entry_mut(group)?;
+        entry.available = available;
+        // A group that comes back must not catch up on what it missed.
+        entry.credit = 0;
+        Ok(())
+    }
+
+    /// Changes a group's share of new files.
+    ///
+    /// # Errors
+    /// [`PlacementError::Unknown`].
+    pub fn set_weight(&mut self, group: u32, weight: u32) -> Result<(), PlacementError> {
+        self.entry_mut(group)?.weight = weight;
+        Ok(())
+    }
+
+    fn entry_mut(&mut self, group: u32) -> Result<&mut Entry, PlacementError> {
+        self.groups.get_mut(&group).ok_or(PlacementError::Unknown)
+    }
+
+    /// Picks group and first stripe index of a new file; `None` when no group with a share is available.
+    pub fn pick(&mut self) -> Option<Placed> {
+        let mut total = 0;
+        let mut best: Option<(i64, u32)> = None;
+        for (id, entry) in &mut self.groups {
+            if !entry.available || entry.weight == 0 {
+                continue;
+            }
+            total += i64::from(entry.weight);
+            entry.credit += i64::from(entry.weight);
+            if best.is_none_or(|(credit, _)| entry.credit > credit) {
+                best = Some((entry.credit, *id));
+            }
+        }
+        let (_, id) = best?;
+        let entry = self.groups.get_mut(&id)?;
+        entry.credit -= total;
+        let first_index = entry.next_first;
+        entry.next_first = (first_index + 1) % entry.group.width();
+        Some(Placed {
+            group: id,
+            first_index,
+        })
+    }
+
+    /// The group `id`.
+    #[must_use]
+    pub fn group(&self, id: u32) -> Option<&Group> {
+        self.groups.get(&id).map(|entry| &entry.group)
+    }
+
+    /// The group of a device id, when this cluster has it in that version.
+    #[must_use]
+    pub fn by_device(&self, id: DeviceId) -> Option<&Group> {
+        let name = DeviceName::from_device_id(id);
+        let group = self.group(name.group)?;
+        (name.cluster_id == self.cluster_id && name.version == group.version).then_some(group)
+    }
+
+    /// All groups, ascending by id.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values().map(|entry| &entry.group)
+    }
+}

@@ -1,0 +1,213 @@
+//! Goal: only handles that a live key of this cluster signed are believed, and every other one gets
+//! the verdict that explains it. Method: each byte of a good handle altered in turn, key life played through.
+
+use crate::*;
+
+const CLUSTER: u64 = 0xc0ff_ee00_1234_5678;
+
+fn key(id: u32) -> SigningKey {
+    SigningKey::new(
+        id,
+        KeyBytes::from_random([u8::try_from(id).unwrap() ^ 0x5a; KEY_BYTES]),
+    )
+}
+
+fn ring(id: u32) -> KeyRing {
+    let mut ring = KeyRing::new();
+    ring.insert_active(key(id)).unwrap();
+    ring
+}
+
+fn handle() -> DsHandle {
+    DsHandle {
+        cluster_id: CLUSTER,
+        file_id: 0x0102_0304_0506_0708,
+        generation: 9,
+        mirror: 2,
+        rights: Rights::ReadWrite,
+        epoch: Epoch::new(3, 4),
+        client: ClientTag::of(CLUSTER, b"Linux NFSv4.2 node1"),
+    }
+}
+
+#[test]
+fn a_signed_handle_comes_back_and_lies_as_documented() {
+    let ring = ring(7);
+    let bytes = handle().sign(ring.active().unwrap());
+    assert_eq!(DsHandle::verify(&bytes, CLUSTER, &ring), Ok(handle()));
+    assert_eq!(bytes[..4], [1, 3, 2, 0]);
+    assert_eq!(bytes[4..8], 7_u32.to_be_bytes());
+    assert_eq!(bytes[8..16], CLUSTER.to_be_bytes());
+    assert_eq!(bytes[16..24], [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(bytes[24..28], [0, 0, 0, 9]);
+    assert_eq!(bytes[28..36], [0, 0, 0, 3, 0, 0, 0, 4]);
+    assert_eq!(&bytes[36..48], handle().client.as_bytes());
+    let mac = blake3::keyed_hash(&[7 ^ 0x5a; 32], &bytes[..48]);
+    assert_eq!(bytes[48..], mac.as_bytes()[..16]);
+}
+
+#[test]
+fn every_altered_bit_is_refused() {
+    let ring = ring(7);
+    let good = handle().sign(ring.active().unwrap());
+    for bit in 0..DS_HANDLE_BYTES * 8 {
+        let mut bad = good;
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let verdict = DsHandle::verify(&bad, CLUSTER, &ring).unwrap_err();
+        match bit / 8 {
+            0 | 3 => assert_eq!(verdict, HandleError::NotOurs),
+            1 => assert!(matches!(
+                verdict,
+                HandleError::NotOurs | HandleError::BadMac
+            )),
+            4..8 => assert!(matches!(
+                verdict,
+                HandleError::UnknownKey { retired: false, .. }
+            )),
+            8..16 => assert_eq!(verdict, HandleError::WrongCluster),
+            _ => assert_eq!(verdict, HandleError::BadMac),
+        }
+    }
+}
+
+#[test]
+fn every_other_length_is_not_ours() {
+    let ring = ring(7);
+    let mut long = handle().sign(ring.active().unwrap()).to_vec();
+    for len in 0..DS_HANDLE_BYTES {
+        let verdict = DsHandle::verify(&long[..len], CLUSTER, &ring);
+        assert_eq!(verdict, Err(HandleError::NotOurs));
+    }
+    long.push(0);
+    assert_eq!(
+        DsHandle::verify(&long, CLUSTER, &ring),
+        Err(HandleError::NotOurs)
+    );
+}
+
+#[test]
+fn a_raised_right_is_a_bad_mac() {
+    let ring = ring(7);
+    let mut read = handle();
+    read.rights = Rights::Read;
+    let mut bytes = read.sign(ring.active().unwrap());
+    bytes[1] = Rights::ReadWrite as u8;
+    assert_eq!(
+        DsHandle::verify(&bytes, CLUSTER, &ring),
+        Err(HandleError::BadMac)
+    );
+}
+
+#[test]
+fn an_old_key_verifies_until_it_retires() {
+    let mut ring = ring(1);
+    let old = handle().sign(ring.active().unwrap());
+    ring.insert_active(key(2)).unwrap();
+    assert_eq!(ring.active().unwrap().id(), 2);
+    assert!(DsHandle::verify(&old, CLUSTER, &ring).is_ok());
+    assert_eq!(ring.retire_through(2), Err(KeyError::StillActive));
+    ring.retire_through(1).unwrap();
+    let refused = HandleError::UnknownKey {
+        key_id: 1,
+        retired: true,
+    };
+    assert_eq!(DsHandle::verify(&old, CLUSTER, &ring), Err(refused));
+    assert_eq!(ring.insert_active(key(2)), Err(KeyError::IdNotAbove(2)));
+    assert_eq!(ring.newest_id(), 2);
+}
+
+#[test]
+fn a_ring_is_bounded_and_survives_its_records() {
+    let mut ring = KeyRing::new();
+    assert!(ring.active().is_none());
+    for id in 1..=KEYS_MAX {
+        ring.insert_active(key(id)).unwrap();
+    }
+    assert_eq!(ring.insert_active(key(KEYS_MAX + 1)), Err(KeyError::Full));
+    ring.retire_through(3).unwrap();
+    let mut records = ring.records();
+    assert_eq!(KeyRing::from_records(&records, 3).unwrap(), ring);
+    assert_eq!(
+        KeyRing::from_records(&records, 4),
+        Err(KeyError::Inconsistent)
+    );
+    records[0].state = KeyState::Active;
+    assert_eq!(
+        KeyRing::from_records(&records, 3),
+        Err(KeyError::Inconsistent)
+    );
+    records[0].state = KeyState::Valid;
+    records[1].id = records[0].id;
+    assert_eq!(
+        KeyRing::from_records(&records, 3),
+        Err(KeyError::Inconsistent)
+    );
+}
+
+#[test]
+fn retiring_an_id_that_was_never_made_leaves_it_usable() {
+    let mut ring = KeyRing::new();
+    ring.retire_through(99).unwrap();
+    ring.insert_active(key(1)).unwrap();
+    assert!(ring.verifier(1).is_some());
+}
+
+#[test]
+fn debug_output_shows_no_key_bytes() {
+    let ring = ring(7);
+    let record = &ring.records()[0];
+    let shown = format!("{ring:?} {record:?} {:?}", ring.active());
+    assert!(shown.contains("<secret>"));
+    // 7 ^ 0x5a is 93, as decimal or hexadecimal.
+    assert!(!shown.contains("93") && !shown.contains("5d"), "{shown}");
+}
+
+#[test]
+fn tags_differ_by_owner_and_by_cluster() {
+    let tag = ClientTag::of(1, b"owner");
+    assert_eq!(tag, ClientTag::of(1, b"owner"));
+    assert_ne!(tag, ClientTag::of(1, b"owner2"));
+    assert_ne!(tag, ClientTag::of(2, b"owner"));
+}
+
+#[test]
+fn mds_handles_come_back_and_others_are_refused() {
+    let handle = MdsHandle {
+        kind: MdsHandleKind::Inode,
+        cluster_id: CLUSTER,
+        file_id: u64::MAX,
+        generation: 1,
+    };
+    let bytes = handle.to_bytes();
+    assert_eq!(MdsHandle::parse(&bytes, CLUSTER), Ok(handle));
+    assert_eq!(
+        MdsHandle::parse(&bytes, 1),
+        Err(MdsHandleError::WrongCluster)
+    );
+    for len in 0..bytes.len() {
+        assert_eq!(
+            MdsHandle::parse(&bytes[..len], CLUSTER),
+            Err(MdsHandleError::NotOurs)
+        );
+    }
+    for at in 0..4 {
+        let mut bad = bytes;
+        bad[at] = 0xff;
+        assert_eq!(
+            MdsHandle::parse(&bad, CLUSTER),
+            Err(MdsHandleError::NotOurs)
+        );
+    }
+    let ds = self::handle().sign(ring(7).active().unwrap());
+    assert_eq!(MdsHandle::parse(&ds, CLUSTER), Err(MdsHandleError::NotOurs));
+}
+
+#[test]
+fn epochs_order_by_boot_first_and_never_run_into_the_next_boot() {
+    assert!(Epoch::new(1, u32::MAX) < Epoch::boot_floor(2));
+    assert_eq!(Epoch::new(1, 6).next(), Some(Epoch::new(1, 7)));
+    assert_eq!(Epoch::new(1, u32::MAX).next(), None);
+    let epoch = Epoch::new(u32::MAX, 5);
+    assert_eq!((epoch.boot(), epoch.counter()), (u32::MAX, 5));
+    assert_eq!(Epoch::from_u64(epoch.as_u64()), epoch);
+}

@@ -1,0 +1,134 @@
+//! Goal: new files spread by weight and start, skip what is unavailable, and a group never changes.
+//! Method: counted picks.
+
+use std::collections::BTreeMap;
+
+use crate::*;
+
+fn group(id: u32, servers: &[u32]) -> Group {
+    Group {
+        id,
+        version: 1,
+        servers: servers.to_vec().into(),
+    }
+}
+
+fn table() -> Placement {
+    let mut table = Placement::new(42);
+    table.add(group(1, &[10, 11, 12]), 1, 2).unwrap();
+    table.add(group(2, &[20, 21]), 3, 0).unwrap();
+    table.set_available(1, true).unwrap();
+    table.set_available(2, true).unwrap();
+    table
+}
+
+#[test]
+fn picks_follow_the_weights_without_bursts_and_rotate_the_start() {
+    let mut table = table();
+    let mut counts = BTreeMap::new();
+    let mut run = 0;
+    for _ in 0..240 {
+        let placed = table.pick().unwrap();
+        *counts
+            .entry((placed.group, placed.first_index))
+            .or_insert(0) += 1;
+        run = if placed.group == 2 { run + 1 } else { 0 };
+        assert!(run <= 3, "a heavy group got a burst");
+    }
+    let expected = [
+        ((1, 0), 20),
+        ((1, 1), 20),
+        ((1, 2), 20),
+        ((2, 0), 90),
+        ((2, 1), 90),
+    ];
+    assert_eq!(counts, BTreeMap::from(expected));
+}
+
+#[test]
+fn the_same_calls_give_the_same_picks_and_the_seed_sets_the_start() {
+    let (mut a, mut b) = (table(), table());
+    for _ in 0..50 {
+        assert_eq!(a.pick(), b.pick());
+    }
+    let mut table = table();
+    table.set_available(2, false).unwrap();
+    assert_eq!(table.pick().unwrap().first_index, 2);
+}
+
+#[test]
+fn unavailable_and_weightless_groups_get_nothing() {
+    let mut table = table();
+    table.set_available(2, false).unwrap();
+    assert!((0..10).all(|_| table.pick().unwrap().group == 1));
+    table.set_weight(1, 0).unwrap();
+    assert_eq!(table.pick(), None);
+    table.set_available(2, true).unwrap();
+    assert_eq!(table.pick().unwrap().group, 2);
+    assert_eq!(table.set_available(9, true), Err(PlacementError::Unknown));
+}
+
+#[test]
+fn a_group_never_changes() {
+    let mut table = table();
+    assert_eq!(table.add(group(1, &[10, 11, 12]), 5, 0), Ok(()));
+    assert_eq!(
+        table.add(group(1, &[10, 12, 11]), 1, 0),
+        Err(PlacementError::Changed)
+    );
+    let newer = Group {
+        version: 2,
+        ..group(1, &[10, 11, 12])
+    };
+    assert_eq!(table.add(newer, 1, 0), Err(PlacementError::Changed));
+    assert_eq!(table.group(1).unwrap().servers.0, [10, 11, 12]);
+}
+
+#[test]
+fn impossible_groups_are_refused() {
+    let mut table = Placement::new(1);
+    let wide: Vec<u32> = (0..=GROUP_WIDTH_MAX).collect();
+    for servers in [&[][..], &[1, 2, 1], &wide] {
+        assert_eq!(
+            table.add(group(1, servers), 1, 0),
+            Err(PlacementError::Servers)
+        );
+    }
+    for id in 0..u32::try_from(GROUPS_MAX).unwrap() {
+        table.add(group(id, &[id]), 1, 0).unwrap();
+    }
+    assert_eq!(
+        table.add(group(u32::MAX, &[1]), 1, 0),
+        Err(PlacementError::Full)
+    );
+}
+
+#[test]
+fn device_ids_come_back_and_only_ours_are_found() {
+    let table = table();
+    let id = table.group(2).unwrap().device_id(42);
+    assert_eq!(id.bytes, [0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 2, 0, 0, 0, 1]);
+    let name = DeviceName::from_device_id(id);
+    assert_eq!(name.to_device_id(), id);
+    assert_eq!(table.by_device(id).unwrap().id, 2);
+    for other in [
+        DeviceName {
+            cluster_id: 43,
+            ..name
+        },
+        DeviceName { group: 3, ..name },
+        DeviceName { version: 2, ..name },
+    ] {
+        assert_eq!(table.by_device(other.to_device_id()), None);
+    }
+}
+
+#[test]
+fn a_group_comes_back_from_its_record() {
+    let group = group(7, &[3, 1, 2]);
+    let bytes = xdr::encode_to_vec(&group);
+    assert_eq!(xdr::decode_all::<Group>(&bytes), Ok(group));
+    for len in 0..bytes.len() {
+        assert!(xdr::decode_all::<Group>(&bytes[..len]).is_err());
+    }
+}

@@ -1,0 +1,263 @@
+//! The client table: EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION, DESTROY_CLIENTID, SEQUENCE and
+//! leases (RFC 8881 §18.35, §18.36, §18.37, §18.50, §18.46, §8.3).
+//!
+//! Owns client records and sessions. Does not own opens, locks or layouts: where a rule asks whether
+//! a client has such state the caller passes a closure, and each [`Removed`] that comes back obliges
+//! the caller to drop that client's state, to close its sessions' callbacks, and, if `recorded`, to
+//! delete its durable record *before* any other client is granted what it held.
+//!
+//! Memory: a client takes about 400 bytes, its owner (up to [`OWNER_BYTES_MAX`], twice) and its
+//! principal (up to [`PRINCIPAL_BYTES_MAX`]); a session about 700 bytes plus its slot table.
+//!
+//! # Ownership
+//! A client owns its sessions; removing it removes them.
+//!
+//! # Ordering
+//! A record is durable before the reply that grants the first state ([`Clients::record_needed`]), and
+//! gone before another client profits from the loss of the state (RFC 8881 §8.4.3, first edge).
+//!
+//! # Failure
+//! Everything here is lost with the process; only the records are not.
+
+mod exchange;
+mod lease;
+mod sessions;
+
+use std::collections::BTreeMap;
+
+use nfs4::{ClientId, SessionId, Verifier};
+
+use crate::{ChannelLimits, Grace, Session};
+
+pub use exchange::{ExchangeArgs, Exchanged};
+pub use sessions::{CreateSession, CreateSessionArgs, Sequenced, SessionCreated};
+
+/// Longest `co_ownerid` in bytes (`NFS4_OPAQUE_LIMIT`).
+pub const OWNER_BYTES_MAX: usize = 1024;
+/// Longest principal in bytes.
+pub const PRINCIPAL_BYTES_MAX: usize = 512;
+
+/// Who makes a request, in a form that compares equal for the same caller: say flavour, user and
+/// machine of AUTH_SYS, or a GSS name. At most [`PRINCIPAL_BYTES_MAX`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Principal(pub Vec<u8>);
+
+/// What is kept durably of a client that holds state, to let it reclaim after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRecord {
+    /// Key of the record.
+    pub client: ClientId,
+    /// `co_ownerid`.
+    pub owner: Vec<u8>,
+    /// `co_verifier`: only the same incarnation may reclaim.
+    pub verifier: Verifier,
+    /// Only the same principal may reclaim.
+    pub principal: Principal,
+}
+
+/// The limits of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Most confirmed clients. Beyond it a lapsed client gives way, or CREATE_SESSION gets DELAY.
+    pub clients_max: usize,
+    /// Most clients between EXCHANGE_ID and CREATE_SESSION; the oldest gives way.
+    pub unconfirmed_clients_max: usize,
+    /// Most sessions of a client; beyond it CREATE_SESSION gets NOSPC.
+    pub sessions_per_client_max: usize,
+    /// Length of a lease in milliseconds.
+    pub lease_ms: u64,
+    /// How long, in milliseconds after its lease, a client keeps state that nobody else wants.
+    pub courtesy_ms: u64,
+    /// Most clients kept so; the longest lapsed goes first.
+    pub courtesy_clients_max: usize,
+    /// What sessions are granted.
+    pub channel: ChannelLimits,
+    /// Whether this server ever calls back. If not (a data server), sessions get no back channel and
+    /// SEQUENCE never complains of its absence, which Linux would try to repair for ever.
+    pub callbacks: bool,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            clients_max: 16_384,
+            unconfirmed_clients_max: 4096,
+            sessions_per_client_max: 16,
+            lease_ms: 90_000,
+            courtesy_ms: 24 * 3_600_000,
+            courtesy_clients_max: 1024,
+            channel: ChannelLimits::default(),
+            callbacks: true,
+        }
+    }
+}
+
+/// A client that is no more. See the module for what the caller owes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the client's state and its durable record must be removed"]
+pub struct Removed {
+    /// Its id.
+    pub client: ClientId,
+    /// Its `co_ownerid`.
+    pub owner: Vec<u8>,
+    /// Its sessions, now gone.
+    pub sessions: Vec<SessionId>,
+    /// Whether a durable record may exist.
+    pub recorded: bool,
+}
+
+/// Life of a client record.
+///
+/// ```text
+///   EXCHANGE_ID ─► unconfirmed ─ CREATE_SESSION ─► confirmed ⇄ lapsed (lease over, state kept)
+///                     │ lease, replaced                │            │ courtesy over, conflict
+///                     ▼                                ▼            ▼
+///                   gone        DESTROY_CLIENTID, restart ─────► Removed
+/// ```
+#[derive(Debug)]
+struct Client {
+    owner: std::sync::Arc<[u8]>,
+    verifier: Verifier,
+    principal: Principal,
+    confirmed: bool,
+    /// Sessions demand bound connections (SP4_MACH_CRED).
+    bind_enforced: bool,
+    /// Last renewal of the lease.
+    renewed_ms: u64,
+    /// The slot of CREATE_SESSION: sequence id of the last one executed, and its result; `None` is
+    /// the contrived SEQ_MISORDERED (RFC 8881 §18.36.4).
+    create_seqid: u32,
+    create_result: Option<Result<SessionCreated, nfs4::NfsStatus>>,
+    sessions: Vec<SessionId>,
+    reclaim_complete: bool,
+    /// A durable record under this id may exist.
+    recorded: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct OwnerEntry {
+    confirmed: Option<ClientId>,
+    unconfirmed: Option<ClientId>,
+}
+
+/// The clients of one server run.
+#[derive(Debug)]
+pub struct Clients {
+    limits: ClientLimits,
+    boot: u32,
+    client_counter: u32,
+    session_counter: u32,
+    grace: Grace,
+    clients: BTreeMap<ClientId, Client>,
+    owners: BTreeMap<Vec<u8>, OwnerEntry>,
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+impl Clients {
+    /// An empty table. `boot` was never used before by this server: it makes ids unique for ever.
+    #[must_use]
+    pub fn new(limits: ClientLimits, boot: u32, grace: Grace) -> Self {
+        Self {
+            limits,
+            boot,
+            client_counter: 0,
+            session_counter: 0,
+            grace,
+            clients: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+        }
+    }
+
+    /// Its limits.
+    #[must_use]
+    pub fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+
+    /// `co_ownerid` of a known client.
+    #[must_use]
+    pub fn owner(&self, client: ClientId) -> Option<&[u8]> {
+        self.clients.get(&client).map(|c| &*c.owner)
+    }
+
+    /// Principal that created the client.
+    #[must_use]
+    pub fn principal(&self, client: ClientId) -> Option<&Principal> {
+        self.clients.get(&client).map(|c| &c.principal)
+    }
+
+    /// Confirmed clients in ascending order.
+    pub fn confirmed(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.clients
+            .iter()
+            .filter(|(_, c)| c.confirmed)
+            .map(|(id, _)| *id)
+    }
+
+    /// A session.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    /// A session, to be changed.
+    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id)
+    }
+
+    /// Sessions of a client, oldest first.
+    #[must_use]
+    pub fn sessions_of(&self, client: ClientId) -> &[SessionId] {
+        self.clients.get(&client).map_or(&[], |c| &c.sessions)
+    }
+
+    /// Sessions of all clients.
+    #[must_use]
+    pub fn sessions_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Confirmed and unconfirmed clients.
+    #[must_use]
+    pub fn clients_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Removes a client of any kind with its sessions.
+    fn remove(&mut self, id: ClientId) -> Option<Removed> {
+        let client = self.clients.remove(&id)?;
+        for session in &client.sessions {
+            self.sessions.remove(session);
+        }
+        if let Some(entry) = self.owners.get_mut(&*client.owner) {
+            if entry.confirmed == Some(id) {
+                entry.confirmed = None;
+            }
+            if entry.unconfirmed == Some(id) {
+                entry.unconfirmed = None;
+            }
+            if entry.confirmed.is_none() && entry.unconfirmed.is_none() {
+                self.owners.remove(&*client.owner);
+            }
+        }
+        Some(Removed {
+            client: id,
+            owner: client.owner.to_vec(),
+            sessions: client.sessions,
+            recorded: client.recorded,
+        })
+    }
+
+    /// Whether a request of this client runs in some slot.
+    fn is_running(&self, client: &Client) -> bool {
+        client.sessions.iter().any(|id| {
+            self.sessions
+                .get(id)
+                .is_some_and(|s| s.slots.running_count() > 0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Leases, courtesy, durable records and reclaim (RFC 8881 §8.3, §8.4, §18.51).
+
+use nfs4::{ClientId, NfsStatus};
+
+use super::{Client, ClientRecord, Clients, Removed};
+use crate::GraceEnd;
+
+impl Clients {
+    pub(super) fn is_lapsed(&self, client: &Client, now_ms: u64) -> bool {
+        now_ms > client.renewed_ms.saturating_add(self.limits.lease_ms) && !self.is_running(client)
+    }
+
+    /// Whether the client's lease is over. Its state then yields to any conflict: call
+    /// [`Clients::revoke`], delete its record, and grant what was in conflict. An unknown client is
+    /// lapsed.
+    #[must_use]
+    pub fn lapsed(&self, id: ClientId, now_ms: u64) -> bool {
+        self.clients
+            .get(&id)
+            .is_none_or(|c| self.is_lapsed(c, now_ms))
+    }
+
+    /// Removes a client because its state is in the way, or an administrator says so.
+    pub fn revoke(&mut self, id: ClientId) -> Option<Removed> {
+        self.remove(id)
+    }
+
+    /// Ends what is over: unconfirmed clients after a lease, lapsed clients without state, lapsed
+    /// clients with state after the courtesy time or beyond the courtesy count, longest lapsed first.
+    /// To be called every few seconds; a pass looks at every client once.
+    #[must_use = "the clients' state and durable records must be removed"]
+    pub fn expire(&mut self, now_ms: u64, has_state: impl Fn(ClientId) -> bool) -> Vec<Removed> {
+        let mut unconfirmed = Vec::new();
+        let mut gone = Vec::new();
+        let mut kept = Vec::new();
+        for (id, client) in &self.clients {
+            if !self.is_lapsed(client, now_ms) {
+                continue;
+            }
+            let courtesy_end_ms = client
+                .renewed_ms
+                .saturating_add(self.limits.lease_ms)
+                .saturating_add(self.limits.courtesy_ms);
+            if !client.confirmed {
+                unconfirmed.push(*id);
+            } else if now_ms > courtesy_end_ms || !has_state(*id) {
+                gone.push(*id);
+            } else {
+                kept.push((client.renewed_ms, *id));
+            }
+        }
+        kept.sort_unstable();
+        let surplus = kept.len().saturating_sub(self.limits.courtesy_clients_max);
+        gone.extend(kept.into_iter().take(surplus).map(|(_, id)| id));
+        for id in unconfirmed {
+            let _nothing_held = self.remove(id);
+        }
+        gone.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// The lapsed client that must give way to one more confirmed client, if any must: without state
+    /// first, then the longest lapsed.
+    pub(super) fn make_room(
+        &self,
+        newcomer: ClientId,
+        now_ms: u64,
+        has_state: impl Fn(ClientId) -> bool,
+    ) -> Result<Option<ClientId>, NfsStatus> {
+        let replaces_one = self
+            .clients
+            .get(&newcomer)
+            .and_then(|c| self.owners.get(&*c.owner))
+            .is_some_and(|e| e.confirmed.is_some());
+        let confirmed_count = self.clients.values().filter(|c| c.confirmed).count();
+        if replaces_one || confirmed_count < self.limits.clients_max {
+            return Ok(None);
+        }
+        let oldest = self
+            .clients
+            .iter()
+            .filter(|(_, c)| c.confirmed && self.is_lapsed(c, now_ms))
+            .map(|(id, c)| (has_state(*id), c.renewed_ms, *id))
+            .min();
+        let (_, _, id) = oldest.ok_or(NfsStatus::Delay)?;
+        Ok(Some(id))
+    }
+
+    /// The record to make durable before the client's first state is granted, or `None` when it is
+    /// there already. The caller writes it, then calls [`Clients::record_stored`], then replies.
+    ///
+    /// A client that has not completed its reclaim when the grace period is over gets no record: it
+    /// holds at best a part of what it had, and must not reclaim after another restart. It gets one
+    /// once it says RECLAIM_COMPLETE, which is before it can be granted anything new. Ask again inside
+    /// the transaction that writes the record: the grace period may have ended meanwhile.
+    #[must_use]
+    pub fn record_needed(&self, id: ClientId) -> Option<ClientRecord> {
+        let client = self.clients.get(&id)?;
+        let reliable = client.reclaim_complete || self.grace.accepts_reclaims();
+        (client.confirmed && !client.recorded && reliable).then(|| ClientRecord {
+            client: id,
+            owner: client.owner.to_vec(),
+            verifier: client.verifier,
+            principal: client.principal.clone(),
+        })
+    }
+
+    /// The record of [`Clients::record_needed`] is durable, or its fate is unknown.
+    pub fn record_stored(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.recorded = true;
+        }
+    }
+
+    /// RECLAIM_COMPLETE with `rca_one_fs` false.
+    ///
+    /// # Errors
+    /// `CompleteAlready`; `StaleClientId` if unknown.
+    pub fn reclaim_complete(&mut self, id: ClientId) -> Result<(), NfsStatus> {
+        let client = self.clients.get_mut(&id).ok_or(NfsStatus::StaleClientId)?;
+        if client.reclaim_complete {
+            return Err(NfsStatus::CompleteAlready);
+        }
+        client.reclaim_complete = true;
+        self.grace
+            .complete(&client.owner, client.verifier, &client.principal.0);
+        Ok(())
+    }
+
+    /// Whether the client may take a lock, open or delegation now; `reclaim` for CLAIM_PREVIOUS and
+    /// the like.
+    ///
+    /// # Errors
+    /// `NoGrace` for a reclaim after RECLAIM_COMPLETE, outside the grace period, or by a client that
+    /// is not known to have held anything; `Grace` for a new lock in the grace period or before
+    /// RECLAIM_COMPLETE (RFC 8881 §8.4.2.1, §18.51.3).
+    pub fn check_grace(&self, id: ClientId, reclaim: bool) -> Result<(), NfsStatus> {
+        let client = self.clients.get(&id).ok_or(NfsStatus::StaleClientId)?;
+        if reclaim {
+            let may = !client.reclaim_complete
+                && self
+                    .grace
+                    .may_reclaim(&client.owner, client.verifier, &client.principal.0);
+            return if may { Ok(()) } else { Err(NfsStatus::NoGrace) };
+        }
+        if client.reclaim_complete && !self.grace.is_active() {
+            Ok(())
+        } else {
+            Err(NfsStatus::Grace)
+        }
+    }
+
+    /// Whether READ, WRITE and SETATTR of size may run now. Byte-range locks are advisory, so a
+    /// stateid of a reclaimed open suffices; a special stateid could pass a deny mode that is still
+    /// to be reclaimed.
+    ///
+    /// # Errors
+    /// `Grace`.
+    pub fn check_grace_io(&self, special_stateid: bool) -> Result<(), NfsStatus> {
+        if special_stateid && self.grace.is_active() {
+            Err(NfsStatus::Grace)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the grace period is on.
+    #[must_use]
+    pub fn in_grace(&self) -> bool {
+        self.grace.is_active()
+    }
+
+    /// Ends the grace period if it is time. On `Some` the caller deletes, in one durable transaction
+    /// that looks at every record there is, those for which [`Clients::keeps_record`] is false, then
+    /// calls [`Clients::grace_finished`]; until then new locks are refused.
+    pub fn poll_grace(&mut self, now_ms: u64) -> Option<GraceEnd> {
+        self.grace.poll(now_ms)
+    }
+
+    /// Whether the record under this id may outlive the grace period: it is of this run, and its
+    /// client has completed its reclaim. Records of earlier runs and of clients that reclaimed a part
+    /// may not (the second edge condition of RFC 8881 §8.4.3).
+    #[must_use]
+    pub fn keeps_record(&self, id: ClientId) -> bool {
+        self.clients.get(&id).is_some_and(|c| c.reclaim_complete)
+    }
+
+    /// The records of `deleted` are gone, durably; new locks may be granted.
+    pub fn grace_finished(&mut self, deleted: &[ClientId]) {
+        for id in deleted {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.recorded = false;
+            }
+        }
+        self.grace.finish();
+    }
+}

@@ -1,0 +1,499 @@
+//! All state of all files: opens, locks, layouts and revoked stateids under one roof, because the
+//! rules of RFC 8881 §8.2 and §9 join them.
+//!
+//! Owns the stateids. Does not own clients: it is told which client calls, from the session, and which
+//! are gone ([`FileStates::remove_client`]). File ids are those of inodes, never reused. Stateids that
+//! come in have passed [`crate::CurrentStateid::resolve`].
+
+use std::collections::BTreeSet;
+
+use nfs4::{ClientId, NfsStatus, Stateid};
+
+use crate::layouts::{IoMode, LayoutLimits, Layouts, Returned};
+use crate::locks::{LockDenied, LockLimits, LockOutcome, Locks, Wanted};
+use crate::opens::{
+    ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Opens, Share,
+};
+use crate::ranges::{LockKind, LockRange};
+use crate::revoked::{RevokeCause, Revoked};
+use crate::stateid::{Other, StateKind, StateidSource, check_seqid};
+
+/// READ or WRITE (with SETATTR of the size and the like).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Io {
+    /// Reads data.
+    Read,
+    /// Changes data or size.
+    Write,
+}
+
+/// The limits of all tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StateLimits {
+    /// Of opens.
+    pub opens: OpenLimits,
+    /// Of byte-range locks.
+    pub locks: LockLimits,
+    /// Of layouts.
+    pub layouts: LayoutLimits,
+}
+
+/// What CLOSE ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// No open of the file is left: an unlinked file may go.
+    pub last_of_file: bool,
+    /// Byte-range locks went with the open: see [`FileStates::unblocked`].
+    pub unlocked: bool,
+    /// A layout that was to be returned on close.
+    pub layout: Option<Returned>,
+}
+
+/// What a removed client leaves for the caller to settle.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ClientGone {
+    /// Files that it held open and that nobody has open now, in ascending order.
+    pub closed_files: Vec<u64>,
+    /// Files where it held locks, in ascending order: see [`FileStates::unblocked`].
+    pub unlocked_files: Vec<u64>,
+    /// Layouts to fence.
+    pub layouts: Vec<Returned>,
+}
+
+/// A LOCK: the range, how, and whether the client will wait for CB_NOTIFY_LOCK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockArgs {
+    /// The range.
+    pub range: LockRange,
+    /// The kind, without its blocking flavour.
+    pub kind: LockKind,
+    /// READW_LT or WRITEW_LT.
+    pub blocking: bool,
+}
+
+/// All state of all files.
+#[derive(Debug)]
+pub struct FileStates {
+    source: StateidSource,
+    opens: Opens,
+    locks: Locks,
+    /// Layouts, for everything but LAYOUTGET.
+    pub layouts: Layouts,
+    revoked: Revoked,
+}
+
+impl FileStates {
+    /// Empty tables. `boot` was never used before by this server.
+    #[must_use]
+    pub fn new(limits: StateLimits, boot: u32) -> Self {
+        Self {
+            source: StateidSource::new(boot),
+            opens: Opens::new(limits.opens),
+            locks: Locks::new(limits.locks),
+            layouts: Layouts::new(limits.layouts),
+            revoked: Revoked::default(),
+        }
+    }
+
+    /// OPEN, once everything else about it is decided.
+    ///
+    /// # Errors
+    /// `ShareDenied` (see [`FileStates::share_conflicts`]), `Inval` for impossible share bits or too
+    /// long an owner, `Delay` at a limit.
+    pub fn open(
+        &mut self,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        share: Share,
+    ) -> Result<Opened, NfsStatus> {
+        self.opens
+            .open(&mut self.source, client, owner, file, share)
+    }
+
+    /// Clients whose opens deny this one: revoke those that are lapsed, then try again.
+    #[must_use]
+    pub fn share_conflicts(
+        &self,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        share: Share,
+    ) -> Vec<ClientId> {
+        self.opens.conflicts(client, owner, file, share)
+    }
+
+    /// OPEN_DOWNGRADE.
+    ///
+    /// # Errors
+    /// Those of the stateid; `Inval` for a share that no OPENs in effect make up.
+    pub fn open_downgrade(
+        &mut self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+        share: Share,
+    ) -> Result<Stateid, NfsStatus> {
+        self.check_not_revoked(stateid, client)?;
+        self.opens.downgrade(stateid, client, file, share)
+    }
+
+    /// CLOSE. Locks taken under the open are released. The reply carries [`Stateid::INVALID`].
+    ///
+    /// # Errors
+    /// Those of the stateid.
+    pub fn close(
+        &mut self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+    ) -> Result<Closed, NfsStatus> {
+        self.check_not_revoked(stateid, client)?;
+        self.opens.check(stateid, client, file)?;
+        let unlocked = self.end_open(&stateid.other);
+        let layout = if self.opens.client_access(client, file) == 0 {
+            self.layouts.closed(client, file)
+        } else {
+            None
+        };
+        Ok(Closed {
+            last_of_file: self.opens.count_of_file(file) == 0,
+            unlocked,
+            layout,
+        })
+    }
+
+    /// Ends an open and the locks under it; whether any range was locked.
+    fn end_open(&mut self, open: &Other) -> bool {
+        let mut unlocked = false;
+        for other in self.locks.of_open(open) {
+            let state = self.locks.remove(&other);
+            unlocked |= state.is_some_and(|s| !s.ranges.is_empty());
+        }
+        self.opens.remove(open);
+        unlocked
+    }
+
+    /// Checks the stateid of READ, WRITE or SETATTR of the size (RFC 8881 §8.2.5, §18.22, §18.32). A
+    /// client that opened for writing may read, for the sake of its page cache (§9.1.2).
+    ///
+    /// # Errors
+    /// `Locked` for a special stateid against a deny mode, `OpenMode`, `BadStateid`, `OldStateid`, or
+    /// how the state was revoked.
+    pub fn check_io(
+        &self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+        io: Io,
+    ) -> Result<(), NfsStatus> {
+        if stateid.is_special() {
+            return self.check_special_io(stateid, file, io);
+        }
+        self.check_not_revoked(stateid, client)?;
+        let access = match StateKind::of(&stateid.other) {
+            Some(StateKind::Open) => self.opens.check(stateid, client, file)?.access(),
+            Some(StateKind::Lock) => {
+                let lock = self.locks.check(stateid, client, file)?;
+                self.opens
+                    .by_other(&lock.open)
+                    .ok_or(NfsStatus::BadStateid)?
+                    .access()
+            }
+            _ => return Err(NfsStatus::BadStateid),
+        };
+        if io == Io::Write && access & ACCESS_WRITE == 0 {
+            return Err(NfsStatus::OpenMode);
+        }
+        Ok(())
+    }
+
+    fn check_special_io(&self, stateid: Stateid, file: u64, io: Io) -> Result<(), NfsStatus> {
+        let denied = match (stateid, io) {
+            (Stateid::READ_BYPASS, Io::Read) => 0,
+            (Stateid::ANONYMOUS, Io::Read) => DENY_READ,
+            (Stateid::ANONYMOUS | Stateid::READ_BYPASS, Io::Write) => DENY_WRITE,
+            _ => return Err(NfsStatus::BadStateid),
+        };
+        if self.opens.deny(file) & denied != 0 {
+            return Err(NfsStatus::Locked);
+        }
+        Ok(())
+    }
+
+    /// LOCK with `open_to_lock_owner4`. An owner that has a lock state on the file goes on with it.
+    ///
+    /// # Errors
+    /// Those of the open's stateid; `OpenMode` when the open does not allow the kind; `Delay` at a
+    /// limit.
+    pub fn lock_by_open(
+        &mut self,
+        open: Stateid,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        args: LockArgs,
+    ) -> Result<LockOutcome, NfsStatus> {
+        self.check_not_revoked(open, client)?;
+        let access = self.opens.check(open, client, file)?.access();
+        Self::check_lock_mode(access, args.kind)?;
+        let wanted = Wanted {
+            client,
+            owner,
+            file,
+            range: args.range,
+            kind: args.kind,
+        };
+        self.locks
+            .lock(&mut self.source, open.other, &wanted, args.blocking)
+    }
+
+    /// LOCK with `exist_lock_owner4`.
+    ///
+    /// # Errors
+    /// As [`FileStates::lock_by_open`], of the lock's stateid.
+    pub fn lock_by_owner(
+        &mut self,
+        lock: Stateid,
+        client: ClientId,
+        file: u64,
+        args: LockArgs,
+    ) -> Result<LockOutcome, NfsStatus> {
+        self.check_not_revoked(lock, client)?;
+        let open = self.locks.check(lock, client, file)?.open;
+        let access = self
+            .opens
+            .by_other(&open)
+            .ok_or(NfsStatus::BadStateid)?
+            .access();
+        Self::check_lock_mode(access, args.kind)?;
+        let owner = self
+            .locks
+            .owner_of(&lock.other)
+            .ok_or(NfsStatus::BadStateid)?;
+        let wanted = Wanted {
+            client,
+            owner: &owner,
+            file,
+            range: args.range,
+            kind: args.kind,
+        };
+        self.locks
+            .lock(&mut self.source, open, &wanted, args.blocking)
+    }
+
+    fn check_lock_mode(access: u32, kind: LockKind) -> Result<(), NfsStatus> {
+        let needed = match kind {
+            LockKind::Read => ACCESS_READ,
+            LockKind::Write => ACCESS_WRITE,
+        };
+        if access & needed == 0 {
+            return Err(NfsStatus::OpenMode);
+        }
+        Ok(())
+    }
+
+    /// LOCKT: the lock in the way, if any.
+    #[must_use]
+    pub fn lock_test(
+        &self,
+        client: ClientId,
+        owner: &[u8],
+        file: u64,
+        range: LockRange,
+        kind: LockKind,
+    ) -> Option<LockDenied> {
+        self.locks.conflict(&Wanted {
+            client,
+            owner,
+            file,
+            range,
+            kind,
+        })
+    }
+
+    /// LOCKU.
+    ///
+    /// # Errors
+    /// Those of the stateid; `Delay` when a split would pass the limit.
+    pub fn unlock(
+        &mut self,
+        lock: Stateid,
+        client: ClientId,
+        file: u64,
+        range: LockRange,
+    ) -> Result<Stateid, NfsStatus> {
+        self.check_not_revoked(lock, client)?;
+        self.locks.unlock(lock, client, file, range)
+    }
+
+    /// Takes the owners whose denied blocking lock on the file is free now, to be told by
+    /// CB_NOTIFY_LOCK. It is a hint: they may have lost interest, or find it taken again.
+    pub fn unblocked(&mut self, file: u64) -> Vec<(ClientId, Vec<u8>)> {
+        self.locks.unblocked(file)
+    }
+
+    /// LAYOUTGET with a stateid of an open, a lock or a layout (RFC 8881 §12.5.2, §18.43.3).
+    ///
+    /// # Errors
+    /// Those of the stateid; `OpenMode` to write without an open for writing; else as the layouts say:
+    /// `RecallConflict`, `ReturnConflict`, `LayoutTryLater`.
+    pub fn layout_get(
+        &mut self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+        mode: IoMode,
+        return_on_close: bool,
+    ) -> Result<Stateid, NfsStatus> {
+        let layout = match StateKind::of(&stateid.other) {
+            Some(StateKind::Layout) if !stateid.is_special() => {
+                self.check_not_revoked(stateid, client)?;
+                let access = self.opens.client_access(client, file);
+                if mode == IoMode::ReadWrite && access & ACCESS_WRITE == 0 {
+                    return Err(NfsStatus::OpenMode);
+                }
+                Some(stateid)
+            }
+            _ if stateid.is_special() => return Err(NfsStatus::BadStateid),
+            _ => {
+                let io = match mode {
+                    IoMode::Read => Io::Read,
+                    IoMode::ReadWrite => Io::Write,
+                };
+                self.check_io(stateid, client, file, io)?;
+                None
+            }
+        };
+        self.layouts.get(
+            &mut self.source,
+            client,
+            file,
+            layout,
+            mode,
+            return_on_close,
+        )
+    }
+
+    /// Opens of a file: an unlinked one is kept while there are any.
+    #[must_use]
+    pub fn open_count(&self, file: u64) -> usize {
+        self.opens.count_of_file(file)
+    }
+
+    /// TEST_STATEID of one stateid (RFC 8881 §18.48).
+    #[must_use]
+    pub fn test_stateid(&self, stateid: Stateid, client: ClientId) -> NfsStatus {
+        if stateid.is_special() {
+            return NfsStatus::BadStateid;
+        }
+        if let Some(cause) = self.revoked.cause(client, &stateid.other) {
+            return cause.status();
+        }
+        let other = &stateid.other;
+        let found = match StateKind::of(other) {
+            Some(StateKind::Open) => self.opens.by_other(other).map(|o| (o.client, o.seqid)),
+            Some(StateKind::Lock) => self.locks.by_other(other).map(|l| (l.client, l.seqid)),
+            Some(StateKind::Layout) => self.layouts.by_other(other),
+            _ => None,
+        };
+        match found {
+            Some((holder, seqid)) if holder == client => check_seqid(stateid.seqid, seqid)
+                .err()
+                .unwrap_or(NfsStatus::Ok),
+            _ => NfsStatus::BadStateid,
+        }
+    }
+
+    /// FREE_STATEID (RFC 8881 §18.38): of a revoked stateid, or of a lock state that locks nothing.
+    ///
+    /// # Errors
+    /// `LocksHeld` for state that is in use, `OldStateid`, `BadStateid`.
+    pub fn free_stateid(&mut self, stateid: Stateid, client: ClientId) -> Result<(), NfsStatus> {
+        if self.revoked.free(client, &stateid.other) {
+            return Ok(());
+        }
+        match self.test_stateid(stateid, client) {
+            NfsStatus::Ok => {}
+            status => return Err(status),
+        }
+        let idle = self
+            .locks
+            .by_other(&stateid.other)
+            .is_some_and(|l| l.ranges.is_empty());
+        if !idle {
+            return Err(NfsStatus::LocksHeld);
+        }
+        self.locks.remove(&stateid.other);
+        Ok(())
+    }
+
+    /// Takes an open (with its locks) or a lock state from a client that lives on, and remembers why.
+    /// For layouts see [`Layouts::revoke`]. Returns the file, or `None` if there is no such state.
+    pub fn revoke_state(&mut self, other: &Other, cause: RevokeCause) -> Option<u64> {
+        if let Some(lock) = self.locks.remove(other) {
+            self.revoked.add(lock.client, *other, cause);
+            return Some(lock.file);
+        }
+        let (client, file) = self.opens.by_other(other).map(|o| (o.client, o.file))?;
+        for lock in self.locks.of_open(other) {
+            self.revoked.add(client, lock, cause);
+        }
+        self.end_open(other);
+        self.revoked.add(client, *other, cause);
+        Some(file)
+    }
+
+    /// The SEQUENCE status flags of revoked state.
+    #[must_use]
+    pub fn revoked_flags(&self, client: ClientId) -> u32 {
+        self.revoked.status_flags(client)
+    }
+
+    /// Whether a client has opens (and so, maybe, locks) or layouts.
+    #[must_use]
+    pub fn has_state(&self, client: ClientId) -> bool {
+        self.opens.has_client(client) || self.layouts.has_client(client)
+    }
+
+    /// Drops all state of a client that is gone.
+    pub fn remove_client(&mut self, client: ClientId) -> ClientGone {
+        let mut files = BTreeSet::new();
+        let mut unlocked = BTreeSet::new();
+        for other in self.opens.of_client(client) {
+            let file = self.opens.by_other(&other).map(|o| o.file);
+            let had_locks = self.end_open(&other);
+            files.extend(file);
+            unlocked.extend(file.filter(|_| had_locks));
+        }
+        self.locks.forget_client(client);
+        self.revoked.forget_client(client);
+        ClientGone {
+            closed_files: files
+                .into_iter()
+                .filter(|f| self.opens.count_of_file(*f) == 0)
+                .collect(),
+            unlocked_files: unlocked.into_iter().collect(),
+            layouts: self
+                .layouts
+                .return_all(client, crate::layouts::IoModes::ANY),
+        }
+    }
+
+    /// Opens, lock states and layout states, for metrics.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.opens.len(), self.locks.len(), self.layouts.len())
+    }
+
+    fn check_not_revoked(&self, stateid: Stateid, client: ClientId) -> Result<(), NfsStatus> {
+        match self.revoked.cause(client, &stateid.other) {
+            Some(cause) => Err(cause.status()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "file_states_tests.rs"]
+mod tests;

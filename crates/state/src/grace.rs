@@ -1,0 +1,160 @@
+//! The grace period after a restart (RFC 8881 §8.4.2, §8.4.3, §18.51).
+//!
+//! Owns: whose state of the previous run may still be reclaimed, and when the wait for it ends. Does
+//! not own the client records on disk. [`crate::Clients`] asks it on behalf of a client.
+//!
+//! # Ownership
+//! The set of owners comes from the records that the previous run left. An owner leaves the set when
+//! its client completes its reclaim, or when a new incarnation of it (another verifier) is confirmed.
+//!
+//! # Ordering
+//! No lock may be granted that was not reclaimed while the set counts. At the end the caller deletes,
+//! durably, the records that must not count after another restart, and only then calls
+//! [`crate::Clients::grace_finished`]: otherwise a client that could not reclaim in time might, after a second restart,
+//! reclaim what another client was given in between (the second edge condition of §8.4.3).
+//!
+//! # Failure
+//! If that deletion fails, the machine stays in `Ending` and new locks go on being refused.
+
+use std::collections::BTreeMap;
+
+use nfs4::Verifier;
+
+use crate::ClientRecord;
+
+/// ```text
+///  begin(no records) ───────────────────────────────────────────────► Over
+///  begin(records) ──► Running ── all complete, or deadline ──► Ending ─ finish ─► Over
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running { deadline_ms: u64 },
+    Ending,
+    Over,
+}
+
+/// Why the grace period ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GraceEnd {
+    /// Every recorded client has completed its reclaim.
+    AllComplete,
+    /// Time is up; this many clients had not.
+    Deadline {
+        /// Clients that lost what they had not reclaimed.
+        missing_count: usize,
+    },
+}
+
+/// The grace period of one run of the server.
+#[derive(Debug)]
+pub struct Grace {
+    phase: Phase,
+    waiting: BTreeMap<Vec<u8>, (Verifier, Vec<u8>)>,
+}
+
+impl Grace {
+    /// Begins a grace period for the clients of `records`; with none it is over at once. `grace_ms`
+    /// must be at least the lease of the previous run (RFC 8881 §8.4.2.1). Records are as many as
+    /// clients may be ([`crate::ClientLimits::clients_max`]).
+    #[must_use]
+    pub fn begin(
+        records: impl IntoIterator<Item = ClientRecord>,
+        now_ms: u64,
+        grace_ms: u64,
+    ) -> Self {
+        let waiting: BTreeMap<_, _> = records
+            .into_iter()
+            .map(|r| (r.owner, (r.verifier, r.principal.0)))
+            .collect();
+        let phase = if waiting.is_empty() {
+            Phase::Over
+        } else {
+            Phase::Running {
+                deadline_ms: now_ms.saturating_add(grace_ms),
+            }
+        };
+        Self { phase, waiting }
+    }
+
+    /// No grace period: for a server that keeps no state to reclaim, such as a data server.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            phase: Phase::Over,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Whether only reclaims are allowed.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.phase != Phase::Over
+    }
+
+    /// Whether reclaims are accepted from anyone: not any more once the records are being cleaned up.
+    pub(crate) fn accepts_reclaims(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
+    }
+
+    /// Whether reclaims are accepted from this incarnation of this owner.
+    #[must_use]
+    pub fn may_reclaim(&self, owner: &[u8], verifier: Verifier, principal: &[u8]) -> bool {
+        self.accepts_reclaims()
+            && self
+                .waiting
+                .get(owner)
+                .is_some_and(|(v, p)| *v == verifier && p == principal)
+    }
+
+    /// The owner has completed its reclaim.
+    pub(crate) fn complete(&mut self, owner: &[u8], verifier: Verifier, principal: &[u8]) {
+        if self.may_reclaim(owner, verifier, principal) {
+            self.waiting.remove(owner);
+        }
+    }
+
+    /// A new incarnation of the owner is confirmed: the recorded one is gone with its state. Another
+    /// principal proves nothing about the recorded client, and changes nothing.
+    pub(crate) fn supersede(&mut self, owner: &[u8], verifier: Verifier, principal: &[u8]) {
+        if self
+            .waiting
+            .get(owner)
+            .is_some_and(|(v, p)| *v != verifier && p == principal)
+        {
+            self.waiting.remove(owner);
+        }
+    }
+
+    /// Ends the period if it is time; see [`crate::Clients::poll_grace`].
+    pub(crate) fn poll(&mut self, now_ms: u64) -> Option<GraceEnd> {
+        let Phase::Running { deadline_ms } = self.phase else {
+            return None;
+        };
+        let end = if self.waiting.is_empty() {
+            GraceEnd::AllComplete
+        } else if now_ms >= deadline_ms {
+            GraceEnd::Deadline {
+                missing_count: self.waiting.len(),
+            }
+        } else {
+            return None;
+        };
+        self.phase = Phase::Ending;
+        self.waiting.clear();
+        Some(end)
+    }
+
+    /// The records are cleaned up: new locks may be granted. Without a `poll` that ended the period
+    /// this does nothing.
+    pub(crate) fn finish(&mut self) {
+        if self.phase == Phase::Ending {
+            self.phase = Phase::Over;
+        }
+    }
+
+    /// Clients that have not yet completed their reclaim.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+}

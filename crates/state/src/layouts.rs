@@ -1,0 +1,631 @@
+//! Layouts: which client may reach which file at the data servers (RFC 8881 §12.5, §18.42 to §18.44).
+//!
+//! Owns one layout state for each (client, file): whole-file segments for reading and for writing,
+//! the stateid, and a recall under way. Does not own fencing or devices; the caller fences what is
+//! revoked *before* it relies on it. Memory: about 200 bytes a layout state.
+//!
+//! # Ownership
+//! A client owns its layouts until it returns them, or until they are revoked or it is removed.
+//!
+//! # Ordering
+//! A recall bumps the stateid and blocks LAYOUTGET on the file, for every client, until nobody is left
+//! to answer. A caller that goes on to change the file (truncate) holds the file meanwhile with
+//! [`Layouts::hold`], so that no layout is granted between the last return and the change; then it
+//! raises the commit floor, so that a LAYOUTCOMMIT for writes from before is refused (rule R3).
+//!
+//! # Failure
+//! All of it is lost with the process: clients lose their layouts, and the fencing epoch of the new
+//! boot keeps the old ones out of the data servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nfs4::{ClientId, NfsStatus, Stateid};
+
+use crate::stateid::{Other, StateKind, StateidSource, check_layout_seqid, is_after, next_seqid};
+
+/// How far behind a layout stateid may be: more than the operations that the slots of a client's
+/// sessions can have under way (RFC 8881 §12.5.5.2.1.4).
+pub const LAYOUT_SEQID_WINDOW: u32 = 1 << 20;
+
+/// `layoutiomode4` of a segment that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoMode {
+    /// LAYOUTIOMODE4_READ.
+    Read,
+    /// LAYOUTIOMODE4_RW.
+    ReadWrite,
+}
+
+/// A choice of segments, in returns and recalls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoModes {
+    read: bool,
+    rw: bool,
+}
+
+impl IoModes {
+    /// LAYOUTIOMODE4_READ.
+    pub const READ: Self = Self {
+        read: true,
+        rw: false,
+    };
+    /// LAYOUTIOMODE4_RW.
+    pub const RW: Self = Self {
+        read: false,
+        rw: true,
+    };
+    /// LAYOUTIOMODE4_ANY.
+    pub const ANY: Self = Self {
+        read: true,
+        rw: true,
+    };
+
+    fn union(self, other: Self) -> Self {
+        Self {
+            read: self.read || other.read,
+            rw: self.rw || other.rw,
+        }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self {
+            read: self.read && !other.read,
+            rw: self.rw && !other.rw,
+        }
+    }
+
+    fn meets(self, other: Self) -> bool {
+        self.read && other.read || self.rw && other.rw
+    }
+
+    fn is_empty(self) -> bool {
+        !self.read && !self.rw
+    }
+}
+
+/// The limits of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayoutLimits {
+    /// Most layout states of one client.
+    pub per_client_max: usize,
+    /// Most layout states in all.
+    pub total_max: usize,
+}
+
+impl Default for LayoutLimits {
+    fn default() -> Self {
+        Self {
+            per_client_max: 262_144,
+            total_max: 4_194_304,
+        }
+    }
+}
+
+/// A callback to send: CB_LAYOUTRECALL of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recall {
+    /// To whom.
+    pub client: ClientId,
+    /// `lor_stateid`.
+    pub stateid: Stateid,
+    /// The file.
+    pub file: u64,
+    /// `clora_iomode`.
+    pub modes: IoModes,
+}
+
+/// What a client answered to CB_LAYOUTRECALL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecallAnswer {
+    /// NFS4_OK: LAYOUTRETURN will follow.
+    WillReturn,
+    /// NFS4ERR_NOMATCHING_LAYOUT: it holds nothing of that.
+    NoMatchingLayout,
+}
+
+/// A layout state that changed hands back to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Returned {
+    /// Who held it.
+    pub client: ClientId,
+    /// The file.
+    pub file: u64,
+    /// The segment for writing was among what came back: the "RW out" mark may go when
+    /// [`Layouts::rw_holders`] is empty.
+    pub rw: bool,
+    /// The stateid that goes on, `lrs_stateid`; `None` when nothing is held any more.
+    pub stateid: Option<Stateid>,
+}
+
+/// ```text
+///                begin_recall              answer(WillReturn)
+///   Held ────────────────────► Recalling ────────────────────► Returning
+///    ▲  ▲                        │   │                           │   │
+///    │  └── returned in part ────┘   │ returned, NoMatching       │   │
+///    └───────────────────────────────┼───────────────────────────┘   │
+///                  (other mode left) └────► gone ◄── overdue, revoke ─┘
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Held,
+    /// CB_LAYOUTRECALL is under way.
+    Recalling {
+        modes: IoModes,
+        deadline_ms: u64,
+    },
+    /// The client has answered it, and must yet return.
+    Returning {
+        modes: IoModes,
+        deadline_ms: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Layout {
+    client: ClientId,
+    file: u64,
+    seqid: u32,
+    held: IoModes,
+    phase: Phase,
+    return_on_close: bool,
+    /// LAYOUTCOMMIT needs a seqid after this one; `None` before any truncate.
+    commit_floor: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+struct FileLayouts {
+    states: BTreeMap<ClientId, Other>,
+    holds_count: u32,
+}
+
+/// All layouts.
+#[derive(Debug)]
+pub struct Layouts {
+    limits: LayoutLimits,
+    states: BTreeMap<Other, Layout>,
+    files: BTreeMap<u64, FileLayouts>,
+    clients: BTreeMap<ClientId, BTreeSet<Other>>,
+    /// States with a recall under way, for [`Layouts::overdue`].
+    recalls: BTreeSet<Other>,
+}
+
+impl Layouts {
+    /// An empty table.
+    #[must_use]
+    pub fn new(limits: LayoutLimits) -> Self {
+        Self {
+            limits,
+            states: BTreeMap::new(),
+            files: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            recalls: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a LAYOUTGET must wait.
+    fn check_available(&self, client: ClientId, file: u64) -> Result<(), NfsStatus> {
+        let Some(entry) = self.files.get(&file) else {
+            return Ok(());
+        };
+        let mine = entry.states.get(&client).and_then(|o| self.states.get(o));
+        if mine.is_some_and(|l| matches!(l.phase, Phase::Returning { .. })) {
+            return Err(NfsStatus::ReturnConflict);
+        }
+        let recalled = entry.states.values().any(|o| self.recalls.contains(o));
+        if recalled || entry.holds_count > 0 {
+            return Err(NfsStatus::RecallConflict);
+        }
+        Ok(())
+    }
+
+    /// Finds a layout state, with the checks of RFC 8881 §12.5.3 and §12.5.5.2.1.4.
+    fn check(&self, stateid: Stateid, client: ClientId, file: u64) -> Result<&Layout, NfsStatus> {
+        let layout = self
+            .states
+            .get(&stateid.other)
+            .filter(|l| l.client == client && l.file == file)
+            .ok_or(NfsStatus::BadStateid)?;
+        check_layout_seqid(stateid.seqid, layout.seqid, LAYOUT_SEQID_WINDOW)?;
+        Ok(layout)
+    }
+
+    /// LAYOUTGET. `stateid` is a layout stateid, or `None` when the client came with one of an open,
+    /// lock or delegation that the caller has checked. A client that holds a layout and comes with an
+    /// open stateid has forgotten it (§12.5.5.1): it is told the stateid again.
+    ///
+    /// # Errors
+    /// `BadStateid`, `OldStateid`; `RecallConflict` or `ReturnConflict` while the file is being
+    /// recalled or held; `LayoutTryLater` at a limit.
+    pub(crate) fn get(
+        &mut self,
+        source: &mut StateidSource,
+        client: ClientId,
+        file: u64,
+        stateid: Option<Stateid>,
+        mode: IoMode,
+        return_on_close: bool,
+    ) -> Result<Stateid, NfsStatus> {
+        if let Some(stateid) = stateid {
+            self.check(stateid, client, file)?;
+        }
+        self.check_available(client, file)?;
+        let other = self.state_for(source, client, file)?;
+        let layout = self
+            .states
+            .get_mut(&other)
+            .expect("the layout was found or made above");
+        layout.held = layout.held.union(match mode {
+            IoMode::Read => IoModes::READ,
+            IoMode::ReadWrite => IoModes::RW,
+        });
+        layout.return_on_close = return_on_close;
+        layout.seqid = next_seqid(layout.seqid);
+        Ok(Stateid {
+            seqid: layout.seqid,
+            other,
+        })
+    }
+
+    fn state_for(
+        &mut self,
+        source: &mut StateidSource,
+        client: ClientId,
+        file: u64,
+    ) -> Result<Other, NfsStatus> {
+        if let Some(other) = self.files.get(&file).and_then(|f| f.states.get(&client)) {
+            return Ok(*other);
+        }
+        let of_client = self.clients.get(&client).map_or(0, BTreeSet::len);
+        if of_client >= self.limits.per_client_max || self.states.len() >= self.limits.total_max {
+            return Err(NfsStatus::LayoutTryLater);
+        }
+        let other = source.next(StateKind::Layout);
+        self.files
+            .entry(file)
+            .or_default()
+            .states
+            .insert(client, other);
+        self.clients.entry(client).or_default().insert(other);
+        self.states.insert(
+            other,
+            Layout {
+                client,
+                file,
+                seqid: 0,
+                held: IoModes {
+                    read: false,
+                    rw: false,
+                },
+                phase: Phase::Held,
+                return_on_close: false,
+                commit_floor: None,
+            },
+        );
+        Ok(other)
+    }
+
+    /// LAYOUTRETURN of a file. A return of a part of the file is noted but gives nothing back,
+    /// because segments are whole files; `whole_file` says that the range covers all.
+    ///
+    /// # Errors
+    /// `BadStateid`, `OldStateid`.
+    pub fn return_file(
+        &mut self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+        modes: IoModes,
+        whole_file: bool,
+    ) -> Result<Returned, NfsStatus> {
+        self.check(stateid, client, file)?;
+        let nothing = IoModes {
+            read: false,
+            rw: false,
+        };
+        let back = if whole_file { modes } else { nothing };
+        self.give_back(&stateid.other, back)
+            .ok_or(NfsStatus::BadStateid)
+    }
+
+    /// Takes segments back; removes the state when nothing is left.
+    fn give_back(&mut self, other: &Other, modes: IoModes) -> Option<Returned> {
+        let layout = self.states.get_mut(other)?;
+        let rw = layout.held.rw && modes.rw;
+        layout.held = layout.held.without(modes);
+        layout.seqid = next_seqid(layout.seqid);
+        match &mut layout.phase {
+            Phase::Held => {}
+            Phase::Recalling { modes: due, .. } | Phase::Returning { modes: due, .. } => {
+                *due = due.without(modes);
+                if !due.meets(layout.held) {
+                    layout.phase = Phase::Held;
+                    self.recalls.remove(other);
+                }
+            }
+        }
+        let mut returned = Returned {
+            client: layout.client,
+            file: layout.file,
+            rw,
+            stateid: Some(Stateid {
+                seqid: layout.seqid,
+                other: *other,
+            }),
+        };
+        if layout.held.is_empty() {
+            returned.stateid = None;
+            self.remove(other);
+        }
+        Some(returned)
+    }
+
+    /// LAYOUTRETURN of a file system (there is one) or of everything.
+    pub fn return_all(&mut self, client: ClientId, modes: IoModes) -> Vec<Returned> {
+        let names: Vec<Other> = self
+            .clients
+            .get(&client)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect();
+        names
+            .iter()
+            .filter_map(|other| self.give_back(other, modes))
+            .collect()
+    }
+
+    /// The client closed the file for the last time: layouts granted with "return on close" are
+    /// returned by that (RFC 8881 §18.43.3).
+    pub fn closed(&mut self, client: ClientId, file: u64) -> Option<Returned> {
+        let other = *self.files.get(&file)?.states.get(&client)?;
+        self.states
+            .get(&other)
+            .filter(|l| l.return_on_close)
+            .is_some()
+            .then(|| self.give_back(&other, IoModes::ANY))?
+    }
+
+    /// LAYOUTCOMMIT: whether the stateid stands for a layout for writing that was granted (or used)
+    /// after the file's last truncate.
+    ///
+    /// # Errors
+    /// `BadStateid`, `OldStateid`; `BadLayout` for a layout not held for writing, and for one from
+    /// before a truncate, which Linux takes to mean that nothing need be committed.
+    pub fn check_commit(
+        &self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+    ) -> Result<(), NfsStatus> {
+        let layout = self.check(stateid, client, file)?;
+        let stale = layout
+            .commit_floor
+            .is_some_and(|floor| !is_after(stateid.seqid, floor));
+        if !layout.held.rw || stale {
+            return Err(NfsStatus::BadLayout);
+        }
+        Ok(())
+    }
+
+    /// The file is being truncated: commits under the stateids of now are refused from here on. A
+    /// client that keeps its layout gets a fresh stateid with its next LAYOUTGET, which its fenced
+    /// handles make it send.
+    pub fn raise_commit_floor(&mut self, file: u64) {
+        let Some(entry) = self.files.get(&file) else {
+            return;
+        };
+        for other in entry.states.values() {
+            if let Some(layout) = self.states.get_mut(other) {
+                layout.commit_floor = Some(layout.seqid);
+            }
+        }
+    }
+
+    /// Recalls segments of a file from all clients but `except`. Returns the callbacks to send: one
+    /// to each holder, except those already asked for as much. The deadline is at least one lease away
+    /// (RFC 8881 §12.5.5).
+    pub fn begin_recall(
+        &mut self,
+        file: u64,
+        modes: IoModes,
+        except: Option<ClientId>,
+        deadline_ms: u64,
+    ) -> Vec<Recall> {
+        let Some(entry) = self.files.get(&file) else {
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for (client, other) in &entry.states {
+            let Some(layout) = self.states.get_mut(other) else {
+                continue;
+            };
+            if Some(*client) == except || !layout.held.meets(modes) {
+                continue;
+            }
+            let (due, deadline_ms) = match layout.phase {
+                Phase::Held => (modes, deadline_ms),
+                Phase::Recalling {
+                    modes: due,
+                    deadline_ms: first_ms,
+                }
+                | Phase::Returning {
+                    modes: due,
+                    deadline_ms: first_ms,
+                } => {
+                    if due.union(modes) == due {
+                        continue;
+                    }
+                    (due.union(modes), first_ms)
+                }
+            };
+            layout.phase = Phase::Recalling {
+                modes: due,
+                deadline_ms,
+            };
+            layout.seqid = next_seqid(layout.seqid);
+            self.recalls.insert(*other);
+            out.push(Recall {
+                client: *client,
+                stateid: Stateid {
+                    seqid: layout.seqid,
+                    other: *other,
+                },
+                file,
+                modes: due,
+            });
+        }
+        out
+    }
+
+    /// The client answered the callback. After `NoMatchingLayout` the segments count as returned.
+    pub fn recall_answered(&mut self, other: &Other, answer: RecallAnswer) -> Option<Returned> {
+        let layout = self.states.get_mut(other)?;
+        let Phase::Recalling { modes, deadline_ms } = layout.phase else {
+            return None;
+        };
+        match answer {
+            RecallAnswer::WillReturn => {
+                layout.phase = Phase::Returning { modes, deadline_ms };
+                None
+            }
+            RecallAnswer::NoMatchingLayout => self.give_back(other, modes),
+        }
+    }
+
+    /// Whether anyone but `except` still holds segments of `modes`: what a truncate waits for.
+    #[must_use]
+    pub fn is_held(&self, file: u64, modes: IoModes, except: Option<ClientId>) -> bool {
+        self.files.get(&file).is_some_and(|entry| {
+            entry.states.iter().any(|(client, other)| {
+                Some(*client) != except
+                    && self.states.get(other).is_some_and(|l| l.held.meets(modes))
+            })
+        })
+    }
+
+    /// Refuses LAYOUTGET on the file until [`Layouts::release`] was called as often.
+    pub fn hold(&mut self, file: u64) {
+        self.files.entry(file).or_default().holds_count += 1;
+    }
+
+    /// Ends one [`Layouts::hold`].
+    ///
+    /// # Panics
+    /// Without one: a bug of the caller.
+    pub fn release(&mut self, file: u64) {
+        let entry = self.files.entry(file).or_default();
+        assert!(
+            entry.holds_count > 0,
+            "a file is released once for each hold"
+        );
+        entry.holds_count -= 1;
+        self.drop_file_if_empty(file);
+    }
+
+    /// Recalls whose deadline has passed: fence the client off the file, then [`Layouts::revoke`].
+    #[must_use]
+    pub fn overdue(&self, now_ms: u64) -> Vec<Recall> {
+        self.recalls
+            .iter()
+            .filter_map(|other| {
+                let layout = self.states.get(other)?;
+                let (Phase::Recalling { modes, deadline_ms }
+                | Phase::Returning { modes, deadline_ms }) = layout.phase
+                else {
+                    return None;
+                };
+                (now_ms >= deadline_ms).then_some(Recall {
+                    client: layout.client,
+                    stateid: Stateid {
+                        seqid: layout.seqid,
+                        other: *other,
+                    },
+                    file: layout.file,
+                    modes,
+                })
+            })
+            .collect()
+    }
+
+    /// Takes all of a layout state away. The client learns it from the data servers
+    /// (`NFS4ERR_PNFS_NO_LAYOUT`) and from `NFS4ERR_BAD_STATEID`; it is *not* announced by
+    /// SEQ4_STATUS_RECALLABLE_STATE_REVOKED, because Linux answers that by dropping every layout it
+    /// has at each SEQUENCE, and never sends the FREE_STATEID that would end it.
+    pub fn revoke(&mut self, other: &Other) -> Option<Returned> {
+        self.give_back(other, IoModes::ANY)
+    }
+
+    /// Clients that hold the file for writing, in ascending order.
+    #[must_use]
+    pub fn rw_holders(&self, file: u64) -> Vec<ClientId> {
+        self.holders(file, IoModes::RW)
+    }
+
+    /// Clients that hold segments of `modes`, in ascending order.
+    #[must_use]
+    pub fn holders(&self, file: u64, modes: IoModes) -> Vec<ClientId> {
+        let Some(entry) = self.files.get(&file) else {
+            return Vec::new();
+        };
+        entry
+            .states
+            .iter()
+            .filter(|(_, other)| self.states.get(*other).is_some_and(|l| l.held.meets(modes)))
+            .map(|(client, _)| *client)
+            .collect()
+    }
+
+    /// Whether the client holds any layout.
+    #[must_use]
+    pub fn has_client(&self, client: ClientId) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    /// Layout states in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    /// The client and current seqid of a layout state.
+    pub(crate) fn by_other(&self, other: &Other) -> Option<(ClientId, u32)> {
+        self.states.get(other).map(|l| (l.client, l.seqid))
+    }
+
+    fn remove(&mut self, other: &Other) {
+        let Some(layout) = self.states.remove(other) else {
+            return;
+        };
+        self.recalls.remove(other);
+        if let Some(entry) = self.files.get_mut(&layout.file) {
+            entry.states.remove(&layout.client);
+        }
+        self.drop_file_if_empty(layout.file);
+        if let Some(set) = self.clients.get_mut(&layout.client) {
+            set.remove(other);
+            if set.is_empty() {
+                self.clients.remove(&layout.client);
+            }
+        }
+    }
+
+    fn drop_file_if_empty(&mut self, file: u64) {
+        if self
+            .files
+            .get(&file)
+            .is_some_and(|f| f.states.is_empty() && f.holds_count == 0)
+        {
+            self.files.remove(&file);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "layouts_tests.rs"]
+mod tests;

@@ -1,0 +1,49 @@
+//! Clients, sessions, slots, stateids, opens, locks and layouts: the tables of an NFSv4.1 server.
+//!
+//! Sans-IO: values in, verdicts out. Time is an argument (`now_ms`, milliseconds of a monotonic
+//! clock), so is randomness; nothing here sleeps, locks, logs or reads a file. Whoever owns a table
+//! guards it. Iteration is in the order of keys everywhere, so that a run repeats exactly.
+//!
+//! Entry points: [`Clients`] (EXCHANGE_ID to DESTROY_CLIENTID, SEQUENCE, leases, grace) and
+//! [`FileStates`] (opens, byte-range locks, layouts, and stateids over all of them). The two know
+//! each other only through the caller: `Clients` asks "has this client state?" by a closure, and
+//! tells which clients are gone.
+#![forbid(unsafe_code)]
+
+mod back_channel;
+mod channel;
+mod clients;
+mod file_states;
+mod grace;
+mod layouts;
+mod locks;
+mod opens;
+mod ranges;
+mod revoked;
+mod session;
+mod slots;
+mod stateid;
+
+pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
+pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
+pub use clients::{
+    ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
+    OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed, Sequenced, SessionCreated,
+};
+pub use file_states::{ClientGone, Closed, FileStates, Io, LockArgs, StateLimits};
+pub use grace::{Grace, GraceEnd};
+pub use layouts::{
+    IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall, RecallAnswer, Returned,
+};
+pub use locks::{LockDenied, LockLimits, LockOutcome};
+pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};
+pub use ranges::{LockKind, LockRange};
+pub use revoked::{REVOKED_PER_CLIENT_MAX, RevokeCause};
+pub use session::{
+    BindRequest, BoundDirection, CONNECTIONS_PER_SESSION_MAX, CallbackSecurity, Session,
+    status_flags,
+};
+pub use slots::{Sequence, SlotTable, SlotToken, Verdict};
+pub use stateid::{
+    CurrentStateid, Other, StateKind, StateidSource, check_layout_seqid, check_seqid, next_seqid,
+};

@@ -1,0 +1,288 @@
+//! The slot table and reply cache of a session's fore channel (RFC 8881 §2.10.6.1).
+//!
+//! Owns: what each slot last executed and the reply it gave, the enforced and the target highest
+//! slot. Does not own: the encoding of a reply, which is opaque bytes without transport framing, so
+//! that a retry may come over another transport. Entry points: [`SlotTable::sequence`], then
+//! [`SlotTable::complete`] for each [`Verdict::New`].
+//!
+//! Memory: 56 bytes a slot plus the cached replies, at most slots × `response_cached_bytes_max`.
+
+use std::sync::Arc;
+
+/// The arguments of SEQUENCE that concern the slot table (RFC 8881 §18.46.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequence {
+    /// `sa_slotid`.
+    pub slot: u32,
+    /// `sa_sequenceid`.
+    pub seqid: u32,
+    /// `sa_highest_slotid`: the highest slot with a request outstanding.
+    pub highest_slot: u32,
+    /// `sa_cachethis`.
+    pub cache_this: bool,
+    /// A hash of the request after its RPC header, to tell a retry from another request that reuses
+    /// the slot and sequence id.
+    pub fingerprint: u64,
+}
+
+/// Permission to execute one request. Give it back to [`SlotTable::complete`] whatever happens:
+/// until then the slot is busy.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a slot stays busy until its token is completed"]
+pub struct SlotToken {
+    slot: u32,
+    seqid: u32,
+    cache_this: bool,
+}
+
+impl SlotToken {
+    /// The slot.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Whether the client asked for the reply to be cached: a reply that may not fit must then
+    /// become `NFS4ERR_REP_TOO_BIG_TO_CACHE` before its operation runs.
+    #[must_use]
+    pub fn cache_this(&self) -> bool {
+        self.cache_this
+    }
+}
+
+/// What to do with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Execute it.
+    New(SlotToken),
+    /// A retry: send this reply again.
+    Replay(Arc<[u8]>),
+    /// A retry of an executed request whose reply was not kept: `NFS4ERR_RETRY_UNCACHED_REP` at the
+    /// operation after SEQUENCE.
+    Uncached,
+    /// A retry of a request that still runs: `NFS4ERR_DELAY` (RFC 8881 §2.10.6.2).
+    InProgress,
+    /// `NFS4ERR_SEQ_MISORDERED`.
+    Misordered,
+    /// `NFS4ERR_BADSLOT`.
+    BadSlot,
+    /// `NFS4ERR_BAD_HIGH_SLOT`.
+    BadHighSlot,
+    /// `NFS4ERR_SEQ_FALSE_RETRY`: another request under a used slot and sequence id.
+    FalseRetry,
+}
+
+/// What a slot last did.
+///
+/// ```text
+///            sequence (next seqid)          complete(reply)
+///  Unused ───────────────────────► Running ────────────────► Cached ──┐
+///    ▲                              ▲  │  complete(none)              │ next seqid
+///    │ retired                      │  └──────────────► Uncached ─────┤
+///    └──────────────────────────────┴─────────────────────────────────┘
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Last {
+    /// Nothing since creation or since the slot was retired; stands for the contrived
+    /// SEQ_MISORDERED reply of RFC 8881 §18.36.4.
+    Unused,
+    Running,
+    Uncached,
+    Cached(Arc<[u8]>),
+}
+
+#[derive(Debug, Clone)]
+struct Slot {
+    seqid: u32,
+    fingerprint: u64,
+    last: Last,
+    /// The target's generation when the last reply was made: a next request on this slot proves
+    /// that the client saw that target.
+    reply_generation: u32,
+    /// Retired once and lent again: the client may start it at 1 or go on counting.
+    regrown: bool,
+}
+
+/// The slots of one fore channel.
+#[derive(Debug)]
+pub struct SlotTable {
+    slots: Vec<Slot>,
+    highest_enforced: u32,
+    highest_target: u32,
+    target_generation: u32,
+    running_count: u32,
+    cached_bytes: u64,
+    cached_reply_bytes_max: u32,
+}
+
+impl SlotTable {
+    /// A table of `slots_count` slots (at least one) that keeps replies up to
+    /// `cached_reply_bytes_max` bytes.
+    #[must_use]
+    pub fn new(slots_count: u32, cached_reply_bytes_max: u32) -> Self {
+        let slots_count = slots_count.clamp(1, crate::SLOTS_PER_SESSION_MAX);
+        let fresh = Slot {
+            seqid: 0,
+            fingerprint: 0,
+            last: Last::Unused,
+            reply_generation: 0,
+            regrown: false,
+        };
+        Self {
+            slots: vec![fresh; slots_count as usize],
+            highest_enforced: slots_count - 1,
+            highest_target: slots_count - 1,
+            target_generation: 0,
+            running_count: 0,
+            cached_bytes: 0,
+            cached_reply_bytes_max,
+        }
+    }
+
+    /// Judges a request. An answer other than `New` changes nothing (RFC 8881 §2.10.6.1.2).
+    pub fn sequence(&mut self, request: &Sequence) -> Verdict {
+        if request.slot > self.highest_enforced {
+            return Verdict::BadSlot;
+        }
+        let slot = &self.slots[request.slot as usize];
+        if request.seqid == slot.seqid && slot.last != Last::Unused {
+            return Self::judge_retry(slot, request.fingerprint);
+        }
+        let next = request.seqid == slot.seqid.wrapping_add(1);
+        let restarted = slot.regrown && slot.last == Last::Unused && request.seqid == 1;
+        if !(next || restarted) || slot.last == Last::Running {
+            return Verdict::Misordered;
+        }
+        if request.highest_slot > self.highest_enforced {
+            return Verdict::BadHighSlot;
+        }
+        let saw_target = slot.last != Last::Unused
+            && !slot.regrown
+            && slot.reply_generation == self.target_generation;
+        self.start(request);
+        if saw_target && request.highest_slot <= self.highest_target {
+            self.retire_above_target();
+        }
+        Verdict::New(SlotToken {
+            slot: request.slot,
+            seqid: request.seqid,
+            cache_this: request.cache_this,
+        })
+    }
+
+    fn judge_retry(slot: &Slot, fingerprint: u64) -> Verdict {
+        if slot.fingerprint != fingerprint {
+            return Verdict::FalseRetry;
+        }
+        match &slot.last {
+            Last::Unused => Verdict::Misordered,
+            Last::Running => Verdict::InProgress,
+            Last::Uncached => Verdict::Uncached,
+            Last::Cached(reply) => Verdict::Replay(Arc::clone(reply)),
+        }
+    }
+
+    fn start(&mut self, request: &Sequence) {
+        let slot = &mut self.slots[request.slot as usize];
+        if let Last::Cached(reply) = &slot.last {
+            self.cached_bytes -= reply.len() as u64;
+        }
+        slot.seqid = request.seqid;
+        slot.fingerprint = request.fingerprint;
+        slot.last = Last::Running;
+        slot.regrown = false;
+        self.running_count += 1;
+    }
+
+    /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries;
+    /// `None`, or a longer one, leaves "executed, not cached". Returns whether the reply is kept.
+    ///
+    /// # Panics
+    /// When the token is of another table: a bug of the caller.
+    pub fn complete(&mut self, token: SlotToken, reply: Option<Arc<[u8]>>) -> bool {
+        let slot = &mut self.slots[token.slot as usize];
+        assert!(
+            slot.last == Last::Running,
+            "a token is completed once, by its own table"
+        );
+        assert!(
+            slot.seqid == token.seqid,
+            "a running slot keeps its sequence id"
+        );
+        slot.reply_generation = self.target_generation;
+        self.running_count -= 1;
+        match reply {
+            Some(reply) if reply.len() as u64 <= u64::from(self.cached_reply_bytes_max) => {
+                self.cached_bytes += reply.len() as u64;
+                slot.last = Last::Cached(reply);
+                true
+            }
+            _ => {
+                slot.last = Last::Uncached;
+                false
+            }
+        }
+    }
+
+    /// `sr_highest_slotid`: the highest slot that the next request may use.
+    #[must_use]
+    pub fn highest_enforced(&self) -> u32 {
+        self.highest_enforced
+    }
+
+    /// `sr_target_highest_slotid`: the highest slot that we would like to see used.
+    #[must_use]
+    pub fn highest_target(&self) -> u32 {
+        self.highest_target
+    }
+
+    /// Wants the client to use slots up to `highest` (within those negotiated). A raise holds at
+    /// once. A lower value is enforced only when the client has shown that it saw it and that it
+    /// has nothing outstanding above (RFC 8881 §2.10.6.1).
+    pub fn set_target(&mut self, highest: u32) {
+        let highest = highest.min(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX));
+        if highest == self.highest_target {
+            return;
+        }
+        self.highest_target = highest;
+        self.target_generation = self.target_generation.wrapping_add(1);
+        self.highest_enforced = self.highest_enforced.max(highest);
+    }
+
+    /// Forgets the slots above the target. The client has received their replies: the highest slot
+    /// of its request says that nothing above is outstanding, retries included.
+    fn retire_above_target(&mut self) {
+        let highest_running = self
+            .slots
+            .iter()
+            .rposition(|s| s.last == Last::Running)
+            .and_then(|i| u32::try_from(i).ok())
+            .unwrap_or(0);
+        let keep = self.highest_target.max(highest_running);
+        for index in keep + 1..=self.highest_enforced {
+            let slot = &mut self.slots[index as usize];
+            if let Last::Cached(reply) = &slot.last {
+                self.cached_bytes -= reply.len() as u64;
+            }
+            slot.last = Last::Unused;
+            slot.regrown = true;
+        }
+        self.highest_enforced = self.highest_enforced.min(keep);
+    }
+
+    /// Requests that run now.
+    #[must_use]
+    pub fn running_count(&self) -> u32 {
+        self.running_count
+    }
+
+    /// Bytes of replies held.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.cached_bytes
+    }
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;
