@@ -1,0 +1,133 @@
+//! The writes of a running transaction, over whatever the store holds.
+//!
+//! Owns the limits of keys, values and transactions, and the merge of a scan with the transaction's own
+//! writes, so that every adapter answers alike. It knows no engine: an adapter hands in what lies below.
+//!
+//! Entry point: [`Overlay`].
+
+use crate::{KEY_BYTES_MAX, MetaError, Pair, TX_BYTES_MAX, VALUE_BYTES_MAX};
+use bytes::Bytes;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
+
+/// Bytes that a write costs beside its key and value, in the sum against [`TX_BYTES_MAX`].
+const WRITE_OVERHEAD_BYTES: usize = 64;
+
+/// Writes by key; `None` removes.
+pub type Writes = BTreeMap<Bytes, Option<Bytes>>;
+
+/// The buffered writes of one transaction.
+#[derive(Debug, Default)]
+pub struct Overlay {
+    writes: Writes,
+    total_bytes: usize,
+    too_large: bool,
+}
+
+impl Overlay {
+    /// An overlay without writes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `key`.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.write(key, Some(value));
+    }
+
+    /// Removes `key`.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.write(key, None);
+    }
+
+    fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let value_bytes = value.map_or(0, <[u8]>::len);
+        let cost = key.len() + value_bytes + WRITE_OVERHEAD_BYTES;
+        self.too_large |= key.is_empty()
+            || key.len() > KEY_BYTES_MAX
+            || value_bytes > VALUE_BYTES_MAX
+            || self.total_bytes + cost > TX_BYTES_MAX;
+        // A transaction that cannot commit keeps nothing more, so a runaway body is bounded too.
+        if self.too_large {
+            return;
+        }
+        self.total_bytes += cost;
+        let value = value.map(Bytes::copy_from_slice);
+        self.writes.insert(Bytes::copy_from_slice(key), value);
+    }
+
+    /// What this transaction wrote to `key`: nothing yet, a removal or a value.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        self.writes.get(key).cloned()
+    }
+
+    /// Whether no write was made.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && !self.too_large
+    }
+
+    /// The writes, for the engine.
+    ///
+    /// # Errors
+    /// [`MetaError::TooLarge`] when a key, a value or the sum was above its limit.
+    pub fn into_writes(self) -> Result<Writes, MetaError> {
+        if self.too_large {
+            Err(MetaError::TooLarge)
+        } else {
+            Ok(self.writes)
+        }
+    }
+
+    /// Pairs with `start <= key < end`, at most `limit`: those of `below`, which must be ascending and
+    /// within the same bounds, as this transaction has changed them.
+    ///
+    /// # Errors
+    /// The first error that `below` yields before `limit` pairs are found.
+    pub fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+        below: impl Iterator<Item = Result<Pair, MetaError>>,
+    ) -> Result<Vec<Pair>, MetaError> {
+        let mut below = below.peekable();
+        let mut above = range(&self.writes, start, end).peekable();
+        let mut out = Vec::new();
+        while out.len() < limit {
+            let take_above = match (below.peek(), above.peek()) {
+                (None, None) => break,
+                (Some(_), None) | (Some(Err(_)), _) => false,
+                (None, Some(_)) => true,
+                (Some(Ok((old, _))), Some((new, _))) => {
+                    if old == *new {
+                        below.next();
+                        continue;
+                    }
+                    *new < old
+                }
+            };
+            if take_above {
+                let (key, value) = above.next().expect("just peeked");
+                if let Some(value) = value {
+                    out.push((key.clone(), value.clone()));
+                }
+            } else {
+                out.push(below.next().expect("just peeked")?);
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// The entries with `start <= key < end`; none when the bounds are the wrong way round.
+pub(crate) fn range<'m, V>(
+    map: &'m BTreeMap<Bytes, V>,
+    start: &[u8],
+    end: &[u8],
+) -> btree_map::Range<'m, Bytes, V> {
+    let end = if start < end { end } else { start };
+    map.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
+}

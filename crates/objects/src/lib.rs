@@ -1,0 +1,188 @@
+//! The object store seam of a data server: sparse byte objects, one per file, generation and mirror.
+//!
+//! The offset in an object is the offset in the file (design D2), so an object is sparse when the
+//! file is striped. The store knows nothing of handles, fences, tombstones or sizes in the name
+//! space: the data server keeps those in its index. Calls are synchronous; the caller decides
+//! which may run on its event loop (page-cache reads and writes) and which go to a blocking pool (syncs).
+//!
+//! Entry points: [`ObjectStore`], [`MemObjects`]. Adapters pass the [`contract`].
+#![forbid(unsafe_code)]
+
+pub mod contract;
+mod mem;
+
+pub use mem::{MemObjects, MemOptions, PAGE_BYTES};
+
+use bytes::Bytes;
+use std::any::Any;
+use std::fs::File;
+use std::sync::Arc;
+
+/// Largest size of an object in bytes: file offsets are signed (RFC 8881 §5.8.2.11 maxfilesize is below it).
+pub const OBJECT_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Names one object of a data server. File ids are never reused; the generation distinguishes
+/// successive contents of one file id (for example after a restore), the mirror its copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId {
+    /// File id, unique in the cluster for ever.
+    pub file_id: u64,
+    /// Generation of the file id.
+    pub generation: u32,
+    /// Mirror index, 0 for unmirrored files.
+    pub mirror: u8,
+}
+
+/// What went wrong with an object.
+#[derive(Debug)]
+pub enum ObjectError {
+    /// There is no such object.
+    NotFound,
+    /// The store is full (ENOSPC, EDQUOT).
+    NoSpace,
+    /// The offset or size is above what the store can hold.
+    TooLarge,
+    /// Readers hold the bytes that would be cut, and did not let go in time; trying again can help.
+    Busy,
+    /// The disk or file system failed.
+    Io(std::io::Error),
+}
+
+impl std::fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotFound => write!(f, "no such object"),
+            Self::NoSpace => write!(f, "the object store is full"),
+            Self::TooLarge => write!(f, "offset or size above the object store's limit"),
+            Self::Busy => write!(f, "readers hold the end of the object"),
+            Self::Io(e) => write!(f, "object store: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for ObjectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// Keeps the bytes of a [`Span`] where they are: while any clone lives, no `set_size` cuts them (rule R16).
+/// The holder must let go in bounded time; a data server closes readers that are too slow.
+pub type Hold = Arc<dyn Any + Send + Sync>;
+
+/// Bytes of an object, where they lie: nothing is copied until they leave.
+#[derive(Debug, Clone)]
+pub enum Span {
+    /// In memory.
+    Bytes(Bytes),
+    /// In a file, for sendfile.
+    File {
+        /// The object's file.
+        file: Arc<File>,
+        /// First byte.
+        offset: u64,
+        /// Bytes; the object holds at least as many until `hold` is dropped.
+        len: u32,
+        /// To be dropped when the last byte has left.
+        hold: Hold,
+    },
+}
+
+impl Span {
+    /// Bytes in this span.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(b) => b.len(),
+            Self::File { len, .. } => *len as usize,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Space of a store in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capacity {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What is left to write.
+    pub free_bytes: u64,
+}
+
+/// What a store says of one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectStat {
+    /// One past the last byte.
+    pub size_bytes: u64,
+    /// Bytes of storage behind it.
+    pub allocated_bytes: u64,
+}
+
+/// Sparse byte objects. All methods may be called from any thread.
+pub trait ObjectStore: Send + Sync + 'static {
+    /// At most `len` bytes from `offset`. Fewer (or none) at the end of the object; holes are zeros.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`] or the store's own failure.
+    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError>;
+
+    /// Writes all of `data` at `offset`, making the object when it does not exist, also when `data` is empty.
+    /// Not durable.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSpace`] (part of the data may have been written) or the store's own failure.
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError>;
+
+    /// Makes data, size and existence (the directory entry) of the object durable. After an error the
+    /// state of unsynced data is unknown: the caller must change its write verifier.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`] or the store's own failure.
+    fn sync(&self, id: ObjectId) -> Result<(), ObjectError>;
+
+    /// Size and storage of the object.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`] or the store's own failure.
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError>;
+
+    /// Cuts or extends the object, which must exist, and makes that durable. A cut waits for the spans that reach
+    /// beyond it; reads that come meanwhile end at the new size.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`], [`ObjectError::Busy`] (nothing was cut) or the store's own failure.
+    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError>;
+
+    /// Removes the object and makes that durable. Removing what does not exist succeeds. Spans that were read before
+    /// keep their bytes.
+    ///
+    /// # Errors
+    /// The store's own failure.
+    fn remove(&self, id: ObjectId) -> Result<(), ObjectError>;
+
+    /// Whether `read` of these bytes would not wait for a disk. Never waits for one itself; a guess, in doubt false.
+    fn is_cached(&self, id: ObjectId, offset: u64, len: u32) -> bool;
+
+    /// Space of the store.
+    ///
+    /// # Errors
+    /// The store's own failure.
+    fn capacity(&self) -> Result<Capacity, ObjectError>;
+
+    /// Calls `visit` for every object, in no order, until it returns false.
+    ///
+    /// # Errors
+    /// The store's own failure.
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError>;
+
+    /// Whether objects outlive this process.
+    fn is_persistent(&self) -> bool;
+}
