@@ -1,0 +1,31 @@
+//! How keys lie in the engine: one byte before each tells the callers' keys from the store's own.
+//!
+//! The store's own key holds the commit number: how many transactions were committed since the store was made.
+//! Every batch sets it, so what survived a crash says by itself how far it reaches.
+
+use meta::KEY_BYTES_MAX;
+
+/// Before the store's own keys.
+const OWN: u8 = 0;
+/// Before the callers' keys.
+const CALLERS: u8 = 1;
+/// Key of the commit number; the value is a big-endian u64.
+pub(crate) const COMMIT_KEY: [u8; 2] = [OWN, b'c'];
+/// Longest key in the engine.
+pub(crate) const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
+
+/// A caller's key as stored.
+pub(crate) fn stored(key: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(key.len() + 1);
+    stored.push(CALLERS);
+    stored.extend_from_slice(key);
+    stored
+}
+
+/// A caller's key from what is stored.
+pub(crate) fn callers(stored: fjall::Slice) -> bytes::Bytes {
+    let mut key = bytes::Bytes::from(stored);
+    // The range that was read holds only keys of callers, which have the byte.
+    let _ = key.split_to(key.len().min(1));
+    key
+}

@@ -1,0 +1,353 @@
+//! The metadata store on fjall: an embedded LSM tree with group commit.
+//!
+//! A transaction runs under one writer lock, buffers its writes and applies them as one batch of fjall, which
+//! makes them visible and appends them to the journal without a sync. One thread syncs the journal while
+//! somebody waits in `durable`, for all who wait at once; without a waiter nothing is synced.
+//!
+//! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case
+//! is a stall of the engine: with four memtables unflushed or thirty runs in level 0 it sleeps in steps of
+//! 10-100 ms until the flush or the compaction has caught up with the disk.
+//!
+//! # Ownership
+//! A [`FjallStore`] owns its directory (see `home`); a second one, in this process or another, is refused.
+//!
+//! # Ordering
+//! `applied` rises before a batch becomes visible, so it is never behind what a read has seen (rule R7).
+//! Reads outside a transaction go through a snapshot, so they see whole transactions.
+//!
+//! # Failure
+//! The first error of a batch or a sync poisons the store: no write is accepted and nothing more becomes durable.
+//! When the file system is nearly full, transactions are refused with [`MetaError::NoSpace`] before the
+//! engine would fail, and the store goes on; see [`Options::reserve_bytes`].
+//! Entry point: [`FjallStore::open`].
+#![forbid(unsafe_code)]
+
+mod commit;
+mod home;
+mod journal;
+mod keys;
+
+use bytes::Bytes;
+use commit::Committer;
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use home::Home;
+use meta::{BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Read, Seq, Tx, TxBody};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Smallest limit of journal bytes that fjall takes.
+pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// Free space is asked for again after this many written bytes.
+const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
+/// The one keyspace of the engine.
+const KEYSPACE: &str = "meta";
+
+/// How to open a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Memory for cached blocks.
+    pub cache_bytes: u64,
+    /// Journals are flushed into tables to stay below this; at least [`JOURNAL_BYTES_MIN`]. A restart reads them.
+    pub journal_bytes: u64,
+    /// Writes in memory before they are flushed into a table; up to four such tables wait for the disk.
+    pub memtable_bytes: u64,
+    /// Free space of the file system below which transactions are refused; those that remove something go
+    /// on to half of it. 0 never refuses.
+    pub reserve_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 256 * 1024 * 1024,
+            journal_bytes: 256 * 1024 * 1024,
+            memtable_bytes: 32 * 1024 * 1024,
+            reserve_bytes: 128 * 1024 * 1024,
+        }
+    }
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct FjallStore {
+    // Dropped in this order: the thread, the engine, the lock.
+    committer: Committer,
+    writer: Mutex<Writer>,
+    applied: AtomicU64,
+    keyspace: Handle<Keyspace>,
+    engine: Handle<Database>,
+    home: Arc<Home>,
+    options: Options,
+    torn_bytes: u64,
+}
+
+/// Gives fjall's handles, which print nothing useful, a `Debug`.
+struct Handle<T>(T);
+
+impl<T> std::fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(std::any::type_name::<T>())
+    }
+}
+
+#[derive(Debug)]
+struct Writer {
+    /// Commit number of the newest transaction.
+    commit: u64,
+    unchecked_bytes: u64,
+    space: Space,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Space {
+    Enough,
+    OnlyRemovals,
+    None,
+}
+
+pub(crate) fn engine_error(error: fjall::Error) -> MetaError {
+    match error {
+        fjall::Error::Io(e) | fjall::Error::Storage(fjall::LsmError::Io(e)) => e.into(),
+        fjall::Error::Poisoned => MetaError::Poisoned,
+        other => MetaError::Corrupt(other.to_string()),
+    }
+}
+
+impl FjallStore {
+    /// Opens the store in `dir`, making it when the directory is empty or absent.
+    ///
+    /// # Errors
+    /// [`MetaError::Io`] with one sentence that names the directory: in use by another process, not writable, not
+    /// a store, another format. [`MetaError::Corrupt`] when something that was durable is gone.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, MetaError> {
+        let (home, new) = Home::take(dir)?;
+        let engine_dir = home.engine_dir();
+        let checked = if new {
+            journal::Checked::default()
+        } else {
+            journal::check(&engine_dir, home.watermark()?)?
+        };
+        let engine = Database::builder(&engine_dir)
+            .cache_size(options.cache_bytes)
+            .max_journaling_size(options.journal_bytes.max(JOURNAL_BYTES_MIN))
+            .journal_compression(CompressionType::None)
+            .manual_journal_persist(true)
+            .open()
+            .map_err(engine_error)?;
+        let keyspace = engine
+            .keyspace(KEYSPACE, || {
+                KeyspaceCreateOptions::default()
+                    .manual_journal_persist(true)
+                    .max_memtable_size(options.memtable_bytes)
+            })
+            .map_err(engine_error)?;
+        if new {
+            engine.persist(PersistMode::SyncAll).map_err(engine_error)?;
+            home.finish_creation()?;
+        }
+        let commit = commit_number(&keyspace)?;
+        let watermark = home.watermark()?;
+        if commit < watermark {
+            return Err(MetaError::Corrupt(format!(
+                "{} ends at transaction {commit}, but {watermark} had been synced; restore it from a backup",
+                home.dir().display()
+            )));
+        }
+        let home = Arc::new(home);
+        let mut store = Self {
+            committer: Committer::start(engine.clone(), home.clone(), commit)?,
+            writer: Mutex::new(Writer {
+                commit,
+                unchecked_bytes: 0,
+                space: Space::Enough,
+            }),
+            applied: AtomicU64::new(0),
+            keyspace: Handle(keyspace),
+            engine: Handle(engine),
+            home,
+            options,
+            torn_bytes: checked.torn_bytes,
+        };
+        store.writer.get_mut().space = store.measure_space()?;
+        Ok(store)
+    }
+
+    /// Bytes at the end of the journal that a crash had torn and that were cut when the store was opened;
+    /// none of them was ever reported as durable. For the log.
+    #[must_use]
+    pub fn torn_bytes(&self) -> u64 {
+        self.torn_bytes
+    }
+
+    fn measure_space(&self) -> Result<Space, MetaError> {
+        let stat = rustix::fs::statvfs(self.home.dir()).map_err(std::io::Error::from)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let reserve = self.options.reserve_bytes;
+        Ok(if free >= reserve {
+            Space::Enough
+        } else if free >= reserve / 2 {
+            Space::OnlyRemovals
+        } else {
+            Space::None
+        })
+    }
+
+    fn check_space(&self, writer: &mut Writer, removes: bool) -> Result<(), MetaError> {
+        if writer.space != Space::Enough || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
+            writer.space = self.measure_space()?;
+            writer.unchecked_bytes = 0;
+        }
+        match writer.space {
+            Space::Enough => Ok(()),
+            Space::OnlyRemovals if removes => Ok(()),
+            Space::OnlyRemovals | Space::None => Err(MetaError::NoSpace),
+        }
+    }
+
+    fn apply(&self, writer: &mut Writer, overlay: Overlay) -> Result<Seq, MetaError> {
+        let writes = overlay.into_writes()?;
+        self.check_space(writer, writes.values().any(Option::is_none))?;
+        let commit = writer.commit + 1;
+        let mut batch = self.engine.0.batch();
+        for (key, value) in writes {
+            let stored = keys::stored(&key);
+            writer.unchecked_bytes += stored.len() as u64;
+            match value {
+                Some(value) => {
+                    writer.unchecked_bytes += value.len() as u64;
+                    batch.insert(&self.keyspace.0, stored, value);
+                }
+                None => batch.remove(&self.keyspace.0, stored),
+            }
+        }
+        batch.insert(&self.keyspace.0, keys::COMMIT_KEY, commit.to_be_bytes());
+        // Before the batch becomes visible: a reader that sees it must find its number here.
+        let seq = Seq(self.applied.fetch_add(1, Ordering::AcqRel) + 1);
+        if let Err(error) = batch.commit() {
+            let error = engine_error(error);
+            self.committer.gate().fail(error.clone());
+            return Err(error);
+        }
+        writer.commit = commit;
+        self.committer.committed(seq);
+        Ok(seq)
+    }
+}
+
+fn commit_number(keyspace: &Keyspace) -> Result<u64, MetaError> {
+    let Some(value) = keyspace.get(keys::COMMIT_KEY).map_err(engine_error)? else {
+        return Ok(0);
+    };
+    let number = <[u8; 8]>::try_from(&*value);
+    number
+        .map(u64::from_be_bytes)
+        .map_err(|_| MetaError::Corrupt("the commit number is not eight bytes".into()))
+}
+
+fn pairs(iter: fjall::Iter) -> impl Iterator<Item = Result<Pair, MetaError>> {
+    iter.map(|guard| {
+        let (key, value) = guard.into_inner().map_err(engine_error)?;
+        Ok((keys::callers(key), Bytes::from(value)))
+    })
+}
+
+impl Read for FjallStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
+        let found = self
+            .engine
+            .0
+            .snapshot()
+            .get(&self.keyspace.0, keys::stored(key));
+        Ok(found.map_err(engine_error)?.map(Bytes::from))
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let range = keys::stored(start)..keys::stored(end);
+        pairs(self.engine.0.snapshot().range(&self.keyspace.0, range))
+            .take(limit)
+            .collect()
+    }
+}
+
+struct FjallTx<'s> {
+    keyspace: &'s Keyspace,
+    overlay: Overlay,
+}
+
+impl Read for FjallTx<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
+        if let Some(written) = self.overlay.get(key) {
+            return Ok(written);
+        }
+        // No snapshot: the writer lock keeps every other batch out.
+        let found = self.keyspace.get(keys::stored(key)).map_err(engine_error)?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let below = pairs(self.keyspace.range(keys::stored(start)..keys::stored(end)));
+        self.overlay.scan(start, end, limit, below)
+    }
+}
+
+impl Tx for FjallTx<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.overlay.put(key, value);
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.overlay.delete(key);
+    }
+}
+
+impl MetaStore for FjallStore {
+    fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
+        let mut writer = self.writer.lock();
+        if self.committer.gate().failure().is_some() {
+            return Err(MetaError::Poisoned);
+        }
+        let mut tx = FjallTx {
+            keyspace: &self.keyspace.0,
+            overlay: Overlay::new(),
+        };
+        let outcome = body(&mut tx)?;
+        if outcome == Outcome::Abort || tx.overlay.is_empty() {
+            return Ok(self.applied());
+        }
+        let overlay = tx.overlay;
+        self.apply(&mut writer, overlay)
+    }
+
+    fn applied(&self) -> Seq {
+        Seq(self.applied.load(Ordering::Acquire))
+    }
+
+    fn durable_through(&self) -> Seq {
+        self.committer.gate().durable_through()
+    }
+
+    fn durable(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
+        let gate = self.committer.gate();
+        if gate.durable_through() < seq {
+            self.committer.want(seq);
+        }
+        gate.wait_boxed(seq)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.engine.0.disk_space().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod powercut;
+#[cfg(test)]
+mod tests;

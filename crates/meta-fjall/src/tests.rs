@@ -1,0 +1,191 @@
+//! Goal: the contract on a real directory, and every sentence that opening may answer.
+
+use super::*;
+use meta::contract::{Subject, block_on};
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+fn options() -> Options {
+    Options {
+        reserve_bytes: 0,
+        ..Options::default()
+    }
+}
+
+#[derive(Default)]
+struct OnDisk {
+    dirs: Vec<TempDir>,
+}
+
+impl OnDisk {
+    fn newest(&self) -> PathBuf {
+        self.dirs.last().unwrap().path().join("meta")
+    }
+}
+
+impl Subject for OnDisk {
+    fn fresh(&mut self) -> Arc<dyn MetaStore> {
+        self.dirs.push(TempDir::new().unwrap());
+        Arc::new(FjallStore::open(&self.newest(), options()).unwrap())
+    }
+
+    fn reopen(&mut self, store: Arc<dyn MetaStore>) -> Option<Arc<dyn MetaStore>> {
+        drop(store);
+        Some(Arc::new(
+            FjallStore::open(&self.newest(), options()).unwrap(),
+        ))
+    }
+}
+
+meta::contract_tests!(OnDisk::default());
+
+fn put(store: &FjallStore, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {
+    store.transact(&mut |tx| {
+        tx.put(key, value);
+        Ok(Outcome::Commit)
+    })
+}
+
+fn refusal(dir: &Path) -> String {
+    FjallStore::open(dir, options()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_second_store_in_one_directory_is_refused_by_name() {
+    let dir = TempDir::new().unwrap();
+    let store = FjallStore::open(dir.path(), options()).unwrap();
+    let text = refusal(dir.path());
+    let expected = format!("{} is in use by another process", dir.path().display());
+    assert!(text.contains(&expected), "{text}");
+    drop(store);
+    FjallStore::open(dir.path(), options()).unwrap();
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("thesis.tex"), "years of work").unwrap();
+    let text = refusal(dir.path());
+    assert!(
+        text.contains("thesis.tex") && text.contains("not a metadata store"),
+        "{text}"
+    );
+    assert!(dir.path().join("thesis.tex").exists());
+}
+
+#[test]
+fn a_store_that_lost_its_format_file_is_not_made_anew() {
+    let dir = TempDir::new().unwrap();
+    put(
+        &FjallStore::open(dir.path(), options()).unwrap(),
+        b"k",
+        b"v",
+    )
+    .unwrap();
+    std::fs::remove_file(dir.path().join("format")).unwrap();
+    assert!(refusal(dir.path()).contains("no format file"));
+    assert!(dir.path().join("engine").exists());
+}
+
+#[test]
+fn a_format_of_another_version_is_refused() {
+    let dir = TempDir::new().unwrap();
+    drop(FjallStore::open(dir.path(), options()).unwrap());
+    std::fs::write(dir.path().join("format"), "ropewalk metadata store 9\n").unwrap();
+    assert!(refusal(dir.path()).contains("has format \"ropewalk metadata store 9\""));
+}
+
+#[test]
+fn a_file_in_place_of_the_directory_is_one_sentence() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "").unwrap();
+    let text = refusal(&path);
+    assert!(text.contains(&path.display().to_string()), "{text}");
+}
+
+#[test]
+fn an_interrupted_creation_is_begun_again() {
+    let dir = TempDir::new().unwrap();
+    drop(FjallStore::open(dir.path(), options()).unwrap());
+    std::fs::remove_file(dir.path().join("format")).unwrap();
+    std::fs::write(dir.path().join("creating"), "").unwrap();
+    std::fs::remove_file(dir.path().join("engine/version")).unwrap();
+    let store = FjallStore::open(dir.path(), options()).unwrap();
+    put(&store, b"k", b"v").unwrap();
+    drop(store);
+    let store = FjallStore::open(dir.path(), options()).unwrap();
+    assert!(store.get(b"k").unwrap().is_some());
+}
+
+#[test]
+fn nothing_is_synced_while_nobody_waits() {
+    let dir = TempDir::new().unwrap();
+    let store = FjallStore::open(dir.path(), options()).unwrap();
+    for n in 0..100_u8 {
+        put(&store, &[n], &[n]).unwrap();
+    }
+    assert_eq!(store.durable_through(), Seq(0));
+    assert_eq!(store.home.watermark().unwrap(), 0);
+    block_on(store.durable(Seq(1))).unwrap();
+    // One sync served all that was there.
+    assert_eq!(store.durable_through(), Seq(100));
+}
+
+#[test]
+fn a_nearly_full_file_system_refuses_writes_and_the_store_lives_on() {
+    let dir = TempDir::new().unwrap();
+    drop(FjallStore::open(dir.path(), options()).unwrap());
+    let stat = rustix::fs::statvfs(dir.path()).unwrap();
+    let free = stat.f_bavail * stat.f_frsize;
+    let with_reserve = |reserve_bytes| Options {
+        reserve_bytes,
+        ..Options::default()
+    };
+    // The reserve lies a third above what is free: only removals go on.
+    let store = FjallStore::open(dir.path(), with_reserve(free / 3 * 4)).unwrap();
+    assert!(matches!(put(&store, b"k", b"v"), Err(MetaError::NoSpace)));
+    assert_eq!(store.applied(), Seq(0));
+    let removal = store.transact(&mut |tx| {
+        tx.put(b"parent", b"smaller");
+        tx.delete(b"k");
+        Ok(Outcome::Commit)
+    });
+    block_on(store.durable(removal.unwrap())).unwrap();
+    drop(store);
+    let store = FjallStore::open(dir.path(), with_reserve(free * 4)).unwrap();
+    let removal = store.transact(&mut |tx| {
+        tx.delete(b"parent");
+        Ok(Outcome::Commit)
+    });
+    assert!(matches!(removal, Err(MetaError::NoSpace)));
+    drop(store);
+    let store = FjallStore::open(dir.path(), options()).unwrap();
+    put(&store, b"k", b"v").unwrap();
+}
+
+#[test]
+fn values_survive_flushes_and_new_journals() {
+    // Writes more than a journal holds, so journals are sealed, flushed and removed meanwhile.
+    let dir = TempDir::new().unwrap();
+    let small = Options {
+        memtable_bytes: 8 * 1024 * 1024,
+        ..options()
+    };
+    let store = FjallStore::open(dir.path(), small).unwrap();
+    let value = vec![5_u8; 512 * 1024];
+    let mut seq = Seq(0);
+    for n in 0..300_u16 {
+        seq = put(&store, &n.to_be_bytes(), &value).unwrap();
+        if n % 10 == 0 {
+            block_on(store.durable(seq)).unwrap();
+        }
+    }
+    block_on(store.durable(seq)).unwrap();
+    let journals = journal::journals(&store.home.engine_dir()).unwrap();
+    assert!(journals.last().unwrap().0 > 0, "no journal was ever sealed");
+    assert!(store.disk_bytes() > 0);
+    drop(store);
+    let store = FjallStore::open(dir.path(), small).unwrap();
+    assert_eq!(store.scan(&[0], &[255], 999).unwrap().len(), 300);
+}

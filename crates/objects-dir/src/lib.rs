@@ -1,0 +1,315 @@
+//! Objects as sparse files in a directory (xfs, ext4, tmpfs, or any file system with holes).
+//!
+//! One file per object, under 256 subdirectories. Writes go to the page cache; `sync` is fdatasync of the file
+//! and fsync of its subdirectory when entries of it have changed. Reads give spans for sendfile.
+//!
+//! Opening a file that is not in the handle cache may wait for the disk; [`ObjectStore::is_cached`] says so.
+//!
+//! # Ownership
+//! A [`DirObjects`] owns its directory; a second one, in this process or another, is refused. It touches only
+//! what it has made.
+//!
+//! # Ordering
+//! Making, opening and unlinking one object happen one after the other; a write that began before a removal
+//! may go to the removed file, as if it had come before.
+//!
+//! # Failure
+//! A full disk, quota or reserve is `NoSpace`; part of the data may be in the page cache then, as the trait says.
+//! The process must ignore SIGXFSZ (or run without a file size limit) for `TooLarge` to be an answer.
+//! Entry point: [`DirObjects::open`].
+#![forbid(unsafe_code)]
+
+mod handle;
+mod home;
+
+use handle::{Handle, Handles};
+use home::{FANOUT, Home};
+use objects::{Capacity, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::fs::File;
+use std::io::{Error, ErrorKind, IoSliceMut};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Free space is asked for again after this many written bytes.
+const SPACE_CHECK_BYTES: u64 = 4 * 1024 * 1024;
+/// Distance of the bytes that `is_cached` looks at, beside the first and the last.
+const PROBE_STEP_BYTES: u64 = 64 * 1024;
+/// Most bytes that `is_cached` looks at; longer ranges are probed at larger distances.
+const PROBES_MAX: u64 = 16;
+/// Unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+/// File system type of tmpfs (linux/magic.h).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// How to open a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Files that stay open while nobody uses them. The store needs as many descriptors, 256 for its
+    /// subdirectories, and one for each object in use beyond them.
+    pub handles_max: usize,
+    /// Free space of the file system that is left to others (the data server's index first of all). Once it is
+    /// touched every write is refused, also one over bytes that are there: whether they lie in a hole is
+    /// not known.
+    pub reserve_bytes: u64,
+    /// How long `set_size` waits for readers that hold what it cuts, in milliseconds. The data server closes
+    /// readers that are slower than this.
+    pub hold_wait_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            handles_max: 512,
+            reserve_bytes: 256 * 1024 * 1024,
+            hold_wait_ms: 30_000,
+        }
+    }
+}
+
+type Pwrite = fn(&File, &[u8], u64) -> Result<usize, Error>;
+
+/// The store.
+#[derive(Debug)]
+pub struct DirObjects {
+    handles: Handles,
+    home: Home,
+    options: Options,
+    in_memory: bool,
+    full: AtomicBool,
+    unchecked_bytes: AtomicU64,
+    /// pwrite; tests put a full disk here.
+    pwrite: Pwrite,
+}
+
+pub(crate) fn io_error(error: Error) -> ObjectError {
+    match error.kind() {
+        ErrorKind::NotFound => ObjectError::NotFound,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ObjectError::NoSpace,
+        ErrorKind::FileTooLarge => ObjectError::TooLarge,
+        _ => ObjectError::Io(error),
+    }
+}
+
+impl DirObjects {
+    /// Opens the store in `dir`, making it when the directory is empty or absent.
+    ///
+    /// # Errors
+    /// [`ObjectError::Io`] with one sentence that names the directory: in use by another process, not writable,
+    /// not a directory, not a store, another format.
+    pub fn open(dir: &Path, options: Options) -> Result<Self, ObjectError> {
+        let home = Home::take(dir)?;
+        let kind = rustix::fs::statfs(dir)
+            .map_err(Error::from)
+            .map_err(ObjectError::Io)?
+            .f_type;
+        let store = Self {
+            handles: Handles::new(options.handles_max),
+            home,
+            options,
+            in_memory: u64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC),
+            full: AtomicBool::new(false),
+            unchecked_bytes: AtomicU64::new(0),
+            pwrite: |file, data, offset| file.write_at(data, offset),
+        };
+        store.measure_space()?;
+        Ok(store)
+    }
+
+    fn existing(&self, id: ObjectId) -> Result<Arc<Handle>, ObjectError> {
+        self.handles.open(&self.home, id, false).map_err(io_error)
+    }
+
+    /// Learns whether the reserve is touched.
+    fn measure_space(&self) -> Result<Capacity, ObjectError> {
+        let stat = rustix::fs::statvfs(self.home.dir()).map_err(Error::from);
+        let stat = stat.map_err(ObjectError::Io)?;
+        let usable = |blocks: u64| {
+            let bytes = blocks.saturating_mul(stat.f_frsize);
+            bytes.saturating_sub(self.options.reserve_bytes)
+        };
+        let free_bytes = usable(stat.f_bavail);
+        self.full.store(free_bytes == 0, Ordering::Relaxed);
+        Ok(Capacity {
+            total_bytes: usable(stat.f_blocks),
+            free_bytes,
+        })
+    }
+
+    /// Refuses a write of `len` bytes when the reserve is touched.
+    fn check_space(&self, len: u64) -> Result<(), ObjectError> {
+        let unchecked = self.unchecked_bytes.fetch_add(len, Ordering::Relaxed) + len;
+        if self.full.load(Ordering::Relaxed) || unchecked >= SPACE_CHECK_BYTES {
+            self.unchecked_bytes.store(0, Ordering::Relaxed);
+            if self.measure_space()?.free_bytes < len {
+                return Err(ObjectError::NoSpace);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_all(&self, file: &File, mut offset: u64, mut data: &[u8]) -> Result<(), Error> {
+        // A partial write is followed by the error that cut it short, so this ends.
+        while !data.is_empty() {
+            match (self.pwrite)(file, data, offset) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    data = &data[written..];
+                    offset += written as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn list_sub(
+        &self,
+        n: usize,
+        visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool,
+    ) -> Result<bool, Error> {
+        for entry in std::fs::read_dir(self.home.sub_path(n))? {
+            let entry = entry?;
+            let Some(id) = entry.file_name().to_str().and_then(home::parse_name) else {
+                continue;
+            };
+            let found = match entry.metadata() {
+                // Removed since the directory was read.
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            if found.is_file() && !visit(id, stat(&found)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn stat(found: &std::fs::Metadata) -> ObjectStat {
+    ObjectStat {
+        size_bytes: found.len(),
+        allocated_bytes: found.blocks().saturating_mul(BLOCK_BYTES),
+    }
+}
+
+/// Whether the byte is in the page cache, or past the end.
+fn probe(file: &File, offset: u64) -> bool {
+    let mut byte = [0];
+    let mut buffers = [IoSliceMut::new(&mut byte)];
+    loop {
+        match rustix::io::preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) {
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            // AGAIN: not there. OPNOTSUPP: this file system cannot tell.
+            Err(_) => return false,
+        }
+    }
+}
+
+impl ObjectStore for DirObjects {
+    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
+        let handle = self.existing(id)?;
+        let (len, hold) = handle.hold(offset, len)?;
+        Ok(Span::File {
+            file: handle.file.clone(),
+            offset,
+            len,
+            hold,
+        })
+    }
+
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        let len = data.len() as u64;
+        if offset
+            .checked_add(len)
+            .is_none_or(|end| end > OBJECT_BYTES_MAX)
+        {
+            return Err(ObjectError::TooLarge);
+        }
+        self.check_space(len)?;
+        let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
+        handle.dirty.store(true, Ordering::Release);
+        self.write_all(&handle.file, offset, data).map_err(io_error)
+    }
+
+    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        let handle = self.existing(id)?;
+        // Before the sync: a write that comes meanwhile sets it again.
+        handle.dirty.store(false, Ordering::Release);
+        let synced = handle.file.sync_data();
+        synced
+            .and_then(|()| self.home.sync_entries(id))
+            .map_err(io_error)
+    }
+
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
+        let found = self.existing(id)?.file.metadata().map_err(io_error)?;
+        Ok(stat(&found))
+    }
+
+    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
+        if size_bytes > OBJECT_BYTES_MAX {
+            return Err(ObjectError::TooLarge);
+        }
+        let handle = self.existing(id)?;
+        handle.cut(size_bytes, Duration::from_millis(self.options.hold_wait_ms))?;
+        let synced = handle.file.sync_all();
+        synced
+            .and_then(|()| self.home.sync_entries(id))
+            .map_err(io_error)
+    }
+
+    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
+        let removed = self.handles.remove(&self.home, id);
+        removed
+            .and_then(|()| self.home.sync_entries(id))
+            .map_err(io_error)
+    }
+
+    fn is_cached(&self, id: ObjectId, offset: u64, len: u32) -> bool {
+        let Some(handle) = self.handles.cached(id) else {
+            return false;
+        };
+        if self.in_memory {
+            return true;
+        }
+        let Some(last) = offset.checked_add(u64::from(len.max(1)) - 1) else {
+            return true;
+        };
+        let step = PROBE_STEP_BYTES.max(u64::from(len).div_ceil(PROBES_MAX));
+        let mut at = offset;
+        while at < last {
+            if !probe(&handle.file, at) {
+                return false;
+            }
+            at = at.saturating_add(step);
+        }
+        probe(&handle.file, last)
+    }
+
+    fn capacity(&self) -> Result<Capacity, ObjectError> {
+        self.measure_space()
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
+        for n in 0..FANOUT {
+            if !self.list_sub(n, visit).map_err(ObjectError::Io)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_persistent(&self) -> bool {
+        // On tmpfs too: there they outlive the process, if not the machine.
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
