@@ -1,0 +1,48 @@
+//! Who is who inside a cluster: its own CA, the identities that the CA signs, join tokens, and the
+//! TLS configurations of the control port.
+//!
+//! The MDS holds the CA. A data server joins with a one-time token: the token pins the CA, so the data
+//! server knows the MDS before it has a certificate, and the token's secret tells the MDS that it may have
+//! one. From then on both sides show certificates. One port serves both: [`peer_of`] says who is there,
+//! and the control program lets a peer without a certificate do nothing but JOIN.
+//!
+//! Certificates do not expire in practice: a wrong clock must not stop a cluster. An expelled data
+//! server is refused because the MDS compares [`Fingerprint`]s with its table at every connection, and
+//! sessions are never resumed.
+//!
+//! Entry points: [`ClusterCa`], [`Identity`], [`NewKey`], [`JoinToken`], [`TokenTable`],
+//! [`server_config`], [`client_config`], [`join_config`], [`peer_of`].
+#![forbid(unsafe_code)]
+
+mod base32;
+mod ca;
+mod config;
+mod error;
+mod files;
+mod identity;
+mod peer;
+mod token;
+
+pub use ca::ClusterCa;
+pub use config::{ALPN, client_config, join_config, mds_name, server_config};
+pub use error::ClusterTlsError;
+pub use files::FILE_BYTES_MAX;
+pub use identity::{Identity, NewKey};
+pub use peer::{Fingerprint, Peer, PeerError, Role, peer_of, peer_of_der};
+pub use token::{
+    JoinToken, TOKEN_ADDRESS_BYTES_MAX, TOKEN_ADDRESSES_MAX, TOKEN_CHARS_MAX, TOKENS_MAX,
+    TokenError, TokenHash, TokenRefusal, TokenTable,
+};
+
+/// A random join secret from the operating system.
+///
+/// # Errors
+/// When the operating system has no randomness to give.
+pub fn random_secret() -> Result<control::JoinSecret, ClusterTlsError> {
+    let mut bytes = [0; control::JOIN_SECRET_BYTES];
+    getrandom::fill(&mut bytes).map_err(ClusterTlsError::Randomness)?;
+    Ok(control::JoinSecret(bytes))
+}
+
+#[cfg(test)]
+mod tests;

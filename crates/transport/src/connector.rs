@@ -1,0 +1,82 @@
+//! Making connections without knowing the transport.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::{BoxFuture, ConnHandle, DynService};
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// TCP in clear.
+    Tcp(SocketAddr),
+    /// TLS on TCP; the name is what the server's certificate must carry.
+    Tls {
+        /// Host and port.
+        address: SocketAddr,
+        /// DNS name or textual IP address in the certificate.
+        server_name: String,
+    },
+    /// A listener of a [`crate::memory::Network`].
+    Memory(String),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(a) => write!(f, "tcp {a}"),
+            Self::Tls {
+                address,
+                server_name,
+            } => write!(f, "tls {address} ({server_name})"),
+            Self::Memory(name) => write!(f, "memory {name}"),
+        }
+    }
+}
+
+/// Why no connection was made.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The connector does not serve this kind of address.
+    Unsupported,
+    /// The network refused it. A retry may help.
+    Io(std::io::Error),
+    /// It took longer than [`crate::Limits::handshake`]. A retry may help.
+    TimedOut,
+    /// TLS was refused: by us, or by the server. A retry does not help before someone acts.
+    Tls(std::io::Error),
+    /// [`crate::Limits::connections_max`] is reached.
+    TooMany,
+}
+
+impl std::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsupported => write!(f, "no transport for this address"),
+            Self::Io(e) => write!(f, "{e}"),
+            Self::TimedOut => write!(f, "timed out"),
+            Self::Tls(e) => write!(f, "TLS: {e}"),
+            Self::TooMany => write!(f, "too many connections"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) | Self::Tls(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// Makes connections. The connection lives in a task of the runtime that it was made on, until
+/// [`ConnHandle::close`] or the peer ends it.
+pub trait Connector: Send + Sync + 'static {
+    /// Connects to `address`; calls that the server sends on the connection go to `reverse`.
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        reverse: Arc<dyn DynService>,
+    ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>>;
+}

@@ -1,0 +1,177 @@
+//! Limits, budget and counters that many connections share.
+//!
+//! A [`Context`] is made once per process and role; each worker takes a [`Context::sibling`].
+//! Memory of received data is bounded by `receive_budget_bytes` for records that do not fit the
+//! small read buffer, and by `in_flight_max` small records per connection for the others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use rpc::RecordLimits;
+use tokio::sync::Semaphore;
+
+use crate::Counters;
+
+/// Bounds of the transport. Every queue and wait of this crate has its limit here.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Most bytes of one record: the largest WRITE with its header. Default 1 MiB + 64 KiB.
+    pub record_bytes_max: u32,
+    /// Most fragments of one record. Default 256; usual clients send one.
+    pub fragments_max: u32,
+    /// Requests of one connection that are executing or whose reply is not yet handed to the
+    /// socket; beyond it, reading stops. Choose it above the slots that a session gets. Default 128.
+    pub in_flight_max: u32,
+    /// Calls of ours on one connection that wait for a reply; more wait for a place. Default 128.
+    pub calls_max: u32,
+    /// Connections of all siblings together; more are closed on accept. Default 16,384.
+    pub connections_max: u32,
+    /// Bytes of large records that are arriving or being served, over all siblings; beyond it,
+    /// reading stops until others finish. At least `record_bytes_max`. Default 256 MiB.
+    pub receive_budget_bytes: u32,
+    /// A peer whose socket takes no byte for so long while bytes wait for it is cut. The kernel
+    /// offers room again only once much of its send buffer has drained (megabytes, when it has
+    /// grown), so a peer that reads some 50 kB/s or less is cut by the default of 60 s too.
+    pub write_stall: Duration,
+    /// A peer that sends nothing for so long within a record is cut. Default 60 s.
+    pub read_stall: Duration,
+    /// A connection without any request or call for so long is closed. Default: never; peers that
+    /// vanish are found by TCP keep-alive.
+    pub idle: Option<Duration>,
+    /// How long a shutdown waits for requests in progress. Default 10 s.
+    pub drain: Duration,
+    /// How long connecting, the TLS handshake included, may take. Default 10 s.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            record_bytes_max: 1024 * 1024 + 64 * 1024,
+            fragments_max: 256,
+            in_flight_max: 128,
+            calls_max: 128,
+            connections_max: 16_384,
+            receive_budget_bytes: 256 * 1024 * 1024,
+            write_stall: Duration::from_secs(60),
+            read_stall: Duration::from_secs(60),
+            idle: None,
+            drain: Duration::from_secs(10),
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    pub(crate) const fn record(&self) -> RecordLimits {
+        RecordLimits {
+            record_bytes_max: self.record_bytes_max,
+            fragments_max: self.fragments_max,
+        }
+    }
+}
+
+/// What connections share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Context {
+    limits: Arc<Limits>,
+    counters: Arc<Counters>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    budget: Arc<Semaphore>,
+    connections: AtomicU32,
+    next_id: AtomicU64,
+}
+
+impl Context {
+    /// A context with its own budget, connection ids and counters.
+    ///
+    /// # Panics
+    /// When a limit is 0 or the budget is below one record: limits come checked from the
+    /// configuration.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        assert!(
+            limits.receive_budget_bytes >= limits.record_bytes_max,
+            "budget below one record"
+        );
+        assert!(limits.in_flight_max > 0, "in_flight_max is 0");
+        assert!(limits.calls_max > 0, "calls_max is 0");
+        let shared = Shared {
+            budget: Arc::new(Semaphore::new(limits.receive_budget_bytes as usize)),
+            connections: AtomicU32::new(0),
+            next_id: AtomicU64::new(1),
+        };
+        Self {
+            limits: Arc::new(limits),
+            counters: Arc::default(),
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// A context with the same limits, budget and ids but counters of its own.
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        Self {
+            counters: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The counters of this sibling.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections that exist now, over all siblings.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.shared.connections.load(Relaxed)
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Semaphore> {
+        &self.shared.budget
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.shared.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// A place for one more connection, or `None` (counted) at the limit.
+    pub(crate) fn admit(&self) -> Option<Admission> {
+        let max = self.limits.connections_max;
+        let more = |n: u32| (n < max).then_some(n + 1);
+        if self
+            .shared
+            .connections
+            .fetch_update(Relaxed, Relaxed, more)
+            .is_ok()
+        {
+            Some(Admission(self.shared.clone()))
+        } else {
+            Counters::add(&self.counters.connections_refused, 1);
+            None
+        }
+    }
+}
+
+/// One connection's place under `connections_max`; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Admission(Arc<Shared>);
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,323 @@
+//! One connection, both directions, in one task.
+//!
+//! Owns the requests in progress, back-pressure and the end of the connection. A new request is
+//! polled at once; if it is ready its reply is sent before anything else is done, so that a short
+//! request costs neither a spawn nor a wake-up. Several records that arrived together are answered
+//! by one write.
+//!
+//! # Ordering
+//! Replies leave in the order of completion. While a call of ours waits on the connection, reading
+//! goes on above `in_flight_max` and further requests are parked, because the reply that frees the
+//! running ones may stand behind them in the stream.
+//!
+//! # Failure
+//! When the link fails the requests in progress run on to their end without it; their replies are
+//! dropped.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+use crate::context::Admission;
+use crate::handle::Outgoing;
+use crate::link::{End, Link, Received};
+use crate::{BoxFuture, CloseReason, ConnHandle, Counters, DynService, Message};
+
+/// Records handled before other tasks of the thread get their turn.
+const BURST_RECORDS_MAX: u32 = 64;
+/// Requests read ahead of a full connection while a call of ours waits on it.
+const PARKED_RECORDS_MAX: usize = 64;
+/// How long an orderly end may take before the socket is simply closed.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
+
+/// Runs a connection from its first byte until it is gone and its requests have ended.
+pub(crate) async fn run<L: Link>(
+    link: L,
+    conn: ConnHandle,
+    service: Arc<dyn DynService>,
+    admission: Admission,
+) {
+    let polling = AtomicBool::new(false);
+    let mut finish = Finish {
+        conn: &conn,
+        service: &*service,
+        polling: &polling,
+        end: None,
+    };
+    service.on_connected(&conn);
+    let mut engine = Engine::new(link, &conn, &*service);
+    let end = poll_fn(|cx| {
+        polling.store(true, Relaxed);
+        let end = engine.poll(cx);
+        polling.store(false, Relaxed);
+        end
+    })
+    .await;
+    let in_order = matches!(
+        end.reason,
+        CloseReason::Shutdown | CloseReason::Idle | CloseReason::Asked
+    );
+    finish.end = Some(end);
+    let Engine {
+        mut link,
+        mut running,
+        parked,
+        ..
+    } = engine;
+    drop(parked);
+    if in_order {
+        let _ = tokio::time::timeout(SHUTDOWN_MAX, poll_fn(|cx| link.poll_shutdown(cx))).await;
+    }
+    drop(link);
+    drop(finish);
+    while running.next().await.is_some() {}
+    drop(admission);
+}
+
+/// Tells everyone of the end, also when the task panics or is aborted.
+struct Finish<'a> {
+    conn: &'a ConnHandle,
+    service: &'a dyn DynService,
+    /// Still set when a poll did not return: the service panicked in it.
+    polling: &'a AtomicBool,
+    end: Option<End>,
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        let panicked = self.polling.load(Relaxed);
+        let fallback = if panicked {
+            CloseReason::ServicePanicked
+        } else {
+            CloseReason::Shutdown
+        };
+        let end = self.end.take().unwrap_or_else(|| fallback.into());
+        let (id, peer, reason) = (self.conn.id(), self.conn.peer(), end.reason);
+        if reason.is_noteworthy() {
+            tracing::warn!(id, %peer, reason = reason.as_str(), "connection closed: {}", end.detail);
+        } else {
+            tracing::debug!(id, %peer, reason = reason.as_str(), "connection closed: {}", end.detail);
+        }
+        self.conn.context().counters().closed(reason);
+        self.conn.end(reason);
+        if !panicked {
+            self.service.on_disconnected(self.conn, reason);
+        }
+    }
+}
+
+/// A request that was not ready at once.
+struct Request<'a> {
+    future: BoxFuture<'a, Option<Message>>,
+    _charge: Option<OwnedSemaphorePermit>,
+}
+
+impl Future for Request<'_> {
+    type Output = Option<Message>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        self.future.as_mut().poll(cx)
+    }
+}
+
+struct Engine<'a, L> {
+    link: L,
+    conn: &'a ConnHandle,
+    service: &'a dyn DynService,
+    running: FuturesUnordered<Request<'a>>,
+    /// Requests above `in_flight_max`, at most [`PARKED_RECORDS_MAX`].
+    parked: VecDeque<Received>,
+    in_flight_max: usize,
+    draining: bool,
+    idle: Option<Idle>,
+}
+
+struct Idle {
+    limit: Duration,
+    last_record: Instant,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl<'a, L: Link> Engine<'a, L> {
+    fn new(link: L, conn: &'a ConnHandle, service: &'a dyn DynService) -> Self {
+        let limits = conn.context().limits();
+        let idle = limits.idle.map(|limit| Idle {
+            limit,
+            last_record: Instant::now(),
+            sleep: Box::pin(tokio::time::sleep(limit)),
+        });
+        Self {
+            link,
+            conn,
+            service,
+            running: FuturesUnordered::new(),
+            parked: VecDeque::new(),
+            in_flight_max: limits.in_flight_max as usize,
+            draining: false,
+            idle,
+        }
+    }
+
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<End> {
+        let mut burst = 0;
+        loop {
+            if let Some(end) = self.take_outgoing(cx) {
+                return Poll::Ready(end);
+            }
+            self.collect_replies(cx);
+            self.unpark(cx);
+            let flushed = match self.link.poll_flush(cx) {
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            if self.draining && flushed && self.running.is_empty() {
+                return Poll::Ready(CloseReason::Shutdown.into());
+            }
+            match self.receive(cx, &mut burst) {
+                Err(end) => return Poll::Ready(end),
+                Ok(true) if burst < BURST_RECORDS_MAX => {}
+                Ok(true) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Ok(false) => break,
+            }
+        }
+        if self.is_idle(cx) {
+            Poll::Ready(CloseReason::Idle.into())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Queues calls of ours and hears what the handles ask for.
+    fn take_outgoing(&mut self, cx: &TaskContext<'_>) -> Option<End> {
+        loop {
+            match self.conn.poll_outgoing(cx) {
+                Outgoing::Call(message) => self.link.queue(message),
+                Outgoing::Close(reason) => return Some(reason.into()),
+                Outgoing::Drain => {
+                    self.draining = true;
+                    self.parked.clear();
+                    return None;
+                }
+                Outgoing::Nothing => return None,
+            }
+        }
+    }
+
+    fn collect_replies(&mut self, cx: &mut TaskContext<'_>) {
+        while let Poll::Ready(Some(reply)) = self.running.poll_next_unpin(cx) {
+            if let Some(message) = reply {
+                self.link.queue(message);
+            }
+        }
+    }
+
+    fn unpark(&mut self, cx: &mut TaskContext<'_>) {
+        while !self.is_full() {
+            let Some(received) = self.parked.pop_front() else {
+                break;
+            };
+            self.start(received, cx);
+        }
+    }
+
+    /// Receives until nothing more is at hand; `true` if anything came.
+    fn receive(&mut self, cx: &mut TaskContext<'_>, burst: &mut u32) -> Result<bool, End> {
+        let mut any = false;
+        while *burst < BURST_RECORDS_MAX && self.may_receive() {
+            let Poll::Ready(received) = self.link.poll_recv(cx)? else {
+                break;
+            };
+            any = true;
+            *burst += 1;
+            self.accept(received, cx)?;
+            if !self.link.has_buffered() {
+                break;
+            }
+        }
+        Ok(any)
+    }
+
+    fn is_full(&self) -> bool {
+        self.running.len() + self.link.queued() >= self.in_flight_max
+    }
+
+    fn may_receive(&self) -> bool {
+        if self.draining {
+            return self.conn.has_pending();
+        }
+        !self.is_full() || (self.parked.len() < PARKED_RECORDS_MAX && self.conn.has_pending())
+    }
+
+    fn accept(&mut self, received: Received, cx: &mut TaskContext<'_>) -> Result<(), End> {
+        if let Some(idle) = &mut self.idle {
+            idle.last_record = Instant::now();
+        }
+        let (xid, direction) =
+            rpc::peek(&received.bytes).map_err(|e| End::with(CloseReason::MalformedMessage, e))?;
+        match direction {
+            rpc::MessageType::Reply => {
+                if !self.conn.route_reply(xid, received.bytes) {
+                    Counters::add(&self.conn.context().counters().replies_unmatched, 1);
+                }
+            }
+            // The peer sends it again on another connection: nothing of it was executed.
+            rpc::MessageType::Call if self.draining => {}
+            rpc::MessageType::Call if self.is_full() || !self.parked.is_empty() => {
+                self.parked.push_back(received);
+            }
+            rpc::MessageType::Call => self.start(received, cx),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, received: Received, cx: &mut TaskContext<'_>) {
+        let Received { bytes, charge } = received;
+        let mut future = self.call(bytes);
+        match future.as_mut().poll(cx) {
+            Poll::Ready(Some(message)) => self.link.queue(message),
+            Poll::Ready(None) => {}
+            Poll::Pending => self.running.push(Request {
+                future,
+                _charge: charge,
+            }),
+        }
+    }
+
+    fn call(&self, record: Bytes) -> BoxFuture<'a, Option<Message>> {
+        self.service.call_boxed(self.conn, record)
+    }
+
+    fn is_idle(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        let Some(idle) = &mut self.idle else {
+            return false;
+        };
+        let busy = !self.running.is_empty() || self.link.queued() > 0 || self.conn.has_pending();
+        while idle.sleep.as_mut().poll(cx).is_ready() {
+            let since = if busy {
+                Instant::now()
+            } else {
+                idle.last_record
+            };
+            let deadline = since + idle.limit;
+            if deadline <= Instant::now() {
+                return true;
+            }
+            idle.sleep.as_mut().reset(deadline);
+        }
+        false
+    }
+}

@@ -1,0 +1,35 @@
+//! Transports: whole RPC messages plus payload over TCP, TLS and memory.
+//!
+//! The crate owns sockets, record marks, back-pressure, the two directions of a connection and the
+//! routing of replies by transaction id. It knows no program: a record goes to a [`Service`] as it
+//! arrived, and a [`Message`] leaves as it was given. RPC-over-RDMA will be a sibling behind the
+//! same types, so nothing above this crate may ask for a socket.
+//!
+//! Entry points: [`Service`], [`ConnHandle`], [`Message`], [`Context`], [`tcp`], [`tls`],
+//! [`memory`], [`Connector`], [`workers`].
+#![forbid(unsafe_code)]
+
+mod accept;
+mod connector;
+mod context;
+mod counters;
+mod engine;
+mod handle;
+mod link;
+pub mod memory;
+mod message;
+mod service;
+mod stream;
+pub mod tcp;
+pub mod tls;
+pub mod workers;
+
+pub use connector::{Address, ConnectError, Connector};
+pub use context::{Context, Limits};
+pub use counters::{CloseReason, Counters, CountersSnapshot};
+pub use handle::{CallError, ConnHandle, Endpoint, TlsIdentity, TransportKind};
+pub use message::{FilePayload, Message, Payload};
+pub use service::{BoxFuture, DynService, NoService, Service};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! An outgoing message: an XDR buffer, and payloads that are inserted at its spans while sending.
+//!
+//! # Ownership
+//! A payload's guard is held until its last byte was handed to the socket (design R16). With
+//! sendfile the kernel may then still refer to pages of the file: a later overwrite can show in
+//! bytes that are not yet on the wire, as with any server that sends from the page cache.
+//!
+//! # Failure
+//! A file that turns out shorter than promised cannot be repaired once the header has left: the
+//! connection is closed and the reason counted.
+
+use std::any::Any;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use xdr::{Encoder, Span, padding};
+
+/// Bulk bytes of a message.
+#[derive(Debug)]
+pub enum Payload {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A range of a file, sent from the page cache where the transport can.
+    File(FilePayload),
+}
+
+/// A range of a file and whatever keeps it valid.
+pub struct FilePayload {
+    /// The file, open for reading.
+    pub file: Arc<File>,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Bytes in the range. All must exist when the message is sent.
+    pub len: u32,
+    /// Dropped when the range has been handed to the socket, or the connection is gone.
+    pub guard: Box<dyn Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for FilePayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FilePayload")
+            .field("file", &self.file)
+            .field("offset", &self.offset)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Payload {
+    /// Bytes of payload, without padding.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(b) => b.len(),
+            Self::File(f) => f.len as usize,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// An outgoing call or reply: one record on the wire.
+#[derive(Debug)]
+pub struct Message {
+    head: Vec<u8>,
+    spans: Vec<Span>,
+    payloads: Vec<Payload>,
+}
+
+impl Message {
+    /// A message of an encoder and one payload for each of its spans, in order.
+    ///
+    /// # Panics
+    /// When payloads and spans differ in number or length.
+    #[must_use]
+    pub fn new(encoder: Encoder, payloads: Vec<Payload>) -> Self {
+        let (head, spans) = encoder.into_parts();
+        assert_eq!(spans.len(), payloads.len(), "one payload for each span");
+        for (span, payload) in spans.iter().zip(&payloads) {
+            assert_eq!(
+                span.len as usize,
+                payload.len(),
+                "a payload is as long as its span"
+            );
+        }
+        Self {
+            head,
+            spans,
+            payloads,
+        }
+    }
+
+    /// A message without payloads.
+    #[must_use]
+    pub const fn from_bytes(head: Vec<u8>) -> Self {
+        Self {
+            head,
+            spans: Vec::new(),
+            payloads: Vec::new(),
+        }
+    }
+
+    /// The XDR bytes, payloads not included.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    pub(crate) fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.head
+    }
+
+    /// Where the payloads belong.
+    #[must_use]
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// The payloads, in the order of [`Message::spans`].
+    #[must_use]
+    pub fn payloads(&self) -> &[Payload] {
+        &self.payloads
+    }
+
+    /// Gives up the buffer, the spans and the payloads.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<u8>, Vec<Span>, Vec<Payload>) {
+        (self.head, self.spans, self.payloads)
+    }
+
+    /// Bytes of the record on the wire, its mark not counted.
+    #[must_use]
+    pub fn wire_len(&self) -> usize {
+        let padded = |s: &Span| s.len as usize + padding(s.len as usize);
+        self.head.len() + self.spans.iter().map(padded).sum::<usize>()
+    }
+
+    /// The record in one buffer; payloads are copied and files are read (blocking).
+    ///
+    /// # Errors
+    /// When a file cannot be read or is shorter than promised (`UnexpectedEof`).
+    pub fn flatten(&self) -> std::io::Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(self.wire_len());
+        let mut at = 0;
+        for (span, payload) in self.spans.iter().zip(&self.payloads) {
+            out.extend_from_slice(&self.head[at..span.at]);
+            at = span.at;
+            match payload {
+                Payload::Bytes(b) => out.extend_from_slice(b),
+                Payload::File(f) => {
+                    let start = out.len();
+                    out.resize(start + f.len as usize, 0);
+                    f.file.read_exact_at(&mut out[start..], f.offset)?;
+                }
+            }
+            out.extend_from_slice(&[0; 3][..padding(payload.len())]);
+        }
+        out.extend_from_slice(&self.head[at..]);
+        Ok(out)
+    }
+}
+
+impl From<Encoder> for Message {
+    /// # Panics
+    /// When the encoder recorded payload spans.
+    fn from(encoder: Encoder) -> Self {
+        Self::new(encoder, Vec::new())
+    }
+}

@@ -1,0 +1,453 @@
+//! Records over a stream of bytes: what TCP and TLS have in common.
+//!
+//! Small records are copied out of a read buffer that exists only while bytes arrive, so that an
+//! idle connection holds none. The bulk of a larger record is read straight into its own buffer,
+//! under the receive budget. Outgoing messages are gathered into as few writes as possible; files
+//! go out by whatever the wire has for them.
+//!
+//! # Ownership
+//! A message stays here until its last byte was taken by the wire; each payload is dropped (and
+//! with it its guard) as soon as its own bytes were.
+//!
+//! # Failure
+//! Every error ends the connection: a stream that lost its place cannot be mended.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::task::{Context as TaskContext, Poll, ready};
+
+use bytes::Bytes;
+use rpc::RecordReader;
+use tokio::sync::OwnedSemaphorePermit;
+use xdr::{Span, padding};
+
+use crate::link::{End, Link, Received, StallTimer};
+use crate::{BoxFuture, CloseReason, Context, Counters, FilePayload, Message, Payload};
+
+/// Bytes of the read buffer, and the size up to which a record is copied out of it.
+const READ_CHUNK_BYTES: usize = 8 * 1024;
+/// Most pieces gathered into one write.
+const WRITE_PIECES_MAX: usize = 32;
+
+/// A stream of bytes, as the operating system or TLS offers it.
+pub(crate) trait Wire: Send + Unpin + 'static {
+    /// Whether files go out without passing through this process.
+    const SENDS_FILES: bool;
+
+    /// Appends at most `room` bytes to `buffer`, which has the capacity for them.
+    fn poll_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Writes some bytes; `more` says that others follow at once.
+    fn poll_write(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        pieces: &[IoSlice<'_>],
+        more: bool,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Writes some of `len` bytes of a file; 0 means that the file ends before `offset`. Once bytes
+    /// of a range were written the rest of the same range is written next.
+    fn poll_write_file(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Pushes out what the wire itself has buffered.
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>>;
+
+    /// Says goodbye.
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>>;
+}
+
+/// Records over a [`Wire`].
+pub(crate) struct StreamLink<W> {
+    wire: W,
+    context: Context,
+    reader: RecordReader,
+    chunk: Vec<u8>,
+    /// Bytes of `chunk` that were used.
+    chunk_at: usize,
+    charge: Option<OwnedSemaphorePermit>,
+    charging: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
+    out: VecDeque<Sending>,
+    unflushed: bool,
+    read_stall: StallTimer,
+    write_stall: StallTimer,
+}
+
+impl<W: Wire> StreamLink<W> {
+    pub(crate) fn new(wire: W, context: Context) -> Self {
+        let limits = context.limits();
+        Self {
+            wire,
+            reader: RecordReader::new(limits.record()),
+            chunk: Vec::new(),
+            chunk_at: 0,
+            charge: None,
+            charging: None,
+            out: VecDeque::new(),
+            unflushed: false,
+            read_stall: StallTimer::new(limits.read_stall),
+            write_stall: StallTimer::new(limits.write_stall),
+            context,
+        }
+    }
+
+    /// Uses bytes of the chunk; a record if they end one.
+    fn feed(&mut self) -> Result<Option<Received>, End> {
+        let fed = self
+            .reader
+            .feed(&self.chunk[self.chunk_at..])
+            .map_err(|e| End::with(CloseReason::MalformedRecord, e))?;
+        self.chunk_at += fed.consumed;
+        if self.chunk_at == self.chunk.len() {
+            self.chunk.clear();
+            self.chunk_at = 0;
+        }
+        Ok(fed.record.map(|record| self.received(record)))
+    }
+
+    fn received(&mut self, record: Vec<u8>) -> Received {
+        Counters::add(&self.context.counters().records_in, 1);
+        Received {
+            bytes: Bytes::from(record),
+            charge: self.charge.take(),
+        }
+    }
+
+    /// Gets the share of the receive budget for the record that is arriving, if it is a large one.
+    /// The whole record is charged at once: records that held parts would wait for each other.
+    fn poll_charge(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let announced = self.reader.announced();
+        if announced <= READ_CHUNK_BYTES || self.charge.is_some() {
+            return Poll::Ready(());
+        }
+        let bytes = u32::try_from(announced).unwrap_or(u32::MAX);
+        if self.charging.is_none() {
+            if let Ok(permit) = self.context.budget().clone().try_acquire_many_owned(bytes) {
+                self.charge = Some(permit);
+                return Poll::Ready(());
+            }
+            let budget = self.context.budget().clone();
+            self.charging = Some(Box::pin(async move {
+                budget
+                    .acquire_many_owned(bytes)
+                    .await
+                    .expect("the budget is never closed")
+            }));
+        }
+        if let Some(charging) = &mut self.charging {
+            self.charge = Some(ready!(charging.as_mut().poll(cx)));
+            self.charging = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads once, into the record's own buffer or into the chunk.
+    fn poll_read(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Received>, End>> {
+        ready!(self.poll_charge(cx));
+        let direct = self.reader.remaining() > 0;
+        let read = if let Some((buffer, room)) = self.reader.body_buffer() {
+            self.wire.poll_read(cx, buffer, room)
+        } else {
+            self.chunk.reserve_exact(READ_CHUNK_BYTES);
+            self.wire.poll_read(cx, &mut self.chunk, READ_CHUNK_BYTES)
+        };
+        let between = self.reader.is_between_records();
+        let len = match read {
+            Poll::Ready(Ok(0)) if between => {
+                return Poll::Ready(Err(CloseReason::PeerClosed.into()));
+            }
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(CloseReason::PeerTruncated.into())),
+            Poll::Ready(Ok(len)) => len,
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(End::with(CloseReason::Io, e))),
+            Poll::Pending if between => {
+                self.chunk = Vec::new();
+                self.read_stall.disarm();
+                return Poll::Pending;
+            }
+            Poll::Pending if self.read_stall.poll_stalled(cx) => {
+                return Poll::Ready(Err(CloseReason::ReadStalled.into()));
+            }
+            Poll::Pending => return Poll::Pending,
+        };
+        self.read_stall.progress();
+        Counters::add(&self.context.counters().bytes_in, len);
+        let record = if direct {
+            self.reader.body_appended(len)
+        } else {
+            None
+        };
+        Poll::Ready(Ok(record.map(|record| self.received(record))))
+    }
+
+    /// Writes once. `true` while there is more.
+    fn poll_write(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<bool, End>> {
+        let Some(front) = self.out.front() else {
+            return Poll::Ready(Ok(false));
+        };
+        if let Some((file, done)) = front.file() {
+            let rest = file.len as usize - done;
+            let offset = file.offset + done as u64;
+            let written = ready!(self.wire.poll_write_file(cx, &file.file, offset, rest));
+            let written = written.map_err(|e| End::with(file_end(&e), e))?;
+            if written == 0 {
+                let detail = format!("file ends before byte {}", offset + rest as u64);
+                return Poll::Ready(Err(End::with(CloseReason::FileShort, detail)));
+            }
+            let counters = self.context.counters();
+            let counter = if W::SENDS_FILES {
+                &counters.payload_sendfile_bytes
+            } else {
+                &counters.payload_copy_bytes
+            };
+            Counters::add(counter, written);
+            self.advance(written);
+        } else {
+            let mut pieces = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+            let (count, more) = gather(&self.out, &mut pieces);
+            let written = ready!(self.wire.poll_write(cx, &pieces[..count], more));
+            match written {
+                Ok(0) => return Poll::Ready(Err(CloseReason::Io.into())),
+                Ok(written) => self.advance(written),
+                Err(e) => return Poll::Ready(Err(End::with(CloseReason::Io, e))),
+            }
+        }
+        Poll::Ready(Ok(!self.out.is_empty()))
+    }
+
+    fn advance(&mut self, written: usize) {
+        self.unflushed = true;
+        self.write_stall.progress();
+        let counters = self.context.counters();
+        Counters::add(&counters.bytes_out, written);
+        let mut left = written;
+        while let Some(front) = self.out.front_mut() {
+            let (used, memory_bytes) = front.advance(left);
+            Counters::add_some(&counters.payload_memory_bytes, memory_bytes);
+            left -= used;
+            if !front.is_done() {
+                break;
+            }
+            Counters::add(&counters.records_out, 1);
+            self.out.pop_front();
+            if left == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether a failed write of a file is the peer's doing or the file's.
+fn file_end(e: &io::Error) -> CloseReason {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
+    match e.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | TimedOut => {
+            CloseReason::Io
+        }
+        _ => CloseReason::FileFailed,
+    }
+}
+
+impl<W: Wire> Link for StreamLink<W> {
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Received, End>> {
+        loop {
+            if self.has_buffered() {
+                if let Some(received) = self.feed()? {
+                    return Poll::Ready(Ok(received));
+                }
+            } else if let Some(received) = ready!(self.poll_read(cx))? {
+                return Poll::Ready(Ok(received));
+            }
+        }
+    }
+
+    fn has_buffered(&self) -> bool {
+        self.chunk_at < self.chunk.len()
+    }
+
+    fn queue(&mut self, message: Message) {
+        self.out.push_back(Sending::new(message));
+    }
+
+    fn queued(&self) -> usize {
+        self.out.len()
+    }
+
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let step = match self.poll_write(cx) {
+                Poll::Ready(Ok(false)) if self.unflushed => match self.wire.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => {
+                        self.unflushed = false;
+                        Poll::Ready(Ok(false))
+                    }
+                    Poll::Ready(Err(e)) => Poll::Ready(Err(End::with(CloseReason::Io, e))),
+                    Poll::Pending => Poll::Pending,
+                },
+                step => step,
+            };
+            match step {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => {
+                    self.write_stall.disarm();
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
+                Poll::Pending if self.write_stall.poll_stalled(cx) => {
+                    return Poll::Ready(Err(CloseReason::WriteStalled.into()));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        self.wire.poll_shutdown(cx).map(|_| ())
+    }
+}
+
+/// Collects the pieces from the front of the queue up to the first file. Returns their number and
+/// whether more bytes follow them.
+fn gather<'a>(
+    out: &'a VecDeque<Sending>,
+    pieces: &mut [IoSlice<'a>; WRITE_PIECES_MAX],
+) -> (usize, bool) {
+    let mut count = 0;
+    for sending in out {
+        for part in sending.part..sending.parts() {
+            let slice = match sending.part_at(part) {
+                Part::Slice(slice) => slice,
+                Part::File(_) => return (count, true),
+            };
+            let slice = if part == sending.part {
+                &slice[sending.done..]
+            } else {
+                slice
+            };
+            if slice.is_empty() {
+                continue;
+            }
+            if count == pieces.len() {
+                return (count, true);
+            }
+            pieces[count] = IoSlice::new(slice);
+            count += 1;
+        }
+    }
+    (count, false)
+}
+
+/// A message on its way out, and how far it got.
+///
+/// Its parts are: the record mark, then for each span the bytes of the head before it, its payload
+/// and the padding, then the rest of the head.
+struct Sending {
+    mark: [u8; 4],
+    head: Vec<u8>,
+    spans: Vec<Span>,
+    payloads: Vec<Payload>,
+    part: usize,
+    /// Bytes of the current part that have left.
+    done: usize,
+}
+
+enum Part<'a> {
+    Slice(&'a [u8]),
+    File(&'a FilePayload),
+}
+
+impl Part<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Slice(s) => s.len(),
+            Self::File(f) => f.len as usize,
+        }
+    }
+}
+
+impl Sending {
+    fn new(message: Message) -> Self {
+        let len = u32::try_from(message.wire_len()).expect("messages are below 2 GiB");
+        let mark = rpc::fragment_header(len, true);
+        let (head, spans, payloads) = message.into_parts();
+        Self {
+            mark,
+            head,
+            spans,
+            payloads,
+            part: 0,
+            done: 0,
+        }
+    }
+
+    fn parts(&self) -> usize {
+        2 + 3 * self.spans.len()
+    }
+
+    fn is_done(&self) -> bool {
+        self.part == self.parts()
+    }
+
+    fn part_at(&self, part: usize) -> Part<'_> {
+        let Some(after_mark) = part.checked_sub(1) else {
+            return Part::Slice(&self.mark);
+        };
+        let i = after_mark / 3;
+        match after_mark % 3 {
+            0 => {
+                let start = if i == 0 { 0 } else { self.spans[i - 1].at };
+                let end = self.spans.get(i).map_or(self.head.len(), |s| s.at);
+                Part::Slice(&self.head[start..end])
+            }
+            1 => match &self.payloads[i] {
+                Payload::Bytes(bytes) => Part::Slice(bytes),
+                Payload::File(file) if file.len == 0 => Part::Slice(&[]),
+                Payload::File(file) => Part::File(file),
+            },
+            _ => Part::Slice(&[0; 3][..padding(self.spans[i].len as usize)]),
+        }
+    }
+
+    /// The file that is to be sent next, and how much of it has left.
+    fn file(&self) -> Option<(&FilePayload, usize)> {
+        match self.part_at(self.part) {
+            Part::File(file) => Some((file, self.done)),
+            Part::Slice(_) => None,
+        }
+    }
+
+    /// Moves on by at most `len` bytes and past empty parts. Returns the bytes used, and how many
+    /// of them ended a payload in memory.
+    fn advance(&mut self, len: usize) -> (usize, usize) {
+        let (mut used, mut memory_bytes) = (0, 0);
+        while !self.is_done() {
+            let rest = self.part_at(self.part).len() - self.done;
+            let step = rest.min(len - used);
+            used += step;
+            self.done += step;
+            if step < rest {
+                break;
+            }
+            if self.part % 3 == 2 {
+                let payload = &mut self.payloads[self.part / 3];
+                if let Payload::Bytes(bytes) = payload {
+                    memory_bytes += bytes.len();
+                }
+                *payload = Payload::Bytes(Bytes::new());
+            }
+            self.part += 1;
+            self.done = 0;
+        }
+        (used, memory_bytes)
+    }
+}

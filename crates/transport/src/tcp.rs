@@ -1,0 +1,330 @@
+//! TCP: listeners, serving and connecting, with sendfile for payloads in files.
+
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
+
+use bytes::BufMut;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::{AsyncReadExt, AsyncWrite, Interest};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::accept::{Host, Tasks};
+use crate::context::Admission;
+use crate::handle::ConnInfo;
+use crate::stream::{StreamLink, Wire};
+use crate::workers::ShutdownSignal;
+use crate::{
+    Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, Counters, DynService,
+    Endpoint, TransportKind, engine, tls,
+};
+
+/// Connections that the kernel holds for us before they are accepted.
+const BACKLOG: i32 = 1024;
+/// Pause after accept failed, so that a lack of descriptors is no busy loop.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Silence after which the kernel asks a peer whether it is still there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+/// Time between such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Questions without an answer after which the connection fails.
+const KEEPALIVE_RETRIES: u32 = 6;
+
+/// Listens on `address` with `count` sockets, one for each worker. Port 0 picks a free port, the
+/// same for all. An IPv6 address takes IPv6 only.
+///
+/// # Errors
+/// `AddrInUse` when anyone listens there, also when that one would share the port.
+///
+/// # Panics
+/// When `count` is 0.
+pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<StdListener>> {
+    assert!(count > 0, "no listener is asked for");
+    // Sockets with SO_REUSEPORT bind beside those of another process of the same user. A socket
+    // without it finds out first; it is gone before ours are bound.
+    let port = {
+        let probe = socket(address)?;
+        probe.bind(&address.into())?;
+        probe.local_addr()?.as_socket().map_or(0, |a| a.port())
+    };
+    let address = SocketAddr::new(address.ip(), port);
+    let bound = |_| {
+        let socket = socket(address)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        Ok(socket)
+    };
+    let sockets = (0..count).map(bound).collect::<io::Result<Vec<_>>>()?;
+    let listening = |socket: Socket| {
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    sockets.into_iter().map(listening).collect()
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+/// Serves TCP connections in clear until the shutdown signal, then drains them.
+///
+/// # Errors
+/// When the listeners cannot be registered with the runtime.
+pub async fn serve(
+    listeners: Vec<StdListener>,
+    service: Arc<dyn DynService>,
+    context: Context,
+    shutdown: ShutdownSignal,
+) -> io::Result<()> {
+    serve_with(listeners, Host::new(context, service), None, shutdown).await
+}
+
+pub(crate) async fn serve_with(
+    listeners: Vec<StdListener>,
+    host: Host,
+    tls: Option<tls::ServerTls>,
+    shutdown: ShutdownSignal,
+) -> io::Result<()> {
+    let register = |l: StdListener| {
+        l.set_nonblocking(true)?;
+        TcpListener::from_std(l)
+    };
+    let listeners = listeners
+        .into_iter()
+        .map(register)
+        .collect::<io::Result<Vec<_>>>()?;
+    let mut tasks = Tasks::new(host.clone());
+    let mut stop = pin!(shutdown.wait());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            accepted = poll_fn(|cx| poll_accept(&listeners, cx)) => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(e) => {
+                Counters::add(&host.context.counters().accept_errors, 1);
+                tracing::warn!("accept failed: {e}");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let Some(admission) = host.context.admit() else {
+            continue;
+        };
+        Counters::add(&host.context.counters().connections_accepted, 1);
+        match tls.clone() {
+            None => tasks.spawn(serve_clear(stream, host.clone(), admission)),
+            Some(tls) => {
+                let handshake = tls.serve(stream, host.clone(), admission, shutdown.clone());
+                tasks.spawn(handshake);
+            }
+        }
+    }
+    drop(listeners);
+    tasks.shut_down().await;
+    Ok(())
+}
+
+fn poll_accept(
+    listeners: &[TcpListener],
+    cx: &mut TaskContext<'_>,
+) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+    for listener in listeners {
+        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+            return Poll::Ready(accepted);
+        }
+    }
+    Poll::Pending
+}
+
+async fn serve_clear(stream: TcpStream, host: Host, admission: Admission) {
+    // A peer that is gone already has no address: nothing was served, nothing is to be told.
+    let Ok(info) = prepare(&stream, TransportKind::Tcp) else {
+        return;
+    };
+    let conn = ConnHandle::new(info, host.context.clone());
+    let link = StreamLink::new(TcpWire { stream }, host.context.clone());
+    host.run(link, conn, admission).await;
+}
+
+/// Sets the options of a connected socket and says whom it joins.
+pub(crate) fn prepare(stream: &TcpStream, kind: TransportKind) -> io::Result<ConnInfo> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
+    let peer = Endpoint::Socket(stream.peer_addr()?);
+    let local = Endpoint::Socket(stream.local_addr()?);
+    Ok(ConnInfo {
+        kind,
+        peer,
+        local,
+        tls: None,
+    })
+}
+
+/// Connects in clear. Calls that the server sends go to `reverse`.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect(
+    address: SocketAddr,
+    reverse: Arc<dyn DynService>,
+    context: &Context,
+) -> Result<ConnHandle, ConnectError> {
+    let admission = context.admit().ok_or(ConnectError::TooMany)?;
+    let stream = tokio::time::timeout(context.limits().handshake, TcpStream::connect(address))
+        .await
+        .map_err(|_| ConnectError::TimedOut)?
+        .map_err(ConnectError::Io)?;
+    let info = prepare(&stream, TransportKind::Tcp).map_err(ConnectError::Io)?;
+    Counters::add(&context.counters().connections_made, 1);
+    let conn = ConnHandle::new(info, context.clone());
+    let link = StreamLink::new(TcpWire { stream }, context.clone());
+    tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
+    Ok(conn)
+}
+
+/// Connects to TCP addresses, and to TLS addresses when it has a TLS configuration.
+#[derive(Debug, Clone)]
+pub struct TcpConnector {
+    context: Context,
+    tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl TcpConnector {
+    /// A connector for TCP in clear only.
+    #[must_use]
+    pub const fn new(context: Context) -> Self {
+        Self { context, tls: None }
+    }
+
+    /// A connector for TCP and TLS.
+    #[must_use]
+    pub const fn with_tls(context: Context, tls: Arc<rustls::ClientConfig>) -> Self {
+        Self {
+            context,
+            tls: Some(tls),
+        }
+    }
+}
+
+impl Connector for TcpConnector {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        reverse: Arc<dyn DynService>,
+    ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
+        Box::pin(async move {
+            match (address, &self.tls) {
+                (Address::Tcp(address), _) => connect(*address, reverse, &self.context).await,
+                (
+                    Address::Tls {
+                        address,
+                        server_name,
+                    },
+                    Some(tls),
+                ) => tls::connect(*address, server_name, tls.clone(), reverse, &self.context).await,
+                _ => Err(ConnectError::Unsupported),
+            }
+        })
+    }
+}
+
+/// A TCP socket. Sends by sendmsg with MSG_MORE before files, and files by sendfile.
+struct TcpWire {
+    stream: TcpStream,
+}
+
+impl TcpWire {
+    /// Tries `send` at once, and waits for the socket only when it takes nothing.
+    fn poll_send(
+        &self,
+        cx: &mut TaskContext<'_>,
+        mut send: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let sent = self.stream.try_io(Interest::WRITABLE, || {
+                send(&self.stream).map_err(io::Error::from)
+            });
+            match sent {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.stream.poll_write_ready(cx))?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+}
+
+impl Wire for TcpWire {
+    const SENDS_FILES: bool = true;
+
+    fn poll_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut limited = buffer.limit(room);
+        pin!(self.stream.read_buf(&mut limited)).poll(cx)
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        pieces: &[IoSlice<'_>],
+        more: bool,
+    ) -> Poll<io::Result<usize>> {
+        let flags = if more {
+            SendFlags::NOSIGNAL | SendFlags::MORE
+        } else {
+            SendFlags::NOSIGNAL
+        };
+        self.poll_send(cx, |stream| {
+            rustix::net::sendmsg(stream, pieces, &mut SendAncillaryBuffer::default(), flags)
+        })
+    }
+
+    fn poll_write_file(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |stream| {
+            let mut at = offset;
+            rustix::fs::sendfile(stream, file, Some(&mut at), len)
+        })
+    }
+
+    fn poll_flush(&mut self, _cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        pin!(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,288 @@
+//! TLS on TCP from the first byte, with rustls configurations that the caller made and that say
+//! who is trusted. RPC-with-TLS (RFC 9289) begins in clear and is not here yet.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use bytes::BufMut;
+use rustix::buffer::spare_capacity;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::accept::Host;
+use crate::context::Admission;
+use crate::stream::{StreamLink, Wire};
+use crate::workers::ShutdownSignal;
+use crate::{
+    CloseReason, ConnHandle, ConnectError, Context, Counters, DynService, TlsIdentity,
+    TransportKind, engine, tcp,
+};
+
+/// Bytes of a file that are read at once: four TLS records.
+const FILE_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Serves TLS connections until the shutdown signal, then drains them.
+///
+/// # Errors
+/// When the listeners cannot be registered with the runtime.
+pub async fn serve(
+    listeners: Vec<StdListener>,
+    config: Arc<rustls::ServerConfig>,
+    service: Arc<dyn DynService>,
+    context: Context,
+    shutdown: ShutdownSignal,
+) -> io::Result<()> {
+    let tls = ServerTls(TlsAcceptor::from(config));
+    tcp::serve_with(listeners, Host::new(context, service), Some(tls), shutdown).await
+}
+
+/// The server's side of handshakes.
+#[derive(Clone)]
+pub(crate) struct ServerTls(TlsAcceptor);
+
+impl ServerTls {
+    pub(crate) async fn serve(
+        self,
+        stream: TcpStream,
+        host: Host,
+        admission: Admission,
+        shutdown: ShutdownSignal,
+    ) {
+        let Ok(mut info) = tcp::prepare(&stream, TransportKind::Tls) else {
+            return;
+        };
+        let handshake =
+            tokio::time::timeout(host.context.limits().handshake, self.0.accept(stream));
+        let outcome = tokio::select! {
+            outcome = handshake => outcome,
+            () = shutdown.wait() => return,
+        };
+        let failure = match outcome {
+            Ok(Ok(stream)) => {
+                let stream = Box::new(TlsStream::from(stream));
+                info.tls = identity(&stream);
+                let conn = ConnHandle::new(info, host.context.clone());
+                let link = StreamLink::new(TlsWire::new(stream), host.context.clone());
+                return host.run(link, conn, admission).await;
+            }
+            Ok(Err(e)) => e.to_string(),
+            Err(_) => "timed out".to_owned(),
+        };
+        host.context.counters().closed(CloseReason::TlsHandshake);
+        tracing::warn!(peer = %info.peer, "TLS handshake failed: {failure}");
+    }
+}
+
+/// Connects with TLS; the server's certificate must carry `server_name` (a DNS name or a textual
+/// IP address). Calls that the server sends go to `reverse`.
+///
+/// # Errors
+/// [`ConnectError`]. With TLS 1.3 a server that refuses our certificate may do so after this has
+/// returned; the first call then fails.
+pub async fn connect(
+    address: SocketAddr,
+    server_name: &str,
+    config: Arc<rustls::ClientConfig>,
+    reverse: Arc<dyn DynService>,
+    context: &Context,
+) -> Result<ConnHandle, ConnectError> {
+    let name = ServerName::try_from(server_name.to_owned())
+        .map_err(|e| ConnectError::Tls(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
+    let admission = context.admit().ok_or(ConnectError::TooMany)?;
+    let handshake = async {
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(ConnectError::Io)?;
+        let info = tcp::prepare(&stream, TransportKind::Tls).map_err(ConnectError::Io)?;
+        let connector = TlsConnector::from(config);
+        let stream = connector
+            .connect(name, stream)
+            .await
+            .map_err(ConnectError::Tls)?;
+        Ok((Box::new(TlsStream::from(stream)), info))
+    };
+    let (stream, mut info) = tokio::time::timeout(context.limits().handshake, handshake)
+        .await
+        .map_err(|_| ConnectError::TimedOut)??;
+    info.tls = identity(&stream);
+    Counters::add(&context.counters().connections_made, 1);
+    let conn = ConnHandle::new(info, context.clone());
+    let link = StreamLink::new(TlsWire::new(stream), context.clone());
+    tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
+    Ok(conn)
+}
+
+fn identity(stream: &TlsStream<TcpStream>) -> Option<TlsIdentity> {
+    let (_, session) = stream.get_ref();
+    session
+        .peer_certificates()?
+        .first()
+        .map(TlsIdentity::of_certificate)
+}
+
+impl TlsIdentity {
+    /// The identity in a certificate. It proves nothing by itself: TLS must have verified it.
+    #[must_use]
+    pub fn of_certificate(certificate: &CertificateDer<'_>) -> Self {
+        Self {
+            certificate_sha256: sha256(certificate),
+            certificate_der: certificate.to_vec(),
+            common_name: common_name(certificate),
+        }
+    }
+}
+
+/// SHA-256 by the cryptography that TLS uses anyway.
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let suite = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let hash = suite
+        .tls13()
+        .expect("a TLS 1.3 suite")
+        .common
+        .hash_provider
+        .hash(bytes);
+    let mut out = [0; 32];
+    out.copy_from_slice(hash.as_ref());
+    out
+}
+
+/// The subject's common name: the certificate's outer sequences are opened one by one (RFC 5280
+/// §4.1), then the subject's attributes are looked through for the last one of id 2.5.4.3.
+fn common_name(certificate: &[u8]) -> Option<String> {
+    const SEQUENCE: u8 = 0x30;
+    const SET: u8 = 0x31;
+    const OID: u8 = 0x06;
+    const VERSION: u8 = 0xa0;
+    const UTF8_STRING: u8 = 0x0c;
+    const PRINTABLE_STRING: u8 = 0x13;
+    const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+
+    let (certificate, _) = der(certificate, SEQUENCE)?;
+    let (fields, _) = der(certificate, SEQUENCE)?;
+    let mut rest = der(fields, VERSION).map_or(fields, |(_, rest)| rest);
+    // Serial number, signature algorithm, issuer, validity.
+    for tag in [0x02, SEQUENCE, SEQUENCE, SEQUENCE] {
+        (_, rest) = der(rest, tag)?;
+    }
+    let (mut names, _) = der(rest, SEQUENCE)?;
+    let mut found = None;
+    while let Some((set, after)) = der(names, SET) {
+        names = after;
+        let (attribute, _) = der(set, SEQUENCE)?;
+        let (id, value) = der(attribute, OID)?;
+        if id == COMMON_NAME {
+            let text = der(value, UTF8_STRING).or_else(|| der(value, PRINTABLE_STRING));
+            found = text
+                .and_then(|(t, _)| std::str::from_utf8(t).ok())
+                .map(str::to_owned);
+        }
+    }
+    found
+}
+
+/// Opens one DER element of tag `tag`: its content and what follows it.
+fn der(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&found, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (len, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
+        0x82 => (
+            usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])),
+            rest.get(2..)?,
+        ),
+        _ => return None,
+    };
+    if found != tag || rest.len() < len {
+        None
+    } else {
+        Some(rest.split_at(len))
+    }
+}
+
+/// A TLS session. Files are copied through it.
+struct TlsWire {
+    stream: Box<TlsStream<TcpStream>>,
+    /// Bytes of the current range of a file that were read and not written. A range never ends
+    /// inside it, so what is left here belongs to the range that is being written.
+    file_chunk: Vec<u8>,
+    file_chunk_at: usize,
+}
+
+impl TlsWire {
+    const fn new(stream: Box<TlsStream<TcpStream>>) -> Self {
+        Self {
+            stream,
+            file_chunk: Vec::new(),
+            file_chunk_at: 0,
+        }
+    }
+}
+
+impl Wire for TlsWire {
+    const SENDS_FILES: bool = false;
+
+    fn poll_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut limited = buffer.limit(room);
+        pin!(self.stream.read_buf(&mut limited)).poll(cx)
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        pieces: &[IoSlice<'_>],
+        _more: bool,
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn poll_write_file(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.file_chunk_at == self.file_chunk.len() {
+            self.file_chunk.clear();
+            self.file_chunk_at = 0;
+            self.file_chunk.reserve_exact(FILE_CHUNK_BYTES);
+            let read = rustix::io::pread(file, spare_capacity(&mut self.file_chunk), offset)?;
+            self.file_chunk.truncate(len);
+            if read == 0 {
+                return Poll::Ready(Ok(0));
+            }
+        }
+        let bytes = &self.file_chunk[self.file_chunk_at..];
+        let written = ready!(Pin::new(&mut *self.stream).poll_write(cx, bytes))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.file_chunk_at += written;
+        if written == len {
+            self.file_chunk = Vec::new();
+            self.file_chunk_at = 0;
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.stream).poll_shutdown(cx)
+    }
+}
