@@ -1,0 +1,120 @@
+//! The inode: attributes of a file and the state of its data, and its stored form.
+
+use crate::{Device, FileId, NsError, Placement, Time};
+use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
+
+/// Longest symlink target in bytes (PATH_MAX of Linux).
+pub const SYMLINK_BYTES_MAX: u32 = 4096;
+
+/// Version of the stored form. A later one may add fields behind those of this one.
+const INODE_VERSION: u32 = 1;
+
+/// Permission bits with setuid, setgid and sticky.
+pub(crate) const MODE_BITS: u32 = 0o7777;
+pub(crate) const SETUID: u32 = 0o4000;
+pub(crate) const SETGID: u32 = 0o2000;
+pub(crate) const STICKY: u32 = 0o1000;
+pub(crate) const GROUP_EXECUTE: u32 = 0o0010;
+
+xdr::xdr_enum! {
+    /// What an inode is, with the numbers of nfs_ftype4 (RFC 8881 §3.2).
+    pub enum FileType {
+        /// Regular file.
+        Regular = 1,
+        /// Directory.
+        Directory = 2,
+        /// Block device.
+        Block = 3,
+        /// Character device.
+        Character = 4,
+        /// Symbolic link.
+        Symlink = 5,
+        /// Socket.
+        Socket = 6,
+        /// Named pipe.
+        Fifo = 7,
+    }
+}
+
+xdr::xdr_struct! {
+    /// A file of any type.
+    pub struct Inode {
+        /// Its number.
+        pub id: FileId,
+        /// 1 unless restored from a backup.
+        pub generation: u32,
+        /// What it is.
+        pub kind: FileType,
+        /// Permission bits, setuid, setgid, sticky: at most 0o7777.
+        pub mode: u32,
+        /// Owner.
+        pub uid: u32,
+        /// Group.
+        pub gid: u32,
+        /// Names of a file; 2 plus the number of subdirectories of a directory.
+        pub nlink: u32,
+        /// Bytes of a file or of a symlink's target; the number of entries of a directory.
+        pub size: u64,
+        /// Bytes on the data servers, as last reported.
+        pub space_used: u64,
+        /// Last access: set by SETATTR and, in the manner of relatime, by `touch_atime`.
+        pub atime: Time,
+        /// Last change of the data.
+        pub mtime: Time,
+        /// Last change of anything.
+        pub ctime: Time,
+        /// Creation.
+        pub btime: Time,
+        /// Change attribute: rises by one in each transaction that touches the inode.
+        pub change: u64,
+        /// A directory's parent (the root's is itself). Of others the directory of their first name: a hint.
+        pub parent: FileId,
+        /// Device numbers; zero unless a device.
+        pub device: Device,
+        /// Target of a symlink; empty otherwise.
+        pub target: OpaqueBuf<SYMLINK_BYTES_MAX>,
+        /// Where the data go; regular files only.
+        pub placement: Option<Placement>,
+        /// Low half of the fencing epoch: rises whenever handles given out so far must stop working.
+        pub epoch: u32,
+        /// Verifier of the EXCLUSIVE create that made it, until the first SETATTR (RFC 8881 §18.16.3).
+        pub verifier: Option<[u8; 8]>,
+    }
+}
+
+impl Inode {
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        self.kind == FileType::Regular
+    }
+
+    pub(crate) fn to_stored(&self) -> Vec<u8> {
+        let mut e = Encoder::new();
+        e.u32(INODE_VERSION);
+        self.encode(&mut e);
+        e.into_bytes()
+    }
+
+    /// Decodes the value of key `i` `id`, which says whose it is once more.
+    pub(crate) fn from_stored(id: FileId, bytes: &[u8]) -> Result<Self, NsError> {
+        let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
+        let mut d = Decoder::new(bytes);
+        let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
+        if version != INODE_VERSION {
+            return Err(corrupt(format!("unknown version {version}")));
+        }
+        let inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;
+        d.finish().map_err(|e| corrupt(e.to_string()))?;
+        if inode.id != id || inode.mode > MODE_BITS {
+            return Err(corrupt("fields out of range".into()));
+        }
+        Ok(inode)
+    }
+}

@@ -1,0 +1,62 @@
+//! The keys of this crate: a tag byte and big-endian integers (docs/architecture.md, "Metadata store").
+
+use crate::FileId;
+
+/// Inodes.
+pub(crate) const INODE: u8 = b'i';
+/// Buckets of directory entries.
+pub(crate) const BUCKET: u8 = b'd';
+/// Files that may have data that no LAYOUTCOMMIT reported (R1).
+pub(crate) const RW_OUT: u8 = b'w';
+/// Truncations under way (R3).
+pub(crate) const TRUNCATE: u8 = b't';
+/// Unlinked but open files (R4).
+pub(crate) const ORPHAN: u8 = b'o';
+/// Objects to remove from data servers (R4).
+pub(crate) const REMOVAL: u8 = b'r';
+
+/// Identity and schema of the file system.
+pub(crate) const SUPER_IDENTITY: &[u8] = b"sidentity";
+/// Number of starts.
+pub(crate) const SUPER_BOOT: &[u8] = b"sboot";
+/// Counters that transactions move.
+pub(crate) const SUPER_COUNTERS: &[u8] = b"scounters";
+
+/// A tag and one integer: 9 bytes.
+pub(crate) fn numbered(tag: u8, number: u64) -> [u8; 9] {
+    let mut key = [tag; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The integer of a [`numbered`] key.
+pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
+    let bytes = key.get(1..9)?;
+    (key.len() == 9).then(|| u64::from_be_bytes(bytes.try_into().expect("8 bytes")))
+}
+
+/// `d`, directory, 56 bits of hash: 16 bytes.
+pub(crate) fn bucket(dir: FileId, hash: u64) -> [u8; 16] {
+    let mut key = [BUCKET; 16];
+    key[1..9].copy_from_slice(&dir.0.to_be_bytes());
+    key[9..].copy_from_slice(&hash.to_be_bytes()[1..]);
+    key
+}
+
+/// Directory and hash of a [`bucket`] key, if it is one that a name can have.
+pub(crate) fn bucket_of(key: &[u8]) -> Option<(FileId, u64)> {
+    if key.len() != 16 {
+        return None;
+    }
+    let mut hash = [0; 8];
+    hash[1..].copy_from_slice(&key[9..]);
+    let dir = u64::from_be_bytes(key[1..9].try_into().expect("8 bytes"));
+    let hash = u64::from_be_bytes(hash);
+    // Names hash to 55 bits and not to 0.
+    (hash != 0 && hash >> 55 == 0).then_some((FileId(dir), hash))
+}
+
+/// The key behind every bucket of a directory.
+pub(crate) fn bucket_end(dir: FileId) -> Vec<u8> {
+    meta::prefix_end(&numbered(BUCKET, dir.0))
+}

@@ -1,0 +1,54 @@
+//! The POSIX name space over the metadata store: inodes, directories, attributes, recovery marks.
+//!
+//! The crate owns the keys `s i d w t o r` of docs/architecture.md, the rules of POSIX about who may do
+//! what, and the durable notes from which an MDS recovers (which files may have unreported data, which
+//! truncations and removals are unfinished). It knows no protocol, no clock, no randomness and no
+//! data server: those come in as arguments or are the caller's. Every call is synchronous.
+//!
+//! Entry points: [`Namespace::open`], [`Op`] (who asks, when, and what was observed), the operations as
+//! methods of [`Namespace`], and [`check`](fn@check) (the consistency checker).
+//!
+//! # Ownership
+//! One [`Namespace`] owns its keys of the store: nobody else writes them while it is open.
+//!
+//! # Ordering
+//! Each mutation is one transaction. [`Op::observed`] names the newest transaction whose effects the
+//! caller may have seen, also when the call failed: wait for it before replying (rule R7).
+//!
+//! # Failure
+//! A refused operation has no effect. After a failed commit the store refuses all writes; reads still
+//! show the last state that was known to be applied.
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod cache;
+mod check;
+mod error;
+mod inode;
+mod keys;
+mod namespace;
+mod ops;
+mod perm;
+mod records;
+mod txn;
+mod types;
+
+pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
+pub use check::{PROBLEMS_MAX, Report, check};
+pub use error::NsError;
+pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
+pub use namespace::{Format, Limits, Namespace, SCHEMA_VERSION, Statistics};
+pub use ops::create::{Created, Existing, How, NewNode};
+pub use ops::data::SizeCommit;
+pub use ops::link::Linked;
+pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDir};
+pub use ops::removal::{PAGE_MAX, RemovalState};
+pub use ops::remove::{Removed, What};
+pub use ops::rename::Renamed;
+pub use ops::setattr::{AttrsSet, SetAttr, SetTime};
+pub use perm::{EXECUTE, READ, WRITE};
+pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
+pub use types::{ChangeInfo, Cred, Device, FileId, Op, Placement, Time};
+
+#[cfg(test)]
+mod tests;

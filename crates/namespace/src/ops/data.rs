@@ -1,0 +1,294 @@
+//! The state of a file's data: sizes that data servers report, truncations, fencing epochs.
+//!
+//! # Ownership
+//! These calls are the MDS's own: none checks permissions but [`Namespace::begin_truncate`], which a
+//! client asks for.
+//!
+//! # Ordering
+//! *RW out* (R1): the mark is durable before the layout is granted, and goes only after the last one for
+//! writing was returned or fenced and the size taken. *Truncate* (R3): the intent and the raised epoch
+//! are durable before any data server is told; the size changes only after all of them did.
+//!
+//! # Failure
+//! After a restart [`Namespace::rw_out_files`] and [`Namespace::truncate_intents`] list what was under
+//! way; both are safe to do again.
+
+use crate::inode::Inode;
+use crate::ops::setattr::{SetAttr, changed, check_resize, replace, resize};
+use crate::perm::mode_after_write;
+use crate::records::{self, RW_OUT_CLIENTS_MAX, RwOut, TruncateIntent};
+use crate::txn::Txn;
+use crate::{FileId, Namespace, NsError, Op, PAGE_MAX, Time, keys};
+use std::sync::Arc;
+use xdr::Decode;
+
+/// What a LAYOUTCOMMIT, a FILE_SYNC report of a data server, or a recovery says of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SizeCommit {
+    /// End of the written bytes; the file grows to it and never shrinks.
+    pub new_end: Option<u64>,
+    /// Time of the last write when the client knows it; now otherwise (R12).
+    pub mtime: Option<Time>,
+    /// Bytes that the objects take up, when known.
+    pub space_used: Option<u64>,
+}
+
+impl Namespace {
+    /// Marks the file "RW out" for a client. The mark must be durable before the layout is granted.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::TooMany`] clients.
+    pub fn mark_rw_out(&self, op: &mut Op<'_>, file: FileId, client: u64) -> Result<(), NsError> {
+        self.write(op, |txn| {
+            regular(txn, file)?;
+            let mark = txn.rw_out(file)?.unwrap_or_default();
+            let Err(at) = mark.clients.0.binary_search(&client) else {
+                return Ok(());
+            };
+            let mut mark = (*mark).clone();
+            if mark.clients.0.len() >= RW_OUT_CLIENTS_MAX as usize {
+                return Err(NsError::TooMany);
+            }
+            mark.clients.0.insert(at, client);
+            txn.set_rw_out(file, Some(mark));
+            Ok(())
+        })
+    }
+
+    /// Takes a client, or all, off the file's mark. Returns whether the file is still marked. Clearing
+    /// what is not marked is nothing.
+    ///
+    /// # Errors
+    /// Only the store's.
+    pub fn clear_rw_out(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        client: Option<u64>,
+    ) -> Result<bool, NsError> {
+        self.write(op, |txn| {
+            let Some(mark) = txn.rw_out(file)? else {
+                return Ok(false);
+            };
+            let mut mark = (*mark).clone();
+            let before = mark.clients.0.len();
+            mark.clients
+                .0
+                .retain(|c| client.is_some_and(|gone| gone != *c));
+            let left = mark.clients.0.len();
+            if left < before || left == 0 {
+                txn.set_rw_out(file, (left > 0).then_some(mark));
+            }
+            Ok(left > 0)
+        })
+    }
+
+    /// Marked files with numbers above `after`, ascending, at most `limit` (and [`PAGE_MAX`]).
+    ///
+    /// # Errors
+    /// Only the store's.
+    pub fn rw_out_files(
+        &self,
+        op: &mut Op<'_>,
+        after: FileId,
+        limit: usize,
+    ) -> Result<Vec<(FileId, RwOut)>, NsError> {
+        let records = self.page(op, keys::RW_OUT, after.0, limit, "RW-out mark")?;
+        Ok(records.into_iter().map(|(n, r)| (FileId(n), r)).collect())
+    }
+
+    /// Takes in what was written: the file may grow, never shrinks, and its change attribute and mtime
+    /// always move (R12).
+    ///
+    /// # Errors
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::FileTooBig`].
+    pub fn commit_size(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        commit: SizeCommit,
+    ) -> Result<Arc<Inode>, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            let mut inode = (*regular(txn, file)?).clone();
+            if let Some(end) = commit.new_end {
+                check_resize(&inode, cred, end, true)?;
+                inode.size = inode.size.max(end);
+            }
+            inode.space_used = commit.space_used.unwrap_or(inode.space_used);
+            inode.mtime = commit.mtime.unwrap_or(now);
+            inode.ctime = now;
+            inode.mode = mode_after_write(&inode, cred);
+            replace(txn, inode)
+        })
+    }
+
+    /// Sets size and space to what the data servers have, up or down: after recovery, when nobody can
+    /// write. Times move only when the size does.
+    ///
+    /// # Errors
+    /// As [`Namespace::commit_size`].
+    pub fn set_size_exact(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        size: u64,
+        space_used: Option<u64>,
+    ) -> Result<Arc<Inode>, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            let before = regular(txn, file)?;
+            let mut inode = (*before).clone();
+            check_resize(&inode, cred, size, true)?;
+            inode.space_used = space_used.unwrap_or(inode.space_used);
+            if inode.size != size {
+                inode.size = size;
+                inode.mtime = now;
+                inode.ctime = now;
+            }
+            if inode == *before {
+                return Ok(before);
+            }
+            replace(txn, inode)
+        })
+    }
+
+    /// Begins to change the size of a file that may have data beyond the new one: writes the intent and, with
+    /// `fence`, raises the epoch; without it no handle but the caller's own may be out. The other attributes of the
+    /// request are checked now and set at the end.
+    ///
+    /// # Errors
+    /// [`NsError::Busy`] while another truncation is under way; otherwise as [`Namespace::setattr`].
+    pub fn begin_truncate(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        new_size: u64,
+        attrs: &SetAttr,
+        opened_for_write: bool,
+        fence: bool,
+    ) -> Result<TruncateIntent, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            let inode = txn.need(file)?;
+            check_resize(&inode, cred, new_size, opened_for_write)?;
+            changed(&inode, cred, attrs, now)?;
+            if txn.has_record(keys::TRUNCATE, file.0)? {
+                return Err(NsError::Busy);
+            }
+            let after = if fence {
+                raise(txn, file)?
+            } else {
+                (*inode).clone()
+            };
+            let intent = TruncateIntent {
+                file,
+                old_size: inode.size,
+                new_size,
+                floor: txn.fencing_epoch(&after),
+            };
+            txn.put_record(keys::TRUNCATE, file.0, &records::encode(&intent));
+            Ok(intent)
+        })
+    }
+
+    /// Ends a truncation: the size is the new one, and `attrs` (its size is ignored) are set with it.
+    /// After a restart the attributes of the request are not known; pass none.
+    ///
+    /// # Errors
+    /// [`NsError::Inval`] when none is under way, [`NsError::Stale`] when the file is gone, and as
+    /// [`Namespace::setattr`] when permissions changed meanwhile.
+    pub fn finish_truncate(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        attrs: &SetAttr,
+    ) -> Result<Arc<Inode>, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            let before = regular(txn, file)?;
+            let intent = txn.record(keys::TRUNCATE, file.0)?.ok_or(NsError::Inval)?;
+            let intent: TruncateIntent = records::decode(&intent, "truncate intent")?;
+            let set = SetAttr {
+                size: None,
+                ..*attrs
+            };
+            let mut after = if set == SetAttr::default() {
+                (*before).clone()
+            } else {
+                changed(&before, cred, &set, now)?
+            };
+            resize(&mut after, intent.new_size, cred, &set, now);
+            after.space_used = after.space_used.min(intent.new_size);
+            txn.delete_record(keys::TRUNCATE, file.0);
+            replace(txn, after)
+        })
+    }
+
+    /// Truncations under way on files with numbers above `after`, at most `limit` (and [`PAGE_MAX`]).
+    ///
+    /// # Errors
+    /// Only the store's.
+    pub fn truncate_intents(
+        &self,
+        op: &mut Op<'_>,
+        after: FileId,
+        limit: usize,
+    ) -> Result<Vec<TruncateIntent>, NsError> {
+        let records = self.page(op, keys::TRUNCATE, after.0, limit, "truncate intent")?;
+        Ok(records.into_iter().map(|(_, r)| r).collect())
+    }
+
+    /// Raises the file's fencing epoch: what was granted so far must stop working (R10). The change
+    /// attribute stays, for no attribute changes. Returns the new epoch.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file.
+    pub fn raise_epoch(&self, op: &mut Op<'_>, file: FileId) -> Result<u64, NsError> {
+        self.write(op, |txn| {
+            regular(txn, file)?;
+            let inode = raise(txn, file)?;
+            Ok(txn.fencing_epoch(&inode))
+        })
+    }
+
+    /// Records of one tag with numbers above `after`.
+    pub(crate) fn page<T: for<'a> Decode<'a>>(
+        &self,
+        op: &mut Op<'_>,
+        tag: u8,
+        after: u64,
+        limit: usize,
+        what: &str,
+    ) -> Result<Vec<(u64, T)>, NsError> {
+        let Some(from) = after.checked_add(1) else {
+            return Ok(Vec::new());
+        };
+        let (start, end) = (keys::numbered(tag, from), meta::prefix_end(&[tag]));
+        // Kept out while a transaction commits, so that the newest number covers what the scan sees.
+        let _writer = self.writer.lock();
+        let pairs = self.store.scan(&start, &end, limit.min(PAGE_MAX))?;
+        op.observe(self.store.applied());
+        let record = |(key, value): &meta::Pair| {
+            let number = keys::number_of(key).ok_or_else(|| NsError::corrupt(what))?;
+            Ok((number, records::decode(value, what)?))
+        };
+        pairs.iter().map(record).collect()
+    }
+}
+
+fn regular(txn: &mut Txn<'_>, file: FileId) -> Result<Arc<Inode>, NsError> {
+    let inode = txn.need(file)?;
+    if inode.is_regular() {
+        Ok(inode)
+    } else {
+        Err(NsError::Inval)
+    }
+}
+
+fn raise(txn: &mut Txn<'_>, file: FileId) -> Result<Inode, NsError> {
+    let inode = txn.touch_quietly(file)?;
+    let raised = inode.epoch.checked_add(1);
+    inode.epoch = raised.ok_or(NsError::TooMany)?;
+    Ok(inode.clone())
+}

@@ -1,0 +1,12 @@
+//! The operations, one file each. All are methods of [`crate::Namespace`]; each mutation is one
+//! transaction.
+
+pub(crate) mod create;
+pub(crate) mod data;
+pub(crate) mod link;
+mod lookup;
+pub(crate) mod readdir;
+pub(crate) mod removal;
+pub(crate) mod remove;
+pub(crate) mod rename;
+pub(crate) mod setattr;

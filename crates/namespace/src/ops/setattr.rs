@@ -1,0 +1,252 @@
+//! SETATTR: who may change which attribute, and what follows from it.
+
+use crate::inode::{Inode, MODE_BITS};
+use crate::perm::{WRITE, mode_after_chmod, mode_after_chown, mode_after_write};
+use crate::txn::Txn;
+use crate::{Cred, FileId, Namespace, NsError, Op, Time, keys};
+use std::sync::Arc;
+
+/// Largest file size: a signed 64-bit offset.
+const FILE_SIZE_MAX: u64 = i64::MAX.unsigned_abs();
+/// Nanoseconds in a second.
+const NANOS: u32 = 1_000_000_000;
+/// Age at which `touch_atime` renews an access time that nothing else outdates, as relatime does.
+const ATIME_AGE_S: i64 = 24 * 3600;
+
+/// A time to set (settime4, RFC 8881 §3.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTime {
+    /// The server's now.
+    Server,
+    /// This.
+    Client(Time),
+}
+
+impl SetTime {
+    pub(crate) fn resolve(time: Option<Self>, now: Time) -> Result<Option<Time>, NsError> {
+        match time {
+            None => Ok(None),
+            Some(Self::Server) => Ok(Some(now)),
+            Some(Self::Client(time)) if time.nanos < NANOS => Ok(Some(time)),
+            Some(Self::Client(_)) => Err(NsError::Inval),
+        }
+    }
+}
+
+/// Attributes to set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetAttr {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size. Only one that cannot cut data off; see [`NsError::NeedsTruncate`].
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+}
+
+/// A SETATTR that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttrsSet {
+    /// The inode after the transaction.
+    pub inode: Arc<Inode>,
+    /// Somebody lost rights on a regular file: its epoch was raised in the same transaction, and the
+    /// caller fences or recalls what was granted before it replies (R10).
+    pub access_narrowed: bool,
+}
+
+impl Namespace {
+    /// Sets attributes, all or none. `opened_for_write` says that the caller holds the file open for
+    /// writing, which allows a new size whatever the mode says by now.
+    ///
+    /// # Errors
+    /// [`NsError::Perm`] for what only the owner or root may, [`NsError::Access`] for what write
+    /// permission would allow, [`NsError::NeedsTruncate`] for a size below the present one or one of a
+    /// file with unreported data, [`NsError::Busy`] for a size during a truncation, [`NsError::Inval`],
+    /// [`NsError::IsDir`], [`NsError::FileTooBig`].
+    pub fn setattr(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        attrs: &SetAttr,
+        opened_for_write: bool,
+    ) -> Result<AttrsSet, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            let before = txn.need(file)?;
+            if *attrs == SetAttr::default() {
+                return Ok(AttrsSet {
+                    inode: before,
+                    access_narrowed: false,
+                });
+            }
+            let mut after = changed(&before, cred, attrs, now)?;
+            if let Some(size) = attrs.size {
+                check_resize(&before, cred, size, opened_for_write)?;
+                if txn.has_record(keys::TRUNCATE, file.0)? {
+                    return Err(NsError::Busy);
+                }
+                if size < before.size || txn.rw_out(file)?.is_some() {
+                    return Err(NsError::NeedsTruncate);
+                }
+                resize(&mut after, size, cred, attrs, now);
+            }
+            let access_narrowed = narrows(&before, &after);
+            let epoch = after.epoch.checked_add(u32::from(access_narrowed));
+            after.epoch = epoch.ok_or(NsError::TooMany)?;
+            let inode = replace(txn, after)?;
+            Ok(AttrsSet {
+                inode,
+                access_narrowed,
+            })
+        })
+    }
+
+    /// Notes a read in the manner of relatime: only when the access time is older than the last change
+    /// or than a day. The change counter stays, so no client drops its cache over it.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`].
+    pub fn touch_atime(&self, op: &mut Op<'_>, file: FileId) -> Result<(), NsError> {
+        let inode = self.getattr(op, file)?;
+        let now = op.now;
+        let age_s = now.secs.saturating_sub(inode.atime.secs);
+        if inode.atime > inode.mtime && inode.atime > inode.ctime && age_s < ATIME_AGE_S {
+            return Ok(());
+        }
+        if inode.atime >= now {
+            return Ok(());
+        }
+        self.write(op, |txn| {
+            txn.touch_quietly(file)?.atime = now;
+            Ok(())
+        })
+    }
+}
+
+/// The owner may not give a file away: only root.
+pub(crate) fn require_owner(cred: &Cred) -> Result<(), NsError> {
+    if cred.is_root {
+        Ok(())
+    } else {
+        Err(NsError::Perm)
+    }
+}
+
+/// A group to give a file to: one's own, or root's choice.
+pub(crate) fn require_group(cred: &Cred, gid: u32) -> Result<(), NsError> {
+    if cred.is_root || cred.in_group(gid) {
+        Ok(())
+    } else {
+        Err(NsError::Perm)
+    }
+}
+
+/// Whether `cred` may give the file `size` at all.
+pub(crate) fn check_resize(
+    inode: &Inode,
+    cred: &Cred,
+    size: u64,
+    opened_for_write: bool,
+) -> Result<(), NsError> {
+    if inode.is_dir() {
+        return Err(NsError::IsDir);
+    }
+    if !inode.is_regular() {
+        return Err(NsError::Inval);
+    }
+    if size > FILE_SIZE_MAX {
+        return Err(NsError::FileTooBig);
+    }
+    if opened_for_write {
+        Ok(())
+    } else {
+        cred.require(inode, WRITE)
+    }
+}
+
+/// Sets the size and what a write changes, unless the same request sets that itself.
+pub(crate) fn resize(inode: &mut Inode, size: u64, cred: &Cred, attrs: &SetAttr, now: Time) {
+    inode.size = size;
+    if attrs.mtime.is_none() {
+        inode.mtime = now;
+    }
+    if attrs.mode.is_none() {
+        inode.mode = mode_after_write(inode, cred);
+    }
+    inode.ctime = now;
+}
+
+/// The inode with everything but the size set.
+pub(crate) fn changed(
+    before: &Inode,
+    cred: &Cred,
+    attrs: &SetAttr,
+    now: Time,
+) -> Result<Inode, NsError> {
+    let mut after = before.clone();
+    if let Some(uid) = attrs.uid {
+        let same = cred.owns(before) && uid == before.uid;
+        if !same {
+            require_owner(cred)?;
+        }
+        after.uid = uid;
+    }
+    if let Some(gid) = attrs.gid {
+        if !cred.owns(before) {
+            return Err(NsError::Perm);
+        }
+        if gid != before.gid {
+            require_group(cred, gid)?;
+        }
+        after.gid = gid;
+    }
+    if attrs.uid.is_some() || attrs.gid.is_some() {
+        after.mode = mode_after_chown(before, cred);
+    }
+    if let Some(mode) = attrs.mode {
+        if !cred.owns(before) {
+            return Err(NsError::Perm);
+        }
+        if mode & !MODE_BITS != 0 {
+            return Err(NsError::Inval);
+        }
+        after.mode = mode_after_chmod(mode, after.gid, cred);
+    }
+    for time in [attrs.atime, attrs.mtime].into_iter().flatten() {
+        match time {
+            _ if cred.owns(before) => {}
+            SetTime::Server => cred.require(before, WRITE)?,
+            SetTime::Client(_) => return Err(NsError::Perm),
+        }
+    }
+    if let Some(time) = SetTime::resolve(attrs.atime, now)? {
+        after.atime = time;
+    }
+    if let Some(time) = SetTime::resolve(attrs.mtime, now)? {
+        after.mtime = time;
+    }
+    after.ctime = now;
+    after.verifier = None;
+    Ok(after)
+}
+
+/// Whether anybody may have lost read or write permission.
+fn narrows(before: &Inode, after: &Inode) -> bool {
+    let moved = (before.uid, before.gid) != (after.uid, after.gid);
+    let taken = before.mode & !after.mode & 0o666 != 0;
+    before.is_regular() && (moved || taken)
+}
+
+/// Puts the changed inode in place and raises its change counter.
+pub(crate) fn replace(txn: &mut Txn<'_>, after: Inode) -> Result<Arc<Inode>, NsError> {
+    let inode = txn.touch(after.id)?;
+    let change = inode.change;
+    *inode = Inode { change, ..after };
+    Ok(Arc::new(inode.clone()))
+}

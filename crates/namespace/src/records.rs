@@ -1,0 +1,74 @@
+//! Values of the keys `s w t o r`.
+
+use crate::{FileId, NsError, Placement};
+use xdr::{Decode, Encode, List};
+
+/// Clients that may hold a layout for writing on one file (the design's 8,000 clients, rounded up).
+pub const RW_OUT_CLIENTS_MAX: u32 = 8192;
+/// Data servers of one placement group (design D1).
+pub const DS_PER_GROUP_MAX: u32 = 256;
+
+xdr::xdr_struct! {
+    /// Identity of the file system, written once.
+    pub(crate) struct Identity {
+        pub(crate) schema: u32,
+        pub(crate) cluster_id: u64,
+        pub(crate) hash_key: [u8; 16],
+    }
+
+    /// What transactions count.
+    #[derive(Copy)]
+    pub(crate) struct Counters {
+        /// No inode number at or above this was given out.
+        pub(crate) file_id_limit: u64,
+        /// Inodes in existence.
+        pub(crate) files: u64,
+        /// Number of the next entry of the removal queue.
+        pub(crate) next_removal: u64,
+    }
+
+    /// A file that is "RW out" (R1).
+    #[derive(Default)]
+    pub struct RwOut {
+        /// Client ids, ascending.
+        pub clients: List<u64, RW_OUT_CLIENTS_MAX>,
+    }
+
+    /// A truncation under way (R3), done again after a crash.
+    #[derive(Copy)]
+    pub struct TruncateIntent {
+        /// The file.
+        pub file: FileId,
+        /// Size when it began, as the MDS knew it.
+        pub old_size: u64,
+        /// Size when it ends.
+        pub new_size: u64,
+        /// Lowest epoch that data servers accept for the file from now on.
+        pub floor: u64,
+    }
+
+    /// An unlinked file whose objects data servers have yet to remove (R4).
+    pub struct Removal {
+        /// Its place in the queue; acknowledged by this number.
+        pub seq: u64,
+        /// The file.
+        pub file: FileId,
+        /// Its generation.
+        pub generation: u32,
+        /// Lowest epoch that would be valid: above all that were given out.
+        pub floor: u64,
+        /// Where its data were.
+        pub placement: Placement,
+        /// Data servers that have acknowledged, ascending.
+        pub acked: List<u32, DS_PER_GROUP_MAX>,
+    }
+}
+
+/// Decodes a stored record; `what` names it in the error.
+pub(crate) fn decode<'a, T: Decode<'a>>(bytes: &'a [u8], what: &str) -> Result<T, NsError> {
+    xdr::decode_all(bytes).map_err(|e| NsError::corrupt(format!("{what}: {e}")))
+}
+
+pub(crate) fn encode<T: Encode>(value: &T) -> Vec<u8> {
+    xdr::encode_to_vec(value)
+}
