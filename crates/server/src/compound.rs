@@ -1,0 +1,190 @@
+//! One COMPOUND (RFC 8881 §16.2): what is current, who asks, and how large its reply may grow.
+//!
+//! # Ownership
+//! A [`Compound`] lives as long as its request. The slot lies in the engine until the reply is cached.
+//!
+//! # Ordering
+//! Results are written as operations end; nothing leaves before [`Role::settle`] has passed.
+//!
+//! # Failure
+//! The first operation that fails is the last one; its predecessors keep their effects.
+
+use crate::Role;
+use nfs4::{ClientId, FileHandle, NfsStatus, SessionId, Stateid};
+use rpc::Credential;
+use state::Principal;
+use std::sync::Arc;
+use transport::{ConnHandle, Payload};
+
+/// Bytes of the largest result that only says how an operation failed: number, status, and the empty
+/// bitmap of SETATTR. Kept free behind each result, so that the next failure always fits.
+pub(crate) const ERROR_RESULT_BYTES: usize = 12;
+
+/// The session that SEQUENCE named.
+#[derive(Debug, Clone)]
+pub struct SessionContext {
+    /// The session.
+    pub id: SessionId,
+    /// Its client.
+    pub client: ClientId,
+    /// `co_ownerid` of the client: what signed handles are bound to (rule R5).
+    pub owner: Arc<[u8]>,
+    /// Largest reply in bytes, its RPC header included.
+    pub response_bytes_max: u32,
+    /// Largest reply in bytes that is kept when the client asks for caching.
+    pub response_cached_bytes_max: u32,
+    /// Whether it asked.
+    pub cache_this: bool,
+}
+
+impl SessionContext {
+    /// Judges the size of a reply of `wire_len` bytes (RFC 8881 §2.10.6.4).
+    pub(crate) fn check_size(&self, wire_len: usize) -> Result<(), NfsStatus> {
+        if wire_len > self.response_bytes_max as usize {
+            return Err(NfsStatus::RepTooBig);
+        }
+        if self.cache_this && wire_len > self.response_cached_bytes_max as usize {
+            return Err(NfsStatus::RepTooBigToCache);
+        }
+        Ok(())
+    }
+}
+
+/// One COMPOUND in execution.
+pub struct Compound<'r, R: Role> {
+    /// The connection that it came on.
+    pub conn: &'r ConnHandle,
+    /// Who asks.
+    pub caller: R::Caller,
+    /// Who asks, as sent.
+    pub credential: Credential<'r>,
+    /// 1 or 2.
+    pub minor_version: u32,
+    /// The session; `None` for the operations that stand alone.
+    pub session: Option<SessionContext>,
+    /// Current file handle.
+    pub current_fh: Option<FileHandle>,
+    /// Saved file handle.
+    pub saved_fh: Option<FileHandle>,
+    /// Current stateid (RFC 8881 §16.2.3.1.2).
+    pub current_stateid: Option<Stateid>,
+    /// Saved stateid.
+    pub saved_stateid: Option<Stateid>,
+    /// One for each payload span of the reply.
+    pub payloads: Vec<Payload>,
+    /// The newest transaction that any result depends on, in the role's own numbering.
+    pub observed_seq: u64,
+}
+
+impl<'r, R: Role> Compound<'r, R> {
+    pub(crate) fn new(
+        conn: &'r ConnHandle,
+        caller: R::Caller,
+        credential: Credential<'r>,
+        minor_version: u32,
+    ) -> Self {
+        Self {
+            conn,
+            caller,
+            credential,
+            minor_version,
+            session: None,
+            current_fh: None,
+            saved_fh: None,
+            current_stateid: None,
+            saved_stateid: None,
+            payloads: Vec::new(),
+            observed_seq: 0,
+        }
+    }
+
+    /// Who asks, for comparison with the owner of a client record: the flavour and what it proves. Groups are
+    /// left out, since they may change under a running client.
+    #[must_use]
+    pub fn principal(&self) -> Principal {
+        Principal(match &self.credential {
+            Credential::Sys(sys) => {
+                let mut bytes = vec![1];
+                bytes.extend(sys.uid.to_be_bytes());
+                bytes.extend(&sys.machine);
+                bytes
+            }
+            _ => vec![0],
+        })
+    }
+
+    /// The current file handle.
+    ///
+    /// # Errors
+    /// `NoFileHandle`.
+    pub fn fh(&self) -> Result<&[u8], NfsStatus> {
+        self.current_fh
+            .as_ref()
+            .map(|fh| fh.0.as_slice())
+            .ok_or(NfsStatus::NoFileHandle)
+    }
+
+    /// The saved file handle.
+    ///
+    /// # Errors
+    /// `NoFileHandle`, which RFC 8881 prescribes for operations on both handles.
+    pub fn saved(&self) -> Result<&[u8], NfsStatus> {
+        self.saved_fh
+            .as_ref()
+            .map(|fh| fh.0.as_slice())
+            .ok_or(NfsStatus::NoFileHandle)
+    }
+
+    /// Makes `fh` current; the current stateid goes (RFC 8881 §16.2.3.1.2).
+    pub fn set_fh(&mut self, fh: FileHandle) {
+        self.current_fh = Some(fh);
+        self.current_stateid = None;
+    }
+
+    /// Replaces the special "current" stateid by the one it stands for.
+    ///
+    /// # Errors
+    /// `BadStateid` when there is none.
+    pub fn resolve(&self, stateid: Stateid) -> Result<Stateid, NfsStatus> {
+        if stateid == Stateid::CURRENT {
+            self.current_stateid.ok_or(NfsStatus::BadStateid)
+        } else {
+            Ok(stateid)
+        }
+    }
+
+    /// The session's client.
+    ///
+    /// # Errors
+    /// `OpNotInSession`.
+    pub fn client(&self) -> Result<ClientId, NfsStatus> {
+        self.session
+            .as_ref()
+            .map(|s| s.client)
+            .ok_or(NfsStatus::OpNotInSession)
+    }
+
+    /// Notes that a result depends on transaction `seq`.
+    pub fn observe(&mut self, seq: u64) {
+        self.observed_seq = self.observed_seq.max(seq);
+    }
+
+    /// Bytes that a result may still add to a reply of `wire_len` bytes so far, when a failure of the next
+    /// operation is to fit behind it.
+    #[must_use]
+    pub fn room(&self, wire_len: usize) -> usize {
+        let max = self
+            .session
+            .as_ref()
+            .map_or(usize::MAX, |s| s.response_bytes_max as usize);
+        max.saturating_sub(wire_len)
+            .saturating_sub(ERROR_RESULT_BYTES)
+    }
+
+    /// Judges the size of a reply of `wire_len` bytes.
+    pub(crate) fn check_size(&self, wire_len: usize) -> Result<(), NfsStatus> {
+        self.session
+            .as_ref()
+            .map_or(Ok(()), |s| s.check_size(wire_len))
+    }
+}

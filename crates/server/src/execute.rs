@@ -1,0 +1,380 @@
+//! The walk over a COMPOUND: from its header to its reply (RFC 8881 §16.2, §2.10.6).
+//!
+//! # Ownership
+//! A running request owns its slot through a [`RunningSlot`], which is completed on every path.
+//!
+//! # Ordering
+//! SEQUENCE judges a retry before anything is executed. Room for the result of an operation with effects is proved before
+//! it is executed. A reply enters the cache before it is sent, and after everything that it observed is durable.
+//!
+//! # Failure
+//! When the store cannot make the effects durable the connection is closed without a reply: the client
+//! retries and finds whatever survived.
+
+use crate::compound::ERROR_RESULT_BYTES;
+use crate::nfsd::rpc_error;
+use crate::slot::RunningSlot;
+use crate::tables::{effect_bytes, is_engine_op};
+use crate::{Compound, Counters, Nfsd, Role, SessionContext};
+use nfs4::ops::{SequenceArgs, SequenceRes};
+use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
+use rpc::{AcceptError, Credential, OpaqueAuth};
+use state::{Removed, Sequence, SlotToken, Verdict};
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use transport::{CloseReason, ConnHandle, Message};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Bytes of a request that tell it from another one under the same slot and sequence id.
+const FINGERPRINT_BYTES: usize = 256;
+/// First size of a reply's buffer: most replies are smaller, so they are one allocation.
+const REPLY_BYTES: usize = 512;
+/// Bytes of the result of SEQUENCE.
+const SEQUENCE_RESULT_BYTES: usize = 44;
+
+impl<R: Role> Nfsd<R> {
+    pub(crate) async fn compound(
+        &self,
+        conn: &ConnHandle,
+        xid: u32,
+        (caller, credential): (R::Caller, Credential<'_>),
+        request_bytes: usize,
+        mut d: Decoder<'_>,
+    ) -> Option<Message> {
+        let start = Start {
+            request_bytes,
+            fingerprint: fingerprint(&credential, d.rest()),
+        };
+        let Ok(header) = CompoundHeader::decode(&mut d) else {
+            Counters::add(&self.counters().malformed);
+            return Some(rpc_error(xid, AcceptError::GarbageArgs.into()));
+        };
+        Counters::add(&self.counters().compounds);
+        let mut e = Encoder::with_buffer(Vec::with_capacity(REPLY_BYTES));
+        rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+        let header_bytes = e.len();
+        let mut reply = ReplyWriter::new(e, header.tag.0);
+        if !(1..=2).contains(&header.minorversion) {
+            return Some(reply.finish(NfsStatus::MinorVersMismatch).into());
+        }
+        let mut cx = Compound::new(conn, caller, credential, header.minorversion);
+        let mut walk = Walk {
+            ops: OpReader::new(d, header.ops_count),
+            ops_count: header.ops_count,
+        };
+        let first = self.first_op(&mut cx, &mut walk, &mut reply, &start);
+        let (status, slot) = match first.await {
+            First::Replay(cached) => return Some(replay(xid, &cached)),
+            First::Done(status) => (status, None),
+            First::Sequenced(slot) => {
+                let status = self.operations(&mut cx, &mut walk.ops, &mut reply).await;
+                (status, Some(slot))
+            }
+        };
+        if status == NfsStatus::BadXdr {
+            Counters::add(&self.counters().malformed);
+        }
+        let settled = self.role().settle(&cx).await;
+        let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads));
+        if let Some(slot) = slot {
+            let kept = settled.is_ok().then(|| kept(&cx, &message, header_bytes));
+            if !slot.complete(kept.flatten()) {
+                self.sweep(&cx).await;
+            }
+        }
+        if let Err(status) = settled {
+            tracing::error!(%status, "effects cannot be made durable; closing the connection");
+            conn.close(CloseReason::Asked);
+            return None;
+        }
+        Some(message)
+    }
+
+    /// The session went while its request ran. If the whole client went, the request may have made state after
+    /// that of the client was removed: it is removed once more.
+    async fn sweep(&self, cx: &Compound<'_, R>) {
+        let Some(session) = &cx.session else { return };
+        if self.clients().owner(session.client).is_some() {
+            return;
+        }
+        let removed = Removed {
+            client: session.client,
+            owner: session.owner.to_vec(),
+            sessions: Vec::new(),
+            recorded: true,
+        };
+        R::client_removed(self, removed).await;
+    }
+
+    /// Executes the first operation: SEQUENCE, or one that stands alone (RFC 8881 §2.10.2, §18.46.3).
+    async fn first_op<'r>(
+        &'r self,
+        cx: &mut Compound<'r, R>,
+        walk: &mut Walk<'r>,
+        reply: &mut ReplyWriter<OpNum>,
+        start: &Start,
+    ) -> First<'r, R> {
+        let op = match self.next_op(cx, &mut walk.ops, reply) {
+            None => return First::Done(NfsStatus::Ok),
+            Some(Err(status)) => return First::Done(status),
+            Some(Ok(op)) => op,
+        };
+        let refused = match op {
+            OpNum::Sequence => return self.begin(cx, walk, reply, start),
+            OpNum::ExchangeId
+            | OpNum::CreateSession
+            | OpNum::DestroySession
+            | OpNum::DestroyClientId
+            | OpNum::BindConnToSession
+                if walk.ops_count == 1 =>
+            {
+                return First::Done(self.session_op(cx, op, &mut walk.ops, reply).await);
+            }
+            OpNum::ExchangeId
+            | OpNum::CreateSession
+            | OpNum::DestroySession
+            | OpNum::DestroyClientId
+            | OpNum::BindConnToSession => NfsStatus::NotOnlyOp,
+            _ => NfsStatus::OpNotInSession,
+        };
+        reply.error(op, refused);
+        First::Done(refused)
+    }
+
+    /// SEQUENCE, and what follows from it: a new request, an old reply, or the news that it was not kept.
+    fn begin<'r>(
+        &'r self,
+        cx: &mut Compound<'r, R>,
+        walk: &mut Walk<'r>,
+        reply: &mut ReplyWriter<OpNum>,
+        start: &Start,
+    ) -> First<'r, R> {
+        let begun = match walk.ops.args::<SequenceArgs>() {
+            Err(_) => Err(NfsStatus::BadXdr),
+            Ok(args) => self.sequence(cx, &args, start, walk.ops_count, reply.wire_len()),
+        };
+        match begun {
+            Err(status) => {
+                reply.error(OpNum::Sequence, status);
+                First::Done(status)
+            }
+            Ok(Begun::Replay(cached)) => First::Replay(cached),
+            Ok(Begun::New(token, res)) => {
+                let slot = RunningSlot::new(self, res.session_id, token);
+                let _ = reply.result(&res);
+                First::Sequenced(slot)
+            }
+            // Never an answer to SEQUENCE itself (RFC 8881 §2.10.6.1.3).
+            Ok(Begun::Uncached(res)) => {
+                let _ = reply.result(&res);
+                First::Done(match self.next_op(cx, &mut walk.ops, reply) {
+                    None => NfsStatus::Ok,
+                    Some(Err(status)) => status,
+                    Some(Ok(op)) => {
+                        reply.error(op, NfsStatus::RetryUncachedRep);
+                        NfsStatus::RetryUncachedRep
+                    }
+                })
+            }
+        }
+    }
+
+    /// Executes the operations behind SEQUENCE.
+    async fn operations<'r>(
+        &'r self,
+        cx: &mut Compound<'r, R>,
+        ops: &mut OpReader<'r>,
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> NfsStatus {
+        while let Some(next) = self.next_op(cx, ops, reply) {
+            let op = match next {
+                Ok(op) => op,
+                Err(status) => return status,
+            };
+            let before = reply.checkpoint();
+            let payloads_count = cx.payloads.len();
+            if let Err(too_big) = cx.check_size(reply.wire_len() + effect_bytes(op)) {
+                reply.error(op, too_big);
+                return too_big;
+            }
+            let status = if is_engine_op(op) {
+                self.session_op(cx, op, ops, reply).await
+            } else {
+                R::perform(self, cx, op, ops, reply).await
+            };
+            let is_last = !status.is_ok() || ops.left() == 0;
+            let tail = if is_last { 0 } else { ERROR_RESULT_BYTES };
+            if let Err(too_big) = cx.check_size(reply.wire_len() + tail) {
+                reply.rewind(before);
+                cx.payloads.truncate(payloads_count);
+                reply.error(op, too_big);
+                return too_big;
+            }
+            if !status.is_ok() {
+                return status;
+            }
+        }
+        NfsStatus::Ok
+    }
+
+    /// The next operation if this minor version has it; else its error result is written.
+    fn next_op(
+        &self,
+        cx: &Compound<'_, R>,
+        ops: &mut OpReader<'_>,
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> Option<Result<OpNum, NfsStatus>> {
+        let Ok(raw) = ops.next_op()? else {
+            reply.error(OpNum::Illegal, NfsStatus::BadXdr);
+            return Some(Err(NfsStatus::BadXdr));
+        };
+        let known = OpNum::from_u32(raw).filter(|op| {
+            *op != OpNum::Illegal
+                && (cx.minor_version >= 2 || *op as u32 <= OpNum::ReclaimComplete as u32)
+        });
+        let Some(op) = known else {
+            reply.illegal();
+            return Some(Err(NfsStatus::OpIllegal));
+        };
+        self.counters().op(op);
+        Some(Ok(op))
+    }
+
+    /// SEQUENCE (RFC 8881 §18.46): the session, then the sizes, which leave the slot alone, then the slot.
+    fn sequence(
+        &self,
+        cx: &mut Compound<'_, R>,
+        args: &SequenceArgs,
+        start: &Start,
+        ops_count: u32,
+        reply_bytes: usize,
+    ) -> Result<Begun, NfsStatus> {
+        let request = Sequence {
+            slot: args.slot_id,
+            seqid: args.sequence_id,
+            highest_slot: args.highest_slot_id,
+            cache_this: args.cache_this,
+            fingerprint: start.fingerprint,
+        };
+        let mut clients = self.clients();
+        let session = clients
+            .session(args.session_id)
+            .ok_or(NfsStatus::BadSession)?;
+        let fore = *session.fore();
+        if start.request_bytes > fore.request_bytes_max as usize {
+            return Err(NfsStatus::ReqTooBig);
+        }
+        if ops_count > fore.operations_max || ops_count > nfs4::OPS_MAX {
+            return Err(NfsStatus::TooManyOps);
+        }
+        let mut context = SessionContext {
+            id: args.session_id,
+            client: session.client(),
+            owner: Arc::default(),
+            response_bytes_max: fore.response_bytes_max,
+            response_cached_bytes_max: fore.response_cached_bytes_max,
+            cache_this: args.cache_this,
+        };
+        let next = if ops_count > 1 { ERROR_RESULT_BYTES } else { 0 };
+        context.check_size(reply_bytes + SEQUENCE_RESULT_BYTES + next)?;
+        let now_ms = self.now_ms();
+        let done = clients.sequence(args.session_id, cx.conn.id(), &request, now_ms, false)?;
+        drop(clients);
+        let res = SequenceRes {
+            session_id: args.session_id,
+            sequence_id: args.sequence_id,
+            slot_id: args.slot_id,
+            highest_slot_id: done.highest_slot,
+            target_highest_slot_id: done.target_highest_slot,
+            status_flags: done.status_flags,
+        };
+        match done.verdict {
+            Verdict::New(token) => {
+                context.owner = done.owner;
+                cx.session = Some(context);
+                Ok(Begun::New(token, self.flagged(res, done.client)))
+            }
+            Verdict::Replay(cached) => {
+                Counters::add(&self.counters().replays);
+                Ok(Begun::Replay(cached))
+            }
+            Verdict::Uncached => Ok(Begun::Uncached(self.flagged(res, done.client))),
+            Verdict::InProgress => Err(NfsStatus::Delay),
+            Verdict::Misordered => Err(NfsStatus::SeqMisordered),
+            Verdict::BadSlot => Err(NfsStatus::BadSlot),
+            Verdict::BadHighSlot => Err(NfsStatus::BadHighSlot),
+            Verdict::FalseRetry => Err(NfsStatus::SeqFalseRetry),
+        }
+    }
+
+    fn flagged(&self, mut res: SequenceRes, client: nfs4::ClientId) -> SequenceRes {
+        res.status_flags |= self.role().sequence_flags(client);
+        res
+    }
+}
+
+/// Facts of a request that SEQUENCE judges.
+struct Start {
+    request_bytes: usize,
+    fingerprint: u64,
+}
+
+struct Walk<'r> {
+    ops: OpReader<'r>,
+    /// As sent; the reader stops earlier if that is too many.
+    ops_count: u32,
+}
+
+enum First<'a, R: Role> {
+    Replay(Arc<[u8]>),
+    Done(NfsStatus),
+    Sequenced(RunningSlot<'a, R>),
+}
+
+enum Begun {
+    Replay(Arc<[u8]>),
+    Uncached(SequenceRes),
+    New(SlotToken, SequenceRes),
+}
+
+/// What tells a retry from another request under the same slot and sequence id: the user, the length and the first
+/// bytes. Another user under them must never see the reply (RFC 8881 §2.10.6.1.3.1).
+fn fingerprint(credential: &Credential<'_>, body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match credential {
+        Credential::Sys(sys) => hasher.write_u64(1 << 32 | u64::from(sys.uid)),
+        _ => hasher.write_u64(0),
+    }
+    hasher.write_usize(body.len());
+    hasher.write(&body[..body.len().min(FINGERPRINT_BYTES)]);
+    hasher.finish()
+}
+
+/// The bytes for the reply cache. Every small reply is kept, asked for or not, which makes a retry after a broken
+/// connection exact; payloads are kept only on request, since they are copied for it.
+fn kept<R: Role>(
+    cx: &Compound<'_, R>,
+    message: &Message,
+    header_bytes: usize,
+) -> Option<Arc<[u8]>> {
+    let session = cx.session.as_ref()?;
+    let bytes = message.wire_len() - header_bytes;
+    if bytes > session.response_cached_bytes_max as usize {
+        return None;
+    }
+    if message.payloads().is_empty() {
+        return Some(Arc::from(&message.head()[header_bytes..]));
+    }
+    if !session.cache_this {
+        return None;
+    }
+    let flat = message.flatten().ok()?;
+    Some(Arc::from(&flat[header_bytes..]))
+}
+
+fn replay(xid: u32, cached: &[u8]) -> Message {
+    let mut e = Encoder::new();
+    rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+    e.raw(cached);
+    e.into()
+}

@@ -1,0 +1,83 @@
+//! `EXCHANGE_ID` (RFC 8881 §18.35): who the client is, and which role this server has.
+
+use super::fail;
+use crate::{Compound, Nfsd, Role};
+use nfs4::ops::{
+    EXCHGID_CONFIRMED_R, EXCHGID_MASK_A, EXCHGID_SUPP_FENCE_OPS, EXCHGID_UPD_CONFIRMED_REC_A,
+    ExchangeIdArgs, ExchangeIdRes, StateProtectArgs, StateProtectRes,
+};
+use nfs4::{ImplId, NfsStatus, NfsTime, OpNum, ReplyWriter, ServerOwner};
+use state::{ExchangeArgs, Exchanged};
+use xdr::Opaque;
+
+impl<R: Role> Nfsd<R> {
+    pub(super) async fn exchange_id(
+        &self,
+        cx: &Compound<'_, R>,
+        args: &ExchangeIdArgs<'_>,
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> NfsStatus {
+        let exchanged = match self.exchange(cx, args) {
+            Ok(exchanged) => exchanged,
+            Err(status) => return fail(reply, OpNum::ExchangeId, status),
+        };
+        if let Some(removed) = exchanged.removed {
+            R::client_removed(self, removed).await;
+        }
+        let identity = self.role().identity();
+        let name = identity.major_id.as_bytes();
+        // No referral, migration or binding of stateids is ever done, so none is announced.
+        let mut flags = identity.role_flag;
+        if exchanged.confirmed {
+            flags |= EXCHGID_CONFIRMED_R;
+        }
+        let _ = reply.result(&ExchangeIdRes {
+            clientid: exchanged.client,
+            sequence: exchanged.create_seqid,
+            flags,
+            state_protect: StateProtectRes::None,
+            server_owner: ServerOwner {
+                minor_id: 0,
+                major_id: Opaque(name),
+            },
+            server_scope: Opaque(name),
+            server_impl_id: Some(ImplId {
+                domain: Opaque(b"ropewalk.invalid"),
+                name: Opaque(concat!("Ropewalk ", env!("CARGO_PKG_VERSION")).as_bytes()),
+                date: NfsTime::default(),
+            }),
+        });
+        NfsStatus::Ok
+    }
+
+    fn exchange(
+        &self,
+        cx: &Compound<'_, R>,
+        args: &ExchangeIdArgs<'_>,
+    ) -> Result<Exchanged, NfsStatus> {
+        let known = match cx.minor_version {
+            // RFC 7862 §14.1 defines this one for the second minor version.
+            1 => EXCHGID_MASK_A & !EXCHGID_SUPP_FENCE_OPS,
+            _ => EXCHGID_MASK_A,
+        };
+        if args.flags & !known != 0 {
+            return Err(NfsStatus::Inval);
+        }
+        match args.state_protect {
+            StateProtectArgs::None => {}
+            // Only a caller with RPCSEC_GSS may ask for it (RFC 8881 §18.35.3), and none gets here.
+            StateProtectArgs::MachCred(_) => return Err(NfsStatus::Inval),
+            StateProtectArgs::Ssv(_) => return Err(NfsStatus::EncrAlgUnsupp),
+        }
+        let exchange = ExchangeArgs {
+            owner: args.client_owner.ownerid.0,
+            verifier: args.client_owner.verifier,
+            principal: &cx.principal(),
+            update: args.flags & EXCHGID_UPD_CONFIRMED_REC_A != 0,
+            bind_enforced: false,
+        };
+        let now_ms = self.now_ms();
+        self.clients()
+            .exchange_id(&exchange, now_ms, |c| self.role().has_state(c))
+    }
+}

@@ -1,0 +1,82 @@
+//! What distinguishes a metadata server from a data server: who it is, whom it admits, and its table
+//! of operations.
+
+use crate::{Compound, Nfsd};
+use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
+use rpc::{AuthStat, Credential};
+use state::Removed;
+use std::future::Future;
+use transport::ConnHandle;
+
+/// Who a server says it is in EXCHANGE_ID (rule R17): stable over restarts, equal on all addresses
+/// and transports of one server, different for each server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `so_major_id`, and the server scope.
+    pub major_id: String,
+    /// The one pNFS role flag of this server, `EXCHGID_USE_PNFS_MDS` or `EXCHGID_USE_PNFS_DS`.
+    pub role_flag: u32,
+}
+
+/// A table from operations to what they do.
+pub trait Role: Send + Sync + Sized + 'static {
+    /// A caller that was let in.
+    type Caller: Send + Sync;
+
+    /// Who this server is.
+    fn identity(&self) -> &Identity;
+
+    /// Judges the address and the credential of a call, before anything is executed.
+    ///
+    /// # Errors
+    /// The `auth_stat` to refuse with.
+    fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Self::Caller, AuthStat>;
+
+    /// The handle of PUTROOTFH and PUTPUBFH.
+    ///
+    /// # Errors
+    /// The status of those operations where there is no root.
+    fn root(&self) -> Result<FileHandle, NfsStatus>;
+
+    /// Judges a handle of PUTFH: cheap checks only, the operations that use it check again.
+    ///
+    /// # Errors
+    /// `BadHandle` or `Stale`.
+    fn put_fh(&self, fh: &[u8]) -> Result<(), NfsStatus>;
+
+    /// Executes one operation: decodes its arguments from `args` and writes its whole result to `reply`. Returns the
+    /// status that was written. An operation that this role lacks is answered `NotSupp`.
+    fn perform<'r>(
+        nfsd: &'r Nfsd<Self>,
+        cx: &mut Compound<'r, Self>,
+        op: OpNum,
+        args: &mut OpReader<'r>,
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> impl Future<Output = NfsStatus> + Send;
+
+    /// Waits until everything that the COMPOUND observed is durable (rule R7).
+    ///
+    /// # Errors
+    /// The status to answer instead; the connection is closed, since effects may not last.
+    fn settle(&self, cx: &Compound<'_, Self>)
+    -> impl Future<Output = Result<(), NfsStatus>> + Send;
+
+    /// `SEQ_STATUS_*` flags of revoked state and changed devices that the client must hear of.
+    fn sequence_flags(&self, _client: nfs4::ClientId) -> u32 {
+        0
+    }
+
+    /// Whether a client holds opens, locks, layouts or delegations. Called with the client table locked.
+    fn has_state(&self, client: nfs4::ClientId) -> bool;
+
+    /// A client ceased to exist (expiry, replacement, `DESTROY_CLIENTID`): its state goes, and so do
+    /// its durable records. Called before the reply of the operation that caused it, and once more for each
+    /// request of that client that was still running and may have made state afterwards.
+    fn client_removed(nfsd: &Nfsd<Self>, removed: Removed) -> impl Future<Output = ()> + Send;
+
+    /// A client said RECLAIM_COMPLETE (RFC 8881 §18.51); the engine has recorded it.
+    fn reclaim_complete(
+        nfsd: &Nfsd<Self>,
+        client: nfs4::ClientId,
+    ) -> impl Future<Output = Result<(), NfsStatus>> + Send;
+}

@@ -1,0 +1,80 @@
+//! What the engine must know of operations by their number.
+
+use crate::compound::ERROR_RESULT_BYTES;
+use nfs4::OpNum;
+
+/// More bytes than the result of any operation with effects takes (that of EXCHANGE_ID is the longest), those apart
+/// that ask [`crate::Compound::room`] themselves, such as LAYOUTGET.
+const EFFECT_RESULT_BYTES: usize = 256;
+/// Bytes of the result of GETFH.
+const GETFH_RESULT_BYTES: usize = 12 + nfs4::FH_BYTES_MAX as usize;
+
+/// Operations that the engine executes itself, wherever they stand.
+pub(crate) fn is_engine_op(op: OpNum) -> bool {
+    matches!(
+        op,
+        OpNum::Sequence
+            | OpNum::ExchangeId
+            | OpNum::CreateSession
+            | OpNum::DestroySession
+            | OpNum::DestroyClientId
+            | OpNum::BindConnToSession
+            | OpNum::BackchannelCtl
+            | OpNum::ReclaimComplete
+            | OpNum::PutFh
+            | OpNum::PutRootFh
+            | OpNum::PutPubFh
+            | OpNum::GetFh
+            | OpNum::SaveFh
+            | OpNum::RestoreFh
+    )
+}
+
+/// Bytes that must be free in the reply before an operation is executed. An operation that only looks may be executed and its
+/// result then be found too big; one that changes anything may not, and one that also makes a new handle current needs room for
+/// the GETFH behind it (RFC 8881 §2.10.6.4).
+pub(crate) fn effect_bytes(op: OpNum) -> usize {
+    match op {
+        OpNum::Open | OpNum::Create => {
+            EFFECT_RESULT_BYTES + GETFH_RESULT_BYTES + ERROR_RESULT_BYTES
+        }
+        op if only_looks(op) => 0,
+        _ => EFFECT_RESULT_BYTES + ERROR_RESULT_BYTES,
+    }
+}
+
+fn only_looks(op: OpNum) -> bool {
+    matches!(
+        op,
+        OpNum::Access
+            | OpNum::GetAttr
+            | OpNum::GetFh
+            | OpNum::LockT
+            | OpNum::Lookup
+            | OpNum::LookupP
+            | OpNum::NVerify
+            | OpNum::PutFh
+            | OpNum::PutPubFh
+            | OpNum::PutRootFh
+            | OpNum::Read
+            | OpNum::ReadDir
+            | OpNum::ReadLink
+            | OpNum::RestoreFh
+            | OpNum::SaveFh
+            | OpNum::SecInfo
+            | OpNum::SecInfoNoName
+            | OpNum::Verify
+            | OpNum::Sequence
+            | OpNum::GetDeviceInfo
+            | OpNum::GetDeviceList
+            | OpNum::TestStateid
+            | OpNum::IoAdvise
+            | OpNum::LayoutError
+            | OpNum::LayoutStats
+            | OpNum::OffloadStatus
+            | OpNum::ReadPlus
+            | OpNum::Seek
+            | OpNum::GetXattr
+            | OpNum::ListXattrs
+    )
+}

@@ -1,0 +1,295 @@
+//! Goal: a callback is executed once by the client, whatever its connections do, and a client that does not answer costs a
+//! bounded time (RFC 8881 §2.10.6.2, §20.9). Method: a client whose reverse service answers as each test says.
+
+mod rig;
+
+use nfs4::ops::*;
+use nfs4::*;
+use rig::*;
+use server::{CALLBACK_MS_MAX, CallbackError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use tokio::time::{Duration, Instant};
+
+use ropewalk_server as server;
+
+const OK: NfsStatus = NfsStatus::Ok;
+
+async fn mount(rig: &Rig, reverse: &Arc<Reverse>) -> Mounted {
+    let conn = rig.connect_with(reverse.clone()).await;
+    rig.mount_on(conn, "a", CREATE_SESSION_CONN_BACK_CHAN).await
+}
+
+async fn bind(m: &Mounted, conn: &transport::ConnHandle) {
+    let record = call(
+        conn,
+        compound(|b| {
+            b.push(&BindConnToSessionArgs {
+                session_id: m.session,
+                dir: ChannelDirFromClient::ForeOrBoth,
+                use_conn_in_rdma_mode: false,
+            });
+        }),
+    )
+    .await;
+    assert_eq!(only(&record).1, OK);
+}
+
+async fn callback(rig: &Rig, m: &Mounted) -> Result<(), CallbackError> {
+    rig.nfsd.callback(m.client, &recall).await
+}
+
+/// Answers the n-th call by `plan[n]`, those after the plan with success. `None` is silence.
+fn scripted(plan: Vec<Option<(NfsStatus, NfsStatus)>>) -> Arc<Reverse> {
+    let n = AtomicUsize::new(0);
+    Reverse::new(move |record| {
+        let step = plan.get(n.fetch_add(1, SeqCst)).copied();
+        let (seq, op) = step.unwrap_or(Some((OK, OK)))?;
+        cb_answer(record, seq, op)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn callbacks_count_up_in_their_slot() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    for n in 0..3 {
+        assert_eq!(callback(&rig, &m).await, Ok(()));
+        let (record, args) = reverse.nth(n);
+        let seqid = u32::try_from(n).unwrap() + 1;
+        assert_eq!((args.slot_id, args.sequence_id), (0, seqid));
+        assert_eq!(args.session_id, m.session);
+        // Program and version, behind the direction and the RPC version.
+        assert_eq!(record[8..16], [0x40, 0, 0, 0, 0, 0, 0, 1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_operation_is_handed_on() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![Some((OK, NfsStatus::BadStateid))]);
+    let m = mount(&rig, &reverse).await;
+    let status = CallbackError::Status(NfsStatus::BadStateid);
+    assert_eq!(callback(&rig, &m).await, Err(status));
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    assert_eq!(reverse.nth(1).1.sequence_id, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delay_is_tried_again_under_the_right_sequence_id() {
+    let rig = Rig::new();
+    let delay = NfsStatus::Delay;
+    let plan = vec![
+        Some((delay, OK)),
+        Some((NfsStatus::BadSession, OK)),
+        Some((OK, delay)),
+        Some((OK, NfsStatus::RetryUncachedRep)),
+    ];
+    let reverse = scripted(plan);
+    let m = mount(&rig, &reverse).await;
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    let seqids: Vec<_> = (0..5).map(|n| reverse.nth(n).1.sequence_id).collect();
+    assert_eq!(seqids, [1, 1, 1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_means_the_same_call_on_another_one() {
+    let rig = Rig::new();
+    let first = scripted(vec![None]);
+    let m = mount(&rig, &first).await;
+    let nfsd = rig.nfsd.clone();
+    let client = m.client;
+    let running = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    rig.settle().await;
+    assert_eq!(first.count(), 1);
+    m.conn.close(transport::CloseReason::Asked);
+    rig.settle().await;
+    let second = scripted(vec![None; 0]);
+    let conn = rig.connect_with(second.clone()).await;
+    bind(&m, &conn).await;
+    assert_eq!(running.await.unwrap(), Ok(()));
+    assert_eq!(first.nth(0).0, second.nth(0).0, "the same bytes");
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    let next = second.nth(1).1;
+    assert_eq!((next.slot_id, next.sequence_id), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_is_avoided_and_delay_to_a_retry_keeps_the_call() {
+    let rig = Rig::new();
+    let silent = scripted(vec![None; 100]);
+    let m = mount(&rig, &silent).await;
+    let other = scripted(vec![Some((NfsStatus::Delay, OK))]);
+    let conn = rig.connect_with(other.clone()).await;
+    bind(&m, &conn).await;
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    assert_eq!((silent.count(), other.count()), (1, 2));
+    for n in 0..2 {
+        assert_eq!(other.nth(n).0, silent.nth(0).0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_stays_lost_takes_its_slot_out_of_service() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 100]);
+    let m = mount(&rig, &reverse).await;
+    let slots = m.created.back_chan_attrs.requests_max;
+    for slot in 0..slots {
+        let began = Instant::now();
+        assert_eq!(callback(&rig, &m).await, Err(CallbackError::Lost));
+        assert!(began.elapsed() <= Duration::from_millis(CALLBACK_MS_MAX + 5_000));
+        assert_eq!(reverse.nth(reverse.count() - 1).1.slot_id, slot);
+    }
+    let seen = reverse.count();
+    assert_eq!(callback(&rig, &m).await, Err(CallbackError::NoBackChannel));
+    assert_eq!(reverse.count(), seen);
+    // The client hears of it and may end the session.
+    let record = call(&m.conn, remove(m.session, 0, 1, "x")).await;
+    let flags = reply(&record).take::<SequenceRes>().unwrap().status_flags;
+    assert_eq!(flags, SEQ_STATUS_BACKCHANNEL_FAULT);
+    let destroy = compound(|b| {
+        b.push(&DestroySessionArgs {
+            session_id: m.session,
+        });
+    });
+    assert_eq!(only(&call(&m.conn, destroy).await).1, OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_callback_gives_its_slot_back() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None]);
+    let m = mount(&rig, &reverse).await;
+    let short = Duration::from_secs(1);
+    let dropped = tokio::time::timeout(short, callback(&rig, &m)).await;
+    assert!(dropped.is_err());
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    assert_eq!(reverse.nth(1).1.slot_id, 1, "the first is of no use now");
+    let clients = rig.nfsd.clients();
+    let session = clients.session(m.session).unwrap();
+    assert_eq!(session.back_channel.outstanding_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_with_a_callback_under_way_is_not_destroyed() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 100]);
+    let m = mount(&rig, &reverse).await;
+    let nfsd = rig.nfsd.clone();
+    let client = m.client;
+    let running = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    rig.settle().await;
+    let destroy = || {
+        compound(|b| {
+            b.push(&DestroySessionArgs {
+                session_id: m.session,
+            });
+        })
+    };
+    assert_eq!(
+        only(&call(&m.conn, destroy()).await).1,
+        NfsStatus::BackChanBusy
+    );
+    assert_eq!(running.await.unwrap(), Err(CallbackError::Lost));
+    assert_eq!(only(&call(&m.conn, destroy()).await).1, OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_moves_to_the_session_that_replaces_its_own() {
+    let rig = Rig::new();
+    let first = scripted(vec![None; 100]);
+    let m = mount(&rig, &first).await;
+    let nfsd = rig.nfsd.clone();
+    let client = m.client;
+    let running = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    rig.settle().await;
+    m.conn.close(transport::CloseReason::Asked);
+    rig.settle().await;
+    let second = scripted(vec![None; 0]);
+    let conn = rig.connect_with(second.clone()).await;
+    let made = create(&conn, m.client, 2, CREATE_SESSION_CONN_BACK_CHAN).await;
+    let session_id = m.session;
+    let destroy = compound(|b| {
+        b.push(&DestroySessionArgs { session_id });
+    });
+    assert_eq!(only(&call(&conn, destroy).await).1, OK);
+    assert_eq!(running.await.unwrap(), Ok(()));
+    let args = second.nth(0).1;
+    assert_eq!(args.session_id, made.unwrap().session_id);
+    assert_eq!((args.slot_id, args.sequence_id), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_back_channel_there_is_no_callback() {
+    let rig = Rig::new();
+    let m = rig.mount_on(rig.connect().await, "a", 0).await;
+    let began = Instant::now();
+    assert_eq!(callback(&rig, &m).await, Err(CallbackError::NoBackChannel));
+    assert!(began.elapsed() >= Duration::from_millis(CALLBACK_MS_MAX));
+    // For a client that is gone nobody waits.
+    let began = Instant::now();
+    let gone = ClientId { value: 1 };
+    let error = rig.nfsd.callback(gone, &recall).await;
+    assert_eq!(error, Err(CallbackError::NoBackChannel));
+    assert!(began.elapsed() < Duration::from_millis(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nonsense_and_contradictions_end_a_slot() {
+    let rig = Rig::new();
+    let garbage = AtomicUsize::new(0);
+    let reverse = Reverse::new(move |record| {
+        let whole = cb_answer(record, OK, OK)?;
+        match garbage.fetch_add(1, SeqCst) {
+            0 => Some(whole[..12].to_vec()),
+            1 => Some(whole[..60].to_vec()),
+            2 => cb_answer(record, NfsStatus::SeqMisordered, OK),
+            _ => Some(whole),
+        }
+    });
+    let m = mount(&rig, &reverse).await;
+    for _ in 0..3 {
+        assert_eq!(callback(&rig, &m).await, Err(CallbackError::Malformed));
+    }
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    let slots: Vec<_> = (0..4).map(|n| reverse.nth(n).1.slot_id).collect();
+    assert_eq!(slots, [0, 1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_without_the_program_keeps_its_slot() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    for _ in 0..6 {
+        assert_eq!(callback(&rig, &m).await, Err(CallbackError::Malformed));
+    }
+    let clients = rig.nfsd.clients();
+    let session = clients.session(m.session).unwrap();
+    assert!(!session.back_channel.is_faulty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slot_of_a_call_in_doubt_is_lent_to_nobody() {
+    let rig = Rig::new();
+    let silent = scripted(vec![None; 100]);
+    let m = mount(&rig, &silent).await;
+    let other = scripted(vec![Some((NfsStatus::Delay, OK))]);
+    let conn = rig.connect_with(other.clone()).await;
+    bind(&m, &conn).await;
+    let nfsd = rig.nfsd.clone();
+    let client = m.client;
+    let first = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    // The retry has been answered by DELAY, and the next one is not due.
+    while other.count() == 0 {
+        rig.settle().await;
+    }
+    m.conn.close(transport::CloseReason::Asked);
+    rig.settle().await;
+    assert_eq!(callback(&rig, &m).await, Ok(()));
+    assert_eq!(first.await.unwrap(), Ok(()));
+    let calls: Vec<_> = (0..3).map(|n| other.nth(n).1).collect();
+    let slots: Vec<_> = calls.iter().map(|c| (c.slot_id, c.sequence_id)).collect();
+    assert_eq!(slots, [(0, 1), (1, 1), (0, 1)]);
+}

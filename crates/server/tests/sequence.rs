@@ -1,0 +1,350 @@
+//! Goal: SEQUENCE and the reply cache make requests exactly once (RFC 8881 §2.10.6, §18.46). Method: COMPOUNDs by hand to
+//! a toy role that counts what it executes.
+
+mod rig;
+
+use nfs4::ops::*;
+use nfs4::*;
+use rig::*;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use xdr::Opaque;
+
+fn readlink(session: SessionId, seqid: u32, cache: bool, sizes: &[u32]) -> Vec<u8> {
+    compound(|b| {
+        b.push(&sequence(session, 0, seqid, cache));
+        for size in sizes {
+            b.push(&PutFhArgs {
+                object: Opaque(&size.to_be_bytes()),
+            })
+            .push(&ReadLinkArgs {});
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_on_another_connection_gets_the_same_bytes() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let first = call(&m.conn, remove(m.session, 0, 1, "x")).await;
+    assert_eq!(outcome(&first), (NfsStatus::Ok, 3));
+    m.conn.close(transport::CloseReason::Asked);
+    let again = call(&rig.connect().await, remove(m.session, 0, 1, "x")).await;
+    assert_eq!(body(&first), body(&again));
+    assert_eq!(rig.removes(), 1);
+    assert_eq!(rig.nfsd.counters().replays.load(SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_reply_is_kept_unasked() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let request = || {
+        compound(|b| {
+            b.push(&sequence(m.session, 0, 1, false))
+                .push(&remove_op("x"));
+        })
+    };
+    let first = call(&m.conn, request()).await;
+    assert_eq!(body(&first), body(&call(&m.conn, request()).await));
+    assert_eq!(rig.removes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_an_uncached_request_fails_at_the_second_operation() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let request = readlink(m.session, 1, false, &[2000]);
+    assert_eq!(
+        outcome(&call(&m.conn, request.clone()).await),
+        (NfsStatus::Ok, 3)
+    );
+    let again = call(&m.conn, request).await;
+    let mut reply = reply(&again);
+    assert_eq!(reply.status, NfsStatus::RetryUncachedRep);
+    assert_eq!(reply.take::<SequenceRes>().unwrap().sequence_id, 1);
+    let second = reply.next_result().unwrap().unwrap();
+    assert_eq!(
+        (second.op, second.status),
+        (OpNum::PutFh as u32, NfsStatus::RetryUncachedRep)
+    );
+    // The slot goes on.
+    assert_eq!(
+        outcome(&call(&m.conn, remove(m.session, 0, 2, "x")).await).0,
+        NfsStatus::Ok
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_is_kept_only_on_request() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let request = |seqid, cache| {
+        compound(|b| {
+            b.push(&sequence(m.session, 0, seqid, cache))
+                .push(&ReadArgs {
+                    stateid: Stateid::default(),
+                    offset: 0,
+                    count: 101,
+                });
+        })
+    };
+    let first = call(&m.conn, request(1, true)).await;
+    assert_eq!(body(&first), body(&call(&m.conn, request(1, true)).await));
+    call(&m.conn, request(2, false)).await;
+    let again = call(&m.conn, request(2, false)).await;
+    assert_eq!(outcome(&again), (NfsStatus::RetryUncachedRep, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_request_or_another_user_is_a_false_retry() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    call(&m.conn, remove(m.session, 0, 1, "x")).await;
+    let other = call(&m.conn, remove(m.session, 0, 1, "y")).await;
+    let false_retry = (OpNum::Sequence as u32, NfsStatus::SeqFalseRetry);
+    assert_eq!(only(&other), false_retry);
+    let stranger = compound_as(1000, 2, |b| {
+        b.push(&sequence(m.session, 0, 1, true))
+            .push(&PutRootFhArgs {})
+            .push(&remove_op("x"));
+    });
+    assert_eq!(only(&call(&m.conn, stranger).await), false_retry);
+    assert_eq!(rig.removes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_of_a_running_request_gets_delay() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let conn = m.conn.clone();
+    let running = tokio::spawn(async move { call(&conn, remove(m.session, 0, 1, "wait")).await });
+    rig.settle().await;
+    let other = rig.connect().await;
+    let retry = call(&other, remove(m.session, 0, 1, "wait")).await;
+    assert_eq!(only(&retry), (OpNum::Sequence as u32, NfsStatus::Delay));
+    // The next sequence id has to wait too; another slot need not.
+    let next = call(&other, remove(m.session, 0, 2, "x")).await;
+    assert_eq!(only(&next).1, NfsStatus::SeqMisordered);
+    assert_eq!(
+        outcome(&call(&other, remove(m.session, 1, 1, "x")).await).0,
+        NfsStatus::Ok
+    );
+    rig.nfsd.role().gate.add_permits(1);
+    let first = running.await.unwrap();
+    let retry = call(&other, remove(m.session, 0, 1, "wait")).await;
+    assert_eq!(body(&first), body(&retry));
+    assert_eq!(rig.removes(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_sequence_ids_and_slots_change_nothing() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let slots = m.created.fore_chan_attrs.requests_max;
+    let seqids = [(0, 2), (0, 0), (0, 5), (0, u32::MAX)];
+    for (slot, seqid) in seqids {
+        let record = call(&m.conn, remove(m.session, slot, seqid, "x")).await;
+        assert_eq!(only(&record).1, NfsStatus::SeqMisordered, "{seqid}");
+    }
+    let record = call(&m.conn, remove(m.session, slots, 1, "x")).await;
+    assert_eq!(only(&record).1, NfsStatus::BadSlot);
+    let high = compound(|b| {
+        b.push(&SequenceArgs {
+            highest_slot_id: slots,
+            ..sequence(m.session, 0, 1, true)
+        });
+    });
+    assert_eq!(only(&call(&m.conn, high).await).1, NfsStatus::BadHighSlot);
+    let unknown = call(&m.conn, remove(SessionId::default(), 0, 1, "x")).await;
+    assert_eq!(only(&unknown).1, NfsStatus::BadSession);
+    assert_eq!(rig.removes(), 0);
+    assert_eq!(
+        outcome(&call(&m.conn, remove(m.session, 0, 1, "x")).await).0,
+        NfsStatus::Ok
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lowered_target_is_enforced_once_the_client_saw_it() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    call(&m.conn, remove(m.session, 3, 1, "x")).await;
+    rig.nfsd
+        .clients()
+        .session_mut(m.session)
+        .unwrap()
+        .slots
+        .set_target(1);
+    let mut enforced = Vec::new();
+    for seqid in 1..=3 {
+        let record = call(&m.conn, remove(m.session, 0, seqid, "x")).await;
+        let res = reply(&record).take::<SequenceRes>().unwrap();
+        assert_eq!(res.target_highest_slot_id, 1);
+        enforced.push(res.highest_slot_id);
+    }
+    assert_eq!(enforced, [3, 1, 1]);
+    let record = call(&m.conn, remove(m.session, 3, 2, "x")).await;
+    assert_eq!(only(&record).1, NfsStatus::BadSlot);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_beyond_the_session_s_limits_leave_the_slot_alone() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let many = compound(|b| {
+        b.push(&sequence(m.session, 0, 1, true));
+        for _ in 0..8 {
+            b.push(&remove_op("x"));
+        }
+    });
+    assert_eq!(only(&call(&m.conn, many).await).1, NfsStatus::TooManyOps);
+    let mut large = remove(m.session, 0, 1, "x");
+    large.resize(REQUEST_MAX as usize + 4, 0);
+    assert_eq!(only(&call(&m.conn, large).await).1, NfsStatus::ReqTooBig);
+    let record = call(&m.conn, remove(m.session, 0, 1, "x")).await;
+    assert_eq!(outcome(&record).0, NfsStatus::Ok);
+    assert_eq!(rig.removes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_never_exceed_what_was_negotiated() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let mut seen = std::collections::BTreeSet::new();
+    let mut seqid = 0;
+    for cache in [false, true] {
+        let max = if cache { CACHED_MAX } else { REPLY_MAX };
+        for size in (max - 300..max + 8).step_by(4) {
+            seqid += 1;
+            let sizes = [size, 0];
+            let record = call(&m.conn, readlink(m.session, seqid, cache, &sizes)).await;
+            assert!(record.len() <= max as usize, "{} bytes", record.len());
+            let (status, results) = outcome(&record);
+            seen.insert((status as u32, results));
+            if cache {
+                let again = call(&m.conn, readlink(m.session, seqid, cache, &sizes)).await;
+                assert_eq!(body(&record), body(&again), "kept whatever it says");
+            }
+        }
+    }
+    for too_big in [NfsStatus::RepTooBig, NfsStatus::RepTooBigToCache] {
+        // At the large result, and at each operation behind it.
+        assert!(seen.contains(&(too_big as u32, 3)), "{seen:?}");
+        assert!(seen.contains(&(too_big as u32, 4)), "{seen:?}");
+    }
+    assert!(seen.contains(&(0, 5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_changed_when_its_result_might_not_fit() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let mut executed = 0;
+    for (at, size) in (500..CACHED_MAX).step_by(4).enumerate() {
+        let seqid = u32::try_from(at).unwrap() + 1;
+        let request = compound(|b| {
+            b.push(&sequence(m.session, 0, seqid, true))
+                .push(&PutFhArgs {
+                    object: Opaque(&size.to_be_bytes()),
+                })
+                .push(&ReadLinkArgs {})
+                .push(&remove_op("x"));
+        });
+        let record = call(&m.conn, request).await;
+        match outcome(&record) {
+            (NfsStatus::Ok, 4) => executed += 1,
+            (NfsStatus::RepTooBigToCache, 3 | 4) => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rig.removes(), executed);
+    }
+    assert!(executed > 0 && executed < 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_without_a_reply_cache_refuses_to_cache() {
+    let rig = Rig::new();
+    let conn = rig.connect().await;
+    let (client, seqid) = exchange(&conn, "a", 1).await;
+    let mut args = create_args(client, seqid, 0);
+    args.fore_chan_attrs.response_cached_bytes_max = 0;
+    let record = call(
+        &conn,
+        compound(|b| {
+            b.push(&args);
+        }),
+    )
+    .await;
+    let session = reply(&record)
+        .take::<CreateSessionRes>()
+        .unwrap()
+        .session_id;
+    let record = call(&conn, remove(session, 0, 1, "x")).await;
+    assert_eq!(only(&record).1, NfsStatus::RepTooBigToCache);
+    let alone = |cache| {
+        compound(|b| {
+            b.push(&sequence(session, 0, 1, cache));
+        })
+    };
+    assert_eq!(
+        outcome(&call(&conn, alone(false)).await),
+        (NfsStatus::Ok, 1)
+    );
+    // Executed and not kept: the retry of a lone SEQUENCE is computed anew.
+    assert_eq!(
+        outcome(&call(&conn, alone(false)).await),
+        (NfsStatus::Ok, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_survives_a_panic_of_the_role() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    assert!(
+        try_call(&m.conn, remove(m.session, 0, 1, "panic"))
+            .await
+            .is_none()
+    );
+    let conn = rig.connect().await;
+    let again = call(&conn, remove(m.session, 0, 1, "panic")).await;
+    assert_eq!(outcome(&again), (NfsStatus::RetryUncachedRep, 2));
+    let next = call(&conn, remove(m.session, 0, 2, "x")).await;
+    assert_eq!(outcome(&next).0, NfsStatus::Ok);
+    let session = rig.nfsd.clients();
+    assert_eq!(session.session(m.session).unwrap().slots.running_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_survives_a_request_that_is_dropped() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let conn = m.conn.clone();
+    tokio::spawn(async move { try_call(&conn, remove(m.session, 0, 1, "wait")).await });
+    rig.settle().await;
+    let running = || {
+        let clients = rig.nfsd.clients();
+        clients.session(m.session).unwrap().slots.running_count()
+    };
+    assert_eq!(running(), 1);
+    rig.shutdown.trigger();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_that_cannot_be_made_durable_are_not_answered() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    rig.nfsd.role().fail_settle.store(true, SeqCst);
+    assert!(
+        try_call(&m.conn, remove(m.session, 0, 1, "x"))
+            .await
+            .is_none()
+    );
+    rig.nfsd.role().fail_settle.store(false, SeqCst);
+    let again = call(&rig.connect().await, remove(m.session, 0, 1, "x")).await;
+    assert_eq!(outcome(&again), (NfsStatus::RetryUncachedRep, 2));
+    assert_eq!(rig.removes(), 1);
+}

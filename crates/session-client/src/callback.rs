@@ -1,0 +1,237 @@
+//! The client's end of the back channel: `CB_COMPOUND` from the server (RFC 8881 §20).
+//!
+//! Slots of the back channel are judged here; what an operation means is for a [`CallbackHandler`].
+
+use crate::slots::Slots;
+use bytes::Bytes;
+use nfs4::cb::{CbRecallSlotArgs, CbSequenceArgs, CbSequenceRes};
+use nfs4::{CbCompoundHeader, CbOpNum, NfsStatus, OpReader, ReplyWriter, SessionId};
+use parking_lot::Mutex;
+use rpc::{AcceptError, CallHeader, OpaqueAuth};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use transport::{ConnHandle, Message, Service};
+use xdr::{Decode, Decoder, Encoder};
+
+/// Slots that a client offers for callbacks.
+pub(crate) const BACK_SLOTS: u32 = 8;
+/// Program number that callbacks are addressed to; private to the connection.
+pub(crate) const CB_PROGRAM: u32 = 0x4000_0000;
+/// `CB_COMPOUND` (RFC 8881 §20.2).
+const CB_PROC_COMPOUND: u32 = 1;
+
+/// Executes callbacks.
+pub trait CallbackHandler: Send + Sync + 'static {
+    /// Executes one operation. `args` is its body, to be decoded by `op`; a handler that does not know the operation
+    /// answers `NotSupp`. The answer must not wait for requests to the same server.
+    fn callback<'a>(
+        &'a self,
+        op: CbOpNum,
+        args: &'a mut OpReader<'_>,
+    ) -> Pin<Box<dyn Future<Output = NfsStatus> + Send + 'a>>;
+}
+
+/// Has no state to recall.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoCallbacks;
+
+impl CallbackHandler for NoCallbacks {
+    fn callback<'a>(
+        &'a self,
+        _op: CbOpNum,
+        _args: &'a mut OpReader<'_>,
+    ) -> Pin<Box<dyn Future<Output = NfsStatus> + Send + 'a>> {
+        Box::pin(std::future::ready(NfsStatus::NotSupp))
+    }
+}
+
+/// A slot of the back channel. Its reply is absent while the request runs, and before the first one.
+#[derive(Default)]
+struct CbSlot {
+    seqid: u32,
+    reply: Option<Vec<u8>>,
+}
+
+/// The session whose back channel this is; absent while it is being made: callbacks then get DELAY.
+struct Bound {
+    session: SessionId,
+    fore: Arc<Slots>,
+    slots: Vec<CbSlot>,
+}
+
+/// The reverse service of a session's connections.
+pub(crate) struct Callbacks {
+    handler: Arc<dyn CallbackHandler>,
+    bound: Mutex<Option<Bound>>,
+}
+
+impl Callbacks {
+    pub(crate) fn new(handler: Arc<dyn CallbackHandler>) -> Arc<Self> {
+        Arc::new(Self {
+            handler,
+            bound: Mutex::default(),
+        })
+    }
+
+    /// A session is about to be made: its first callback may come before its id is known.
+    pub(crate) fn unbind(&self) {
+        *self.bound.lock() = None;
+    }
+
+    /// A new session: its back channel starts anew.
+    pub(crate) fn bind(&self, session: SessionId, fore: Arc<Slots>) {
+        let slots = (0..BACK_SLOTS).map(|_| CbSlot::default()).collect();
+        *self.bound.lock() = Some(Bound {
+            session,
+            fore,
+            slots,
+        });
+    }
+
+    /// Judges CB_SEQUENCE (RFC 8881 §20.9): `Ok(None)` executes, `Ok(Some)` is the reply of a retry.
+    fn sequence(&self, args: &CbSequenceArgs) -> Result<Option<Vec<u8>>, NfsStatus> {
+        let mut bound = self.bound.lock();
+        let bound = bound.as_mut().ok_or(NfsStatus::Delay)?;
+        if bound.session != args.session_id {
+            return Err(NfsStatus::BadSession);
+        }
+        let slot = bound
+            .slots
+            .get_mut(args.slot_id as usize)
+            .ok_or(NfsStatus::BadSlot)?;
+        if args.sequence_id == slot.seqid && slot.seqid != 0 {
+            return slot.reply.clone().map(Some).ok_or(NfsStatus::Delay);
+        }
+        if args.sequence_id != slot.seqid.wrapping_add(1) {
+            return Err(NfsStatus::SeqMisordered);
+        }
+        *slot = CbSlot {
+            seqid: args.sequence_id,
+            reply: None,
+        };
+        Ok(None)
+    }
+
+    /// Keeps the reply for a retry, unless the slot belongs to a newer session or request by now.
+    fn keep(&self, args: &CbSequenceArgs, reply: &[u8]) {
+        let mut bound = self.bound.lock();
+        let Some(bound) = bound.as_mut().filter(|b| b.session == args.session_id) else {
+            return;
+        };
+        if let Some(slot) = bound.slots.get_mut(args.slot_id as usize)
+            && slot.seqid == args.sequence_id
+        {
+            slot.reply = Some(reply.to_vec());
+        }
+    }
+
+    async fn compound(&self, xid: u32, mut d: Decoder<'_>) -> Message {
+        let Ok(header) = CbCompoundHeader::decode(&mut d) else {
+            return rpc_error(xid, AcceptError::GarbageArgs);
+        };
+        let mut e = Encoder::new();
+        rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+        let header_bytes = e.len();
+        let mut reply: ReplyWriter<CbOpNum> = ReplyWriter::new(e, header.tag.0);
+        let mut ops = OpReader::new(d, header.ops_count);
+        let first = ops
+            .next_op()
+            .and_then(Result::ok)
+            .and_then(CbOpNum::from_u32);
+        let args = match first {
+            Some(CbOpNum::Sequence) => ops.args::<CbSequenceArgs>().map_err(|_| NfsStatus::BadXdr),
+            _ => Err(NfsStatus::OpNotInSession),
+        };
+        let args = match args {
+            Ok(args) => args,
+            Err(status) => {
+                reply.error(first.unwrap_or(CbOpNum::Illegal), status);
+                return reply.finish(status).into();
+            }
+        };
+        match self.sequence(&args) {
+            Err(status) => {
+                reply.error(CbOpNum::Sequence, status);
+                return reply.finish(status).into();
+            }
+            Ok(Some(cached)) => {
+                let mut e = Encoder::new();
+                rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+                e.raw(&cached);
+                return e.into();
+            }
+            Ok(None) => {}
+        }
+        let _ = reply.result(&CbSequenceRes {
+            session_id: args.session_id,
+            sequence_id: args.sequence_id,
+            slot_id: args.slot_id,
+            highest_slot_id: BACK_SLOTS - 1,
+            target_highest_slot_id: BACK_SLOTS - 1,
+        });
+        let status = self.operations(&mut ops, &mut reply).await;
+        let e = reply.finish(status);
+        self.keep(&args, &e.as_bytes()[header_bytes..]);
+        e.into()
+    }
+
+    /// The next SEQUENCE tells the server that fewer slots are in use.
+    fn recall_slot(&self, ops: &mut OpReader<'_>) -> NfsStatus {
+        let Ok(args) = ops.args::<CbRecallSlotArgs>() else {
+            return NfsStatus::BadXdr;
+        };
+        if let Some(bound) = self.bound.lock().as_ref() {
+            bound.fore.set_target(args.target_highest_slot_id);
+        }
+        NfsStatus::Ok
+    }
+
+    async fn operations(
+        &self,
+        ops: &mut OpReader<'_>,
+        reply: &mut ReplyWriter<CbOpNum>,
+    ) -> NfsStatus {
+        while let Some(next) = ops.next_op() {
+            let Some(op) = next.ok().and_then(CbOpNum::from_u32) else {
+                reply.illegal();
+                return NfsStatus::OpIllegal;
+            };
+            let status = match op {
+                CbOpNum::Sequence => NfsStatus::SequencePos,
+                CbOpNum::RecallSlot => self.recall_slot(ops),
+                _ => self.handler.callback(op, ops).await,
+            };
+            reply.error(op, status);
+            if !status.is_ok() {
+                return status;
+            }
+        }
+        NfsStatus::Ok
+    }
+}
+
+impl Service for Callbacks {
+    async fn call(&self, _conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        let mut d = Decoder::new(&record);
+        let header = CallHeader::decode(&mut d).ok()?;
+        if header.program != CB_PROGRAM {
+            return Some(rpc_error(header.xid, AcceptError::ProgUnavail));
+        }
+        if header.procedure == CB_PROC_COMPOUND {
+            return Some(self.compound(header.xid, d).await);
+        }
+        if header.procedure == 0 {
+            let mut e = Encoder::new();
+            rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+            return Some(e.into());
+        }
+        Some(rpc_error(header.xid, AcceptError::ProcUnavail))
+    }
+}
+
+fn rpc_error(xid: u32, error: AcceptError) -> Message {
+    let mut e = Encoder::new();
+    rpc::encode_error(&mut e, xid, error.into());
+    e.into()
+}

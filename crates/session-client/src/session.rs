@@ -1,0 +1,626 @@
+//! The session itself: made, used, repaired, lost.
+//!
+//! # Ownership
+//! A running COMPOUND owns its slot. Connections belong to the session and are shared by all COMPOUNDs.
+//!
+//! # Ordering
+//! A request keeps its slot and sequence id over all its tries; only an answered SEQUENCE uses the sequence id up.
+//!
+//! # Failure
+//! A broken connection: connect again, bind, send the same request. Too long without an answer: the request fails and
+//! leaves its slot in doubt; the session lives on. A server that does not know the session: it is lost for
+//! everybody, those who wait included, and stays so until [`Session::establish`].
+
+use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks};
+use crate::connections::Connections;
+use crate::slots::{SlotGuard, Slots};
+use crate::{CallbackHandler, Caller, SessionError};
+use bytes::Bytes;
+use nfs4::ops::{
+    BindConnToSessionArgs, BindConnToSessionRes, CREATE_SESSION_CONN_BACK_CHAN, CallbackSecParms,
+    ChannelAttrs, ChannelDirFromClient, CreateSessionArgs, CreateSessionRes, DestroyClientIdArgs,
+    DestroyClientIdRes, DestroySessionArgs, DestroySessionRes, EXCHGID_CONFIRMED_R, ExchangeIdArgs,
+    ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
+};
+use nfs4::{
+    ClientId, ClientOwner, CompoundBuilder, CompoundReply, NfsStatus, OpError, SessionId, Verifier,
+};
+use parking_lot::Mutex;
+use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transport::{
+    Address, CloseReason, ConnHandle, Connector, DynService, Message, NoService, Payload,
+};
+use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
+
+/// Largest request and reply that we ask for, in bytes: 1 MiB of data and what stands around them.
+const MESSAGE_BYTES_MAX: u32 = (1 << 20) + 4096;
+/// Largest reply in bytes that we ask the server to keep.
+const CACHED_BYTES_MAX: u32 = 4096;
+/// Most operations of a COMPOUND that we ask for.
+const OPERATIONS_MAX: u32 = 64;
+/// Pause before another try, doubled up to the longest.
+const PAUSE_MS: u64 = 20;
+const PAUSE_MS_MAX: u64 = 1_000;
+/// Most connections of one session (Linux's `nconnect` has the same).
+pub const CONNECTIONS_MAX: u32 = 16;
+
+/// How a session is made.
+#[derive(Clone)]
+pub struct SessionConfig {
+    /// `co_ownerid`: the same at the MDS and all DSes (RFC 8881 §13.1).
+    pub owner: Vec<u8>,
+    /// `co_verifier`: new for each incarnation of the client.
+    pub verifier: Verifier,
+    /// Addresses of the one server, preferred first.
+    pub addresses: Vec<Address>,
+    /// `EXCHGID_*` role flag to ask for, or 0.
+    pub role_flag: u32,
+    /// 1 or 2.
+    pub minor_version: u32,
+    /// Who the session operations are made as.
+    pub caller: Caller,
+    /// Slots to ask for.
+    pub slots: u32,
+    /// Connections to spread requests over, 1 to [`CONNECTIONS_MAX`].
+    pub connections: u32,
+    /// Executes callbacks; `None` asks for no back channel.
+    pub callbacks: Option<Arc<dyn CallbackHandler>>,
+    /// How long one try waits for its reply.
+    pub try_timeout: Duration,
+    /// How long a request is tried in all.
+    pub give_up: Duration,
+}
+
+/// What the server said when the session was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Established {
+    /// The client id.
+    pub client: ClientId,
+    /// The session.
+    pub session: SessionId,
+    /// Whether the server knew this client already. It also does when the reply to an earlier CREATE_SESSION was lost,
+    /// so state stands only if `client` is also the one that it was made under.
+    pub was_confirmed: bool,
+    /// `EXCHGID_*` flags of the server.
+    pub flags: u32,
+    /// `so_major_id`.
+    pub server_owner: Vec<u8>,
+    /// Largest request in bytes.
+    pub request_bytes_max: u32,
+    /// Largest reply in bytes.
+    pub response_bytes_max: u32,
+    /// Most operations of a COMPOUND, SEQUENCE included.
+    pub operations_max: u32,
+}
+
+/// The reply of a COMPOUND.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    record: Bytes,
+    results_at: usize,
+    /// `SEQ_STATUS_*` flags of the reply.
+    pub status_flags: u32,
+}
+
+impl Outcome {
+    /// A reader that stands behind the result of SEQUENCE. What it hands out borrows from the record.
+    ///
+    /// # Errors
+    /// [`OpError`], which cannot happen for a reply that was accepted.
+    pub fn results(&self) -> Result<CompoundReply<'_>, OpError> {
+        let mut reply = CompoundReply::new(Decoder::new(&self.record[self.results_at..]))?;
+        reply.take::<SequenceRes>()?;
+        Ok(reply)
+    }
+
+    /// The record, to slice payloads from without copying.
+    #[must_use]
+    pub fn record(&self) -> &Bytes {
+        &self.record
+    }
+}
+
+#[derive(Clone)]
+struct Live {
+    established: Arc<Established>,
+    slots: Arc<Slots>,
+    connections: Arc<Connections>,
+}
+
+/// Appends the operations of a request, and returns one payload for each span that they recorded.
+pub type Build<'a> = dyn Fn(&mut CompoundBuilder) -> Vec<Payload> + Send + Sync + 'a;
+
+/// A session to one server. Shared by reference; every method may be called concurrently.
+pub struct Session {
+    config: SessionConfig,
+    connector: Arc<dyn Connector>,
+    callbacks: Option<Arc<Callbacks>>,
+    live: Mutex<Option<Live>>,
+    establishing: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("addresses", &self.config.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(live) = self.live.get_mut().take() {
+            live.connections.close();
+        }
+    }
+}
+
+impl Session {
+    /// A session that is not made yet.
+    #[must_use]
+    pub fn new(connector: Arc<dyn Connector>, config: SessionConfig) -> Arc<Self> {
+        let callbacks = config.callbacks.clone().map(Callbacks::new);
+        Arc::new(Self {
+            config,
+            connector,
+            callbacks,
+            live: Mutex::default(),
+            establishing: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// What the server said, while the session lives.
+    #[must_use]
+    pub fn established(&self) -> Option<Arc<Established>> {
+        let live = self.live.lock();
+        live.as_ref().map(|l| Arc::clone(&l.established))
+    }
+
+    /// Its configuration.
+    #[must_use]
+    pub fn config(&self) -> &SessionConfig {
+        &self.config
+    }
+
+    /// Makes the session unless it lives: EXCHANGE_ID and CREATE_SESSION. Concurrent callers share one attempt.
+    ///
+    /// # Errors
+    /// [`SessionError`] after [`SessionConfig::give_up`], or at once when the server refuses.
+    pub async fn establish(&self) -> Result<Arc<Established>, SessionError> {
+        let _one = self.establishing.lock().await;
+        if let Some(established) = self.established() {
+            return Ok(established);
+        }
+        let deadline = Instant::now() + self.config.give_up;
+        let mut pause = Duration::from_millis(PAUSE_MS);
+        loop {
+            match self.try_establish().await {
+                Ok(established) => return Ok(established),
+                Err(e) if !e.is_transient() || Instant::now() >= deadline => return Err(e),
+                Err(e) => tracing::debug!("no session yet: {e}"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(PAUSE_MS_MAX));
+        }
+    }
+
+    async fn try_establish(&self) -> Result<Arc<Established>, SessionError> {
+        let connections = Connections::new(
+            Arc::clone(&self.connector),
+            self.config.addresses.clone(),
+            self.config.connections,
+            self.reverse(),
+        );
+        let conn = connections.connect().await?;
+        let (established, slots_count) = self.create(conn.handle()).await?;
+        connections.add(conn);
+        let live = Live {
+            slots: Slots::new(slots_count.min(self.config.slots)),
+            established: Arc::new(established),
+            connections,
+        };
+        let established = Arc::clone(&live.established);
+        if let Some(callbacks) = &self.callbacks {
+            callbacks.bind(established.session, Arc::clone(&live.slots));
+        }
+        *self.live.lock() = Some(live);
+        Ok(established)
+    }
+
+    fn reverse(&self) -> Arc<dyn DynService> {
+        match &self.callbacks {
+            Some(callbacks) => Arc::clone(callbacks) as Arc<dyn DynService>,
+            None => NoService::shared(),
+        }
+    }
+
+    /// EXCHANGE_ID and CREATE_SESSION; also returns how many slots were granted.
+    async fn create(&self, conn: &ConnHandle) -> Result<(Established, u32), SessionError> {
+        let id = self.exchange_id(conn).await?;
+        let attrs = |requests_max: u32| ChannelAttrs {
+            header_pad_bytes: 0,
+            request_bytes_max: MESSAGE_BYTES_MAX,
+            response_bytes_max: MESSAGE_BYTES_MAX,
+            response_cached_bytes_max: CACHED_BYTES_MAX,
+            operations_max: OPERATIONS_MAX,
+            requests_max,
+            rdma_ird: None,
+        };
+        let flags = match &self.callbacks {
+            Some(callbacks) => {
+                callbacks.unbind();
+                CREATE_SESSION_CONN_BACK_CHAN
+            }
+            None => 0,
+        };
+        let (client, sequence) = (id.client, id.sequence);
+        let record = self
+            .bare(conn, &|b| {
+                b.push(&CreateSessionArgs {
+                    clientid: client,
+                    sequence,
+                    flags,
+                    fore_chan_attrs: attrs(self.config.slots.max(1)),
+                    back_chan_attrs: ChannelAttrs {
+                        request_bytes_max: 4096,
+                        response_bytes_max: 4096,
+                        operations_max: 8,
+                        ..attrs(BACK_SLOTS)
+                    },
+                    cb_program: CB_PROGRAM,
+                    sec_parms: List(vec![CallbackSecParms::None]),
+                });
+            })
+            .await?;
+        let created = session_result::<CreateSessionRes>(&record)?;
+        let fore = created.fore_chan_attrs;
+        let established = Established {
+            client,
+            session: created.session_id,
+            was_confirmed: id.was_confirmed,
+            flags: id.flags,
+            server_owner: id.server_owner,
+            request_bytes_max: fore.request_bytes_max,
+            response_bytes_max: fore.response_bytes_max,
+            operations_max: fore.operations_max,
+        };
+        Ok((established, fore.requests_max))
+    }
+
+    async fn exchange_id(&self, conn: &ConnHandle) -> Result<Exchanged, SessionError> {
+        let record = self
+            .bare(conn, &|b| {
+                b.push(&ExchangeIdArgs {
+                    client_owner: ClientOwner {
+                        verifier: self.config.verifier,
+                        ownerid: Opaque(&self.config.owner),
+                    },
+                    flags: self.config.role_flag,
+                    state_protect: StateProtectArgs::None,
+                    client_impl_id: None,
+                });
+            })
+            .await?;
+        let mut reply = accepted(&record)?.0;
+        let res = reply.take::<ExchangeIdRes<'_>>().map_err(op_error)?;
+        Ok(Exchanged {
+            client: res.clientid,
+            sequence: res.sequence,
+            was_confirmed: res.flags & EXCHGID_CONFIRMED_R != 0,
+            flags: res.flags,
+            server_owner: res.server_owner.major_id.0.to_vec(),
+        })
+    }
+
+    /// Sends operations as `caller` behind a SEQUENCE and returns the reply. `build` is called again for every try
+    /// and must then append the very same. The server need not keep the reply: for operations that may be repeated, when
+    /// the reply of the first time was lost.
+    ///
+    /// # Errors
+    /// [`SessionError`]; failures of the operations are in the reply.
+    pub async fn compound(
+        &self,
+        caller: &Caller,
+        build: &Build<'_>,
+    ) -> Result<Outcome, SessionError> {
+        self.request(caller, false, build).await
+    }
+
+    /// As [`Session::compound`], for operations that must not be repeated: the server keeps the reply for retries.
+    ///
+    /// # Errors
+    /// [`SessionError`]; failures of the operations are in the reply.
+    pub async fn compound_once(
+        &self,
+        caller: &Caller,
+        build: &Build<'_>,
+    ) -> Result<Outcome, SessionError> {
+        self.request(caller, true, build).await
+    }
+
+    async fn request(
+        &self,
+        caller: &Caller,
+        cache_this: bool,
+        build: &Build<'_>,
+    ) -> Result<Outcome, SessionError> {
+        let live = self.live.lock().clone().ok_or(SessionError::Lost)?;
+        let mut slot = live.slots.acquire().await.ok_or(SessionError::Lost)?;
+        let deadline = Instant::now() + self.config.give_up;
+        if slot.in_doubt {
+            let probe: &Build<'_> = &|_| Vec::new();
+            match self
+                .tries(&live, &slot, deadline, (caller, false, probe))
+                .await
+            {
+                // Our own answer, or that of the forgotten request: in each case the sequence id is used up.
+                Ok(_)
+                | Err(SessionError::Status(
+                    NfsStatus::RetryUncachedRep | NfsStatus::SeqFalseRetry,
+                )) => slot.advance(),
+                Err(e) => return Err(e),
+            }
+        }
+        loop {
+            match self
+                .tries(&live, &slot, deadline, (caller, cache_this, build))
+                .await
+            {
+                Ok(outcome) => {
+                    slot.executed();
+                    return Ok(outcome);
+                }
+                Err(SessionError::Status(NfsStatus::RetryUncachedRep)) if !cache_this => {
+                    // Executed, its reply not kept: only requests that may be repeated are so.
+                    slot.advance();
+                }
+                Err(e @ (SessionError::Status(_) | SessionError::Refused(_))) => {
+                    slot.refused();
+                    return Err(e);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Sends one request until its SEQUENCE is answered.
+    async fn tries(
+        &self,
+        live: &Live,
+        slot: &SlotGuard,
+        deadline: Instant,
+        request: (&Caller, bool, &Build<'_>),
+    ) -> Result<Outcome, SessionError> {
+        let mut pause = Duration::from_millis(PAUSE_MS);
+        // Told once: every try must be the same request, or the server takes it for another (RFC 8881 §2.10.6.1.3.1).
+        let highest_slot = live.slots.highest_busy();
+        loop {
+            if live.slots.is_closed() {
+                return Err(SessionError::Lost);
+            }
+            let error = match self.one_try(live, slot, highest_slot, request).await {
+                Err(SessionError::Lost) => {
+                    self.lose(live);
+                    return Err(SessionError::Lost);
+                }
+                Err(e) if e.is_transient() => e,
+                ended => return ended,
+            };
+            if Instant::now() >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(PAUSE_MS_MAX));
+        }
+    }
+
+    async fn one_try(
+        &self,
+        live: &Live,
+        slot: &SlotGuard,
+        highest_slot: u32,
+        (caller, cache_this, build): (&Caller, bool, &Build<'_>),
+    ) -> Result<Outcome, SessionError> {
+        let bind = |conn: ConnHandle| async move { self.bind(&conn, live).await };
+        let conn = live.connections.pick(bind).await?;
+        let mut b = CompoundBuilder::new(
+            call_header(caller.credential()),
+            b"",
+            self.config.minor_version,
+        );
+        b.push(&SequenceArgs {
+            session_id: live.established.session,
+            sequence_id: slot.seqid,
+            slot_id: slot.slot,
+            highest_slot_id: highest_slot,
+            cache_this,
+        });
+        let payloads = build(&mut b);
+        let message = Message::new(b.finish(), payloads);
+        let Ok(record) = conn.call(message, self.config.try_timeout).await else {
+            // A connection that does not answer may be half dead: do not wait for it again.
+            conn.close(CloseReason::Asked);
+            return Err(SessionError::TimedOut);
+        };
+        let (mut reply, results_at) = accepted(&record)?;
+        let res = reply.take::<SequenceRes>().map_err(op_error)?;
+        if reply.status == NfsStatus::RetryUncachedRep {
+            // Said by the operation after SEQUENCE (RFC 8881 §2.10.6.1.3).
+            return Err(SessionError::Status(NfsStatus::RetryUncachedRep));
+        }
+        if res.session_id != live.established.session
+            || res.slot_id != slot.slot
+            || res.sequence_id != slot.seqid
+        {
+            return Err(SessionError::Malformed("SEQUENCE of another request"));
+        }
+        live.slots.set_target(res.target_highest_slot_id);
+        Ok(Outcome {
+            record,
+            results_at,
+            status_flags: res.status_flags,
+        })
+    }
+
+    /// The session is gone for everybody, unless a newer one was made meanwhile.
+    fn lose(&self, lost: &Live) {
+        lost.slots.close();
+        let mut live = self.live.lock();
+        if live
+            .as_ref()
+            .is_some_and(|l| Arc::ptr_eq(&l.slots, &lost.slots))
+        {
+            *live = None;
+        }
+        drop(live);
+        lost.connections.close();
+    }
+
+    /// Gives the session up, as if the server had forgotten it: for a caller that knows better.
+    pub fn abandon(&self) {
+        let live = self.live.lock().clone();
+        if let Some(live) = live {
+            self.lose(&live);
+        }
+    }
+
+    /// Ties a new connection to the session, so that it may carry callbacks too.
+    async fn bind(&self, conn: &ConnHandle, live: &Live) -> Result<(), SessionError> {
+        if self.callbacks.is_none() {
+            return Ok(());
+        }
+        let session_id = live.established.session;
+        let record = self
+            .bare(conn, &|b| {
+                b.push(&BindConnToSessionArgs {
+                    session_id,
+                    dir: ChannelDirFromClient::ForeOrBoth,
+                    use_conn_in_rdma_mode: false,
+                });
+            })
+            .await?;
+        session_result::<BindConnToSessionRes>(&record).map(drop)
+    }
+
+    /// Sends one operation that stands alone.
+    async fn bare(
+        &self,
+        conn: &ConnHandle,
+        build: &(dyn Fn(&mut CompoundBuilder) + Send + Sync),
+    ) -> Result<Bytes, SessionError> {
+        let header = call_header(self.config.caller.credential());
+        let mut b = CompoundBuilder::new(header, b"", self.config.minor_version);
+        build(&mut b);
+        let call = conn.call(b.finish().into(), self.config.try_timeout).await;
+        call.map_err(|_| SessionError::TimedOut)
+    }
+
+    /// Ends the session and the client id at the server; both may be made anew afterwards.
+    ///
+    /// # Errors
+    /// [`SessionError`]; the server forgets both after the lease in any case.
+    pub async fn destroy(&self) -> Result<(), SessionError> {
+        let Some(live) = self.live.lock().take() else {
+            return Ok(());
+        };
+        live.slots.close();
+        let ended = self.destroy_at_server(&live).await;
+        live.connections.close();
+        ended
+    }
+
+    async fn destroy_at_server(&self, live: &Live) -> Result<(), SessionError> {
+        let Some(conn) = live.connections.any() else {
+            return Ok(());
+        };
+        let session_id = live.established.session;
+        let clientid = live.established.client;
+        let record = self
+            .bare(&conn, &|b| {
+                b.push(&DestroySessionArgs { session_id });
+            })
+            .await?;
+        session_result::<DestroySessionRes>(&record)?;
+        let record = self
+            .bare(&conn, &|b| {
+                b.push(&DestroyClientIdArgs { clientid });
+            })
+            .await?;
+        session_result::<DestroyClientIdRes>(&record).map(drop)
+    }
+
+    /// Renews the lease: a SEQUENCE alone. Returns its status flags.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn renew(&self) -> Result<u32, SessionError> {
+        let caller = self.config.caller.clone();
+        self.compound(&caller, &|_| Vec::new())
+            .await
+            .map(|o| o.status_flags)
+    }
+}
+
+struct Exchanged {
+    client: ClientId,
+    sequence: u32,
+    was_confirmed: bool,
+    flags: u32,
+    server_owner: Vec<u8>,
+}
+
+fn call_header(credential: OpaqueAuth<'_>) -> Encoder {
+    let mut e = Encoder::new();
+    let start = CallStart {
+        xid: 0,
+        program: nfs4::PROGRAM,
+        version: nfs4::VERSION,
+        procedure: 1,
+        credential,
+        verifier: OpaqueAuth::NONE,
+    };
+    start.encode(&mut e);
+    e
+}
+
+/// The COMPOUND reply in a record, and where it begins.
+fn accepted(record: &Bytes) -> Result<(CompoundReply<'_>, usize), SessionError> {
+    let mut d = Decoder::new(record);
+    let header =
+        ReplyHeader::decode(&mut d).map_err(|_| SessionError::Malformed("RPC reply header"))?;
+    if let ReplyVerdict::Error(verdict) = header.verdict {
+        return Err(SessionError::Refused(verdict));
+    }
+    let at = d.position();
+    let reply =
+        CompoundReply::new(d).map_err(|_| SessionError::Malformed("COMPOUND reply header"))?;
+    Ok((reply, at))
+}
+
+/// The only result of a session operation.
+fn session_result<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
+    record: &'a Bytes,
+) -> Result<T, SessionError> {
+    accepted(record)?.0.take().map_err(op_error)
+}
+
+/// Statuses of session operations that mean "the server has forgotten us".
+fn op_error(e: OpError) -> SessionError {
+    match e {
+        OpError::Status { status, .. } => match status {
+            NfsStatus::BadSession
+            | NfsStatus::DeadSession
+            | NfsStatus::StaleClientId
+            | NfsStatus::SeqMisordered
+            | NfsStatus::BadSlot
+            | NfsStatus::BadHighSlot
+            | NfsStatus::ConnNotBoundToSession => SessionError::Lost,
+            status => SessionError::Status(status),
+        },
+        OpError::Decode(_) => SessionError::Malformed("result"),
+        OpError::WrongOp { .. } => SessionError::Malformed("result of another operation"),
+    }
+}
