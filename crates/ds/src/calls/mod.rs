@@ -1,0 +1,124 @@
+//! The MDS's calls (control program, procedures from 32), served on the connection that the data server opened.
+//!
+//! Owns decoding, the order behind HELLO, and answers; what a call does is in the files beside it.
+
+mod files;
+mod floors;
+mod objects;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::{Answer, Refusal, Status, ToDs};
+use rpc::{AcceptError, CallError, CallHeader, OpaqueAuth};
+use server::Nfsd;
+use tokio::sync::watch;
+use transport::{CloseReason, ConnHandle, Message, Service};
+use xdr::{Decoder, Encode, Encoder};
+
+use crate::Ds;
+use crate::link::LinkEnd;
+
+/// How long a call waits for HELLO's answer to be taken in: as long as HELLO itself may take.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The service of one control connection.
+pub(crate) struct Calls {
+    nfsd: Arc<Nfsd<Ds>>,
+    ready: watch::Receiver<bool>,
+    end: watch::Sender<Option<LinkEnd>>,
+}
+
+impl Calls {
+    pub(crate) fn new(
+        nfsd: Arc<Nfsd<Ds>>,
+        ready: watch::Receiver<bool>,
+        end: watch::Sender<Option<LinkEnd>>,
+    ) -> Self {
+        Self { nfsd, ready, end }
+    }
+
+    /// Waits until HELLO's answer was taken; calls on an older connection are refused.
+    async fn admitted(&self, conn: &ConnHandle) -> Result<(), Refusal> {
+        let mut ready = self.ready.clone();
+        let waited = tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r)).await;
+        if !matches!(waited, Ok(Ok(_))) || !self.nfsd.role().gate.is_current(conn) {
+            return Err(Refusal::new(
+                Status::NotReady,
+                "this connection has not said HELLO",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn serve(&self, conn: &ConnHandle, call: ToDs, e: &mut Encoder) {
+        if let Err(refusal) = self.admitted(conn).await {
+            return Answer::<()>::Refused(refusal).encode(e);
+        }
+        let ds = self.nfsd.role();
+        match call {
+            ToDs::Null => {}
+            ToDs::Create(args) => say(e, Ok(objects::create(ds, args).await)),
+            ToDs::Stat(args) => say(e, Ok(objects::stat(ds, args).await)),
+            ToDs::Commit(args) => say(e, Ok(objects::commit(ds, args).await)),
+            ToDs::SetSize(args) => say(e, files::set_size(ds, args).await),
+            ToDs::Remove(args) => say(e, files::remove(ds, args).await),
+            ToDs::Fence(args) => say(e, floors::fence(ds, args).await),
+            ToDs::Keys(args) => say(e, floors::keys(ds, &args)),
+            ToDs::Floors(args) => say(e, floors::page(ds, args).await),
+            ToDs::Expel(args) => {
+                let reason = args.reason.as_str().to_owned();
+                tracing::error!("expelled by the MDS: {reason}");
+                ds.gate.expel();
+                self.end.send_replace(Some(LinkEnd::Expelled { reason }));
+                say(e, Ok(()));
+            }
+            ToDs::Shutdown(args) => {
+                let drain_ms = args.drain_ms;
+                self.end.send_replace(Some(LinkEnd::Shutdown { drain_ms }));
+                say(e, Ok(()));
+            }
+        }
+    }
+}
+
+fn say<T: Encode>(e: &mut Encoder, result: Result<T, Status>) {
+    let refusal = |status| Refusal::new(status, "see the log of the data server");
+    Answer::from(result.map_err(refusal)).encode(e);
+}
+
+fn rpc_error(xid: u32, verdict: rpc::Verdict) -> Message {
+    let mut e = Encoder::new();
+    rpc::encode_error(&mut e, xid, verdict);
+    e.into()
+}
+
+impl Service for Calls {
+    async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        let mut d = Decoder::new(&record);
+        let header = match CallHeader::decode(&mut d) {
+            Ok(header) => header,
+            Err(CallError::Refused { xid, verdict }) => return Some(rpc_error(xid, verdict)),
+            Err(CallError::Malformed(error)) => {
+                tracing::warn!(%error, "malformed call of the MDS; closing the connection");
+                conn.close(CloseReason::MalformedMessage);
+                return None;
+            }
+        };
+        let decoded = control::admit(header.program, header.version)
+            .and_then(|()| ToDs::decode(header.procedure, d.rest()));
+        let call = match decoded {
+            Ok(call) => call,
+            Err(refused) => {
+                tracing::warn!("call of the MDS: {refused}");
+                let verdict: AcceptError = refused.accept_error();
+                return Some(rpc_error(header.xid, verdict.into()));
+            }
+        };
+        let mut e = Encoder::new();
+        rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+        self.serve(conn, call, &mut e).await;
+        Some(e.into())
+    }
+}

@@ -1,0 +1,120 @@
+//! CREATE, STAT and COMMIT of single objects.
+
+use control::{
+    CommitArgs, CommitOk, CreateArgs, ItemStatuses, ObjectRef, StatArgs, StatItem, StatOk, Status,
+};
+use nfs4::NfsTime;
+use objects::{ObjectError, ObjectId};
+
+use crate::Ds;
+use crate::durable::Fault;
+
+pub(super) const fn id_of(object: &ObjectRef) -> ObjectId {
+    ObjectId {
+        file_id: object.file_id,
+        generation: object.generation,
+        mirror: object.mirror,
+    }
+}
+
+fn status_of(ds: &Ds, id: ObjectId, done: Result<(), Fault>) -> Status {
+    match done {
+        Ok(()) => Status::Ok,
+        Err(fault) => {
+            ds.note(id, &fault);
+            fault.status()
+        }
+    }
+}
+
+/// Makes objects, durably.
+pub(super) async fn create(ds: &Ds, args: CreateArgs) -> ItemStatuses {
+    let mut statuses = Vec::with_capacity(args.objects.0.len());
+    for object in &args.objects.0 {
+        let id = id_of(object);
+        statuses.push(if is_removed(ds, id) {
+            Status::Removed
+        } else {
+            status_of(ds, id, create_one(ds, id).await)
+        });
+    }
+    statuses.into()
+}
+
+fn is_removed(ds: &Ds, id: ObjectId) -> bool {
+    ds.gate
+        .with_floors(|floors| floors.is_removed(id.file_id, id.generation))
+}
+
+async fn create_one(ds: &Ds, id: ObjectId) -> Result<(), Fault> {
+    ds.check_once(id)?;
+    let made = ds.blocking(move |objects| objects.write(id, 0, &[])).await;
+    made.map_err(Fault::Object)?;
+    ds.index.wrote(id, (ds.clock)())?;
+    ds.make_durable(id).await
+}
+
+/// What is known of objects.
+pub(super) async fn stat(ds: &Ds, args: StatArgs) -> StatOk {
+    let mut items = Vec::with_capacity(args.objects.0.len());
+    for object in &args.objects.0 {
+        let id = id_of(object);
+        items.push(stat_one(ds, id).await.unwrap_or_else(|fault| {
+            ds.note(id, &fault);
+            nothing(fault.status())
+        }));
+    }
+    StatOk {
+        items: items.into(),
+    }
+}
+
+fn nothing(status: Status) -> StatItem {
+    StatItem {
+        status,
+        size_bytes: 0,
+        durable_bytes: 0,
+        space_bytes: 0,
+        modified: NfsTime::default(),
+    }
+}
+
+async fn stat_one(ds: &Ds, id: ObjectId) -> Result<StatItem, Fault> {
+    if is_removed(ds, id) {
+        return Ok(nothing(Status::Removed));
+    }
+    let found = match ds.blocking(move |objects| objects.stat(id)).await {
+        Ok(found) => found,
+        Err(ObjectError::NotFound) => {
+            ds.check_mark(id, None)?;
+            return Ok(nothing(Status::NotFound));
+        }
+        Err(e) => return Err(Fault::Object(e)),
+    };
+    ds.check_mark(id, Some(found.size_bytes))?;
+    let known = ds.index.known(id)?;
+    Ok(StatItem {
+        status: Status::Ok,
+        size_bytes: found.size_bytes,
+        durable_bytes: known.high_water_bytes,
+        space_bytes: found.allocated_bytes,
+        modified: known.modified,
+    })
+}
+
+/// Makes writes durable.
+pub(super) async fn commit(ds: &Ds, args: CommitArgs) -> CommitOk {
+    let mut statuses = Vec::with_capacity(args.objects.0.len());
+    for object in &args.objects.0 {
+        let id = id_of(object);
+        statuses.push(if is_removed(ds, id) {
+            Status::Removed
+        } else {
+            status_of(ds, id, ds.make_durable(id).await)
+        });
+    }
+    CommitOk {
+        verifier: ds.verifier(),
+        statuses: statuses.into(),
+    }
+}

@@ -1,0 +1,24 @@
+//! What a data server is made of: stores, clock, randomness.
+
+use std::sync::Arc;
+
+use meta::MetaStore;
+use nfs4::NfsTime;
+use objects::ObjectStore;
+use state::ClientLimits;
+
+/// What [`crate::Ds::open`] takes.
+pub struct DsConfig {
+    /// The index: high-water marks, floors, tombstones, identity. Nobody else writes to it.
+    pub index: Arc<dyn MetaStore>,
+    /// The objects. Index and objects belong together: one is worth nothing without the other.
+    pub objects: Arc<dyn ObjectStore>,
+    /// Random 64-bit values of the operating system, or of the simulator's seed.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The wall clock: times of writes.
+    pub clock: Arc<dyn Fn() -> NfsTime + Send + Sync>,
+    /// Whether syncs and cold reads run on tokio's blocking threads. The simulator says no.
+    pub offload: bool,
+    /// Limits of clients and sessions; `callbacks` is overruled, since a data server never calls back.
+    pub clients: ClientLimits,
+}

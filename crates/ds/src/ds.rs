@@ -1,0 +1,246 @@
+//! The data server itself: what it is made of, and its place under the COMPOUND engine.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use nfs4::{FileHandle, NfsStatus, NfsTime, OpNum, OpReader, ReplyWriter};
+use objects::{ObjectId, ObjectStore};
+use rpc::{AuthStat, Credential};
+use server::{Compound, Identity, Nfsd, NfsdConfig, Role};
+use state::{Clients, Grace, Removed};
+use tokio::sync::Semaphore;
+use transport::ConnHandle;
+
+use crate::counts::Counts;
+use crate::gate::{Admitted, Gate, Refused, Want};
+use crate::index::Index;
+use crate::sizes::Sizes;
+use crate::{DsConfig, Membership, OpenError, Status, ops};
+
+/// Blocking calls under way at once; more wait for a place.
+const BLOCKING_MAX: usize = 64;
+/// Locks that order syncs, cuts and removals, by file.
+const STRIPES: usize = 256;
+/// Zeros at hand for READs of holes, in bytes: the largest READ of usual clients.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// A data server. It lives in the [`Nfsd`] that [`Ds::open`] returns.
+pub struct Ds {
+    pub(crate) identity: Identity,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) index: Index,
+    pub(crate) gate: Gate,
+    pub(crate) sizes: Sizes,
+    pub(crate) counts: Counts,
+    pub(crate) verifier: AtomicU64,
+    pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    pub(crate) clock: Arc<dyn Fn() -> NfsTime + Send + Sync>,
+    pub(crate) offload: bool,
+    pub(crate) blocking: Semaphore,
+    pub(crate) zeros: Bytes,
+    pub(crate) client_lease_s: u32,
+    stripes: Box<[tokio::sync::Mutex<()>]>,
+}
+
+impl Ds {
+    /// Opens the stores, formatting a new index, and counts the start durably. Nothing is served until
+    /// [`crate::link::run`] has a lease.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open(config: DsConfig) -> Result<Arc<Nfsd<Self>>, OpenError> {
+        let random = Arc::clone(&config.random);
+        let opened = Index::open(config.index, &*random).await?;
+        if opened.is_new {
+            let mut found = false;
+            let mut visit = |_, _| {
+                found = true;
+                false
+            };
+            config
+                .objects
+                .list(&mut visit)
+                .map_err(OpenError::Objects)?;
+            if found {
+                return Err(OpenError::ObjectsWithoutIndex);
+            }
+        }
+        let index = opened.index;
+        // Client and session ids carry it, so that none of an earlier start is taken for one of this.
+        let boot = u32::try_from(index.counter()).map_err(|_| OpenError::CounterExhausted)?;
+        let mut limits = config.clients;
+        limits.callbacks = false;
+        let ds = Self {
+            identity: Identity {
+                major_id: format!("ropewalk-ds-{:016x}", index.store_id()),
+                role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
+            },
+            objects: config.objects,
+            gate: Gate::new(opened.floors, opened.membership),
+            index,
+            sizes: Sizes::default(),
+            counts: Counts::default(),
+            verifier: AtomicU64::new(random()),
+            random: Arc::clone(&random),
+            clock: config.clock,
+            offload: config.offload,
+            blocking: Semaphore::new(BLOCKING_MAX),
+            zeros: Bytes::from(vec![0; ZEROS_BYTES]),
+            client_lease_s: u32::try_from(limits.lease_ms / 1000).unwrap_or(u32::MAX),
+            stripes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
+        };
+        let clients = Clients::new(limits, boot, Grace::none());
+        let random = Box::new(move || random());
+        Ok(Nfsd::new(ds, NfsdConfig { clients, random }))
+    }
+
+    /// Random, made when the store was formatted: who this server is (R9, R17).
+    #[must_use]
+    pub fn store_id(&self) -> u64 {
+        self.index.store_id()
+    }
+
+    /// Which cluster this store belongs to, if it has joined one.
+    #[must_use]
+    pub fn membership(&self) -> Option<Membership> {
+        self.gate.membership()
+    }
+
+    /// What heartbeats and `ropewalk status` show. Asks the file system for its space.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let c = &self.counts;
+        let capacity = self.capacity();
+        Status {
+            store_id: self.index.store_id(),
+            counter: self.index.counter(),
+            ds_id: self.membership().map(|m| m.ds_id),
+            lease: self.gate.lease_state(),
+            total_bytes: capacity.total_bytes,
+            free_bytes: capacity.free_bytes,
+            index_bytes: self.index.disk_bytes(),
+            objects_count: capacity.objects_count,
+            floors_count: self.gate.with_floors(|f| f.len() as u64),
+            client_read_bytes: c.client_read_bytes.load(Relaxed),
+            client_written_bytes: c.client_written_bytes.load(Relaxed),
+            proxy_read_bytes: c.proxy_read_bytes.load(Relaxed),
+            proxy_written_bytes: c.proxy_written_bytes.load(Relaxed),
+            reads: c.reads.load(Relaxed),
+            writes: c.writes.load(Relaxed),
+            commits: c.commits.load(Relaxed),
+            cold_reads: c.cold_reads.load(Relaxed),
+            sizes_asked: c.sizes_asked.load(Relaxed),
+            wrote_reports: c.wrote_reports.load(Relaxed),
+            refusals: c.refusals(),
+            objects_lost: c.objects_lost.load(Relaxed),
+            io_errors: c.io_errors.load(Relaxed),
+            no_space: c.no_space.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> control::Capacity {
+        let space = self.objects.capacity().unwrap_or_else(|e| {
+            tracing::error!("capacity of the object store: {e}");
+            objects::Capacity::default()
+        });
+        control::Capacity {
+            total_bytes: space.total_bytes,
+            free_bytes: space.free_bytes,
+            objects_count: self.index.objects_count(),
+        }
+    }
+
+    pub(crate) fn stripe(&self, file_id: u64) -> &tokio::sync::Mutex<()> {
+        let at = file_id % STRIPES as u64;
+        &self.stripes[usize::try_from(at).expect("below STRIPES")]
+    }
+
+    /// Lets the operation on the current handle in, or counts the refusal.
+    pub(crate) fn admit(
+        &self,
+        cx: &Compound<'_, Self>,
+        want: Want,
+    ) -> Result<Admitted<'_>, NfsStatus> {
+        let fh = cx.fh()?;
+        let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
+        let admitted = self.gate.admit(fh, &session.owner, want);
+        admitted.map_err(|refused| self.refused(refused))
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn refused(&self, refused: Refused) -> NfsStatus {
+        let c = &self.counts;
+        crate::counts::count(match refused {
+            Refused::NotServing { .. } => &c.not_serving,
+            Refused::Forged => &c.forged,
+            Refused::OfOther => &c.of_others,
+            Refused::Fenced => &c.fenced,
+            Refused::Removed => &c.removed,
+            Refused::Rights => &c.rights,
+        });
+        refused.status()
+    }
+}
+
+/// The object of a handle.
+pub(crate) const fn object_of(handle: &layout::DsHandle) -> ObjectId {
+    ObjectId {
+        file_id: handle.file_id,
+        generation: handle.generation,
+        mirror: handle.mirror,
+    }
+}
+
+impl Role for Ds {
+    type Caller = ();
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Anybody: handles decide (RFC 8881 §13.12 leaves the check of credentials to the metadata server).
+    fn admit(&self, _conn: &ConnHandle, cred: &Credential<'_>) -> Result<(), AuthStat> {
+        match cred {
+            Credential::None | Credential::Sys(_) => Ok(()),
+            Credential::Gss(_) | Credential::TlsProbe => Err(AuthStat::TooWeak),
+        }
+    }
+
+    fn root(&self) -> Result<FileHandle, NfsStatus> {
+        Err(NfsStatus::NotSupp)
+    }
+
+    fn put_fh(&self, fh: &[u8]) -> Result<(), NfsStatus> {
+        self.gate.recognise(fh).map_err(|r| self.refused(r))
+    }
+
+    fn perform<'r>(
+        nfsd: &'r Nfsd<Self>,
+        cx: &mut Compound<'r, Self>,
+        op: OpNum,
+        args: &mut OpReader<'r>,
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> impl Future<Output = NfsStatus> + Send {
+        ops::perform(nfsd.role(), cx, op, args, reply)
+    }
+
+    /// READ and WRITE promise nothing of the index; COMMIT and stable WRITEs have waited already.
+    async fn settle(&self, _cx: &Compound<'_, Self>) -> Result<(), NfsStatus> {
+        Ok(())
+    }
+
+    fn has_state(&self, _client: nfs4::ClientId) -> bool {
+        false
+    }
+
+    async fn client_removed(_nfsd: &Nfsd<Self>, _removed: Removed) {}
+
+    async fn reclaim_complete(
+        _nfsd: &Nfsd<Self>,
+        _client: nfs4::ClientId,
+    ) -> Result<(), NfsStatus> {
+        Ok(())
+    }
+}

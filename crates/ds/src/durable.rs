@@ -1,0 +1,184 @@
+//! Making writes durable, and telling lost objects from holes (rules R2, R9, R11).
+//!
+//! # Ownership
+//! A stripe lock orders syncs, cuts and removals of one file. Who holds it waits for nobody who may wait for it: drains come
+//! before, calls to the MDS after.
+//!
+//! # Ordering
+//! Size, sync of the object, mark in the index, durable index, reply. The size is taken before the sync, so the mark never
+//! promises a byte that the sync did not cover.
+//!
+//! # Failure
+//! A failed sync changes the write verifier before its file's next sync may begin: data of unknown state that some
+//! client still has are written again. A failed index leaves the mark where it was.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use control::Status;
+use meta::MetaError;
+use nfs4::{NfsStatus, Verifier};
+use objects::{ObjectError, ObjectId, ObjectStore};
+
+use crate::Ds;
+use crate::counts::count;
+
+/// What an operation on an object came to, when not success.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The index has it and the store does not, or not all of it (R9).
+    Lost,
+    /// The store's failure.
+    Object(ObjectError),
+    /// The index's failure.
+    Index(MetaError),
+}
+
+impl From<MetaError> for Fault {
+    fn from(e: MetaError) -> Self {
+        Self::Index(e)
+    }
+}
+
+impl Fault {
+    pub(crate) fn nfs_status(&self) -> NfsStatus {
+        match self {
+            Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => {
+                NfsStatus::NoSpc
+            }
+            Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
+            Self::Object(ObjectError::Busy) => NfsStatus::Delay,
+            Self::Lost | Self::Object(_) | Self::Index(_) => NfsStatus::Io,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
+            Self::Object(ObjectError::TooLarge) => Status::Invalid,
+            Self::Object(ObjectError::Busy) => Status::TryLater,
+            Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,
+        }
+    }
+}
+
+/// As the control program says it.
+pub(crate) fn status_of(error: &MetaError) -> Status {
+    match error {
+        MetaError::NoSpace => Status::NoSpace,
+        _ => Status::Io,
+    }
+}
+
+impl Ds {
+    /// The write verifier: to be read before data are written, and after they were synced.
+    pub(crate) fn verifier(&self) -> Verifier {
+        Verifier {
+            bytes: self.verifier.load(SeqCst).to_be_bytes(),
+        }
+    }
+
+    /// Runs what may wait for a disk where it blocks no other request.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn ObjectStore) -> T + Send + 'static,
+    ) -> T {
+        if !self.offload {
+            return work(&*self.objects);
+        }
+        let _place = self.blocking.acquire().await.expect("never closed");
+        let objects = Arc::clone(&self.objects);
+        match tokio::task::spawn_blocking(move || work(&*objects)).await {
+            Ok(done) => done,
+            Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+            // The runtime is being shut down, and this task with it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Counts and logs a fault.
+    pub(crate) fn note(&self, id: ObjectId, fault: &Fault) {
+        match fault {
+            Fault::Lost => {
+                count(&self.counts.objects_lost);
+                tracing::error!(
+                    file = id.file_id,
+                    "an object that was durable is missing or short"
+                );
+            }
+            Fault::Object(ObjectError::NoSpace) | Fault::Index(MetaError::NoSpace) => {
+                count(&self.counts.no_space);
+            }
+            Fault::Object(e @ ObjectError::Io(_)) => {
+                count(&self.counts.io_errors);
+                tracing::error!(file = id.file_id, "{e}");
+            }
+            Fault::Index(e) => {
+                count(&self.counts.io_errors);
+                tracing::error!(file = id.file_id, "{e}");
+            }
+            Fault::Object(_) => {}
+        }
+    }
+
+    /// Whether the object is as long as the index says; `size_bytes` is its size, `None` when it is not there.
+    pub(crate) fn check_mark(&self, id: ObjectId, size_bytes: Option<u64>) -> Result<(), Fault> {
+        let known = self.index.known(id)?;
+        let size = size_bytes.unwrap_or(0);
+        if size >= known.high_water_bytes {
+            if known.indexed && !known.checked {
+                self.index.checked(id);
+            }
+            return Ok(());
+        }
+        Err(Fault::Lost)
+    }
+
+    /// Compares an object with its mark once per process, before it is written: a write must not paper over a loss.
+    pub(crate) fn check_once(&self, id: ObjectId) -> Result<(), Fault> {
+        let known = self.index.known(id)?;
+        if known.checked || known.high_water_bytes == 0 {
+            return Ok(());
+        }
+        self.check_mark(id, self.size_of(id)?)
+    }
+
+    /// The size of an object, `None` when there is none.
+    pub(crate) fn size_of(&self, id: ObjectId) -> Result<Option<u64>, Fault> {
+        match self.objects.stat(id) {
+            Ok(stat) => Ok(Some(stat.size_bytes)),
+            Err(ObjectError::NotFound) => Ok(None),
+            Err(e) => Err(Fault::Object(e)),
+        }
+    }
+
+    /// Makes everything written to the object before this call durable. An object that was never made is so already.
+    pub(crate) async fn make_durable(&self, id: ObjectId) -> Result<(), Fault> {
+        let seq = {
+            let _order = self.stripe(id.file_id).lock().await;
+            let synced = self.blocking(move |objects| {
+                let size_bytes = objects.stat(id)?.size_bytes;
+                objects.sync(id).map(|()| size_bytes)
+            });
+            let size_bytes = match synced.await {
+                Ok(size_bytes) => size_bytes,
+                Err(ObjectError::NotFound) => {
+                    self.check_mark(id, None)?;
+                    // What an earlier process wrote and never synced may be gone: the verifier says so.
+                    if self.index.known(id)?.dirty {
+                        return Err(Fault::Lost);
+                    }
+                    return Ok(());
+                }
+                Err(e) => {
+                    self.verifier.store((self.random)(), SeqCst);
+                    return Err(Fault::Object(e));
+                }
+            };
+            self.check_mark(id, Some(size_bytes))?;
+            self.index.raise(id, size_bytes)?
+        };
+        self.index.durable(seq).await?;
+        Ok(())
+    }
+}

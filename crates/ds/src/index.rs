@@ -1,0 +1,449 @@
+//! What a data server must remember of its objects: identity, high-water marks, floors, tombstones.
+//!
+//! Keys: `s` + name (store id, starts, membership, count of objects), `o` + file id, generation, mirror (big-endian) to
+//! [`ObjectRecord`], `f` + [`layout::FloorKey`] to [`Floor`]. All values are XDR.
+//!
+//! # Ownership
+//! The index owns its store. A bounded table in memory holds what was looked up lately; it never says more than the store does.
+//!
+//! # Ordering
+//! A high-water mark rises only to a size that the object store has synced before, and falls before the object is
+//! cut or removed: what the index promises is always there (R9). Whoever acknowledges waits for [`Index::durable`].
+//!
+//! # Failure
+//! After a failed write the store refuses further ones, and so every acknowledgement: the data server answers I/O errors
+//! until it is started again, when the index tells what had become durable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use layout::{Floor, FloorKey, Floors};
+use meta::{MetaError, MetaStore, Outcome, Read, Seq, Tx, TxBody};
+use nfs4::NfsTime;
+use objects::ObjectId;
+use parking_lot::Mutex;
+use xdr::{Decode, Encode};
+
+use crate::OpenError;
+
+/// Objects that the table in memory holds; each takes about 100 bytes.
+const KNOWN_MAX: usize = 1 << 17;
+/// Pairs that one scan reads.
+const SCAN_PAIRS: usize = 4096;
+/// Most objects of one file that one removal finds: mirrors times generations.
+pub(crate) const OBJECTS_PER_FILE_MAX: usize = 4096;
+/// Version of the format.
+const SCHEMA: u32 = 1;
+
+const SCHEMA_KEY: &[u8] = b"sschema";
+const STORE_ID_KEY: &[u8] = b"sstore_id";
+const COUNTER_KEY: &[u8] = b"scounter";
+const MEMBERSHIP_KEY: &[u8] = b"smembership";
+const OBJECTS_KEY: &[u8] = b"sobjects";
+
+xdr::xdr_struct! {
+    /// Which cluster the store belongs to, and as whom.
+    #[derive(Copy)]
+    pub struct Membership {
+        /// The cluster.
+        pub cluster_id: u64,
+        /// The data server's id there.
+        pub ds_id: u32,
+    }
+
+    /// What is stored of an object.
+    #[derive(Copy)]
+    pub(crate) struct ObjectRecord {
+        /// The object is durable up to here, in bytes.
+        pub(crate) high_water_bytes: u64,
+        /// When it was last written before that mark was made.
+        pub(crate) modified: NfsTime,
+    }
+}
+
+/// What is known of an object.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known {
+    /// Whether the index has it.
+    pub(crate) indexed: bool,
+    /// Durable up to here, in bytes.
+    pub(crate) high_water_bytes: u64,
+    /// Last write that this process saw, or the one stored with the mark.
+    pub(crate) modified: NfsTime,
+    /// Written since the mark was made.
+    pub(crate) dirty: bool,
+    /// Compared with the object store since the process started.
+    pub(crate) checked: bool,
+    /// The transaction that made the mark.
+    seq: Seq,
+}
+
+/// What opening found.
+pub(crate) struct Opened {
+    pub(crate) index: Index,
+    pub(crate) floors: Floors,
+    pub(crate) membership: Option<Membership>,
+    pub(crate) is_new: bool,
+}
+
+/// See the module.
+pub(crate) struct Index {
+    store: Arc<dyn MetaStore>,
+    store_id: u64,
+    counter: u64,
+    objects_count: AtomicU64,
+    known: Mutex<HashMap<ObjectId, Known>>,
+    /// A write has failed: memory may be ahead of the disk, so nothing may be acknowledged any more.
+    failed: AtomicBool,
+    /// Orders floors in memory and in the store: see [`crate::raise`].
+    pub(crate) floors_order: Mutex<()>,
+}
+
+fn decoded<T: for<'a> Decode<'a>>(bytes: &[u8]) -> Result<T, MetaError> {
+    xdr::decode_all(bytes).map_err(|e| MetaError::Corrupt(format!("index: {e}")))
+}
+
+fn value<T: for<'a> Decode<'a>>(
+    read: &(impl Read + ?Sized),
+    key: &[u8],
+) -> Result<Option<T>, MetaError> {
+    read.get(key)?.map(|bytes| decoded(&bytes)).transpose()
+}
+
+fn put<T: Encode>(tx: &mut dyn Tx, key: &[u8], value: &T) {
+    tx.put(key, &xdr::encode_to_vec(value));
+}
+
+fn object_key(id: ObjectId) -> Vec<u8> {
+    let mut key = vec![b'o'];
+    key.extend_from_slice(&id.file_id.to_be_bytes());
+    key.extend_from_slice(&id.generation.to_be_bytes());
+    key.push(id.mirror);
+    key
+}
+
+fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
+    let parse = || {
+        let rest = key.strip_prefix(b"o")?;
+        let (file_id, rest) = rest.split_first_chunk()?;
+        let (generation, rest) = rest.split_first_chunk()?;
+        let [mirror] = rest else { return None };
+        Some(ObjectId {
+            file_id: u64::from_be_bytes(*file_id),
+            generation: u32::from_be_bytes(*generation),
+            mirror: *mirror,
+        })
+    };
+    parse().ok_or_else(|| MetaError::Corrupt("index: key of an object".to_owned()))
+}
+
+fn floor_key(key: FloorKey) -> Vec<u8> {
+    let mut out = vec![b'f'];
+    out.extend_from_slice(&key.to_bytes());
+    out
+}
+
+impl Index {
+    /// Opens or formats the index and raises its start counter, durably.
+    pub(crate) async fn open(
+        store: Arc<dyn MetaStore>,
+        random: &(dyn Fn() -> u64 + Send + Sync),
+    ) -> Result<Opened, OpenError> {
+        let schema: Option<u32> = value(&*store, SCHEMA_KEY)?;
+        if schema.is_some_and(|v| v != SCHEMA) {
+            return Err(OpenError::Format("made by another version"));
+        }
+        let store_id = match value(&*store, STORE_ID_KEY)? {
+            Some(id) => id,
+            None if schema.is_none() => random(),
+            None => return Err(OpenError::Format("has no store id")),
+        };
+        let counter = value::<u64>(&*store, COUNTER_KEY)?.unwrap_or(0) + 1;
+        let seq = store.transact(&mut |tx| {
+            put(tx, SCHEMA_KEY, &SCHEMA);
+            put(tx, STORE_ID_KEY, &store_id);
+            put(tx, COUNTER_KEY, &counter);
+            Ok(Outcome::Commit)
+        })?;
+        store.durable(seq).await?;
+        let floors = load_floors(&*store)?;
+        let membership = value(&*store, MEMBERSHIP_KEY)?;
+        let objects_count = value(&*store, OBJECTS_KEY)?.unwrap_or(0);
+        Ok(Opened {
+            index: Self {
+                store,
+                store_id,
+                counter,
+                objects_count: AtomicU64::new(objects_count),
+                known: Mutex::default(),
+                failed: AtomicBool::new(false),
+                floors_order: Mutex::new(()),
+            },
+            floors,
+            membership,
+            is_new: schema.is_none(),
+        })
+    }
+
+    /// Random, made when the store was formatted.
+    pub(crate) fn store_id(&self) -> u64 {
+        self.store_id
+    }
+
+    /// Starts of this store, this one included.
+    pub(crate) fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    pub(crate) fn objects_count(&self) -> u64 {
+        self.objects_count.load(Relaxed)
+    }
+
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.store.disk_bytes()
+    }
+
+    /// The newest transaction that anything said so far depends on.
+    pub(crate) fn applied(&self) -> Seq {
+        self.store.applied()
+    }
+
+    /// Waits until `seq` is durable.
+    pub(crate) async fn durable(&self, seq: Seq) -> Result<(), MetaError> {
+        let done = self.store.durable(seq).await;
+        self.remember(done)?;
+        if self.failed.load(SeqCst) {
+            return Err(MetaError::Poisoned);
+        }
+        Ok(())
+    }
+
+    fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
+        self.remember(self.store.transact(body))
+    }
+
+    /// Remembers a failure.
+    fn remember<T>(&self, done: Result<T, MetaError>) -> Result<T, MetaError> {
+        if done.is_err() {
+            self.failed.store(true, SeqCst);
+        }
+        done
+    }
+
+    /// Records which cluster the store belongs to.
+    pub(crate) async fn set_membership(&self, membership: Membership) -> Result<(), MetaError> {
+        let seq = self.transact(&mut |tx| {
+            put(tx, MEMBERSHIP_KEY, &membership);
+            Ok(Outcome::Commit)
+        })?;
+        self.durable(seq).await
+    }
+
+    /// What is known of an object.
+    pub(crate) fn known(&self, id: ObjectId) -> Result<Known, MetaError> {
+        if let Some(known) = self.known.lock().get(&id) {
+            return Ok(*known);
+        }
+        // Read outside of the lock. A mark that rises meanwhile is in the table before the store says so, and
+        // an entry that is there already is never replaced by an older one.
+        let record: Option<ObjectRecord> = value(&*self.store, &object_key(id))?;
+        let found = record.map_or_else(Known::default, |r| Known {
+            indexed: true,
+            high_water_bytes: r.high_water_bytes,
+            modified: r.modified,
+            ..Known::default()
+        });
+        let mut table = self.known.lock();
+        if table.len() >= KNOWN_MAX {
+            table.retain(|_, k| k.dirty);
+        }
+        if table.len() >= KNOWN_MAX {
+            // Only times of unsynced writes are forgotten.
+            table.clear();
+        }
+        Ok(*table.entry(id).or_insert(found))
+    }
+
+    /// The object was compared with its mark.
+    pub(crate) fn checked(&self, id: ObjectId) {
+        if let Some(known) = self.known.lock().get_mut(&id) {
+            known.checked = true;
+        }
+    }
+
+    /// The object was written: it gets an entry, so that a removal finds it. Not durable, and need not be: what was not
+    /// committed may be lost.
+    pub(crate) fn wrote(&self, id: ObjectId, time: NfsTime) -> Result<(), MetaError> {
+        let indexed = {
+            let mut table = self.known.lock();
+            let known = table.entry(id).or_default();
+            known.dirty = true;
+            known.modified = time;
+            known.indexed
+        };
+        if !indexed {
+            self.mark(id, 0, time)?;
+        }
+        Ok(())
+    }
+
+    /// The object is durable up to `size_bytes`. Returns what to wait for.
+    pub(crate) fn raise(&self, id: ObjectId, size_bytes: u64) -> Result<Seq, MetaError> {
+        let known = self.known(id)?;
+        if known.indexed && known.high_water_bytes >= size_bytes {
+            return Ok(known.seq);
+        }
+        self.mark(id, size_bytes, known.modified)
+    }
+
+    fn mark(&self, id: ObjectId, size_bytes: u64, modified: NfsTime) -> Result<Seq, MetaError> {
+        let key = object_key(id);
+        let mut made = None;
+        let mut is_new = false;
+        let seq = self.transact(&mut |tx| {
+            let old: Option<ObjectRecord> = value(tx, &key)?;
+            is_new = old.is_none();
+            made = None;
+            if old.is_some_and(|r| r.high_water_bytes >= size_bytes) {
+                return Ok(Outcome::Abort);
+            }
+            let record = ObjectRecord {
+                high_water_bytes: size_bytes,
+                modified,
+            };
+            made = Some(record);
+            put(tx, &key, &record);
+            if is_new {
+                let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0) + 1;
+                put(tx, OBJECTS_KEY, &count);
+            }
+            Ok(Outcome::Commit)
+        })?;
+        if is_new {
+            self.objects_count.fetch_add(1, Relaxed);
+        }
+        let mut table = self.known.lock();
+        let known = table.entry(id).or_default();
+        known.indexed = true;
+        known.seq = known.seq.max(seq);
+        if let Some(record) = made {
+            known.high_water_bytes = known.high_water_bytes.max(record.high_water_bytes);
+            known.dirty &= size_bytes == 0;
+        }
+        Ok(seq)
+    }
+
+    /// The object is about to be cut: the mark falls to `size_bytes` where it is above.
+    pub(crate) fn lower(&self, id: ObjectId, size_bytes: u64) -> Result<Seq, MetaError> {
+        let key = object_key(id);
+        let mut found = false;
+        // Looked up first, so that the table has the mark that is about to fall.
+        self.known(id)?;
+        let seq = self.transact(&mut |tx| {
+            found = false;
+            let Some(mut record) = value::<ObjectRecord>(tx, &key)? else {
+                return Ok(Outcome::Abort);
+            };
+            found = true;
+            if record.high_water_bytes <= size_bytes {
+                return Ok(Outcome::Abort);
+            }
+            record.high_water_bytes = size_bytes;
+            put(tx, &key, &record);
+            Ok(Outcome::Commit)
+        })?;
+        // Made when it is not there: a look-up that read the store before must find it.
+        let mut table = self.known.lock();
+        let known = table.entry(id).or_insert(Known {
+            indexed: found,
+            ..Known::default()
+        });
+        known.high_water_bytes = known.high_water_bytes.min(size_bytes);
+        known.seq = known.seq.max(seq);
+        Ok(seq)
+    }
+
+    /// Objects of a file below `generation`.
+    pub(crate) fn objects_below(
+        &self,
+        file_id: u64,
+        generation: u32,
+    ) -> Result<Vec<ObjectId>, MetaError> {
+        let bound = |generation| {
+            object_key(ObjectId {
+                file_id,
+                generation,
+                mirror: 0,
+            })
+        };
+        let pairs = self
+            .store
+            .scan(&bound(0), &bound(generation), OBJECTS_PER_FILE_MAX)?;
+        pairs.iter().map(|(key, _)| object_of_key(key)).collect()
+    }
+
+    /// Forgets objects that are about to be removed.
+    pub(crate) fn forget(&self, ids: &[ObjectId]) -> Result<Seq, MetaError> {
+        let mut gone = 0_u64;
+        let seq = self.transact(&mut |tx| {
+            gone = 0;
+            for id in ids {
+                let key = object_key(*id);
+                if tx.get(&key)?.is_some() {
+                    tx.delete(&key);
+                    gone += 1;
+                }
+            }
+            if gone > 0 {
+                let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0);
+                put(tx, OBJECTS_KEY, &count.saturating_sub(gone));
+            }
+            Ok(Outcome::Commit)
+        })?;
+        let left = |n: u64| Some(n.saturating_sub(gone));
+        let _ = self.objects_count.fetch_update(Relaxed, Relaxed, left);
+        let mut table = self.known.lock();
+        for id in ids {
+            // Not taken out: a look-up that read the store before must find that it is gone.
+            table.insert(*id, Known::default());
+        }
+        Ok(seq)
+    }
+
+    /// Stores floors and deletes those that became needless, in one transaction.
+    pub(crate) fn store_floors(
+        &self,
+        floors: &[Floor],
+        obsolete: &[FloorKey],
+    ) -> Result<Seq, MetaError> {
+        self.transact(&mut |tx| {
+            // Deletions first: a floor of this batch may have been obsolete before.
+            for key in obsolete {
+                tx.delete(&floor_key(*key));
+            }
+            for floor in floors {
+                put(tx, &floor_key(floor.key()), floor);
+            }
+            Ok(Outcome::Commit)
+        })
+    }
+}
+
+fn load_floors(store: &dyn MetaStore) -> Result<Floors, OpenError> {
+    let mut floors = Floors::new();
+    let end = meta::prefix_end(b"f");
+    let mut start = b"f".to_vec();
+    loop {
+        let page = store.scan(&start, &end, SCAN_PAIRS)?;
+        let Some((last, _)) = page.last() else {
+            return Ok(floors);
+        };
+        start = [last, &[0][..]].concat();
+        for (_, bytes) in &page {
+            let floor: Floor = decoded(bytes)?;
+            let applied = floors.apply(floor);
+            applied.map_err(|_| OpenError::Format("has more floors than this version keeps"))?;
+        }
+    }
+}

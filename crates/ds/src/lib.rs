@@ -1,0 +1,36 @@
+//! The data server: sparse objects behind handles that the MDS signs.
+//!
+//! [`Ds`] is a [`server::Role`]: READ, WRITE and COMMIT over an object store. Every operation shows a signed handle, which
+//! is checked against keys, fences and tombstones (`gate`); what must survive a crash (high-water marks, floors,
+//! tombstones, the identity of the store) lies in an `index` of its own. One control connection, opened by
+//! [`link::run`], ties it to the MDS: lease, keys and floors come over it, sizes and stable writes are reported over
+//! it. Without a valid lease nothing is served.
+//!
+//! The crate opens no socket and no file: stores and connectors are handed in, so the simulator runs the same code.
+//!
+//! Entry points: [`Ds::open`], [`link::run`], [`join::join`], [`Ds::status`].
+#![forbid(unsafe_code)]
+
+mod calls;
+mod config;
+mod counts;
+mod ds;
+mod durable;
+mod error;
+mod gate;
+mod handles;
+mod index;
+pub mod join;
+pub mod link;
+mod ops;
+mod raise;
+mod sizes;
+
+pub use config::DsConfig;
+pub use counts::{LeaseState, Refusals, Status};
+pub use ds::Ds;
+pub use error::{JoinError, LinkError, OpenError};
+pub use index::Membership;
+
+#[cfg(test)]
+mod tests;

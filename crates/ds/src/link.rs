@@ -1,0 +1,300 @@
+//! The control connection to the MDS: HELLO, heartbeats, and the MDS's calls on the way back.
+//!
+//! [`run`] keeps one connection, and comes back only when the data server shall stop. The connector is handed in: TLS with the
+//! cluster's identity in a daemon, memory in the simulator. It proves that the other side is the MDS.
+//!
+//! # Ordering
+//! The lease counts from when HELLO or HEARTBEAT was sent. Calls of the MDS that come before HELLO's answer was taken
+//! wait for it. Keys and the cluster floor of HELLO, and the announced pages of floors, are in place and durable, and older
+//! I/O has ended, before anything is served.
+//!
+//! # Failure
+//! A broken connection is made again with growing pauses. Serving goes on until the lease ends; after that, or after
+//! HELLO, only a complete HELLO brings it back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{
+    Answer, HeartbeatArgs, HelloArgs, HelloOk, NetAddr, Refusal, Request, Status, StoreIdentity,
+    VersionRange,
+};
+use layout::Floor;
+use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use server::Nfsd;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use transport::{Address, CloseReason, ConnHandle, Connector};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+use crate::calls::Calls;
+use crate::{Ds, LinkError, Membership};
+
+/// How long HELLO may take.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before another connection, doubled up to the longest.
+const PAUSE_MS: u64 = 50;
+const PAUSE_MS_MAX: u64 = 5_000;
+/// Heartbeats are never more frequent than this.
+const HEARTBEAT_MS_MIN: u64 = 10;
+/// How long the reply to EXPEL or SHUTDOWN may take to leave.
+const LAST_REPLY: Duration = Duration::from_millis(200);
+
+/// How to reach the MDS, and as whom.
+#[derive(Clone)]
+pub struct LinkConfig {
+    /// Who the data server is.
+    pub membership: Membership,
+    /// Makes connections that prove both ends.
+    pub connector: Arc<dyn Connector>,
+    /// Control addresses of the MDS, preferred first.
+    pub mds: Vec<Address>,
+    /// Where clients reach this server; at most [`control::ADDRESSES_MAX`] are told.
+    pub advertise: Vec<NetAddr>,
+}
+
+/// Why the data server shall stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// It is out of the cluster.
+    Expelled {
+        /// Why, as the MDS said.
+        reason: String,
+    },
+    /// The administrator stops it.
+    Shutdown {
+        /// How long I/O that is going on may take, in milliseconds.
+        drain_ms: u32,
+    },
+    /// The MDS refuses it, and asking again cannot help.
+    Refused(Refusal),
+}
+
+/// Stays connected to the MDS until the data server shall stop.
+pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: LinkConfig) -> LinkEnd {
+    let ds = nfsd.role();
+    ds.gate.set_membership(config.membership);
+    let mut nonce = [0; 16];
+    for half in nonce.chunks_mut(8) {
+        half.copy_from_slice(&(ds.random)().to_be_bytes());
+    }
+    let mut pause_ms = PAUSE_MS;
+    loop {
+        for address in &config.mds {
+            match once(&nfsd, &config, address, nonce).await {
+                Ok(end) => return end,
+                Err(Ended::Served(error)) => {
+                    tracing::warn!(%address, "lost the MDS: {error}");
+                    pause_ms = PAUSE_MS;
+                }
+                Err(Ended::Failed(LinkError::Refused(refusal))) if is_final(refusal.status) => {
+                    ds.gate.expel();
+                    return LinkEnd::Refused(refusal);
+                }
+                Err(Ended::Failed(error)) => tracing::warn!(%address, "no MDS: {error}"),
+            }
+        }
+        let jitter = (ds.random)() % (pause_ms / 2 + 1);
+        tokio::time::sleep(Duration::from_millis(pause_ms + jitter)).await;
+        pause_ms = (pause_ms * 2).min(PAUSE_MS_MAX);
+    }
+}
+
+/// How a connection ended.
+enum Ended {
+    /// Before HELLO was done.
+    Failed(LinkError),
+    /// After it.
+    Served(LinkError),
+}
+
+/// Refusals that do not go away by themselves.
+const fn is_final(status: Status) -> bool {
+    matches!(
+        status,
+        Status::UnsupportedVersion
+            | Status::WrongCluster
+            | Status::UnknownServer
+            | Status::StoreSwapped
+            | Status::StoreRolledBack
+            | Status::Expelled
+    )
+}
+
+/// One connection, from its beginning to its end.
+async fn once(
+    nfsd: &Arc<Nfsd<Ds>>,
+    config: &LinkConfig,
+    address: &Address,
+    nonce: [u8; 16],
+) -> Result<LinkEnd, Ended> {
+    let ds = nfsd.role();
+    let (ready, ready_seen) = watch::channel(false);
+    let (end, mut end_seen) = watch::channel(None);
+    let calls = Arc::new(Calls::new(Arc::clone(nfsd), ready_seen, end));
+    let connected = config.connector.connect(address, calls).await;
+    let conn = connected.map_err(|e| Ended::Failed(LinkError::Connect(e)))?;
+    let close = |error| {
+        conn.close(CloseReason::Asked);
+        error
+    };
+    let hello = hello(ds, &conn, config, nonce).await;
+    let ok = hello.map_err(|e| Ended::Failed(close(e)))?;
+    let _ = ready.send(true);
+    tracing::info!(%address, ds_id = config.membership.ds_id, "said HELLO to the MDS");
+    let mut pause = heartbeat_pause(ok.heartbeat_ms, ok.lease_ms);
+    loop {
+        tokio::select! {
+            biased;
+            end = told_to_end(&mut end_seen) => {
+                let _ = tokio::time::timeout(LAST_REPLY, conn.closed()).await;
+                conn.close(CloseReason::Asked);
+                return Ok(end);
+            }
+            reason = conn.closed() => {
+                let error = LinkError::Call(transport::CallError::Closed(reason));
+                return Err(Ended::Served(error));
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
+        match heartbeat(ds, &conn, pause).await {
+            Ok(lease_ms) => pause = heartbeat_pause(ok.heartbeat_ms, lease_ms),
+            // An EXPEL may have come in between, and is the better reason.
+            Err(error) if end_seen.borrow().is_none() => {
+                let error = close(error);
+                if matches!(&error, LinkError::Refused(r) if is_final(r.status)) {
+                    return Err(Ended::Failed(error));
+                }
+                return Err(Ended::Served(error));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Waits for EXPEL or SHUTDOWN.
+async fn told_to_end(end: &mut watch::Receiver<Option<LinkEnd>>) -> LinkEnd {
+    let told = end.wait_for(Option::is_some).await.ok();
+    match told.and_then(|end| end.clone()) {
+        Some(end) => end,
+        // The connection is gone, and with it whoever could have said it.
+        None => std::future::pending().await,
+    }
+}
+
+/// A third of the lease, or more often when the MDS wants it.
+fn heartbeat_pause(heartbeat_ms: u32, lease_ms: u32) -> Duration {
+    let ms = u64::from(heartbeat_ms.min(lease_ms / 3));
+    Duration::from_millis(ms.max(HEARTBEAT_MS_MIN))
+}
+
+fn lease_until(sent: Instant, lease_ms: u32) -> Instant {
+    sent + Duration::from_millis(u64::from(lease_ms))
+}
+
+async fn hello(
+    ds: &Ds,
+    conn: &ConnHandle,
+    config: &LinkConfig,
+    nonce: [u8; 16],
+) -> Result<HelloOk, LinkError> {
+    let sent = Instant::now();
+    let mut addresses = config.advertise.clone();
+    addresses.truncate(control::ADDRESSES_MAX as usize);
+    let args = HelloArgs {
+        versions: VersionRange::OURS,
+        cluster_id: config.membership.cluster_id,
+        ds_id: config.membership.ds_id,
+        store: ds.store_identity(),
+        boot_nonce: nonce,
+        addresses: addresses.into(),
+        capacity: ds.capacity(),
+    };
+    let ok = call(conn, &args, HELLO_TIMEOUT).await?;
+    let ring = ok.keys.ring().map_err(LinkError::Keys)?;
+    let until = lease_until(sent, ok.lease_ms);
+    if !ds.gate.hello(conn, ok.proxy_client, until) {
+        return Err(LinkError::NotConnected);
+    }
+    ds.take_keys(ring).map_err(LinkError::Store)?;
+    let floor = Floor::Cluster {
+        epoch: ok.cluster_floor,
+    };
+    ds.raise_floors(&[floor]).await.map_err(LinkError::Store)?;
+    if !ok.floors_pending {
+        // All of it: what an earlier tenure let in must have ended too.
+        ds.gate.drain_all().await;
+        ds.gate.serve();
+    }
+    Ok(ok)
+}
+
+/// Returns the length of the renewed lease in milliseconds.
+async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32, LinkError> {
+    let sent = Instant::now();
+    let args = HeartbeatArgs {
+        capacity: ds.capacity(),
+        counters: ds.counts.to_wire(),
+    };
+    let ok = call(conn, &args, timeout.max(Duration::from_secs(1))).await?;
+    if ok.cluster_floor > ds.gate.with_floors(|f| f.cluster()) {
+        let floor = Floor::Cluster {
+            epoch: ok.cluster_floor,
+        };
+        ds.raise_floors(&[floor]).await.map_err(LinkError::Store)?;
+    }
+    if !ds.gate.renew(conn, lease_until(sent, ok.lease_ms)) {
+        return Err(LinkError::LeaseEnded);
+    }
+    Ok(ok.lease_ms)
+}
+
+/// Calls the MDS on `conn`.
+pub(crate) async fn call<R: Request>(
+    conn: &ConnHandle,
+    args: &R,
+    timeout: Duration,
+) -> Result<R::Ok, LinkError> {
+    let mut e = Encoder::new();
+    let start = CallStart {
+        xid: 0,
+        program: control::PROGRAM,
+        version: control::VERSION_MAX,
+        procedure: R::PROC as u32,
+        credential: OpaqueAuth::NONE,
+        verifier: OpaqueAuth::NONE,
+    };
+    start.encode(&mut e);
+    args.encode(&mut e);
+    let record = conn
+        .call(e.into(), timeout)
+        .await
+        .map_err(LinkError::Call)?;
+    let mut d = Decoder::new(&record);
+    let header = ReplyHeader::decode(&mut d).map_err(LinkError::Malformed)?;
+    if let ReplyVerdict::Error(verdict) = header.verdict {
+        return Err(LinkError::Verdict(verdict));
+    }
+    let answer = Answer::<R::Ok>::decode(&mut d).map_err(LinkError::Malformed)?;
+    d.finish().map_err(LinkError::Malformed)?;
+    answer.into_result().map_err(LinkError::Refused)
+}
+
+impl Ds {
+    /// Calls the MDS on the connection that there is now.
+    pub(crate) async fn call_mds<R: Request>(
+        &self,
+        args: &R,
+        timeout: Duration,
+    ) -> Result<R::Ok, LinkError> {
+        let conn = self.gate.conn().ok_or(LinkError::NotConnected)?;
+        call(&conn, args, timeout).await
+    }
+
+    pub(crate) fn store_identity(&self) -> StoreIdentity {
+        StoreIdentity {
+            store_id: self.index.store_id(),
+            counter: self.index.counter(),
+        }
+    }
+}

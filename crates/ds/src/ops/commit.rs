@@ -1,0 +1,31 @@
+//! COMMIT (RFC 8881 §18.3, §13.7): always the whole object, which is what a sync makes durable anyway.
+
+use nfs4::NfsStatus;
+use nfs4::ops::{CommitArgs, CommitRes};
+use server::Compound;
+
+use crate::Ds;
+use crate::counts::count;
+use crate::ds::object_of;
+use crate::gate::Want;
+
+pub(super) async fn commit(
+    ds: &Ds,
+    cx: &Compound<'_, Ds>,
+    args: CommitArgs,
+) -> Result<CommitRes, NfsStatus> {
+    let admitted = ds.admit(cx, Want::Write)?;
+    if args.offset.checked_add(u64::from(args.count)).is_none() {
+        return Err(NfsStatus::Inval);
+    }
+    count(&ds.counts.commits);
+    let id = object_of(&admitted.handle);
+    ds.make_durable(id).await.map_err(|fault| {
+        ds.note(id, &fault);
+        fault.nfs_status()
+    })?;
+    // Read after the sync: a sync of this file that failed before has changed it.
+    Ok(CommitRes {
+        write_verifier: ds.verifier(),
+    })
+}

@@ -1,0 +1,83 @@
+//! The operations of a data server (RFC 8881 §13.6): READ, WRITE, COMMIT, and the few that cost nothing to have. Sessions and
+//! the current file handle are the engine's. Everything else is `NOTSUPP`, as a server that is only a data server may answer.
+
+mod commit;
+mod getattr;
+mod read;
+mod secinfo;
+mod stateids;
+mod write;
+
+use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter, Stateid};
+use server::{Compound, answer};
+use xdr::Decode;
+
+use crate::Ds;
+use crate::counts::count;
+
+/// `other[4]` of a layout stateid of this cluster's MDS (see the architecture page).
+const KIND_LAYOUT: u8 = 3;
+const KIND_AT: usize = 4;
+
+pub(crate) async fn perform<'r>(
+    ds: &'r Ds,
+    cx: &mut Compound<'r, Ds>,
+    op: OpNum,
+    ops: &mut OpReader<'r>,
+    reply: &mut ReplyWriter<OpNum>,
+) -> NfsStatus {
+    match op {
+        OpNum::Read => match args(ops) {
+            Ok(a) => {
+                let room = cx.room(reply.wire_len());
+                let done = read::read(ds, cx, a, room).await;
+                answer(reply, done)
+            }
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::Write => match args(ops) {
+            Ok(a) => answer(reply, write::write(ds, cx, a).await),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::Commit => match args(ops) {
+            Ok(a) => answer(reply, commit::commit(ds, cx, a).await),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::GetAttr => match args(ops) {
+            Ok(a) => getattr::getattr(ds, cx, a, reply),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::SecInfoNoName => match args(ops) {
+            Ok(a) => answer(reply, secinfo::secinfo_no_name(cx, a)),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::TestStateid => match args(ops) {
+            Ok(a) => answer(reply, Ok(stateids::test_stateid(&a))),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::FreeStateid => match args(ops) {
+            Ok(a) => answer(reply, stateids::free_stateid(a)),
+            Err(status) => fail(reply, op, status),
+        },
+        _ => fail(reply, op, NfsStatus::NotSupp),
+    }
+}
+
+fn args<'r, T: Decode<'r>>(ops: &mut OpReader<'r>) -> Result<T, NfsStatus> {
+    ops.args().map_err(|_| NfsStatus::BadXdr)
+}
+
+fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
+    reply.error(op, status);
+    status
+}
+
+/// Refuses the stateids that RFC 8881 §13.9.1 forbids at a data server. Others are not known here: the handle
+/// decides. The MDS itself has judged the stateid of the client for which it asks.
+fn check_stateid(ds: &Ds, stateid: Stateid, is_proxy: bool) -> Result<(), NfsStatus> {
+    if !is_proxy && (stateid.is_special() || stateid.other[KIND_AT] == KIND_LAYOUT) {
+        count(&ds.counts.stateids);
+        return Err(NfsStatus::BadStateid);
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! READ (RFC 8881 §18.22, §13.6). From the page cache the data leave by sendfile; what may wait for a disk is read
+//! where it blocks nobody. Past the end of the object the MDS is asked how long the file is (rule R8).
+
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use nfs4::NfsStatus;
+use nfs4::ops::{ReadArgs, ReadResPayload};
+use objects::{ObjectError, ObjectId, ObjectStore, Span};
+use server::Compound;
+use transport::{FilePayload, Payload};
+
+use super::check_stateid;
+use crate::Ds;
+use crate::counts::{add, count};
+use crate::ds::object_of;
+use crate::durable::Fault;
+use crate::gate::Want;
+
+/// Bytes of a READ result beside its data: operation, status, eof, length, padding.
+const RESULT_BYTES: usize = 4 + 4 + 4 + 4 + 3;
+
+pub(super) async fn read(
+    ds: &Ds,
+    cx: &mut Compound<'_, Ds>,
+    args: ReadArgs,
+    room: usize,
+) -> Result<ReadResPayload, NfsStatus> {
+    let stateid = cx.resolve(args.stateid)?;
+    let admitted = ds.admit(cx, Want::Read)?;
+    check_stateid(ds, stateid, admitted.is_proxy)?;
+    count(&ds.counts.reads);
+    let room = room.saturating_sub(RESULT_BYTES);
+    let wanted = args.count.min(u32::try_from(room).unwrap_or(u32::MAX));
+    let wanted = wanted.min(nfs4::IO_BYTES_MAX);
+    if wanted == 0 && args.count > 0 {
+        return Err(NfsStatus::RepTooBig);
+    }
+    let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
+    let id = object_of(&handle);
+    let (data, size_bytes) = from_object(ds, id, args.offset, wanted)
+        .await
+        .map_err(|fault| {
+            ds.note(id, &fault);
+            fault.nfs_status()
+        })?;
+    // What follows may wait for the MDS; the bytes are those of now, whatever is fenced meanwhile.
+    drop(admitted);
+    let (eof, data) = if data.len() == wanted as usize {
+        (false, data)
+    } else if is_proxy {
+        (true, data)
+    } else {
+        let file = ds.file_size(handle.file_id, handle.generation).await?;
+        // Bytes beyond the size that the MDS knows are writes that were not committed to it yet.
+        let end = file.max(size_bytes);
+        fill(ds, data, args.offset, wanted, end)?
+    };
+    let counter = if is_proxy {
+        &ds.counts.proxy_read_bytes
+    } else {
+        &ds.counts.client_read_bytes
+    };
+    add(counter, data.len());
+    let len = u32::try_from(data.len()).expect("at most what was asked for");
+    cx.payloads.push(payload(data));
+    Ok(ReadResPayload { eof, len })
+}
+
+/// At most `len` bytes of the object, and its size when they are fewer.
+async fn from_object(ds: &Ds, id: ObjectId, offset: u64, len: u32) -> Result<(Span, u64), Fault> {
+    let read = if ds.offload && !ds.objects.is_cached(id, offset, len) {
+        count(&ds.counts.cold_reads);
+        ds.blocking(move |objects| cold(objects, id, offset, len))
+            .await
+    } else {
+        ds.objects.read(id, offset, len)
+    };
+    let span = match read {
+        Ok(span) if span.len() == len as usize => return Ok((span, 0)),
+        Ok(span) => span,
+        Err(ObjectError::NotFound) => Span::Bytes(Bytes::new()),
+        Err(e) => return Err(Fault::Object(e)),
+    };
+    // Short: the end of the object, or a loss.
+    let size_bytes = ds.size_of(id)?;
+    ds.check_mark(id, size_bytes)?;
+    Ok((span, size_bytes.unwrap_or(0)))
+}
+
+/// Reads into memory: the pages are not in the cache, or nobody knows.
+fn cold(
+    objects: &dyn ObjectStore,
+    id: ObjectId,
+    offset: u64,
+    len: u32,
+) -> Result<Span, ObjectError> {
+    let span = objects.read(id, offset, len)?;
+    bytes_of(span).map(Span::Bytes).map_err(ObjectError::Io)
+}
+
+fn bytes_of(span: Span) -> std::io::Result<Bytes> {
+    match span {
+        Span::Bytes(bytes) => Ok(bytes),
+        Span::File {
+            file, offset, len, ..
+        } => {
+            let mut buffer = vec![0; len as usize];
+            file.read_exact_at(&mut buffer, offset)?;
+            Ok(buffer.into())
+        }
+    }
+}
+
+/// Completes data that end before `wanted` bytes with the zeros of a hole, up to the `end` of the file.
+fn fill(
+    ds: &Ds,
+    data: Span,
+    offset: u64,
+    wanted: u32,
+    end: u64,
+) -> Result<(bool, Span), NfsStatus> {
+    let inside = end.saturating_sub(offset).min(u64::from(wanted));
+    let len = usize::try_from(inside).expect("at most a u32");
+    let eof = offset.saturating_add(inside) >= end;
+    if data.len() >= len {
+        return Ok((eof, data));
+    }
+    if data.is_empty() && len <= ds.zeros.len() {
+        return Ok((eof, Span::Bytes(ds.zeros.slice(..len))));
+    }
+    let have = bytes_of(data).map_err(|e| {
+        count(&ds.counts.io_errors);
+        tracing::error!("reading an object: {e}");
+        NfsStatus::Io
+    })?;
+    let mut whole = Vec::with_capacity(len);
+    whole.extend_from_slice(&have);
+    whole.resize(len, 0);
+    Ok((eof, Span::Bytes(whole.into())))
+}
+
+fn payload(span: Span) -> Payload {
+    match span {
+        Span::Bytes(bytes) => Payload::Bytes(bytes),
+        Span::File {
+            file,
+            offset,
+            len,
+            hold,
+        } => Payload::File(FilePayload {
+            file,
+            offset,
+            len,
+            guard: Box::new(hold),
+        }),
+    }
+}

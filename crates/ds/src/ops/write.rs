@@ -1,0 +1,100 @@
+//! WRITE (RFC 8881 §18.32, §13.6, §13.7; rules R2, R9, R11).
+//!
+//! # Ownership
+//! The data lie in the request's record; nothing is copied before the object store.
+//!
+//! # Ordering
+//! Verifier, data, sync, index; then, for `FILE_SYNC`, the MDS learns of it; then the reply. Fences and truncations of
+//! the file wait for all of it, so that no report of a write comes behind a truncation and makes the file long again.
+//! The MDS therefore never lets WROTE wait for a fence or a truncation.
+//!
+//! # Failure
+//! Data may be in the object, even durable, when the client is told of an error; it writes them again.
+
+use std::time::Duration;
+
+use control::WroteArgs;
+use layout::DsHandle;
+use nfs4::ops::{WriteArgs, WriteRes};
+use nfs4::{NfsStatus, NfsTime, StableHow};
+use server::Compound;
+
+use super::check_stateid;
+use crate::Ds;
+use crate::counts::{add, count};
+use crate::ds::object_of;
+use crate::durable::Fault;
+use crate::gate::Want;
+use crate::sizes::nfs_status;
+
+/// How long a `FILE_SYNC` write waits for the MDS. Above it the client is told to try later.
+const WROTE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) async fn write(
+    ds: &Ds,
+    cx: &Compound<'_, Ds>,
+    args: WriteArgs<'_>,
+) -> Result<WriteRes, NfsStatus> {
+    let stateid = cx.resolve(args.stateid)?;
+    let admitted = ds.admit(cx, Want::Write)?;
+    check_stateid(ds, stateid, admitted.is_proxy)?;
+    count(&ds.counts.writes);
+    let data = args.data.0;
+    let len = u32::try_from(data.len()).map_err(|_| NfsStatus::Inval)?;
+    let verifier = ds.verifier();
+    let written = WriteRes {
+        count: len,
+        committed: args.stable,
+        write_verifier: verifier,
+    };
+    if data.is_empty() {
+        return Ok(written);
+    }
+    let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
+    let id = object_of(&handle);
+    let failed = |fault: Fault| {
+        ds.note(id, &fault);
+        fault.nfs_status()
+    };
+    let time = (ds.clock)();
+    ds.check_once(id).map_err(failed)?;
+    ds.objects
+        .write(id, args.offset, data)
+        .map_err(|e| failed(Fault::Object(e)))?;
+    ds.index.wrote(id, time).map_err(|e| failed(e.into()))?;
+    if args.stable != StableHow::Unstable {
+        ds.make_durable(id).await.map_err(failed)?;
+    }
+    let counter = if is_proxy {
+        &ds.counts.proxy_written_bytes
+    } else {
+        &ds.counts.client_written_bytes
+    };
+    add(counter, data.len());
+    if args.stable == StableHow::FileSync && !is_proxy {
+        let end_offset = args.offset.saturating_add(u64::from(len));
+        report(ds, &handle, end_offset, time).await?;
+    }
+    drop(admitted);
+    Ok(written)
+}
+
+/// Tells the MDS of a stable write: after `FILE_SYNC` Linux sends no LAYOUTCOMMIT.
+async fn report(
+    ds: &Ds,
+    handle: &DsHandle,
+    end_offset: u64,
+    time: NfsTime,
+) -> Result<(), NfsStatus> {
+    count(&ds.counts.wrote_reports);
+    let wrote = WroteArgs {
+        file_id: handle.file_id,
+        generation: handle.generation,
+        end_offset,
+        time,
+    };
+    let told = ds.call_mds(&wrote, WROTE_TIMEOUT).await;
+    told.map_err(|e| nfs_status(&e))?;
+    ds.sizes.forget(handle.file_id);
+    Ok(())
+}

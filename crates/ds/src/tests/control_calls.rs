@@ -1,0 +1,174 @@
+//! CREATE, STAT, COMMIT, SET_SIZE by the MDS (R1, R3, R9, R11), and an object store whose sync fails.
+
+use super::*;
+use control::{
+    CommitArgs as CtlCommit, CreateArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem,
+};
+use objects::{Capacity, ObjectError, ObjectId, ObjectStat, Span};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+const OBJECT: ObjectRef = ObjectRef {
+    file_id: FILE,
+    generation: 1,
+    mirror: 0,
+};
+
+async fn stat(world: &World) -> StatItem {
+    let objects = vec![OBJECT].into();
+    world.mds.call(&StatArgs { objects }).await.unwrap().items.0[0]
+}
+
+async fn set_size(world: &World, size_bytes: u64, epoch: u32) {
+    let items = vec![SetSizeItem {
+        object: OBJECT,
+        size_bytes,
+        floor: Epoch::new(BOOT, epoch),
+        through_key: 2,
+    }];
+    let items = items.into();
+    let statuses = world.mds.call(&SetSizeArgs { items }).await.unwrap();
+    assert_eq!(statuses.0, [Status::Ok]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stat_tells_size_durable_size_and_time() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let fh = Grant::to(b"a").fh();
+    assert_eq!(stat(&world).await.status, Status::NotFound);
+    a.write(&fh, 0, b"abcd", StableHow::DataSync).await.unwrap();
+    a.write(&fh, 4, b"ef", StableHow::Unstable).await.unwrap();
+    let item = stat(&world).await;
+    assert_eq!(
+        (item.status, item.size_bytes, item.durable_bytes),
+        (Status::Ok, 6, 4)
+    );
+    assert_eq!(item.modified.seconds, 1_700_000_000);
+    let objects = vec![OBJECT].into();
+    let done = world.mds.call(&CtlCommit { objects }).await.unwrap();
+    assert_eq!(
+        (done.statuses.0, done.verifier),
+        (vec![Status::Ok], world.ds().verifier())
+    );
+    assert_eq!(stat(&world).await.durable_bytes, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_makes_what_write_would() {
+    let world = World::new().await;
+    for _ in 0..2 {
+        let objects = vec![OBJECT].into();
+        let made = world.mds.call(&CreateArgs { objects }).await.unwrap();
+        assert_eq!(made.0, [Status::Ok]);
+    }
+    assert_eq!(
+        (stat(&world).await.status, stat(&world).await.size_bytes),
+        (Status::Ok, 0)
+    );
+    assert_eq!(world.ds().status().objects_count, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_object_is_short_and_not_lost() {
+    let stores = Stores::new();
+    let world = World::over(&stores).await;
+    let a = world.client(b"a").await;
+    a.write(&Grant::to(b"a").fh(), 0, b"abcd", StableHow::DataSync)
+        .await
+        .unwrap();
+    set_size(&world, 2, 2).await;
+    // Repeated, and one that is longer than the object: both change nothing.
+    set_size(&world, 2, 2).await;
+    set_size(&world, 9, 3).await;
+    world.mds.state.lock().sizes.insert(FILE, 9);
+    let old = a.read(&Grant::to(b"a").fh(), 0, 4).await;
+    assert_eq!(old.unwrap_err(), NfsStatus::PnfsNoLayout);
+    let fh = Grant::to(b"a").epoch(3).fh();
+    assert_eq!(
+        a.read(&fh, 0, 9).await.unwrap(),
+        (true, b"ab\0\0\0\0\0\0\0".to_vec())
+    );
+    let world = World::over(&stores).await;
+    let item = stat(&world).await;
+    assert_eq!(
+        (item.status, item.size_bytes, item.durable_bytes),
+        (Status::Ok, 2, 2)
+    );
+    assert_eq!(world.ds().status().objects_lost, 0);
+}
+
+/// Objects in memory whose sync can be made to fail.
+struct Failing {
+    inner: MemObjects,
+    fails: AtomicBool,
+}
+
+impl ObjectStore for Failing {
+    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
+        self.inner.read(id, offset, len)
+    }
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.inner.write(id, offset, data)
+    }
+    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        if self.fails.load(SeqCst) {
+            return Err(ObjectError::Io(std::io::ErrorKind::Other.into()));
+        }
+        self.inner.sync(id)
+    }
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
+        self.inner.stat(id)
+    }
+    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
+        self.inner.set_size(id, size_bytes)
+    }
+    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.inner.remove(id)
+    }
+    fn is_cached(&self, _: ObjectId, _: u64, _: u32) -> bool {
+        false
+    }
+    fn capacity(&self) -> Result<Capacity, ObjectError> {
+        self.inner.capacity()
+    }
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
+        self.inner.list(visit)
+    }
+    fn is_persistent(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_sync_changes_the_verifier() {
+    let objects = Arc::new(Failing {
+        inner: MemObjects::new(MemOptions::default()),
+        fails: AtomicBool::new(false),
+    });
+    let world = World::with(Arc::new(MemStore::new()), objects.clone(), Mds::new()).await;
+    let a = world.client(b"a").await;
+    let fh = Grant::to(b"a").fh();
+    let before = a.write(&fh, 0, b"abc", StableHow::Unstable).await.unwrap();
+    objects.fails.store(true, SeqCst);
+    let wrote = a.write(&fh, 0, b"abc", StableHow::DataSync).await;
+    assert_eq!(wrote.unwrap_err(), NfsStatus::Io);
+    objects.fails.store(false, SeqCst);
+    let after = a.commit(&fh).await.unwrap();
+    assert_ne!(after, before.write_verifier);
+    assert_eq!(a.commit(&fh).await.unwrap(), after);
+    assert_eq!(world.ds().status().io_errors, 1);
+}
+
+#[tokio::test]
+async fn cold_reads_and_syncs_run_on_other_threads() {
+    let objects = Arc::new(Failing {
+        inner: MemObjects::new(MemOptions::default()),
+        fails: AtomicBool::new(false),
+    });
+    let world = World::offloaded(Arc::new(MemStore::new()), objects).await;
+    let a = world.client(b"a").await;
+    let fh = Grant::to(b"a").fh();
+    a.write(&fh, 0, b"abc", StableHow::DataSync).await.unwrap();
+    assert_eq!(a.read(&fh, 0, 3).await.unwrap(), (false, b"abc".to_vec()));
+    assert_eq!(world.ds().status().cold_reads, 1);
+}
