@@ -1,0 +1,306 @@
+//! Attributes of RFC 8881 §5 from an inode, and inodes' changes from attributes.
+
+use crate::Mds;
+use crate::cx::handle_of;
+use namespace::{FileType, Inode, NewNode, SetAttr, SetTime, Time};
+use nfs4::attr::{self, Attrs, Fattr};
+use nfs4::{Bitmap, ChangeAttrType, FH_PERSISTENT, FsId, NfsStatus, NfsTime, Owner, SpecData};
+use xdr::List;
+
+/// `LAYOUT4_NFSV4_1_FILES`.
+pub(crate) const LAYOUT_FILES: u32 = 1;
+/// Most free inodes that `df -i` shows.
+const FILES_FREE_SHOWN_MAX: u64 = 1 << 40;
+/// Largest READ and WRITE.
+pub(crate) const IO_BYTES_MAX: u64 = 1 << 20;
+
+/// Attributes that this server answers.
+pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
+    attr::SUPPORTED_ATTRS,
+    attr::TYPE,
+    attr::FH_EXPIRE_TYPE,
+    attr::CHANGE,
+    attr::SIZE,
+    attr::LINK_SUPPORT,
+    attr::SYMLINK_SUPPORT,
+    attr::NAMED_ATTR,
+    attr::FSID,
+    attr::UNIQUE_HANDLES,
+    attr::LEASE_TIME,
+    attr::RDATTR_ERROR,
+    attr::ACLSUPPORT,
+    attr::CANSETTIME,
+    attr::CASE_INSENSITIVE,
+    attr::CASE_PRESERVING,
+    attr::CHOWN_RESTRICTED,
+    attr::FILEHANDLE,
+    attr::FILEID,
+    attr::FILES_AVAIL,
+    attr::FILES_FREE,
+    attr::FILES_TOTAL,
+    attr::HOMOGENEOUS,
+    attr::MAXFILESIZE,
+    attr::MAXLINK,
+    attr::MAXNAME,
+    attr::MAXREAD,
+    attr::MAXWRITE,
+    attr::MODE,
+    attr::NO_TRUNC,
+    attr::NUMLINKS,
+    attr::OWNER,
+    attr::OWNER_GROUP,
+    attr::RAWDEV,
+    attr::SPACE_AVAIL,
+    attr::SPACE_FREE,
+    attr::SPACE_TOTAL,
+    attr::SPACE_USED,
+    attr::TIME_ACCESS,
+    attr::TIME_ACCESS_SET,
+    attr::TIME_CREATE,
+    attr::TIME_DELTA,
+    attr::TIME_METADATA,
+    attr::TIME_MODIFY,
+    attr::TIME_MODIFY_SET,
+    attr::MOUNTED_ON_FILEID,
+    attr::FS_LAYOUT_TYPES,
+    attr::LAYOUT_TYPES,
+    attr::LAYOUT_BLKSIZE,
+    attr::SUPPATTR_EXCLCREAT,
+    attr::CHANGE_ATTR_TYPE,
+    attr::MODE_UMASK,
+    attr::XATTR_SUPPORT,
+]);
+
+/// Attributes that NFSv4.1 does not have (RFC 7862 §12.2, RFC 8275, RFC 8276).
+const MINOR_2_ONLY: Bitmap = Bitmap::of(&[
+    attr::CHANGE_ATTR_TYPE,
+    attr::MODE_UMASK,
+    attr::XATTR_SUPPORT,
+]);
+
+/// Attributes that can be set.
+const SETTABLE: Bitmap = Bitmap::of(&[
+    attr::SIZE,
+    attr::MODE,
+    attr::OWNER,
+    attr::OWNER_GROUP,
+    attr::TIME_ACCESS_SET,
+    attr::TIME_MODIFY_SET,
+    attr::MODE_UMASK,
+]);
+
+/// Attributes that `EXCLUSIVE4_1` can set: all but those that hold its verifier's place elsewhere. Ours has a place of its own.
+const SETTABLE_EXCLUSIVE: Bitmap = SETTABLE;
+
+/// The attributes of this minor version.
+pub(crate) fn supported(minor_version: u32) -> Bitmap {
+    if minor_version >= 2 {
+        SUPPORTED
+    } else {
+        SUPPORTED.difference(&MINOR_2_ONLY)
+    }
+}
+
+fn time(t: Time) -> NfsTime {
+    NfsTime {
+        seconds: t.secs,
+        nanoseconds: t.nanos,
+    }
+}
+
+fn number(id: u32) -> Owner {
+    Owner::from(id.to_string().as_bytes())
+}
+
+/// The wire type of an inode.
+pub(crate) fn type_of(kind: FileType) -> nfs4::FileType {
+    match kind {
+        FileType::Regular => nfs4::FileType::Reg,
+        FileType::Directory => nfs4::FileType::Dir,
+        FileType::Block => nfs4::FileType::Blk,
+        FileType::Character => nfs4::FileType::Chr,
+        FileType::Symlink => nfs4::FileType::Lnk,
+        FileType::Socket => nfs4::FileType::Sock,
+        FileType::Fifo => nfs4::FileType::Fifo,
+    }
+}
+
+/// The values of an inode's attributes, as far as `want` names them.
+pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) -> Attrs {
+    let mut a = Attrs {
+        file_type: Some(type_of(inode.kind)),
+        change: Some(inode.change),
+        size: Some(inode.size),
+        fsid: Some(FsId {
+            major: mds.cluster_id(),
+            minor: 0,
+        }),
+        fileid: Some(inode.id.0),
+        mounted_on_fileid: Some(inode.id.0),
+        mode: Some(inode.mode),
+        numlinks: Some(inode.nlink),
+        rawdev: Some(SpecData {
+            major: inode.device.major,
+            minor: inode.device.minor,
+        }),
+        // What data servers hold is not known to the byte at each moment: files are shown as if they had no holes.
+        space_used: Some(if inode.is_regular() {
+            inode.size
+        } else {
+            inode.space_used
+        }),
+        time_access: Some(time(inode.atime)),
+        time_create: Some(time(inode.btime)),
+        time_metadata: Some(time(inode.ctime)),
+        time_modify: Some(time(inode.mtime)),
+        ..Attrs::default()
+    };
+    // What costs an allocation or a look elsewhere is made only on demand.
+    if want.contains(attr::OWNER) {
+        a.owner = Some(number(inode.uid));
+    }
+    if want.contains(attr::OWNER_GROUP) {
+        a.owner_group = Some(number(inode.gid));
+    }
+    if want.contains(attr::FILEHANDLE) {
+        a.filehandle = Some(handle_of(mds, inode));
+    }
+    if !want.intersection(&FILE_SYSTEM).is_empty() {
+        of_file_system(mds, &mut a, minor_version);
+    }
+    a
+}
+
+/// Attributes that are those of the file system or the server, not of a file.
+const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
+    attr::TYPE,
+    attr::CHANGE,
+    attr::SIZE,
+    attr::FSID,
+    attr::FILEHANDLE,
+    attr::FILEID,
+    attr::MODE,
+    attr::NUMLINKS,
+    attr::OWNER,
+    attr::OWNER_GROUP,
+    attr::RAWDEV,
+    attr::SPACE_USED,
+    attr::TIME_ACCESS,
+    attr::TIME_CREATE,
+    attr::TIME_METADATA,
+    attr::TIME_MODIFY,
+    attr::MOUNTED_ON_FILEID,
+]));
+
+fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
+    a.supported_attrs = Some(supported(minor_version));
+    a.fh_expire_type = Some(FH_PERSISTENT);
+    a.link_support = Some(true);
+    a.symlink_support = Some(true);
+    a.named_attr = Some(false);
+    a.unique_handles = Some(true);
+    a.lease_time_s = Some(u32::try_from(mds.lease_ms().div_ceil(1000)).unwrap_or(u32::MAX));
+    a.rdattr_error = Some(NfsStatus::Ok);
+    a.aclsupport = Some(0);
+    a.cansettime = Some(true);
+    a.case_insensitive = Some(false);
+    a.case_preserving = Some(true);
+    a.chown_restricted = Some(true);
+    a.homogeneous = Some(true);
+    a.maxfilesize = Some(i64::MAX.unsigned_abs());
+    a.maxlink = Some(mds.namespace().limits().link_count_max);
+    a.maxname = Some(nfs4::NAME_BYTES_MAX);
+    a.maxread = Some(IO_BYTES_MAX);
+    a.maxwrite = Some(IO_BYTES_MAX);
+    a.no_trunc = Some(true);
+    a.time_delta = Some(NfsTime {
+        seconds: 0,
+        nanoseconds: 1,
+    });
+    a.fs_layout_types = Some(List(vec![LAYOUT_FILES]));
+    a.layout_types = Some(List(vec![LAYOUT_FILES]));
+    a.layout_blksize = Some(mds.data().stripe_unit_bytes());
+    a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
+    a.change_attr_type = Some(ChangeAttrType::MonotonicIncr);
+    a.xattr_support = Some(false);
+    let files = mds.namespace().statistics();
+    // Inode numbers do not run out; statfs of a client wants a number that it can add to.
+    let files_free = files.files_free.min(FILES_FREE_SHOWN_MAX);
+    a.files_total = Some(files.files.saturating_add(files_free));
+    a.files_free = Some(files_free);
+    a.files_avail = Some(files_free);
+    let space = mds.data().space();
+    a.space_total = Some(space.total_bytes);
+    a.space_free = Some(space.free_bytes);
+    a.space_avail = Some(space.free_bytes);
+}
+
+/// Decodes attributes to set; `BadOwner` for an owner that is no number.
+pub(crate) fn decode(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, NfsStatus> {
+    let attrs = fattr.attrs().map_err(|e| e.status())?;
+    let supported = supported(minor_version);
+    if !fattr.mask.difference(&supported).is_empty() {
+        return Err(NfsStatus::AttrNotSupp);
+    }
+    if !fattr.mask.difference(&SETTABLE).is_empty() {
+        return Err(NfsStatus::Inval);
+    }
+    if attrs.mode.is_some() && attrs.mode_umask.is_some() {
+        return Err(NfsStatus::Inval);
+    }
+    Ok(attrs)
+}
+
+fn id(owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
+    let Some(owner) = owner else { return Ok(None) };
+    let text = std::str::from_utf8(&owner.0).map_err(|_| NfsStatus::Inval)?;
+    text.parse().map(Some).map_err(|_| NfsStatus::BadOwner)
+}
+
+fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
+    t.map(|t| match t {
+        nfs4::SetTime::Server => SetTime::Server,
+        nfs4::SetTime::Client(t) => SetTime::Client(Time {
+            secs: t.seconds,
+            nanos: t.nanoseconds,
+        }),
+    })
+}
+
+/// Permission bits of a new object (RFC 8275: the client's umask is applied here, since there is no inherited ACL).
+fn new_mode(attrs: &Attrs, default: u32) -> u32 {
+    match (attrs.mode, attrs.mode_umask) {
+        (Some(mode), _) => mode & 0o7777,
+        (None, Some(m)) => m.mode & !(m.umask & 0o777) & 0o7777,
+        (None, None) => default,
+    }
+}
+
+/// Attributes of SETATTR for the name space. `mode_umask` is for creation only (RFC 8275 §5).
+pub(crate) fn to_setattr(attrs: &Attrs) -> Result<SetAttr, NfsStatus> {
+    if attrs.mode_umask.is_some() {
+        return Err(NfsStatus::Inval);
+    }
+    if attrs.mode.is_some_and(|m| m & !0o7777 != 0) {
+        return Err(NfsStatus::Inval);
+    }
+    Ok(SetAttr {
+        mode: attrs.mode,
+        uid: id(attrs.owner.as_ref())?,
+        gid: id(attrs.owner_group.as_ref())?,
+        size: attrs.size,
+        atime: set_time(attrs.time_access_set),
+        mtime: set_time(attrs.time_modify_set),
+    })
+}
+
+/// Attributes of a new object.
+pub(crate) fn to_new_node(attrs: &Attrs, default_mode: u32) -> Result<NewNode, NfsStatus> {
+    Ok(NewNode {
+        uid: id(attrs.owner.as_ref())?,
+        gid: id(attrs.owner_group.as_ref())?,
+        atime: set_time(attrs.time_access_set),
+        mtime: set_time(attrs.time_modify_set),
+        ..NewNode::mode(new_mode(attrs, default_mode))
+    })
+}

@@ -1,0 +1,140 @@
+//! What every operation needs of its COMPOUND: the file behind the current handle, the name space as the
+//! caller may see it, and the observed transaction.
+
+use crate::Mds;
+use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
+use meta::MetaError;
+use namespace::{Cred, FileId, Inode, Namespace, NsError, Op};
+use nfs4::{FileHandle, NfsStatus};
+use server::Compound;
+use std::sync::Arc;
+
+/// One COMPOUND on the metadata server.
+pub(crate) type Cx<'r> = Compound<'r, Mds>;
+
+/// A caller that an export lets in.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Identity after squashing.
+    pub cred: Cred,
+    /// The export is read-only for this caller.
+    pub read_only: bool,
+}
+
+/// Calls the name space as the COMPOUND's caller, and notes what was observed (rule R7).
+pub(crate) fn ns<T>(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+) -> Result<T, NfsStatus> {
+    let mut op = Op::new(&cx.caller.cred, mds.now());
+    let result = call(mds.namespace(), &mut op);
+    let observed = op.observed();
+    cx.observe(observed.0);
+    result.map_err(|e| status(&e))
+}
+
+/// The inode behind the current file handle.
+pub(crate) fn current(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let handle = parse(mds, cx.fh()?)?;
+    resolve(mds, cx, handle)
+}
+
+/// The inode behind the saved file handle.
+pub(crate) fn saved(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let handle = parse(mds, cx.saved()?)?;
+    resolve(mds, cx, handle)
+}
+
+/// The current file handle, which must be that of a regular file. Other types get the status that RFC 8881 prescribes for I/O.
+pub(crate) fn current_regular(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let inode = current(mds, cx)?;
+    regular(&inode)?;
+    Ok(inode)
+}
+
+/// Refuses what is no regular file: directories are `IsDir`, symbolic links `Symlink`, others `WrongType`.
+pub(crate) fn regular(inode: &Inode) -> Result<(), NfsStatus> {
+    match inode.kind {
+        namespace::FileType::Regular => Ok(()),
+        namespace::FileType::Directory => Err(NfsStatus::IsDir),
+        namespace::FileType::Symlink => Err(NfsStatus::Symlink),
+        _ => Err(NfsStatus::WrongType),
+    }
+}
+
+/// The current file handle, which must be that of a directory.
+pub(crate) fn current_dir(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let inode = current(mds, cx)?;
+    directory(&inode)?;
+    Ok(inode)
+}
+
+/// Refuses what is no directory.
+pub(crate) fn directory(inode: &Inode) -> Result<(), NfsStatus> {
+    match inode.kind {
+        namespace::FileType::Directory => Ok(()),
+        namespace::FileType::Symlink => Err(NfsStatus::Symlink),
+        _ => Err(NfsStatus::NotDir),
+    }
+}
+
+/// Refuses changes by a caller whose export is read-only.
+pub(crate) fn writable(cx: &Cx<'_>) -> Result<(), NfsStatus> {
+    if cx.caller.read_only {
+        Err(NfsStatus::RoFs)
+    } else {
+        Ok(())
+    }
+}
+
+/// The handle of an inode.
+pub(crate) fn handle_of(mds: &Mds, inode: &Inode) -> FileHandle {
+    let handle = MdsHandle {
+        kind: MdsHandleKind::Inode,
+        cluster_id: mds.cluster_id(),
+        file_id: inode.id.0,
+        generation: inode.generation,
+    };
+    FileHandle::from(handle.to_bytes().as_slice())
+}
+
+/// Reads a handle of ours.
+pub(crate) fn parse(mds: &Mds, fh: &[u8]) -> Result<MdsHandle, NfsStatus> {
+    MdsHandle::parse(fh, mds.cluster_id()).map_err(|e| match e {
+        MdsHandleError::WrongCluster => NfsStatus::Stale,
+        _ => NfsStatus::BadHandle,
+    })
+}
+
+fn resolve(mds: &Mds, cx: &mut Cx<'_>, handle: MdsHandle) -> Result<Arc<Inode>, NfsStatus> {
+    ns(mds, cx, |ns, op| {
+        ns.resolve(op, FileId(handle.file_id), handle.generation)
+    })
+}
+
+/// A name as a component: the name space judges its bytes.
+pub(crate) fn status(e: &NsError) -> NfsStatus {
+    match e {
+        NsError::NoEnt => NfsStatus::NoEnt,
+        NsError::Exist => NfsStatus::Exist,
+        NsError::NotDir => NfsStatus::NotDir,
+        NsError::IsDir => NfsStatus::IsDir,
+        NsError::NotEmpty => NfsStatus::NotEmpty,
+        NsError::Access => NfsStatus::Access,
+        NsError::Perm => NfsStatus::Perm,
+        NsError::NameTooLong => NfsStatus::NameTooLong,
+        NsError::BadName => NfsStatus::BadName,
+        NsError::Stale => NfsStatus::Stale,
+        NsError::NoSpace | NsError::Store(MetaError::NoSpace) => NfsStatus::NoSpc,
+        NsError::MLink => NfsStatus::MLink,
+        NsError::Inval | NsError::NeedsTruncate => NfsStatus::Inval,
+        NsError::BadCookie => NfsStatus::BadCookie,
+        NsError::FileTooBig => NfsStatus::FBig,
+        NsError::Busy | NsError::TooMany => NfsStatus::Delay,
+        NsError::Store(error) => {
+            tracing::error!(%error, "metadata store");
+            NfsStatus::ServerFault
+        }
+    }
+}

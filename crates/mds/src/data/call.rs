@@ -1,0 +1,73 @@
+//! Calls of the control program to a data server, over the connection that it opened.
+
+use control::{Answer, Refusal, Request};
+use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use std::time::Duration;
+use transport::{CloseReason, ConnHandle};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+/// How long a data server may take to answer. FENCE and COMMIT wait for disks.
+pub(crate) const CALL_MS_MAX: u64 = 15_000;
+
+/// Why a data server did not do what it was told. Every call may be repeated.
+#[derive(Debug)]
+pub(crate) enum DsError {
+    /// It is not connected, or has not all its floors yet.
+    Down,
+    /// The connection broke, or there was no answer in time. The connection is closed.
+    Lost,
+    /// Its bytes make no sense. The connection is closed.
+    Malformed,
+    /// It refused.
+    Refused(Refusal),
+}
+
+impl std::fmt::Display for DsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Down => f.write_str("the data server is not connected"),
+            Self::Lost => f.write_str("the data server does not answer"),
+            Self::Malformed => f.write_str("the data server's answer is malformed"),
+            Self::Refused(refusal) => write!(f, "the data server refused: {refusal}"),
+        }
+    }
+}
+
+/// Calls a data server. A connection that does not answer is closed: the data server then says HELLO again
+/// and gets what it missed.
+pub(crate) async fn call<R>(conn: &ConnHandle, args: &R) -> Result<R::Ok, DsError>
+where
+    R: Request + Sync,
+    R::Ok: Send,
+{
+    let mut e = Encoder::new();
+    let start = CallStart {
+        xid: 0,
+        program: control::PROGRAM,
+        version: control::VERSION_MAX,
+        procedure: R::PROC as u32,
+        credential: OpaqueAuth::NONE,
+        verifier: OpaqueAuth::NONE,
+    };
+    start.encode(&mut e);
+    args.encode(&mut e);
+    let reply = conn
+        .call(e.into(), Duration::from_millis(CALL_MS_MAX))
+        .await;
+    let record = reply.map_err(|_| {
+        conn.close(CloseReason::Asked);
+        DsError::Lost
+    })?;
+    let malformed = |_| {
+        conn.close(CloseReason::MalformedMessage);
+        DsError::Malformed
+    };
+    let mut d = Decoder::new(&record);
+    let header = ReplyHeader::decode(&mut d).map_err(malformed)?;
+    if !matches!(header.verdict, ReplyVerdict::Success { .. }) {
+        conn.close(CloseReason::MalformedMessage);
+        return Err(DsError::Malformed);
+    }
+    let answer: Answer<R::Ok> = xdr::decode_all(d.rest()).map_err(malformed)?;
+    answer.into_result().map_err(DsError::Refused)
+}

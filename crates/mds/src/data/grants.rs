@@ -1,0 +1,393 @@
+//! Layouts: granted, committed, returned, recalled, taken away.
+//!
+//! # Ownership
+//! The state table says who holds what; the mark "RW out" on the inode says the same durably for writers (R1).
+//!
+//! # Ordering
+//! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a writer
+//! is. The mark's transaction is observed by LAYOUTGET, so it is durable before the reply. A handle carries the epoch that
+//! is read last: a fence or truncation that comes in between makes it stale, never the other way round.
+//!
+//! # Failure
+//! A client that does not answer a recall in a lease is fenced off the file at every data server and loses its layout; a
+//! writer's file then waits until its size was taken from the data servers.
+
+use super::fence;
+use crate::Mds;
+use crate::cx::{self, Cx, ns};
+use layout::{ClientTag, DsHandle, Epoch, Rights};
+use meta::Seq;
+use namespace::{Cred, FileId, Inode, Op, SizeCommit};
+use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
+use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use nfs4::{ClientId, NfsStatus, Stateid};
+use server::{CallbackError, Nfsd};
+use state::{IoMode, IoModes, Recall, RecallAnswer, Returned};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What LAYOUTGET asks for.
+pub(crate) struct GrantRequest {
+    pub(crate) stateid: Stateid,
+    pub(crate) mode: IoMode,
+}
+
+/// Grants the current client a layout of the whole file: the stateid, and the handle for the data servers.
+pub(crate) fn grant(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Inode,
+    request: &GrantRequest,
+) -> Result<(Stateid, [u8; layout::DS_HANDLE_BYTES]), NfsStatus> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let file = inode.id;
+    let client = cx.client()?;
+    let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
+    let ids = data.group_servers(group);
+    super::ready(nfsd, file).map_err(|_| NfsStatus::LayoutTryLater)?;
+    let busy = data.truncating.lock().contains(&file) || data.is_fencing(group, file);
+    if busy || !data.servers.lock().all_live(&ids) {
+        return Err(NfsStatus::LayoutTryLater);
+    }
+    let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
+    let tag = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);
+    let order = data.grant_lock(file).lock();
+    let modes = match request.mode {
+        IoMode::Read => IoModes::READ,
+        IoMode::ReadWrite => IoModes::RW,
+    };
+    let held_before = mds.state().layouts.holders(file.0, modes).contains(&client);
+    let stateid = mds
+        .state()
+        .layout_get(request.stateid, client, file.0, request.mode, true)?;
+    // Looked at again behind the entry: whoever fences from here on finds this holder.
+    let fenced = data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
+    let marked = match request.mode {
+        IoMode::ReadWrite if !fenced => {
+            ns(mds, cx, |ns, op| ns.mark_rw_out(op, file, client.value))
+        }
+        _ => Ok(()),
+    };
+    if fenced || marked.is_err() {
+        if !held_before {
+            let mut state = mds.state();
+            let _undone = state
+                .layouts
+                .return_file(stateid, client, file.0, modes, true);
+        }
+        return Err(marked.err().unwrap_or(NfsStatus::LayoutTryLater));
+    }
+    let inode = ns(mds, cx, |ns, op| ns.getattr(op, file))?;
+    if request.mode == IoMode::ReadWrite {
+        data.writers.lock().add(file, tag);
+    }
+    let handle = DsHandle {
+        cluster_id: data.cluster_id,
+        file_id: file.0,
+        generation: inode.generation,
+        mirror: 0,
+        rights: match request.mode {
+            IoMode::Read => Rights::Read,
+            IoMode::ReadWrite => Rights::ReadWrite,
+        },
+        epoch: Epoch::from_u64(mds.namespace().fencing_epoch(&inode)),
+        client: tag,
+    };
+    drop(order);
+    let keys = data.keys.lock();
+    let key = keys.active().ok_or(NfsStatus::LayoutTryLater)?;
+    Ok((stateid, handle.sign(key)))
+}
+
+/// LAYOUTCOMMIT: what the client wrote counts (R12). One under a stateid from before a truncation is refused (R3), unless that
+/// truncation was the client's own and left his layout alone: then what the data servers have since the cut bounds the size.
+pub(crate) async fn commit_layout(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    stateid: Stateid,
+    commit: SizeCommit,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let file = inode.id;
+    let client = cx.client()?;
+    // Keeps truncations out while the size is measured and entered.
+    let gate = data.gate(file);
+    let _shared = gate.read().await;
+    let checked = mds.state().layouts.check_commit(stateid, client, file.0);
+    let commit = match checked {
+        Ok(()) => commit,
+        Err(NfsStatus::BadLayout) if his_own_cut(nfsd, cx, file, client) => {
+            if data.truncating.lock().contains(&file) {
+                return Err(NfsStatus::Delay);
+            }
+            let end = super::sizes::measure(nfsd, inode).await?;
+            SizeCommit {
+                new_end: commit.new_end.map(|claimed| claimed.min(end)),
+                ..commit
+            }
+        }
+        // A layout that is no more: of an earlier boot, or fenced off. What was written under it is found at the data servers
+        // (R1). Linux takes BADLAYOUT for that, and would make an I/O error of BAD_STATEID.
+        Err(NfsStatus::BadStateid) => return Err(NfsStatus::BadLayout),
+        Err(status) => return Err(status),
+    };
+    let _order = data.grant_lock(file).lock();
+    ns(mds, cx, |ns, op| ns.commit_size(op, file, commit))
+}
+
+/// Whether the client holds the file for writing, alone, with a handle that a truncation since then has left alone.
+fn his_own_cut(nfsd: &Nfsd<Mds>, cx: &Cx<'_>, file: FileId, client: ClientId) -> bool {
+    let mds = nfsd.role();
+    let Some(session) = &cx.session else {
+        return false;
+    };
+    let tag = ClientTag::of(mds.data().cluster_id, &session.owner);
+    let holds = mds.state().layouts.rw_holders(file.0).contains(&client);
+    holds && mds.data().writers.lock().is_held_by_only(file, tag)
+}
+
+/// LAYOUTRETURN of the file (with `stateid`), or of everything.
+pub(crate) async fn return_layouts(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    modes: IoModes,
+    what: Option<(FileId, Stateid, bool)>,
+) -> Result<Option<Stateid>, NfsStatus> {
+    let client = cx.client()?;
+    let returned = match what {
+        Some((file, stateid, whole)) => {
+            let mut state = nfsd.role().state();
+            vec![
+                state
+                    .layouts
+                    .return_file(stateid, client, file.0, modes, whole)?,
+            ]
+        }
+        None => nfsd.role().state().layouts.return_all(client, modes),
+    };
+    let stateid = if what.is_some() {
+        returned.first().and_then(|r| r.stateid)
+    } else {
+        None
+    };
+    layouts_returned(nfsd, cx, returned).await?;
+    Ok(stateid)
+}
+
+/// Layouts came back: marks go, and whoever waits is told.
+pub(crate) async fn layouts_returned(
+    nfsd: &Nfsd<Mds>,
+    _cx: &mut Cx<'_>,
+    returned: Vec<Returned>,
+) -> Result<(), NfsStatus> {
+    settle_returned(nfsd, returned).await;
+    Ok(())
+}
+
+/// As [`layouts_returned`], outside of any COMPOUND.
+async fn settle_returned(nfsd: &Nfsd<Mds>, returned: Vec<Returned>) {
+    let files: BTreeSet<u64> = returned
+        .iter()
+        .filter(|r| r.stateid.is_none())
+        .map(|r| r.file)
+        .collect();
+    unmark(nfsd, returned);
+    nfsd.role().data().changed.notify_waiters();
+    for file in files {
+        super::removal::discard_if_unused(nfsd, FileId(file)).await;
+    }
+}
+
+/// Takes the marks of writers that returned. Nobody waits for these transactions: a mark too many costs a look at the
+/// data servers after a restart.
+fn unmark(nfsd: &Nfsd<Mds>, returned: Vec<Returned>) {
+    let mds = nfsd.role();
+    let cred = Cred::root();
+    for r in returned.into_iter().filter(|r| r.rw) {
+        let file = FileId(r.file);
+        let _order = mds.data().grant_lock(file).lock();
+        if mds.state().layouts.rw_holders(r.file).contains(&r.client) {
+            continue;
+        }
+        let mut op = Op::new(&cred, mds.now());
+        if let Err(error) = mds
+            .namespace()
+            .clear_rw_out(&mut op, file, Some(r.client.value))
+        {
+            tracing::error!(%error, file = r.file, "RW-out mark");
+        }
+    }
+}
+
+/// Whether data servers may have bytes of a file whose size is 0.
+pub(crate) fn may_have_data(nfsd: &Nfsd<Mds>, file: FileId) -> bool {
+    super::ready(nfsd, file).is_err()
+        || nfsd
+            .role()
+            .state()
+            .layouts
+            .is_held(file.0, IoModes::RW, None)
+        || nfsd.role().data().truncating.lock().contains(&file)
+}
+
+/// Somebody lost access to the file: handles given out so far must stop working before the reply (R10). The epoch was
+/// raised together with the attribute.
+pub(crate) async fn access_narrowed(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+) -> Result<(), NfsStatus> {
+    let Some(placement) = inode.placement else {
+        return Ok(());
+    };
+    let epoch = Epoch::from_u64(nfsd.role().namespace().fencing_epoch(inode));
+    nfsd.role().data().writers.lock().forget(inode.id);
+    // What the floor refers to must not be lost while data servers already enforce it.
+    nfsd.role().durable(Seq(cx.observed_seq)).await?;
+    fence::note(nfsd, placement.group, inode.id, None, epoch);
+    if let Some(me) = nfsd.role().data().service() {
+        fence::deliver_all(&me);
+    }
+    // Long enough for a data server that must first be given up: a repeated request would find nothing to narrow.
+    let wait_ms = fence::WAIT_MS_MAX + u64::from(nfsd.role().data().ds_lease_ms);
+    if fence::settled(nfsd, placement.group, inode.id, wait_ms).await {
+        Ok(())
+    } else {
+        Err(NfsStatus::Delay)
+    }
+}
+
+/// A client is no more: it is fenced off what it held, and what it may have written is found out (R1, R5).
+pub(crate) async fn client_gone(nfsd: &Nfsd<Mds>, owner: &[u8], returned: Vec<Returned>) {
+    let tag = ClientTag::of(nfsd.role().data().cluster_id, owner);
+    let items: Vec<(Returned, ClientTag)> = returned.into_iter().map(|r| (r, tag)).collect();
+    take_away(nfsd, &items).await;
+    let files: BTreeSet<u64> = items.iter().map(|(r, _)| r.file).collect();
+    for file in files {
+        super::removal::discard_if_unused(nfsd, FileId(file)).await;
+    }
+}
+
+/// Fences clients off files and starts the recovery of what writers left. Grants on these files wait for it by themselves.
+async fn take_away(nfsd: &Nfsd<Mds>, items: &[(Returned, ClientTag)]) {
+    let data = nfsd.role().data();
+    {
+        // First of all: nobody may see a size, or get a layout, that does not know of the writes.
+        let mut unknown = data.unknown.lock();
+        for (r, _) in items.iter().filter(|(r, _)| r.rw) {
+            unknown.add_client(FileId(r.file), r.client.value);
+        }
+    }
+    for (r, tag) in items {
+        if let Err(status) = fence::raise(nfsd, FileId(r.file), Some(*tag)) {
+            // The store has failed: nothing is granted any more, and the next boot's floor covers it.
+            tracing::error!(%status, file = r.file, "fence");
+        }
+    }
+    if let Some(me) = data.service() {
+        fence::deliver_all(&me);
+    }
+}
+
+/// Fences clients whose recalls are overdue, then takes their layouts.
+pub(super) async fn fence_overdue(nfsd: &Nfsd<Mds>) {
+    let mds = nfsd.role();
+    let now_ms = nfsd.now_ms();
+    let overdue = mds.state().layouts.overdue(now_ms);
+    if overdue.is_empty() {
+        return;
+    }
+    let mut items = Vec::with_capacity(overdue.len());
+    for recall in &overdue {
+        tracing::warn!(
+            file = recall.file,
+            client = recall.client.value,
+            "layout not returned"
+        );
+        let owner = nfsd.clients().owner(recall.client).map(<[u8]>::to_vec);
+        let tag = ClientTag::of(mds.data().cluster_id, &owner.unwrap_or_default());
+        let rw = mds
+            .state()
+            .layouts
+            .rw_holders(recall.file)
+            .contains(&recall.client);
+        let held = Returned {
+            client: recall.client,
+            file: recall.file,
+            rw,
+            stateid: None,
+        };
+        items.push((held, tag));
+    }
+    take_away(nfsd, &items).await;
+    for recall in &overdue {
+        // Its mark stays until the size is taken.
+        let _fenced = mds.state().layouts.revoke(&recall.stateid.other);
+    }
+    mds.data().changed.notify_waiters();
+    for (r, _) in &items {
+        super::removal::discard_if_unused(nfsd, FileId(r.file)).await;
+    }
+}
+
+/// Recalls layouts of a file from all clients but `except`; returns at once.
+pub(super) fn recall(nfsd: &Nfsd<Mds>, inode: &Inode, modes: IoModes, except: Option<ClientId>) {
+    let mds = nfsd.role();
+    let deadline_ms = nfsd.now_ms().saturating_add(mds.lease_ms());
+    let recalls = mds
+        .state()
+        .layouts
+        .begin_recall(inode.id.0, modes, except, deadline_ms);
+    let Some(me) = mds.data().service() else {
+        return;
+    };
+    let fh = cx::handle_of(mds, inode);
+    for recall in recalls {
+        let (me, fh) = (Arc::clone(&me), fh.clone());
+        tokio::spawn(async move { send_recall(&me, recall, &fh.0).await });
+    }
+}
+
+/// Sends one CB_LAYOUTRECALL and notes its answer. No answer is left to the deadline.
+async fn send_recall(nfsd: &Nfsd<Mds>, recall: Recall, fh: &[u8]) {
+    let permits = Arc::clone(&nfsd.role().data().recalls);
+    let Ok(_permit) = permits.acquire_owned().await else {
+        return;
+    };
+    let iomode = if recall.modes == IoModes::READ {
+        nfs4::IoMode::Read
+    } else if recall.modes == IoModes::RW {
+        nfs4::IoMode::Rw
+    } else {
+        nfs4::IoMode::Any
+    };
+    let result = nfsd
+        .callback(recall.client, &|b| {
+            b.push(&CbLayoutRecallArgs {
+                layout_type: LAYOUT_NFSV4_1_FILES,
+                iomode,
+                changed: false,
+                what: LayoutRecall::File(LayoutRecallFile {
+                    fh: xdr::Opaque(fh),
+                    offset: 0,
+                    length: LENGTH_TO_EOF,
+                    stateid: recall.stateid,
+                }),
+            });
+        })
+        .await;
+    let answer = match result {
+        Ok(()) => RecallAnswer::WillReturn,
+        Err(CallbackError::Status(NfsStatus::NoMatchingLayout)) => RecallAnswer::NoMatchingLayout,
+        Err(error) => {
+            tracing::warn!(?error, client = recall.client.value, "layout recall");
+            return;
+        }
+    };
+    let other = recall.stateid.other;
+    let returned = nfsd.role().state().layouts.recall_answered(&other, answer);
+    settle_returned(nfsd, returned.into_iter().collect()).await;
+}

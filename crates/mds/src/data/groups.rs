@@ -1,0 +1,231 @@
+//! Placement groups: made of the data servers that are there, chosen for new files, never changed.
+//!
+//! # Ordering
+//! A group's record is a transaction before that of the first file in it, and durability is in the order of
+//! transactions: no file ever refers to a group that a crash took.
+//!
+//! # Failure
+//! When a member is away new files still go to its group for [`REGROUP_MS`]: an inode needs no data server. After
+//! that a group of the others takes over; the old one is taken up again when its members are back. A group with a full
+//! member takes no new files at once; when no other is left, those with room make one, down to a single data server.
+
+use super::records;
+use super::servers::Servers;
+use layout::{GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placement, PlacementError};
+use meta::{MetaError, MetaStore};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A set of data servers must be stable so long before it makes a group, unless a file needs one.
+const SETTLE_MS: u64 = 1_000;
+/// A member must be away for so long before new files avoid its group.
+const REGROUP_MS: u64 = 30_000;
+
+/// The groups, and which of them new files go to.
+pub(crate) struct Groups {
+    placement: Placement,
+    /// Groups for new files.
+    current: Vec<u32>,
+    /// The live data servers with room when last looked at, and since when they are these.
+    seen: (Vec<u32>, Instant),
+    /// The data servers without room, as the availability of groups has it.
+    full: BTreeSet<u32>,
+    next_id: u32,
+    seed: u32,
+}
+
+/// Why a new file has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// No data server is there yet, or the one with room is away for a moment: ask again.
+    NotYet,
+    /// All that serve are full.
+    Full,
+}
+
+/// Cuts a sorted list of data servers into as few groups as the width allows, of nearly equal size.
+fn plan(live: &[u32]) -> Vec<Vec<u32>> {
+    let groups_count = live.len().div_ceil(GROUP_WIDTH_MAX as usize);
+    if groups_count == 0 {
+        return Vec::new();
+    }
+    live.chunks(live.len().div_ceil(groups_count))
+        .map(<[u32]>::to_vec)
+        .collect()
+}
+
+impl Groups {
+    pub(crate) fn load(
+        cluster_id: u64,
+        groups: Vec<Group>,
+        seed: u32,
+    ) -> Result<Self, PlacementError> {
+        let mut out = Self {
+            placement: Placement::new(cluster_id),
+            current: Vec::new(),
+            seen: (Vec::new(), Instant::now()),
+            full: BTreeSet::new(),
+            next_id: 1,
+            seed,
+        };
+        // Until the data servers are back, the newest group takes new files.
+        out.current = groups.last().map(|g| g.id).into_iter().collect();
+        for group in groups {
+            out.next_id = out.next_id.max(group.id.saturating_add(1));
+            out.placement.add(group, 0, seed)?;
+        }
+        out.apply_current();
+        Ok(out)
+    }
+
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    pub(crate) fn servers_of(&self, group: u32) -> Option<Vec<u32>> {
+        self.placement.group(group).map(|g| g.servers.0.clone())
+    }
+
+    /// Looks at who is live and has room, and regroups when that has been so for long enough.
+    pub(crate) fn observe(
+        &mut self,
+        store: &dyn MetaStore,
+        servers: &Servers,
+    ) -> Result<(), MetaError> {
+        let usable = servers.usable_ids();
+        if self.seen.0 != usable {
+            self.seen = (usable, Instant::now());
+        }
+        self.note_full(servers);
+        // Only of a member that is away one may hope that it is back soon.
+        let grown = self
+            .current_servers()
+            .iter()
+            .all(|id| self.seen.0.contains(id) || self.full.contains(id));
+        let wait_ms = if grown { SETTLE_MS } else { REGROUP_MS };
+        if self.seen.1.elapsed() >= Duration::from_millis(wait_ms) {
+            self.regroup(store)?;
+        }
+        Ok(())
+    }
+
+    fn current_servers(&self) -> Vec<u32> {
+        let servers = self.current.iter().filter_map(|id| self.servers_of(*id));
+        servers.flatten().collect()
+    }
+
+    /// Makes the groups of the data servers seen the current ones.
+    fn regroup(&mut self, store: &dyn MetaStore) -> Result<(), MetaError> {
+        let lists = plan(&self.seen.0);
+        if lists.is_empty() {
+            return Ok(());
+        }
+        let mut current = Vec::with_capacity(lists.len());
+        for list in lists {
+            let same = self
+                .placement
+                .groups()
+                .find(|g| g.servers.0 == list)
+                .map(|g| g.id);
+            match same {
+                Some(id) => current.push(id),
+                None if self.placement.groups().count() >= GROUPS_MAX => {
+                    current = self.widest_seen();
+                    break;
+                }
+                None => current.push(self.make(store, list)?),
+            }
+        }
+        if !current.is_empty() && current != self.current {
+            tracing::info!(groups = ?current, "new files go to these placement groups");
+            self.current = current;
+            self.apply_current();
+        }
+        Ok(())
+    }
+
+    /// With no room for another group: the widest of those that are there whose members were all seen.
+    fn widest_seen(&self) -> Vec<u32> {
+        let seen = |g: &&Group| g.servers.0.iter().all(|id| self.seen.0.contains(id));
+        let groups = self.placement.groups().filter(seen);
+        let widest = groups.max_by_key(|g| g.width()).map(|g| g.id);
+        widest.into_iter().collect()
+    }
+
+    /// Makes groups with a full member unavailable, and others available again.
+    fn note_full(&mut self, servers: &Servers) {
+        if self.full != *servers.full() {
+            self.full.clone_from(servers.full());
+            self.apply_current();
+        }
+    }
+
+    fn make(&mut self, store: &dyn MetaStore, list: Vec<u32>) -> Result<u32, MetaError> {
+        let group = Group {
+            id: self.next_id,
+            version: 1,
+            servers: list.into(),
+        };
+        records::put_group(store, &group)?;
+        let id = group.id;
+        self.next_id = self.next_id.saturating_add(1);
+        if let Err(error) = self.placement.add(group, 0, self.seed) {
+            return Err(MetaError::Corrupt(format!("placement group {id}: {error}")));
+        }
+        Ok(id)
+    }
+
+    fn apply_current(&mut self) {
+        let has_room = |g: &Group| !g.servers.0.iter().any(|id| self.full.contains(id));
+        let taken = |g: &Group| self.current.contains(&g.id) && has_room(g);
+        let weights = self.placement.groups().map(|g| {
+            let weight = if taken(g) { g.width() } else { 0 };
+            (g.id, weight)
+        });
+        for (id, weight) in weights.collect::<Vec<_>>() {
+            let known = "an id of the table itself";
+            self.placement.set_weight(id, weight).expect(known);
+            self.placement.set_available(id, weight > 0).expect(known);
+        }
+    }
+
+    /// Where a new file goes. Members of its group may be away: an inode needs no data server.
+    pub(crate) fn pick(
+        &mut self,
+        store: &dyn MetaStore,
+        servers: &Servers,
+    ) -> Result<Result<layout::Placed, NoPlace>, MetaError> {
+        self.note_full(servers);
+        if let Some(placed) = self.placement.pick() {
+            return Ok(Ok(placed));
+        }
+        self.seen = (servers.usable_ids(), Instant::now());
+        self.regroup(store)?;
+        Ok(self.placement.pick().ok_or_else(|| {
+            if servers.live_ids().is_empty() || servers.room_may_return() {
+                NoPlace::NotYet
+            } else {
+                NoPlace::Full
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_uses_every_server_once_in_groups_of_nearly_equal_width() {
+        assert!(plan(&[]).is_empty());
+        assert_eq!(plan(&[1, 2, 3, 4]), vec![vec![1, 2, 3, 4]]);
+        let many: Vec<u32> = (0..600).collect();
+        let groups = plan(&many);
+        assert_eq!(
+            groups.iter().map(Vec::len).collect::<Vec<_>>(),
+            vec![200, 200, 200]
+        );
+        assert_eq!(groups.concat(), many);
+    }
+}

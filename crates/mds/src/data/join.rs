@@ -1,0 +1,213 @@
+//! How data servers come into the cluster and leave it: join tokens, JOIN, expulsion.
+//!
+//! # Ordering
+//! A token is used up, and the data server's record made, in one transaction that is durable before JOIN is answered.
+//!
+//! # Failure
+//! When JOIN's answer is lost the token is used up: the administrator makes another.
+
+use super::port::Issuer;
+use super::records::{self, Membership, Redeemed, SERVERS_MAX, ServerRecord};
+use super::servers::Server;
+use super::{DataPlane, call};
+use crate::Mds;
+use cluster_tls::{Fingerprint, TOKENS_MAX, TokenHash};
+use control::{ExpelArgs, JoinArgs, JoinOk, JoinSecret, Refusal, Status, Text, VersionRange};
+use meta::MetaError;
+use server::Nfsd;
+use transport::CloseReason;
+use xdr::OpaqueBuf;
+
+/// Why an administrator's order was not done.
+#[derive(Debug)]
+pub enum AdminError {
+    /// The metadata store failed.
+    Store(MetaError),
+    /// As many join tokens wait as may.
+    TooManyTokens,
+    /// No member of the cluster has this id.
+    UnknownServer,
+}
+
+impl std::fmt::Display for AdminError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(e) => write!(f, "{e}"),
+            Self::TooManyTokens => write!(f, "{TOKENS_MAX} join tokens wait already"),
+            Self::UnknownServer => f.write_str("no data server of the cluster has this id"),
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+impl From<MetaError> for AdminError {
+    fn from(e: MetaError) -> Self {
+        Self::Store(e)
+    }
+}
+
+fn wall_ms(mds: &Mds) -> u64 {
+    let now = mds.now();
+    u64::try_from(now.secs).unwrap_or(0) * 1000 + u64::from(now.nanos) / 1_000_000
+}
+
+/// Makes a join token's secret good for `ttl_ms`. Only its hash is kept.
+///
+/// # Errors
+/// [`AdminError`].
+pub async fn add_token(
+    nfsd: &Nfsd<Mds>,
+    secret: &JoinSecret,
+    ttl_ms: u64,
+) -> Result<(), AdminError> {
+    let mds = nfsd.role();
+    let now_ms = wall_ms(mds);
+    let hash = TokenHash::of(secret);
+    let expires_ms = now_ms.saturating_add(ttl_ms);
+    let stored = records::put_token(&**mds.store(), &hash.0, expires_ms, now_ms, TOKENS_MAX)?;
+    let seq = stored.ok_or(AdminError::TooManyTokens)?;
+    Ok(mds.store().durable(seq).await?)
+}
+
+/// Puts a data server out of the cluster. Its objects are lost to the files that have them.
+///
+/// # Errors
+/// [`AdminError`].
+pub async fn expel(nfsd: &Nfsd<Mds>, ds: u32, reason: &str) -> Result<(), AdminError> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let (seq, conn) = {
+        let mut servers = data.servers.lock();
+        let server = servers.map.get_mut(&ds).filter(|s| s.is_member());
+        let server = server.ok_or(AdminError::UnknownServer)?;
+        let record = ServerRecord {
+            membership: Membership::Expelled,
+            ..server.record.clone()
+        };
+        let seq = records::put_server(&**mds.store(), ds, &record)?;
+        server.record = record;
+        server.serving = false;
+        (seq, server.conn.clone())
+    };
+    mds.store().durable(seq).await?;
+    // What waits for it waits on until its lease has run out: the table still says when that is.
+    if let Some(conn) = conn {
+        let args = ExpelArgs {
+            reason: Text::cut(reason),
+        };
+        match call::call(&conn, &args).await {
+            Ok(()) => {
+                if let Some(server) = data.servers.lock().map.get_mut(&ds) {
+                    server.lease_end = None;
+                }
+                data.fences.lock().forget_server(ds);
+            }
+            Err(error) => tracing::warn!(ds, %error, "expelled without its answer"),
+        }
+        conn.close(CloseReason::Asked);
+    }
+    data.changed.notify_waiters();
+    Ok(())
+}
+
+fn store_failed(error: &MetaError) -> Refusal {
+    tracing::error!(%error, "JOIN");
+    Refusal::new(Status::Io, "the metadata store failed")
+}
+
+/// JOIN.
+pub(super) async fn join(
+    nfsd: &Nfsd<Mds>,
+    issuer: &dyn Issuer,
+    args: JoinArgs,
+) -> Result<JoinOk, Refusal> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let store = &**mds.store();
+    if VersionRange::OURS.common(args.versions).is_none() {
+        return Err(Refusal::new(
+            Status::UnsupportedVersion,
+            "no common version",
+        ));
+    }
+    let hash = TokenHash::of(&args.secret);
+    let bad_token = || Refusal::new(Status::BadToken, "the join token is unknown or used up");
+    // Looked at before a certificate is signed for a stranger.
+    if !records::token_waits(store, &hash.0, wall_ms(mds)).map_err(|e| store_failed(&e))? {
+        return Err(bad_token());
+    }
+    let ds_id = new_id(data, &args)?;
+    let certificate = issuer
+        .issue(ds_id, &args.public_key.0)
+        .map_err(|why| Refusal::new(Status::BadPublicKey, &why))?;
+    let record = ServerRecord {
+        membership: Membership::Active,
+        store_id: args.store.store_id,
+        counter: args.store.counter,
+        fingerprint: Fingerprint::of(&certificate).0,
+        addresses: args.addresses,
+    };
+    let redeemed = records::redeem(store, &hash.0, wall_ms(mds), ds_id, &record);
+    let seq = match redeemed.map_err(|e| store_failed(&e))? {
+        Redeemed::Taken(seq) => seq,
+        Redeemed::Unknown => return Err(bad_token()),
+        Redeemed::Expired => {
+            return Err(Refusal::new(Status::BadToken, "the join token has expired"));
+        }
+    };
+    store.durable(seq).await.map_err(|e| store_failed(&e))?;
+    data.servers.lock().map.insert(ds_id, Server::new(record));
+    tracing::info!(ds = ds_id, "data server joined");
+    Ok(JoinOk {
+        cluster_id: mds.cluster_id(),
+        ds_id,
+        certificate: OpaqueBuf(certificate),
+        ca_certificate: OpaqueBuf(issuer.ca_certificate()),
+    })
+}
+
+fn new_id(data: &DataPlane, args: &JoinArgs) -> Result<u32, Refusal> {
+    let mut servers = data.servers.lock();
+    if servers.map.len() >= SERVERS_MAX {
+        return Err(Refusal::new(
+            Status::TableFull,
+            "the cluster has as many servers as it may",
+        ));
+    }
+    let known = |s: &Server| s.record.store_id == args.store.store_id;
+    if servers.map.values().any(known) {
+        let why = "a data server has joined with this store already";
+        return Err(Refusal::new(Status::Invalid, why));
+    }
+    let id = servers.next_id;
+    servers.next_id = id.saturating_add(1);
+    Ok(id)
+}
+
+/// A join token that waits to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingToken {
+    /// Hash of its secret.
+    pub hash: TokenHash,
+    /// How long it is good still, in milliseconds.
+    pub left_ms: u64,
+}
+
+/// The join tokens that wait and are in time.
+///
+/// # Errors
+/// [`AdminError::Store`].
+pub fn waiting_tokens(nfsd: &Nfsd<Mds>) -> Result<Vec<WaitingToken>, AdminError> {
+    let mds = nfsd.role();
+    let now_ms = wall_ms(mds);
+    let stored = records::load_tokens(&**mds.store(), TOKENS_MAX)?;
+    let waiting = stored
+        .into_iter()
+        .filter(|(_, expires_ms)| now_ms < *expires_ms);
+    let describe = |(hash, expires_ms): ([u8; 32], u64)| WaitingToken {
+        hash: TokenHash(hash),
+        left_ms: expires_ms - now_ms,
+    };
+    Ok(waiting.map(describe).collect())
+}

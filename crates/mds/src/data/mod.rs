@@ -1,0 +1,384 @@
+//! Everything of the metadata server that touches data servers.
+//!
+//! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
+//! what must be known everywhere before something is granted again, `grants` layouts and their recall, `sizes` the
+//! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts. Names and
+//! open state are not here; they call in by the functions that this module exports.
+//!
+//! # Ownership
+//! Tables sit behind mutexes that are never held across an `await`. Locks are taken in the order of the fields of
+//! [`DataPlane`]; the state table's lock comes after a file's grant lock and before none of these.
+//!
+//! # Failure
+//! Tables are rebuilt at start from the records, from the name space's marks and intents, and from what data servers say.
+
+mod call;
+mod fence;
+mod grants;
+mod groups;
+mod join;
+mod port;
+mod proxy;
+mod records;
+mod removal;
+mod servers;
+mod sizes;
+mod status;
+mod truncate;
+mod writers;
+
+pub use join::{AdminError, WaitingToken, add_token, expel, waiting_tokens};
+pub use port::{ControlService, Issuer, PeerOf, tls_peer};
+pub use status::{DataStatus, ServerState, ServerStatus};
+
+pub(crate) use grants::{GrantRequest, access_narrowed, client_gone, commit_layout, grant};
+pub(crate) use grants::{layouts_returned, may_have_data, return_layouts};
+pub(crate) use proxy::{commit, read, write};
+pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};
+pub(crate) use sizes::{ready, ready_for_open};
+pub(crate) use truncate::truncate;
+
+use crate::mds::Random;
+use crate::{Mds, MdsError};
+use fence::Fences;
+use groups::{Groups, NoPlace};
+use layout::{ClientTag, Group, KeyRing};
+use meta::MetaStore;
+use namespace::{FileId, Namespace, Placement};
+use nfs4::{DeviceId, NetAddr, NfsStatus, Verifier};
+use parking_lot::Mutex;
+use server::Nfsd;
+use servers::Servers;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use tokio::sync::{Notify, RwLock, Semaphore};
+use transport::Connector;
+
+/// Smallest stripe unit: an I/O must not fall into more pieces than it has pages.
+pub const STRIPE_UNIT_BYTES_MIN: u32 = 4096;
+/// Locks that order grants and returns of layouts, by file.
+const GRANT_LOCKS_COUNT: usize = 64;
+/// Callbacks under way at one time.
+const RECALLS_MAX: usize = 256;
+
+/// What the data plane is made of.
+pub struct DataConfig {
+    /// Bytes of a stripe unit of new files: a multiple of 64, at least [`STRIPE_UNIT_BYTES_MIN`].
+    pub stripe_unit_bytes: u32,
+    /// Lease of data servers in milliseconds.
+    pub ds_lease_ms: u32,
+    /// Connects to data servers for proxy I/O.
+    pub connector: Arc<dyn Connector>,
+}
+
+/// Capacity of all data servers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Size in bytes.
+    pub total_bytes: u64,
+    /// Bytes that can still be written.
+    pub free_bytes: u64,
+}
+
+/// The data plane of one metadata server.
+pub struct DataPlane {
+    cluster_id: u64,
+    stripe_unit_bytes: u32,
+    ds_lease_ms: u32,
+    connector: Arc<dyn Connector>,
+    store: Arc<dyn MetaStore>,
+    /// `co_ownerid` of the MDS at the data servers, its verifier there, and its client tag.
+    proxy_owner: Vec<u8>,
+    proxy_verifier: Verifier,
+    proxy_tag: ClientTag,
+    me: OnceLock<Weak<Nfsd<Mds>>>,
+    /// Orders "a holder is entered" and "its mark is made" against "the last holder is gone" and "the mark goes".
+    grant_locks: Vec<Mutex<()>>,
+    keys: Mutex<KeyRing>,
+    groups: Mutex<Groups>,
+    servers: Mutex<Servers>,
+    fences: Mutex<Fences>,
+    delivering: Mutex<BTreeSet<u32>>,
+    unknown: Mutex<sizes::Unknown>,
+    /// Files whose truncation has an intent.
+    truncating: Mutex<BTreeSet<FileId>>,
+    writers: Mutex<writers::Writers>,
+    /// Proxied I/O against truncations, by file.
+    gates: Mutex<BTreeMap<u64, Arc<RwLock<()>>>>,
+    /// Told whenever something that an operation may wait for has changed.
+    changed: Notify,
+    recalls: Arc<Semaphore>,
+    jobs: Jobs,
+    proxied_read_bytes: AtomicU64,
+    proxied_written_bytes: AtomicU64,
+}
+
+/// Background work: one task of each kind at a time.
+#[derive(Default)]
+struct Jobs {
+    sizes: AtomicBool,
+    truncates: AtomicBool,
+    removals: AtomicBool,
+    overdue: AtomicBool,
+    orphans: AtomicBool,
+    orphans_swept: AtomicBool,
+}
+
+impl DataPlane {
+    /// Opens the data plane of a name space that is open and durable.
+    ///
+    /// # Errors
+    /// [`MdsError`] when the store fails or its records make no sense.
+    pub async fn open(
+        config: DataConfig,
+        ns: &Namespace,
+        random: Random,
+    ) -> Result<Self, MdsError> {
+        let store = Arc::clone(ns.store());
+        let (keys, seq) = records::open_keys(&*store, &random)?;
+        store.durable(seq).await?;
+        let (unknown, truncating) = sizes::load(ns)?;
+        let seed = u32::try_from(random() >> 32).unwrap_or(0);
+        let groups = Groups::load(ns.cluster_id(), records::load_groups(&*store)?, seed)
+            .map_err(|e| meta::MetaError::Corrupt(format!("placement groups: {e}")))?;
+        let servers = Servers::load(records::load_servers(&*store)?, config.ds_lease_ms);
+        let unit = config.stripe_unit_bytes.max(STRIPE_UNIT_BYTES_MIN);
+        let owner = format!("ropewalk-mds-{:016x}-{}", ns.cluster_id(), ns.boot()).into_bytes();
+        Ok(Self {
+            cluster_id: ns.cluster_id(),
+            stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
+            ds_lease_ms: config.ds_lease_ms,
+            connector: config.connector,
+            proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
+            proxy_owner: owner,
+            proxy_verifier: Verifier {
+                bytes: random().to_be_bytes(),
+            },
+            me: OnceLock::new(),
+            grant_locks: (0..GRANT_LOCKS_COUNT).map(|_| Mutex::new(())).collect(),
+            keys: Mutex::new(keys),
+            groups: Mutex::new(groups),
+            servers: Mutex::new(servers),
+            fences: Mutex::default(),
+            delivering: Mutex::default(),
+            unknown: Mutex::new(unknown),
+            truncating: Mutex::new(truncating),
+            writers: Mutex::default(),
+            gates: Mutex::default(),
+            changed: Notify::new(),
+            recalls: Arc::new(Semaphore::new(RECALLS_MAX)),
+            jobs: Jobs::default(),
+            proxied_read_bytes: AtomicU64::new(0),
+            proxied_written_bytes: AtomicU64::new(0),
+            store,
+        })
+    }
+
+    /// Tells the data plane whose it is; background work needs it. Done once; later calls change nothing.
+    pub(crate) fn attach(&self, nfsd: &Arc<Nfsd<Mds>>) {
+        let _already = self.me.set(Arc::downgrade(nfsd));
+    }
+
+    /// The service, for tasks that outlive the operation which starts them.
+    fn service(&self) -> Option<Arc<Nfsd<Mds>>> {
+        self.me.get().and_then(Weak::upgrade)
+    }
+
+    /// Leases, overdue recalls, groups, recovery, removals. To be called about every second.
+    pub async fn tick(nfsd: &Nfsd<Mds>) {
+        let data = nfsd.role().data();
+        let Some(me) = data.service() else { return };
+        {
+            let mut groups = data.groups.lock();
+            let servers = data.servers.lock();
+            if let Err(error) = groups.observe(&*data.store, &servers) {
+                tracing::error!(%error, "placement groups");
+            }
+        }
+        data.changed.notify_waiters();
+        fence::deliver_all(&me);
+        data.run(&data.jobs.overdue, &me, |me| async move {
+            grants::fence_overdue(&me).await;
+        });
+        data.run(&data.jobs.truncates, &me, |me| async move {
+            truncate::redo_all(&me).await;
+        });
+        data.run(&data.jobs.sizes, &me, |me| async move {
+            sizes::recover(&me).await;
+        });
+        data.run(&data.jobs.removals, &me, |me| async move {
+            removal::drain(&me).await;
+        });
+        if !data.jobs.orphans_swept.load(Relaxed) {
+            data.run(&data.jobs.orphans, &me, |me| async move {
+                removal::sweep(&me).await;
+            });
+        }
+    }
+
+    /// Starts a job unless it is running. The flag is cleared by a guard, so a panic does not stop the job for good.
+    fn run<F>(&self, flag: &AtomicBool, me: &Arc<Nfsd<Mds>>, job: impl FnOnce(Arc<Nfsd<Mds>>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if flag.swap(true, Relaxed) {
+            return;
+        }
+        let which = self.jobs.index_of(flag);
+        let work = job(Arc::clone(me));
+        let done = JobDone {
+            nfsd: Arc::clone(me),
+            which,
+        };
+        tokio::spawn(async move {
+            let _done = done;
+            work.await;
+        });
+    }
+
+    /// Bytes of a stripe unit of new files.
+    pub fn stripe_unit_bytes(&self) -> u32 {
+        self.stripe_unit_bytes
+    }
+
+    /// Where a new file goes.
+    ///
+    /// # Errors
+    /// [`NfsStatus::NoSpc`] when all data servers are full; [`NfsStatus::Delay`] as long as none has joined, or the
+    /// ones with room have just gone: a file made without a place would never get one.
+    pub fn place(&self) -> Result<Placement, NfsStatus> {
+        let mut groups = self.groups.lock();
+        let servers = self.servers.lock();
+        let picked = groups.pick(&*self.store, &servers);
+        drop(servers);
+        let placed = picked
+            .inspect_err(|error| tracing::error!(%error, "placement groups"))
+            .map_err(|_| NfsStatus::Io)?
+            .map_err(|why| match why {
+                NoPlace::NotYet => NfsStatus::Delay,
+                NoPlace::Full => NfsStatus::NoSpc,
+            })?;
+        Ok(Placement {
+            group: placed.group,
+            stripe_unit: self.stripe_unit_bytes,
+            first_index: placed.first_index,
+        })
+    }
+
+    /// Room on all data servers of the cluster, as they last said.
+    pub fn space(&self) -> Space {
+        let servers = self.servers.lock();
+        let members = servers.map.values().filter(|s| s.is_member());
+        members.fold(Space::default(), |sum, server| Space {
+            total_bytes: sum.total_bytes.saturating_add(server.capacity.total_bytes),
+            free_bytes: sum.free_bytes.saturating_add(server.capacity.free_bytes),
+        })
+    }
+
+    /// The device id of a placement group.
+    pub(crate) fn device_id(&self, group: u32) -> Option<DeviceId> {
+        let groups = self.groups.lock();
+        groups
+            .placement()
+            .group(group)
+            .map(|g| g.device_id(self.cluster_id))
+    }
+
+    /// Data servers of a placement group; 0 for an unknown one.
+    pub(crate) fn width(&self, group: u32) -> u32 {
+        let groups = self.groups.lock();
+        groups.placement().group(group).map_or(0, Group::width)
+    }
+
+    /// The group of a device, with the addresses of its data servers in stripe order.
+    pub(crate) fn device(&self, id: DeviceId) -> Option<(Group, Vec<Vec<NetAddr>>)> {
+        let group = self.groups.lock().placement().by_device(id)?.clone();
+        let servers = self.servers.lock();
+        let addresses = |ds: &u32| -> Vec<NetAddr> {
+            let list = servers.map.get(ds).map(|s| &s.record.addresses.0[..]);
+            let wire = |a: &::control::NetAddr| NetAddr {
+                netid: a.netid.as_str().as_bytes().into(),
+                uaddr: a.uaddr.as_str().as_bytes().into(),
+            };
+            list.unwrap_or_default().iter().map(wire).collect()
+        };
+        let lists = group.servers.0.iter().map(addresses).collect();
+        Some((group, lists))
+    }
+
+    /// The data servers of a group, in stripe order.
+    fn group_servers(&self, group: u32) -> Vec<u32> {
+        self.groups.lock().servers_of(group).unwrap_or_default()
+    }
+
+    /// The lock that orders grants and returns on a file.
+    fn grant_lock(&self, file: FileId) -> &Mutex<()> {
+        let count = u64::try_from(self.grant_locks.len()).unwrap_or(1);
+        &self.grant_locks[usize::try_from(file.0 % count).unwrap_or(0)]
+    }
+
+    /// Whether a pending fence on the file may still matter at a data server of the group.
+    fn is_fencing(&self, group: u32, file: FileId) -> bool {
+        let ids = self.group_servers(group);
+        let servers = self.servers.lock();
+        self.fences.lock().outstanding(&servers, &ids, file.0)
+    }
+
+    fn begin_delivery(&self, ds: u32) -> bool {
+        self.delivering.lock().insert(ds)
+    }
+
+    /// Ends a delivery unless there is more to deliver.
+    fn end_delivery(&self, ds: u32) -> bool {
+        let connected = self.servers.lock().live_conn(ds).is_some();
+        let mut delivering = self.delivering.lock();
+        let more = connected && !self.fences.lock().first(ds, 1).is_empty();
+        if !more {
+            delivering.remove(&ds);
+        }
+        !more
+    }
+
+    fn abort_delivery(&self, ds: u32) {
+        self.delivering.lock().remove(&ds);
+    }
+
+    /// The gate of a file; it lives as long as somebody uses it.
+    fn gate(&self, file: FileId) -> Arc<RwLock<()>> {
+        let mut gates = self.gates.lock();
+        gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        Arc::clone(gates.entry(file.0).or_default())
+    }
+}
+
+impl Jobs {
+    fn all(&self) -> [&AtomicBool; 5] {
+        [
+            &self.sizes,
+            &self.truncates,
+            &self.removals,
+            &self.overdue,
+            &self.orphans,
+        ]
+    }
+
+    fn index_of(&self, flag: &AtomicBool) -> usize {
+        let all = self.all();
+        all.iter()
+            .position(|f| std::ptr::eq(*f, flag))
+            .expect("a flag of this struct")
+    }
+}
+
+/// Clears the flag of a job when its task ends, however that is.
+struct JobDone {
+    nfsd: Arc<Nfsd<Mds>>,
+    which: usize,
+}
+
+impl Drop for JobDone {
+    fn drop(&mut self) {
+        self.nfsd.role().data().jobs.all()[self.which].store(false, Relaxed);
+    }
+}

@@ -1,0 +1,467 @@
+//! Proxy I/O: READ, WRITE and COMMIT of clients without layouts, carried out on the data servers (design D4).
+//!
+//! # Ownership
+//! One session for each data server, shared by all proxied I/O. Handles are signed for the MDS's own client tag.
+//!
+//! # Ordering
+//! A WRITE is on the data servers before its size is committed; both before the reply. A truncation of the file waits for
+//! proxied I/O under way, and the other way round (the file's gate).
+//!
+//! # Failure
+//! The write verifier stands for those of all data servers of the file (rule R11): each that was written to counts as it
+//! answered, the others as last seen, so a data server that restarted between WRITE and COMMIT changes it.
+
+use super::call::call;
+use super::sizes::{object_of, striping_of};
+use crate::Mds;
+use crate::cx::{Cx, ns};
+use bytes::{Bytes, BytesMut};
+use control::{CommitArgs, Status};
+use layout::{DsHandle, Epoch, Extent, Rights};
+use namespace::{Inode, SizeCommit};
+use nfs4::ops::{PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes};
+use nfs4::{CompoundBuilder, NfsStatus, OpError, StableHow, Stateid, Verifier};
+use rpc::AuthSys;
+use server::Nfsd;
+use session_client::{Caller, Outcome, Session, SessionConfig, SessionError};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use transport::{Address, Payload};
+use xdr::Opaque;
+
+/// Slots of a session to a data server.
+const SLOTS: u32 = 64;
+/// Pieces of one I/O that are under way at one time.
+const PIECES_MAX: usize = 8;
+/// How long one try of a piece waits.
+const TRY_MS: u64 = 5_000;
+/// How long a piece is tried in all.
+const GIVE_UP_MS: u64 = 10_000;
+
+/// Proxied I/O on one file.
+struct Target {
+    inode: Arc<Inode>,
+    ids: Vec<u32>,
+    handle: [u8; layout::DS_HANDLE_BYTES],
+    extents: Vec<Extent>,
+}
+
+fn target(
+    nfsd: &Nfsd<Mds>,
+    inode: &Arc<Inode>,
+    rights: Rights,
+    (offset, len): (u64, u64),
+) -> Result<Target, NfsStatus> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let group = inode.placement.ok_or(NfsStatus::NoSpc)?.group;
+    let ids = data.group_servers(group);
+    let striping = striping_of(inode, ids.len()).ok_or(NfsStatus::ServerFault)?;
+    let handle = DsHandle {
+        cluster_id: data.cluster_id,
+        file_id: inode.id.0,
+        generation: inode.generation,
+        mirror: 0,
+        rights,
+        epoch: Epoch::from_u64(mds.namespace().fencing_epoch(inode)),
+        client: data.proxy_tag,
+    };
+    let keys = data.keys.lock();
+    let key = keys.active().ok_or(NfsStatus::Delay)?;
+    Ok(Target {
+        inode: Arc::clone(inode),
+        ids,
+        handle: handle.sign(key),
+        extents: striping.extents(offset, len).collect(),
+    })
+}
+
+/// Reads up to `count` bytes: the bytes, and whether the file ends behind them. Holes are zeros.
+pub(crate) async fn read(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    count: u32,
+) -> Result<(Bytes, bool), NfsStatus> {
+    let data = nfsd.role().data();
+    let gate = data.gate(inode.id);
+    let _shared = gate.read().await;
+    if data.truncating.lock().contains(&inode.id) {
+        return Err(NfsStatus::Delay);
+    }
+    super::ready(nfsd, inode.id)?;
+    let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
+    let len = inode.size.saturating_sub(offset).min(u64::from(count));
+    let eof = offset.saturating_add(len) >= inode.size;
+    if len == 0 {
+        return Ok((Bytes::new(), eof));
+    }
+    if inode.placement.is_none() {
+        let zeros = usize::try_from(len).map_err(|_| NfsStatus::ServerFault)?;
+        return Ok((BytesMut::zeroed(zeros).freeze(), eof));
+    }
+    let target = target(nfsd, &inode, Rights::Read, (offset, len))?;
+    let pieces = each(nfsd, &target, |extent| Piece::Read { extent }).await?;
+    let total = usize::try_from(len).map_err(|_| NfsStatus::ServerFault)?;
+    data.proxied_read_bytes.fetch_add(len, Relaxed);
+    if let [only] = &pieces[..]
+        && only.bytes.len() == total
+    {
+        return Ok((only.bytes.clone(), eof));
+    }
+    let mut out = BytesMut::zeroed(total);
+    for piece in pieces {
+        let at = usize::try_from(piece.extent.offset - offset).unwrap_or(total);
+        let room = out.get_mut(at..).unwrap_or_default();
+        let got = piece.bytes.len().min(room.len());
+        room[..got].copy_from_slice(&piece.bytes[..got]);
+    }
+    Ok((out.freeze(), eof))
+}
+
+/// Writes bytes, at least as stable as asked. Returns how stable, and the verifier.
+pub(crate) async fn write(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    stable: StableHow,
+    bytes: &[u8],
+) -> Result<(StableHow, Verifier), NfsStatus> {
+    let data = nfsd.role().data();
+    let gate = data.gate(inode.id);
+    let _shared = gate.read().await;
+    if data.truncating.lock().contains(&inode.id) {
+        return Err(NfsStatus::Delay);
+    }
+    super::ready(nfsd, inode.id)?;
+    let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
+    let len = u64::try_from(bytes.len()).map_err(|_| NfsStatus::Inval)?;
+    let target = target(nfsd, &inode, Rights::ReadWrite, (offset, len))?;
+    // The size is the MDS's own and durable with the reply: FILE_SYNC of the data server would only report it back.
+    let ds_stable = match stable {
+        StableHow::FileSync => StableHow::DataSync,
+        other => other,
+    };
+    let whole = Bytes::copy_from_slice(bytes);
+    let piece = |extent: Extent| {
+        let at = usize::try_from(extent.offset - offset).unwrap_or(0);
+        let end = at + usize::try_from(extent.len).unwrap_or(0);
+        Piece::Write {
+            extent,
+            stable: ds_stable,
+            bytes: whole.slice(at..end),
+        }
+    };
+    let pieces = each(nfsd, &target, piece).await?;
+    let mut seen: BTreeMap<u32, Verifier> = BTreeMap::new();
+    let mut committed = StableHow::FileSync;
+    for piece in &pieces {
+        committed = committed.min(piece.committed);
+        if *seen.entry(piece.ds).or_insert(piece.verifier) != piece.verifier {
+            // The data server restarted between two pieces: no verifier says that. Ask for the whole again.
+            return Err(NfsStatus::Delay);
+        }
+    }
+    let commit = SizeCommit {
+        new_end: Some(offset + len),
+        ..SizeCommit::default()
+    };
+    ns(nfsd.role(), cx, |ns, op| {
+        ns.commit_size(op, inode.id, commit)
+    })?;
+    data.proxied_written_bytes.fetch_add(len, Relaxed);
+    let committed = if committed >= ds_stable && stable == StableHow::FileSync {
+        StableHow::FileSync
+    } else {
+        // A size that is durable does not make a promise about data: never more than was asked and given (R2).
+        committed.min(stable)
+    };
+    Ok((committed, verifier(nfsd, &target.ids, &seen)))
+}
+
+/// Makes what was written to a file durable at all its data servers.
+pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, NfsStatus> {
+    let data = nfsd.role().data();
+    let Some(placement) = inode.placement else {
+        return Ok(verifier(nfsd, &[], &BTreeMap::new()));
+    };
+    let ids = data.group_servers(placement.group);
+    let object = object_of(inode);
+    let mut tasks = JoinSet::new();
+    for ds in &ids {
+        let ds = *ds;
+        let conn = data.servers.lock().live_conn(ds).ok_or(NfsStatus::Delay)?;
+        tasks.spawn(async move {
+            let args = CommitArgs {
+                objects: vec![object].into(),
+            };
+            (ds, call(&conn, &args).await)
+        });
+    }
+    let mut seen = BTreeMap::new();
+    while let Some(done) = tasks.join_next().await {
+        let (ds, result) = done.map_err(|_| NfsStatus::ServerFault)?;
+        let ok = result.map_err(|error| {
+            tracing::warn!(ds, %error, "COMMIT");
+            NfsStatus::Delay
+        })?;
+        match ok.statuses.0.first() {
+            Some(Status::Ok | Status::NotFound) => {}
+            Some(Status::Removed) => return Err(NfsStatus::Stale),
+            Some(Status::NoSpace) => return Err(NfsStatus::NoSpc),
+            _ => return Err(NfsStatus::Io),
+        }
+        seen.insert(ds, ok.verifier);
+    }
+    Ok(verifier(nfsd, &ids, &seen))
+}
+
+/// One verifier for those of many data servers; remembers what was seen.
+fn verifier(nfsd: &Nfsd<Mds>, ids: &[u32], seen: &BTreeMap<u32, Verifier>) -> Verifier {
+    let mut servers = nfsd.role().data().servers.lock();
+    let mut hasher = DefaultHasher::new();
+    for ds in ids {
+        let Some(server) = servers.map.get_mut(ds) else {
+            continue;
+        };
+        if let Some(verifier) = seen.get(ds) {
+            server.verifier = Some(*verifier);
+        }
+        hasher.write_u32(*ds);
+        hasher.write(&server.verifier.unwrap_or_default().bytes);
+    }
+    Verifier {
+        bytes: hasher.finish().to_be_bytes(),
+    }
+}
+
+/// I/O on one data server.
+#[derive(Clone)]
+enum Piece {
+    Read {
+        extent: Extent,
+    },
+    Write {
+        extent: Extent,
+        stable: StableHow,
+        bytes: Bytes,
+    },
+}
+
+/// Its result. What does not belong to its kind is empty.
+struct Done {
+    ds: u32,
+    extent: Extent,
+    bytes: Bytes,
+    committed: StableHow,
+    verifier: Verifier,
+}
+
+/// Executes a piece for each extent; the first failure is that of all.
+async fn each(
+    nfsd: &Nfsd<Mds>,
+    target: &Target,
+    piece: impl Fn(Extent) -> Piece,
+) -> Result<Vec<Done>, NfsStatus> {
+    let mut tasks = JoinSet::new();
+    let places = Arc::new(Semaphore::new(PIECES_MAX));
+    for extent in &target.extents {
+        let index = usize::try_from(extent.index).unwrap_or(usize::MAX);
+        let ds = *target.ids.get(index).ok_or(NfsStatus::ServerFault)?;
+        let session = session(nfsd, ds)?;
+        let (handle, piece, places) = (target.handle, piece(*extent), Arc::clone(&places));
+        tasks.spawn(async move {
+            let _place = places.acquire().await;
+            perform(&session, ds, handle, piece).await
+        });
+    }
+    let mut out = Vec::with_capacity(target.extents.len());
+    while let Some(done) = tasks.join_next().await {
+        let result = done.map_err(|_| NfsStatus::ServerFault)?;
+        out.push(result.inspect_err(|status| {
+            tracing::debug!(file = target.inode.id.0, %status, "proxied I/O");
+        })?);
+    }
+    Ok(out)
+}
+
+/// The session to a data server that serves; it is made at its first use.
+fn session(nfsd: &Nfsd<Mds>, ds: u32) -> Result<Arc<Session>, NfsStatus> {
+    let data = nfsd.role().data();
+    let mut servers = data.servers.lock();
+    let server = servers.map.get_mut(&ds).ok_or(NfsStatus::Io)?;
+    if !server.is_member() {
+        return Err(NfsStatus::Io);
+    }
+    if !server.is_live(tokio::time::Instant::now()) {
+        return Err(NfsStatus::Delay);
+    }
+    if let Some(session) = &server.session {
+        return Ok(Arc::clone(session));
+    }
+    let addresses: Vec<Address> = server
+        .record
+        .addresses
+        .0
+        .iter()
+        .filter_map(address)
+        .collect();
+    let identity = AuthSys {
+        stamp: 0,
+        machine: b"ropewalk-mds".to_vec(),
+        uid: 0,
+        gid: 0,
+        gids: Vec::new(),
+    };
+    let config = SessionConfig {
+        owner: data.proxy_owner.clone(),
+        verifier: data.proxy_verifier,
+        addresses,
+        role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
+        minor_version: 1,
+        caller: Caller::auth_sys(&identity),
+        slots: SLOTS,
+        connections: 1,
+        callbacks: None,
+        try_timeout: Duration::from_millis(TRY_MS),
+        give_up: Duration::from_millis(GIVE_UP_MS),
+    };
+    let session = Session::new(Arc::clone(&data.connector), config);
+    server.session = Some(Arc::clone(&session));
+    Ok(session)
+}
+
+/// An address that the MDS itself can connect to. Within a process names stand for addresses.
+fn address(address: &control::NetAddr) -> Option<Address> {
+    if address.netid.as_str() == "memory" {
+        return Some(Address::Memory(address.uaddr.as_str().to_owned()));
+    }
+    let parsed = address.parse().ok()?;
+    match parsed.netid {
+        rpc::Netid::Tcp | rpc::Netid::Tcp6 => Some(Address::Tcp(parsed.address)),
+        rpc::Netid::Rdma | rpc::Netid::Rdma6 => None,
+    }
+}
+
+/// A stateid that no data server takes for special or for a layout's (RFC 8881 §13.9.1): an open of the MDS itself.
+const PROXY_STATEID: Stateid = Stateid {
+    seqid: 0,
+    other: [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1],
+};
+
+async fn perform(
+    session: &Session,
+    ds: u32,
+    handle: [u8; layout::DS_HANDLE_BYTES],
+    piece: Piece,
+) -> Result<Done, NfsStatus> {
+    let caller = session.config().caller.clone();
+    let build = {
+        let piece = piece.clone();
+        move |b: &mut CompoundBuilder| build(b, &handle, &piece)
+    };
+    let mut tries = 0;
+    let outcome = loop {
+        tries += 1;
+        let result = match session.establish().await {
+            Ok(_) => session.compound(&caller, &build).await,
+            Err(e) => Err(e),
+        };
+        match result {
+            Ok(outcome) => break outcome,
+            // The data server restarted: what it had not committed is told by its verifier, so asking again is safe.
+            Err(SessionError::Lost) if tries < 3 => {}
+            Err(error) => {
+                tracing::warn!(ds, %error, "proxied I/O");
+                return Err(NfsStatus::Delay);
+            }
+        }
+    };
+    finish(ds, &piece, &outcome).map_err(|error| {
+        let status = error.status();
+        if status.is_none_or(|s| s == NfsStatus::BadHandle || s == NfsStatus::BadStateid) {
+            tracing::error!(ds, %error, "proxied I/O");
+        }
+        match status {
+            // The handle was signed just before a fence or a truncation.
+            Some(NfsStatus::PnfsNoLayout | NfsStatus::Delay) => NfsStatus::Delay,
+            Some(status @ (NfsStatus::Stale | NfsStatus::NoSpc | NfsStatus::FBig)) => status,
+            _ => NfsStatus::Io,
+        }
+    })
+}
+
+fn build(
+    b: &mut CompoundBuilder,
+    handle: &[u8; layout::DS_HANDLE_BYTES],
+    piece: &Piece,
+) -> Vec<Payload> {
+    b.push(&PutFhArgs {
+        object: Opaque(handle),
+    });
+    match piece {
+        Piece::Read { extent } => {
+            b.push(&ReadArgs {
+                stateid: PROXY_STATEID,
+                offset: extent.offset,
+                count: u32::try_from(extent.len).unwrap_or(u32::MAX),
+            });
+            Vec::new()
+        }
+        Piece::Write {
+            extent,
+            stable,
+            bytes,
+        } => {
+            b.push(&WriteArgsPayload {
+                stateid: PROXY_STATEID,
+                offset: extent.offset,
+                stable: *stable,
+                len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            });
+            vec![Payload::Bytes(bytes.clone())]
+        }
+    }
+}
+
+fn finish(ds: u32, piece: &Piece, outcome: &Outcome) -> Result<Done, OpError> {
+    let mut reply = outcome.results()?;
+    reply.take::<PutFhRes>()?;
+    match piece {
+        Piece::Read { extent } => {
+            let res = reply.take::<ReadRes<'_>>()?;
+            let bytes = outcome.record().slice_ref(res.data.0);
+            Ok(Done {
+                ds,
+                extent: *extent,
+                bytes,
+                committed: StableHow::FileSync,
+                verifier: Verifier::default(),
+            })
+        }
+        Piece::Write { extent, bytes, .. } => {
+            let res = reply.take::<WriteRes>()?;
+            if usize::try_from(res.count).ok() != Some(bytes.len()) {
+                // A short write: the client must send all of it again.
+                return Err(OpError::Status {
+                    op: None,
+                    status: NfsStatus::Delay,
+                });
+            }
+            Ok(Done {
+                ds,
+                extent: *extent,
+                bytes: Bytes::new(),
+                committed: res.committed,
+                verifier: res.write_verifier,
+            })
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Durable records of the data plane: data servers (`n`), placement groups (`g`), signing keys (`k`) and
+//! join tokens (`j`). Keys are a tag byte and big-endian numbers, values XDR; docs/architecture.md has the table.
+//!
+//! Fences need no record of their own: they live for one boot, because the cluster floor of the next boot is above
+//! every epoch that this one signs, and no data server serves before it has that floor (rule R6).
+
+use bytes::Bytes;
+use control::{ADDRESSES_MAX, NetAddr};
+use layout::{Group, KeyBytes, KeyRecord, KeyRing, KeyState, SigningKey};
+use meta::{MetaError, MetaStore, Outcome, Seq};
+use xdr::{Decode, Encode, List};
+
+use crate::mds::Random;
+
+const SERVER: u8 = b'n';
+const GROUP: u8 = b'g';
+const KEY: u8 = b'k';
+const TOKEN: u8 = b'j';
+/// Records read in one step.
+const PAGE: usize = 256;
+/// Most data servers that a cluster ever had, expelled ones included (the design's 1,000, rounded up).
+pub(crate) const SERVERS_MAX: usize = 1024;
+
+xdr::xdr_enum! {
+    /// Whether a data server belongs to the cluster.
+    pub(crate) enum Membership {
+        /// It does.
+        Active = 1,
+        /// It was expelled, and its id is never used again.
+        Expelled = 2,
+    }
+}
+
+xdr::xdr_struct! {
+    /// Value of key `n` ds id.
+    pub(crate) struct ServerRecord {
+        pub(crate) membership: Membership,
+        pub(crate) store_id: u64,
+        /// Highest counter of the store that was seen (R9).
+        pub(crate) counter: u64,
+        /// BLAKE3 of its certificate.
+        pub(crate) fingerprint: [u8; 32],
+        /// Where clients reach it, preferred first.
+        pub(crate) addresses: List<NetAddr, ADDRESSES_MAX>,
+    }
+
+    /// Value of key `j` token hash.
+    pub(crate) struct TokenRecord {
+        /// Wall time in milliseconds since 1970.
+        pub(crate) expires_ms: u64,
+    }
+}
+
+fn numbered(tag: u8, id: u32) -> [u8; 5] {
+    let mut key = [tag; 5];
+    key[1..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+fn token_key(hash: &[u8; 32]) -> [u8; 33] {
+    let mut key = [TOKEN; 33];
+    key[1..].copy_from_slice(hash);
+    key
+}
+
+fn decode<T: for<'a> Decode<'a>>(value: &[u8], what: &str) -> Result<T, MetaError> {
+    xdr::decode_all(value).map_err(|e| MetaError::Corrupt(format!("{what}: {e}")))
+}
+
+/// All records of a tag that is followed by a 32-bit number.
+fn load<T: for<'a> Decode<'a>>(
+    store: &dyn MetaStore,
+    tag: u8,
+    what: &str,
+) -> Result<Vec<(u32, T)>, MetaError> {
+    let mut out = Vec::new();
+    let (mut start, end) = (vec![tag], meta::prefix_end(&[tag]));
+    loop {
+        let page: Vec<(Bytes, Bytes)> = store.scan(&start, &end, PAGE)?;
+        for (key, value) in &page {
+            let id = key.get(1..).and_then(|b| <[u8; 4]>::try_from(b).ok());
+            let id = id.ok_or_else(|| MetaError::Corrupt(format!("key of a {what}")))?;
+            out.push((u32::from_be_bytes(id), decode(value, what)?));
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == PAGE => {
+                start = key.to_vec();
+                start.push(0);
+            }
+            _ => return Ok(out),
+        }
+    }
+}
+
+fn put(store: &dyn MetaStore, key: &[u8], value: &impl Encode) -> Result<Seq, MetaError> {
+    let value = xdr::encode_to_vec(value);
+    store.transact(&mut |tx| {
+        tx.put(key, &value);
+        Ok(Outcome::Commit)
+    })
+}
+
+pub(crate) fn load_servers(store: &dyn MetaStore) -> Result<Vec<(u32, ServerRecord)>, MetaError> {
+    load(store, SERVER, "data server")
+}
+
+pub(crate) fn put_server(
+    store: &dyn MetaStore,
+    id: u32,
+    record: &ServerRecord,
+) -> Result<Seq, MetaError> {
+    put(store, &numbered(SERVER, id), record)
+}
+
+pub(crate) fn load_groups(store: &dyn MetaStore) -> Result<Vec<Group>, MetaError> {
+    let groups = load::<Group>(store, GROUP, "placement group")?;
+    Ok(groups.into_iter().map(|(_, group)| group).collect())
+}
+
+pub(crate) fn put_group(store: &dyn MetaStore, group: &Group) -> Result<Seq, MetaError> {
+    put(store, &numbered(GROUP, group.id), group)
+}
+
+/// The signing keys; the first one is made here. Serve nothing before the returned transaction is durable.
+pub(crate) fn open_keys(
+    store: &dyn MetaStore,
+    random: &Random,
+) -> Result<(KeyRing, Seq), MetaError> {
+    let records: Vec<KeyRecord> = load(store, KEY, "signing key")?
+        .into_iter()
+        .map(|(_, record)| record)
+        .collect();
+    if !records.is_empty() {
+        let ring = KeyRing::from_records(&records, 0)
+            .map_err(|e| MetaError::Corrupt(format!("signing keys: {e}")))?;
+        return Ok((ring, store.applied()));
+    }
+    let mut bytes = [0; layout::KEY_BYTES];
+    for part in bytes.chunks_exact_mut(8) {
+        part.copy_from_slice(&random().to_be_bytes());
+    }
+    let bytes = KeyBytes::from_random(bytes);
+    let record = KeyRecord {
+        id: 1,
+        state: KeyState::Active,
+        bytes: bytes.clone(),
+    };
+    let seq = put(store, &numbered(KEY, record.id), &record)?;
+    let mut ring = KeyRing::new();
+    ring.insert_active(SigningKey::new(record.id, bytes))
+        .expect("the first key of an empty ring");
+    Ok((ring, seq))
+}
+
+/// Stores a token's hash. `None` when `tokens_max` wait already, expired ones dropped first.
+pub(crate) fn put_token(
+    store: &dyn MetaStore,
+    hash: &[u8; 32],
+    expires_ms: u64,
+    now_ms: u64,
+    tokens_max: usize,
+) -> Result<Option<Seq>, MetaError> {
+    let (start, end) = ([TOKEN], meta::prefix_end(&[TOKEN]));
+    let mut added = false;
+    let seq = store.transact(&mut |tx| {
+        let mut waiting = 0;
+        for (key, value) in tx.scan(&start, &end, tokens_max + 1)? {
+            let record: TokenRecord = decode(&value, "join token")?;
+            if record.expires_ms <= now_ms {
+                tx.delete(&key);
+            } else {
+                waiting += 1;
+            }
+        }
+        added = waiting < tokens_max;
+        if added {
+            tx.put(
+                &token_key(hash),
+                &xdr::encode_to_vec(&TokenRecord { expires_ms }),
+            );
+        }
+        Ok(Outcome::Commit)
+    })?;
+    Ok(added.then_some(seq))
+}
+
+/// Hash and expiry of the stored tokens.
+pub(crate) fn load_tokens(
+    store: &dyn MetaStore,
+    tokens_max: usize,
+) -> Result<Vec<([u8; 32], u64)>, MetaError> {
+    let found = store.scan(&[TOKEN], &meta::prefix_end(&[TOKEN]), tokens_max)?;
+    let read = |(key, value): (Bytes, Bytes)| {
+        let hash = key.get(1..).and_then(|b| <[u8; 32]>::try_from(b).ok());
+        let hash = hash.ok_or_else(|| MetaError::Corrupt("key of a join token".to_owned()))?;
+        let record: TokenRecord = decode(&value, "join token")?;
+        Ok((hash, record.expires_ms))
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// What became of a token's secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Redeemed {
+    Taken(Seq),
+    Unknown,
+    Expired,
+}
+
+/// Whether a token waits and is in time, without taking it.
+pub(crate) fn token_waits(
+    store: &dyn MetaStore,
+    hash: &[u8; 32],
+    now_ms: u64,
+) -> Result<bool, MetaError> {
+    let Some(value) = store.get(&token_key(hash))? else {
+        return Ok(false);
+    };
+    Ok(decode::<TokenRecord>(&value, "join token")?.expires_ms > now_ms)
+}
+
+/// Takes a token, once, and makes the new data server's record in the same transaction.
+pub(crate) fn redeem(
+    store: &dyn MetaStore,
+    hash: &[u8; 32],
+    now_ms: u64,
+    id: u32,
+    record: &ServerRecord,
+) -> Result<Redeemed, MetaError> {
+    let key = token_key(hash);
+    let mut verdict = Redeemed::Unknown;
+    let seq = store.transact(&mut |tx| {
+        let Some(value) = tx.get(&key)? else {
+            verdict = Redeemed::Unknown;
+            return Ok(Outcome::Abort);
+        };
+        let token: TokenRecord = decode(&value, "join token")?;
+        tx.delete(&key);
+        if token.expires_ms <= now_ms {
+            verdict = Redeemed::Expired;
+        } else {
+            verdict = Redeemed::Taken(Seq(0));
+            tx.put(&numbered(SERVER, id), &xdr::encode_to_vec(record));
+        }
+        Ok(Outcome::Commit)
+    })?;
+    Ok(match verdict {
+        Redeemed::Taken(_) => Redeemed::Taken(seq),
+        other => other,
+    })
+}

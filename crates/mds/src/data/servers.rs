@@ -1,0 +1,256 @@
+//! The table of data servers: who belongs to the cluster, who is connected, whose lease runs.
+//!
+//! ```text
+//!   joined --HELLO--> connected --floors acknowledged--> serving
+//!     ^                   |                                 |
+//!     +---- connection gone; the lease still runs out ------+        expelled: never again
+//! ```
+//! # Ownership
+//! The connection belongs to the data server; the table holds a handle.
+//!
+//! # Ordering
+//! A data server counts its lease from when it sent HELLO or HEARTBEAT, the table from when it answers: the table's
+//! end is never before the data server's own (rule R6).
+//!
+//! # Failure
+//! After a restart of the MDS every known data server is taken to have a lease: the previous run may have renewed it.
+
+use super::records::{Membership, ServerRecord};
+use control::{Capacity, Counters};
+use nfs4::Verifier;
+use session_client::Session;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transport::ConnHandle;
+
+/// Added to a lease before it counts as ended: clocks of two machines do not run equally fast.
+pub(crate) const LEASE_MARGIN_MS: u64 = 1_000;
+
+/// Room that new files leave to those that are there: 1 % of a data server, at least this, but of a small store
+/// no more than an eighth.
+const RESERVE_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// 1 % as a divisor.
+const RESERVE_DIVISOR: u64 = 100;
+/// An eighth, for small stores.
+const RESERVE_DIVISOR_SMALL: u64 = 8;
+
+/// Free bytes below which a data server counts as full.
+fn reserve_bytes(total_bytes: u64) -> u64 {
+    let small = RESERVE_BYTES_MIN.min(total_bytes / RESERVE_DIVISOR_SMALL);
+    small.max(total_bytes / RESERVE_DIVISOR)
+}
+
+/// Whether a data server is full by what it said. One that was full must have a quarter more than the reserve to
+/// be taken again, so that it does not come and go. A total of 0 says nothing.
+fn is_full(capacity: &Capacity, was_full: bool) -> bool {
+    let reserve = reserve_bytes(capacity.total_bytes);
+    let limit = if was_full {
+        reserve.saturating_add(reserve / 4)
+    } else {
+        reserve
+    };
+    capacity.total_bytes > 0 && capacity.free_bytes < limit
+}
+
+/// One data server.
+pub(crate) struct Server {
+    pub(crate) record: ServerRecord,
+    pub(crate) conn: Option<ConnHandle>,
+    /// All floors that it missed are acknowledged.
+    pub(crate) serving: bool,
+    /// When its lease ends at the latest.
+    pub(crate) lease_end: Option<Instant>,
+    pub(crate) boot_nonce: [u8; 16],
+    /// Its write verifier, as last seen (R11).
+    pub(crate) verifier: Option<Verifier>,
+    pub(crate) capacity: Capacity,
+    pub(crate) counters: Counters,
+    /// For proxy I/O; made on demand.
+    pub(crate) session: Option<Arc<Session>>,
+}
+
+impl Server {
+    pub(crate) fn new(record: ServerRecord) -> Self {
+        Self {
+            record,
+            conn: None,
+            serving: false,
+            lease_end: None,
+            boot_nonce: [0; 16],
+            verifier: None,
+            capacity: Capacity::default(),
+            counters: Counters::default(),
+            session: None,
+        }
+    }
+
+    pub(crate) fn is_member(&self) -> bool {
+        self.record.membership == Membership::Active
+    }
+
+    /// Whether it may be serving clients right now, for all that the MDS knows.
+    pub(crate) fn has_lease(&self, now: Instant) -> bool {
+        self.lease_end.is_some_and(|end| now < end)
+    }
+
+    /// Whether it serves and can be told things.
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        self.serving && self.conn.is_some() && self.has_lease(now) && self.is_member()
+    }
+
+    pub(crate) fn renew(&mut self, now: Instant, lease_ms: u32) {
+        self.lease_end = Some(now + Duration::from_millis(u64::from(lease_ms) + LEASE_MARGIN_MS));
+    }
+}
+
+/// All data servers, by id.
+#[derive(Default)]
+pub(crate) struct Servers {
+    pub(crate) map: BTreeMap<u32, Server>,
+    /// Ids below this were given out, used or not.
+    pub(crate) next_id: u32,
+    /// Those that new files keep away from.
+    full: BTreeSet<u32>,
+}
+
+impl Servers {
+    pub(crate) fn load(records: Vec<(u32, ServerRecord)>, lease_ms: u32) -> Self {
+        let now = Instant::now();
+        let mut out = Self {
+            map: BTreeMap::new(),
+            next_id: 1,
+            full: BTreeSet::new(),
+        };
+        for (id, record) in records {
+            let mut server = Server::new(record);
+            server.renew(now, lease_ms);
+            out.next_id = out.next_id.max(id.saturating_add(1));
+            out.map.insert(id, server);
+        }
+        out
+    }
+
+    /// The data server that said HELLO on this connection and has not said it on another since.
+    pub(crate) fn by_conn(&mut self, conn: &ConnHandle) -> Option<(u32, &mut Server)> {
+        self.map
+            .iter_mut()
+            .find(|(_, server)| server.conn.as_ref() == Some(conn))
+            .map(|(id, server)| (*id, server))
+    }
+
+    pub(crate) fn live_conn(&self, id: u32) -> Option<ConnHandle> {
+        let server = self.map.get(&id)?;
+        if server.is_live(Instant::now()) {
+            server.conn.clone()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn all_live(&self, ids: &[u32]) -> bool {
+        let now = Instant::now();
+        ids.iter()
+            .all(|id| self.map.get(id).is_some_and(|s| s.is_live(now)))
+    }
+
+    /// Takes what a data server says of its room.
+    pub(crate) fn note_capacity(&mut self, id: u32, capacity: Capacity) {
+        let Some(server) = self.map.get_mut(&id) else {
+            return;
+        };
+        server.capacity = capacity;
+        let was_full = self.full.contains(&id);
+        match (was_full, is_full(&capacity, was_full)) {
+            (false, true) => {
+                tracing::warn!(
+                    ds = id,
+                    free_bytes = capacity.free_bytes,
+                    "data server is full"
+                );
+                self.full.insert(id);
+            }
+            (true, false) => {
+                tracing::info!(ds = id, "data server has room again");
+                self.full.remove(&id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Those that have no room for new files.
+    pub(crate) fn full(&self) -> &BTreeSet<u32> {
+        &self.full
+    }
+
+    /// Members that serve and have room, ascending.
+    pub(crate) fn usable_ids(&self) -> Vec<u32> {
+        let mut ids = self.live_ids();
+        ids.retain(|id| !self.full.contains(id));
+        ids
+    }
+
+    /// Whether a member that is not known to be full may come back any moment.
+    pub(crate) fn room_may_return(&self) -> bool {
+        let now = Instant::now();
+        self.map
+            .iter()
+            .any(|(id, s)| s.is_member() && s.has_lease(now) && !self.full.contains(id))
+    }
+
+    /// Members that serve, ascending.
+    pub(crate) fn live_ids(&self) -> Vec<u32> {
+        let now = Instant::now();
+        self.map
+            .iter()
+            .filter(|(_, s)| s.is_live(now))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// Of `ids`, those that belong to the cluster.
+    pub(crate) fn members_of(&self, ids: &[u32]) -> Vec<u32> {
+        ids.iter()
+            .copied()
+            .filter(|id| self.map.get(id).is_some_and(Server::is_member))
+            .collect()
+    }
+
+    /// Of `ids`, those that must be told of a fence: members, and expelled ones that may not know it yet.
+    pub(crate) fn told_of(&self, ids: &[u32]) -> Vec<u32> {
+        let now = Instant::now();
+        let told = |s: &Server| s.is_member() || s.has_lease(now);
+        ids.iter()
+            .copied()
+            .filter(|id| self.map.get(id).is_some_and(told))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn capacity(total_bytes: u64, free_bytes: u64) -> Capacity {
+        Capacity {
+            total_bytes,
+            free_bytes,
+            objects_count: 0,
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_one_percent_at_least_64_mib_and_fair_to_small_stores() {
+        assert_eq!(reserve_bytes(100 * 1024 * MIB), 1024 * MIB);
+        assert_eq!(reserve_bytes(1024 * MIB), 64 * MIB);
+        assert_eq!(reserve_bytes(80 * MIB), 10 * MIB);
+        assert!(!is_full(&capacity(0, 0), false), "nothing was said");
+        assert!(is_full(&capacity(1024 * MIB, 64 * MIB - 1), false));
+        assert!(!is_full(&capacity(1024 * MIB, 64 * MIB), false));
+        assert!(is_full(&capacity(1024 * MIB, 79 * MIB), true));
+        assert!(!is_full(&capacity(1024 * MIB, 80 * MIB), true));
+    }
+}

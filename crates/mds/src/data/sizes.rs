@@ -1,0 +1,298 @@
+//! The recovery of sizes: what a client may have written under a layout without telling the MDS (rule R1).
+//!
+//! # Ownership
+//! A file in the table belongs to the recovery: its attributes, layouts and I/O wait with `NFS4ERR_DELAY`.
+//!
+//! # Ordering
+//! At start all marked files are entered before anything is served. A file's size is taken only when every data server of
+//! its group serves (so has the cluster floor) and no fence on it is pending: nothing can grow it any more behind our
+//! back but writers that are still known. The size is durable before the mark goes, the mark before the file is served.
+//!
+//! # Failure
+//! A data server that is away delays its files only. What fails is done again at the next tick.
+
+use super::call::{DsError, call};
+use super::truncate;
+use crate::Mds;
+use control::{BATCH_MAX, ObjectRef, StatArgs, StatItem, Status};
+use layout::Striping;
+use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SizeCommit, Time};
+use nfs4::NfsStatus;
+use server::Nfsd;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Whose writes a file's size may lack.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Writers {
+    /// Those of every client that an earlier boot knew.
+    all: bool,
+    clients: BTreeSet<u64>,
+}
+
+/// Files whose size is not known.
+#[derive(Debug, Default)]
+pub(crate) struct Unknown {
+    files: BTreeMap<FileId, Writers>,
+}
+
+impl Unknown {
+    pub(crate) fn add_client(&mut self, file: FileId, client: u64) {
+        self.files.entry(file).or_default().clients.insert(client);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Takes off what was recovered; who was added meanwhile stays.
+    fn done(&mut self, file: FileId, writers: &Writers) {
+        let Some(entry) = self.files.get_mut(&file) else {
+            return;
+        };
+        entry.all &= !writers.all;
+        entry.clients.retain(|c| !writers.clients.contains(c));
+        if !entry.all && entry.clients.is_empty() {
+            self.files.remove(&file);
+        }
+    }
+}
+
+/// Marked files and truncations under way, as the previous run left them.
+pub(super) fn load(ns: &Namespace) -> Result<(Unknown, BTreeSet<FileId>), NsError> {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, Time::default());
+    let mut unknown = Unknown::default();
+    let mut after = FileId(0);
+    loop {
+        let page = ns.rw_out_files(&mut op, after, PAGE_MAX)?;
+        for (file, _) in &page {
+            unknown.files.entry(*file).or_default().all = true;
+        }
+        match page.last() {
+            Some((file, _)) if page.len() == PAGE_MAX => after = *file,
+            _ => break,
+        }
+    }
+    let truncating = truncate::intents(ns, &mut op)?
+        .iter()
+        .map(|i| i.file)
+        .collect();
+    Ok((unknown, truncating))
+}
+
+/// Whether size and times of a file are known; `Delay` while they are being recovered.
+pub(crate) fn ready(nfsd: &Nfsd<Mds>, file: FileId) -> Result<(), NfsStatus> {
+    let unknown = nfsd.role().data().unknown.lock();
+    if unknown.files.contains_key(&file) {
+        Err(NfsStatus::Delay)
+    } else {
+        Ok(())
+    }
+}
+
+/// As [`ready`], for OPEN by handle: reclaims are let through, since grace would end without them.
+pub(crate) fn ready_for_open(nfsd: &Nfsd<Mds>, file: FileId) -> Result<(), NfsStatus> {
+    if nfsd.clients().in_grace() {
+        Ok(())
+    } else {
+        ready(nfsd, file)
+    }
+}
+
+/// A file to recover.
+struct Item {
+    inode: Arc<Inode>,
+    writers: Writers,
+}
+
+/// One pass over all files whose size is unknown.
+pub(super) async fn recover(nfsd: &Nfsd<Mds>) {
+    let data = nfsd.role().data();
+    let files: Vec<(FileId, Writers)> = data
+        .unknown
+        .lock()
+        .files
+        .iter()
+        .map(|(f, w)| (*f, w.clone()))
+        .collect();
+    let mut by_group: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
+    for (file, writers) in files {
+        if let Some((group, item)) = prepare(nfsd, file, writers) {
+            by_group.entry(group).or_default().push(item);
+        }
+    }
+    for (group, items) in by_group {
+        let ids = data.group_servers(group);
+        for batch in items.chunks(BATCH_MAX as usize) {
+            if !data.servers.lock().all_live(&ids) {
+                break;
+            }
+            if let Err(error) = recover_batch(nfsd, &ids, batch).await {
+                tracing::warn!(group, error, "recovery of sizes");
+                break;
+            }
+        }
+    }
+}
+
+/// What must be asked about a file, if it can be asked now.
+fn prepare(nfsd: &Nfsd<Mds>, file: FileId, writers: Writers) -> Option<(u32, Item)> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    if data.truncating.lock().contains(&file) {
+        // The cut comes first: what lies beyond it does not count.
+        return None;
+    }
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, mds.now());
+    let found = mds.namespace().getattr(&mut op, file);
+    let placed = match &found {
+        Ok(inode) => inode.placement.map(|p| (p.group, Arc::clone(inode))),
+        Err(NsError::Stale) => None,
+        Err(error) => {
+            tracing::error!(%error, "recovery of sizes");
+            return None;
+        }
+    };
+    let Some((group, inode)) = placed else {
+        data.unknown.lock().done(file, &writers);
+        return None;
+    };
+    (!data.is_fencing(group, file)).then_some((group, Item { inode, writers }))
+}
+
+async fn recover_batch(nfsd: &Nfsd<Mds>, ids: &[u32], batch: &[Item]) -> Result<(), String> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let mut stats: Vec<Vec<StatItem>> = Vec::with_capacity(ids.len());
+    for ds in ids {
+        stats.push(
+            stat(nfsd, *ds, batch)
+                .await
+                .map_err(|e| format!("data server {ds}: {e}"))?,
+        );
+    }
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, mds.now());
+    for (index, item) in batch.iter().enumerate() {
+        let of_file: Vec<&StatItem> = stats.iter().filter_map(|s| s.get(index)).collect();
+        commit(mds.namespace(), &mut op, &item.inode, &of_file).map_err(|e| e.to_string())?;
+    }
+    mds.durable(op.observed())
+        .await
+        .map_err(|e| e.to_string())?;
+    let mut op = Op::new(&cred, mds.now());
+    for item in batch {
+        let file = item.inode.id;
+        let _order = data.grant_lock(file).lock();
+        let clear = |op: &mut Op<'_>, client| mds.namespace().clear_rw_out(op, file, client);
+        if item.writers.all {
+            clear(&mut op, None).map_err(|e| e.to_string())?;
+        }
+        for client in &item.writers.clients {
+            clear(&mut op, Some(*client)).map_err(|e| e.to_string())?;
+        }
+        data.unknown.lock().done(file, &item.writers);
+    }
+    data.changed.notify_waiters();
+    tracing::info!(files = batch.len(), "sizes recovered");
+    Ok(())
+}
+
+/// The end of a file by what all of its data servers have of it now.
+pub(super) async fn measure(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64, NfsStatus> {
+    let Some(placement) = inode.placement else {
+        return Ok(0);
+    };
+    let item = [Item {
+        inode: Arc::clone(inode),
+        writers: Writers::default(),
+    }];
+    let mut sizes = Vec::new();
+    for ds in nfsd.role().data().group_servers(placement.group) {
+        let stats = stat(nfsd, ds, &item).await.map_err(|error| {
+            tracing::warn!(ds, %error, "size of a file");
+            NfsStatus::Delay
+        })?;
+        sizes.extend(stats.iter().map(|s| s.size_bytes.max(s.durable_bytes)));
+    }
+    Ok(striping_of(inode, sizes.len()).map_or(0, |s| s.file_size(&sizes)))
+}
+
+async fn stat(nfsd: &Nfsd<Mds>, ds: u32, batch: &[Item]) -> Result<Vec<StatItem>, DsError> {
+    let conn = nfsd
+        .role()
+        .data()
+        .servers
+        .lock()
+        .live_conn(ds)
+        .ok_or(DsError::Down)?;
+    let objects: Vec<ObjectRef> = batch.iter().map(|item| object_of(&item.inode)).collect();
+    let answer = call(
+        &conn,
+        &StatArgs {
+            objects: objects.into(),
+        },
+    )
+    .await?;
+    if answer.items.0.len() == batch.len() {
+        Ok(answer.items.0)
+    } else {
+        Err(DsError::Malformed)
+    }
+}
+
+/// The object of a file, the same at every data server.
+pub(super) fn object_of(inode: &Inode) -> ObjectRef {
+    ObjectRef {
+        file_id: inode.id.0,
+        generation: inode.generation,
+        mirror: 0,
+    }
+}
+
+/// How a file lies on a group of `width` data servers.
+pub(super) fn striping_of(inode: &Inode, width: usize) -> Option<Striping> {
+    let placement = inode.placement?;
+    let width = u32::try_from(width).ok()?;
+    Striping::new(placement.stripe_unit, width, placement.first_index).ok()
+}
+
+/// Takes in what the data servers have of a file. The file may only grow: a hole at its end is known to the MDS alone.
+/// The change attribute always rises: an overwrite leaves no other trace (R12).
+fn commit(
+    ns: &Namespace,
+    op: &mut Op<'_>,
+    inode: &Inode,
+    stats: &[&StatItem],
+) -> Result<(), NsError> {
+    let mut sizes = Vec::with_capacity(stats.len());
+    let mut modified = inode.mtime;
+    let mut space = 0_u64;
+    for item in stats {
+        match item.status {
+            Status::Ok => {
+                let time = Time {
+                    secs: item.modified.seconds,
+                    nanos: item.modified.nanoseconds,
+                };
+                modified = modified.max(time);
+                space = space.saturating_add(item.space_bytes);
+            }
+            Status::NotFound | Status::Removed => {}
+            status => tracing::error!(file = inode.id.0, ?status, "an object cannot be read"),
+        }
+        sizes.push(item.size_bytes.max(item.durable_bytes));
+    }
+    let size = striping_of(inode, stats.len()).map_or(0, |s| s.file_size(&sizes));
+    let commit = SizeCommit {
+        new_end: Some(size),
+        mtime: Some(modified),
+        space_used: Some(space),
+    };
+    match ns.commit_size(op, inode.id, commit) {
+        Ok(_) | Err(NsError::Stale) => Ok(()),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,105 @@
+//! What `ropewalk status` shows of the data plane.
+
+use super::DataPlane;
+use super::records::Membership;
+use control::{Capacity, Counters};
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::time::Instant;
+
+/// State of a data server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// Serves.
+    Serving,
+    /// Connected, and being told what it missed.
+    Joining,
+    /// Not connected.
+    Away,
+    /// Expelled.
+    Expelled,
+}
+
+/// One data server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Its id.
+    pub id: u32,
+    /// State.
+    pub state: ServerState,
+    /// Netid and universal address each, preferred first.
+    pub addresses: Vec<(String, String)>,
+    /// Milliseconds until its lease ends at the latest; 0 when it has ended.
+    pub lease_left_ms: u64,
+    /// As it last said.
+    pub capacity: Capacity,
+    /// As it last said.
+    pub counters: Counters,
+}
+
+/// The data plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataStatus {
+    /// All data servers, expelled ones included.
+    pub servers: Vec<ServerStatus>,
+    /// Placement groups: id, and the ids of its data servers.
+    pub groups: Vec<(u32, Vec<u32>)>,
+    /// Bytes read through the MDS.
+    pub proxied_read_bytes: u64,
+    /// Bytes written through the MDS.
+    pub proxied_written_bytes: u64,
+    /// Files whose size is being recovered.
+    pub sizes_unknown: usize,
+    /// Truncations under way.
+    pub truncations: usize,
+    /// Fences that some data server has not acknowledged.
+    pub fences_pending: usize,
+}
+
+impl DataPlane {
+    /// The state of the data plane now.
+    pub fn status(&self) -> DataStatus {
+        let groups = self.groups.lock();
+        let groups = groups
+            .placement()
+            .groups()
+            .map(|g| (g.id, g.servers.0.clone()))
+            .collect();
+        DataStatus {
+            servers: self.servers_status(),
+            groups,
+            proxied_read_bytes: self.proxied_read_bytes.load(Relaxed),
+            proxied_written_bytes: self.proxied_written_bytes.load(Relaxed),
+            sizes_unknown: self.unknown.lock().len(),
+            truncations: self.truncating.lock().len(),
+            fences_pending: self.fences.lock().len(),
+        }
+    }
+
+    fn servers_status(&self) -> Vec<ServerStatus> {
+        let now = Instant::now();
+        let servers = self.servers.lock();
+        let status = |(id, s): (&u32, &super::servers::Server)| ServerStatus {
+            id: *id,
+            state: match (s.record.membership, s.conn.is_some(), s.is_live(now)) {
+                (Membership::Expelled, ..) => ServerState::Expelled,
+                (_, true, true) => ServerState::Serving,
+                (_, true, false) => ServerState::Joining,
+                (_, false, _) => ServerState::Away,
+            },
+            addresses: s
+                .record
+                .addresses
+                .0
+                .iter()
+                .map(|a| (a.netid.as_str().to_owned(), a.uaddr.as_str().to_owned()))
+                .collect(),
+            lease_left_ms: s.lease_end.map_or(0, |end| {
+                let left = end.saturating_duration_since(now).as_millis();
+                u64::try_from(left).unwrap_or(u64::MAX)
+            }),
+            capacity: s.capacity,
+            counters: s.counters,
+        };
+        servers.map.iter().map(status).collect()
+    }
+}

@@ -1,0 +1,261 @@
+//! Truncation: a durable intent, then every data server, then the size (rule R3).
+//!
+//! # Ownership
+//! The file's gate keeps proxied I/O out, a hold on its layouts keeps LAYOUTGET out, and the name space's intent keeps
+//! other truncations out, also after a crash.
+//!
+//! # Ordering
+//! Layouts for writing come back (all but the caller's own); the intent and the epoch are durable; LAYOUTCOMMITs from before are
+//! refused; every data server has cut and raised its floor; the size changes. When nobody but the caller ever had a handle
+//! for writing that still holds, the epoch stays: there are no late writes of others to stop, and his layout goes on; only
+//! his LAYOUTCOMMITs are measured at the data servers until he gets a new stateid. A
+//! data server answers SET_SIZE when no write below the floor is under way, so nothing grows again behind the cut.
+//!
+//! # Failure
+//! With a data server away the caller gets `NFS4ERR_DELAY` and the intent stays; the tick ends it, and whoever comes
+//! meanwhile with a layout or proxied I/O waits.
+
+use super::call::{DsError, call};
+use super::{grants, sizes};
+use crate::Mds;
+use crate::cx::{self, Cx, ns};
+use control::{SetSizeArgs, SetSizeItem, Status};
+use layout::{ClientTag, Epoch};
+use meta::Seq;
+use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SetAttr, TruncateIntent};
+use nfs4::{ClientId, NfsStatus};
+use server::Nfsd;
+use state::IoModes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a truncation waits for layouts to come back before its caller is told to ask again.
+const RECALL_WAIT_MS: u64 = 5_000;
+/// Pause between two looks at layouts that are out.
+const POLL_MS: u64 = 100;
+
+/// Keeps LAYOUTGET off a file.
+struct Hold<'a> {
+    nfsd: &'a Nfsd<Mds>,
+    file: FileId,
+}
+
+impl<'a> Hold<'a> {
+    fn new(nfsd: &'a Nfsd<Mds>, file: FileId) -> Self {
+        nfsd.role().state().layouts.hold(file.0);
+        Self { nfsd, file }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.nfsd.role().state().layouts.release(self.file.0);
+    }
+}
+
+/// All truncations under way.
+pub(super) fn intents(ns: &Namespace, op: &mut Op<'_>) -> Result<Vec<TruncateIntent>, NsError> {
+    let mut out: Vec<TruncateIntent> = Vec::new();
+    loop {
+        let after = out.last().map_or(FileId(0), |i| i.file);
+        let page = ns.truncate_intents(op, after, PAGE_MAX)?;
+        let full = page.len() == PAGE_MAX;
+        out.extend(page);
+        if !full {
+            return Ok(out);
+        }
+    }
+}
+
+/// Sets the size of a file that may have data beyond it, and the other attributes of the request with it.
+pub(crate) async fn truncate(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    wanted: &SetAttr,
+    opened_for_write: bool,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let file = inode.id;
+    let client = cx.client()?;
+    let new_size = wanted.size.ok_or(NfsStatus::Inval)?;
+    if data.truncating.lock().contains(&file) {
+        return Err(NfsStatus::Delay);
+    }
+    let gate = data.gate(file);
+    let wait = Duration::from_millis(RECALL_WAIT_MS);
+    let Ok(_alone) = tokio::time::timeout(wait, gate.write()).await else {
+        return Err(NfsStatus::Delay);
+    };
+    let _hold = Hold::new(nfsd, file);
+    if !writers_gone(nfsd, inode, Some(client)).await {
+        return Err(NfsStatus::Delay);
+    }
+    super::ready(nfsd, file)?;
+    let attrs = SetAttr {
+        size: None,
+        ..*wanted
+    };
+    let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
+    let me = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);
+    // LAYOUTGET is held off: nobody joins from here on.
+    let fence = !data.writers.lock().only(file, me);
+    let intent = ns(mds, cx, |ns, op| {
+        ns.begin_truncate(op, file, new_size, &attrs, opened_for_write, fence)
+    })?;
+    data.truncating.lock().insert(file);
+    if fence {
+        data.writers.lock().forget(file);
+    }
+    {
+        let _order = data.grant_lock(file).lock();
+        mds.state().layouts.raise_commit_floor(file.0);
+    }
+    mds.durable(Seq(cx.observed_seq)).await?;
+    cut(nfsd, inode, &intent).await.map_err(|error| {
+        tracing::warn!(file = file.0, %error, "truncation goes on later");
+        NfsStatus::Delay
+    })?;
+    let mut ended = false;
+    let done = ns(mds, cx, |ns, op| {
+        let mut result = ns.finish_truncate(op, file, &attrs);
+        ended = result.is_ok() || result == Err(NsError::Stale);
+        if let Err(NsError::Perm | NsError::Access) = result {
+            // The permission to set them went meanwhile: the cut stands, the rest of the request fails.
+            ended = ns.finish_truncate(op, file, &SetAttr::default()).is_ok();
+        }
+        if !ended {
+            result = result.and(Err(NsError::Busy));
+        }
+        result
+    });
+    if ended {
+        data.truncating.lock().remove(&file);
+    }
+    done
+}
+
+/// Recalls layouts for writing and waits until nobody but `except` has one.
+async fn writers_gone(nfsd: &Nfsd<Mds>, inode: &Inode, except: Option<ClientId>) -> bool {
+    let mds = nfsd.role();
+    let file = inode.id;
+    grants::recall(nfsd, inode, IoModes::RW, except);
+    let deadline = Instant::now() + Duration::from_millis(RECALL_WAIT_MS);
+    loop {
+        let changed = mds.data().changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let held = mds.state().layouts.is_held(file.0, IoModes::RW, except);
+        // A writer that was fenced has left a size to be found out.
+        if !held && super::ready(nfsd, file).is_ok() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
+    }
+}
+
+/// Makes every data server of the file cut its object. What is done again is done already.
+async fn cut(nfsd: &Nfsd<Mds>, inode: &Inode, intent: &TruncateIntent) -> Result<(), DsError> {
+    let data = nfsd.role().data();
+    let Some(placement) = inode.placement else {
+        return Ok(());
+    };
+    let ids = data.group_servers(placement.group);
+    if !data.servers.lock().all_live(&ids) {
+        return Err(DsError::Down);
+    }
+    let item = SetSizeItem {
+        object: sizes::object_of(inode),
+        size_bytes: intent.new_size,
+        floor: Epoch::from_u64(intent.floor),
+        through_key: data.keys.lock().newest_id(),
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    for ds in ids {
+        let conn = data.servers.lock().live_conn(ds).ok_or(DsError::Down)?;
+        tasks.spawn(async move {
+            let answer = call(
+                &conn,
+                &SetSizeArgs {
+                    items: vec![item].into(),
+                },
+            )
+            .await?;
+            match answer.0.first() {
+                Some(Status::Ok | Status::NotFound | Status::Removed) => Ok(()),
+                Some(status) => {
+                    tracing::warn!(ds, ?status, "an object was not cut");
+                    Err(DsError::Down)
+                }
+                None => Err(DsError::Malformed),
+            }
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap_or(Err(DsError::Lost))?;
+    }
+    Ok(())
+}
+
+/// Ends truncations that a crash or a missing data server interrupted. Their callers have been told to ask again.
+pub(super) async fn redo_all(nfsd: &Nfsd<Mds>) {
+    let mds = nfsd.role();
+    if mds.data().truncating.lock().is_empty() {
+        return;
+    }
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, mds.now());
+    let intents = match intents(mds.namespace(), &mut op) {
+        Ok(intents) => intents,
+        Err(error) => {
+            tracing::error!(%error, "truncations");
+            return;
+        }
+    };
+    for intent in intents {
+        redo(nfsd, &intent).await;
+    }
+}
+
+async fn redo(nfsd: &Nfsd<Mds>, intent: &TruncateIntent) {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let gate = data.gate(intent.file);
+    // Held by the truncation itself while that is still at it.
+    let Ok(_alone) = gate.try_write() else { return };
+    if !data.truncating.lock().contains(&intent.file) {
+        return;
+    }
+    let _hold = Hold::new(nfsd, intent.file);
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, mds.now());
+    let inode = match mds.namespace().getattr(&mut op, intent.file) {
+        Ok(inode) => inode,
+        Err(error) => {
+            if error == NsError::Stale {
+                data.truncating.lock().remove(&intent.file);
+            }
+            return;
+        }
+    };
+    if mds.durable(op.observed()).await.is_err() || cut(nfsd, &inode, intent).await.is_err() {
+        return;
+    }
+    let done = mds
+        .namespace()
+        .finish_truncate(&mut op, intent.file, &SetAttr::default());
+    match done {
+        Ok(_) | Err(NsError::Stale | NsError::Inval) => {
+            if mds.durable(op.observed()).await.is_ok() {
+                data.truncating.lock().remove(&intent.file);
+                data.changed.notify_waiters();
+            }
+        }
+        Err(error) => tracing::error!(%error, status = %cx::status(&error), "truncation"),
+    }
+}

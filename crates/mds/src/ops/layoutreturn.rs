@@ -1,0 +1,52 @@
+//! LAYOUTRETURN (RFC 8881 §18.44).
+
+use crate::cx::{self, Cx};
+use crate::{Mds, data};
+use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use nfs4::ops::{LayoutReturn, LayoutReturnArgs, LayoutReturnRes};
+use nfs4::{IoMode, NfsStatus};
+use server::Nfsd;
+use state::IoModes;
+
+pub(super) async fn layoutreturn(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &LayoutReturnArgs<'_>,
+) -> Result<LayoutReturnRes, NfsStatus> {
+    if args.layout_type != LAYOUT_NFSV4_1_FILES {
+        return Err(NfsStatus::UnknownLayoutType);
+    }
+    if args.reclaim {
+        // Layouts of an earlier boot are fenced and forgotten: there is nothing to give back.
+        let in_grace = nfsd.clients().in_grace();
+        return if in_grace {
+            Ok(LayoutReturnRes { stateid: None })
+        } else {
+            Err(NfsStatus::NoGrace)
+        };
+    }
+    let modes = match args.iomode {
+        IoMode::Read => IoModes::READ,
+        IoMode::Rw => IoModes::RW,
+        IoMode::Any => IoModes::ANY,
+    };
+    let what = match &args.what {
+        LayoutReturn::File(file) => {
+            let overflows =
+                file.length != LENGTH_TO_EOF && file.offset.checked_add(file.length).is_none();
+            if file.length == 0 || overflows {
+                return Err(NfsStatus::Inval);
+            }
+            let inode = cx::current_regular(nfsd.role(), cx)?;
+            let whole = file.offset == 0 && file.length == LENGTH_TO_EOF;
+            Some((inode.id, cx.resolve(file.stateid)?, whole))
+        }
+        LayoutReturn::Fsid => {
+            cx.fh()?;
+            None
+        }
+        LayoutReturn::All => None,
+    };
+    let stateid = data::return_layouts(nfsd, cx, modes, what).await?;
+    Ok(LayoutReturnRes { stateid })
+}

@@ -1,0 +1,26 @@
+//! LINK (RFC 8881 §18.9): the saved file gets a name in the current directory.
+
+use crate::Mds;
+use crate::cx::{self, Cx, ns};
+use nfs4::NfsStatus;
+use nfs4::ops::{LinkArgs, LinkRes};
+use server::Nfsd;
+
+pub(super) fn link(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: LinkArgs<'_>,
+) -> Result<LinkRes, NfsStatus> {
+    let mds = nfsd.role();
+    cx::writable(cx)?;
+    let dir = cx::current_dir(mds, cx)?.id;
+    let file = cx::saved(mds, cx)?;
+    if file.is_dir() {
+        return Err(NfsStatus::IsDir);
+    }
+    let name = super::name(args.new_name)?;
+    let linked = ns(mds, cx, |ns, op| ns.link(op, file.id, dir, name))?;
+    Ok(LinkRes {
+        cinfo: super::cinfo(linked.dir),
+    })
+}

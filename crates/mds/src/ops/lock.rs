@@ -1,0 +1,146 @@
+//! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
+
+use super::fail;
+use crate::Mds;
+use crate::cx::{self, Cx};
+use namespace::FileId;
+use nfs4::ops::{
+    LockArgs, LockDenied, LockGranted, LockRes, LockTArgs, LockTRes, LockUArgs, LockURes, Locker,
+};
+use nfs4::{LockType, NfsStatus, OpNum, ReplyWriter, StateOwner, Stateid};
+use server::{Nfsd, answer};
+use state::{LockKind, LockOutcome, LockRange};
+use xdr::Opaque;
+
+/// How often a conflict with a client whose lease is over is settled before the answer is "denied".
+const TRIES_MAX: usize = 8;
+
+pub(super) async fn lock(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &LockArgs<'_>,
+    reply: &mut ReplyWriter<OpNum>,
+) -> NfsStatus {
+    match grant(nfsd, cx, args).await {
+        Ok(LockOutcome::Granted(lock_stateid)) => {
+            cx.current_stateid = Some(lock_stateid);
+            answer(reply, Ok(LockRes::Ok(LockGranted { lock_stateid })))
+        }
+        Ok(LockOutcome::Denied(denied)) => answer(reply, Ok(LockRes::Denied(wire(&denied)))),
+        Err(status) => fail(reply, OpNum::Lock, status),
+    }
+}
+
+async fn grant(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &LockArgs<'_>,
+) -> Result<LockOutcome, NfsStatus> {
+    let mds = nfsd.role();
+    let client = cx.client()?;
+    let file = cx::current_regular(mds, cx)?.id;
+    super::open::check_grace(nfsd, cx, args.reclaim)?;
+    super::client_record::ensure(nfsd, cx)?;
+    let wanted = state::LockArgs {
+        range: LockRange::new(args.offset, args.length)?,
+        kind: kind(args.lock_type),
+        blocking: args.lock_type.is_blocking(),
+    };
+    for _ in 0..TRIES_MAX {
+        let outcome = {
+            let mut state = mds.state();
+            match &args.locker {
+                Locker::New(new) => {
+                    let open = cx.resolve(new.open_stateid)?;
+                    state.lock_by_open(open, client, new.lock_owner.owner.0, file.0, wanted)?
+                }
+                Locker::Exist(exist) => {
+                    let lock = cx.resolve(exist.lock_stateid)?;
+                    state.lock_by_owner(lock, client, file.0, wanted)?
+                }
+            }
+        };
+        match outcome {
+            LockOutcome::Denied(denied) if lapsed(nfsd, denied.client) => {
+                super::open::revoke_lapsed(nfsd, denied.client).await;
+            }
+            outcome => return Ok(outcome),
+        }
+    }
+    Err(NfsStatus::Delay)
+}
+
+fn lapsed(nfsd: &Nfsd<Mds>, client: nfs4::ClientId) -> bool {
+    let now_ms = nfsd.now_ms();
+    nfsd.clients().lapsed(client, now_ms)
+}
+
+pub(super) fn lockt(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &LockTArgs<'_>,
+    reply: &mut ReplyWriter<OpNum>,
+) -> NfsStatus {
+    let test = || {
+        let mds = nfsd.role();
+        let client = cx.client()?;
+        let file = cx::current_regular(mds, cx)?.id;
+        super::open::check_grace(nfsd, cx, false)?;
+        let range = LockRange::new(args.offset, args.length)?;
+        let owner = args.owner.owner.0;
+        Ok(mds
+            .state()
+            .lock_test(client, owner, file.0, range, kind(args.lock_type)))
+    };
+    let mut test = test;
+    match test() {
+        Ok(None) => answer(reply, Ok(LockTRes::Ok)),
+        Ok(Some(denied)) => answer(reply, Ok(LockTRes::Denied(wire(&denied)))),
+        Err(status) => fail(reply, OpNum::LockT, status),
+    }
+}
+
+pub(super) fn locku(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: LockUArgs,
+) -> Result<LockURes, NfsStatus> {
+    let mds = nfsd.role();
+    let client = cx.client()?;
+    let file = cx::current_regular(mds, cx)?.id;
+    let stateid = cx.resolve(args.lock_stateid)?;
+    let range = LockRange::new(args.offset, args.length)?;
+    let lock_stateid: Stateid = mds.state().unlock(stateid, client, file.0, range)?;
+    notify_unblocked(nfsd, file);
+    cx.current_stateid = Some(lock_stateid);
+    Ok(LockURes { lock_stateid })
+}
+
+/// Forgets those who wait for a lock that is free now. They poll (RFC 8881 §9.6); CB_NOTIFY_LOCK is not sent yet, and OPEN does
+/// not promise it.
+pub(super) fn notify_unblocked(nfsd: &Nfsd<Mds>, file: FileId) {
+    let _polling = nfsd.role().state().unblocked(file.0);
+}
+
+fn kind(lock_type: LockType) -> LockKind {
+    if lock_type.is_write() {
+        LockKind::Write
+    } else {
+        LockKind::Read
+    }
+}
+
+fn wire(denied: &state::LockDenied) -> LockDenied<'_> {
+    LockDenied {
+        offset: denied.range.offset(),
+        length: denied.range.length(),
+        lock_type: match denied.kind {
+            LockKind::Read => LockType::Read,
+            LockKind::Write => LockType::Write,
+        },
+        owner: StateOwner {
+            clientid: denied.client,
+            owner: Opaque(&denied.owner),
+        },
+    }
+}

@@ -1,0 +1,202 @@
+//! The operations of the metadata server, one file each, and the table that leads to them.
+//!
+//! An operation takes decoded arguments and answers its result body or a status. Operations that this server does
+//! not have (README, "Operations that answer NOTSUPP") answer `NotSupp` here.
+
+mod access;
+pub(crate) mod client_record;
+mod close;
+mod commit;
+mod create;
+mod free_stateid;
+mod getattr;
+mod getdeviceinfo;
+mod layoutcommit;
+mod layoutget;
+mod layoutreturn;
+mod layoutstats;
+mod link;
+mod lock;
+mod lookup;
+mod open;
+mod open_downgrade;
+mod read;
+mod readdir;
+mod readlink;
+mod remove;
+mod rename;
+mod secinfo;
+mod setattr;
+mod test_stateid;
+mod verify;
+mod write;
+
+use crate::Mds;
+use crate::cx::Cx;
+use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
+use server::{Nfsd, answer};
+use xdr::Decode;
+
+/// Operations that this server does not have yet, or never will. The README lists them; no other one may answer `NotSupp`.
+pub const NOT_SUPPORTED: &[OpNum] = &[
+    OpNum::DelegPurge,
+    OpNum::DelegReturn,
+    OpNum::OpenAttr,
+    // NFSv4.0 only (RFC 8881 §17).
+    OpNum::OpenConfirm,
+    OpNum::Renew,
+    OpNum::SetClientId,
+    OpNum::SetClientIdConfirm,
+    OpNum::ReleaseLockOwner,
+    OpNum::GetDirDelegation,
+    OpNum::GetDeviceList,
+    OpNum::SetSsv,
+    OpNum::WantDelegation,
+    OpNum::Allocate,
+    OpNum::Copy,
+    OpNum::CopyNotify,
+    OpNum::Deallocate,
+    OpNum::IoAdvise,
+    OpNum::OffloadCancel,
+    OpNum::OffloadStatus,
+    OpNum::ReadPlus,
+    OpNum::Seek,
+    OpNum::WriteSame,
+    OpNum::Clone,
+    OpNum::GetXattr,
+    OpNum::SetXattr,
+    OpNum::ListXattrs,
+    OpNum::RemoveXattr,
+];
+
+fn args<'r, T: Decode<'r>>(args: &mut OpReader<'r>) -> Result<T, NfsStatus> {
+    args.args().map_err(|_| NfsStatus::BadXdr)
+}
+
+/// Decodes, executes, answers.
+macro_rules! run {
+    ($reply:ident, $ops:ident, |$a:ident| $call:expr) => {
+        answer(
+            $reply,
+            match args($ops) {
+                Ok($a) => $call,
+                Err(status) => Err(status),
+            },
+        )
+    };
+}
+
+/// Executes one operation.
+pub(crate) async fn perform<'r>(
+    nfsd: &'r Nfsd<Mds>,
+    cx: &mut Cx<'r>,
+    op: OpNum,
+    ops: &mut OpReader<'r>,
+    reply: &mut ReplyWriter<OpNum>,
+) -> NfsStatus {
+    match op {
+        OpNum::Access => run!(reply, ops, |a| access::access(nfsd, cx, a)),
+        OpNum::Close => run!(reply, ops, |a| close::close(nfsd, cx, a).await),
+        OpNum::Commit => run!(reply, ops, |a| commit::commit(nfsd, cx, a).await),
+        OpNum::Create => run!(reply, ops, |a| create::create(nfsd, cx, &a)),
+        OpNum::FreeStateid => run!(reply, ops, |a| free_stateid::free_stateid(nfsd, cx, a)),
+        OpNum::GetAttr => match args(ops) {
+            Ok(a) => getattr::getattr(nfsd, cx, &a, reply),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::GetDeviceInfo => match args(ops) {
+            Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::LayoutCommit => match args(ops) {
+            Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::LayoutGet => match args(ops) {
+            Ok(a) => layoutget::layoutget(nfsd, cx, a, reply).await,
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::LayoutReturn => match args(ops) {
+            Ok(a) => answer(reply, layoutreturn::layoutreturn(nfsd, cx, &a).await),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::LayoutStats | OpNum::LayoutError => layoutstats::perform(nfsd, cx, op, ops, reply),
+        OpNum::Link => run!(reply, ops, |a| link::link(nfsd, cx, a)),
+        OpNum::Lock => match args(ops) {
+            Ok(a) => lock::lock(nfsd, cx, &a, reply).await,
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::LockT => match args(ops) {
+            Ok(a) => lock::lockt(nfsd, cx, &a, reply),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::LockU => run!(reply, ops, |a| lock::locku(nfsd, cx, a)),
+        OpNum::Lookup => run!(reply, ops, |a| lookup::lookup(nfsd, cx, a)),
+        OpNum::LookupP => run!(reply, ops, |a| lookup::lookupp(nfsd, cx, a)),
+        OpNum::NVerify => run!(reply, ops, |a| verify::nverify(nfsd, cx, &a)),
+        OpNum::Open => run!(reply, ops, |a| open::open(nfsd, cx, &a).await),
+        OpNum::OpenDowngrade => {
+            run!(reply, ops, |a| open_downgrade::open_downgrade(nfsd, cx, a))
+        }
+        OpNum::Read => match args(ops) {
+            Ok(a) => answer_body(reply, op, read::read(nfsd, cx, a).await),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::ReadDir => match args(ops) {
+            Ok(a) => readdir::readdir(nfsd, cx, &a, reply),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::ReadLink => readlink::readlink(nfsd, cx, reply),
+        OpNum::Remove => run!(reply, ops, |a| remove::remove(nfsd, cx, a).await),
+        OpNum::Rename => run!(reply, ops, |a| rename::rename(nfsd, cx, a).await),
+        OpNum::SecInfo => run!(reply, ops, |a| secinfo::secinfo(nfsd, cx, a)),
+        OpNum::SecInfoNoName => run!(reply, ops, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
+        OpNum::SetAttr => match args(ops) {
+            Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::TestStateid => run!(reply, ops, |a| test_stateid::test_stateid(nfsd, cx, &a)),
+        OpNum::Verify => run!(reply, ops, |a| verify::verify(nfsd, cx, &a)),
+        OpNum::Write => run!(reply, ops, |a| write::write(nfsd, cx, a).await),
+        _ => fail(reply, op, NfsStatus::NotSupp),
+    }
+}
+
+/// Writes a failure and returns its status.
+pub(crate) fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
+    reply.error(op, status);
+    status
+}
+
+/// Writes a result body that only a server encodes, or a failure.
+pub(crate) fn answer_body<T: nfs4::OpBody<Num = OpNum>>(
+    reply: &mut ReplyWriter<OpNum>,
+    op: OpNum,
+    result: Result<T, NfsStatus>,
+) -> NfsStatus {
+    match result {
+        Ok(body) => {
+            let status = body.status();
+            let _ = reply.result(&body);
+            status
+        }
+        Err(status) => fail(reply, op, status),
+    }
+}
+
+/// A component name for the name space. A name longer than a component is `NameTooLong` there.
+pub(crate) fn name<'a>(name: nfs4::Name<'a>) -> Result<&'a [u8], NfsStatus> {
+    match name.0 {
+        [] => Err(NfsStatus::Inval),
+        bytes => Ok(bytes),
+    }
+}
+
+/// `change_info4` of a directory.
+pub(crate) fn cinfo(dir: namespace::ChangeInfo) -> nfs4::ChangeInfo {
+    nfs4::ChangeInfo {
+        atomic: true,
+        before: dir.before,
+        after: dir.after,
+    }
+}

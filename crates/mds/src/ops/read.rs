@@ -1,0 +1,57 @@
+//! READ (RFC 8881 §18.22) for clients without a layout: the MDS reads from the data servers.
+
+use crate::attrs::IO_BYTES_MAX;
+use crate::cx::{self, Cx};
+use crate::{Mds, data};
+use namespace::Inode;
+use nfs4::ops::{ReadArgs, ReadResPayload};
+use nfs4::{NfsStatus, Stateid};
+use server::Nfsd;
+use state::Io;
+use std::sync::Arc;
+use transport::Payload;
+
+/// Room that a reply needs beside the bytes of READ.
+const RESULT_BYTES: usize = 256;
+
+pub(super) async fn read(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: ReadArgs,
+) -> Result<ReadResPayload, NfsStatus> {
+    let inode = check_io(nfsd, cx, args.stateid, Io::Read)?;
+    let room = u64::try_from(cx.room(RESULT_BYTES)).unwrap_or(u64::MAX);
+    let count = u64::from(args.count).min(IO_BYTES_MAX).min(room);
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let (bytes, eof) = data::read(nfsd, cx, &inode, args.offset, count).await?;
+    let len = u32::try_from(bytes.len()).map_err(|_| NfsStatus::ServerFault)?;
+    cx.payloads.push(Payload::Bytes(bytes));
+    Ok(ReadResPayload { eof, len })
+}
+
+/// The file of an I/O whose stateid holds. Only a special stateid leaves the permission to be checked (RFC 8881 §18.22.3):
+/// an open has passed that.
+pub(super) fn check_io(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    stateid: Stateid,
+    io: Io,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let mds = nfsd.role();
+    let inode = cx::current_regular(mds, cx)?;
+    let stateid = cx.resolve(stateid)?;
+    let client = cx.client()?;
+    nfsd.clients().check_grace_io(stateid.is_special())?;
+    mds.state().check_io(stateid, client, inode.id.0, io)?;
+    if stateid.is_special() {
+        let want = match io {
+            Io::Read => namespace::READ,
+            Io::Write => namespace::WRITE,
+        };
+        let cred = &cx.caller.cred;
+        if cred.rights(&inode) & want == 0 && !cred.owns(&inode) {
+            return Err(NfsStatus::Access);
+        }
+    }
+    Ok(inode)
+}

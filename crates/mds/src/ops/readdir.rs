@@ -1,0 +1,133 @@
+//! READDIR (RFC 8881 §18.23): entries go straight from the name space into the reply.
+
+use super::fail;
+use crate::cx::{self, Cx, ns};
+use crate::{Mds, attrs, data};
+use namespace::{DirEntry, READDIR_ENTRIES_MAX, ReadDir};
+use nfs4::attr::{Attrs, RDATTR_ERROR, WRITE_ONLY};
+use nfs4::ops::{ReadDirArgs, ReadDirWriter};
+use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
+use server::Nfsd;
+
+/// Smallest bytes of one entry in a reply: flag, cookie, name, bitmap, values.
+const ENTRY_BYTES_MIN: usize = 28;
+/// Bytes kept free behind READDIR for what follows it in the COMPOUND.
+const TAIL_BYTES: usize = 256;
+/// Cookies are valid as long as their directory: the verifier never changes.
+const COOKIE_VERIFIER: Verifier = Verifier { bytes: [0; 8] };
+
+pub(super) fn readdir(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &ReadDirArgs,
+    reply: &mut ReplyWriter<OpNum>,
+) -> NfsStatus {
+    match check(cx, args) {
+        Ok(()) => {}
+        Err(status) => return fail(reply, OpNum::ReadDir, status),
+    }
+    let room = cx.room(reply.wire_len()).saturating_sub(TAIL_BYTES);
+    let bytes_max = args.maxcount.min(u32::try_from(room).unwrap_or(u32::MAX));
+    match page(nfsd, cx, args, bytes_max, reply) {
+        Ok(()) => NfsStatus::Ok,
+        Err(status) => fail(reply, OpNum::ReadDir, status),
+    }
+}
+
+fn check(cx: &Cx<'_>, args: &ReadDirArgs) -> Result<(), NfsStatus> {
+    cx.fh()?;
+    if !args.attr_request.intersection(&WRITE_ONLY).is_empty() {
+        return Err(NfsStatus::Inval);
+    }
+    if matches!(args.cookie, 1 | 2) {
+        return Err(NfsStatus::BadCookie);
+    }
+    if args.cookie != 0 && args.cookie_verifier != COOKIE_VERIFIER {
+        return Err(NfsStatus::NotSame);
+    }
+    Ok(())
+}
+
+fn page(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &ReadDirArgs,
+    bytes_max: u32,
+    reply: &mut ReplyWriter<OpNum>,
+) -> Result<(), NfsStatus> {
+    let mds = nfsd.role();
+    let dir = cx::current_dir(mds, cx)?.id;
+    let mask = args
+        .attr_request
+        .intersection(&attrs::supported(cx.minor_version));
+    let wanted = ReadDir {
+        cookie: args.cookie,
+        entries_max: (bytes_max as usize / ENTRY_BYTES_MIN).clamp(1, READDIR_ENTRIES_MAX),
+        name_bytes_max: bytes_max as usize,
+        with_inodes: !mask.is_empty(),
+    };
+    let page = ns(mds, cx, |ns, op| ns.readdir(op, dir, wanted))?;
+    let before = reply.checkpoint();
+    let mark = reply.begin_op(OpNum::ReadDir);
+    let writer = ReadDirWriter::new(reply.encoder(), COOKIE_VERIFIER, bytes_max, args.dircount);
+    let Some(mut writer) = writer else {
+        reply.rewind(before);
+        return Err(NfsStatus::TooSmall);
+    };
+    let mut complete = true;
+    let mut failure = None;
+    for entry in &page.entries {
+        match values(nfsd, cx, entry, &mask) {
+            Ok((mask, values)) => {
+                if !writer.push(entry.cookie, &entry.name, &mask, &values) {
+                    complete = false;
+                    break;
+                }
+            }
+            Err(status) => {
+                failure = Some(status);
+                complete = false;
+                break;
+            }
+        }
+    }
+    let entries_count = writer.entries_count();
+    if entries_count == 0 && !(page.entries.is_empty() && page.eof) {
+        reply.rewind(before);
+        return Err(failure.unwrap_or(NfsStatus::TooSmall));
+    }
+    writer.finish(complete && page.eof);
+    reply.end_op(mark, NfsStatus::Ok);
+    Ok(())
+}
+
+/// Attributes of one entry. One that cannot be told now is `rdattr_error` when the client asked for that; else the page ends
+/// before it.
+fn values(
+    nfsd: &Nfsd<Mds>,
+    cx: &Cx<'_>,
+    entry: &DirEntry,
+    mask: &Bitmap,
+) -> Result<(Bitmap, Attrs), NfsStatus> {
+    if mask.is_empty() {
+        return Ok((*mask, Attrs::default()));
+    }
+    let problem = match (&entry.inode, data::ready(nfsd, entry.file)) {
+        (Some(inode), Ok(())) => {
+            return Ok((*mask, attrs::of(nfsd.role(), inode, mask, cx.minor_version)));
+        }
+        (None, Ok(())) => NfsStatus::Access,
+        (_, Err(status)) => status,
+    };
+    if !mask.contains(RDATTR_ERROR) {
+        return Err(problem);
+    }
+    let values = Attrs {
+        rdattr_error: Some(problem),
+        fileid: Some(entry.file.0),
+        mounted_on_fileid: Some(entry.file.0),
+        file_type: Some(attrs::type_of(entry.kind)),
+        ..Attrs::default()
+    };
+    Ok((mask.intersection(&values.present()), values))
+}

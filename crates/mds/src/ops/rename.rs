@@ -1,0 +1,38 @@
+//! RENAME (RFC 8881 §18.26): from the saved directory to the current one.
+
+use crate::cx::{self, Cx, ns};
+use crate::{Mds, data};
+use namespace::FileId;
+use nfs4::NfsStatus;
+use nfs4::ops::{RenameArgs, RenameRes};
+use server::Nfsd;
+
+pub(super) async fn rename(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: RenameArgs<'_>,
+) -> Result<RenameRes, NfsStatus> {
+    let mds = nfsd.role();
+    cx::writable(cx)?;
+    super::open::check_grace(nfsd, cx, false)?;
+    let to = cx::current_dir(mds, cx)?.id;
+    let source = cx::saved(mds, cx)?;
+    cx::directory(&source)?;
+    let (old, new) = (super::name(args.old_name)?, super::name(args.new_name)?);
+    let is_open = |file: FileId| mds.state().open_count(file.0) > 0;
+    let renamed = ns(mds, cx, |ns, op| {
+        ns.rename(op, (source.id, old), (to, new), &is_open)
+    })?;
+    let res = RenameRes {
+        source_cinfo: super::cinfo(renamed.from),
+        target_cinfo: super::cinfo(renamed.to),
+    };
+    if let Some(replaced) = renamed.replaced
+        && replaced.nlink == 0
+        && replaced.is_regular()
+        && !renamed.orphaned
+    {
+        data::file_removed(nfsd, cx, &replaced).await?;
+    }
+    Ok(res)
+}

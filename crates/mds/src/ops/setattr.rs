@@ -1,0 +1,95 @@
+//! SETATTR (RFC 8881 §18.30). A size that may cut data off goes through the data plane (rule R3); a mode or owner that
+//! takes access away fences what was granted before the reply (rule R10).
+
+use crate::cx::{self, Cx, ns};
+use crate::{Mds, attrs, data};
+use namespace::{Inode, NsError, SetAttr};
+use nfs4::ops::{SetAttrArgs, SetAttrRes};
+use nfs4::{Bitmap, NfsStatus, Stateid};
+use server::Nfsd;
+use state::Io;
+use std::sync::Arc;
+
+pub(super) async fn setattr(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &SetAttrArgs<'_>,
+) -> SetAttrRes {
+    match set(nfsd, cx, args).await {
+        Ok(attrsset) => SetAttrRes {
+            status: NfsStatus::Ok,
+            attrsset,
+        },
+        Err(status) => SetAttrRes {
+            status,
+            attrsset: Bitmap::EMPTY,
+        },
+    }
+}
+
+async fn set(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &SetAttrArgs<'_>,
+) -> Result<Bitmap, NfsStatus> {
+    let mds = nfsd.role();
+    let inode = cx::current(mds, cx)?;
+    cx::writable(cx)?;
+    let wanted = attrs::to_setattr(&attrs::decode(&args.attrs, cx.minor_version)?)?;
+    let opened = match wanted.size {
+        Some(_) => check_size_stateid(nfsd, cx, &inode, args.stateid)?,
+        None => false,
+    };
+    data::ready(nfsd, inode.id)?;
+    apply(nfsd, cx, &inode, &wanted, opened).await?;
+    Ok(args.attrs.mask)
+}
+
+/// The stateid of a size change, as for WRITE. Returns whether it stands for an open for writing.
+fn check_size_stateid(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Inode,
+    stateid: Stateid,
+) -> Result<bool, NfsStatus> {
+    cx::regular(inode).map_err(|status| match status {
+        NfsStatus::IsDir => NfsStatus::IsDir,
+        _ => NfsStatus::Inval,
+    })?;
+    let stateid = cx.resolve(stateid)?;
+    let client = cx.client()?;
+    nfsd.clients().check_grace_io(stateid.is_special())?;
+    nfsd.role()
+        .state()
+        .check_io(stateid, client, inode.id.0, Io::Write)?;
+    Ok(!stateid.is_special())
+}
+
+/// Sets attributes of an inode whose stateid was checked. Also used by OPEN with truncation.
+pub(super) async fn apply(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    wanted: &SetAttr,
+    opened_for_write: bool,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let mds = nfsd.role();
+    let mut needs_truncate = false;
+    let result = ns(mds, cx, |ns, op| {
+        match ns.setattr(op, inode.id, wanted, opened_for_write) {
+            Err(NsError::NeedsTruncate) => {
+                needs_truncate = true;
+                Err(NsError::NeedsTruncate)
+            }
+            result => result,
+        }
+    });
+    if needs_truncate {
+        return data::truncate(nfsd, cx, inode, wanted, opened_for_write).await;
+    }
+    let set = result?;
+    if set.access_narrowed {
+        data::access_narrowed(nfsd, cx, &set.inode).await?;
+    }
+    Ok(set.inode)
+}

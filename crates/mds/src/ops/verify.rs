@@ -1,0 +1,50 @@
+//! VERIFY and NVERIFY (RFC 8881 §18.31, §18.15).
+
+use crate::cx::{self, Cx};
+use crate::{Mds, attrs, data};
+use nfs4::attr::{RDATTR_ERROR, WRITE_ONLY};
+use nfs4::ops::{NVerifyArgs, NVerifyRes, VerifyArgs, VerifyRes};
+use nfs4::{Fattr, NfsStatus};
+use server::Nfsd;
+
+pub(super) fn verify(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &VerifyArgs<'_>,
+) -> Result<VerifyRes, NfsStatus> {
+    if same(nfsd, cx, &args.attrs)? {
+        Ok(VerifyRes {})
+    } else {
+        Err(NfsStatus::NotSame)
+    }
+}
+
+pub(super) fn nverify(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &NVerifyArgs<'_>,
+) -> Result<NVerifyRes, NfsStatus> {
+    if same(nfsd, cx, &args.attrs)? {
+        Err(NfsStatus::Same)
+    } else {
+        Ok(NVerifyRes {})
+    }
+}
+
+/// Compares the encoded values: both sides encode alike.
+fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, NfsStatus> {
+    let mds = nfsd.role();
+    let inode = cx::current(mds, cx)?;
+    let supported = attrs::supported(cx.minor_version);
+    if given.mask.contains(RDATTR_ERROR) || !given.mask.intersection(&WRITE_ONLY).is_empty() {
+        return Err(NfsStatus::Inval);
+    }
+    if !given.mask.difference(&supported).is_empty() {
+        return Err(NfsStatus::AttrNotSupp);
+    }
+    given.attrs().map_err(|e| e.status())?;
+    data::ready(nfsd, inode.id)?;
+    let mut ours = attrs::of(mds, &inode, &given.mask, cx.minor_version);
+    ours.retain(&given.mask);
+    Ok(Fattr::new(&ours).values == given.values)
+}

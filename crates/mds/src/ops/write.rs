@@ -1,0 +1,44 @@
+//! WRITE (RFC 8881 §18.32) for clients without a layout: the MDS writes to the data servers.
+
+use super::read::check_io;
+use crate::attrs::IO_BYTES_MAX;
+use crate::cx::{self, Cx};
+use crate::{Mds, data};
+use nfs4::NfsStatus;
+use nfs4::ops::{WriteArgs, WriteRes};
+use server::Nfsd;
+use state::Io;
+
+pub(super) async fn write(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: WriteArgs<'_>,
+) -> Result<WriteRes, NfsStatus> {
+    cx::writable(cx)?;
+    let inode = check_io(nfsd, cx, args.stateid, Io::Write)?;
+    let len = u64::try_from(args.data.0.len()).unwrap_or(u64::MAX);
+    if len > IO_BYTES_MAX {
+        return Err(NfsStatus::Inval);
+    }
+    let end = args.offset.checked_add(len).ok_or(NfsStatus::FBig)?;
+    if end > i64::MAX.unsigned_abs() {
+        return Err(NfsStatus::FBig);
+    }
+    if len == 0 {
+        // Nothing changes (RFC 8881 §18.32.3), and nothing can be lost.
+        let write_verifier = data::commit(nfsd, &inode).await?;
+        return Ok(WriteRes {
+            count: 0,
+            committed: args.stable,
+            write_verifier,
+        });
+    }
+    let (committed, write_verifier) =
+        data::write(nfsd, cx, &inode, args.offset, args.stable, args.data.0).await?;
+    let count = u32::try_from(len).map_err(|_| NfsStatus::Inval)?;
+    Ok(WriteRes {
+        count,
+        committed,
+        write_verifier,
+    })
+}

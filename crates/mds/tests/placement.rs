@@ -1,0 +1,92 @@
+//! Goal: new files go where there is room, and only there (D1, issue item 4); without a data server none is made that could
+//! never get one.
+//! Method: as in layouts.rs; data servers say in heartbeats how much room they have.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+
+mod rig;
+
+use nfs4::{IoMode, NfsStatus};
+use rig::Rig;
+use rig::cluster::{FakeDs, Port};
+use rig::file::File;
+use std::time::Duration;
+
+async fn heartbeats() {
+    tokio::time::sleep(Duration::from_secs(3)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut servers = Vec::new();
+    for number in 1..=3 {
+        servers.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let groups = || rig.nfsd.role().data().status().groups;
+    let group_of_new = || {
+        let id = rig.nfsd.role().data().place().unwrap().group;
+        groups().into_iter().find(|g| g.0 == id).unwrap().1
+    };
+    heartbeats().await;
+    let old = File::create(&alice, "old").await;
+    assert_eq!(group_of_new(), vec![1, 2, 3]);
+
+    servers[1].told.lock().free_bytes = Some(100);
+    heartbeats().await;
+    assert_eq!(group_of_new(), vec![1, 3]);
+    let narrow = File::create(&alice, "narrow").await;
+    assert_ne!(
+        narrow.layout(IoMode::Rw).await.body.device_id,
+        old.layout(IoMode::Rw).await.body.device_id,
+        "a file stays where it is"
+    );
+
+    servers[0].told.lock().free_bytes = Some(0);
+    heartbeats().await;
+    assert_eq!(group_of_new(), vec![3]);
+    servers[2].told.lock().free_bytes = Some(0);
+    heartbeats().await;
+    let refused = File::try_open(&alice, &root, "none").await.unwrap_err();
+    assert_eq!(refused, NfsStatus::NoSpc);
+    let found = File::try_open(&alice, &root, "old").await.unwrap();
+    assert_eq!(found.1, old.fh, "files that exist still open");
+    assert_eq!(
+        alice.lookup(&["none"]).await.unwrap_err().status(),
+        Some(NfsStatus::NoEnt)
+    );
+
+    // Nearly the reserve is not enough for one that was full.
+    servers[0].told.lock().free_bytes = Some(130);
+    heartbeats().await;
+    let refused = File::try_open(&alice, &root, "none").await.unwrap_err();
+    assert_eq!(refused, NfsStatus::NoSpc);
+    let count = groups().len();
+    for ds in &servers {
+        ds.told.lock().free_bytes = None;
+    }
+    heartbeats().await;
+    assert_eq!(group_of_new(), vec![1, 2, 3]);
+    assert_eq!(groups().len(), count, "the old group is taken up again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_waits_for_the_first_data_server_and_not_for_one_that_is_away() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let refused = File::try_open(&alice, &root, "f").await.unwrap_err();
+    assert_eq!(refused, NfsStatus::Delay);
+    let mut ds = FakeDs::joined(&rig, &port, 1).await;
+    let file = File::create(&alice, "f").await;
+    file.layout(IoMode::Rw).await;
+    ds.go_away().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    File::try_open(&alice, &root, "g").await.unwrap();
+}

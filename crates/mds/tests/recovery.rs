@@ -1,0 +1,257 @@
+//! Goal: nothing that a client was told is lost when the metadata server or a data server goes away (rules R1, R2, R3,
+//! R4, R6, R8, R9), and only members are listened to.
+//! Method: as in layouts.rs; a restart of the metadata server is a second one over the same store.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+
+mod rig;
+
+use control::{JoinSecret, Status, StoreIdentity};
+use layout::Floor;
+use nfs4::{IoMode, NfsStatus};
+use rig::Rig;
+use rig::cluster::{FakeDs, Port, join};
+use rig::file::{File, patiently};
+use ropewalk_mds::data::{ServerState, add_token, expel};
+use std::sync::Arc;
+use std::time::Duration;
+
+async fn cluster(servers: u8) -> (Rig, Port, Vec<FakeDs>) {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut all = Vec::new();
+    for number in 1..=servers {
+        all.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    (rig, port, all)
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_sizes_come_from_the_data_servers_before_anything_is_served() {
+    let (rig, _port, mut servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    file.layout_commit(granted.stateid, 5000).await.unwrap();
+    let quiet = File::create(&alice, "quiet").await;
+    let (_, change) = file.try_attrs().await.unwrap();
+    // Unit 4096, so bytes up to 12,288 are in units 0 and 2 of the first data server of the file.
+    let first = granted.body.first_stripe_index as usize;
+    servers[first].told.lock().sizes.insert(file.id(), 12_000);
+    servers[1 - first].told.lock().sizes.insert(file.id(), 5000);
+    let store = Arc::clone(&rig.store);
+    for ds in &mut servers {
+        ds.go_away().await;
+    }
+    drop(rig);
+
+    let rig = Rig::over(store).await;
+    let port = Port::open(&rig);
+    let alice = rig.session("alice").await;
+    let again = File {
+        client: &alice,
+        name: "f".into(),
+        fh: file.fh.clone(),
+        open: file.open,
+    };
+    let other = File {
+        client: &alice,
+        name: "q".into(),
+        fh: quiet.fh.clone(),
+        open: quiet.open,
+    };
+    assert_eq!(again.try_attrs().await, Err(NfsStatus::Delay));
+    assert!(other.try_attrs().await.is_ok(), "only marked files wait");
+    servers[0].say_hello(&rig, &port).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(
+        again.try_attrs().await,
+        Err(NfsStatus::Delay),
+        "one data server is away"
+    );
+    let refused = servers[0].size(file.id()).await.unwrap_err();
+    assert_eq!(refused.status, Status::TryLater);
+
+    servers[1].say_hello(&rig, &port).await.unwrap();
+    let old_floor = servers[0].told.lock().floors[0];
+    let new_floor = *servers[0].told.lock().floors.last().unwrap();
+    let (Floor::Cluster { epoch: old }, Floor::Cluster { epoch: new }) = (old_floor, new_floor)
+    else {
+        panic!("the cluster floor comes first");
+    };
+    assert!(new > old, "a restart raises the cluster floor");
+    let (size, after) = patiently(|| again.try_attrs()).await.unwrap();
+    assert_eq!(size, 12_000);
+    assert!(after > change);
+    assert_eq!(rig.nfsd.role().data().status().sizes_unknown, 0);
+    assert_eq!(servers[0].size(file.id()).await.unwrap().size_bytes, 12_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_truncation_that_a_crash_cut_short_is_ended_before_the_file_is_served() {
+    let (rig, _port, mut servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    file.layout_commit(granted.stateid, 9000).await.unwrap();
+    for ds in &servers {
+        ds.told.lock().sizes.insert(file.id(), 9000);
+    }
+    servers[1].go_away().await;
+    assert_eq!(file.try_truncate(100).await, Err(NfsStatus::Delay));
+    assert_eq!(rig.nfsd.role().data().status().truncations, 1);
+    assert_eq!(
+        file.try_layout(IoMode::Rw).await.unwrap_err(),
+        NfsStatus::LayoutTryLater
+    );
+    let store = Arc::clone(&rig.store);
+    servers[0].go_away().await;
+    drop(rig);
+
+    let rig = Rig::over(store).await;
+    let port = Port::open(&rig);
+    let alice = rig.session("alice").await;
+    let again = File {
+        client: &alice,
+        name: "f".into(),
+        fh: file.fh.clone(),
+        open: file.open,
+    };
+    for ds in &mut servers {
+        ds.say_hello(&rig, &port).await.unwrap();
+    }
+    let (size, _) = patiently(|| again.try_attrs()).await.unwrap();
+    assert_eq!(size, 100, "the cut comes before the sizes are taken");
+    for ds in &servers {
+        assert_eq!(ds.told.lock().sizes[&file.id()], 100);
+    }
+    assert_eq!(rig.nfsd.role().data().status().truncations, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_file_is_removed_everywhere_once_it_is_closed() {
+    let (rig, port, mut servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    file.layout(IoMode::Rw).await;
+    file.remove().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(servers[0].told.lock().removed.is_empty(), "it is open");
+    servers[1].go_away().await;
+    file.close().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(servers[0].told.lock().removed.len(), 1, "told once");
+    let item = servers[0].told.lock().removed[0];
+    assert_eq!((item.file_id, item.generation), (file.id(), 2));
+    let queue = |rig: &Rig| {
+        let cred = namespace::Cred::root();
+        let mut op = namespace::Op::new(&cred, namespace::Time::default());
+        rig.nfsd
+            .role()
+            .namespace()
+            .removal_batch(&mut op, 0, 10)
+            .unwrap()
+            .len()
+    };
+    assert_eq!(queue(&rig), 1, "one has not acknowledged");
+    servers[1].say_hello(&rig, &port).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(servers[1].told.lock().removed.len(), 1);
+    assert_eq!(queue(&rig), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stable_write_is_reported_and_counts() {
+    let (rig, _port, servers) = cluster(1).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let (_, before) = file.try_attrs().await.unwrap();
+    servers[0].wrote(file.id(), 300).await.unwrap();
+    let (size, change) = file.try_attrs().await.unwrap();
+    assert_eq!(size, 300);
+    assert!(change > before);
+    servers[0].wrote(file.id(), 100).await.unwrap();
+    let (size, later) = file.try_attrs().await.unwrap();
+    assert_eq!(size, 300, "a write never shrinks a file");
+    assert!(later > change);
+    assert_eq!(servers[0].size(file.id()).await.unwrap().size_bytes, 300);
+    assert_eq!(
+        servers[0].size(99_999).await.unwrap_err().status,
+        Status::NotFound
+    );
+    assert_eq!(
+        servers[0].wrote(99_999, 1).await.unwrap_err().status,
+        Status::NotFound
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_taken_once_and_a_changed_store_is_refused() {
+    let (rig, port, mut servers) = cluster(1).await;
+    let store = StoreIdentity {
+        store_id: 77,
+        counter: 1,
+    };
+    let used = join(&rig, "x", JoinSecret([1; 16]), store)
+        .await
+        .unwrap_err();
+    assert_eq!(used.status, Status::BadToken);
+    add_token(&rig.nfsd, &JoinSecret([9; 16]), 0).await.unwrap();
+    let expired = join(&rig, "x", JoinSecret([9; 16]), store)
+        .await
+        .unwrap_err();
+    assert_eq!(expired.status, Status::BadToken);
+
+    let ds = &mut servers[0];
+    ds.go_away().await;
+    ds.store.counter = 5;
+    ds.say_hello(&rig, &port).await.unwrap();
+    ds.go_away().await;
+    ds.store.counter = 4;
+    let older = ds.say_hello(&rig, &port).await.unwrap_err();
+    assert_eq!(older.status, Status::StoreRolledBack);
+    ds.store = StoreIdentity {
+        store_id: 78,
+        counter: 9,
+    };
+    let other = ds.say_hello(&rig, &port).await.unwrap_err();
+    assert_eq!(other.status, Status::StoreSwapped);
+    ds.store = StoreIdentity {
+        store_id: 1,
+        counter: 5,
+    };
+    ds.say_hello(&rig, &port).await.unwrap();
+    expel(&rig.nfsd, ds.id, "test").await.unwrap();
+    let out = ds.say_hello(&rig, &port).await.unwrap_err();
+    assert_eq!(out.status, Status::Expelled);
+    assert_eq!(
+        rig.nfsd.role().data().status().servers[0].state,
+        ServerState::Expelled
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_files_go_to_all_data_servers_and_old_files_stay_where_they_are() {
+    let (rig, port, _servers) = cluster(1).await;
+    let alice = rig.session("alice").await;
+    let old = File::create(&alice, "old").await;
+    let mut more = Vec::new();
+    for number in 2..=3 {
+        more.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let new = File::create(&alice, "new").await;
+    let (a, b) = (
+        old.layout(IoMode::Read).await,
+        new.layout(IoMode::Read).await,
+    );
+    assert_ne!(a.body.device_id, b.body.device_id);
+    let groups = rig.nfsd.role().data().status().groups;
+    assert_eq!(
+        groups.iter().map(|(_, s)| s.len()).collect::<Vec<_>>(),
+        [1, 3]
+    );
+    assert_eq!(rig.nfsd.role().data().space().total_bytes, 3000);
+}

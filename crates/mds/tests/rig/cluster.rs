@@ -1,0 +1,375 @@
+//! Data servers that speak the control program over the memory transport and remember what they were told. They hold
+//! sizes, not bytes.
+
+use super::Rig;
+use bytes::Bytes;
+use cluster_tls::{Fingerprint, Peer, Role};
+use control::{
+    Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs,
+    JoinOk, JoinSecret, NetAddr, ObjectRef, Refusal, Request, SizeArgs, SizeOk, StatItem, StatOk,
+    Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs,
+};
+use layout::Floor;
+use nfs4::{NfsTime, Verifier};
+use parking_lot::Mutex;
+use ropewalk_mds::data::{ControlService, Issuer, add_token};
+use rpc::{CallHeader, CallStart, OpaqueAuth, ReplyHeader};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use transport::workers::Shutdown;
+use transport::{
+    Address, CloseReason, ConnHandle, Connector, Context, Endpoint, Limits, Message, NoService,
+    Service,
+};
+use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
+
+type Peers = Arc<Mutex<HashMap<String, Peer>>>;
+
+struct TestIssuer;
+
+impl Issuer for TestIssuer {
+    fn issue(&self, ds_id: u32, _public_key: &[u8]) -> Result<Vec<u8>, String> {
+        Ok(format!("certificate of {ds_id}").into_bytes())
+    }
+
+    fn ca_certificate(&self) -> Vec<u8> {
+        b"ca".to_vec()
+    }
+}
+
+/// The control port of a rig.
+pub struct Port {
+    peers: Peers,
+    _shutdown: Shutdown,
+}
+
+impl Port {
+    /// Listens, and ticks the metadata server every second.
+    pub fn open(rig: &Rig) -> Self {
+        let peers: Peers = Arc::default();
+        let known = Arc::clone(&peers);
+        let peer_of = move |conn: &ConnHandle| match conn.peer() {
+            Endpoint::Memory(name) => Some(
+                known
+                    .lock()
+                    .get(&**name)
+                    .copied()
+                    .unwrap_or(Peer::Anonymous),
+            ),
+            Endpoint::Socket(_) => None,
+        };
+        let nfsd = Arc::clone(&rig.nfsd);
+        let service = ControlService::new(nfsd, Arc::new(peer_of), Arc::new(TestIssuer));
+        let listener = rig.network.listen("control").unwrap();
+        let shutdown = Shutdown::new();
+        let context = Context::new(Limits::default());
+        tokio::spawn(listener.serve(Arc::new(service), context, shutdown.signal()));
+        let nfsd = Arc::downgrade(&rig.nfsd);
+        tokio::spawn(async move {
+            while let Some(nfsd) = nfsd.upgrade() {
+                ropewalk_mds::Mds::tick(&nfsd).await;
+                drop(nfsd);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        Self {
+            peers,
+            _shutdown: shutdown,
+        }
+    }
+}
+
+impl Port {
+    /// From now on connections from `name` are those of data server `ds_id`.
+    pub fn admit(&self, name: &str, ds_id: u32) {
+        let fingerprint = Fingerprint::of(format!("certificate of {ds_id}").as_bytes());
+        let role = Role::DataServer { ds_id };
+        self.peers
+            .lock()
+            .insert(name.to_owned(), Peer::Member { role, fingerprint });
+    }
+}
+
+/// What a data server was told and has.
+#[derive(Default)]
+pub struct Told {
+    /// Size of each object.
+    pub sizes: BTreeMap<u64, u64>,
+    pub modified_s: i64,
+    /// Floors of FLOORS pages.
+    pub floors: Vec<Floor>,
+    /// Floors of FENCE calls.
+    pub fences: Vec<Floor>,
+    pub set_sizes: Vec<control::SetSizeItem>,
+    pub removed: Vec<control::RemoveItem>,
+    pub stats_count: usize,
+    /// Whether the last page of floors has come.
+    pub serving: bool,
+    /// What it says of its room, when not the usual.
+    pub free_bytes: Option<u64>,
+    /// FENCE, STAT and SET_SIZE get no answer.
+    pub mute: bool,
+}
+
+/// A data server.
+pub struct FakeDs {
+    pub id: u32,
+    pub name: String,
+    pub store: StoreIdentity,
+    pub told: Arc<Mutex<Told>>,
+    pub hello: Option<HelloOk>,
+    conn: Option<ConnHandle>,
+    beats: Option<tokio::task::JoinHandle<()>>,
+}
+
+struct Calls(Arc<Mutex<Told>>);
+
+impl Service for Calls {
+    async fn call(&self, _conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        let mut d = Decoder::new(&record);
+        let header = CallHeader::decode(&mut d).unwrap();
+        let call = ToDs::decode(header.procedure, d.rest()).unwrap();
+        let slow = matches!(call, ToDs::Fence(_) | ToDs::Stat(_) | ToDs::SetSize(_));
+        while slow && self.0.lock().mute {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let mut e = Encoder::new();
+        rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+        self.answer(call, &mut e);
+        Some(e.into())
+    }
+}
+
+impl Calls {
+    fn answer(&self, call: ToDs, e: &mut Encoder) {
+        let told = &mut *self.0.lock();
+        let ok = |e: &mut Encoder| Answer::Ok(()).encode(e);
+        match call {
+            ToDs::Floors(args) => {
+                told.floors.extend(args.floors.0);
+                told.serving = args.last;
+                ok(e);
+            }
+            ToDs::Fence(args) => {
+                told.fences.extend(args.floors.0);
+                ok(e);
+            }
+            ToDs::Stat(args) => {
+                told.stats_count += 1;
+                let items: Vec<_> = args.objects.0.iter().map(|o| told.stat(o)).collect();
+                Answer::Ok(StatOk {
+                    items: items.into(),
+                })
+                .encode(e);
+            }
+            ToDs::SetSize(args) => {
+                for item in &args.items.0 {
+                    if let Some(size) = told.sizes.get_mut(&item.object.file_id) {
+                        *size = (*size).min(item.size_bytes);
+                    }
+                }
+                let statuses = vec![Status::Ok; args.items.0.len()];
+                told.set_sizes.extend(args.items.0);
+                Answer::Ok(control::ItemStatuses::from(statuses)).encode(e);
+            }
+            ToDs::Commit(args) => {
+                let statuses = vec![Status::Ok; args.objects.0.len()].into();
+                let verifier = Verifier { bytes: [7; 8] };
+                Answer::Ok(CommitOk { verifier, statuses }).encode(e);
+            }
+            ToDs::Remove(args) => {
+                let statuses = vec![Status::Ok; args.items.0.len()];
+                told.removed.extend(args.items.0);
+                Answer::Ok(control::ItemStatuses::from(statuses)).encode(e);
+            }
+            _ => ok(e),
+        }
+    }
+}
+
+impl Told {
+    fn stat(&self, object: &ObjectRef) -> StatItem {
+        let size = self.sizes.get(&object.file_id);
+        StatItem {
+            status: if size.is_some() {
+                Status::Ok
+            } else {
+                Status::NotFound
+            },
+            size_bytes: size.copied().unwrap_or(0),
+            durable_bytes: 0,
+            space_bytes: size.copied().unwrap_or(0),
+            modified: NfsTime {
+                seconds: self.modified_s,
+                nanoseconds: 0,
+            },
+        }
+    }
+}
+
+/// One call, either direction.
+pub async fn call<R: Request>(conn: &ConnHandle, args: &R) -> Result<R::Ok, Refusal> {
+    let mut e = Encoder::new();
+    let start = CallStart {
+        xid: 0,
+        program: control::PROGRAM,
+        version: control::VERSION_MAX,
+        procedure: R::PROC as u32,
+        credential: OpaqueAuth::NONE,
+        verifier: OpaqueAuth::NONE,
+    };
+    start.encode(&mut e);
+    args.encode(&mut e);
+    let record = conn.call(e.into(), Duration::from_secs(60)).await.unwrap();
+    let mut d = Decoder::new(&record);
+    ReplyHeader::decode(&mut d).unwrap();
+    xdr::decode_all::<Answer<R::Ok>>(d.rest())
+        .unwrap()
+        .into_result()
+}
+
+pub fn addresses(name: &str) -> Vec<NetAddr> {
+    vec![NetAddr {
+        netid: Text::cut("memory"),
+        uaddr: Text::cut(name),
+    }]
+}
+
+const CAPACITY: Capacity = Capacity {
+    total_bytes: 1000,
+    free_bytes: 900,
+    objects_count: 0,
+};
+
+fn join_args(name: &str, secret: JoinSecret, store: StoreIdentity) -> JoinArgs {
+    JoinArgs {
+        versions: VersionRange::OURS,
+        secret,
+        public_key: OpaqueBuf(vec![4; 65]),
+        store,
+        addresses: addresses(name).into(),
+        capacity: CAPACITY,
+    }
+}
+
+/// JOIN on a connection of its own.
+pub async fn join(
+    rig: &Rig,
+    name: &str,
+    secret: JoinSecret,
+    store: StoreIdentity,
+) -> Result<JoinOk, Refusal> {
+    let connector = rig.network.connector(name, Context::new(Limits::default()));
+    let address = Address::Memory("control".into());
+    let conn = connector
+        .connect(&address, NoService::shared())
+        .await
+        .unwrap();
+    let answer = call(&conn, &join_args(name, secret, store)).await;
+    conn.close(CloseReason::Asked);
+    answer
+}
+
+impl FakeDs {
+    /// Joins and says HELLO.
+    pub async fn joined(rig: &Rig, port: &Port, number: u8) -> Self {
+        let name = format!("ds{number}");
+        let secret = JoinSecret([number; 16]);
+        add_token(&rig.nfsd, &secret, 60_000).await.unwrap();
+        let store = StoreIdentity {
+            store_id: u64::from(number),
+            counter: 1,
+        };
+        let ok = join(rig, &name, secret, store).await.unwrap();
+        let mut ds = Self {
+            id: ok.ds_id,
+            name,
+            store,
+            told: Arc::default(),
+            hello: None,
+            conn: None,
+            beats: None,
+        };
+        ds.say_hello(rig, port).await.unwrap();
+        ds
+    }
+
+    /// Connects to a rig, which may be another run of the same metadata server.
+    pub async fn say_hello(&mut self, rig: &Rig, port: &Port) -> Result<(), Refusal> {
+        port.admit(&self.name, self.id);
+        self.told.lock().serving = false;
+        let connector = rig
+            .network
+            .connector(&self.name, Context::new(Limits::default()));
+        let service = Arc::new(Calls(Arc::clone(&self.told)));
+        let address = Address::Memory("control".into());
+        let conn = connector.connect(&address, service).await.unwrap();
+        let args = HelloArgs {
+            versions: VersionRange::OURS,
+            cluster_id: rig.nfsd.role().cluster_id(),
+            ds_id: self.id,
+            store: self.store,
+            boot_nonce: [self.id.to_be_bytes()[3]; 16],
+            addresses: addresses(&self.name).into(),
+            capacity: CAPACITY,
+        };
+        self.hello = Some(call(&conn, &args).await?);
+        self.conn = Some(conn.clone());
+        let told = Arc::clone(&self.told);
+        self.beats = Some(tokio::spawn(async move {
+            while !conn.is_closed() {
+                tokio::time::sleep(Duration::from_millis(900)).await;
+                if conn.is_closed() {
+                    return;
+                }
+                let beat = HeartbeatArgs {
+                    capacity: Capacity {
+                        free_bytes: told.lock().free_bytes.unwrap_or(CAPACITY.free_bytes),
+                        ..CAPACITY
+                    },
+                    counters: Counters::default(),
+                };
+                let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
+            }
+        }));
+        while !self.told.lock().serving {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // FENCE and COMMIT follow the last page.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(())
+    }
+
+    /// Loses its connection; its lease runs on.
+    pub async fn go_away(&mut self) {
+        if let Some(beats) = self.beats.take() {
+            beats.abort();
+        }
+        let conn = self.conn.take().unwrap();
+        conn.close(CloseReason::Asked);
+        conn.closed().await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    pub async fn size(&self, file_id: u64) -> Result<SizeOk, Refusal> {
+        call(
+            self.conn.as_ref().unwrap(),
+            &SizeArgs {
+                file_id,
+                generation: 1,
+            },
+        )
+        .await
+    }
+
+    pub async fn wrote(&self, file_id: u64, end_offset: u64) -> Result<(), Refusal> {
+        let args = WroteArgs {
+            file_id,
+            generation: 1,
+            end_offset,
+            time: NfsTime::default(),
+        };
+        call(self.conn.as_ref().unwrap(), &args).await
+    }
+}

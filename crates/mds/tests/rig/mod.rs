@@ -1,0 +1,203 @@
+//! A metadata server over the memory transport, and a client's session to it.
+#![allow(unreachable_pub, reason = "a module that several tests share")]
+#![allow(dead_code, reason = "each test uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+
+pub mod cluster;
+pub mod file;
+
+use ropewalk_mds as mds;
+
+use mds::data::DataConfig;
+use mds::exports::{Exports, Squash};
+use mds::{Mds, MdsConfig};
+use meta::MemStore;
+use namespace::{Limits, Time};
+use nfs4::ops::{
+    GetFhArgs, GetFhRes, LookupArgs, LookupRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes,
+    ReclaimCompleteArgs, ReclaimCompleteRes,
+};
+use nfs4::{CompoundBuilder, FileHandle, Verifier};
+use rpc::AuthSys;
+use server::Nfsd;
+use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use transport::memory::Network;
+use transport::workers::Shutdown;
+use transport::{Address, Context, Limits as TransportLimits};
+
+/// Lease of data servers.
+pub const DS_LEASE_MS: u32 = 3_000;
+
+pub struct Rig {
+    pub network: Network,
+    pub store: Arc<MemStore>,
+    pub nfsd: Arc<Nfsd<Mds>>,
+    shutdown: Shutdown,
+}
+
+/// Seeded, so that runs repeat.
+fn random(seed: u64) -> mds::Random {
+    let state = AtomicU64::new(seed);
+    Arc::new(move || {
+        let x = state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    })
+}
+
+impl Rig {
+    pub async fn new() -> Self {
+        Self::over(Arc::new(MemStore::new())).await
+    }
+
+    pub async fn over(store: Arc<MemStore>) -> Self {
+        let network = Network::default();
+        let config = MdsConfig {
+            store: store.clone(),
+            exports: Exports::loopback(Squash::None),
+            lease_ms: 30_000,
+            clock: Arc::new(|| Time {
+                secs: 1_000_000,
+                nanos: 0,
+            }),
+            random: random(1),
+            limits: Limits::default(),
+            data: DataConfig {
+                stripe_unit_bytes: 4096,
+                ds_lease_ms: DS_LEASE_MS,
+                connector: Arc::new(
+                    network.connector("mds-proxy", Context::new(TransportLimits::default())),
+                ),
+            },
+        };
+        let nfsd = Mds::open(config).await.unwrap();
+        let listener = network.listen("mds").unwrap();
+        let shutdown = Shutdown::new();
+        let signal = shutdown.signal();
+        let context = Context::new(TransportLimits::default());
+        tokio::spawn(listener.serve(nfsd.clone(), context, signal));
+        Self {
+            network,
+            store,
+            nfsd,
+            shutdown,
+        }
+    }
+
+    /// A session of a new client, RECLAIM_COMPLETE already said.
+    pub async fn session(&self, owner: &str) -> Client {
+        self.session_of(owner, *b"boot0001", None).await
+    }
+
+    /// A session of an incarnation of a client.
+    pub async fn session_of(
+        &self,
+        owner: &str,
+        verifier: [u8; 8],
+        callbacks: Option<Arc<dyn CallbackHandler>>,
+    ) -> Client {
+        let caller = Caller::auth_sys(&AuthSys {
+            stamp: 0,
+            machine: owner.as_bytes().to_vec(),
+            uid: 0,
+            gid: 0,
+            gids: vec![],
+        });
+        let connector = self
+            .network
+            .connector(owner, Context::new(TransportLimits::default()));
+        let config = SessionConfig {
+            owner: owner.as_bytes().to_vec(),
+            verifier: Verifier { bytes: verifier },
+            addresses: vec![Address::Memory("mds".into())],
+            role_flag: 0,
+            minor_version: 2,
+            caller: caller.clone(),
+            slots: 16,
+            connections: 1,
+            callbacks,
+            try_timeout: Duration::from_secs(5),
+            give_up: Duration::from_secs(20),
+        };
+        let session = Session::new(Arc::new(connector), config);
+        session.establish().await.unwrap();
+        let client = Client { session, caller };
+        let done = client
+            .run(|b| {
+                b.push(&ReclaimCompleteArgs { one_fs: false });
+            })
+            .await;
+        done.results()
+            .unwrap()
+            .take::<ReclaimCompleteRes>()
+            .unwrap();
+        client
+    }
+}
+
+pub struct Client {
+    pub session: Arc<Session>,
+    pub caller: Caller,
+}
+
+impl Client {
+    pub async fn run(&self, build: impl Fn(&mut CompoundBuilder) + Send + Sync) -> Outcome {
+        self.session
+            .compound(&self.caller, &|b| {
+                build(b);
+                Vec::new()
+            })
+            .await
+            .unwrap()
+    }
+
+    /// The handle of a path from the root.
+    pub async fn lookup(&self, path: &[&str]) -> Result<FileHandle, nfs4::OpError> {
+        let done = self
+            .run(|b| {
+                b.push(&PutRootFhArgs {});
+                for name in path {
+                    b.push(&LookupArgs {
+                        name: xdr::Opaque(name.as_bytes()),
+                    });
+                }
+                b.push(&GetFhArgs {});
+            })
+            .await;
+        let mut reply = done.results()?;
+        reply.take::<PutRootFhRes>()?;
+        for _ in path {
+            reply.take::<LookupRes>()?;
+        }
+        Ok(FileHandle::from(reply.take::<GetFhRes<'_>>()?.object.0))
+    }
+
+    /// Runs operations on a file.
+    pub async fn on(
+        &self,
+        fh: &FileHandle,
+        build: impl Fn(&mut CompoundBuilder) + Send + Sync,
+    ) -> Outcome {
+        self.run(|b| {
+            b.push(&PutFhArgs {
+                object: xdr::Opaque(&fh.0),
+            });
+            build(b);
+        })
+        .await
+    }
+}
+
+/// A reader behind PUTFH.
+pub fn after_putfh(done: &Outcome) -> nfs4::CompoundReply<'_> {
+    let mut reply = done.results().unwrap();
+    reply.take::<PutFhRes>().unwrap();
+    reply
+}
