@@ -1,0 +1,254 @@
+//! The client: its session with the MDS, the requests over it, and the table of files in use.
+
+use crate::backoff::Backoff;
+use crate::callbacks::Recaller;
+use crate::device::Devices;
+use crate::node::Node;
+use crate::recovery::Recovery;
+use crate::stats::Stats;
+use crate::{ClientConfig, Error, StatsSnapshot};
+use nfs4::ops::{EXCHGID_USE_NON_PNFS, EXCHGID_USE_PNFS_MDS};
+use nfs4::{CompoundReply, FileHandle, NfsStatus, SessionId};
+use parking_lot::Mutex;
+use session_client::{
+    Build, CallbackHandler, Caller, Established, Outcome, Session, SessionConfig, SessionError,
+};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use transport::{Address, Connector};
+
+/// Bytes of a request or reply beside the data of one READ or WRITE: headers, credential, the other operations.
+pub(crate) const IO_OVERHEAD_BYTES: u32 = 1024;
+/// Lease until the server has told its own.
+const LEASE_S_DEFAULT: u32 = 30;
+/// Longest time between renewals, whatever the lease.
+const RENEWAL_S_MAX: u32 = 300;
+
+/// A mounted file system. Cheap to clone; all clones are one client.
+#[derive(Debug, Clone)]
+pub struct Client(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) config: ClientConfig,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) caller: Caller,
+    pub(crate) session: Arc<Session>,
+    pub(crate) recovery: tokio::sync::Mutex<Recovery>,
+    /// The session whose state was reclaimed; requests of others wait for recovery.
+    pub(crate) ready: Mutex<Option<SessionId>>,
+    pub(crate) nodes: Mutex<HashMap<FileHandle, Weak<Node>>>,
+    pub(crate) devices: Devices,
+    pub(crate) stats: Stats,
+    pub(crate) next_owner: AtomicU64,
+    pub(crate) lease_s: AtomicU32,
+    closed: AtomicBool,
+    stop: Arc<Notify>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+    }
+}
+
+impl Client {
+    /// Makes a client of the server at `addresses` (of one server, preferred first): a session, the end of reclaim, and
+    /// a task that renews the lease until the last clone is dropped.
+    ///
+    /// # Errors
+    /// When the server cannot be reached within [`ClientConfig::give_up`] or refuses.
+    pub async fn connect(
+        addresses: Vec<Address>,
+        connector: Arc<dyn Connector>,
+        config: ClientConfig,
+    ) -> Result<Self, Error> {
+        let caller = Caller::auth_sys(&config.identity.auth_sys());
+        let stop = Arc::new(Notify::new());
+        let inner = Arc::new_cyclic(|weak: &Weak<Inner>| {
+            let callbacks: Arc<dyn CallbackHandler> = Arc::new(Recaller::new(weak.clone()));
+            let session = Session::new(
+                Arc::clone(&connector),
+                SessionConfig {
+                    owner: config.owner.clone(),
+                    verifier: config.verifier,
+                    addresses,
+                    role_flag: if config.pnfs {
+                        EXCHGID_USE_PNFS_MDS
+                    } else {
+                        EXCHGID_USE_NON_PNFS
+                    },
+                    minor_version: config.minor_version,
+                    caller: caller.clone(),
+                    slots: config.slots,
+                    connections: config.connections,
+                    callbacks: Some(callbacks),
+                    try_timeout: config.try_timeout,
+                    give_up: config.give_up,
+                },
+            );
+            Inner {
+                connector,
+                caller,
+                session,
+                recovery: tokio::sync::Mutex::default(),
+                ready: Mutex::default(),
+                nodes: Mutex::default(),
+                devices: Devices::default(),
+                stats: Stats::default(),
+                next_owner: AtomicU64::new(1),
+                lease_s: AtomicU32::new(LEASE_S_DEFAULT),
+                closed: AtomicBool::new(false),
+                stop: Arc::clone(&stop),
+                config,
+            }
+        });
+        inner.recover().await?;
+        inner.learn_lease().await?;
+        tokio::spawn(renew(Arc::downgrade(&inner), stop));
+        Ok(Self(inner))
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn stats(&self) -> StatsSnapshot {
+        self.0.stats.snapshot()
+    }
+
+    /// What the MDS said when the session was made, while it lives.
+    #[must_use]
+    pub fn established(&self) -> Option<Arc<Established>> {
+        self.0.session.established()
+    }
+
+    /// Ends the client at the servers. Files that are still open lose their locks and shares.
+    ///
+    /// # Errors
+    /// None that matter: the servers forget the client after its lease in any case.
+    pub async fn close(self) -> Result<(), Error> {
+        self.0.closed.store(true, Relaxed);
+        self.0.stop.notify_one();
+        self.0.devices.close().await;
+        Ok(self.0.session.destroy().await?)
+    }
+}
+
+/// Renews the lease, also when nothing else is done; learns of a restart of the server while idle.
+async fn renew(inner: Weak<Inner>, stop: Arc<Notify>) {
+    loop {
+        let Some(lease_s) = inner.upgrade().map(|i| i.lease_s.load(Relaxed)) else {
+            return;
+        };
+        let pause = Duration::from_secs(u64::from((lease_s / 3).clamp(1, RENEWAL_S_MAX)));
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(pause) => {}
+            () = stop.notified() => return,
+        }
+        let Some(inner) = inner.upgrade() else { return };
+        if inner.closed.load(Relaxed) {
+            return;
+        }
+        match inner.call(&|_| Vec::new()).await {
+            Ok(outcome) => inner.heed(outcome.status_flags).await,
+            Err(e) => tracing::warn!("the lease could not be renewed: {e}"),
+        }
+    }
+}
+
+impl Inner {
+    /// Sends operations that may be repeated, and returns the reply, whose operations may have failed. A lost session is
+    /// recovered first; DELAY and GRACE are asked again until [`ClientConfig::give_up`].
+    pub(crate) async fn call(self: &Arc<Self>, build: &Build<'_>) -> Result<Outcome, Error> {
+        self.request(false, build).await
+    }
+
+    /// As [`Inner::call`], for operations that must be executed once.
+    pub(crate) async fn call_once(self: &Arc<Self>, build: &Build<'_>) -> Result<Outcome, Error> {
+        self.request(true, build).await
+    }
+
+    async fn request(self: &Arc<Self>, once: bool, build: &Build<'_>) -> Result<Outcome, Error> {
+        let mut backoff = Backoff::new(self.config.give_up);
+        loop {
+            if self.closed.load(Relaxed) {
+                return Err(Error::Closed);
+            }
+            let session = self.session.established().map(|e| e.session);
+            if session.is_none() || session != *self.ready.lock() {
+                self.recover().await?;
+            }
+            let sent = if once {
+                self.session.compound_once(&self.caller, build).await
+            } else {
+                self.session.compound(&self.caller, build).await
+            };
+            match sent {
+                Ok(outcome) => {
+                    if !is_busy(results(&outcome)?.status) || !backoff.wait().await {
+                        return Ok(outcome);
+                    }
+                }
+                Err(SessionError::Lost) => {
+                    if !backoff.wait().await {
+                        return Err(SessionError::Lost.into());
+                    }
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Largest READ through the MDS.
+    pub(crate) fn read_bytes_max(&self) -> u32 {
+        let granted = self.session.established();
+        io_bytes(
+            self.config.io_bytes_max,
+            granted.map(|e| e.response_bytes_max),
+        )
+    }
+
+    /// Largest WRITE through the MDS.
+    pub(crate) fn write_bytes_max(&self) -> u32 {
+        let granted = self.session.established();
+        io_bytes(
+            self.config.io_bytes_max,
+            granted.map(|e| e.request_bytes_max),
+        )
+    }
+
+    /// Files in use, in the order of their handles: recoveries go the same way in every simulated run.
+    pub(crate) fn live_nodes(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes.lock();
+        nodes.retain(|_, node| node.strong_count() > 0);
+        let mut live: Vec<_> = nodes.values().filter_map(Weak::upgrade).collect();
+        live.sort_unstable_by(|a, b| a.fh.cmp(&b.fh));
+        live
+    }
+}
+
+/// Data of one READ or WRITE in messages of `message_bytes_max`.
+pub(crate) fn io_bytes(configured: u32, message_bytes_max: Option<u32>) -> u32 {
+    let room = message_bytes_max.map_or(configured, |m| m.saturating_sub(IO_OVERHEAD_BYTES));
+    configured.min(room).max(1)
+}
+
+/// Whether the same request may succeed later without anybody doing something.
+pub(crate) fn is_busy(status: NfsStatus) -> bool {
+    matches!(status, NfsStatus::Delay | NfsStatus::Grace)
+}
+
+/// A reader of the results behind SEQUENCE.
+pub(crate) fn results(outcome: &Outcome) -> Result<CompoundReply<'_>, Error> {
+    Ok(outcome.results()?)
+}

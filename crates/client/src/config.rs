@@ -1,0 +1,87 @@
+//! How a client presents itself and how much it has in flight.
+
+use nfs4::Verifier;
+use std::time::Duration;
+
+/// Who the user is (`AUTH_SYS`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups; those beyond [`rpc::AUTH_SYS_GIDS_MAX`] are not sent.
+    pub gids: Vec<u32>,
+    /// Host name; at most [`rpc::AUTH_SYS_MACHINE_BYTES_MAX`] bytes of it are sent.
+    pub machine: String,
+}
+
+impl Identity {
+    pub(crate) fn auth_sys(&self) -> rpc::AuthSys {
+        let machine = self.machine.bytes();
+        let gids = self.gids.iter().copied();
+        rpc::AuthSys {
+            stamp: 0,
+            machine: machine
+                .take(rpc::AUTH_SYS_MACHINE_BYTES_MAX as usize)
+                .collect(),
+            uid: self.uid,
+            gid: self.gid,
+            gids: gids.take(rpc::AUTH_SYS_GIDS_MAX as usize).collect(),
+        }
+    }
+}
+
+/// Configuration of a [`crate::Client`].
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// `co_ownerid`: names this client, the same at the MDS and all DSes (RFC 8881 §13.1). Unique among the clients of a server.
+    pub owner: Vec<u8>,
+    /// `co_verifier`: new for each start of the client.
+    pub verifier: Verifier,
+    /// Who the user is.
+    pub identity: Identity,
+    /// 1 or 2.
+    pub minor_version: u32,
+    /// Slots to ask for, for each session.
+    pub slots: u32,
+    /// Connections of each session.
+    pub connections: u32,
+    /// Whether to use layouts; without them all data go through the MDS.
+    pub pnfs: bool,
+    /// Largest READ and WRITE in bytes.
+    pub io_bytes_max: u32,
+    /// READs and WRITEs in flight for one call of [`crate::File::read_at`] or [`crate::File::write_at`].
+    pub in_flight_max: usize,
+    /// Written data of one file in bytes that are kept until their COMMIT; beyond it, writers commit. Twice as much
+    /// is the most.
+    pub uncommitted_bytes_max: u64,
+    /// How long one try waits for its reply.
+    pub try_timeout: Duration,
+    /// How long a request to the MDS is tried in all, a grace period included.
+    pub give_up: Duration,
+    /// How long a request to a DS is tried before its data go through the MDS.
+    pub ds_give_up: Duration,
+}
+
+impl ClientConfig {
+    /// A configuration with the usual sizes and times.
+    #[must_use]
+    pub fn new(owner: Vec<u8>, verifier: Verifier, identity: Identity) -> Self {
+        Self {
+            owner,
+            verifier,
+            identity,
+            minor_version: 2,
+            slots: 64,
+            connections: 1,
+            pnfs: true,
+            io_bytes_max: 1 << 20,
+            in_flight_max: 16,
+            uncommitted_bytes_max: 64 << 20,
+            try_timeout: Duration::from_secs(30),
+            give_up: Duration::from_secs(180),
+            ds_give_up: Duration::from_secs(15),
+        }
+    }
+}

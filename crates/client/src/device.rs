@@ -1,0 +1,261 @@
+//! Devices and the data servers behind them: GETDEVICEINFO, and one session for each DS, made when it is first used.
+
+use crate::ClientConfig;
+use crate::Error;
+use crate::client::{Inner, io_bytes};
+use nfs4::layout::{FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES};
+use nfs4::ops::{
+    EXCHGID_USE_PNFS_DS, GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE,
+    NOTIFY_DEVICEID_DELETE,
+};
+use nfs4::{Bitmap, DeviceId, NetAddr};
+use parking_lot::Mutex;
+use rpc::{Netid, UniversalAddress};
+use session_client::{Build, Caller, Outcome, Session, SessionConfig, SessionError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use transport::Address;
+
+/// Most devices that are remembered; a cluster has few (design D1).
+const DEVICES_MAX: usize = 1024;
+/// Most data servers that are remembered.
+const SERVERS_MAX: usize = 4096;
+/// How long a data server that failed is passed over.
+const DOWN: Duration = Duration::from_secs(5);
+/// Bytes of `device_addr4` that we take: every device of the files layout within our limits fits.
+const DEVICE_BYTES_MAX: u32 = 256 << 10;
+/// Sessions tried for one request.
+const SESSIONS_TRIED_MAX: u32 = 3;
+
+/// A device: stripes, and the servers that hold them.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// For each stripe, the index of its server; checked when it was decoded.
+    pub(crate) stripe_indices: Vec<usize>,
+    pub(crate) servers: Vec<Arc<Ds>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    devices: Mutex<HashMap<DeviceId, Arc<Device>>>,
+    /// Ordered, as the files are.
+    servers: Mutex<BTreeMap<Vec<Address>, Arc<Ds>>>,
+}
+
+impl Devices {
+    /// Forgets a device, whose address changed or which is gone.
+    pub(crate) fn forget(&self, id: &DeviceId) {
+        self.devices.lock().remove(id);
+    }
+
+    /// Forgets all of them; sessions stay.
+    pub(crate) fn forget_all(&self) {
+        self.devices.lock().clear();
+    }
+
+    /// Ends the sessions.
+    pub(crate) async fn close(&self) {
+        let servers = std::mem::take(&mut *self.servers.lock());
+        for ds in servers.into_values() {
+            if ds.session.established().is_some() && !ds.is_down() {
+                // The server forgets the client after its lease in any case.
+                let _ = ds.session.destroy().await;
+            }
+        }
+    }
+
+    fn server(&self, inner: &Inner, addresses: Vec<Address>) -> Arc<Ds> {
+        let mut servers = self.servers.lock();
+        if servers.len() >= SERVERS_MAX {
+            servers.clear();
+        }
+        let entry = servers.entry(addresses);
+        let make = |addresses: &Vec<Address>| Ds::new(inner, addresses.clone());
+        Arc::clone(entry.or_insert_with_key(make))
+    }
+}
+
+/// A data server.
+#[derive(Debug)]
+pub(crate) struct Ds {
+    session: Arc<Session>,
+    io_bytes_max: u32,
+    down_until: Mutex<Option<Instant>>,
+}
+
+impl Ds {
+    fn new(inner: &Inner, addresses: Vec<Address>) -> Arc<Self> {
+        let config: &ClientConfig = &inner.config;
+        let session = SessionConfig {
+            owner: config.owner.clone(),
+            verifier: config.verifier,
+            addresses,
+            role_flag: EXCHGID_USE_PNFS_DS,
+            minor_version: config.minor_version,
+            caller: inner.caller.clone(),
+            slots: config.slots,
+            connections: config.connections,
+            callbacks: None,
+            try_timeout: config.try_timeout.min(config.ds_give_up),
+            give_up: config.ds_give_up,
+        };
+        Arc::new(Self {
+            session: Session::new(Arc::clone(&inner.connector), session),
+            io_bytes_max: config.io_bytes_max,
+            down_until: Mutex::default(),
+        })
+    }
+
+    /// Sends a request; a lost session is made anew. A server that cannot be reached is passed over for a while.
+    pub(crate) async fn call(
+        &self,
+        caller: &Caller,
+        build: &Build<'_>,
+    ) -> Result<Outcome, SessionError> {
+        for _ in 0..SESSIONS_TRIED_MAX {
+            self.ready().await?;
+            match self.session.compound(caller, build).await {
+                Err(SessionError::Lost) => {}
+                Err(e) => {
+                    self.failed();
+                    return Err(e);
+                }
+                answered => return answered,
+            }
+        }
+        self.failed();
+        Err(SessionError::Lost)
+    }
+
+    /// Makes the session unless it lives.
+    pub(crate) async fn ready(&self) -> Result<(), SessionError> {
+        if self.session.established().is_some() {
+            return Ok(());
+        }
+        if self.is_down() {
+            return Err(SessionError::TimedOut);
+        }
+        let made = self.session.establish().await.and_then(|e| {
+            if e.flags & EXCHGID_USE_PNFS_DS == 0 {
+                self.session.abandon();
+                return Err(SessionError::Malformed("not a data server"));
+            }
+            Ok(())
+        });
+        if made.is_err() {
+            self.failed();
+        }
+        made
+    }
+
+    fn failed(&self) {
+        *self.down_until.lock() = Some(Instant::now() + DOWN);
+    }
+
+    /// Whether it failed a short time ago.
+    pub(crate) fn is_down(&self) -> bool {
+        self.down_until.lock().is_some_and(|t| Instant::now() < t)
+    }
+
+    /// Largest READ; right once the session is made.
+    pub(crate) fn read_bytes_max(&self) -> u32 {
+        let granted = self.session.established();
+        io_bytes(self.io_bytes_max, granted.map(|e| e.response_bytes_max))
+    }
+
+    /// Largest WRITE; right once the session is made.
+    pub(crate) fn write_bytes_max(&self) -> u32 {
+        let granted = self.session.established();
+        io_bytes(self.io_bytes_max, granted.map(|e| e.request_bytes_max))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Arc<Self> {
+        let network = transport::memory::Network::default();
+        let context = transport::Context::new(transport::Limits::default());
+        let identity = crate::Identity {
+            uid: 0,
+            gid: 0,
+            gids: Vec::new(),
+            machine: String::new(),
+        };
+        let caller = Caller::auth_sys(&identity.auth_sys());
+        let session = SessionConfig {
+            owner: Vec::new(),
+            verifier: nfs4::Verifier::default(),
+            addresses: Vec::new(),
+            role_flag: 0,
+            minor_version: 1,
+            caller,
+            slots: 1,
+            connections: 1,
+            callbacks: None,
+            try_timeout: DOWN,
+            give_up: DOWN,
+        };
+        Arc::new(Self {
+            session: Session::new(Arc::new(network.connector("test", context)), session),
+            io_bytes_max: 1 << 20,
+            down_until: Mutex::default(),
+        })
+    }
+}
+
+impl Inner {
+    /// A device, from memory or by GETDEVICEINFO. `None` when none of its addresses is of a kind that we can use.
+    pub(crate) async fn device(
+        self: &Arc<Self>,
+        id: DeviceId,
+    ) -> Result<Option<Arc<Device>>, Error> {
+        if let Some(device) = self.devices.devices.lock().get(&id) {
+            return Ok(Some(Arc::clone(device)));
+        }
+        let outcome = self
+            .call(&|b| {
+                b.push(&GetDeviceInfoArgs {
+                    device_id: id,
+                    layout_type: LAYOUT_NFSV4_1_FILES,
+                    maxcount: DEVICE_BYTES_MAX,
+                    notify_types: Bitmap::of(&[NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICEID_DELETE]),
+                });
+                Vec::new()
+            })
+            .await?;
+        let GetDeviceInfoRes::Ok(info) = outcome.results()?.take()? else {
+            return Ok(None);
+        };
+        let addr: FileLayoutDsAddr = xdr::decode_all(info.device_addr.body.0)
+            .map_err(|_| Error::Malformed("address of a device"))?;
+        let mut servers = Vec::with_capacity(addr.multipath_ds_list.0.len());
+        for list in &addr.multipath_ds_list.0 {
+            let addresses: Vec<Address> = list.0.iter().filter_map(address).collect();
+            if addresses.is_empty() {
+                tracing::warn!("a data server has no address that this client can use");
+                return Ok(None);
+            }
+            servers.push(self.devices.server(self, addresses));
+        }
+        let indices = addr.stripe_indices.0.iter();
+        let device = Arc::new(Device {
+            stripe_indices: indices.map(|i| *i as usize).collect(),
+            servers,
+        });
+        let mut devices = self.devices.devices.lock();
+        if devices.len() >= DEVICES_MAX {
+            devices.clear();
+        }
+        devices.insert(id, Arc::clone(&device));
+        Ok(Some(device))
+    }
+}
+
+/// An address of a transport that we have.
+fn address(addr: &NetAddr) -> Option<Address> {
+    let parsed = UniversalAddress::parse(&addr.netid.0, &addr.uaddr.0).ok()?;
+    match parsed.netid {
+        Netid::Tcp | Netid::Tcp6 => Some(Address::Tcp(parsed.address)),
+        Netid::Rdma | Netid::Rdma6 => None,
+    }
+}

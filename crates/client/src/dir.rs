@@ -1,0 +1,125 @@
+//! Reading directories, page by page.
+
+use crate::client::Client;
+use crate::metadata::WANTED;
+use crate::{Error, Metadata};
+use nfs4::ops::{PutFhArgs, PutFhRes, ReadDirArgs, ReadDirRes};
+use nfs4::{FileHandle, Verifier};
+use xdr::Opaque;
+
+/// Bytes of one page.
+const PAGE_BYTES: u32 = 128 << 10;
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its attributes; of a symbolic link, the link's own.
+    pub metadata: Metadata,
+}
+
+/// A directory being read. Names that come or go meanwhile may be seen or not; others are seen once.
+#[derive(Debug)]
+pub struct ReadDir {
+    client: Client,
+    fh: FileHandle,
+    cookie: u64,
+    verifier: Verifier,
+    eof: bool,
+}
+
+impl ReadDir {
+    /// The next entries; `None` after the last. A page is never empty.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, Error> {
+        while !self.eof {
+            let page = self.page().await?;
+            if !page.is_empty() {
+                return Ok(Some(page));
+            }
+            if !self.eof {
+                return Err(Error::Malformed("READDIR without entries"));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn page(&mut self) -> Result<Vec<DirEntry>, Error> {
+        let room = self.client.0.read_bytes_max();
+        let args = ReadDirArgs {
+            cookie: self.cookie,
+            cookie_verifier: self.verifier,
+            dircount: PAGE_BYTES.min(room),
+            maxcount: PAGE_BYTES.min(room),
+            attr_request: WANTED,
+        };
+        let outcome = self
+            .client
+            .0
+            .call(&|b| {
+                b.push(&PutFhArgs {
+                    object: Opaque(&self.fh.0),
+                });
+                b.push(&args);
+                Vec::new()
+            })
+            .await?;
+        let mut reply = outcome.results()?;
+        reply.take::<PutFhRes>()?;
+        let res = reply.take::<ReadDirRes<'_>>()?;
+        self.verifier = res.cookie_verifier;
+        self.eof = res.eof;
+        let mut page = Vec::with_capacity(res.entries.len());
+        for entry in &res.entries {
+            self.cookie = entry.cookie;
+            // The names come from the server: one that would lead elsewhere is no name.
+            let name = entry.name.0;
+            if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
+                return Err(Error::Malformed("a name of READDIR"));
+            }
+            page.push(DirEntry {
+                name: name.to_vec(),
+                metadata: Metadata::decode(&entry.attrs)?,
+            });
+        }
+        Ok(page)
+    }
+
+    /// All entries that are left.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn rest(mut self) -> Result<Vec<DirEntry>, Error> {
+        let mut all = Vec::new();
+        while let Some(page) = self.next_page().await? {
+            all.extend(page);
+        }
+        Ok(all)
+    }
+}
+
+impl Client {
+    /// Reads a directory; symbolic links are followed.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir, Error> {
+        let object = self.lookup(path).await?;
+        Ok(self.read_dir_of(object.fh))
+    }
+
+    /// Reads the directory of a handle.
+    #[must_use]
+    pub fn read_dir_of(&self, fh: FileHandle) -> ReadDir {
+        ReadDir {
+            client: self.clone(),
+            fh,
+            cookie: 0,
+            verifier: Verifier::default(),
+            eof: false,
+        }
+    }
+}

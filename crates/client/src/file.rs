@@ -1,0 +1,334 @@
+//! An open file.
+
+use crate::client::Client;
+use crate::layouts::layoutreturn_args;
+use crate::node::{Node, Open};
+use crate::recovery::is_stateid_gone;
+use crate::{Error, Metadata, SetAttrs};
+use bytes::Bytes;
+use nfs4::ops::{CloseArgs, CloseRes, LayoutReturnRes, PutFhArgs, PutFhRes};
+use nfs4::{FileHandle, OpError};
+use std::sync::Arc;
+use xdr::Opaque;
+
+/// Most bytes of one [`File::read_at`]; more are answered short.
+const READ_BYTES_MAX: u32 = 64 << 20;
+/// How often an open that the server does not know any more is opened again for one request.
+const REOPENS_MAX: u32 = 4;
+
+/// What a read brought.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReadData {
+    /// The bytes, in order; each chunk is a slice of what arrived.
+    pub chunks: Vec<Bytes>,
+    /// Whether the file ends behind them.
+    pub eof: bool,
+}
+
+impl ReadData {
+    /// Bytes in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes in one piece; copies when there are several chunks.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Bytes {
+        if self.chunks.len() <= 1 {
+            self.chunks.pop().unwrap_or_default()
+        } else {
+            self.chunks.concat().into()
+        }
+    }
+}
+
+/// An open file. Reads and writes may run concurrently. Close it with [`File::close`]: that is where errors of written data
+/// show; a dropped file is closed in the background.
+#[derive(Debug)]
+pub struct File {
+    client: Client,
+    node: Arc<Node>,
+    open: Arc<Open>,
+    closed: bool,
+}
+
+impl File {
+    pub(crate) fn new(client: Client, fh: FileHandle, open: Arc<Open>) -> Self {
+        let node = Node::open(&client.0, fh, Arc::clone(&open));
+        Self {
+            client,
+            node,
+            open,
+            closed: false,
+        }
+    }
+
+    /// The file's handle.
+    #[must_use]
+    pub fn handle(&self) -> &FileHandle {
+        &self.node.fh
+    }
+
+    /// Reads up to `len` bytes at `offset`. Short only at the end of the file, or above 64 MiB.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn read_at(&self, offset: u64, len: u32) -> Result<ReadData, Error> {
+        if !self.open.can_read() {
+            return Err(Error::NotOpenFor("reading"));
+        }
+        let len = u64::from(len.min(READ_BYTES_MAX)).min(u64::MAX - offset);
+        if len == 0 {
+            return Ok(ReadData::default());
+        }
+        let _gate = self.node.gate.read().await;
+        let parts = self.node.read_range(&self.open, offset, len).await?;
+        let end = offset + len;
+        // Data servers may not know of bytes that another one holds but the MDS was not told of yet: a short answer
+        // in the middle is a hole.
+        let reached = parts.iter().map(|p| {
+            let got: usize = p.chunks.iter().map(Bytes::len).sum();
+            if got == 0 {
+                offset
+            } else {
+                p.offset + got as u64
+            }
+        });
+        let dirty_end = self.node.dirty.lock().end();
+        let valid_end = reached.max().unwrap_or(offset).max(dirty_end.min(end));
+        let mut eof = valid_end < end;
+        let mut chunks = Vec::new();
+        let mut at = offset;
+        for part in parts {
+            for chunk in part.chunks {
+                at += chunk.len() as u64;
+                chunks.push(chunk);
+            }
+            let part_end = (part.offset + part.len).min(valid_end);
+            if at < part_end {
+                let hole = usize::try_from(part_end - at).unwrap_or(0);
+                chunks.push(Bytes::from(vec![0; hole]));
+                at = part_end;
+            }
+            eof |= part.eof && at == end && dirty_end <= end;
+        }
+        let mut data = ReadData { chunks, eof };
+        let dirty = self.node.dirty.lock();
+        if dirty.overlaps(offset, at) {
+            let mut bytes = data.chunks.concat();
+            dirty.overlay(offset, &mut bytes);
+            data.chunks = vec![bytes.into()];
+        }
+        Ok(data)
+    }
+
+    /// Writes all of `data` at `offset`. They are durable after [`File::flush`].
+    ///
+    /// # Errors
+    /// [`Error`]; some of the bytes may have been written.
+    pub async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        if !self.open.can_write() {
+            return Err(Error::NotOpenFor("writing"));
+        }
+        if offset.checked_add(data.len() as u64).is_none() {
+            return Err(Error::Status(nfs4::NfsStatus::FBig));
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        {
+            let _gate = self.node.gate.read().await;
+            let ranges = vec![(offset, data)];
+            self.node.write_ranges(&self.open, ranges).await?;
+        }
+        self.limit_uncommitted().await
+    }
+
+    /// Commits when too much is kept for it. One writer does; others go on until there is twice as much.
+    async fn limit_uncommitted(&self) -> Result<(), Error> {
+        let max = self.client.0.config.uncommitted_bytes_max;
+        let kept = self.node.dirty.lock().bytes();
+        if kept < max {
+            return Ok(());
+        }
+        if kept < max.saturating_mul(2) {
+            let Ok(_one) = self.node.flushing.try_lock() else {
+                return Ok(());
+            };
+            return self.node.flush_alone(crate::flush::Gate::Open).await;
+        }
+        self.node.flush().await
+    }
+
+    /// Makes everything durable that was written before.
+    ///
+    /// # Errors
+    /// [`Error`]; the data are kept and the next flush tries again.
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.node.flush().await
+    }
+
+    /// Bytes that were written and are not durable yet.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.node.dirty.lock().bytes()
+    }
+
+    /// Cuts or extends the file to `size` bytes.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn set_len(&self, size: u64) -> Result<(), Error> {
+        if !self.open.can_write() {
+            return Err(Error::NotOpenFor("writing"));
+        }
+        let _one = self.node.flushing.lock().await;
+        let _alone = self.node.gate.write().await;
+        self.node.flush_alone(crate::flush::Gate::Held).await?;
+        let attrs = SetAttrs {
+            size: Some(size),
+            ..SetAttrs::default()
+        };
+        self.set_attrs_as_holder(&attrs).await
+    }
+
+    /// Sets attributes under the open, whose stateid changes when the server restarts or forgets it meanwhile.
+    async fn set_attrs_as_holder(&self, attrs: &SetAttrs) -> Result<(), Error> {
+        for _ in 0..REOPENS_MAX {
+            let stateid = self.open.io_stateid();
+            let set = self.client.set_attrs_of(&self.node.fh, stateid, attrs);
+            match set.await {
+                Err(Error::Status(status))
+                    if is_stateid_gone(&OpError::Status { op: None, status }) => {}
+                done => return done,
+            }
+            if self.open.is_lost() {
+                return Err(Error::OpenLost);
+            }
+            if self.open.io_stateid() == stateid {
+                // Otherwise a recovery has already brought a new one.
+                self.client.0.reopen(&self.node, &self.open).await?;
+            }
+        }
+        Err(Error::OpenLost)
+    }
+
+    /// The attributes as the MDS knows them; written data are flushed first, so that size and times are right.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn metadata(&self) -> Result<Metadata, Error> {
+        self.flush().await?;
+        self.client.metadata_of(&self.node.fh).await
+    }
+
+    /// Flushes, returns the layout when nobody else here uses the file, and closes.
+    ///
+    /// # Errors
+    /// [`Error`]; the file is closed in any case as far as the server can be reached.
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.closed = true;
+        close(&self.node, &self.open).await
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        let (node, open) = (Arc::clone(&self.node), Arc::clone(&self.open));
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Without a runtime nothing can be sent: the server closes the file after the lease.
+            return;
+        };
+        runtime.spawn(async move {
+            if let Err(e) = close(&node, &open).await {
+                tracing::warn!("a dropped file was not closed cleanly: {e}");
+            }
+        });
+    }
+}
+
+async fn close(node: &Arc<Node>, open: &Arc<Open>) -> Result<(), Error> {
+    let flushed = if open.can_write() {
+        node.flush().await
+    } else {
+        Ok(())
+    };
+    let _one = node.flushing.lock().await;
+    let last = node.is_only_open(open);
+    let _alone = match last {
+        true => Some(node.gate.write().await),
+        false => None,
+    };
+    let layout = match last {
+        true => {
+            let mut layout = node.layout.lock();
+            let stateid = layout.stateid;
+            layout.forget();
+            stateid
+        }
+        false => None,
+    };
+    let closed = if open.is_lost() {
+        Ok(())
+    } else {
+        send_close(node, open, layout).await
+    };
+    if node.forget_open(open) {
+        // Nobody is left to write again what a flush could not make durable; its error says so.
+        node.dirty.lock().cut(0, u64::MAX);
+    }
+    flushed.and(closed)
+}
+
+/// LAYOUTRETURN and CLOSE in one request. A server that refuses the return gets the CLOSE alone.
+async fn send_close(
+    node: &Arc<Node>,
+    open: &Arc<Open>,
+    layout: Option<nfs4::Stateid>,
+) -> Result<(), Error> {
+    let mut layout = layout;
+    loop {
+        let open_stateid = open.stateid();
+        let outcome = node
+            .client
+            .call_once(&|b| {
+                b.push(&PutFhArgs {
+                    object: Opaque(&node.fh.0),
+                });
+                if let Some(stateid) = layout {
+                    b.push(&layoutreturn_args(stateid));
+                }
+                b.push(&CloseArgs {
+                    seqid: 0,
+                    open_stateid,
+                });
+                Vec::new()
+            })
+            .await?;
+        let mut reply = outcome.results()?;
+        reply.take::<PutFhRes>()?;
+        if layout.take().is_some()
+            && let Err(e) = reply.take::<LayoutReturnRes>()
+        {
+            tracing::debug!("a layout was not taken back: {e}");
+            continue;
+        }
+        return match reply.take::<CloseRes>() {
+            // A recovery in between brought a new one, which is to be closed.
+            Err(e) if is_stateid_gone(&e) && open.stateid() != open_stateid => continue,
+            // The server has no such open: closed is what it should be.
+            Err(e) if is_stateid_gone(&e) => Ok(()),
+            other => Ok(other.map(drop)?),
+        };
+    }
+}

@@ -1,0 +1,45 @@
+//! A pNFS client in user space: names and attributes from a metadata server, data straight from the data servers by the
+//! files layout (RFC 8881 §12, §13), recovery from lost connections, sessions and servers.
+//!
+//! The crate knows no socket: a [`transport::Connector`] makes connections, `tokio::time` is the clock. It caches no data
+//! and no names; what it remembers are sessions, layouts, devices, and written data until they are committed.
+//!
+//! Entry points: [`Client::connect`], [`ClientConfig`], [`File`], [`NfsUrl`].
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod callbacks;
+mod client;
+mod config;
+mod device;
+mod dir;
+mod dirty;
+mod error;
+mod file;
+mod flush;
+mod io;
+mod layouts;
+mod metadata;
+mod names;
+mod node;
+mod open;
+mod path;
+mod recovery;
+mod stats;
+mod stripes;
+mod url;
+
+pub use client::Client;
+pub use config::{ClientConfig, Identity};
+pub use dir::{DirEntry, ReadDir};
+pub use error::Error;
+pub use file::{File, ReadData};
+pub use metadata::{FsStat, Metadata, SetAttrs};
+pub use names::Object;
+pub use nfs4::{FileHandle, FileType, NfsStatus, NfsTime, Verifier};
+pub use open::OpenOptions;
+pub use stats::StatsSnapshot;
+pub use url::{DEFAULT_PORT, NfsUrl, UrlError};
+
+#[cfg(test)]
+mod tests;
