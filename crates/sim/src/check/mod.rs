@@ -1,0 +1,46 @@
+//! The checkers, one file for each promise. They know the protocol and the history of a run, nothing of the servers' insides.
+//!
+//! | Checker | Promise |
+//! |---|---|
+//! | [`attrs`] | change values never repeat with other content and never go back (R7) |
+//! | [`stateids`] | no stateid is issued twice, over restarts too |
+//! | [`once`] | a request under a slot and sequence id is executed once |
+//! | [`names`] | what clients saw of the name space fits one order of what they did (linearizability) |
+//! | [`locks`] | two conflicting locks are never held at one time |
+//! | [`io`] | no I/O under a fenced layout; no removed object comes back |
+//! | [`data`] | every acknowledged byte is read again until it is overwritten or cut |
+
+pub(crate) mod attrs;
+pub(crate) mod data;
+pub(crate) mod io;
+pub(crate) mod linear;
+pub(crate) mod locks;
+pub(crate) mod names;
+pub(crate) mod once;
+pub(crate) mod stateids;
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Findings kept of one run.
+const FINDINGS_MAX: usize = 50;
+
+/// Broken promises. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Findings(Arc<Mutex<Vec<String>>>);
+
+impl Findings {
+    /// Notes a broken promise.
+    pub(crate) fn add(&self, text: String) {
+        let mut list = self.0.lock();
+        if list.len() < FINDINGS_MAX {
+            list.push(text);
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}

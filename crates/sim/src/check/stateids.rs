@@ -1,0 +1,42 @@
+//! No stateid is issued twice: not to two requests, not to two clients, not by two incarnations of the server.
+
+use crate::wire::SlotKey;
+use nfs4::Stateid;
+use std::collections::BTreeMap;
+
+/// In which reply a stateid stood.
+#[derive(Debug)]
+pub(crate) struct Issue<'a> {
+    /// Host of the client.
+    pub client: &'a str,
+    /// Incarnation of the server.
+    pub incarnation: u32,
+    /// The request.
+    pub key: SlotKey,
+}
+
+/// The checker.
+#[derive(Debug, Default)]
+pub(crate) struct Checker {
+    owners: BTreeMap<[u8; 12], (String, u32)>,
+    issued: BTreeMap<Stateid, SlotKey>,
+}
+
+impl Checker {
+    /// A stateid in a reply.
+    pub(crate) fn reply(&mut self, stateid: Stateid, issue: &Issue<'_>) -> Option<String> {
+        if stateid.is_special() {
+            return None;
+        }
+        let first = *self.issued.entry(stateid).or_insert(issue.key);
+        if first != issue.key {
+            return Some(format!("stateid {stateid:?} was issued to two requests"));
+        }
+        let mine = (issue.client.to_owned(), issue.incarnation);
+        let owner = self
+            .owners
+            .entry(stateid.other)
+            .or_insert_with(|| mine.clone());
+        (*owner != mine).then(|| format!("stateid {stateid:?} of {owner:?} was issued to {mine:?}"))
+    }
+}

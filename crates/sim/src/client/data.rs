@@ -1,0 +1,402 @@
+//! A worker on data: writes, flushes, reads, cuts and removes a few files that all clients share, by the client library.
+//!
+//! Cells of [`CELL_BYTES`] are written whole with the tag of their write, so that a read tells whose bytes it sees.
+
+use crate::check::Findings;
+use crate::check::data::{Change, File as FileHistory, NEVER, NOTHING, Seen, What};
+use crate::check::linear::Moment;
+use crate::connector::{ByNumber, verifier};
+use crate::history::History;
+use crate::rng::Rng;
+use crate::trace::Trace;
+use bytes::Bytes;
+use client::{Client, ClientConfig, Error, File, Identity, OpenOptions};
+use nfs4::NfsStatus;
+use std::time::Duration;
+use transport::Address;
+use transport::memory::Network;
+
+/// Bytes of a cell: the unit that a disk writes whole.
+const CELL_BYTES: u64 = 512;
+/// Cells of the largest file, and of the largest write: more than a stripe unit.
+const CELLS_MAX: u64 = 96;
+const WRITE_CELLS_MAX: u64 = 24;
+/// Files.
+const FILES: u64 = 3;
+/// Directory of the files.
+const DIR: &str = "data";
+/// Longest rest between two operations in milliseconds, and the longest of the rare long ones.
+const REST_MS_MAX: u64 = 80;
+const LONG_REST_MS_MAX: u64 = 3_000;
+const LONG_PER_MILLE: u32 = 60;
+/// Tries of the final look.
+const LOOKS_MAX: u32 = 50;
+
+/// What a worker is made of.
+pub(crate) struct DataParts {
+    pub(crate) name: String,
+    pub(crate) network: Network,
+    pub(crate) rng: Rng,
+    pub(crate) history: History,
+    pub(crate) trace: Trace,
+    pub(crate) findings: Findings,
+    /// Whether it asks for layouts.
+    pub(crate) is_pnfs: bool,
+}
+
+/// An open file, and which of its changes wait for a flush.
+struct Held {
+    file: File,
+    id: u64,
+    name: String,
+    unflushed: Vec<usize>,
+}
+
+/// A client with one thread.
+pub(crate) struct DataWorker {
+    parts: DataParts,
+    client: Client,
+    held: Option<Held>,
+    opens: u64,
+}
+
+fn path(name: &str) -> String {
+    format!("/{DIR}/{name}")
+}
+
+/// The inode number in an MDS handle (docs/architecture.md, "File handles").
+fn file_id(file: &File) -> u64 {
+    let bytes = file.handle().0.get(12..20).and_then(|b| b.try_into().ok());
+    bytes.map_or(0, u64::from_be_bytes)
+}
+
+fn cells(first: u64, count: u64, tag: u32) -> Bytes {
+    let mut out = Vec::new();
+    for cell in first..first + count {
+        let mut word = tag.to_be_bytes().to_vec();
+        word.extend(u32::try_from(cell).unwrap_or(u32::MAX).to_be_bytes());
+        for _ in 0..CELL_BYTES / 8 {
+            out.extend_from_slice(&word);
+        }
+    }
+    out.into()
+}
+
+/// The tag of a cell, or what is odd about its bytes.
+fn tag_of(cell: u64, bytes: &[u8]) -> Result<u32, String> {
+    if bytes.iter().all(|b| *b == 0) {
+        return Ok(NOTHING);
+    }
+    let tag = bytes
+        .first_chunk::<4>()
+        .map_or(NOTHING, |b| u32::from_be_bytes(*b));
+    if bytes[..] == cells(cell, 1, tag)[..bytes.len()] {
+        Ok(tag)
+    } else {
+        Err(format!(
+            "torn or foreign bytes, beginning with {:?}",
+            &bytes[..8.min(bytes.len())]
+        ))
+    }
+}
+
+impl DataWorker {
+    /// A client that is connected.
+    pub(crate) async fn connect(mut parts: DataParts) -> Result<Self, String> {
+        let identity = Identity {
+            uid: 0,
+            gid: 0,
+            gids: Vec::new(),
+            machine: parts.name.clone(),
+        };
+        let owner = parts.name.as_bytes().to_vec();
+        let config = ClientConfig {
+            pnfs: parts.is_pnfs,
+            io_bytes_max: 8 * 1024,
+            try_timeout: Duration::from_millis(1_500),
+            give_up: Duration::from_secs(240),
+            ds_give_up: Duration::from_secs(4),
+            ..ClientConfig::new(owner, verifier(&mut parts.rng), identity)
+        };
+        let connector = ByNumber::new(&parts.network, &parts.name);
+        let client = Client::connect(vec![Address::Memory("mds".into())], connector, config).await;
+        Ok(Self {
+            client: client.map_err(|e| format!("{}: {e}", parts.name))?,
+            parts,
+            held: None,
+            opens: 0,
+        })
+    }
+
+    /// Makes the directory of the files, in fair weather.
+    pub(crate) async fn furnish(&self) -> Result<(), String> {
+        let made = self.client.mkdir(format!("/{DIR}"), 0o755).await;
+        made.map(drop).map_err(|e| e.to_string())
+    }
+
+    fn now(&self) -> Moment {
+        self.parts.history.now()
+    }
+
+    fn who(&self) -> String {
+        format!("{}.{}", self.parts.name, self.opens)
+    }
+
+    fn tell(&self, what: &str) {
+        self.parts
+            .trace
+            .tell(&self.parts.name, format_args!("= {what}"));
+    }
+
+    /// Does `steps` operations.
+    pub(crate) async fn work(mut self, steps: u32) {
+        for _ in 0..steps {
+            self.step().await;
+            let is_long = self.parts.rng.chance(LONG_PER_MILLE);
+            let most = if is_long {
+                LONG_REST_MS_MAX
+            } else {
+                REST_MS_MAX
+            };
+            let ms = self.parts.rng.within(0, most);
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
+        self.close().await;
+        let _ = self.client.clone().close().await;
+    }
+
+    async fn step(&mut self) {
+        if self.held.is_none() {
+            return self.open().await;
+        }
+        match self.parts.rng.below(100) {
+            0..40 => self.write().await,
+            40..55 => self.flush().await,
+            55..80 => self.read().await,
+            80..87 => self.cut().await,
+            87..91 => self.remove().await,
+            _ => self.close().await,
+        }
+    }
+
+    /// An error that only a removal by somebody else, or a lost lease, explains.
+    fn judge(&mut self, what: &str, error: &Error) {
+        self.tell(&format!("{what}: {error}"));
+        let is_explained = match error {
+            Error::OpenLost => true,
+            Error::Session(_) | Error::NotCommitted => false,
+            other => matches!(other.status(), Some(NfsStatus::NoEnt | NfsStatus::Stale)),
+        };
+        if !is_explained {
+            let text = format!("{}: {what} failed: {error} ({error:?})", self.parts.name);
+            self.parts.findings.add(text);
+        }
+        // The open is worth nothing any more; what was not flushed stays unacknowledged.
+        self.held = None;
+    }
+
+    async fn open(&mut self) {
+        let name = format!("f{}", self.parts.rng.below(FILES));
+        let options = OpenOptions {
+            create: true,
+            ..OpenOptions::read_write()
+        };
+        match self.client.open(path(&name), options).await {
+            Ok(file) => {
+                let id = file_id(&file);
+                self.opens += 1;
+                self.tell(&format!("opened {name}, file {id}"));
+                self.held = Some(Held {
+                    file,
+                    id,
+                    name,
+                    unflushed: Vec::new(),
+                });
+            }
+            Err(e) => self.judge("open", &e),
+        }
+    }
+
+    /// Enters a change that is about to be asked for; returns its place in the history.
+    fn begin(&self, id: u64, what: What) -> usize {
+        let change = Change {
+            who: self.who(),
+            start: self.now(),
+            returned: NEVER,
+            acked: NEVER,
+            what,
+        };
+        self.parts.history.file(id, |file: &mut FileHistory| {
+            file.changes.push(change);
+            file.changes.len() - 1
+        })
+    }
+
+    async fn write(&mut self) {
+        let count = self.parts.rng.within(1, WRITE_CELLS_MAX);
+        let first = self.parts.rng.below(CELLS_MAX - count + 1);
+        let tag = self.parts.history.next_tag();
+        let Some(id) = self.held.as_ref().map(|h| h.id) else {
+            return;
+        };
+        let at = self.begin(id, What::Write(first, first + count, tag));
+        self.tell(&format!("writes {tag} to {first}+{count} of {id}"));
+        let Some(held) = &mut self.held else { return };
+        let data = cells(first, count, tag);
+        match held.file.write_at(first * CELL_BYTES, data).await {
+            Ok(()) => {
+                held.unflushed.push(at);
+                let now = self.parts.history.now();
+                self.parts
+                    .history
+                    .file(id, |f| f.changes[at].returned = now);
+            }
+            Err(e) => self.judge("write", &e),
+        }
+    }
+
+    async fn flush(&mut self) {
+        let Some(held) = &mut self.held else { return };
+        match held.file.flush().await {
+            Ok(()) => {
+                let (id, done) = (held.id, std::mem::take(&mut held.unflushed));
+                self.acknowledge(id, &done);
+            }
+            Err(e) => self.judge("flush", &e),
+        }
+    }
+
+    fn acknowledge(&self, id: u64, done: &[usize]) {
+        let now = self.now();
+        self.tell(&format!("flushed {} changes of {id}", done.len()));
+        self.parts.history.file(id, |file| {
+            for at in done {
+                file.changes[*at].acked = now;
+            }
+        });
+    }
+
+    async fn read(&mut self) {
+        let count = self.parts.rng.within(1, CELLS_MAX);
+        let first = self.parts.rng.below(CELLS_MAX - count + 1);
+        if let Err(e) = self.read_cells(first, count).await {
+            self.judge("read", &e);
+        }
+    }
+
+    /// Reads cells and enters what was seen. Returns how many there were.
+    async fn read_cells(&mut self, first: u64, count: u64) -> Result<u64, Error> {
+        let start = self.now();
+        let who = self.who();
+        let Some(held) = &self.held else { return Ok(0) };
+        let len = u32::try_from(count * CELL_BYTES).unwrap_or(u32::MAX);
+        let data = held.file.read_at(first * CELL_BYTES, len).await?;
+        let end = self.now();
+        let bytes = data.into_bytes();
+        let mut tags: Vec<_> = (first..)
+            .zip(bytes.chunks(usize::try_from(CELL_BYTES).unwrap_or(1)))
+            .map(|(cell, bytes)| tag_of(cell, bytes))
+            .collect();
+        let found = tags.len() as u64;
+        self.tell(&format!("read {found} cells from {first} of {}", held.id));
+        // What lies behind the end is nothing, and is judged as such.
+        tags.resize(usize::try_from(count).unwrap_or(0), Ok(NOTHING));
+        let seen = Seen {
+            who,
+            start,
+            end,
+            first,
+            tags,
+        };
+        self.parts
+            .history
+            .file(held.id, |file| file.reads.push(seen));
+        Ok(found)
+    }
+
+    async fn cut(&mut self) {
+        let size = self.parts.rng.below(CELLS_MAX);
+        let Some(id) = self.held.as_ref().map(|h| h.id) else {
+            return;
+        };
+        let at = self.begin(id, What::Cut(size));
+        self.tell(&format!("cuts {id} to {size}"));
+        let Some(held) = &mut self.held else { return };
+        match held.file.set_len(size * CELL_BYTES).await {
+            Ok(()) => {
+                // It flushes first.
+                let mut done = std::mem::take(&mut held.unflushed);
+                done.push(at);
+                self.acknowledge(id, &done);
+                let now = self.now();
+                self.parts
+                    .history
+                    .file(id, |f| f.changes[at].returned = now);
+            }
+            Err(e) => self.judge("cut", &e),
+        }
+    }
+
+    async fn remove(&mut self) {
+        let Some(name) = self.held.as_ref().map(|h| h.name.clone()) else {
+            return;
+        };
+        self.tell(&format!("removes {name}"));
+        if let Err(e) = self.client.remove(path(&name)).await
+            && !e.is_not_found()
+        {
+            self.judge("remove", &e);
+        }
+    }
+
+    async fn close(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        self.tell(&format!("closes {}", held.id));
+        match held.file.close().await {
+            Ok(()) => self.acknowledge(held.id, &held.unflushed),
+            Err(e) => self.judge("close", &e),
+        }
+    }
+
+    /// Reads all files in fair weather, and notes their sizes.
+    pub(crate) async fn look_everywhere(mut self) {
+        for at in 0..FILES {
+            let name = format!("f{at}");
+            let file = match self.client.open(path(&name), OpenOptions::read()).await {
+                Ok(file) => file,
+                Err(e) if e.is_not_found() => continue,
+                Err(e) => {
+                    self.judge("the last open", &e);
+                    continue;
+                }
+            };
+            let id = file_id(&file);
+            self.held = Some(Held {
+                file,
+                id,
+                name,
+                unflushed: Vec::new(),
+            });
+            self.look(id).await;
+            self.close().await;
+        }
+        let _ = self.client.clone().close().await;
+    }
+
+    async fn look(&mut self, id: u64) {
+        for _ in 0..LOOKS_MAX {
+            match self.read_cells(0, CELLS_MAX).await {
+                Ok(_) => break,
+                Err(e) if e.status() == Some(NfsStatus::Delay) => {}
+                Err(e) => return self.judge("the last read", &e),
+            }
+        }
+        let Some(held) = &self.held else { return };
+        match held.file.metadata().await {
+            Ok(metadata) => self.parts.history.file(id, |file| {
+                file.final_cells = Some(metadata.size.div_ceil(CELL_BYTES));
+            }),
+            Err(e) => self.judge("the last look", &e),
+        }
+    }
+}

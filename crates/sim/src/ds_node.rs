@@ -1,0 +1,208 @@
+//! A data server as a host that can crash and start again.
+//!
+//! # Ownership
+//! A running server is a set of tasks over an index and an object store. What is kept here beside the two disks is the
+//! membership, which a daemon has in the file of its identity.
+//!
+//! # Ordering
+//! The images of both stores are taken first and at one moment, as a power cut takes them.
+
+use crate::connector::{ByNumber, ds_address, ds_name};
+use crate::join;
+use crate::net::Net;
+use crate::objects::LyingObjects;
+use crate::rng::Rng;
+use crate::store::SimStore;
+use crate::tap::Tap;
+use crate::trace::Trace;
+use ds::link::{self, LinkConfig};
+use ds::{Ds, DsConfig, Membership};
+use mds::Mds;
+use nfs4::NfsTime;
+use objects::{MemObjects, MemOptions, ObjectStore};
+use server::Nfsd;
+use state::ClientLimits;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use transport::memory::Network;
+use transport::workers::Shutdown;
+use transport::{Address, Context, Limits};
+
+/// Room of one data server.
+const CAPACITY_BYTES: u64 = 64 * 1024 * 1024;
+/// Lease of clients at a data server in milliseconds.
+const LEASE_MS: u64 = 8_000;
+/// Pause between two ticks in milliseconds.
+const TICK_MS: u64 = 1_000;
+/// Wall time at the start of a run, in seconds.
+const EPOCH_SECS: i64 = 1_700_000_000;
+
+struct Running {
+    nfsd: Arc<Nfsd<Ds>>,
+    tasks: JoinSet<()>,
+    /// Keeps the listener's stop signal from being given.
+    _shutdown: Shutdown,
+}
+
+/// What a host is made of.
+pub(crate) struct Parts {
+    pub(crate) index: usize,
+    pub(crate) network: Network,
+    pub(crate) net: Net,
+    pub(crate) tap: Tap,
+    pub(crate) trace: Trace,
+    pub(crate) rng: Rng,
+    /// The canary of COMMIT: objects are never synced.
+    pub(crate) lies: bool,
+}
+
+/// The host.
+pub(crate) struct DsNode {
+    parts: Parts,
+    index: Arc<SimStore>,
+    objects: Arc<MemObjects>,
+    start: Instant,
+    incarnation: u32,
+    membership: Option<Membership>,
+    running: Option<Running>,
+}
+
+impl DsNode {
+    /// A host that is switched off, with empty disks.
+    pub(crate) fn new(mut parts: Parts) -> Self {
+        let index = SimStore::new(parts.rng.split(), false);
+        let objects = MemObjects::new(MemOptions {
+            capacity_bytes: CAPACITY_BYTES,
+            manual: true,
+        });
+        Self {
+            parts,
+            index,
+            objects: Arc::new(objects),
+            start: Instant::now(),
+            incarnation: 0,
+            membership: None,
+            running: None,
+        }
+    }
+
+    /// Its objects.
+    pub(crate) fn objects(&self) -> &Arc<MemObjects> {
+        &self.objects
+    }
+
+    /// Whether it is switched on.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    fn host(&self) -> String {
+        ds_name(self.parts.index)
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.host(), self.incarnation)
+    }
+
+    fn config(&mut self) -> DsConfig {
+        let start = self.start;
+        let objects: Arc<dyn ObjectStore> = if self.parts.lies {
+            Arc::new(LyingObjects(Arc::clone(&self.objects)))
+        } else {
+            self.objects.clone()
+        };
+        DsConfig {
+            index: self.index.clone(),
+            objects,
+            random: self.parts.rng.split().into_source(),
+            clock: Arc::new(move || {
+                let run = start.elapsed();
+                NfsTime {
+                    seconds: EPOCH_SECS + i64::try_from(run.as_secs()).unwrap_or(i64::MAX),
+                    nanoseconds: run.subsec_nanos(),
+                }
+            }),
+            offload: false,
+            clients: ClientLimits {
+                lease_ms: LEASE_MS,
+                ..ClientLimits::default()
+            },
+        }
+    }
+
+    /// Switches the host on. It must have joined, unless `mds` is given to join now.
+    ///
+    /// # Errors
+    /// Why the server does not start: a finding.
+    pub(crate) async fn start(&mut self, mds: Option<&Nfsd<Mds>>) -> Result<(), String> {
+        self.incarnation += 1;
+        let host = self.host();
+        let number = self.incarnation;
+        self.parts
+            .trace
+            .tell(&host, format_args!("! starts as {number}"));
+        self.parts.tap.incarnation(&host, self.incarnation);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&self.index).run());
+        let opened = Ds::open(self.config()).await;
+        let nfsd = opened.map_err(|e| format!("{host} does not start: {e}"))?;
+        self.parts.net.up(&host);
+        let connector = ByNumber::new(&self.parts.network, &self.name());
+        if let Some(mds) = mds {
+            let joined = join::join(&nfsd, mds, &*connector, self.parts.index).await;
+            self.membership = Some(joined.map_err(|e| format!("{host} does not join: {e}"))?);
+        }
+        let shutdown = Shutdown::new();
+        let listener = self.parts.network.listen(&host);
+        let listener = listener.map_err(|e| format!("{host}: {e}"))?;
+        let context = Context::new(Limits::default());
+        tasks.spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
+        let config = LinkConfig {
+            membership: self.membership.ok_or("a data server that never joined")?,
+            connector,
+            mds: vec![Address::Memory(join::CONTROL_NAME.into())],
+            advertise: vec![ds_address(self.parts.index)],
+        };
+        let (linked, trace, who) = (Arc::clone(&nfsd), self.parts.trace.clone(), host);
+        tasks.spawn(async move {
+            let end = link::run(linked, config).await;
+            trace.tell(&who, format_args!("! stops: {end:?}"));
+        });
+        let ticking = Arc::clone(&nfsd);
+        tasks.spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+                ticking.expire().await;
+            }
+        });
+        self.running = Some(Running {
+            nfsd,
+            tasks,
+            _shutdown: shutdown,
+        });
+        Ok(())
+    }
+
+    /// Switches the host off, as a power cut does.
+    pub(crate) async fn crash(&mut self) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        let host = self.host();
+        self.parts.net.down(&host);
+        self.parts.net.kill(&self.name());
+        let (index, lost) = self.index.crash();
+        let seed = self.parts.rng.bits();
+        self.objects = Arc::new(self.objects.after_crash(seed));
+        self.index = index;
+        self.parts.trace.tell(
+            &host,
+            format_args!("! crashes; {lost} transactions of its index are lost"),
+        );
+        running.tasks.abort_all();
+        while running.tasks.join_next().await.is_some() {}
+        drop(running.nfsd);
+    }
+}

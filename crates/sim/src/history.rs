@@ -1,0 +1,84 @@
+//! What clients did and were promised, for the checkers that judge a run at its end.
+
+use crate::check::data::File;
+use crate::check::linear::{Moment, Timed};
+use crate::check::locks::Hold;
+use crate::check::names::{ModeOp, NameOp};
+use crate::trace::Trace;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The histories of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    /// Operations on names.
+    pub names: Vec<Timed<NameOp>>,
+    /// Modes set and seen, by file.
+    pub modes: BTreeMap<u64, Vec<Timed<ModeOp>>>,
+    /// Locks held.
+    pub holds: Vec<Hold>,
+    /// Data, by file.
+    pub files: BTreeMap<u64, File>,
+    tags: u32,
+}
+
+/// The histories. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    lists: Arc<Mutex<Lists>>,
+    trace: Trace,
+}
+
+impl History {
+    /// Empty histories.
+    #[must_use]
+    pub(crate) fn new(trace: Trace) -> Self {
+        Self {
+            lists: Arc::default(),
+            trace,
+        }
+    }
+
+    /// This moment; no two are the same.
+    #[must_use]
+    pub(crate) fn now(&self) -> Moment {
+        (self.trace.now_ms(), self.trace.tick())
+    }
+
+    /// An operation on names ended.
+    pub(crate) fn name(&self, op: Timed<NameOp>) {
+        let Timed { who, op: what, .. } = &op;
+        self.trace.tell(who, format_args!("= {what:?}"));
+        self.lists.lock().names.push(op);
+    }
+
+    /// A mode was set or seen.
+    pub(crate) fn mode(&self, file: u64, op: Timed<ModeOp>) {
+        self.lists.lock().modes.entry(file).or_default().push(op);
+    }
+
+    /// A lock is no longer held.
+    pub(crate) fn hold(&self, hold: Hold) {
+        self.trace.tell(&hold.who, format_args!("= held {hold:?}"));
+        self.lists.lock().holds.push(hold);
+    }
+
+    /// A tag for a write; no two are the same.
+    pub(crate) fn next_tag(&self) -> u32 {
+        let mut lists = self.lists.lock();
+        lists.tags += 1;
+        lists.tags
+    }
+
+    /// Works on the history of a file.
+    pub(crate) fn file<T>(&self, id: u64, work: impl FnOnce(&mut File) -> T) -> T {
+        work(self.lists.lock().files.entry(id).or_default())
+    }
+
+    /// Takes the lists out.
+    #[must_use]
+    pub(crate) fn take(&self) -> Lists {
+        std::mem::take(&mut self.lists.lock())
+    }
+}

@@ -1,0 +1,30 @@
+//! Whole-cluster simulation: metadata server, data servers and clients in one process, under virtual time, from one seed.
+//!
+//! [`run`] builds the world of a seed on a paused tokio clock: hosts over the memory transport, stores whose durability
+//! lags, a network that loses, delays, doubles and cuts, servers that crash and come back with what was synced. Clients
+//! do seeded work and write down what they were promised; the checkers compare that, and what the wire tap
+//! saw, with what is there. The same seed gives the same run, event by event.
+//!
+//! Entry points: [`run`], [`Config`]; `cargo xtask sim` runs the program of this crate.
+#![forbid(unsafe_code)]
+
+mod check;
+mod client;
+mod connector;
+mod ds_node;
+mod history;
+mod join;
+mod mds_node;
+mod net;
+mod objects;
+mod panics;
+mod rng;
+mod store;
+mod tap;
+mod trace;
+mod trouble;
+mod wire;
+mod world;
+
+pub use net::Weather;
+pub use world::{Canary, Config, Report, run};

@@ -1,0 +1,188 @@
+//! The metadata server as a host that can crash and start again.
+//!
+//! # Ownership
+//! A running server is a set of tasks and a store. A crash drops the tasks and keeps what the disk would hold.
+//!
+//! # Ordering
+//! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
+
+use crate::connector::ByNumber;
+use crate::join;
+use crate::net::Net;
+use crate::rng::Rng;
+use crate::store::SimStore;
+use crate::tap::Tap;
+use crate::trace::Trace;
+use mds::data::{ControlService, DataConfig};
+use mds::exports::{Exports, Squash};
+use mds::{Mds, MdsConfig};
+use namespace::Time;
+use server::Nfsd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use transport::memory::Network;
+use transport::workers::Shutdown;
+use transport::{Context, Limits};
+
+/// Lease of clients in milliseconds: short, so that a run sees expiries and grace periods.
+pub(crate) const LEASE_MS: u64 = 8_000;
+/// Lease of data servers in milliseconds.
+pub(crate) const DS_LEASE_MS: u32 = 3_000;
+/// Bytes of a stripe unit.
+pub(crate) const STRIPE_UNIT_BYTES: u32 = 4_096;
+/// Pause between two ticks in milliseconds.
+const TICK_MS: u64 = 1_000;
+/// Wall time at the start of a run, in seconds.
+const EPOCH_SECS: i64 = 1_700_000_000;
+
+struct Running {
+    nfsd: Arc<Nfsd<Mds>>,
+    tasks: JoinSet<()>,
+    /// Keeps the listeners' stop signal from being given.
+    _shutdown: Shutdown,
+}
+
+/// The host.
+pub(crate) struct MdsNode {
+    network: Network,
+    net: Net,
+    tap: Tap,
+    trace: Trace,
+    rng: Rng,
+    store: Arc<SimStore>,
+    start: Instant,
+    incarnation: u32,
+    running: Option<Running>,
+}
+
+impl MdsNode {
+    /// A host that is switched off, with an empty disk.
+    #[must_use]
+    pub(crate) fn new(
+        network: Network,
+        net: Net,
+        tap: Tap,
+        trace: Trace,
+        mut rng: Rng,
+        lies: bool,
+    ) -> Self {
+        let store = SimStore::new(rng.split(), lies);
+        Self {
+            network,
+            net,
+            tap,
+            trace,
+            rng,
+            store,
+            start: Instant::now(),
+            incarnation: 0,
+            running: None,
+        }
+    }
+
+    /// The disk.
+    #[must_use]
+    pub(crate) fn store(&self) -> &Arc<SimStore> {
+        &self.store
+    }
+
+    /// The service, while it runs.
+    #[must_use]
+    pub(crate) fn nfsd(&self) -> Option<&Arc<Nfsd<Mds>>> {
+        self.running.as_ref().map(|r| &r.nfsd)
+    }
+
+    fn config(&mut self) -> MdsConfig {
+        let start = self.start;
+        let connector = ByNumber::new(&self.network, &self.name());
+        MdsConfig {
+            store: self.store.clone(),
+            exports: Exports::loopback(Squash::None),
+            lease_ms: LEASE_MS,
+            clock: Arc::new(move || {
+                let run = start.elapsed();
+                Time {
+                    secs: EPOCH_SECS + i64::try_from(run.as_secs()).unwrap_or(i64::MAX),
+                    nanos: run.subsec_nanos(),
+                }
+            }),
+            random: self.rng.split().into_source(),
+            limits: namespace::Limits::default(),
+            data: DataConfig {
+                stripe_unit_bytes: STRIPE_UNIT_BYTES,
+                ds_lease_ms: DS_LEASE_MS,
+                connector,
+            },
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("mds/{}", self.incarnation)
+    }
+
+    /// Switches the host on.
+    ///
+    /// # Errors
+    /// Why the server does not start: a finding.
+    pub(crate) async fn start(&mut self) -> Result<(), String> {
+        self.incarnation += 1;
+        self.trace
+            .tell("mds", format_args!("! starts as {}", self.incarnation));
+        self.tap.incarnation("mds", self.incarnation);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&self.store).run());
+        let config = self.config();
+        let nfsd = Mds::open(config)
+            .await
+            .map_err(|e| format!("mds does not start: {e}"))?;
+        self.net.up("mds");
+        let shutdown = Shutdown::new();
+        let listener = self
+            .network
+            .listen("mds")
+            .map_err(|e| format!("mds: {e}"))?;
+        let context = Context::new(Limits::default());
+        tasks.spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
+        let control = self.network.listen(join::CONTROL_NAME);
+        let control = control.map_err(|e| format!("mds: {e}"))?;
+        let service = ControlService::new(
+            Arc::clone(&nfsd),
+            Arc::new(join::peer_of),
+            Arc::new(join::SimIssuer),
+        );
+        let context = Context::new(Limits::default());
+        tasks.spawn(control.serve(Arc::new(service), context, shutdown.signal()));
+        let ticking = Arc::clone(&nfsd);
+        tasks.spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
+                Mds::tick(&ticking).await;
+            }
+        });
+        self.running = Some(Running {
+            nfsd,
+            tasks,
+            _shutdown: shutdown,
+        });
+        Ok(())
+    }
+
+    /// Switches the host off, as a power cut does.
+    pub(crate) async fn crash(&mut self) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        self.net.down("mds");
+        self.net.kill(&self.name());
+        let (left, lost) = self.store.crash();
+        self.trace.tell(
+            "mds",
+            format_args!("! crashes; {lost} transactions are lost"),
+        );
+        self.store = left;
+        running.tasks.abort_all();
+        while running.tasks.join_next().await.is_some() {}
+    }
+}

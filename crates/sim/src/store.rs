@@ -1,0 +1,130 @@
+//! The disk under a metadata store: transactions are applied at once and durable after a group commit that takes time.
+//!
+//! # Ordering
+//! A sync begins when somebody waits, lasts as long as the generator says, and covers what was applied when it ends.
+//! Between syncs a crash takes back whatever nobody waited for.
+//!
+//! # Failure
+//! [`SimStore::crash`] leaves the store of the next incarnation. The old one never becomes durable again, so whoever
+//! still waits for it waits for ever.
+
+use crate::rng::Rng;
+use bytes::Bytes;
+use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Read, Seq, TxBody};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Longest group commit in milliseconds.
+const SYNC_MS_MAX: u64 = 12;
+/// Rarely the disk stalls for up to this.
+const STALL_MS_MAX: u64 = 400;
+const STALL_PER_MILLE: u32 = 20;
+
+/// A store whose durability lags.
+#[derive(Debug)]
+pub(crate) struct SimStore {
+    inner: MemStore,
+    wanted: Notify,
+    rng: Mutex<Rng>,
+    /// The canary of rule R7: says "durable" at once.
+    lies: bool,
+}
+
+impl SimStore {
+    /// An empty disk.
+    #[must_use]
+    pub(crate) fn new(rng: Rng, lies: bool) -> Arc<Self> {
+        Self::over(MemStore::manual(), rng, lies)
+    }
+
+    fn over(inner: MemStore, rng: Rng, lies: bool) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            wanted: Notify::new(),
+            rng: Mutex::new(rng),
+            lies,
+        })
+    }
+
+    /// Group commits, until dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            self.wanted.notified().await;
+            let ms = {
+                let mut rng = self.rng.lock();
+                // A disk that lies is slow as well, so that the lie matters.
+                let most = if self.lies || rng.chance(STALL_PER_MILLE) {
+                    STALL_MS_MAX
+                } else {
+                    SYNC_MS_MAX
+                };
+                rng.within(0, most)
+            };
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            self.inner.sync();
+        }
+    }
+
+    /// What a crash now leaves: all that was synced, and by chance the oldest of the rest. Also returns how many
+    /// transactions it took back.
+    #[must_use]
+    pub(crate) fn crash(&self) -> (Arc<Self>, usize) {
+        let mut rng = self.rng.lock().split();
+        let unsynced = self.inner.unsynced();
+        let kept = if rng.chance(500) {
+            0
+        } else {
+            rng.index(unsynced + 1)
+        };
+        let left = self.inner.after_crash_keeping(kept);
+        (Self::over(left, rng, self.lies), unsynced - kept)
+    }
+
+    /// Makes everything durable now, as an orderly stop does.
+    pub(crate) fn sync(&self) {
+        self.inner.sync();
+    }
+}
+
+impl Read for SimStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
+        self.inner.get(key)
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
+        self.inner.scan(start, end, limit)
+    }
+}
+
+impl MetaStore for SimStore {
+    fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
+        self.inner.transact(body)
+    }
+
+    fn applied(&self) -> Seq {
+        self.inner.applied()
+    }
+
+    fn durable_through(&self) -> Seq {
+        if self.lies {
+            return self.inner.applied();
+        }
+        self.inner.durable_through()
+    }
+
+    fn durable(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
+        if self.inner.durable_through() < seq {
+            self.wanted.notify_one();
+        }
+        if self.lies {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.inner.durable(seq)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.inner.disk_bytes()
+    }
+}

@@ -1,0 +1,268 @@
+//! The wire tap: sees every record as it is sent, tells the trace, and feeds the checkers that watch the wire.
+//!
+//! A reply is judged when it is sent, whether or not it arrives: a promise is made by sending it.
+
+use crate::check::Findings;
+use crate::check::{attrs, io, once, stateids};
+use crate::net::host;
+use crate::trace::Trace;
+use crate::wire::{self, Ask, Got, Reply, Request, SlotKey};
+use nfs4::OpNum;
+use parking_lot::Mutex;
+use rpc::{CallHeader, MessageType, ReplyHeader, ReplyVerdict};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use transport::memory::{Fate, Passage};
+use xdr::{Decode, Decoder};
+
+/// A call whose reply may still come.
+enum Call {
+    Nfs(Request),
+    Control(Vec<u8>),
+    Other,
+}
+
+struct State {
+    calls: BTreeMap<(String, String, u32), Call>,
+    /// When a request was first sent: the number of that event.
+    first_sent: BTreeMap<SlotKey, u64>,
+    incarnations: BTreeMap<String, u32>,
+    attrs: attrs::Checker,
+    stateids: stateids::Checker,
+    once: once::Checker,
+    io: io::Checker,
+}
+
+/// The tap. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Tap {
+    state: Arc<Mutex<State>>,
+    trace: Trace,
+    findings: Findings,
+}
+
+impl std::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tap").finish_non_exhaustive()
+    }
+}
+
+impl Tap {
+    /// A tap that reports to `findings`.
+    #[must_use]
+    pub(crate) fn new(trace: Trace, findings: Findings) -> Self {
+        let state = State {
+            calls: BTreeMap::new(),
+            first_sent: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
+            attrs: attrs::Checker::default(),
+            stateids: stateids::Checker::default(),
+            once: once::Checker::default(),
+            io: io::Checker::default(),
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            trace,
+            findings,
+        }
+    }
+
+    /// A server begins another incarnation.
+    pub(crate) fn incarnation(&self, name: &str, number: u32) {
+        let mut state = self.state.lock();
+        state.incarnations.insert(name.to_owned(), number);
+    }
+
+    /// Looks at a record.
+    pub(crate) fn record(&self, passage: &Passage<'_>, fate: Fate) {
+        let Ok((xid, kind)) = rpc::peek(passage.bytes) else {
+            return;
+        };
+        let mut state = self.state.lock();
+        match kind {
+            MessageType::Call => self.call(&mut state, passage, fate, xid),
+            MessageType::Reply => self.reply(&mut state, passage, fate, xid),
+        }
+    }
+
+    fn call(&self, state: &mut State, passage: &Passage<'_>, fate: Fate, xid: u32) {
+        let mut d = Decoder::new(passage.bytes);
+        let Ok(header) = CallHeader::decode(&mut d) else {
+            return;
+        };
+        let call = match header.program {
+            nfs4::PROGRAM => {
+                let request = wire::request(d);
+                let to = host(passage.to);
+                let what = format_args!("> {to}: {}{}", Asked(&request), Fated(fate));
+                let now = self.trace.tell(passage.from, what);
+                if let Some(key) = request.key {
+                    state.first_sent.entry(key).or_insert(now);
+                }
+                Call::Nfs(request)
+            }
+            control::PROGRAM => {
+                let what = format_args!(
+                    "> {}: control {}{}",
+                    host(passage.to),
+                    header.procedure,
+                    Fated(fate)
+                );
+                self.trace.tell(passage.from, what);
+                let mut kept = header.procedure.to_be_bytes().to_vec();
+                kept.extend(d.rest());
+                Call::Control(kept)
+            }
+            _ => {
+                let what = format_args!("> {}: callback{}", host(passage.to), Fated(fate));
+                self.trace.tell(passage.from, what);
+                Call::Other
+            }
+        };
+        let key = (passage.from.to_owned(), passage.to.to_owned(), xid);
+        state.calls.insert(key, call);
+    }
+
+    fn reply(&self, state: &mut State, passage: &Passage<'_>, fate: Fate, xid: u32) {
+        let key = (passage.to.to_owned(), passage.from.to_owned(), xid);
+        let Some(call) = state.calls.get(&key) else {
+            return;
+        };
+        let mut d = Decoder::new(passage.bytes);
+        let Ok(header) = ReplyHeader::decode(&mut d) else {
+            return;
+        };
+        if !matches!(header.verdict, ReplyVerdict::Success { .. }) {
+            let what = format_args!("< {}: refused{}", host(passage.to), Fated(fate));
+            self.trace.tell(passage.from, what);
+            return;
+        }
+        match call {
+            Call::Nfs(request) => {
+                let request = request.clone();
+                let body = d.rest();
+                let Some(reply) = wire::reply(d) else {
+                    let text = format!("{} sent a reply that does not decode", passage.from);
+                    self.findings.add(text);
+                    return;
+                };
+                let to = host(passage.to);
+                let what = format_args!("< {to}: {}{}", Answered(&reply), Fated(fate));
+                let now = self.trace.tell(passage.from, what);
+                self.nfs_reply(state, passage, &request, &reply, body, now);
+            }
+            Call::Control(call) => {
+                let call = call.clone();
+                let what = format_args!("< {}: control{}", host(passage.to), Fated(fate));
+                let now = self.trace.tell(passage.from, what);
+                let ds = host(passage.from);
+                state.io.control_reply(ds, &call, d.rest(), now);
+            }
+            Call::Other => {
+                let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));
+                self.trace.tell(passage.from, what);
+            }
+        }
+    }
+
+    fn nfs_reply(
+        &self,
+        state: &mut State,
+        passage: &Passage<'_>,
+        request: &Request,
+        reply: &Reply,
+        body: &[u8],
+        now: u64,
+    ) {
+        let Some(key) = request.key.filter(|_| reply.is_sequenced()) else {
+            return;
+        };
+        let server = host(passage.from);
+        let sent = state.first_sent.get(&key).copied().unwrap_or(now);
+        let is_uncached = reply.ops.last().map(|(_, status, _)| *status)
+            == Some(nfs4::NfsStatus::RetryUncachedRep);
+        if is_uncached {
+            return;
+        }
+        let ops = || reply.ops.iter().map(|(op, ..)| format!("{op:?}"));
+        if let Some(text) = state.once.reply(key, body) {
+            let list: Vec<String> = ops().collect();
+            self.findings.add(format!("{server}: {text}: {list:?}"));
+        }
+        if server != "mds" {
+            let found = state.io.ds_reply(server, request, reply, sent);
+            found.into_iter().for_each(|text| self.findings.add(text));
+            return;
+        }
+        let incarnation = state.incarnations.get(server).copied().unwrap_or(0);
+        for (op, _, got) in &reply.ops {
+            let found = match got {
+                Got::Attrs(attrs) => state.attrs.reply(attrs, sent, now),
+                Got::Stateid(stateid) => {
+                    let issue = stateids::Issue {
+                        client: host(passage.to),
+                        incarnation,
+                        key,
+                    };
+                    state.stateids.reply(*stateid, &issue)
+                }
+                Got::Plain => None,
+            };
+            if let Some(text) = found {
+                self.findings.add(format!("{op:?} at event {now}: {text}"));
+            }
+        }
+    }
+}
+
+struct Asked<'a>(&'a Request);
+
+impl std::fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (op, ask) in &self.0.ops {
+            match ask {
+                Ask::Sequence((_, slot, seqid)) => write!(f, "[{slot}.{seqid}] ")?,
+                Ask::Name(name) => write!(f, "{op:?}({name}) ")?,
+                Ask::Io { offset, len } => write!(f, "{op:?}({offset}+{len}) ")?,
+                Ask::Size(size) => write!(f, "{op:?}(size {size}) ")?,
+                Ask::Fh(_) => {}
+                Ask::Plain => write!(f, "{op:?} ")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Answered<'a>(&'a Reply);
+
+impl std::fmt::Display for Answered<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (op, status, got) in &self.0.ops {
+            match got {
+                Got::Attrs(a) => {
+                    let or = |v: Option<u64>| v.unwrap_or_default();
+                    write!(f, "#{} change {} ", or(a.fileid), or(a.change))?;
+                }
+                _ if matches!(op, OpNum::Sequence | OpNum::PutFh) && status.is_ok() => {}
+                _ => write!(f, "{op:?} {status:?} ")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Fated(Fate);
+
+impl std::fmt::Display for Fated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Fate::Deliver => Ok(()),
+            Fate::Delay(ms) if ms.as_millis() < 10 => Ok(()),
+            Fate::Delay(ms) => write!(f, "| late {} ms", ms.as_millis()),
+            Fate::Lose => f.write_str("| lost"),
+            Fate::Double => f.write_str("| doubled"),
+            Fate::Cut => f.write_char('|').and_then(|()| f.write_str(" cut")),
+        }
+    }
+}

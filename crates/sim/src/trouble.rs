@@ -1,0 +1,88 @@
+//! What befalls the hosts while clients work: partitions and power cuts, drawn from the seed.
+
+use crate::check::Findings;
+use crate::connector::ds_name;
+use crate::ds_node::DsNode;
+use crate::mds_node::{LEASE_MS, MdsNode};
+use crate::net::Net;
+use crate::rng::Rng;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Longest quiet between two troubles in milliseconds.
+const QUIET_MS_MAX: u64 = 2_500;
+/// Longest time that a host is off, in milliseconds.
+const OFF_MS_MAX: u64 = 2_000;
+
+/// Who can be troubled.
+pub(crate) struct Trouble {
+    pub(crate) rng: Rng,
+    pub(crate) net: Net,
+    pub(crate) findings: Findings,
+    pub(crate) mds: Arc<Mutex<MdsNode>>,
+    pub(crate) ds: Vec<Arc<Mutex<DsNode>>>,
+    /// Hosts of clients.
+    pub(crate) clients: Vec<String>,
+    pub(crate) crashes: bool,
+}
+
+impl Trouble {
+    /// Makes trouble until dropped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let ms = self.rng.within(50, QUIET_MS_MAX);
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            let done = match self.rng.below(100) {
+                0..30 => {
+                    self.part();
+                    Ok(())
+                }
+                30..55 if self.crashes => self.cut_mds().await,
+                55..85 if self.crashes && !self.ds.is_empty() => self.cut_ds().await,
+                _ => Ok(()),
+            };
+            if let Err(text) = done {
+                self.findings.add(text);
+                return;
+            }
+        }
+    }
+
+    fn part(&mut self) {
+        let mut servers = vec!["mds".to_owned()];
+        servers.extend((0..self.ds.len()).map(ds_name));
+        let server = servers[self.rng.index(servers.len())].clone();
+        // A data server also loses sight of the MDS.
+        let mut others = self.clients.clone();
+        if server != "mds" {
+            others.push("mds".to_owned());
+        }
+        let other = others[self.rng.index(others.len())].clone();
+        let how_long = self.rng.within(50, LEASE_MS * 3 / 2);
+        self.net
+            .part(&server, &other, Duration::from_millis(how_long));
+    }
+
+    async fn off(&mut self) {
+        let ms = self.rng.within(0, OFF_MS_MAX);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    async fn cut_mds(&mut self) -> Result<(), String> {
+        let node = Arc::clone(&self.mds);
+        let mut node = node.lock().await;
+        node.crash().await;
+        self.off().await;
+        node.start().await
+    }
+
+    async fn cut_ds(&mut self) -> Result<(), String> {
+        let at = self.rng.index(self.ds.len());
+        let node = Arc::clone(&self.ds[at]);
+        let mut node = node.lock().await;
+        node.crash().await;
+        self.off().await;
+        node.start(None).await
+    }
+}

@@ -1,0 +1,389 @@
+//! One run: hosts, clients, trouble, and the judgement at the end.
+
+use crate::check::{Findings, data, locks, names};
+use crate::client::{Client, DataParts, DataWorker, PLACES, Parts, Worker, first_mode};
+use crate::ds_node::{self, DsNode};
+use crate::history::History;
+use crate::mds_node::MdsNode;
+use crate::net::{Net, Weather};
+use crate::panics;
+use crate::rng::Rng;
+use crate::tap::Tap;
+use crate::trace::Trace;
+use crate::trouble::Trouble;
+use meta::Read;
+use nfs4::FileHandle;
+use objects::ObjectStore;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use transport::memory::Network;
+
+/// Virtual time that a run may take before it counts as stuck.
+const RUN_SECS_MAX: u64 = 4 * 3600;
+/// Virtual time in which the removals of a run must be done once all is calm.
+const DRAIN_SECS_MAX: u64 = 300;
+/// Directories that all clients share.
+const DIRS: usize = 2;
+
+/// A fault that is built in, to show that the checkers see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canary {
+    /// The metadata store says "durable" before it is.
+    ReplyBeforeDurable,
+    /// The data servers' object stores say "synced" and do nothing.
+    CommitWithoutSync,
+}
+
+/// What a run is made of.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Data servers.
+    pub ds: usize,
+    /// Clients that work on names and locks.
+    pub clients: usize,
+    /// Workers of each of them.
+    pub workers: usize,
+    /// Clients that work on data; they need data servers.
+    pub data_clients: usize,
+    /// Operations of each worker.
+    pub steps: u32,
+    /// The network.
+    pub weather: Weather,
+    /// Whether servers crash.
+    pub crashes: bool,
+    /// A built-in fault.
+    pub canary: Option<Canary>,
+}
+
+impl Config {
+    /// Names, locks and sessions, without data servers.
+    #[must_use]
+    pub const fn names() -> Self {
+        Self {
+            ds: 0,
+            clients: 3,
+            workers: 2,
+            data_clients: 0,
+            steps: 40,
+            weather: Weather::ROUGH,
+            crashes: true,
+            canary: None,
+        }
+    }
+
+    /// A whole cluster, with a little of everything.
+    #[must_use]
+    pub const fn cluster() -> Self {
+        Self {
+            ds: 3,
+            clients: 1,
+            workers: 2,
+            data_clients: 3,
+            ..Self::names()
+        }
+    }
+}
+
+/// How a run went.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Broken promises; empty is good.
+    pub findings: Vec<String>,
+    /// The hash of the trace.
+    pub hash: u64,
+    /// Events.
+    pub events: u64,
+    /// Virtual milliseconds.
+    pub virtual_ms: u64,
+    /// Whether each search of an order came to an end.
+    pub decided: bool,
+    /// The story.
+    pub lines: Vec<String>,
+}
+
+/// Runs the world of a seed.
+///
+/// # Panics
+/// When the runtime cannot be made.
+#[must_use]
+pub fn run(seed: u64, config: &Config) -> Report {
+    panics::watch();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing from the system");
+    let mut report = runtime.block_on(async {
+        let mut world = World::new(seed, config.clone());
+        let limit = Duration::from_secs(RUN_SECS_MAX);
+        let decided = match tokio::time::timeout(limit, world.live()).await {
+            Ok(Ok(decided)) => decided,
+            Ok(Err(text)) => {
+                world.findings.add(text);
+                false
+            }
+            Err(_) => {
+                world.findings.add("the run does not come to an end".into());
+                false
+            }
+        };
+        Report {
+            seed,
+            findings: world.findings.list(),
+            hash: world.trace.hash(),
+            events: world.trace.events(),
+            virtual_ms: world.trace.now_ms(),
+            decided,
+            lines: world.trace.lines(),
+        }
+    });
+    drop(runtime);
+    report.findings.extend(panics::seen());
+    report
+}
+
+struct World {
+    config: Config,
+    rng: Rng,
+    trace: Trace,
+    findings: Findings,
+    history: History,
+    net: Net,
+    network: Network,
+    mds: Arc<Mutex<MdsNode>>,
+    ds: Vec<Arc<Mutex<DsNode>>>,
+}
+
+impl World {
+    fn new(seed: u64, config: Config) -> Self {
+        let mut rng = Rng::new(seed);
+        let trace = Trace::new();
+        let findings = Findings::default();
+        let tap = Tap::new(trace.clone(), findings.clone());
+        let net = Net::new(rng.split(), Weather::CALM, trace.clone(), tap.clone());
+        let network = Network::new(Arc::new(net.clone()));
+        let mds = MdsNode::new(
+            network.clone(),
+            net.clone(),
+            tap.clone(),
+            trace.clone(),
+            rng.split(),
+            config.canary == Some(Canary::ReplyBeforeDurable),
+        );
+        let ds = (0..config.ds).map(|index| {
+            let node = DsNode::new(ds_node::Parts {
+                index,
+                network: network.clone(),
+                net: net.clone(),
+                tap: tap.clone(),
+                trace: trace.clone(),
+                rng: rng.split(),
+                lies: config.canary == Some(Canary::CommitWithoutSync),
+            });
+            Arc::new(Mutex::new(node))
+        });
+        let ds = ds.collect();
+        Self {
+            config,
+            history: History::new(trace.clone()),
+            rng,
+            trace,
+            findings,
+            net,
+            network,
+            mds: Arc::new(Mutex::new(mds)),
+            ds,
+        }
+    }
+
+    fn client(&mut self, name: &str) -> Arc<Client> {
+        Client::new(Parts {
+            name: name.to_owned(),
+            network: self.network.clone(),
+            rng: self.rng.split(),
+            history: self.history.clone(),
+            trace: self.trace.clone(),
+            findings: self.findings.clone(),
+        })
+    }
+
+    async fn data_client(&mut self, name: &str, is_pnfs: bool) -> Result<DataWorker, String> {
+        DataWorker::connect(DataParts {
+            name: name.to_owned(),
+            network: self.network.clone(),
+            rng: self.rng.split(),
+            history: self.history.clone(),
+            trace: self.trace.clone(),
+            findings: self.findings.clone(),
+            is_pnfs,
+        })
+        .await
+    }
+
+    /// The whole run. Returns whether all searches came to an end; an error is a finding.
+    async fn live(&mut self) -> Result<bool, String> {
+        let dirs = self.furnish().await?;
+        let mut data = Vec::new();
+        for number in 0..self.config.data_clients {
+            // The last one goes through the MDS.
+            let is_pnfs = number + 1 < self.config.data_clients.max(2);
+            data.push(self.data_client(&format!("data-{number}"), is_pnfs).await?);
+        }
+        self.net.set(self.config.weather);
+        let mut work = JoinSet::new();
+        for worker in data {
+            work.spawn(worker.work(self.config.steps));
+        }
+        for number in 0..self.config.clients {
+            let client = self.client(&format!("client-{number}"));
+            self.employ(&mut work, &client, &dirs);
+        }
+        let trouble = tokio::spawn(self.trouble().run());
+        while let Some(done) = work.join_next().await {
+            if done.is_err() {
+                self.findings.add("a worker panicked".into());
+            }
+        }
+        trouble.abort();
+        let _ = trouble.await;
+        self.settle(&dirs).await?;
+        Ok(self.judge().await)
+    }
+
+    fn employ(&mut self, work: &mut JoinSet<()>, client: &Arc<Client>, dirs: &[FileHandle]) {
+        let steps = self.config.steps;
+        let workers: Vec<Worker> = (0..self.config.workers)
+            .map(|w| {
+                let rng = self.rng.split();
+                Worker::new(Arc::clone(client), &format!("w{w}"), rng, dirs.to_vec())
+            })
+            .collect();
+        let client = Arc::clone(client);
+        work.spawn(async move {
+            client.start().await;
+            let mut threads = JoinSet::new();
+            for worker in workers {
+                threads.spawn(worker.work(steps));
+            }
+            while threads.join_next().await.is_some() {}
+        });
+    }
+
+    /// Servers, and the shared directories, before the weather turns.
+    async fn furnish(&mut self) -> Result<Vec<FileHandle>, String> {
+        self.mds.lock().await.start().await?;
+        for ds in &self.ds {
+            let mds = self.mds.lock().await;
+            ds.lock().await.start(mds.nfsd().map(|n| &**n)).await?;
+        }
+        // Until the data servers have their floors and heartbeats, and a tick has made groups of them.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        if self.config.data_clients > 0 {
+            let first = self.data_client("judge-data", true).await?;
+            first.furnish().await?;
+        }
+        let client = self.client("judge");
+        client.start().await;
+        let mut dirs = Vec::new();
+        for at in 0..DIRS {
+            let made = client.make_dir(&format!("d{at}")).await;
+            dirs.push(made.ok_or("no directory in an empty name space")?);
+        }
+        Ok(dirs)
+    }
+
+    fn trouble(&mut self) -> Trouble {
+        let names = (0..self.config.clients).map(|n| format!("client-{n}"));
+        let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
+        Trouble {
+            rng: self.rng.split(),
+            net: self.net.clone(),
+            findings: self.findings.clone(),
+            mds: Arc::clone(&self.mds),
+            ds: self.ds.clone(),
+            clients: names.chain(data).collect(),
+            crashes: self.config.crashes,
+        }
+    }
+
+    /// Fair weather, all servers up: what is there now is what clients were promised.
+    async fn settle(&mut self, dirs: &[FileHandle]) -> Result<(), String> {
+        self.net.calm();
+        self.trace.tell("world", format_args!("! all is calm"));
+        {
+            let mut mds = self.mds.lock().await;
+            if mds.nfsd().is_none() {
+                mds.start().await?;
+            }
+        }
+        for ds in &self.ds {
+            let mut ds = ds.lock().await;
+            if !ds.is_running() {
+                ds.start(None).await?;
+            }
+        }
+        let last = self.client("judge");
+        last.start().await;
+        let worker = Worker::new(last, "w", self.rng.split(), dirs.to_vec());
+        worker.look_everywhere().await;
+        if self.config.data_clients > 0 {
+            let last = self.data_client("judge-data", true).await?;
+            last.look_everywhere().await;
+        }
+        self.drain().await
+    }
+
+    /// Waits until nothing is left to remove.
+    async fn drain(&mut self) -> Result<(), String> {
+        let mut left = String::new();
+        for _ in 0..DRAIN_SECS_MAX {
+            let store = Arc::clone(self.mds.lock().await.store());
+            let report = namespace::check(&*store).map_err(|e| e.to_string())?;
+            left = format!("{} removals, {} orphans", report.removals, report.orphans);
+            if report.removals == 0 && report.orphans == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Err(format!("{left} are left long after all is calm"))
+    }
+
+    async fn judge(&mut self) -> bool {
+        let mds = self.mds.lock().await;
+        mds.store().sync();
+        match namespace::check(&**mds.store()) {
+            Ok(report) => report
+                .problems
+                .into_iter()
+                .for_each(|p| self.findings.add(format!("name space: {p}"))),
+            Err(e) => self.findings.add(format!("name space: {e}")),
+        }
+        for (index, ds) in self.ds.iter().enumerate() {
+            let objects = Arc::clone(ds.lock().await.objects());
+            let listed = objects.list(&mut |id, _| {
+                let mut key = vec![b'i'];
+                key.extend(id.file_id.to_be_bytes());
+                if matches!(mds.store().get(&key), Ok(None)) {
+                    let text = format!(
+                        "ds-{index} has an object of file {}, which is removed",
+                        id.file_id
+                    );
+                    self.findings.add(text);
+                }
+                true
+            });
+            if let Err(e) = listed {
+                self.findings.add(format!("ds-{index}: {e}"));
+            }
+        }
+        let lists = self.history.take();
+        data::check(&lists.files, &self.findings);
+        locks::check(&lists.holds, &self.findings);
+        names::check_modes(first_mode(), &lists.modes, &self.findings);
+        names::check(DIRS * PLACES, &lists.names, &self.findings)
+    }
+}
