@@ -1,0 +1,209 @@
+//! The command line of the bare measurements, for the program of this crate and for `ropewalk bench`.
+//!
+//! Each command runs the bare subjects of one kind; `extra` lets a caller add its own to the same comparison.
+
+use crate::bare::ping_pong::{Form, PingPong, Sizes};
+use crate::bare::pwrite::PWrite;
+use crate::bare::sendfile::SendFile;
+use crate::bare::store::{OpenStore, StoreCreates};
+use crate::load::Load;
+use crate::process::Launcher;
+use crate::report::{self, Machine};
+use crate::serve::{self, Serve};
+use crate::{BenchError, Subject, goals, pattern, runner};
+use clap::{Args, Subcommand};
+use meta::{MemStore, MetaStore};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::NamedTempFile;
+
+/// A command of the benchmarks.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Small messages: a thread per connection, and tokio
+    PingPong {
+        /// How much and how long
+        #[command(flatten)]
+        options: Options,
+        /// The messages
+        #[command(flatten)]
+        sizes: Sizes,
+    },
+    /// Reads from the page cache by sendfile
+    Read {
+        /// How much and how long
+        #[command(flatten)]
+        options: Options,
+        /// The file and its requests
+        #[command(flatten)]
+        file: FileOptions,
+    },
+    /// Unstable writes into the page cache
+    Write {
+        /// How much and how long
+        #[command(flatten)]
+        options: Options,
+        /// The file and its requests
+        #[command(flatten)]
+        file: FileOptions,
+    },
+    /// Creates in a metadata store; connections are tasks that wait
+    Store {
+        /// How much and how long
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Ropewalk itself against the bare servers: the rows that have goals
+    Goals(goals::Options),
+    /// Serve, as the child of another command
+    #[command(subcommand, hide = true)]
+    Serve(Serve),
+}
+
+/// How much and how long.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Connections, or tasks that wait at the same time
+    #[arg(long, default_value_t = 1)]
+    pub connections: usize,
+    /// Seconds before the measured time
+    #[arg(long, default_value_t = 0.5)]
+    pub warm_up_seconds: f64,
+    /// Measured seconds of each run
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Runs of each subject
+    #[arg(long, default_value_t = runner::ROUNDS_COUNT_DEFAULT)]
+    pub rounds: usize,
+    /// Write all runs to this file as JSON
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+}
+
+impl Options {
+    fn load(&self) -> Result<Load, BenchError> {
+        let duration = |name, seconds| {
+            Duration::try_from_secs_f64(seconds).map_err(|_| BenchError::Setting {
+                name,
+                must_be: "a time from 0",
+            })
+        };
+        Ok(Load {
+            connections_count: self.connections,
+            warm_up: duration("warm-up seconds", self.warm_up_seconds)?,
+            measure: duration("seconds", self.seconds)?,
+        })
+    }
+}
+
+/// The file and its requests.
+#[derive(Debug, Clone, Args)]
+pub struct FileOptions {
+    /// Folder of the test file: a tmpfs leaves out the disk
+    #[arg(long, default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// Size of the test file
+    #[arg(long, default_value_t = 256 * 1024 * 1024)]
+    pub file_bytes: u64,
+    /// Payload of each request
+    #[arg(long, default_value_t = 128 * 1024)]
+    pub payload_bytes: u32,
+}
+
+impl FileOptions {
+    fn make(&self) -> Result<NamedTempFile, BenchError> {
+        let file = tempfile::Builder::new()
+            .prefix("ropewalk-bench-")
+            .tempfile_in(&self.dir)
+            .map_err(BenchError::io("make the test file"))?;
+        pattern::write(file.as_file(), self.file_bytes)?;
+        Ok(file)
+    }
+}
+
+/// Runs a command and writes its table to `out`. `launcher` starts servers: it leads to [`Command::Serve`].
+///
+/// # Errors
+/// Whatever kept the command from being a measurement.
+pub fn run(
+    command: Command,
+    launcher: &Launcher,
+    extra: Vec<Box<dyn Subject>>,
+    out: &mut dyn Write,
+) -> Result<(), BenchError> {
+    let launcher = launcher.clone();
+    match command {
+        Command::Serve(serve) => serve::run(serve).map_err(BenchError::io("serve")),
+        Command::Goals(options) => goals::run(&options, &launcher, out),
+        Command::PingPong { options, sizes } => {
+            let subject = |form| -> Box<dyn Subject> {
+                let launcher = launcher.clone();
+                Box::new(PingPong {
+                    launcher,
+                    form,
+                    sizes,
+                })
+            };
+            let bare = vec![subject(Form::Thread), subject(Form::Tokio)];
+            compare("TCP ping-pong", bare, extra, &options, out)
+        }
+        Command::Read { options, file } => {
+            let made = file.make()?;
+            let bare: Box<dyn Subject> = Box::new(SendFile {
+                launcher,
+                path: made.path().to_owned(),
+                size_bytes: file.file_bytes,
+                read_bytes: file.payload_bytes,
+            });
+            compare(
+                "Reads from the page cache",
+                vec![bare],
+                extra,
+                &options,
+                out,
+            )
+        }
+        Command::Write { options, file } => {
+            let made = file.make()?;
+            let bare: Box<dyn Subject> = Box::new(PWrite {
+                launcher,
+                path: made.path().to_owned(),
+                size_bytes: file.file_bytes,
+                write_bytes: file.payload_bytes,
+            });
+            compare("Unstable writes", vec![bare], extra, &options, out)
+        }
+        Command::Store { options } => {
+            let open = || {
+                let store: Arc<dyn MetaStore> = Arc::new(MemStore::new());
+                Ok(Box::new(store) as Box<dyn OpenStore>)
+            };
+            let bare: Box<dyn Subject> = Box::new(StoreCreates::new("memory", Box::new(open)));
+            compare("Durable creates", vec![bare], extra, &options, out)
+        }
+    }
+}
+
+fn compare(
+    title: &str,
+    mut subjects: Vec<Box<dyn Subject>>,
+    extra: Vec<Box<dyn Subject>>,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<(), BenchError> {
+    subjects.extend(extra);
+    let load = options.load()?;
+    let rounds = options.rounds;
+    let mut progress = |round, name: &str| {
+        eprintln!("round {} of {rounds}: {name}", round + 1);
+    };
+    let comparison = runner::compare(&mut subjects, &load, rounds, &mut progress)?;
+    let machine = Machine::here();
+    if let Some(path) = &options.json {
+        report::write_json(path, &report::json(title, &comparison, &machine))?;
+    }
+    out.write_all(report::table(title, &comparison, &machine).as_bytes())
+        .map_err(BenchError::io("write the table"))
+}

@@ -1,0 +1,93 @@
+//! What keeps a run from being a measurement.
+
+use meta::MetaError;
+
+/// A failed run. None is worth a retry: a measurement with failures in it is none.
+#[derive(Debug)]
+pub enum BenchError {
+    /// A call of the operating system failed.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The server answered, but not with the bytes that were asked for.
+    WrongBytes {
+        /// Offset in the file or the message of the first wrong byte.
+        offset: u64,
+    },
+    /// The server refused a request.
+    Refused,
+    /// The server process did not say that it is ready.
+    NotReady,
+    /// The cluster under test did not start, or did not go on.
+    Cluster(String),
+    /// A request to the cluster under test failed.
+    Nfs {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        why: String,
+    },
+    /// The metadata store failed.
+    Store(MetaError),
+    /// A setting is outside of what can be measured.
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// What it must be.
+        must_be: &'static str,
+    },
+}
+
+impl BenchError {
+    /// For `map_err`: an I/O error with what was being done.
+    pub fn io(doing: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+
+    /// For `map_err`: a failed NFS request with what was being done.
+    pub fn nfs<E: std::fmt::Display>(doing: &'static str) -> impl Fn(E) -> Self {
+        move |why| Self::Nfs {
+            doing,
+            why: why.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for BenchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io { doing, source } => write!(f, "cannot {doing}: {source}"),
+            Self::WrongBytes { offset } => {
+                write!(
+                    f,
+                    "the server sent wrong bytes, the first at offset {offset}"
+                )
+            }
+            Self::Refused => write!(f, "the server refused a request"),
+            Self::NotReady => write!(f, "the server process ended before it was ready"),
+            Self::Cluster(why) => write!(f, "the cluster under test: {why}"),
+            Self::Nfs { doing, why } => write!(f, "cannot {doing}: {why}"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Setting { name, must_be } => write!(f, "{name} must be {must_be}"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<MetaError> for BenchError {
+    fn from(error: MetaError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,396 @@
+//! Load generators: closed loops of requests, one after another on each connection.
+//!
+//! A run warms up first, then measures for a fixed time. A request counts when it began and ended
+//! inside that time; its latency goes into a histogram of its worker, and they are added up at the end.
+//! [`drive`] has one blocking thread per connection; [`drive_tasks`] has tasks on one current-thread runtime, for
+//! subjects inside this process.
+
+use crate::process::cpu_of_this_process;
+use crate::{BenchError, Sample};
+use hdrhistogram::Histogram;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// Most connections or tasks of one run: threads are cheap but not free.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// A request that takes longer ends the run.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest latency that a histogram tells apart from others, in nanoseconds.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// Significant decimal digits of a latency.
+const LATENCY_DIGITS: u8 = 3;
+
+/// How much to ask at once and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Connections, or tasks that wait at the same time.
+    pub connections_count: usize,
+    /// Time before the measured time.
+    pub warm_up: Duration,
+    /// The measured time.
+    pub measure: Duration,
+}
+
+impl Load {
+    fn check(&self) -> Result<(), BenchError> {
+        if self.connections_count == 0 || self.connections_count > CONNECTIONS_MAX {
+            return Err(BenchError::Setting {
+                name: "connections",
+                must_be: "from 1 to 1024",
+            });
+        }
+        if self.measure.is_zero() {
+            return Err(BenchError::Setting {
+                name: "seconds",
+                must_be: "above 0",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// One connection of a load generator.
+pub trait Requester: Send {
+    /// Sends the next request, waits for its reply and returns the payload bytes of the two.
+    ///
+    /// # Errors
+    /// Whatever went wrong; it ends the run.
+    fn request(&mut self) -> Result<u64, BenchError>;
+}
+
+/// One task of a load generator inside this process.
+pub trait TaskRequester: 'static {
+    /// Does the next request and returns its payload bytes.
+    fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>>;
+}
+
+/// Reads the CPU time that the server has used so far.
+pub type CpuProbe<'a> = dyn Fn() -> Result<Duration, BenchError> + 'a;
+
+const WARMING: u8 = 0;
+const MEASURING: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// What the workers of one run look at.
+#[derive(Debug)]
+struct Phase(AtomicU8);
+
+impl Phase {
+    fn new() -> Self {
+        Self(AtomicU8::new(WARMING))
+    }
+
+    fn set(&self, phase: u8) {
+        self.0.store(phase, Ordering::Release);
+    }
+
+    fn is(&self, phase: u8) -> bool {
+        self.0.load(Ordering::Acquire) == phase
+    }
+}
+
+/// The requests of one worker.
+#[derive(Debug)]
+struct Tally {
+    requests_count: u64,
+    payload_bytes: u64,
+    latency_ns: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self {
+            requests_count: 0,
+            payload_bytes: 0,
+            latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS)
+                .expect("the bounds are constants in order"),
+        }
+    }
+
+    fn add(&mut self, payload_bytes: u64, time: Duration) {
+        self.requests_count += 1;
+        self.payload_bytes += payload_bytes;
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(LATENCY_NS_MAX);
+        self.latency_ns.saturating_record(ns);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.requests_count += other.requests_count;
+        self.payload_bytes += other.payload_bytes;
+        self.latency_ns
+            .add(&other.latency_ns)
+            .expect("all histograms have the same bounds");
+    }
+}
+
+/// Time and CPU time of the measured part.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    elapsed: Duration,
+    server_cpu: Duration,
+    client_cpu: Duration,
+}
+
+/// The beginning of the measured part.
+struct WindowStart {
+    server_cpu: Duration,
+    client_cpu: Duration,
+    at: Instant,
+}
+
+impl WindowStart {
+    fn now(cpu: &CpuProbe<'_>) -> Result<Self, BenchError> {
+        Ok(Self {
+            server_cpu: cpu()?,
+            client_cpu: cpu_of_this_process()?,
+            at: Instant::now(),
+        })
+    }
+
+    fn end(self, cpu: &CpuProbe<'_>) -> Result<Window, BenchError> {
+        let elapsed = self.at.elapsed();
+        Ok(Window {
+            elapsed,
+            server_cpu: cpu()?.saturating_sub(self.server_cpu),
+            client_cpu: cpu_of_this_process()?.saturating_sub(self.client_cpu),
+        })
+    }
+}
+
+/// Runs one thread per connection.
+///
+/// # Errors
+/// The first error of any connection, or a failure to read the server's CPU time.
+pub fn drive(
+    load: &Load,
+    mut connect: impl FnMut(usize) -> Result<Box<dyn Requester>, BenchError>,
+    cpu: &CpuProbe<'_>,
+) -> Result<Sample, BenchError> {
+    load.check()?;
+    let connections: Vec<_> = (0..load.connections_count)
+        .map(&mut connect)
+        .collect::<Result<_, _>>()?;
+    let phase = Phase::new();
+    let (window, tallies) = std::thread::scope(|scope| {
+        let workers: Vec<_> = connections
+            .into_iter()
+            .map(|mut connection| {
+                let phase = &phase;
+                scope.spawn(move || work(connection.as_mut(), phase))
+            })
+            .collect();
+        std::thread::sleep(load.warm_up);
+        let window = measure(cpu, &phase, || std::thread::sleep(load.measure));
+        phase.set(STOPPED);
+        let tallies: Vec<_> = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker does not panic"))
+            .collect();
+        (window, tallies)
+    });
+    sample(window, tallies)
+}
+
+fn measure(cpu: &CpuProbe<'_>, phase: &Phase, wait: impl FnOnce()) -> Result<Window, BenchError> {
+    let start = WindowStart::now(cpu)?;
+    phase.set(MEASURING);
+    wait();
+    phase.set(STOPPED);
+    start.end(cpu)
+}
+
+fn work(connection: &mut dyn Requester, phase: &Phase) -> Result<Tally, BenchError> {
+    let mut tally = Tally::new();
+    while !phase.is(STOPPED) {
+        let counts = phase.is(MEASURING);
+        let start = Instant::now();
+        let payload_bytes = connection.request()?;
+        if counts && phase.is(MEASURING) {
+            tally.add(payload_bytes, start.elapsed());
+        }
+    }
+    Ok(tally)
+}
+
+fn sample(
+    window: Result<Window, BenchError>,
+    tallies: Vec<Result<Tally, BenchError>>,
+) -> Result<Sample, BenchError> {
+    let mut sum = Tally::new();
+    // A worker's error says more than the CPU time of a server that is gone.
+    for tally in tallies {
+        sum.merge(&tally?);
+    }
+    let window = window?;
+    Ok(Sample {
+        requests_count: sum.requests_count,
+        payload_bytes: sum.payload_bytes,
+        elapsed: window.elapsed,
+        latency_ns: sum.latency_ns,
+        server_cpu: window.server_cpu,
+        client_cpu: window.client_cpu,
+    })
+}
+
+/// Runs tasks on a current-thread runtime of their own.
+///
+/// # Errors
+/// The first error of any task, or a failure to make the runtime.
+pub fn drive_tasks(
+    load: &Load,
+    make: impl FnMut(usize) -> Result<Box<dyn TaskRequester>, BenchError>,
+    cpu: &CpuProbe<'_>,
+) -> Result<Sample, BenchError> {
+    drive_tasks_on(&runtime()?, load, make, cpu)
+}
+
+/// A current-thread runtime for [`drive_tasks_on`].
+///
+/// # Errors
+/// A failure to make it.
+pub fn runtime() -> Result<Runtime, BenchError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(BenchError::io("start a runtime"))
+}
+
+/// Runs tasks on a current-thread runtime that already carries what they need, such as connections.
+///
+/// # Errors
+/// The first error of any task.
+pub fn drive_tasks_on(
+    runtime: &Runtime,
+    load: &Load,
+    mut make: impl FnMut(usize) -> Result<Box<dyn TaskRequester>, BenchError>,
+    cpu: &CpuProbe<'_>,
+) -> Result<Sample, BenchError> {
+    load.check()?;
+    let requesters: Vec<_> = (0..load.connections_count)
+        .map(&mut make)
+        .collect::<Result<_, _>>()?;
+    let phase = Rc::new(Phase::new());
+    let local = tokio::task::LocalSet::new();
+    let workers: Vec<_> = requesters
+        .into_iter()
+        .map(|requester| local.spawn_local(work_task(requester, Rc::clone(&phase))))
+        .collect();
+    local.block_on(runtime, async {
+        tokio::time::sleep(load.warm_up).await;
+        let start = WindowStart::now(cpu);
+        phase.set(MEASURING);
+        tokio::time::sleep(load.measure).await;
+        phase.set(STOPPED);
+        let window = start.and_then(|start| start.end(cpu));
+        let mut tallies = Vec::new();
+        for worker in workers {
+            tallies.push(worker.await.expect("a worker does not panic"));
+        }
+        sample(window, tallies)
+    })
+}
+
+async fn work_task(
+    mut requester: Box<dyn TaskRequester>,
+    phase: Rc<Phase>,
+) -> Result<Tally, BenchError> {
+    let mut tally = Tally::new();
+    while !phase.is(STOPPED) {
+        let counts = phase.is(MEASURING);
+        let start = Instant::now();
+        let payload_bytes = requester.request().await?;
+        if counts && phase.is(MEASURING) {
+            tally.add(payload_bytes, start.elapsed());
+        }
+        // A request that never waits must still let the others and the timer run.
+        tokio::task::coop::consume_budget().await;
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Counting against subjects of known speed, and errors that must not be lost.
+    use super::*;
+
+    const LOAD: Load = Load {
+        connections_count: 3,
+        warm_up: Duration::from_millis(20),
+        measure: Duration::from_millis(200),
+    };
+
+    struct Sleeper(Duration);
+
+    impl Requester for Sleeper {
+        fn request(&mut self) -> Result<u64, BenchError> {
+            std::thread::sleep(self.0);
+            Ok(10)
+        }
+    }
+
+    struct Failing;
+
+    impl Requester for Failing {
+        fn request(&mut self) -> Result<u64, BenchError> {
+            Err(BenchError::Refused)
+        }
+    }
+
+    impl TaskRequester for Failing {
+        fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
+            Box::pin(async { Err(BenchError::Refused) })
+        }
+    }
+
+    struct Busy;
+
+    impl TaskRequester for Busy {
+        fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
+            Box::pin(async { Ok(1) })
+        }
+    }
+
+    fn no_cpu() -> Result<Duration, BenchError> {
+        Ok(Duration::ZERO)
+    }
+
+    #[test]
+    fn requests_are_counted_inside_the_measured_time() {
+        let pause = Duration::from_millis(10);
+        let sample = drive(&LOAD, |_| Ok(Box::new(Sleeper(pause))), &no_cpu).unwrap();
+        // At most 3 x 20 requests of 10 ms fit; a loaded machine does fewer.
+        assert!((3..=60).contains(&sample.requests_count), "{sample:?}");
+        assert_eq!(sample.payload_bytes, sample.requests_count * 10);
+        assert_eq!(sample.latency_ns.len(), sample.requests_count);
+        assert!(sample.latency_ns.min() >= 9_900_000);
+        assert!(sample.elapsed >= LOAD.measure);
+    }
+
+    #[test]
+    fn the_error_of_a_connection_ends_the_run() {
+        let result = drive(&LOAD, |_| Ok(Box::new(Failing)), &no_cpu);
+        assert!(matches!(result, Err(BenchError::Refused)));
+        let result = drive_tasks(&LOAD, |_| Ok(Box::new(Failing)), &no_cpu);
+        assert!(matches!(result, Err(BenchError::Refused)));
+    }
+
+    #[test]
+    fn tasks_that_never_wait_still_end() {
+        let sample = drive_tasks(&LOAD, |_| Ok(Box::new(Busy)), &no_cpu).unwrap();
+        assert!(sample.requests_count > 100);
+    }
+
+    #[test]
+    fn an_empty_load_is_refused() {
+        let none = Load {
+            connections_count: 0,
+            ..LOAD
+        };
+        let result = drive(&none, |_| Ok(Box::new(Failing)), &no_cpu);
+        assert!(matches!(result, Err(BenchError::Setting { .. })));
+    }
+}

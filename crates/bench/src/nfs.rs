@@ -1,0 +1,14 @@
+//! Ropewalk as a subject: the real program as a cluster on this machine, and the requests made to it.
+//!
+//! [`cluster`] starts and stops the processes and adds up their CPU time. [`client`] makes files and finds out where they lie,
+//! over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no task; it is built like the
+//! clients of the bare servers, so that a ratio to them compares servers. The subjects are [`read`], [`getattr`],
+//! [`create`] and [`stripes`].
+
+pub mod client;
+pub mod cluster;
+pub mod create;
+pub mod getattr;
+pub mod read;
+pub mod stripes;
+pub mod wire;

@@ -1,0 +1,291 @@
+//! A cluster of the real program: `ropewalk up` in a folder of its own, gone with it.
+//!
+//! # Ownership
+//! A [`Cluster`] owns the process, its folder and all that is in it.
+//!
+//! # Failure
+//! A program that does not get ready is an error with its own last line. One that does not stop in time is killed;
+//! its servers then stop by themselves, as their standard input ends.
+
+use crate::BenchError;
+use crate::process::cpu_of;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program is looked for under this name beside this one.
+pub const PROGRAM_NAME: &str = "ropewalk";
+/// The word of the ready text before the port.
+const PORT_WORD: &str = "port=";
+/// The line with which the ready text begins.
+const READY_LINE: &str = "ropewalk is ready";
+/// Longest text before the port.
+const READY_BYTES_MAX: u64 = 64 * 1024;
+/// A cluster that has not stopped after this is killed.
+const STOP_MAX: Duration = Duration::from_secs(30);
+/// How often a stopping cluster is looked at.
+const STOP_POLL: Duration = Duration::from_millis(20);
+/// Processes of one cluster at most: a supervisor, an MDS, and the data servers.
+const PROCESSES_MAX: usize = 128;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// The program.
+    pub program: PathBuf,
+    /// Where the cluster's folder is made.
+    pub dir: PathBuf,
+    /// Data servers.
+    pub ds_count: u16,
+    /// Whether metadata and objects stay in memory.
+    pub in_memory: bool,
+}
+
+impl ClusterOptions {
+    /// The same cluster with another number of data servers.
+    #[must_use]
+    pub fn with_ds_count(&self, ds_count: u16) -> Self {
+        Self {
+            ds_count,
+            ..self.clone()
+        }
+    }
+
+    /// What a reader must know to repeat a run.
+    #[must_use]
+    pub fn settings(&self) -> serde_json::Value {
+        serde_json::json!({
+            "ds_count": self.ds_count,
+            "in_memory": self.in_memory,
+            "dir": self.dir,
+            "file_system": file_system(&self.dir),
+        })
+    }
+}
+
+/// The program beside this one.
+///
+/// # Errors
+/// [`BenchError::Cluster`] when it is not there.
+pub fn default_program() -> Result<PathBuf, BenchError> {
+    let here = std::env::current_exe().map_err(BenchError::io("find this program"))?;
+    let program = here.with_file_name(PROGRAM_NAME);
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(BenchError::Cluster(format!(
+        "{} is not there: build it (cargo build --release -p ropewalk) or name it with --ropewalk",
+        program.display()
+    )))
+}
+
+/// The type of the file system that `dir` is on, by its magic number in statfs(2).
+#[must_use]
+pub fn file_system(dir: &Path) -> String {
+    let Ok(stat) = rustix::fs::statfs(dir) else {
+        return "unknown".to_owned();
+    };
+    let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;
+    match magic {
+        0x0102_1994 => "tmpfs".to_owned(),
+        0xef53 => "ext4".to_owned(),
+        0x5846_5342 => "xfs".to_owned(),
+        0x9123_683e => "btrfs".to_owned(),
+        0x794c_7630 => "overlayfs".to_owned(),
+        other => format!("magic {other:#x}"),
+    }
+}
+
+/// A running cluster. Dropping it stops it and removes its folder.
+#[derive(Debug)]
+pub struct Cluster {
+    child: Child,
+    address: SocketAddr,
+    pids: Vec<u32>,
+    // Removed last: the servers write into it until they are gone.
+    _dir: TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] with the program's last words, or [`BenchError::Io`].
+    pub fn start(options: &ClusterOptions) -> Result<Self, BenchError> {
+        let dir = tempfile::Builder::new()
+            .prefix("ropewalk-bench-")
+            .tempdir_in(&options.dir)
+            .map_err(BenchError::io("make the cluster's folder"))?;
+        let words = dir.path().join("up.log");
+        let stderr = File::create(&words).map_err(BenchError::io("make the cluster's log"))?;
+        let mut command = Command::new(&options.program);
+        command
+            .args(["up", "--port=0", "--export=127.0.0.0/8:rw:none"])
+            .arg(format!("--ds={}", options.ds_count))
+            .arg("--dir")
+            .arg(dir.path().join("state"));
+        if options.in_memory {
+            command.arg("--memory");
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .map_err(BenchError::io("start ropewalk"))?;
+        let mut cluster = Self {
+            child,
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            pids: Vec::new(),
+            _dir: dir,
+        };
+        let Some(port) = cluster.ready_port() else {
+            return Err(BenchError::Cluster(last_line(&words)));
+        };
+        cluster.address.set_port(port);
+        cluster.pids = family(cluster.child.id())?;
+        Ok(cluster)
+    }
+
+    /// Reads the ready text up to the port in it.
+    fn ready_port(&mut self) -> Option<u16> {
+        let stdout = self.child.stdout.take()?;
+        let mut ready = false;
+        for line in BufReader::new(stdout.take(READY_BYTES_MAX)).lines() {
+            let line = line.ok()?;
+            ready |= line.starts_with(READY_LINE);
+            if let Some((_, port)) = line.split_once(PORT_WORD).filter(|_| ready) {
+                let digits = port.split(|c: char| !c.is_ascii_digit()).next()?;
+                return digits.parse().ok();
+            }
+        }
+        None
+    }
+
+    /// Where the metadata server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// User and system CPU time of all its processes so far.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] when one of them is gone.
+    pub fn cpu(&self) -> Result<Duration, BenchError> {
+        self.pids.iter().map(|pid| cpu_of(&pid.to_string())).sum()
+    }
+
+    /// Processes of the cluster: the supervisor, the metadata server, the data servers.
+    #[must_use]
+    pub fn processes_count(&self) -> usize {
+        self.pids.len()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Fails only when it has gone by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let end = Instant::now() + STOP_MAX;
+        while Instant::now() < end {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(STOP_POLL),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `root` and all its descendants.
+fn family(root: u32) -> Result<Vec<u32>, BenchError> {
+    let doing = BenchError::io("list the cluster's processes");
+    let mut parents = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").map_err(&doing)? {
+        let name = entry.map_err(&doing)?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process that has gone meanwhile is none of ours.
+        if let Some(parent) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .ok()
+            .and_then(|stat| parent(&stat))
+        {
+            parents.insert(pid, parent);
+        }
+    }
+    let mut out = vec![root];
+    let mut at = 0;
+    while at < out.len() && out.len() < PROCESSES_MAX {
+        let of = out[at];
+        let children = parents.iter().filter(|(_, parent)| **parent == of);
+        out.extend(children.map(|(pid, _)| *pid));
+        at += 1;
+    }
+    Ok(out)
+}
+
+/// Field 4 of proc(5) `stat`; the name before it may hold spaces and parentheses.
+fn parent(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().rfind(|line| !line.trim().is_empty());
+    line.unwrap_or("it ended without a word").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Finding processes, and programs that are no clusters.
+    use super::*;
+
+    #[test]
+    fn the_family_of_this_process_has_its_children() {
+        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+        let pids = family(std::process::id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(pids[0], std::process::id());
+        assert!(pids.contains(&child.id()));
+        assert!(!pids.contains(&1));
+        assert_eq!(parent("7 (a) b (c) S 12 2 3"), Some(12));
+        assert_eq!(parent("7"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_no_cluster_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = |program: &str| ClusterOptions {
+            program: program.into(),
+            dir: dir.path().to_owned(),
+            ds_count: 1,
+            in_memory: true,
+        };
+        let said = |program| Cluster::start(&options(program)).unwrap_err().to_string();
+        assert!(said("true").contains("without a word"));
+        // `ls` knows none of the options, and says so.
+        assert!(said("ls").contains("ls"), "{}", said("ls"));
+        assert!(said("/no/such/program").contains("cannot start ropewalk"));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn file_systems_have_names() {
+        assert_eq!(file_system(Path::new("/no/such/folder")), "unknown");
+        assert!(file_system(Path::new("/proc")).starts_with("magic 0x9fa0"));
+    }
+}

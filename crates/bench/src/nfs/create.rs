@@ -1,0 +1,73 @@
+//! Durable creates: SEQUENCE, PUTFH, OPEN (GUARDED4 create), GETFH, as many at once as the load has tasks, in one session.
+//!
+//! Files stay open until the run ends: CLOSE is not part of what is measured, and leaving it out costs the server
+//! nothing but memory. All names go to one directory, as in the bare store.
+
+use crate::load::{self, Load, TaskRequester};
+use crate::nfs::client::{Owner, Peer};
+use crate::nfs::cluster::{Cluster, ClusterOptions};
+use crate::{BenchError, Sample, Subject};
+use nfs4::FileHandle;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// Creates as a subject. The load's connections are tasks that share one session.
+#[derive(Debug, Clone)]
+pub struct Creates {
+    /// The cluster.
+    pub cluster: ClusterOptions,
+}
+
+impl Subject for Creates {
+    fn name(&self) -> String {
+        "ropewalk create".to_owned()
+    }
+
+    fn settings(&self) -> Value {
+        json!({ "cluster": self.cluster.settings() })
+    }
+
+    fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
+        let cluster = Cluster::start(&self.cluster)?;
+        let runtime = load::runtime()?;
+        let slots = u32::try_from(load.connections_count).unwrap_or(u32::MAX);
+        let (mds, root) = runtime.block_on(async {
+            let mds = Peer::mds(cluster.address(), &Owner::new(), slots).await?;
+            let root = mds.root().await?;
+            Ok::<_, BenchError>((Rc::new(mds), root))
+        })?;
+        let next = Rc::new(Cell::new(0));
+        let make = |index: usize| {
+            let creator = Creator {
+                mds: Rc::clone(&mds),
+                root: root.clone(),
+                opener: format!("task {index}").into_bytes(),
+                next: Rc::clone(&next),
+            };
+            Ok(Box::new(creator) as Box<dyn TaskRequester>)
+        };
+        load::drive_tasks_on(&runtime, load, make, &|| cluster.cpu())
+    }
+}
+
+struct Creator {
+    mds: Rc<Peer>,
+    root: FileHandle,
+    opener: Vec<u8>,
+    next: Rc<Cell<u64>>,
+}
+
+impl TaskRequester for Creator {
+    fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
+        Box::pin(async {
+            let number = self.next.replace(self.next.get() + 1);
+            // Twelve bytes, as the bare store's bucket has them.
+            let name = format!("file{number:08}");
+            let file = self.mds.create(&self.root, &name, &self.opener).await?;
+            Ok(file.handle.0.len() as u64)
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! Servers as child processes: their CPU time is theirs alone.
+//!
+//! A child is this same program with a hidden subcommand. It says `ready ADDRESS` on its standard output and
+//! serves until its standard input ends, so it never outlives the parent, however that died.
+
+use crate::BenchError;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The word before the address on a child's first line.
+pub(crate) const READY: &str = "ready";
+/// Longest first line of a child.
+const READY_BYTES_MAX: u64 = 128;
+
+/// How to start a server of this crate: the program and the arguments before `serve`.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// The program.
+    pub program: PathBuf,
+    /// What comes before the arguments of [`crate::serve::Serve`].
+    pub arguments: Vec<OsString>,
+}
+
+impl Launcher {
+    /// This program, with the arguments under which its command line has [`crate::serve::Serve`].
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] when the program's path is unknown.
+    pub fn this_program(arguments: &[&str]) -> Result<Self, BenchError> {
+        let program = std::env::current_exe().map_err(BenchError::io("find this program"))?;
+        Ok(Self {
+            program,
+            arguments: arguments.iter().map(OsString::from).collect(),
+        })
+    }
+}
+
+/// A running server. Dropping it ends it.
+#[derive(Debug)]
+pub struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts a server and waits until it listens.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] or [`BenchError::NotReady`].
+    pub fn start(launcher: &Launcher, arguments: &[OsString]) -> Result<Self, BenchError> {
+        let mut child = Command::new(&launcher.program)
+            .args(&launcher.arguments)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(BenchError::io("start a server"))?;
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        let mut line = String::new();
+        let read = BufReader::new(stdout.take(READY_BYTES_MAX)).read_line(&mut line);
+        let address = line
+            .strip_prefix(READY)
+            .and_then(|address| address.trim().parse().ok());
+        match (read, address) {
+            (Ok(_), Some(address)) => Ok(Self { child, address }),
+            _ => {
+                stop(&mut child);
+                Err(BenchError::NotReady)
+            }
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// User and system CPU time of all its threads so far.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] when the process is gone.
+    pub fn cpu(&self) -> Result<Duration, BenchError> {
+        cpu_of(&self.child.id().to_string())
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        stop(&mut self.child);
+    }
+}
+
+fn stop(child: &mut Child) {
+    // Ending its input asks it to go; a measurement has nothing to save, so there is no wait.
+    drop(child.stdin.take());
+    // Both fail only when it has gone by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// CPU time of this process so far.
+///
+/// # Errors
+/// [`BenchError::Io`].
+pub fn cpu_of_this_process() -> Result<Duration, BenchError> {
+    cpu_of("self")
+}
+
+/// CPU time by proc(5): fields 14 (utime) and 15 (stime) of `stat`, in clock ticks. One tick is 10 ms,
+/// so runs of a second or more are exact to about one percent.
+pub(crate) fn cpu_of(process: &str) -> Result<Duration, BenchError> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))
+        .map_err(BenchError::io("read a server's CPU time"))?;
+    let ticks = ticks(&stat).ok_or_else(|| BenchError::Io {
+        doing: "read a server's CPU time",
+        source: std::io::ErrorKind::InvalidData.into(),
+    })?;
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Ok(Duration::from_secs(ticks) / u32::try_from(per_second).unwrap_or(u32::MAX))
+}
+
+fn ticks(stat: &str) -> Option<u64> {
+    // The name, field 2, may hold spaces and parentheses; the last one closes it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    user.checked_add(system)
+}
+
+#[cfg(test)]
+mod tests {
+    //! The fields of proc(5), and that work shows in them.
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn names_with_spaces_do_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
+        assert_eq!(ticks(""), None);
+    }
+
+    #[test]
+    fn work_costs_cpu_time() {
+        let before = cpu_of_this_process().unwrap();
+        let start = Instant::now();
+        while cpu_of_this_process().unwrap() <= before {
+            assert!(start.elapsed() < Duration::from_secs(20), "no tick in 20 s");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_no_server_is_not_ready() {
+        let launcher = Launcher {
+            program: "true".into(),
+            arguments: Vec::new(),
+        };
+        let result = ServerProcess::start(&launcher, &[]);
+        assert!(matches!(result, Err(BenchError::NotReady)));
+    }
+}

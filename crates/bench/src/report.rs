@@ -1,0 +1,289 @@
+//! What a comparison says: a table for people, JSON for programs, both with all that is needed to repeat it.
+
+use crate::BenchError;
+use crate::runner::{Comparison, Metric, Runs, Spread};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// Where and of what a measurement was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Processor model, as the kernel names it.
+    pub cpu_model: String,
+    /// Processors that this process may use.
+    pub cpus_count: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Commit of the source, with `-dirty` when it was changed; none outside of a clone.
+    pub commit: Option<String>,
+    /// Whether this program was compiled with optimisation.
+    pub is_optimised: bool,
+}
+
+impl Machine {
+    /// This machine, now; what cannot be found out is `unknown` or 0.
+    #[must_use]
+    pub fn here() -> Self {
+        let file = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let kernel = file("/proc/sys/kernel/osrelease").trim().to_owned();
+        Self {
+            cpu_model: field(&file("/proc/cpuinfo"), "model name")
+                .unwrap_or("unknown")
+                .to_owned(),
+            cpus_count: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: field(&file("/proc/meminfo"), "MemTotal")
+                .and_then(|value| value.strip_suffix(" kB")?.trim().parse::<u64>().ok())
+                .map_or(0, |kib| kib.saturating_mul(1024)),
+            kernel,
+            commit: commit(),
+            is_optimised: !cfg!(debug_assertions),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "cpu_model": self.cpu_model,
+            "cpus_count": self.cpus_count,
+            "memory_bytes": self.memory_bytes,
+            "kernel": self.kernel,
+            "commit": self.commit,
+            "is_optimised": self.is_optimised,
+        })
+    }
+}
+
+/// The value of the first `NAME : VALUE` line.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+fn commit() -> Option<String> {
+    let git = Command::new("git")
+        .args([
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=12",
+            "--exclude=*",
+        ])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(git.stdout).ok()?;
+    (git.status.success() && !text.is_empty()).then(|| text.trim().to_owned())
+}
+
+/// The comparison as a table: each cell is a median and, in brackets, the smallest and the largest value.
+#[must_use]
+pub fn table(title: &str, comparison: &Comparison, machine: &Machine) -> String {
+    let mut out = String::new();
+    heading(&mut out, title, comparison, machine).expect("a string takes all text");
+    let mut rows = vec![vec!["metric".to_owned()]];
+    for (index, runs) in comparison.subjects.iter().enumerate() {
+        rows[0].push(runs.name.clone());
+        if index > 0 {
+            rows[0].push("ratio".to_owned());
+        }
+    }
+    for metric in Metric::ALL {
+        let mut row = vec![metric.name().to_owned()];
+        for (index, runs) in comparison.subjects.iter().enumerate() {
+            row.push(cell(runs.spread(metric)));
+            if index > 0 {
+                row.push(cell(comparison.ratio(index, metric)));
+            }
+        }
+        rows.push(row);
+    }
+    align(&mut out, &rows);
+    out
+}
+
+pub(crate) fn heading(
+    out: &mut String,
+    title: &str,
+    comparison: &Comparison,
+    machine: &Machine,
+) -> std::fmt::Result {
+    let load = &comparison.load;
+    let rounds = comparison.subjects.first().map_or(0, |s| s.samples.len());
+    writeln!(out, "{title}")?;
+    writeln!(
+        out,
+        "{} connections, {:.1} s measured after {:.1} s, {rounds} rounds; median [smallest largest]",
+        load.connections_count,
+        load.measure.as_secs_f64(),
+        load.warm_up.as_secs_f64(),
+    )?;
+    writeln!(
+        out,
+        "{}, {} CPUs, Linux {}, commit {}",
+        machine.cpu_model,
+        machine.cpus_count,
+        machine.kernel,
+        machine.commit.as_deref().unwrap_or("unknown"),
+    )?;
+    if !machine.is_optimised {
+        writeln!(out, "built without optimisation: not to be published")?;
+    }
+    Ok(())
+}
+
+pub(crate) fn cell(spread: Option<Spread>) -> String {
+    let Some(Spread { median, min, max }) = spread else {
+        return "-".to_owned();
+    };
+    // Three significant digits or all before the point, whichever is more.
+    let digits = match median.abs() {
+        m if m >= 100.0 => 0,
+        m if m >= 10.0 => 1,
+        m if m >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{median:.digits$} [{min:.digits$} {max:.digits$}]")
+}
+
+pub(crate) fn align(out: &mut String, rows: &[Vec<String>]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (text, width) in row.iter().zip(&widths) {
+            write!(line, "{text:<width$}  ").expect("a string takes all text");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+/// The comparison with every single run.
+#[must_use]
+pub fn json(title: &str, comparison: &Comparison, machine: &Machine) -> Value {
+    let load = &comparison.load;
+    let subject = |(index, runs): (usize, &Runs)| {
+        let ratio = |metric| {
+            (index > 0)
+                .then(|| comparison.ratio(index, metric))
+                .flatten()
+        };
+        json!({
+            "name": runs.name,
+            "settings": runs.settings,
+            "median": by_metric(|metric| spread_json(runs.spread(metric))),
+            "ratio_to_first": by_metric(|metric| spread_json(ratio(metric))),
+            "runs": runs.samples.iter().map(|sample| {
+                by_metric(|metric| json!(metric.of(sample)))
+            }).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "title": title,
+        "machine": machine.json(),
+        "command": std::env::args().collect::<Vec<_>>(),
+        "load": {
+            "connections_count": load.connections_count,
+            "warm_up_s": load.warm_up.as_secs_f64(),
+            "measure_s": load.measure.as_secs_f64(),
+        },
+        "subjects": comparison.subjects.iter().enumerate().map(subject).collect::<Vec<_>>(),
+    })
+}
+
+fn by_metric(value: impl Fn(Metric) -> Value) -> Value {
+    let fields = Metric::ALL.map(|metric| (metric.name().to_owned(), value(metric)));
+    Value::Object(Map::from_iter(fields))
+}
+
+pub(crate) fn spread_json(spread: Option<Spread>) -> Value {
+    spread.map_or(
+        Value::Null,
+        |Spread { median, min, max }| json!({ "median": median, "min": min, "max": max }),
+    )
+}
+
+pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), BenchError> {
+    std::fs::write(path, format!("{value:#}\n")).map_err(BenchError::io("write the JSON file"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Both forms of a known comparison.
+    use super::*;
+    use crate::runner::tests::known;
+
+    fn machine() -> Machine {
+        Machine {
+            cpu_model: "A processor".to_owned(),
+            cpus_count: 2,
+            memory_bytes: 1,
+            kernel: "6.1".to_owned(),
+            commit: None,
+            is_optimised: true,
+        }
+    }
+
+    #[test]
+    fn the_table_shows_medians_spreads_and_ratios() {
+        let text = table("Known", &known().0, &machine());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "Known");
+        assert!(lines[1].contains("1 connections, 1.0 s measured after 0.0 s, 3 rounds"));
+        assert_eq!(lines[2], "A processor, 2 CPUs, Linux 6.1, commit unknown");
+        let words: Vec<&str> = lines[4].split_whitespace().collect();
+        let expected = [
+            "requests_per_s",
+            "100",
+            "[50",
+            "200]",
+            "50.0",
+            "[25.0",
+            "75.0]",
+            "0.500",
+            "[0.250",
+            "0.750]",
+        ];
+        assert_eq!(words, expected);
+        assert_eq!(lines.len(), 4 + Metric::ALL.len());
+        let slow = Machine {
+            is_optimised: false,
+            ..machine()
+        };
+        assert!(table("Known", &known().0, &slow).contains("not to be published"));
+    }
+
+    #[test]
+    fn json_has_every_run() {
+        let value = json("Known", &known().0, &machine());
+        assert_eq!(
+            value["subjects"][0]["ratio_to_first"]["p50_us"],
+            Value::Null
+        );
+        let second = &value["subjects"][1];
+        assert_eq!(second["ratio_to_first"]["requests_per_s"]["median"], 0.5);
+        assert_eq!(second["median"]["requests_per_s"]["max"], 75.0);
+        assert_eq!(second["runs"].as_array().unwrap().len(), 3);
+        assert_eq!(second["runs"][1]["requests_per_s"], 75.0);
+        assert_eq!(value["machine"]["commit"], Value::Null);
+    }
+
+    #[test]
+    fn the_machine_is_found() {
+        let here = Machine::here();
+        assert!(here.cpus_count > 0);
+        assert!(here.memory_bytes > 0);
+        assert!(!here.kernel.is_empty());
+    }
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let text = "processor : 0\nmodel name\t: A: B\n";
+        assert_eq!(field(text, "model name"), Some("A: B"));
+        assert_eq!(field(text, "name"), None);
+    }
+}

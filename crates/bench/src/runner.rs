@@ -1,0 +1,308 @@
+//! The interleaved runner: several subjects, several rounds, ratios inside each round.
+//!
+//! Machines drift: other tenants, clocks, heat. So every round runs every subject, every other round in the
+//! opposite order, and a ratio is taken between runs of the same round. The result is a median with its
+//! smallest and largest value, never a best one.
+
+use crate::load::Load;
+use crate::{BenchError, Sample, Subject};
+use serde_json::Value;
+
+/// Rounds of a published number.
+pub const ROUNDS_COUNT_DEFAULT: usize = 5;
+/// Most rounds of one comparison.
+pub const ROUNDS_COUNT_MAX: usize = 1000;
+
+/// All runs of a comparison.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// What was asked.
+    pub load: Load,
+    /// The subjects; the first is the one that others are compared with.
+    pub subjects: Vec<Runs>,
+}
+
+/// The runs of one subject, one per round.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    /// The subject's name.
+    pub name: String,
+    /// The subject's settings.
+    pub settings: Value,
+    /// Its runs in the order of the rounds.
+    pub samples: Vec<Sample>,
+}
+
+/// What is read from a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Requests per second.
+    RequestsPerSecond,
+    /// Payload in 10^6 bytes per second.
+    MegabytesPerSecond,
+    /// Median latency in microseconds.
+    LatencyP50Us,
+    /// 99th percentile of latency in microseconds.
+    LatencyP99Us,
+    /// Server CPU time in microseconds for each request.
+    CpuUsPerRequest,
+    /// CPU time of the measuring process in microseconds for each request.
+    ClientCpuUsPerRequest,
+    /// Server CPU time in seconds for 10^9 payload bytes.
+    CpuSecondsPerGigabyte,
+}
+
+impl Metric {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 7] = [
+        Self::RequestsPerSecond,
+        Self::MegabytesPerSecond,
+        Self::LatencyP50Us,
+        Self::LatencyP99Us,
+        Self::CpuUsPerRequest,
+        Self::ClientCpuUsPerRequest,
+        Self::CpuSecondsPerGigabyte,
+    ];
+
+    /// Its name in tables and JSON, with the unit.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RequestsPerSecond => "requests_per_s",
+            Self::MegabytesPerSecond => "mb_per_s",
+            Self::LatencyP50Us => "p50_us",
+            Self::LatencyP99Us => "p99_us",
+            Self::CpuUsPerRequest => "server_cpu_us_per_request",
+            Self::ClientCpuUsPerRequest => "client_cpu_us_per_request",
+            Self::CpuSecondsPerGigabyte => "server_cpu_s_per_gb",
+        }
+    }
+
+    /// Its value in a sample; a sample without requests has no latency and no cost.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "measurements have far fewer than 52 significant bits"
+    )]
+    pub fn of(self, sample: &Sample) -> f64 {
+        let seconds = sample.elapsed.as_secs_f64();
+        let cpu = sample.server_cpu.as_secs_f64();
+        let requests = sample.requests_count as f64;
+        let bytes = sample.payload_bytes as f64;
+        let percentile = |quantile| sample.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+        match self {
+            Self::RequestsPerSecond => requests / seconds,
+            Self::MegabytesPerSecond => bytes / seconds / 1e6,
+            Self::LatencyP50Us => percentile(0.5),
+            Self::LatencyP99Us => percentile(0.99),
+            Self::CpuUsPerRequest => cpu * 1e6 / requests,
+            Self::ClientCpuUsPerRequest => sample.client_cpu.as_secs_f64() * 1e6 / requests,
+            Self::CpuSecondsPerGigabyte => cpu * 1e9 / bytes,
+        }
+    }
+}
+
+/// The middle of several runs and how far they lie apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The middle value, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of the finite values; none when there are none.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let upper = values.len() / 2;
+        let lower = (values.len() - 1) / 2;
+        Some(Self {
+            median: f64::midpoint(values[lower], values[upper]),
+            min,
+            max,
+        })
+    }
+}
+
+impl Runs {
+    /// The spread of a metric over the rounds.
+    #[must_use]
+    pub fn spread(&self, metric: Metric) -> Option<Spread> {
+        Spread::of(self.samples.iter().map(|sample| metric.of(sample)))
+    }
+}
+
+impl Comparison {
+    /// The spread of the ratio of a subject to the first one, each taken inside one round.
+    #[must_use]
+    pub fn ratio(&self, subject: usize, metric: Metric) -> Option<Spread> {
+        self.ratio_to(subject, 0, metric)
+    }
+
+    /// The same to another subject than the first.
+    #[must_use]
+    pub fn ratio_to(&self, subject: usize, base: usize, metric: Metric) -> Option<Spread> {
+        let base = self.subjects.get(base)?.samples.iter();
+        let ours = self.subjects.get(subject)?.samples.iter();
+        Spread::of(
+            ours.zip(base)
+                .map(|(ours, base)| metric.of(ours) / metric.of(base)),
+        )
+    }
+}
+
+/// Runs `rounds_count` rounds of all subjects and calls `progress` with round and subject before each run.
+///
+/// # Errors
+/// The first run that failed: half a comparison is none.
+pub fn compare(
+    subjects: &mut [Box<dyn Subject>],
+    load: &Load,
+    rounds_count: usize,
+    progress: &mut dyn FnMut(usize, &str),
+) -> Result<Comparison, BenchError> {
+    if rounds_count == 0 || rounds_count > ROUNDS_COUNT_MAX {
+        return Err(BenchError::Setting {
+            name: "rounds",
+            must_be: "from 1 to 1000",
+        });
+    }
+    let mut runs: Vec<Runs> = subjects
+        .iter()
+        .map(|subject| Runs {
+            name: subject.name(),
+            settings: subject.settings(),
+            samples: Vec::with_capacity(rounds_count),
+        })
+        .collect();
+    for round in 0..rounds_count {
+        let mut order: Vec<usize> = (0..subjects.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            progress(round, &runs[index].name);
+            runs[index].samples.push(subjects[index].run(load)?);
+        }
+    }
+    Ok(Comparison {
+        load: *load,
+        subjects: runs,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! Medians, ratios by round and the order of runs, with subjects whose results are known.
+    use super::*;
+    use hdrhistogram::Histogram;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    const LOAD: Load = Load {
+        connections_count: 1,
+        warm_up: Duration::ZERO,
+        measure: Duration::from_secs(1),
+    };
+
+    /// A subject that makes the given numbers of requests, run by run.
+    struct Known {
+        name: &'static str,
+        requests: Vec<u64>,
+        order: Rc<RefCell<String>>,
+    }
+
+    impl Subject for Known {
+        fn name(&self) -> String {
+            self.name.to_owned()
+        }
+
+        fn settings(&self) -> Value {
+            Value::Null
+        }
+
+        fn run(&mut self, _: &Load) -> Result<Sample, BenchError> {
+            self.order.borrow_mut().push_str(self.name);
+            let requests_count = self.requests.remove(0);
+            let mut latency_ns = Histogram::new(3).unwrap();
+            latency_ns.record_n(2000, requests_count).unwrap();
+            Ok(Sample {
+                requests_count,
+                payload_bytes: requests_count * 1_000_000,
+                elapsed: Duration::from_secs(2),
+                latency_ns,
+                server_cpu: Duration::from_secs(1),
+                client_cpu: Duration::from_millis(500),
+            })
+        }
+    }
+
+    pub(crate) fn known() -> (Comparison, String) {
+        let order = Rc::new(RefCell::new(String::new()));
+        let subject = |name, requests: &[u64]| {
+            Box::new(Known {
+                name,
+                requests: requests.to_vec(),
+                order: Rc::clone(&order),
+            }) as Box<dyn Subject>
+        };
+        let mut subjects = [
+            subject("a", &[100, 200, 400]),
+            subject("b", &[50, 150, 100]),
+        ];
+        let mut progress = Vec::new();
+        let comparison = compare(&mut subjects, &LOAD, 3, &mut |round, name| {
+            progress.push(format!("{name}{round}"));
+        });
+        assert_eq!(progress.join(" "), "a0 b0 b1 a1 a2 b2");
+        let order = order.borrow().clone();
+        (comparison.unwrap(), order)
+    }
+
+    #[test]
+    fn rounds_change_their_order() {
+        assert_eq!(known().1, "abbaab");
+    }
+
+    #[test]
+    fn metrics_come_from_the_sample() {
+        let (comparison, _) = known();
+        let sample = &comparison.subjects[0].samples[0];
+        let values = Metric::ALL.map(|metric| metric.of(sample));
+        assert_eq!(values, [50.0, 50.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0]);
+    }
+
+    #[test]
+    fn ratios_are_taken_inside_a_round() {
+        let (comparison, _) = known();
+        let ratio = comparison.ratio(1, Metric::RequestsPerSecond).unwrap();
+        let expected = Spread {
+            median: 0.5,
+            min: 0.25,
+            max: 0.75,
+        };
+        assert_eq!(ratio, expected);
+        assert_eq!(comparison.ratio(2, Metric::RequestsPerSecond), None);
+    }
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([f64::NAN]), None);
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]).unwrap().median, 2.0);
+        assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+    }
+
+    #[test]
+    fn no_rounds_are_refused() {
+        let result = compare(&mut [], &LOAD, 0, &mut |_, _| {});
+        assert!(matches!(result, Err(BenchError::Setting { .. })));
+    }
+}

@@ -1,0 +1,194 @@
+//! The subjects that are clusters, on a real one of tiny size: they run, they count, and they leave nothing behind.
+//! Nothing here is a measurement.
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
+
+use ropewalk_bench::Subject;
+use ropewalk_bench::load::Load;
+use ropewalk_bench::nfs::cluster::{Cluster, ClusterOptions, PROGRAM_NAME};
+use ropewalk_bench::nfs::create::Creates;
+use ropewalk_bench::nfs::getattr::GetAttrs;
+use ropewalk_bench::nfs::read::{Form, Reads};
+use ropewalk_bench::nfs::stripes::{FirstLives, Part};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+
+const LOAD: Load = Load {
+    connections_count: 2,
+    warm_up: Duration::from_millis(20),
+    measure: Duration::from_millis(300),
+};
+
+/// The program of this source tree. The test command of the workspace has built it; a test of this crate alone has not.
+fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let bench = Path::new(env!("CARGO_BIN_EXE_ropewalk-bench"));
+        let program = bench.with_file_name(PROGRAM_NAME);
+        let built = program.metadata().and_then(|found| found.modified());
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        if built.is_ok_and(|built| built >= newest_source(crates)) {
+            return program;
+        }
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--package", PROGRAM_NAME]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success());
+        program
+    });
+    program.clone()
+}
+
+/// When the newest source file below `dir` was written; those of tests are not part of the program.
+fn newest_source(dir: &Path) -> SystemTime {
+    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let times = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        if entry.file_type().unwrap().is_dir() {
+            return (name != "tests" && name != "bench").then(|| newest_source(&entry.path()));
+        }
+        let path = entry.path();
+        let is_source = path.extension().is_some_and(|e| e == "rs" || e == "toml");
+        is_source.then(|| entry.metadata().unwrap().modified().unwrap())
+    });
+    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
+    ClusterOptions {
+        program: program(),
+        dir: dir.path().to_owned(),
+        ds_count,
+        in_memory,
+    }
+}
+
+fn is_empty(dir: &TempDir) -> bool {
+    std::fs::read_dir(dir.path()).unwrap().count() == 0
+}
+
+#[test]
+fn a_cluster_starts_counts_its_processes_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(&options(&dir, 2, true)).unwrap();
+    assert_eq!(cluster.processes_count(), 4, "up, mds, two ds");
+    assert!(cluster.cpu().is_ok());
+    let address = cluster.address();
+    assert!(TcpStream::connect(address).is_ok());
+    drop(cluster);
+    assert!(TcpStream::connect(address).is_err());
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn reads_of_both_clients_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    for form in [Form::Wire, Form::Session] {
+        let mut subject = Reads {
+            cluster: options(&dir, 1, false),
+            form,
+            size_bytes: 1_000_000,
+            read_bytes: 65_536,
+        };
+        let sample = subject.run(&LOAD).unwrap();
+        assert!(sample.requests_count > 0, "{form:?}");
+        assert_eq!(sample.payload_bytes, sample.requests_count * 65_536);
+    }
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn getattrs_have_the_sizes_that_they_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut subject = GetAttrs {
+        cluster: options(&dir, 1, true),
+    };
+    let sizes = subject.sizes().unwrap();
+    assert!((100..400).contains(&sizes.request_bytes), "{sizes:?}");
+    assert!((100..400).contains(&sizes.reply_bytes), "{sizes:?}");
+    let sample = subject.run(&LOAD).unwrap();
+    assert!(sample.requests_count > 0);
+    let bytes = u64::from(sizes.request_bytes + sizes.reply_bytes);
+    assert_eq!(sample.payload_bytes, sample.requests_count * bytes);
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn creates_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut subject = Creates {
+        cluster: options(&dir, 1, false),
+    };
+    let load = Load {
+        connections_count: 64,
+        ..LOAD
+    };
+    let sample = subject.run(&load).unwrap();
+    assert!(sample.requests_count > 0);
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn first_lives_touch_every_data_server() {
+    let dir = tempfile::tempdir().unwrap();
+    for (part, bytes_each) in [(Part::Create, 0), (Part::Whole, 3 * 4096)] {
+        let mut subject = FirstLives {
+            cluster: options(&dir, 3, false),
+            part,
+        };
+        let sample = subject.run(&LOAD).unwrap();
+        assert!(sample.requests_count > 0, "{part:?}");
+        assert_eq!(sample.payload_bytes, sample.requests_count * bytes_each);
+    }
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn the_command_prints_goals_and_writes_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("goals.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
+        .args([
+            "goals",
+            "getattr",
+            "create",
+            "--quick",
+            "--warm-up-seconds=0",
+        ])
+        .arg("--ropewalk")
+        .arg(program())
+        .arg("--dir")
+        .arg(dir.path())
+        .arg("--json")
+        .arg(&json)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    for goal in ["<= 2.00", ">= 0.40"] {
+        assert!(text.contains(goal), "{text}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let goals = json["goals"].as_array().unwrap();
+    assert_eq!(goals.len(), 3);
+    assert!(goals.iter().all(|goal| goal["ratio"]["median"].is_f64()));
+    assert_eq!(json["comparisons"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_missing_program_is_one_clear_sentence() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
+        .args(["goals", "getattr", "--ropewalk=/no/such/program"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(text.contains("cannot start ropewalk"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+}
