@@ -1,0 +1,230 @@
+//! The admin socket of a server: one JSON request line, one JSON response line, over a Unix socket that only
+//! the server's user can open.
+//!
+//! The response is `{"ok": VALUE}` or `{"error": "one sentence"}`. The socket lies in the server's state directory,
+//! which is locked by the server, so a socket file that is there at start is a left-over.
+//!
+//! Entry points: [`serve`], [`ask`], [`find_socket`].
+
+use crate::failure::{Outcome, cannot, failed};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+/// Name of the socket in a state directory.
+pub(crate) const SOCKET_NAME: &str = "admin.sock";
+/// Longest request line in bytes.
+const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+/// Longest response line in bytes.
+const RESPONSE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Connections served at once; more wait.
+const CONNECTIONS_MAX: usize = 16;
+/// How long one exchange may take at the server.
+const EXCHANGE_MAX: Duration = Duration::from_secs(20);
+/// How long [`ask`] waits.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Pause after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// What can be asked of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// How it is.
+    Status,
+    /// Make a join token (metadata server).
+    TokenCreate {
+        /// How long it is good.
+        ttl_seconds: u64,
+    },
+    /// Tokens that wait (metadata server).
+    TokenList,
+    /// Put a data server out of the cluster for good (metadata server).
+    Expel {
+        /// Its id.
+        ds_id: u32,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Response {
+    Ok(serde_json::Value),
+    Error(String),
+}
+
+/// Answer of a handler.
+pub(crate) type Answer =
+    Pin<Box<dyn Future<Output = Result<serde_json::Value, String>> + Send + 'static>>;
+/// Answers requests.
+pub(crate) type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+
+/// A bound admin socket.
+pub(crate) struct AdminSocket {
+    listener: UnixListener,
+}
+
+impl AdminSocket {
+    /// Binds the socket of a state directory that the caller has locked. Needs a runtime.
+    pub(crate) fn bind(state_dir: &Path) -> Outcome<Self> {
+        let path = state_dir.join(SOCKET_NAME);
+        let make = cannot(format!("make the admin socket {}", path.display()));
+        let bind = || {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let listener = UnixListener::bind(&path)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+            Ok(listener)
+        };
+        bind().map(|listener| Self { listener }).map_err(make)
+    }
+}
+
+/// Serves the socket until the task is dropped.
+pub(crate) async fn serve(socket: AdminSocket, handler: Handler) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        let place = place.expect("the semaphore is never closed");
+        let stream = match socket.listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "admin socket");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let handler = Arc::clone(&handler);
+        tokio::spawn(async move {
+            let _place = place;
+            let _ = tokio::time::timeout(EXCHANGE_MAX, exchange(stream, handler)).await;
+        });
+    }
+}
+
+async fn exchange(stream: UnixStream, handler: Handler) -> std::io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut line = Vec::new();
+    let mut read = tokio::io::BufReader::new(read.take(REQUEST_BYTES_MAX));
+    read.read_until(b'\n', &mut line).await?;
+    let response = match serde_json::from_slice::<Request>(&line) {
+        Err(_) if line.last() != Some(&b'\n') => Response::Error(format!(
+            "a request is one line of at most {REQUEST_BYTES_MAX} bytes"
+        )),
+        Err(e) => Response::Error(format!("not a request: {e}")),
+        Ok(request) => match handler(request).await {
+            Ok(value) => Response::Ok(value),
+            Err(text) => Response::Error(text),
+        },
+    };
+    let mut bytes = serde_json::to_vec(&response)?;
+    bytes.push(b'\n');
+    write.write_all(&bytes).await?;
+    write.shutdown().await
+}
+
+/// Asks a server (blocking). The outer error is that nobody answers, the inner one is the server's.
+pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, request: &Request) -> Outcome<T> {
+    let exchange = || {
+        let mut stream = StdUnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        let mut answer = Vec::new();
+        BufReader::new(stream.take(RESPONSE_BYTES_MAX)).read_until(b'\n', &mut answer)?;
+        Ok(answer)
+    };
+    let answer = exchange().map_err(|e: std::io::Error| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(format!(
+            "no server is running at {} (its admin socket does not answer)",
+            socket.display()
+        )),
+        _ => failed(format!(
+            "cannot ask the server at {}: {e}",
+            socket.display()
+        )),
+    })?;
+    let strange = format!("understand the server at {}", socket.display());
+    match serde_json::from_slice(&answer).map_err(cannot(&strange))? {
+        Response::Error(text) => Err(failed(text)),
+        Response::Ok(value) => serde_json::from_value(value).map_err(cannot(&strange)),
+    }
+}
+
+/// The admin socket of the metadata server that keeps its state in `dir`, or of the `ropewalk up` there.
+pub(crate) fn find_socket(dir: &Path) -> Outcome<PathBuf> {
+    let places = [dir.join(SOCKET_NAME), dir.join("mds").join(SOCKET_NAME)];
+    places.iter().find(|p| p.exists()).cloned().ok_or_else(|| {
+        failed(format!(
+            "no server runs in {} (there is no {SOCKET_NAME} in it or in its directory mds)",
+            dir.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: whatever comes over the socket is answered in bounded memory; nobody else can open it.
+    use super::*;
+
+    fn echo() -> Handler {
+        Arc::new(|request| {
+            Box::pin(async move {
+                match request {
+                    Request::Status => Ok(serde_json::json!({"state": "fine"})),
+                    other => Err(format!("{other:?} is not for me")),
+                }
+            })
+        })
+    }
+
+    #[tokio::test]
+    async fn one_line_in_one_line_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = AdminSocket::bind(dir.path()).unwrap();
+        let path = find_socket(dir.path()).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let server = tokio::spawn(serve(socket, echo()));
+        tokio::task::spawn_blocking(move || {
+            let status: serde_json::Value = ask(&path, &Request::Status).unwrap();
+            assert_eq!(status["state"], "fine");
+            let refused = ask::<serde_json::Value>(&path, &Request::TokenList).unwrap_err();
+            assert!(refused.to_string().contains("not for me"), "{refused}");
+            for wrong in ["{}\n", "\n", "{\"command\":\"stop\"}\n", "[1"] {
+                let mut stream = StdUnixStream::connect(&path).unwrap();
+                stream.write_all(wrong.as_bytes()).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let mut text = String::new();
+                stream.read_to_string(&mut text).unwrap();
+                assert!(text.starts_with("{\"error\":"), "{wrong}: {text}");
+            }
+        })
+        .await
+        .unwrap();
+        server.abort();
+    }
+
+    #[test]
+    fn nobody_there_is_said_plainly() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = find_socket(dir.path()).unwrap_err();
+        assert!(none.to_string().contains("no server runs in"), "{none}");
+        let gone = ask::<()>(&dir.path().join(SOCKET_NAME), &Request::Status).unwrap_err();
+        assert!(gone.to_string().contains("no server is running"), "{gone}");
+    }
+}

@@ -1,0 +1,270 @@
+//! The command line: what may be typed. What is done with it is in the module of each command.
+
+use crate::client_cmds::ClientCommand;
+use crate::config::{Access, ExportTable, SquashName};
+use bytesize::ByteSize;
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use mds::exports::{ANONYMOUS_ID, Clients};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Data servers of `ropewalk up` and `ropewalk demo` when nothing else is said.
+pub(crate) const UP_DS_DEFAULT: u16 = 4;
+/// Most data servers that one `up` starts: processes of one machine, not a limit of a cluster.
+pub(crate) const UP_DS_MAX: u16 = 64;
+/// Longest life of a join token.
+const TTL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Parallel NFS: one metadata server and many data servers that form one POSIX file system.
+///
+/// Every Linux kernel already has the client: mount -t nfs -o vers=4.2 HOST:/ /mnt
+#[derive(Debug, Parser)]
+#[command(
+    name = "ropewalk",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Try `ropewalk demo` for a self-test, and `ropewalk up` for a file system on this machine."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// One variant for each command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a whole cluster on this machine: one metadata server and several data servers
+    Up(UpArgs),
+    /// Run a metadata server
+    Mds(DaemonArgs),
+    /// Run a data server
+    Ds(DaemonArgs),
+    /// Show servers, capacity, sessions, layouts and counters
+    Status(StatusArgs),
+    /// Make and list the one-time tokens with which data servers join
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Prove on this machine that the data go to the data servers, and come back unchanged
+    Demo(DemoArgs),
+    #[command(flatten)]
+    Client(ClientCommand),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write the pages of all commands into a directory
+    Man {
+        /// Directory for one page per command
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// `ropewalk mds` and `ropewalk ds`.
+#[derive(Debug, Args)]
+pub(crate) struct DaemonArgs {
+    /// Configuration file (TOML)
+    #[arg(long, short, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Check the configuration and exit
+    #[arg(long)]
+    pub check_config: bool,
+    /// Stop when standard input is closed, as `ropewalk up` wants it of its servers
+    #[arg(long)]
+    pub exit_with_parent: bool,
+}
+
+/// `ropewalk up`.
+#[derive(Debug, Args, Default)]
+pub(crate) struct UpArgs {
+    /// Number of data servers [default: 4, or as many as DIR has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(UP_DS_MAX)))]
+    pub ds: Option<u16>,
+    /// Directory of all state [default: $XDG_DATA_HOME/ropewalk, ~/.local/share/ropewalk, as root /var/lib/ropewalk]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Address that clients connect to [default: 127.0.0.1, or what DIR says]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<IpAddr>,
+    /// Port of the metadata server; 0 picks a free one [default: 2049, or what DIR says]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Stripe unit of new files [default: 1MiB, or what DIR says]
+    #[arg(long, value_name = "SIZE")]
+    pub stripe_unit: Option<ByteSize>,
+    /// Keep everything in memory: gone when `up` ends
+    #[arg(long)]
+    pub memory: bool,
+    /// Who may mount, e.g. 10.0.0.0/8:rw:root; repeatable, required when --listen is beyond loopback
+    #[arg(long, value_name = "CLIENTS[:ro|rw][:root|all|none]", value_parser = parse_export)]
+    pub export: Vec<ExportTable>,
+}
+
+/// `ropewalk status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
+    #[arg(long, value_name = "DIR", conflicts_with = "socket")]
+    pub dir: Option<PathBuf>,
+    /// Admin socket of one server
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where the metadata server's admin socket is.
+#[derive(Debug, Args)]
+pub(crate) struct MdsPlace {
+    /// state_dir of the metadata server, or the directory of `ropewalk up` [default: that of `ropewalk up`]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// `ropewalk token ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token with which one data server joins, once
+    Create {
+        #[command(flatten)]
+        place: MdsPlace,
+        /// How long it is good, as in 30m, 1h or 7d
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_ttl)]
+        ttl: Duration,
+    },
+    /// Show the tokens that wait to be used (not their secrets)
+    List {
+        #[command(flatten)]
+        place: MdsPlace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `ropewalk demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Bytes to copy in and out
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub size: ByteSize,
+    /// Keep the cluster's directory, and say where it is
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// A time as `90s`, `30m`, `1h` or `7d`.
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    let refuse = || "write a whole number and s, m, h or d, as in 30m; at most 30d".to_owned();
+    let unit = text.chars().last().ok_or_else(refuse)?;
+    let unit_s = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 24 * 3600,
+        _ => return Err(refuse()),
+    };
+    let count: u64 = text[..text.len() - 1].parse().map_err(|_| refuse())?;
+    let ttl = Duration::from_secs(count.checked_mul(unit_s).ok_or_else(refuse)?);
+    if ttl.is_zero() || ttl > TTL_MAX {
+        return Err(refuse());
+    }
+    Ok(ttl)
+}
+
+/// `CLIENTS[:ro|rw][:SQUASH]`. Read from the right, since IPv6 networks have colons too.
+fn parse_export(text: &str) -> Result<ExportTable, String> {
+    let (mut rest, mut access, mut squash) = (text, None, None);
+    while let Some((before, word)) = rest.rsplit_once(':') {
+        match word {
+            "ro" if access.is_none() => access = Some(Access::Ro),
+            "rw" if access.is_none() => access = Some(Access::Rw),
+            "root" | "root_squash" if squash.is_none() => squash = Some(SquashName::Root),
+            "all" | "all_squash" if squash.is_none() => squash = Some(SquashName::All),
+            "none" | "no_root_squash" if squash.is_none() => squash = Some(SquashName::None),
+            _ => break,
+        }
+        rest = before;
+    }
+    rest.parse::<Clients>().map_err(|e| e.to_string())?;
+    Ok(ExportTable {
+        clients: rest.to_owned(),
+        access: access.unwrap_or_default(),
+        squash: squash.unwrap_or_default(),
+        anonymous_uid: ANONYMOUS_ID,
+        anonymous_gid: ANONYMOUS_ID,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: the command line is consistent, and what is typed means what it says.
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_has_a_help_text() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for arg in command.get_arguments() {
+                assert!(
+                    arg.get_help().is_some(),
+                    "{} {}",
+                    command.get_name(),
+                    arg.get_id()
+                );
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn exports_are_read_from_the_right() {
+        let parsed = |text| parse_export(text).map(|e| (e.clients, e.access, e.squash));
+        let is = |clients: &str, access, squash| Ok((clients.to_owned(), access, squash));
+        assert_eq!(
+            parsed("10.0.0.0/8"),
+            is("10.0.0.0/8", Access::Rw, SquashName::Root)
+        );
+        assert_eq!(parsed("*:ro"), is("*", Access::Ro, SquashName::Root));
+        assert_eq!(
+            parsed("fd00::/8:rw:none"),
+            is("fd00::/8", Access::Rw, SquashName::None)
+        );
+        assert_eq!(parsed("::1:all:ro"), is("::1", Access::Ro, SquashName::All));
+        for wrong in ["", "host", "10.0.0.0/8:rx", "10.0.0.0/8:ro:rw", ":ro"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_a_unit_and_a_limit() {
+        assert_eq!(parse_ttl("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_ttl("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        for wrong in [
+            "",
+            "1",
+            "h",
+            "0s",
+            "31d",
+            "-1h",
+            "18446744073709551615d",
+            "1µ",
+        ] {
+            assert!(parse_ttl(wrong).is_err(), "{wrong}");
+        }
+    }
+}

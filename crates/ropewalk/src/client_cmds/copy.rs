@@ -1,0 +1,205 @@
+//! Copying the bytes of one file: many chunks in flight, each read and then written by itself.
+
+use super::output;
+use bytes::Bytes;
+use client::Error;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::File as LocalFile;
+use std::io::{self, IsTerminal};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Bytes of one read and write.
+pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
+/// Chunks of one file in flight.
+pub(crate) const DEPTH: usize = 16;
+/// Chunks of all files in flight: bounds the memory of a copy.
+const CHUNKS_MAX: usize = 64;
+
+/// Where bytes come from or go to.
+#[derive(Debug)]
+pub(crate) enum End {
+    Local(Arc<LocalFile>),
+    Remote(client::File),
+}
+
+/// Why a copy failed.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    Local(io::Error),
+    Remote(Error),
+}
+
+impl std::fmt::Display for CopyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local(e) => write!(f, "{e}"),
+            Self::Remote(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl From<io::Error> for CopyError {
+    fn from(e: io::Error) -> Self {
+        Self::Local(e)
+    }
+}
+
+impl From<Error> for CopyError {
+    fn from(e: Error) -> Self {
+        Self::Remote(e)
+    }
+}
+
+/// What all copies of a command share: progress and the bound of memory.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    bar: Option<ProgressBar>,
+    chunks: Semaphore,
+}
+
+impl Shared {
+    /// With a progress bar when people watch.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let bar = (!quiet && io::stderr().is_terminal()).then(|| {
+            let style = "{bytes:>10} of {total_bytes:<10} {wide_bar} {bytes_per_sec:>12} {eta:>5}";
+            let bar = ProgressBar::new(0);
+            if let Ok(style) = ProgressStyle::with_template(style) {
+                bar.set_style(style);
+            }
+            bar
+        });
+        Self {
+            bar,
+            chunks: Semaphore::new(CHUNKS_MAX),
+        }
+    }
+
+    /// More bytes are to be copied.
+    pub(crate) fn expect(&self, bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc_length(bytes);
+        }
+    }
+
+    fn done(&self, bytes: u64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(bytes);
+        }
+    }
+
+    /// Prints to standard error without disturbing the bar.
+    pub(crate) fn complain(&self, e: &super::CliError) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output::complain(e)),
+            None => output::complain(e),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl End {
+    /// Up to `len` bytes; fewer only at the end.
+    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Bytes>, CopyError> {
+        match self {
+            Self::Remote(file) => Ok(file.read_at(offset, len).await?.chunks),
+            Self::Local(file) => {
+                let file = Arc::clone(file);
+                let reading = tokio::task::spawn_blocking(move || read_full(&file, offset, len));
+                Ok(vec![reading.await.map_err(io::Error::from)??])
+            }
+        }
+    }
+
+    async fn write(&self, offset: u64, data: Bytes) -> Result<(), CopyError> {
+        match self {
+            Self::Remote(file) => Ok(file.write_at(offset, data).await?),
+            Self::Local(file) => {
+                let file = Arc::clone(file);
+                let writing = tokio::task::spawn_blocking(move || file.write_all_at(&data, offset));
+                Ok(writing.await.map_err(io::Error::from)??)
+            }
+        }
+    }
+
+    /// Ends the use of it. A remote file is flushed.
+    pub(crate) async fn close(self) -> Result<(), CopyError> {
+        match self {
+            Self::Remote(file) => Ok(file.close().await?),
+            Self::Local(_) => Ok(()),
+        }
+    }
+}
+
+fn read_full(file: &LocalFile, offset: u64, len: u32) -> io::Result<Bytes> {
+    let mut buf = vec![0; len as usize];
+    let mut at = 0;
+    while at < buf.len() {
+        match file.read_at(&mut buf[at..], offset + at as u64) {
+            Ok(0) => break,
+            Ok(n) => at += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    buf.truncate(at);
+    Ok(buf.into())
+}
+
+/// Copies `size` bytes, and what was added meanwhile if the size was 0 (files of /proc say so). Returns how many there were.
+pub(crate) async fn copy(
+    from: &End,
+    to: &End,
+    size: u64,
+    shared: &Shared,
+) -> Result<u64, CopyError> {
+    if size == 0 {
+        return copy_to_end(from, to, shared).await;
+    }
+    let chunks = size.div_ceil(u64::from(CHUNK_BYTES));
+    let copied = stream::iter(0..chunks).map(|n| async move {
+        let at = n * u64::from(CHUNK_BYTES);
+        let len = u32::try_from(size - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        copy_chunk(from, to, at, len, shared).await
+    });
+    copied
+        .buffer_unordered(DEPTH)
+        .try_fold(0, |sum, n| async move { Ok(sum + n) })
+        .await
+}
+
+async fn copy_to_end(from: &End, to: &End, shared: &Shared) -> Result<u64, CopyError> {
+    let mut at = 0;
+    loop {
+        match copy_chunk(from, to, at, CHUNK_BYTES, shared).await? {
+            0 => return Ok(at),
+            n => at += n,
+        }
+    }
+}
+
+async fn copy_chunk(
+    from: &End,
+    to: &End,
+    offset: u64,
+    len: u32,
+    shared: &Shared,
+) -> Result<u64, CopyError> {
+    let _place = shared.chunks.acquire().await;
+    let mut at = offset;
+    for data in from.read(offset, len).await? {
+        let bytes = data.len() as u64;
+        to.write(at, data).await?;
+        at += bytes;
+    }
+    shared.done(at - offset);
+    Ok(at - offset)
+}

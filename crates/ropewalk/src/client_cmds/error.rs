@@ -1,0 +1,105 @@
+//! How a client command fails: one sentence that says what could not be done, and why.
+
+use std::fmt::Display;
+
+/// A failed command. Its exit code is 1; wrong arguments have 2, as clap has.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    sentence: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Failed,
+    Usage,
+    ClosedOutput,
+}
+
+impl CliError {
+    /// An operation failed.
+    pub(crate) fn new(sentence: impl Into<String>) -> Self {
+        Self {
+            sentence: sentence.into(),
+            kind: Kind::Failed,
+        }
+    }
+
+    /// The arguments make no sense.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Usage,
+            ..Self::new(sentence)
+        }
+    }
+
+    /// For `map_err`: "cannot WHAT PLACE: REASON".
+    pub(crate) fn cannot<E: Display>(
+        what: &'static str,
+        place: impl Display,
+    ) -> impl FnOnce(E) -> Self {
+        move |e| Self::new(format!("cannot {what} {place}: {e}"))
+    }
+
+    /// Standard output failed.
+    pub(crate) fn output(e: &std::io::Error) -> Self {
+        Self {
+            kind: if e.kind() == std::io::ErrorKind::BrokenPipe {
+                Kind::ClosedOutput
+            } else {
+                Kind::Failed
+            },
+            ..Self::new(format!("cannot write to standard output: {e}"))
+        }
+    }
+
+    /// Whoever read the output has seen enough: no failure.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        self.kind == Kind::ClosedOutput
+    }
+
+    /// Exit code of the process.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self.kind {
+            Kind::ClosedOutput => 0,
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+        }
+    }
+}
+
+impl Display for CliError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+/// Failures of a command that goes on with what is left: each is printed, the last word is their number.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    count: u64,
+}
+
+impl Failures {
+    /// Prints a failure and goes on, unless nobody reads the output any more.
+    pub(crate) fn note(&mut self, result: Result<(), CliError>) -> Result<(), CliError> {
+        match result {
+            Err(e) if e.is_closed_output() => return Err(e),
+            Err(e) => {
+                self.count += 1;
+                super::output::complain(&e);
+            }
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// The result of the command.
+    pub(crate) fn verdict(self, what: &str) -> Result<(), CliError> {
+        match self.count {
+            0 => Ok(()),
+            1 => Err(CliError::new(format!("1 {what} failed"))),
+            n => Err(CliError::new(format!("{n} {what}s failed"))),
+        }
+    }
+}

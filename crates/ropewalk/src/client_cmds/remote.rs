@@ -1,0 +1,177 @@
+//! From arguments to places on servers: URLs, ROPEWALK_URL, name resolution, one client for each server.
+
+use super::CliError;
+use client::{Client, ClientConfig, Identity, NfsUrl, Verifier};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+use transport::{Address, Context, Limits, tcp::TcpConnector};
+
+/// Prefix of arguments that are no URLs.
+pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
+/// Addresses of one host name that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// How long to try to reach a server before the command fails.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Written bytes of one file that wait for their COMMIT; copies run several files at once.
+const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
+
+/// A path on a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) url: NfsUrl,
+}
+
+impl Place {
+    /// The path on the server.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.url.path
+    }
+
+    /// A name below.
+    pub(crate) fn child(&self, name: &[u8]) -> Self {
+        Self {
+            client: self.client.clone(),
+            url: self.url.child(name),
+        }
+    }
+
+    /// The last name of the path; empty for the root.
+    pub(crate) fn name(&self) -> &[u8] {
+        let path = self.path();
+        let end = path.iter().rposition(|b| *b != b'/').map_or(0, |i| i + 1);
+        let start = path[..end]
+            .iter()
+            .rposition(|b| *b == b'/')
+            .map_or(0, |i| i + 1);
+        &path[start..end]
+    }
+}
+
+/// Clients by server, made when they are first used.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    clients: tokio::sync::Mutex<HashMap<(String, u16), Client>>,
+}
+
+impl Servers {
+    /// The place that an argument of a command on remote files means.
+    pub(crate) async fn place(&self, argument: &OsStr) -> Result<Place, CliError> {
+        let url = url_of(argument, std::env::var(URL_VARIABLE).ok().as_deref())?;
+        self.connect(url).await
+    }
+
+    /// The place of a URL.
+    pub(crate) async fn connect(&self, url: NfsUrl) -> Result<Place, CliError> {
+        let key = (url.host.clone(), url.port);
+        let mut clients = self.clients.lock().await;
+        if let Some(client) = clients.get(&key) {
+            let client = client.clone();
+            return Ok(Place { client, url });
+        }
+        let client = connect(&url).await?;
+        clients.insert(key, client.clone());
+        Ok(Place { client, url })
+    }
+
+    /// Ends all sessions. Failures do not matter: servers forget clients after their leases.
+    pub(crate) async fn close(&self) {
+        for (_, client) in self.clients.lock().await.drain() {
+            let _ = tokio::time::timeout(CONNECT, client.close()).await;
+        }
+    }
+}
+
+/// The URL that an argument means, with `prefix` for one that is none.
+pub(crate) fn url_of(argument: &OsStr, prefix: Option<&str>) -> Result<NfsUrl, CliError> {
+    let text = argument.to_str();
+    if let Some(text) = text.filter(|t| NfsUrl::looks_like_one(t)) {
+        let wrong = |e| CliError::usage(format!("{text}: {e}"));
+        return NfsUrl::parse(text).map_err(wrong);
+    }
+    let shown = argument.to_string_lossy();
+    let Some(prefix) = prefix.filter(|p| !p.is_empty()) else {
+        return Err(CliError::usage(format!(
+            "{shown:?} is no nfs:// URL; give one, or set {URL_VARIABLE} to the URL that paths begin with"
+        )));
+    };
+    let prefix = NfsUrl::parse(prefix)
+        .map_err(|e| CliError::usage(format!("{URL_VARIABLE} is wrong: {e}")))?;
+    Ok(prefix.join(argument.as_bytes()))
+}
+
+async fn connect(url: &NfsUrl) -> Result<Client, CliError> {
+    let server = format!("{}:{}", url.host, url.port);
+    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+    let found: Vec<SocketAddr> = found
+        .map_err(|e| CliError::new(format!("cannot find the host {}: {e}", url.host)))?
+        .take(ADDRESSES_MAX)
+        .collect();
+    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
+    let addresses = found.into_iter().map(Address::Tcp).collect();
+    let connecting = Client::connect(addresses, connector, config()?);
+    match tokio::time::timeout(CONNECT, connecting).await {
+        Ok(Ok(client)) => Ok(client),
+        Ok(Err(e)) => Err(CliError::new(format!("cannot connect to {server}: {e}"))),
+        Err(_) => Err(CliError::new(format!(
+            "cannot connect to {server} within {} s; is the metadata server running there?",
+            CONNECT.as_secs()
+        ))),
+    }
+}
+
+fn config() -> Result<ClientConfig, CliError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|e| CliError::new(format!("no randomness: {e}")))?;
+    let (name, verifier) = random.split_at(8);
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "localhost".to_owned(), |s| s.trim().to_owned());
+    let hex: String = name.iter().map(|b| format!("{b:02x}")).collect();
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let identity = Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        gids: groups.into_iter().map(|g| g.as_raw()).collect(),
+        machine: machine.clone(),
+    };
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(verifier);
+    let owner = format!("ropewalk client {machine} {} {hex}", std::process::id());
+    let mut config = ClientConfig::new(owner.into_bytes(), Verifier { bytes }, identity);
+    config.uncommitted_bytes_max = UNCOMMITTED_BYTES_MAX;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: arguments become the URLs that people expect.
+    use super::*;
+
+    #[test]
+    fn arguments_become_urls() {
+        let prefix = Some("nfs://server:99/base");
+        for (argument, prefix, want) in [
+            ("nfs://h/x", None, "nfs://h/x"),
+            ("nfs://h/x", prefix, "nfs://h/x"),
+            ("x/y", prefix, "nfs://server:99/base/x/y"),
+            ("/x", prefix, "nfs://server:99/x"),
+            ("", prefix, "nfs://server:99/base"),
+        ] {
+            let url = url_of(OsStr::new(argument), prefix).unwrap();
+            assert_eq!(url.to_string(), want, "{argument}");
+        }
+        for (argument, prefix) in [
+            ("x", None),
+            ("x", Some("")),
+            ("x", Some("junk")),
+            ("nfs://", prefix),
+        ] {
+            let e = url_of(OsStr::new(argument), prefix).unwrap_err();
+            assert_eq!(e.exit_code(), 2, "{argument}");
+        }
+    }
+}

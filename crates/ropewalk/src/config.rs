@@ -1,0 +1,560 @@
+//! The TOML configuration of the daemons: what may be said, the defaults, and one clear sentence for
+//! everything that is wrong.
+//!
+//! Parsing knows no running server: [`MdsConfig`] and [`DsConfig`] are checked values, ready to use. Unknown keys are
+//! errors, because a misspelt limit that is ignored is worse than a refused start.
+
+use bytesize::ByteSize;
+use mds::exports::{ANONYMOUS_ID, Clients, ExportRule, Exports, Squash};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the largest configuration file that is read.
+pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
+/// Smallest and largest stripe unit.
+const STRIPE_UNIT_RANGE: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024 * 1024;
+/// Shortest and longest lease in seconds.
+const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 1..=3600;
+
+/// A configuration that cannot be used; the text says which file, what and how to mend it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConfigError(String);
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn wrong(text: impl Into<String>) -> ConfigError {
+    ConfigError(text.into())
+}
+
+/// Where state is kept: files, or memory that a restart empties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StoreKind {
+    /// In files under `state_dir`.
+    #[default]
+    Disk,
+    /// In memory: gone when the process ends.
+    Memory,
+}
+
+/// One `[[export]]` table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExportTable {
+    /// `*`, an address, or ADDRESS/BITS.
+    pub clients: String,
+    /// `rw` or `ro`.
+    #[serde(default)]
+    pub access: Access,
+    /// `root` (default), `all` or `none`.
+    #[serde(default)]
+    pub squash: SquashName,
+    /// uid of squashed callers.
+    #[serde(default = "anonymous")]
+    pub anonymous_uid: u32,
+    /// gid of squashed callers.
+    #[serde(default = "anonymous")]
+    pub anonymous_gid: u32,
+}
+
+fn anonymous() -> u32 {
+    ANONYMOUS_ID
+}
+
+/// `access` of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Access {
+    /// Read and write.
+    #[default]
+    Rw,
+    /// Read only.
+    Ro,
+}
+
+/// `squash` of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SquashName {
+    /// Root becomes anonymous.
+    #[default]
+    Root,
+    /// Everyone becomes anonymous.
+    All,
+    /// No one does.
+    None,
+}
+
+/// `ropewalk mds --config F`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MdsConfig {
+    /// Directory of all durable state; made when it does not exist.
+    pub state_dir: PathBuf,
+    /// NFS listeners.
+    #[serde(default = "default_nfs_listen")]
+    pub listen: Vec<SocketAddr>,
+    /// Listeners of the control program, for data servers.
+    #[serde(default = "default_control_listen")]
+    pub control_listen: Vec<SocketAddr>,
+    /// Addresses that join tokens name; default `control_listen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub control_advertise: Vec<SocketAddr>,
+    /// Where metadata are kept.
+    #[serde(default)]
+    pub store: StoreKind,
+    /// Lease of clients in seconds.
+    #[serde(default = "default_lease_seconds")]
+    pub lease_seconds: u64,
+    /// Stripe unit of new files.
+    #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
+    pub stripe_unit: ByteSize,
+    /// Worker threads; 0 means one for each core.
+    #[serde(default)]
+    pub workers: usize,
+    /// Who may mount. Required when a listener is not on loopback.
+    #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ExportTable>,
+    /// The root directory of a new file system; later it is changed with chown and chmod.
+    #[serde(default)]
+    pub root: RootTable,
+}
+
+/// The `[root]` table: owner and mode of the root directory when the file system is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RootTable {
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits as an octal string, for example "0755".
+    pub mode: OctalMode,
+}
+
+impl Default for RootTable {
+    fn default() -> Self {
+        Self {
+            uid: 0,
+            gid: 0,
+            mode: OctalMode(0o755),
+        }
+    }
+}
+
+impl RootTable {
+    /// A root directory in which whoever starts a private cluster can write: his own, or with root, who is squashed,
+    /// one that everybody can write to as to /tmp.
+    pub(crate) fn for_invoker() -> Self {
+        let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+        if uid.is_root() {
+            return Self {
+                mode: OctalMode(0o1777),
+                ..Self::default()
+            };
+        }
+        Self {
+            uid: uid.as_raw(),
+            gid: gid.as_raw(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Permission bits, written as octal text: TOML numbers with a leading zero are errors, and without one a trap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct OctalMode(pub u32);
+
+impl TryFrom<String> for OctalMode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mode = u32::from_str_radix(&text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o7777);
+        mode.map(Self)
+            .ok_or_else(|| format!("`{text}` is no mode: write octal digits, as in \"0755\""))
+    }
+}
+
+impl From<OctalMode> for String {
+    fn from(mode: OctalMode) -> Self {
+        format!("{:04o}", mode.0)
+    }
+}
+
+/// `ropewalk ds --config F`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DsConfig {
+    /// Directory of all durable state; made when it does not exist.
+    pub state_dir: PathBuf,
+    /// Where objects are kept.
+    #[serde(default)]
+    pub store: StoreKind,
+    /// Bytes that a memory store holds.
+    #[serde(default = "default_memory_size", serialize_with = "exact_size")]
+    pub memory_size: ByteSize,
+    /// NFS listeners.
+    #[serde(default = "default_nfs_listen")]
+    pub listen: Vec<SocketAddr>,
+    /// Addresses that clients are told; default `listen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<SocketAddr>,
+    /// Control addresses of the MDS, HOST:PORT each; default those of the join token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mds: Vec<String>,
+    /// Join token from `ropewalk token create`; needed until the server has joined.
+    #[serde(default)]
+    pub join_token: Option<String>,
+    /// File that holds the join token, instead of `join_token`.
+    #[serde(default)]
+    pub join_token_file: Option<PathBuf>,
+    /// Worker threads; 0 means one for each core.
+    #[serde(default)]
+    pub workers: usize,
+}
+
+/// Writes a size so that reading it gives the same: whole MiB or KiB, or else bytes.
+fn exact_size<S: serde::Serializer>(size: &ByteSize, out: S) -> Result<S::Ok, S::Error> {
+    let bytes = size.as_u64();
+    let text = if bytes.is_multiple_of(1 << 20) {
+        format!("{}MiB", bytes >> 20)
+    } else if bytes.is_multiple_of(1 << 10) {
+        format!("{}KiB", bytes >> 10)
+    } else {
+        format!("{bytes}B")
+    };
+    out.serialize_str(&text)
+}
+
+fn default_nfs_listen() -> Vec<SocketAddr> {
+    vec![SocketAddr::from(([127, 0, 0, 1], 2049))]
+}
+
+fn default_control_listen() -> Vec<SocketAddr> {
+    vec![SocketAddr::from(([127, 0, 0, 1], 2149))]
+}
+
+fn default_lease_seconds() -> u64 {
+    60
+}
+
+fn default_stripe_unit() -> ByteSize {
+    ByteSize::mib(1)
+}
+
+fn default_memory_size() -> ByteSize {
+    ByteSize::gib(4)
+}
+
+/// Reads and checks a configuration file.
+///
+/// # Errors
+/// One sentence that names the file.
+pub(crate) fn load<T: for<'de> Deserialize<'de> + Checked>(path: &Path) -> Result<T, ConfigError> {
+    let at = |what: String| wrong(format!("{}: {what}", path.display()));
+    let meta = std::fs::metadata(path).map_err(|e| at(format!("cannot read: {e}")))?;
+    if meta.len() > CONFIG_BYTES_MAX {
+        return Err(at(format!("{} bytes is no configuration", meta.len())));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| at(format!("cannot read: {e}")))?;
+    let config: T = toml::from_str(&text).map_err(|e| at(syntax(&text, &e)))?;
+    config.check().map_err(|e| at(e.0))?;
+    Ok(config)
+}
+
+/// One line for an error of the parser: where, which key, what.
+fn syntax(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', ", ");
+    let Some(start) = error.span().map(|span| span.start.min(text.len())) else {
+        return message;
+    };
+    let before = text.get(..start).unwrap_or_default();
+    let number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(number - 1).unwrap_or_default();
+    match line.split_once('=') {
+        Some((key, _)) => format!("line {number}, `{}`: {message}", key.trim()),
+        None => format!("line {number}: {message}"),
+    }
+}
+
+/// A configuration whose values can contradict each other.
+pub(crate) trait Checked {
+    /// Refuses what no server can run with.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn check(&self) -> Result<(), ConfigError>;
+}
+
+fn need_listener(key: &str, listen: &[SocketAddr]) -> Result<(), ConfigError> {
+    if listen.is_empty() {
+        return Err(wrong(format!(
+            "`{key}` is empty: name at least one ADDRESS:PORT"
+        )));
+    }
+    Ok(())
+}
+
+/// Addresses that others can connect to.
+fn need_reachable(key: &str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
+    match addresses
+        .iter()
+        .find(|a| a.ip().is_unspecified() || a.port() == 0)
+    {
+        Some(a) => Err(wrong(format!(
+            "others cannot connect to {a}: set `{key}` to addresses with a host and a port"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+impl Checked for MdsConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        need_listener("listen", &self.listen)?;
+        need_listener("control_listen", &self.control_listen)?;
+        need_reachable("control_advertise", self.control_advertised())?;
+        if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
+            return Err(wrong("`lease_seconds` must be between 1 and 3600"));
+        }
+        let unit = self.stripe_unit.as_u64();
+        if !STRIPE_UNIT_RANGE.contains(&unit) || !unit.is_multiple_of(4096) {
+            return Err(wrong(
+                "`stripe_unit` must be a multiple of 4096 bytes, at most 1 GiB",
+            ));
+        }
+        let open = self.listen.iter().find(|a| !is_loopback(a.ip()));
+        if let (Some(open), true) = (open, self.exports.is_empty()) {
+            return Err(wrong(format!(
+                "`listen` has {open}, beyond loopback, but there is no [[export]]: say which networks may mount, \
+                 for example [[export]] with clients = \"10.0.0.0/8\""
+            )));
+        }
+        self.export_list().map(drop)
+    }
+}
+
+impl MdsConfig {
+    /// All defaults, with state in `state_dir`.
+    pub(crate) fn at(state_dir: &Path) -> Self {
+        Self {
+            state_dir: state_dir.to_owned(),
+            listen: default_nfs_listen(),
+            control_listen: default_control_listen(),
+            control_advertise: Vec::new(),
+            store: StoreKind::default(),
+            lease_seconds: default_lease_seconds(),
+            stripe_unit: default_stripe_unit(),
+            workers: 0,
+            exports: Vec::new(),
+            root: RootTable::default(),
+        }
+    }
+
+    /// Addresses that join tokens name.
+    pub(crate) fn control_advertised(&self) -> &[SocketAddr] {
+        if self.control_advertise.is_empty() {
+            &self.control_listen
+        } else {
+            &self.control_advertise
+        }
+    }
+
+    /// The export list; without a table, this machine only.
+    pub(crate) fn export_list(&self) -> Result<Exports, ConfigError> {
+        if self.exports.is_empty() {
+            return Ok(Exports::loopback(Squash::Root));
+        }
+        if self.exports.len() > mds::exports::EXPORT_RULES_MAX {
+            return Err(wrong("more than 1024 [[export]] tables"));
+        }
+        let rule = |t: &ExportTable| {
+            let clients: Clients = t
+                .clients
+                .parse()
+                .map_err(|e| wrong(format!("[[export]] clients: {e}")))?;
+            Ok(ExportRule {
+                clients,
+                read_write: t.access == Access::Rw,
+                squash: match t.squash {
+                    SquashName::Root => Squash::Root,
+                    SquashName::All => Squash::All,
+                    SquashName::None => Squash::None,
+                },
+                anonymous_uid: t.anonymous_uid,
+                anonymous_gid: t.anonymous_gid,
+            })
+        };
+        self.exports
+            .iter()
+            .map(rule)
+            .collect::<Result<Vec<_>, _>>()
+            .map(Exports::new)
+    }
+}
+
+impl Checked for DsConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        need_listener("listen", &self.listen)?;
+        need_reachable("advertise", self.advertised())?;
+        if self.mds.len() > cluster_tls::TOKEN_ADDRESSES_MAX as usize {
+            return Err(wrong("`mds` has more than 8 addresses"));
+        }
+        if self.join_token.is_some() && self.join_token_file.is_some() {
+            return Err(wrong("set `join_token` or `join_token_file`, not both"));
+        }
+        if self.store == StoreKind::Memory && self.memory_size.as_u64() < 1024 * 1024 {
+            return Err(wrong("`memory_size` must be at least 1 MiB"));
+        }
+        Ok(())
+    }
+}
+
+impl DsConfig {
+    /// Addresses that clients are told.
+    pub(crate) fn advertised(&self) -> &[SocketAddr] {
+        if self.advertise.is_empty() {
+            &self.listen
+        } else {
+            &self.advertise
+        }
+    }
+
+    /// The join token, wherever it is kept.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn token(&self) -> Result<Option<String>, ConfigError> {
+        let Some(path) = &self.join_token_file else {
+            return Ok(self.join_token.clone());
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            wrong(format!(
+                "cannot read the join token {}: {e}",
+                path.display()
+            ))
+        })?;
+        Ok(Some(text.trim().to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: every wrong configuration gives one sentence that says what to do.
+    use super::*;
+
+    fn mds(text: &str) -> Result<MdsConfig, String> {
+        let config: MdsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
+        config.check().map_err(|e| e.0)?;
+        Ok(config)
+    }
+
+    fn ds(text: &str) -> Result<DsConfig, String> {
+        let config: DsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
+        config.check().map_err(|e| e.0)?;
+        Ok(config)
+    }
+
+    #[test]
+    fn the_shortest_configurations_have_safe_defaults() {
+        let config = mds("state_dir = '/s'").unwrap();
+        assert_eq!(config.listen, [SocketAddr::from(([127, 0, 0, 1], 2049))]);
+        assert_eq!(config.stripe_unit.as_u64(), 1 << 20);
+        let exports = config.export_list().unwrap();
+        let root = exports
+            .admit("127.0.0.1".parse().unwrap(), Some((0, 0, &[])))
+            .unwrap();
+        assert_eq!(root.uid, ANONYMOUS_ID);
+        assert!(exports.admit("192.0.2.1".parse().unwrap(), None).is_none());
+        assert_eq!(ds("state_dir = '/s'").unwrap().store, StoreKind::Disk);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_a_reason() {
+        for (text, says) in [
+            ("", "state_dir"),
+            ("state_dir = '/s'\nlease = 3", "unknown field `lease`"),
+            ("state_dir = '/s'\nlisten = []", "`listen` is empty"),
+            ("state_dir = '/s'\nlisten = ['host']", "socket address"),
+            (
+                "state_dir = '/s'\nlisten = ['0.0.0.0:2049']",
+                "no [[export]]",
+            ),
+            ("state_dir = '/s'\nlisten = ['[::]:2049']", "no [[export]]"),
+            (
+                "state_dir = '/s'\ncontrol_listen = ['0.0.0.0:1']",
+                "control_advertise",
+            ),
+            ("state_dir = '/s'\nlease_seconds = 0", "between 1 and 3600"),
+            (
+                "state_dir = '/s'\nstripe_unit = '5000B'",
+                "multiple of 4096",
+            ),
+            ("state_dir = '/s'\nroot.mode = '0888'", "no mode"),
+            (
+                "state_dir = '/s'\n[[export]]\nclients = 'x'",
+                "`x` is not a network",
+            ),
+            (
+                "state_dir = '/s'\n[[export]]\nclients = '*'\naccess = 'w'",
+                "unknown variant `w`",
+            ),
+        ] {
+            let error = mds(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        for (text, says) in [
+            (
+                "state_dir = '/s'\nlisten = ['0.0.0.0:2050']",
+                "set `advertise`",
+            ),
+            (
+                "state_dir = '/s'\njoin_token = 'a'\njoin_token_file = 'b'",
+                "not both",
+            ),
+            (
+                "state_dir = '/s'\nstore = 'memory'\nmemory_size = '1KiB'",
+                "at least 1 MiB",
+            ),
+        ] {
+            let error = ds(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for size in ["4KiB", "1MiB", "1052672B"] {
+            let config = mds(&format!("state_dir = '/s'\nstripe_unit = '{size}'")).unwrap();
+            let again = mds(&toml::to_string(&config).unwrap()).unwrap();
+            assert_eq!(again.stripe_unit, config.stripe_unit);
+            assert_eq!(again.root, config.root);
+        }
+        let text = toml::to_string(&ds("state_dir = '/s'\nmemory_size = '5000001B'").unwrap());
+        assert_eq!(ds(&text.unwrap()).unwrap().memory_size, ByteSize(5_000_001));
+    }
+
+    #[test]
+    fn a_listener_beyond_loopback_starts_with_an_export() {
+        let text = "state_dir = '/s'\nlisten = ['0.0.0.0:2049', '[::]:2049']\n\
+            [[export]]\nclients = '10.0.0.0/8'\naccess = 'ro'\nsquash = 'none'";
+        let exports = mds(text).unwrap().export_list().unwrap();
+        let root = exports
+            .admit("10.1.2.3".parse().unwrap(), Some((0, 0, &[])))
+            .unwrap();
+        assert_eq!((root.uid, root.read_only), (0, true));
+    }
+}

@@ -1,0 +1,331 @@
+//! What every server process does around its service: logs, limits, listeners, signals, its state directory.
+//!
+//! # Ownership
+//! A [`StateDir`] is locked while the process lives: two servers never share one.
+//!
+//! # Failure
+//! Everything here fails before anything is served, with one sentence that names the directory, the port or
+//! the option to change.
+
+use crate::failure::{Failure, Outcome, cannot, failed};
+use rustix::fs::FlockOperation;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use transport::workers::{Shutdown, Workers, spawn_workers};
+use transport::{Context, CountersSnapshot, DynService};
+
+/// Signal of a write beyond the file size limit (signal(7)).
+const SIGXFSZ: i32 = 25;
+/// Descriptors that a server wants: 16,384 connections and its files.
+const NOFILE_WANTED: u64 = 65_536;
+/// Most worker threads that a configuration may ask for.
+pub(crate) const WORKERS_MAX: usize = 256;
+/// A process that has not stopped so long after it was asked to ends anyway; the stores survive that.
+pub(crate) const STOP_MAX: Duration = Duration::from_secs(20);
+
+/// Sends logs to standard error; `RUST_LOG` chooses, `info` when it does not.
+pub(crate) fn init_logging() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .try_init();
+}
+
+/// Raises the limit of open files as far as it goes, and says when that is little.
+pub(crate) fn raise_nofile() {
+    let limit = getrlimit(Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(NOFILE_WANTED);
+    let wanted = NOFILE_WANTED.min(hard);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, limit = limit.current, "the limit of open files stays low");
+    } else if wanted < NOFILE_WANTED {
+        tracing::warn!(
+            limit = wanted,
+            "few open files are allowed; raise the hard limit (ulimit -Hn)"
+        );
+    }
+}
+
+/// The signals that a server listens to.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// Registered so that a write beyond the file size limit is an error (EFBIG) and not the end.
+    _file_size: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over. Needs a runtime.
+    pub(crate) fn take() -> Outcome<Self> {
+        let on = |kind| signal(kind).map_err(cannot("listen to signals"));
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            _file_size: on(SignalKind::from_raw(SIGXFSZ))?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT and names it.
+    pub(crate) async fn stop(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Ends when standard input does: the parent that held the other end is gone.
+pub(crate) async fn parent_gone() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // A thread, since a pending read of standard input would keep the runtime from ending.
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        while matches!(std::io::stdin().read(&mut byte), Ok(1)) {}
+        let _ = tell.send(());
+    });
+    let _ = told.await;
+}
+
+/// Waits for the reason to stop: a signal, the end of the parent, or a worker that failed.
+pub(crate) async fn until_stopped(
+    signals: &mut Signals,
+    exit_with_parent: bool,
+    shutdown: &Shutdown,
+) -> &'static str {
+    let parent = async {
+        if exit_with_parent {
+            parent_gone().await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    let failed = shutdown.signal();
+    tokio::select! {
+        name = signals.stop() => name,
+        () = parent => "the parent is gone",
+        () = failed.wait() => "a worker failed",
+    }
+}
+
+/// Runs the end of a server, bounded: a second signal or `limit` ends it early, which the stores survive.
+pub(crate) async fn stop_in_time<T>(
+    signals: &mut Signals,
+    limit: Duration,
+    stop: impl Future<Output = T>,
+) -> Outcome<T> {
+    tokio::select! {
+        done = stop => Ok(done),
+        name = signals.stop() => Err(failed(format!("{name} while stopping: ended at once"))),
+        () = tokio::time::sleep(limit) => Err(failed("stopping took too long: ended at once")),
+    }
+}
+
+/// Transport counters by name, the reasons of closed connections included.
+pub(crate) fn named(counters: CountersSnapshot) -> BTreeMap<String, u64> {
+    let closes = transport::CloseReason::ALL
+        .into_iter()
+        .map(|reason| {
+            (
+                format!("closed_{}", reason.as_str()),
+                counters.closes_for(reason),
+            )
+        })
+        .filter(|(_, n)| *n > 0);
+    let plain = counters
+        .named()
+        .into_iter()
+        .map(|(name, n)| (name.to_owned(), n));
+    plain.chain(closes).collect()
+}
+
+/// The directory of a server's durable state, locked.
+#[derive(Debug)]
+pub(crate) struct StateDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes the directory when there is none (mode 0700) and locks it.
+    pub(crate) fn take(path: &Path) -> Outcome<Self> {
+        make_dir(path)?;
+        let lock_path = path.join("process.lock");
+        let mut lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(cannot(format_args!(
+                "write to directory {}",
+                path.display()
+            )))?;
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            let _ = (&mut lock).take(32).read_to_string(&mut pid);
+            return Err(failed(format!(
+                "directory {} is in use by another ropewalk process (pid {})",
+                path.display(),
+                pid.trim()
+            )));
+        }
+        // The pid is for people; the lock is what counts.
+        let _ = lock
+            .set_len(0)
+            .and_then(|()| writeln!(lock, "{}", std::process::id()));
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Makes a directory for state, and its parents.
+pub(crate) fn make_dir(path: &Path) -> Outcome {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(cannot(format_args!("make directory {}", path.display())))
+}
+
+/// Worker threads for a configured number; 0 means one for each core.
+pub(crate) fn workers_count(configured: usize) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    if configured == 0 { cores() } else { configured }.min(WORKERS_MAX)
+}
+
+/// Listens on every address with one socket per worker. `change` says how to choose another port.
+pub(crate) fn listen(
+    addresses: &[SocketAddr],
+    workers: usize,
+    change: &str,
+) -> Outcome<Vec<Vec<TcpListener>>> {
+    let mut by_worker: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    for address in addresses {
+        let sockets =
+            transport::tcp::bind(*address, workers).map_err(|e| busy(*address, &e, change))?;
+        for (worker, socket) in by_worker.iter_mut().zip(sockets) {
+            worker.push(socket);
+        }
+    }
+    Ok(by_worker)
+}
+
+/// Why an address cannot be listened on, and what to do.
+pub(crate) fn busy(address: SocketAddr, error: &std::io::Error, change: &str) -> Failure {
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => format!("port {} is in use by another program", address.port()),
+        ErrorKind::PermissionDenied => format!("port {} needs privileges", address.port()),
+        ErrorKind::AddrNotAvailable => format!("this machine has no address {}", address.ip()),
+        _ => error.to_string(),
+    };
+    failed(format!("cannot listen on {address}: {why}; {change}"))
+}
+
+/// A service that is being served.
+pub(crate) struct Serving {
+    workers: Workers,
+    contexts: Vec<Context>,
+}
+
+impl Serving {
+    /// Starts one thread for each set of listeners.
+    pub(crate) fn start(
+        name: &str,
+        listeners: Vec<Vec<TcpListener>>,
+        service: Arc<dyn DynService>,
+        context: &Context,
+        shutdown: &Shutdown,
+    ) -> Outcome<Self> {
+        let contexts: Vec<Context> = listeners.iter().map(|_| context.sibling()).collect();
+        let count = listeners.len();
+        let places: Vec<_> = listeners
+            .into_iter()
+            .zip(contexts.iter().cloned())
+            .collect();
+        let places = parking_lot::Mutex::new(places.into_iter().map(Some).collect::<Vec<_>>());
+        let shutdown = shutdown.clone();
+        let workers = spawn_workers(count, name, move |index| {
+            let place = places.lock()[index].take();
+            let (service, stop) = (Arc::clone(&service), shutdown.signal());
+            let shutdown = shutdown.clone();
+            async move {
+                let (sockets, context) = place.expect("each worker takes its own place once");
+                if let Err(error) = transport::tcp::serve(sockets, service, context, stop).await {
+                    tracing::error!(%error, "a worker cannot serve");
+                    shutdown.trigger();
+                }
+            }
+        })
+        .map_err(cannot("start worker threads"))?;
+        Ok(Self { workers, contexts })
+    }
+
+    /// What the transport counted, and the connections that are open.
+    pub(crate) fn transport(&self) -> TransportView {
+        TransportView {
+            contexts: self.contexts.clone(),
+        }
+    }
+
+    /// Waits until every worker has drained and ended.
+    pub(crate) async fn ended(self) {
+        let joined = tokio::task::spawn_blocking(move || self.workers.join()).await;
+        if joined.is_ok_and(|panicked| panicked == 0) {
+            return;
+        }
+        tracing::error!("a worker thread panicked");
+    }
+}
+
+/// The transport counters of a server.
+#[derive(Clone)]
+pub(crate) struct TransportView {
+    contexts: Vec<Context>,
+}
+
+impl TransportView {
+    /// The sum over all workers.
+    pub(crate) fn counters(&self) -> CountersSnapshot {
+        let mut sum = CountersSnapshot::default();
+        for context in &self.contexts {
+            sum += context.counters().snapshot();
+        }
+        sum
+    }
+
+    /// Connections that are open now.
+    pub(crate) fn connections(&self) -> u32 {
+        self.contexts.first().map_or(0, Context::connections)
+    }
+}
+
+/// A random number from the operating system.
+pub(crate) fn random_u64() -> u64 {
+    getrandom::u64().expect("the operating system has randomness after boot")
+}

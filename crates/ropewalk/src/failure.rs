@@ -1,0 +1,68 @@
+//! What a command ends with when it does not succeed: one sentence for people and an exit code for scripts.
+
+use std::fmt::Display;
+
+/// Exit code of a command that was right and did not work out.
+const EXIT_FAILED: u8 = 1;
+/// Exit code of a command line that makes no sense (clap uses the same).
+const EXIT_USAGE: u8 = 2;
+
+/// Why a command failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The arguments contradict each other or what is there.
+    Usage(String),
+    /// The operation failed.
+    Failed(String),
+}
+
+/// Result of a command or a step of it.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// Exit code of the process.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => EXIT_USAGE,
+            Self::Failed(_) => EXIT_FAILED,
+        }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+/// An operational failure.
+pub(crate) fn failed(text: impl Into<String>) -> Failure {
+    Failure::Failed(text.into())
+}
+
+/// A wrong command line.
+pub(crate) fn usage(text: impl Into<String>) -> Failure {
+    Failure::Usage(text.into())
+}
+
+/// For `map_err`: "cannot WHAT: REASON".
+pub(crate) fn cannot<E: Display>(what: impl Display) -> impl FnOnce(E) -> Failure {
+    move |e| Failure::Failed(format!("cannot {what}: {e}"))
+}
+
+impl From<crate::config::ConfigError> for Failure {
+    fn from(e: crate::config::ConfigError) -> Self {
+        Self::Failed(e.to_string())
+    }
+}
+
+impl From<crate::client_cmds::CliError> for Failure {
+    fn from(e: crate::client_cmds::CliError) -> Self {
+        match e.exit_code() {
+            EXIT_USAGE => Self::Usage(e.to_string()),
+            _ => Self::Failed(e.to_string()),
+        }
+    }
+}

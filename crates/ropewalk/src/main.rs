@@ -1,0 +1,56 @@
+//! Ropewalk: one binary with the servers, the client commands and the administration.
+//!
+//! Exit codes: 0 when done, 1 when an operation failed, 2 when the command line makes no sense. A failure is one
+//! sentence on standard error.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod cli;
+mod client_cmds;
+mod config;
+mod daemon;
+mod demo;
+mod failure;
+mod man;
+mod out;
+mod serve_ds;
+mod serve_mds;
+mod status;
+mod table;
+mod token;
+mod up;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command};
+use failure::Outcome;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ropewalk: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Up(args) => up::run(args),
+        Command::Mds(args) => serve_mds::run(args),
+        Command::Ds(args) => serve_ds::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Token(command) => token::run(command),
+        Command::Demo(args) => demo::run(args),
+        Command::Client(command) => Ok(client_cmds::run(command)?),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "ropewalk", &mut text);
+            out::print(&String::from_utf8_lossy(&text));
+            Ok(())
+        }
+        Command::Man { dir } => man::run(dir.as_deref()),
+    }
+}

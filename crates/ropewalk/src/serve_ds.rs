@@ -1,0 +1,420 @@
+//! `ropewalk ds`: a data server as a process.
+//!
+//! # Ownership
+//! `state_dir` holds `process.lock`, `admin.sock`, `identity.pem`, `mds.json` (where the MDS is), the index in `index` and the
+//! objects in `data`.
+//!
+//! # Ordering
+//! A new server writes down where the MDS is, joins with its token, and serves; a later start finds the identity. NFS is
+//! served from the start, and refuses I/O until the MDS has given a lease.
+//!
+//! # Failure
+//! Without an identity and without a token the process ends and says what to do. When the MDS puts the server out the
+//! process ends with the MDS's reason: starting it again cannot help.
+
+use crate::admin::{self, AdminSocket, Handler, Request};
+use crate::cli::DaemonArgs;
+use crate::config::{self, DsConfig, StoreKind};
+use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
+use crate::failure::{Outcome, cannot, failed};
+use crate::out;
+use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
+use crate::up::cluster::IDENTITY_NAME;
+use cluster_tls::{Identity, JoinToken};
+use control::NetAddr;
+use ds::join::{JoinConfig, join};
+use ds::link::{self, LinkConfig, LinkEnd};
+use ds::{Ds, DsConfig as Parts, LeaseState, Membership};
+use meta::{MemStore, MetaStore};
+use meta_fjall::FjallStore;
+use nfs4::NfsTime;
+use objects::{MemObjects, MemOptions, ObjectStore};
+use objects_dir::DirObjects;
+use server::Nfsd;
+use state::ClientLimits;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use transport::tcp::TcpConnector;
+use transport::workers::Shutdown;
+use transport::{Address, Connector, Context, Limits as TransportLimits};
+
+/// How often leases of clients are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// Name of the file that says where the MDS is.
+const MDS_FILE: &str = "mds.json";
+/// Bytes of the largest such file.
+const MDS_FILE_BYTES_MAX: u64 = 64 * 1024;
+/// Free space that is left to the index.
+const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// `ropewalk ds`.
+pub(crate) fn run(args: &DaemonArgs) -> Outcome {
+    let config: DsConfig = config::load(&args.config)?;
+    if args.check_config {
+        out::line(&format!(
+            "{} is a valid configuration",
+            args.config.display()
+        ));
+        return Ok(());
+    }
+    daemon::init_logging();
+    daemon::raise_nofile();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .map_err(cannot("start the runtime"))?
+        .block_on(serve(args, &config))
+}
+
+async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
+    let mut signals = Signals::take()?;
+    let state = StateDir::take(&config.state_dir)?;
+    let workers = daemon::workers_count(config.workers);
+    let change = format!("change `listen` in {}", args.config.display());
+    let listeners = daemon::listen(&config.listen, workers, &change)?;
+    let context = Context::new(TransportLimits::default());
+
+    let (index, objects) = open_stores(config, state.path())?;
+    let parts = Parts {
+        index: Arc::clone(&index),
+        objects,
+        random: Arc::new(daemon::random_u64),
+        clock: Arc::new(wall_time),
+        offload: true,
+        clients: ClientLimits::default(),
+    };
+    let nfsd = Ds::open(parts)
+        .await
+        .map_err(cannot("open the data server's store"))?;
+    let link_config = enter_cluster(args, config, &nfsd, state.path()).await?;
+
+    let shutdown = Shutdown::new();
+    let socket = AdminSocket::bind(state.path())?;
+    let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
+    let view = View {
+        nfsd: Arc::clone(&nfsd),
+        config: config.clone(),
+        transport: serving.transport(),
+        started: Instant::now(),
+    };
+    let admin = tokio::spawn(admin::serve(socket, handler(Arc::new(view))));
+    let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
+    tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
+    let link = link::run(Arc::clone(&nfsd), link_config);
+    let end = tokio::select! {
+        why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
+            tracing::info!(why, "stopping");
+            Ok(())
+        }
+        end = link => out_of_cluster(end),
+    };
+    shutdown.trigger();
+    let stop = async {
+        serving.ended().await;
+        tick.abort();
+        admin.abort();
+        index.durable(index.applied()).await
+    };
+    daemon::stop_in_time(&mut signals, STOP_MAX, stop)
+        .await?
+        .map_err(cannot("sync the index"))?;
+    tracing::info!("stopped");
+    end
+}
+
+/// The control connection came to its end: by order, or because the MDS wants this server no more.
+fn out_of_cluster(end: LinkEnd) -> Outcome {
+    match end {
+        LinkEnd::Shutdown { .. } => {
+            tracing::info!("the metadata server stops this data server");
+            Ok(())
+        }
+        LinkEnd::Expelled { reason } => Err(failed(format!(
+            "the metadata server has put this data server out of the cluster: {reason}"
+        ))),
+        LinkEnd::Refused(refusal) => Err(failed(format!(
+            "the metadata server refuses this data server: {refusal}"
+        ))),
+    }
+}
+
+type Stores = (Arc<dyn MetaStore>, Arc<dyn ObjectStore>);
+
+fn open_stores(config: &DsConfig, state_dir: &Path) -> Outcome<Stores> {
+    if config.store == StoreKind::Memory {
+        tracing::warn!("objects are in memory: they end with this process");
+        let options = MemOptions {
+            capacity_bytes: config.memory_size.as_u64(),
+            ..MemOptions::default()
+        };
+        // An earlier process's identity belongs to a store that is gone.
+        let _ = std::fs::remove_file(state_dir.join(IDENTITY_NAME));
+        return Ok((
+            Arc::new(MemStore::new()),
+            Arc::new(MemObjects::new(options)),
+        ));
+    }
+    let options = meta_fjall::Options {
+        cache_bytes: 32 * 1024 * 1024,
+        journal_bytes: meta_fjall::JOURNAL_BYTES_MIN,
+        memtable_bytes: 8 * 1024 * 1024,
+        reserve_bytes: INDEX_RESERVE_BYTES,
+    };
+    let index = FjallStore::open(&state_dir.join("index"), options)
+        .map_err(cannot("open the object index"))?;
+    let objects = DirObjects::open(&state_dir.join("data"), objects_dir::Options::default())
+        .map_err(cannot("open the object store"))?;
+    Ok((Arc::new(index), Arc::new(objects)))
+}
+
+fn wall_time() -> NfsTime {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    NfsTime {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// Joins when that was not done yet, and says how the MDS is reached from now on.
+async fn enter_cluster(
+    args: &DaemonArgs,
+    config: &DsConfig,
+    nfsd: &Nfsd<Ds>,
+    state_dir: &Path,
+) -> Outcome<LinkConfig> {
+    let identity_path = state_dir.join(IDENTITY_NAME);
+    let advertise: Vec<NetAddr> = config
+        .advertised()
+        .iter()
+        .map(|a| rpc::UniversalAddress::tcp(*a).into())
+        .collect();
+    let membership = match (nfsd.role().membership(), identity_path.exists()) {
+        (Some(membership), true) => membership,
+        (None, false) => join_now(args, config, nfsd, state_dir, advertise.clone()).await?,
+        (Some(_), false) => {
+            return Err(failed(format!(
+                "the store in {} belongs to a cluster but {IDENTITY_NAME} is gone: restore that file",
+                state_dir.display()
+            )));
+        }
+        (None, true) => {
+            return Err(failed(format!(
+                "{} has an {IDENTITY_NAME} but its store is new: restore the store, or join as a new data \
+                 server with an empty state_dir",
+                state_dir.display()
+            )));
+        }
+    };
+    let identity = Identity::load(&identity_path).map_err(cannot("load this server's identity"))?;
+    let tls = cluster_tls::client_config(&identity).map_err(cannot("set up TLS"))?;
+    let connector = connector(tls);
+    let named = if config.mds.is_empty() {
+        read_mds_file(state_dir)?
+    } else {
+        config.mds.clone()
+    };
+    Ok(LinkConfig {
+        membership,
+        connector,
+        mds: resolve(&named).await?,
+        advertise,
+    })
+}
+
+fn connector(tls: rustls::ClientConfig) -> Arc<dyn Connector> {
+    let context = Context::new(TransportLimits::default());
+    Arc::new(TcpConnector::with_tls(context, Arc::new(tls)))
+}
+
+async fn join_now(
+    args: &DaemonArgs,
+    config: &DsConfig,
+    nfsd: &Nfsd<Ds>,
+    state_dir: &Path,
+    advertise: Vec<NetAddr>,
+) -> Outcome<Membership> {
+    let Some(text) = config.token()? else {
+        return Err(failed(format!(
+            "this data server has not joined a cluster: run `ropewalk token create` at the metadata server and set \
+             `join_token` in {}",
+            args.config.display()
+        )));
+    };
+    let token = JoinToken::parse(&text)
+        .map_err(|e| failed(format!("{}: `join_token`: {e}", args.config.display())))?;
+    let in_token = token
+        .addresses
+        .0
+        .iter()
+        .map(|a| a.as_str().to_owned())
+        .collect();
+    let named: Vec<String> = if config.mds.is_empty() {
+        in_token
+    } else {
+        config.mds.clone()
+    };
+    write_mds_file(state_dir, &named)?;
+    let tls = cluster_tls::join_config(token.ca).map_err(cannot("set up TLS"))?;
+    let connector = connector(tls);
+    let join_config = JoinConfig {
+        token: &token,
+        connector: &*connector,
+        mds: &resolve(&named).await?,
+        advertise,
+        identity_path: &state_dir.join(IDENTITY_NAME),
+    };
+    let membership = join(nfsd, join_config)
+        .await
+        .map_err(cannot("join the cluster"))?;
+    tracing::info!(ds_id = membership.ds_id, "joined the cluster");
+    Ok(membership)
+}
+
+/// Looks the MDS's names up.
+async fn resolve(named: &[String]) -> Outcome<Vec<Address>> {
+    let mut addresses = Vec::new();
+    for name in named {
+        let found = tokio::net::lookup_host(name.as_str())
+            .await
+            .map_err(cannot(format_args!("find the metadata server `{name}`")))?;
+        let server_name = mds_name();
+        addresses.extend(found.map(|address: SocketAddr| Address::Tls {
+            address,
+            server_name: server_name.clone(),
+        }));
+    }
+    if addresses.is_empty() {
+        return Err(failed(
+            "no address of the metadata server is known: set `mds`",
+        ));
+    }
+    Ok(addresses)
+}
+
+fn mds_name() -> String {
+    cluster_tls::mds_name().to_str().into_owned()
+}
+
+fn write_mds_file(state_dir: &Path, named: &[String]) -> Outcome {
+    let path = state_dir.join(MDS_FILE);
+    let what = format!("write {}", path.display());
+    let text = serde_json::to_vec(named).map_err(cannot(&what))?;
+    let partial = path.with_extension("json.new");
+    let write = || {
+        let mut file = std::fs::File::create(&partial)?;
+        std::io::Write::write_all(&mut file, &text)?;
+        file.sync_all()?;
+        std::fs::rename(&partial, &path)
+    };
+    write().map_err(cannot(&what))
+}
+
+fn read_mds_file(state_dir: &Path) -> Outcome<Vec<String>> {
+    let path = state_dir.join(MDS_FILE);
+    let what = format!(
+        "read {} (or set `mds` in the configuration)",
+        path.display()
+    );
+    let len = std::fs::metadata(&path).map_err(cannot(&what))?.len();
+    if len > MDS_FILE_BYTES_MAX {
+        return Err(failed(format!(
+            "{} is no list of addresses",
+            path.display()
+        )));
+    }
+    let text = std::fs::read(&path).map_err(cannot(&what))?;
+    serde_json::from_slice(&text).map_err(cannot(&what))
+}
+
+async fn tick(nfsd: Arc<Nfsd<Ds>>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        nfsd.expire().await;
+    }
+}
+
+/// What the admin socket looks at.
+struct View {
+    nfsd: Arc<Nfsd<Ds>>,
+    config: DsConfig,
+    transport: TransportView,
+    started: Instant,
+}
+
+fn handler(view: Arc<View>) -> Handler {
+    Arc::new(move |request| {
+        let view = Arc::clone(&view);
+        Box::pin(async move {
+            match request {
+                Request::Status => {
+                    serde_json::to_value(ServerStatus::Ds(view.status())).map_err(|e| e.to_string())
+                }
+                _ => Err("this is a data server: ask the metadata server".to_owned()),
+            }
+        })
+    })
+}
+
+impl View {
+    fn status(&self) -> DsStatus {
+        let s = self.nfsd.role().status();
+        let counters = self.nfsd.counters();
+        let named = [
+            ("reads", s.reads),
+            ("writes", s.writes),
+            ("commits", s.commits),
+            ("cold_reads", s.cold_reads),
+            ("sizes_asked", s.sizes_asked),
+            ("wrote_reports", s.wrote_reports),
+            ("refused_forged", s.refusals.forged),
+            ("refused_of_others", s.refusals.of_others),
+            ("refused_fenced", s.refusals.fenced),
+            ("refused_removed", s.refusals.removed),
+            ("refused_rights", s.refusals.rights),
+            ("refused_not_serving", s.refusals.not_serving),
+            ("refused_stateids", s.refusals.stateids),
+            ("objects_lost", s.objects_lost),
+            ("io_errors", s.io_errors),
+            ("no_space", s.no_space),
+            ("floors", s.floors_count),
+            ("compounds", counters.compounds.load(Relaxed)),
+            ("replays", counters.replays.load(Relaxed)),
+            ("malformed", counters.malformed.load(Relaxed)),
+            ("refused", counters.refused.load(Relaxed)),
+        ];
+        let state = match s.lease {
+            LeaseState::Serving { .. } => STATE_SERVING,
+            LeaseState::CatchingUp => "catching up",
+            LeaseState::Away => "away",
+            LeaseState::Expelled => STATE_EXPELLED,
+        };
+        DsStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            ds_id: s.ds_id,
+            store_id: format!("{:016x}", s.store_id),
+            state: state.to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            listen: self.config.listen.clone(),
+            connections: self.transport.connections(),
+            total_bytes: s.total_bytes,
+            free_bytes: s.free_bytes,
+            index_bytes: s.index_bytes,
+            objects: s.objects_count,
+            client_read_bytes: s.client_read_bytes,
+            client_written_bytes: s.client_written_bytes,
+            proxy_read_bytes: s.proxy_read_bytes,
+            proxy_written_bytes: s.proxy_written_bytes,
+            counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
+            transport: daemon::named(self.transport.counters()),
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! `ropewalk mds`: the metadata server as a process.
+//!
+//! # Ownership
+//! `state_dir` holds `process.lock`, `admin.sock`, `ca.pem` and the store in `meta`. The service is shared by the worker
+//! threads; the control port, the tick and the admin socket run on the main thread.
+//!
+//! # Ordering
+//! Ports are bound before the store is opened, so that a busy one is told before anything changes; connections are
+//! accepted only after the start is durable. At the end NFS drains first, the control port last: what is still
+//! being served may need the data servers.
+//!
+//! # Failure
+//! Everything before "serving" ends the process with one sentence. Later, a failed store stops replies (see
+//! `mds`); the process goes on, so that its status can be asked.
+
+use crate::admin::{self, AdminSocket, Handler, Request};
+use crate::cli::DaemonArgs;
+use crate::config::{self, MdsConfig, RootTable, StoreKind};
+use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
+use crate::failure::{Outcome, cannot, failed};
+use crate::out;
+use crate::status::{
+    DataServerRow, GroupRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
+};
+use crate::token::{Token, WaitingToken};
+use cluster_tls::{ClusterCa, JoinToken, Role};
+use mds::data::{
+    ControlService, DataConfig, ServerState, add_token, expel, tls_peer, waiting_tokens,
+};
+use mds::{Mds, MdsConfig as Parts};
+use meta::{MemStore, MetaStore};
+use meta_fjall::FjallStore;
+use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
+use server::Nfsd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use transport::tcp::TcpConnector;
+use transport::workers::Shutdown;
+use transport::{Context, Limits as TransportLimits};
+
+/// Lease of data servers: how long a lost one delays what must be known everywhere.
+const DS_LEASE_MS: u32 = 15_000;
+/// `change` of a root directory that nobody has touched.
+const ROOT_CHANGE_AT_FORMAT: u64 = 1;
+/// How often time-driven work is done.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Bytes of a token's hash that are shown.
+const HASH_BYTES_SHOWN: usize = 6;
+
+/// `ropewalk mds`.
+pub(crate) fn run(args: &DaemonArgs) -> Outcome {
+    let config: MdsConfig = config::load(&args.config)?;
+    if args.check_config {
+        out::line(&format!(
+            "{} is a valid configuration",
+            args.config.display()
+        ));
+        return Ok(());
+    }
+    daemon::init_logging();
+    daemon::raise_nofile();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .map_err(cannot("start the runtime"))?
+        .block_on(serve(args, &config))
+}
+
+async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
+    let mut signals = Signals::take()?;
+    let state = StateDir::take(&config.state_dir)?;
+    let change = |key: &str| format!("change `{key}` in {}", args.config.display());
+    let workers = daemon::workers_count(config.workers);
+    let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
+    let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
+    let context = Context::new(TransportLimits::default());
+    let control_context = Context::new(TransportLimits::default());
+
+    let store = open_store(config, state.path())?;
+    let nfsd = open_mds(config, &store, &control_context).await?;
+    make_root(&nfsd, config.root).await?;
+    let ca = Arc::new(open_ca(config, state.path(), nfsd.role().cluster_id())?);
+    let tls = ca
+        .issue_identity(Role::Mds)
+        .and_then(|own| cluster_tls::server_config(&own));
+    let tls = Arc::new(tls.map_err(cannot("set up TLS for data servers"))?);
+
+    let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
+    let issuer = Arc::clone(&ca);
+    let service = ControlService::new(Arc::clone(&nfsd), Arc::new(tls_peer), issuer);
+    let control_port = tokio::spawn(transport::tls::serve(
+        control.into_iter().flatten().collect(),
+        tls,
+        Arc::new(service),
+        control_context,
+        control_shutdown.signal(),
+    ));
+    let socket = AdminSocket::bind(state.path())?;
+    let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
+    let view = View {
+        nfsd: Arc::clone(&nfsd),
+        ca,
+        config: config.clone(),
+        transport: serving.transport(),
+        started: Instant::now(),
+    };
+    let admin = tokio::spawn(admin::serve(socket, handler(Arc::new(view))));
+    let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
+    tracing::info!(
+        listen = ?config.listen,
+        control = ?config.control_listen,
+        workers,
+        boot = nfsd.role().namespace().boot(),
+        "serving"
+    );
+
+    let why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown).await;
+    tracing::info!(why, "stopping");
+    shutdown.trigger();
+    let stop = async {
+        serving.ended().await;
+        control_shutdown.trigger();
+        let _ = control_port.await;
+        tick.abort();
+        admin.abort();
+        store.durable(store.applied()).await
+    };
+    daemon::stop_in_time(&mut signals, STOP_MAX, stop)
+        .await?
+        .map_err(cannot("sync the store"))?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn open_store(config: &MdsConfig, state_dir: &Path) -> Outcome<Arc<dyn MetaStore>> {
+    if config.store == StoreKind::Memory {
+        tracing::warn!("metadata are in memory: they end with this process");
+        return Ok(Arc::new(MemStore::new()));
+    }
+    let options = meta_fjall::Options::default();
+    let store = FjallStore::open(&state_dir.join("meta"), options)
+        .map_err(cannot("open the metadata store"))?;
+    if store.torn_bytes() > 0 {
+        tracing::info!(
+            bytes = store.torn_bytes(),
+            "cut an unfinished end of the journal"
+        );
+    }
+    Ok(Arc::new(store))
+}
+
+async fn open_mds(
+    config: &MdsConfig,
+    store: &Arc<dyn MetaStore>,
+    proxy_context: &Context,
+) -> Outcome<Arc<Nfsd<Mds>>> {
+    let unit = config.stripe_unit.as_u64();
+    let parts = Parts {
+        store: Arc::clone(store),
+        exports: config.export_list()?,
+        lease_ms: config.lease_seconds * 1000,
+        clock: Arc::new(wall_time),
+        random: Arc::new(daemon::random_u64),
+        limits: Limits::default(),
+        data: DataConfig {
+            stripe_unit_bytes: u32::try_from(unit)
+                .map_err(|_| failed("`stripe_unit` is too large"))?,
+            ds_lease_ms: DS_LEASE_MS,
+            connector: Arc::new(TcpConnector::new(proxy_context.clone())),
+        },
+    };
+    Mds::open(parts)
+        .await
+        .map_err(cannot("open the file system"))
+}
+
+fn wall_time() -> Time {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Time {
+        secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos(),
+    }
+}
+
+/// Gives the root directory the configured owner and mode while nobody has touched the file system: at its first
+/// start, and at the next one when a crash came between.
+async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
+    let mds = nfsd.role();
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, mds.now());
+    let what = "prepare the root directory";
+    let root = mds
+        .namespace()
+        .getattr(&mut op, FileId::ROOT)
+        .map_err(cannot(what))?;
+    let untouched = root.change == ROOT_CHANGE_AT_FORMAT && root.ctime == root.btime;
+    if !untouched || wanted == RootTable::default() {
+        return Ok(());
+    }
+    let attrs = SetAttr {
+        mode: Some(wanted.mode.0),
+        uid: Some(wanted.uid),
+        gid: Some(wanted.gid),
+        ..SetAttr::default()
+    };
+    mds.namespace()
+        .setattr(&mut op, FileId::ROOT, &attrs, false)
+        .map_err(cannot(what))?;
+    mds.store()
+        .durable(op.observed())
+        .await
+        .map_err(cannot(what))
+}
+
+/// The cluster's CA. That of a cluster in memory is made anew at each start, where it replaces no real one.
+fn open_ca(config: &MdsConfig, state_dir: &Path, cluster_id: u64) -> Outcome<ClusterCa> {
+    let what = "open the cluster's CA";
+    if config.store == StoreKind::Memory {
+        let dir = state_dir.join("memory");
+        daemon::make_dir(&dir)?;
+        match std::fs::remove_file(ClusterCa::path(&dir)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(cannot(what)(e)),
+            _ => {}
+        }
+        return ClusterCa::create(&dir, cluster_id).map_err(cannot(what));
+    }
+    if ClusterCa::path(state_dir).exists() {
+        return ClusterCa::load(state_dir, cluster_id).map_err(cannot(what));
+    }
+    ClusterCa::create(state_dir, cluster_id).map_err(cannot(what))
+}
+
+async fn tick(nfsd: Arc<Nfsd<Mds>>) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        Mds::tick(&nfsd).await;
+    }
+}
+
+/// What the admin socket looks at.
+struct View {
+    nfsd: Arc<Nfsd<Mds>>,
+    ca: Arc<ClusterCa>,
+    config: MdsConfig,
+    transport: TransportView,
+    started: Instant,
+}
+
+fn handler(view: Arc<View>) -> Handler {
+    Arc::new(move |request| {
+        let view = Arc::clone(&view);
+        Box::pin(async move {
+            let value = match request {
+                Request::Status => serde_json::to_value(ServerStatus::Mds(view.status())),
+                Request::TokenCreate { ttl_seconds } => {
+                    serde_json::to_value(view.create_token(ttl_seconds).await?)
+                }
+                Request::TokenList => serde_json::to_value(view.tokens()?),
+                Request::Expel { ds_id } => {
+                    let order = expel(&view.nfsd, ds_id, "expelled by an administrator");
+                    order.await.map_err(|e| e.to_string())?;
+                    serde_json::to_value(())
+                }
+            };
+            value.map_err(|e| e.to_string())
+        })
+    })
+}
+
+impl View {
+    async fn create_token(&self, ttl_seconds: u64) -> Result<Token, String> {
+        let secret = cluster_tls::random_secret().map_err(|e| e.to_string())?;
+        let addresses: Vec<String> = self
+            .config
+            .control_advertised()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let token = JoinToken::new(&addresses, self.ca.fingerprint(), secret)
+            .map_err(|_| "`control_advertise` has no address, or more than 8".to_owned())?;
+        let ttl_ms = ttl_seconds.saturating_mul(1000);
+        add_token(&self.nfsd, &token.secret, ttl_ms)
+            .await
+            .map_err(|e| e.to_string())?;
+        tracing::info!(ttl_seconds, "made a join token");
+        Ok(Token {
+            token: token.to_text(),
+        })
+    }
+
+    fn tokens(&self) -> Result<Vec<WaitingToken>, String> {
+        let waiting = waiting_tokens(&self.nfsd).map_err(|e| e.to_string())?;
+        let describe = |t: mds::data::WaitingToken| WaitingToken {
+            hash: t.hash.0[..HASH_BYTES_SHOWN]
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect(),
+            expires_in_seconds: t.left_ms / 1000,
+        };
+        Ok(waiting.into_iter().map(describe).collect())
+    }
+
+    fn status(&self) -> MdsStatus {
+        let mds = self.nfsd.role();
+        let data = mds.data().status();
+        let (clients, sessions, in_grace) = {
+            let clients = self.nfsd.clients();
+            (
+                clients.clients_count(),
+                clients.sessions_count(),
+                clients.in_grace(),
+            )
+        };
+        let (opens, locks, layouts) = mds.state().counts();
+        let counters = self.nfsd.counters();
+        let named = [
+            ("compounds", counters.compounds.load(Relaxed)),
+            ("replays", counters.replays.load(Relaxed)),
+            ("malformed", counters.malformed.load(Relaxed)),
+            ("refused", counters.refused.load(Relaxed)),
+            ("sizes_unknown", count(data.sizes_unknown)),
+            ("truncations", count(data.truncations)),
+            ("fences_pending", count(data.fences_pending)),
+        ];
+        MdsStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            cluster_id: format!("{:016x}", mds.cluster_id()),
+            boot: mds.namespace().boot(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            listen: self.config.listen.clone(),
+            control_listen: self.config.control_listen.clone(),
+            connections: self.transport.connections(),
+            in_grace,
+            clients: count(clients),
+            sessions: count(sessions),
+            opens: count(opens),
+            locks: count(locks),
+            layouts: count(layouts),
+            proxy_read_bytes: data.proxied_read_bytes,
+            proxy_written_bytes: data.proxied_written_bytes,
+            metadata_bytes: mds.store().disk_bytes(),
+            stripe_unit: u64::from(mds.data().stripe_unit_bytes()),
+            counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
+            operations: counters
+                .by_op()
+                .map(|(op, n)| (format!("{op:?}"), n))
+                .collect(),
+            transport: daemon::named(self.transport.counters()),
+            data_servers: data.servers.iter().map(row).collect(),
+            groups: data
+                .groups
+                .into_iter()
+                .map(|(id, ds_ids)| GroupRow { id, ds_ids })
+                .collect(),
+        }
+    }
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn row(server: &mds::data::ServerStatus) -> DataServerRow {
+    let (capacity, c) = (server.capacity, server.counters);
+    let state = match server.state {
+        ServerState::Serving => STATE_SERVING,
+        ServerState::Joining => "catching up",
+        ServerState::Away => "away",
+        ServerState::Expelled => STATE_EXPELLED,
+    };
+    let readable = |(netid, uaddr): &(String, String)| {
+        let parsed = rpc::UniversalAddress::parse(netid.as_bytes(), uaddr.as_bytes());
+        parsed.map_or_else(|_| format!("{netid} {uaddr}"), |a| a.address.to_string())
+    };
+    DataServerRow {
+        id: server.id,
+        state: state.to_owned(),
+        addresses: server.addresses.iter().map(readable).collect(),
+        total_bytes: capacity.total_bytes,
+        free_bytes: capacity.free_bytes,
+        objects: capacity.objects_count,
+        client_read_bytes: c.client_read_bytes,
+        client_written_bytes: c.client_written_bytes,
+        proxy_read_bytes: c.proxy_read_bytes,
+        proxy_written_bytes: c.proxy_written_bytes,
+        handles_refused: c.handles_forged
+            + c.handles_of_others
+            + c.handles_fenced
+            + c.handles_removed,
+        errors: c.objects_lost + c.io_errors,
+    }
+}

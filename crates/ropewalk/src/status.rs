@@ -1,0 +1,391 @@
+//! `ropewalk status`: what servers say of themselves, and how it is shown.
+//!
+//! The structs are the answers of the admin socket; `--json` prints them as they came, so their names are an
+//! interface: fields are added, never renamed.
+
+use crate::admin::{Request, SOCKET_NAME, ask};
+use crate::cli::StatusArgs;
+use crate::failure::{Outcome, failed};
+use crate::out;
+use crate::table::{bytes, table};
+use crate::up::dirs::default_dir;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// State of a data server that serves.
+pub(crate) const STATE_SERVING: &str = "serving";
+/// State of a data server that is put out.
+pub(crate) const STATE_EXPELLED: &str = "expelled";
+
+/// A metadata server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MdsStatus {
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Identity of the cluster, in hex.
+    pub cluster_id: String,
+    /// Starts of this metadata server.
+    pub boot: u32,
+    /// Seconds since it started.
+    pub uptime_seconds: u64,
+    /// NFS listeners.
+    pub listen: Vec<SocketAddr>,
+    /// Listeners for data servers.
+    pub control_listen: Vec<SocketAddr>,
+    /// Whether clients are reclaiming after a restart.
+    pub in_grace: bool,
+    /// Connections of clients.
+    pub connections: u32,
+    /// Clients with a lease.
+    pub clients: u64,
+    /// Their sessions.
+    pub sessions: u64,
+    /// Open files in their hands.
+    pub opens: u64,
+    /// Lock states in their hands.
+    pub locks: u64,
+    /// Layouts in their hands.
+    pub layouts: u64,
+    /// Bytes read for clients without layouts.
+    pub proxy_read_bytes: u64,
+    /// Bytes written for them.
+    pub proxy_written_bytes: u64,
+    /// Bytes of the metadata store.
+    pub metadata_bytes: u64,
+    /// Stripe unit of new files in bytes.
+    pub stripe_unit: u64,
+    /// COMPOUNDs, replays, malformed and refused requests.
+    pub counters: BTreeMap<String, u64>,
+    /// Operations by name.
+    pub operations: BTreeMap<String, u64>,
+    /// What the transport counted.
+    pub transport: BTreeMap<String, u64>,
+    /// Data servers that ever joined.
+    pub data_servers: Vec<DataServerRow>,
+    /// Placement groups.
+    pub groups: Vec<GroupRow>,
+}
+
+/// A data server as the metadata server sees it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DataServerRow {
+    /// Its id.
+    pub id: u32,
+    /// `serving`, `catching up`, `away` or `expelled`.
+    pub state: String,
+    /// Where clients reach it.
+    pub addresses: Vec<String>,
+    /// Size of its store.
+    pub total_bytes: u64,
+    /// What is left of it.
+    pub free_bytes: u64,
+    /// Objects in its index.
+    pub objects: u64,
+    /// Bytes that clients read since it started, as of its last heartbeat.
+    pub client_read_bytes: u64,
+    /// Bytes that clients wrote.
+    pub client_written_bytes: u64,
+    /// Bytes that the metadata server read for others.
+    pub proxy_read_bytes: u64,
+    /// Bytes that the metadata server wrote for others.
+    pub proxy_written_bytes: u64,
+    /// Handles that it refused.
+    pub handles_refused: u64,
+    /// Lost objects and disk errors.
+    pub errors: u64,
+}
+
+impl DataServerRow {
+    /// Whether it serves.
+    pub(crate) fn is_online(&self) -> bool {
+        self.state == STATE_SERVING
+    }
+}
+
+/// A placement group.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct GroupRow {
+    /// Its id.
+    pub id: u32,
+    /// Its data servers, in order.
+    pub ds_ids: Vec<u32>,
+}
+
+/// A data server, as itself sees it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DsStatus {
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Its id in the cluster, once it has joined.
+    pub ds_id: Option<u32>,
+    /// Identity of its store, in hex.
+    pub store_id: String,
+    /// `serving`, `catching up`, `away` or `expelled`.
+    pub state: String,
+    /// Seconds since it started.
+    pub uptime_seconds: u64,
+    /// NFS listeners.
+    pub listen: Vec<SocketAddr>,
+    /// Connections.
+    pub connections: u32,
+    /// Size of its store.
+    pub total_bytes: u64,
+    /// What is left of it.
+    pub free_bytes: u64,
+    /// Bytes of its index.
+    pub index_bytes: u64,
+    /// Objects in its index.
+    pub objects: u64,
+    /// Bytes that clients read since it started.
+    pub client_read_bytes: u64,
+    /// Bytes that clients wrote.
+    pub client_written_bytes: u64,
+    /// Bytes that the metadata server read for others.
+    pub proxy_read_bytes: u64,
+    /// Bytes that the metadata server wrote for others.
+    pub proxy_written_bytes: u64,
+    /// Everything else that it counts, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// What the transport counted.
+    pub transport: BTreeMap<String, u64>,
+}
+
+/// An answer of either kind of server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub(crate) enum ServerStatus {
+    /// A metadata server.
+    Mds(MdsStatus),
+    /// A data server.
+    Ds(DsStatus),
+}
+
+/// `ropewalk status`.
+pub(crate) fn run(args: &StatusArgs) -> Outcome {
+    let sockets = match (&args.socket, &args.dir) {
+        (Some(socket), _) => vec![socket.clone()],
+        (None, Some(dir)) => sockets_in(dir)?,
+        (None, None) => sockets_in(&default_dir()?)?,
+    };
+    let mut servers = BTreeMap::new();
+    let mut silent = Vec::new();
+    for socket in &sockets {
+        match ask::<ServerStatus>(socket, &Request::Status) {
+            Ok(status) => {
+                servers.insert(name_of(socket), status);
+            }
+            Err(e) => silent.push(e),
+        }
+    }
+    if servers.is_empty() {
+        return Err(silent.remove(0));
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(&servers).map_err(|e| failed(e.to_string()))?;
+        out::line(&text);
+    } else {
+        out::print(&show(&servers));
+    }
+    silent.into_iter().for_each(|e| eprintln!("ropewalk: {e}"));
+    Ok(())
+}
+
+/// Admin sockets of one server, or of all servers of an `up` directory.
+fn sockets_in(dir: &Path) -> Outcome<Vec<PathBuf>> {
+    let own = dir.join(SOCKET_NAME);
+    if own.exists() {
+        return Ok(vec![own]);
+    }
+    let mut sockets = vec![dir.join("mds").join(SOCKET_NAME)];
+    let numbers = 1..=crate::cli::UP_DS_MAX;
+    sockets.extend(numbers.map(|n| dir.join(format!("ds-{n}")).join(SOCKET_NAME)));
+    sockets.retain(|socket| socket.exists());
+    if sockets.is_empty() {
+        return Err(failed(format!(
+            "no server runs in {} (there is no {SOCKET_NAME}); say where with --dir DIR or --socket PATH",
+            dir.display()
+        )));
+    }
+    Ok(sockets)
+}
+
+/// The name of the directory that a socket is in: `mds`, `ds-1`, ...
+fn name_of(socket: &Path) -> String {
+    let dir = socket.parent().and_then(Path::file_name);
+    dir.map_or_else(
+        || socket.display().to_string(),
+        |n| n.to_string_lossy().into_owned(),
+    )
+}
+
+fn show(servers: &BTreeMap<String, ServerStatus>) -> String {
+    let mut text = String::new();
+    let mut ds_rows = Vec::new();
+    // Numbers after names: ds-10 comes after ds-9.
+    let mut names: Vec<&String> = servers.keys().collect();
+    names.sort_by_key(|name| (name.len(), name.as_str()));
+    for name in names {
+        match &servers[name] {
+            ServerStatus::Mds(mds) => show_mds(&mut text, mds),
+            ServerStatus::Ds(ds) => ds_rows.push(ds_row(name, ds)),
+        }
+    }
+    if !ds_rows.is_empty() {
+        let head = [
+            "PROCESS",
+            ">PID",
+            ">DS",
+            "STATE",
+            "LISTEN",
+            ">CONNECTIONS",
+            ">READ",
+            ">WRITTEN",
+            ">REFUSED",
+        ];
+        let _ = write!(text, "\n{}", table(&head, &ds_rows));
+    }
+    text.trim_start_matches('\n').to_owned()
+}
+
+fn show_mds(text: &mut String, mds: &MdsStatus) {
+    let listen: Vec<String> = mds.listen.iter().map(ToString::to_string).collect();
+    let grace = if mds.in_grace {
+        ", clients reclaim (grace)"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        text,
+        "cluster {}: metadata server {} (pid {}), up {}, start {}{grace}",
+        mds.cluster_id,
+        listen.join(" "),
+        mds.pid,
+        duration(mds.uptime_seconds),
+        mds.boot,
+    );
+    let _ = writeln!(
+        text,
+        "{} clients, {} sessions, {} connections; {} opens, {} locks, {} layouts; metadata {}; proxied {} read, {} written\n",
+        mds.clients,
+        mds.sessions,
+        mds.connections,
+        mds.opens,
+        mds.locks,
+        mds.layouts,
+        bytes(mds.metadata_bytes),
+        bytes(mds.proxy_read_bytes),
+        bytes(mds.proxy_written_bytes),
+    );
+    let row = |ds: &DataServerRow| {
+        vec![
+            ds.id.to_string(),
+            ds.state.clone(),
+            ds.addresses.join(" "),
+            bytes(ds.total_bytes),
+            bytes(ds.free_bytes),
+            ds.objects.to_string(),
+            bytes(ds.client_read_bytes),
+            bytes(ds.client_written_bytes),
+            ds.errors.to_string(),
+        ]
+    };
+    let head = [
+        ">DS", "STATE", "ADDRESS", ">SIZE", ">FREE", ">OBJECTS", ">READ", ">WRITTEN", ">ERRORS",
+    ];
+    let rows: Vec<_> = mds.data_servers.iter().map(row).collect();
+    text.push_str(&table(&head, &rows));
+    for group in &mds.groups {
+        let ids: Vec<String> = group.ds_ids.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            text,
+            "placement group {}: data servers {}",
+            group.id,
+            ids.join(" ")
+        );
+    }
+}
+
+fn ds_row(name: &str, ds: &DsStatus) -> Vec<String> {
+    let listen: Vec<String> = ds.listen.iter().map(ToString::to_string).collect();
+    let refused = ds
+        .counters
+        .iter()
+        .filter(|(name, _)| name.starts_with("refused_"));
+    vec![
+        name.to_owned(),
+        ds.pid.to_string(),
+        ds.ds_id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
+        ds.state.clone(),
+        listen.join(" "),
+        ds.connections.to_string(),
+        bytes(ds.client_read_bytes),
+        bytes(ds.client_written_bytes),
+        refused.map(|(_, n)| n).sum::<u64>().to_string(),
+    ]
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what is shown is readable and complete; answers of other versions are understood.
+    use super::*;
+
+    #[test]
+    fn servers_are_shown_in_order() {
+        let row = |id, state: &str| DataServerRow {
+            id,
+            state: state.to_owned(),
+            ..Default::default()
+        };
+        let mds = MdsStatus {
+            cluster_id: "00ff".to_owned(),
+            data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
+            groups: vec![GroupRow {
+                id: 1,
+                ds_ids: vec![1, 2],
+            }],
+            ..Default::default()
+        };
+        let ds = || ServerStatus::Ds(DsStatus::default());
+        let servers = BTreeMap::from([
+            ("ds-10".to_owned(), ds()),
+            ("ds-2".to_owned(), ds()),
+            ("mds".to_owned(), ServerStatus::Mds(mds)),
+        ]);
+        let text = show(&servers);
+        let at = |what: &str| {
+            text.find(what)
+                .unwrap_or_else(|| panic!("{what} in {text}"))
+        };
+        assert!(at("cluster 00ff") < at("serving") && at("serving") < at("away"));
+        assert!(at("placement group 1: data servers 1 2") < at("ds-2") && at("ds-2") < at("ds-10"));
+    }
+
+    #[test]
+    fn an_answer_may_know_more_or_less_than_we() {
+        let text = r#"{"role":"mds","pid":7,"something_new":[1]}"#;
+        let ServerStatus::Mds(mds) = serde_json::from_str(text).unwrap() else {
+            panic!("role")
+        };
+        assert_eq!((mds.pid, mds.boot), (7, 0));
+    }
+}

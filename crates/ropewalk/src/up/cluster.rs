@@ -1,0 +1,291 @@
+//! A running cluster of one machine: its servers as child processes, from the plan to the last exit.
+//!
+//! # Ordering
+//! The metadata server starts first; each new data server gets a join token of its own; the cluster is ready when
+//! every data server is online and a placement group holds all of them. The metadata server stops first,
+//! while the data servers still take what it proxies.
+//!
+//! # Failure
+//! A server that ends before the cluster is ready ends the start, with the last line of its log. Later it is started
+//! again (see `child`), except in a cluster in memory, where what it held is lost.
+
+use crate::admin::{Request, SOCKET_NAME, ask};
+use crate::config::StoreKind;
+use crate::daemon::StateDir;
+use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::status::{MdsStatus, ServerStatus};
+use crate::token::Token;
+use crate::up::child::{ChildSpec, Event, Supervised};
+use crate::up::plan::{Member, Plan};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// A cluster that is not ready after this does not become so.
+const READY_MAX: Duration = Duration::from_secs(120);
+/// How often the metadata server is asked whether it is ready.
+const POLL: Duration = Duration::from_millis(50);
+/// After how long without progress we say what we wait for, and how often.
+const SAY_AFTER: Duration = Duration::from_secs(5);
+/// Events that wait to be read; children wait beyond it.
+const EVENTS_MAX: usize = 64;
+/// Life of the tokens that `up` makes for its own data servers.
+const TOKEN_TTL_S: u64 = 600;
+
+/// Name of a server's identity in its state directory.
+pub(crate) const IDENTITY_NAME: &str = "identity.pem";
+
+/// A cluster whose servers run.
+pub(crate) struct Cluster {
+    plan: Plan,
+    mds: Option<Supervised>,
+    ds: Vec<Supervised>,
+    events: mpsc::Receiver<Event>,
+    tell: mpsc::Sender<Event>,
+    _lock: StateDir,
+}
+
+impl Cluster {
+    /// Checks the ports, writes the configuration and starts everything; returns when the cluster is ready.
+    /// `say` gets a line when something takes long.
+    pub(crate) async fn start(mut plan: Plan, say: impl Fn(&str)) -> Outcome<Self> {
+        let lock = StateDir::take(&plan.dir)?;
+        plan.need_free_ports()?;
+        plan.write()?;
+        let (tell, events) = mpsc::channel(EVENTS_MAX);
+        let mut cluster = Self {
+            plan,
+            mds: None,
+            ds: Vec::new(),
+            events,
+            tell,
+            _lock: lock,
+        };
+        match cluster.bring_up(&say).await {
+            Ok(()) => Ok(cluster),
+            Err(e) => {
+                cluster.stop().await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn bring_up(&mut self, say: &impl Fn(&str)) -> Outcome {
+        self.mds = Some(self.child("mds", &self.plan.mds)?);
+        self.wait_until(say, |_| Ok(())).await?;
+        let status: ServerStatus = ask_async(self.socket(), Request::Status).await?;
+        let mut known = match status {
+            ServerStatus::Mds(mds) => mds.data_servers.len(),
+            ServerStatus::Ds(_) => {
+                return Err(failed("the metadata server's socket is a data server's"));
+            }
+        };
+        for index in 0..self.plan.ds.len() {
+            let is_new = self.give_token(index).await?;
+            let child = self.child("ds", &self.plan.ds[index])?;
+            self.ds.push(child);
+            if is_new {
+                // One after the other, so that ds-3 gets id 3 in a cluster that only grew here.
+                let name = self.plan.ds[index].name.clone();
+                let joined = known.saturating_add(1);
+                self.wait_until(say, move |status| {
+                    let there = status.data_servers.len() >= joined;
+                    if there {
+                        Ok(())
+                    } else {
+                        Err(format!("{name} to join"))
+                    }
+                })
+                .await?;
+                known = joined;
+            }
+        }
+        let wanted = self.plan.ds.len();
+        self.wait_until(say, move |status| is_ready(status, wanted))
+            .await?;
+        for ds in &self.plan.ds {
+            // Used up; a later token comes with a later join.
+            let _ = std::fs::remove_file(token_path(ds));
+        }
+        Ok(())
+    }
+
+    fn child<C>(&self, role: &'static str, member: &Member<C>) -> Outcome<Supervised> {
+        let spec = ChildSpec {
+            name: member.name.clone(),
+            role,
+            config: member.file.clone(),
+            log: member.dir.join("log"),
+        };
+        Supervised::start(spec, self.tell.clone())
+    }
+
+    /// A data server without an identity gets a token, in the file that its configuration names. Says whether.
+    async fn give_token(&self, index: usize) -> Outcome<bool> {
+        let ds = &self.plan.ds[index];
+        let stored = ds.config.store == StoreKind::Disk;
+        if stored && ds.dir.join(IDENTITY_NAME).exists() {
+            return Ok(false);
+        }
+        let request = Request::TokenCreate {
+            ttl_seconds: TOKEN_TTL_S,
+        };
+        let token: Token = ask_async(self.socket(), request).await?;
+        let path = token_path(ds);
+        let write = || {
+            let mut options = std::fs::OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&path)?;
+            file.write_all(token.token.as_bytes())
+        };
+        write().map_err(cannot(format_args!("write {}", path.display())))?;
+        Ok(true)
+    }
+
+    /// Asks the metadata server until `done` is content; `Err` of it says what is missing.
+    async fn wait_until(
+        &mut self,
+        say: &impl Fn(&str),
+        done: impl Fn(&MdsStatus) -> Result<(), String>,
+    ) -> Outcome {
+        let started = Instant::now();
+        let mut say_at = started + SAY_AFTER;
+        loop {
+            let missing = match ask_async::<MdsStatus>(self.socket(), Request::Status).await {
+                Ok(status) => match done(&status) {
+                    Ok(()) => return Ok(()),
+                    Err(missing) => missing,
+                },
+                Err(_) => "the metadata server".to_owned(),
+            };
+            if let Ok(event) = self.events.try_recv() {
+                return Err(self.start_failure(event));
+            }
+            if Instant::now() >= say_at {
+                say(&format!("waiting for {missing}"));
+                say_at += SAY_AFTER;
+            }
+            if started.elapsed() >= READY_MAX {
+                let logs = self.plan.dir.display();
+                return Err(failed(format!(
+                    "the cluster is not ready after {} s: it waits for {missing}; the logs are {logs}/*/log",
+                    READY_MAX.as_secs()
+                )));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn start_failure(&self, event: Event) -> Failure {
+        match event {
+            Event::Died {
+                name,
+                how,
+                last_line,
+                ..
+            } => {
+                let log = self.plan.dir.join(&name).join("log");
+                failed(format!(
+                    "{name} does not start ({how}): {last_line} (log: {})",
+                    log.display()
+                ))
+            }
+            Event::NotStarted { name, why } => failed(format!("{name} does not start: {why}")),
+        }
+    }
+
+    /// The next thing that happens to a server. An error when the cluster cannot go on.
+    pub(crate) async fn event(&mut self) -> Outcome<String> {
+        let event = self.events.recv().await.expect("we hold a sender");
+        let memory = self.plan.mds.config.store == StoreKind::Memory;
+        match event {
+            Event::Died {
+                name,
+                how,
+                last_line,
+                ..
+            } if memory => Err(failed(format!(
+                "{name} ended ({how}), and what it held in memory is lost; its last words: {last_line}"
+            ))),
+            Event::Died {
+                name,
+                how,
+                last_line,
+                pause,
+            } => Ok(format!(
+                "{name} ended ({how}) and is started again in {:.1} s; its last words: {last_line}",
+                pause.as_secs_f32()
+            )),
+            Event::NotStarted { name, why } => Ok(format!("{name} cannot be started: {why}")),
+        }
+    }
+
+    /// The plan that it runs.
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The metadata server's admin socket.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.plan.mds.dir.join(SOCKET_NAME)
+    }
+
+    /// Stops every server, the metadata server first.
+    pub(crate) async fn stop(mut self) {
+        // Children that report an end now must not wait for a reader.
+        self.events.close();
+        if let Some(mds) = self.mds.take() {
+            mds.stop().await;
+        }
+        let tasks: Vec<_> = self
+            .ds
+            .drain(..)
+            .map(|ds| tokio::spawn(ds.stop()))
+            .collect();
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+/// [`ask`] without blocking the runtime.
+pub(crate) async fn ask_async<T>(socket: PathBuf, request: Request) -> Outcome<T>
+where
+    T: serde::de::DeserializeOwned + Send + 'static,
+{
+    tokio::task::spawn_blocking(move || ask(&socket, &request))
+        .await
+        .map_err(cannot("ask the metadata server"))?
+}
+
+fn token_path(ds: &Member<crate::config::DsConfig>) -> PathBuf {
+    let named = ds.config.join_token_file.as_deref();
+    named.map_or_else(|| ds.dir.join("join.token"), Path::to_path_buf)
+}
+
+/// Whether files can be striped over all `wanted` data servers, or what is missing.
+fn is_ready(status: &MdsStatus, wanted: usize) -> Result<(), String> {
+    let online = status
+        .data_servers
+        .iter()
+        .filter(|ds| ds.is_online())
+        .count();
+    if online < wanted {
+        return Err(format!("{} of {wanted} data servers", wanted - online));
+    }
+    if !status
+        .groups
+        .iter()
+        .any(|group| group.ds_ids.len() >= wanted)
+    {
+        return Err(format!("a placement group over all {wanted} data servers"));
+    }
+    Ok(())
+}

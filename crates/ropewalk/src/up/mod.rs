@@ -1,0 +1,114 @@
+//! `ropewalk up`: a file system on this machine, from one command.
+//!
+//! `plan` decides what the servers are and writes their configuration files, `ports` finds ports, `child` keeps one
+//! process running, `cluster` all of them. The command itself is here: it starts, says how to mount, reports what
+//! happens, and stops.
+
+pub(crate) mod child;
+pub(crate) mod cluster;
+pub(crate) mod dirs;
+pub(crate) mod plan;
+mod ports;
+
+use crate::cli::UpArgs;
+use crate::config::StoreKind;
+use crate::daemon::Signals;
+use crate::failure::{Outcome, cannot};
+use crate::out;
+use crate::up::cluster::Cluster;
+use crate::up::plan::Plan;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Runs until a signal, or until the cluster cannot go on.
+pub(crate) fn run(args: &UpArgs) -> Outcome {
+    let memory_dir = match (&args.dir, args.memory) {
+        (None, true) => {
+            let dir = tempfile::Builder::new().prefix("ropewalk-").tempdir();
+            Some(dir.map_err(cannot("make a temporary directory"))?)
+        }
+        _ => None,
+    };
+    let dir: PathBuf = match (&memory_dir, &args.dir) {
+        (Some(temporary), _) => temporary.path().to_owned(),
+        (None, Some(dir)) => dir.clone(),
+        (None, None) => dirs::default_dir()?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(cannot("start the runtime"))?;
+    runtime.block_on(async {
+        let mut signals = Signals::take()?;
+        let plan = Plan::make(&dir, args)?;
+        eprintln!(
+            "ropewalk: starting {} data servers in {}",
+            plan.ds.len(),
+            plan.dir.display()
+        );
+        let start = Cluster::start(plan, |text| eprintln!("ropewalk: {text}"));
+        let mut cluster = tokio::select! {
+            started = start => started?,
+            // Dropping the start kills what it had started; nothing was promised to anyone yet.
+            name = signals.stop() => {
+                eprintln!("ropewalk: {name} before the cluster was ready");
+                return Ok(());
+            }
+        };
+        out::print(&ready_text(cluster.plan()));
+        let end = loop {
+            tokio::select! {
+                name = signals.stop() => {
+                    eprintln!("ropewalk: {name}, stopping");
+                    break Ok(());
+                }
+                event = cluster.event() => match event {
+                    Ok(text) => eprintln!("ropewalk: {text}"),
+                    Err(e) => break Err(e),
+                },
+            }
+        };
+        tokio::select! {
+            () = cluster.stop() => {}
+            // Impatience: the servers are killed, and recover at the next start.
+            name = signals.stop() => eprintln!("ropewalk: {name} again, ending at once"),
+        }
+        end
+    })
+}
+
+/// The mount command for a server at `address`.
+pub(crate) fn mount_command(address: SocketAddr) -> String {
+    let host = match address {
+        SocketAddr::V4(a) => a.ip().to_string(),
+        SocketAddr::V6(a) => format!("[{}]", a.ip()),
+    };
+    format!(
+        "mount -t nfs -o vers=4.2,proto=tcp,port={} {host}:/ /mnt",
+        address.port()
+    )
+}
+
+fn ready_text(plan: &Plan) -> String {
+    let sudo = if rustix::process::geteuid().is_root() {
+        ""
+    } else {
+        "sudo "
+    };
+    let state = if plan.mds.config.store == StoreKind::Memory {
+        "in memory (gone when this ends)".to_owned()
+    } else {
+        plan.dir.display().to_string()
+    };
+    format!(
+        "ropewalk is ready\n\
+         \x20 mount:  {sudo}{}\n\
+         \x20 state:  {state}\n\
+         \x20 logs:   {dir}/*/log\n\
+         \x20 status: ropewalk status --dir {dir}\n\
+         \x20 stop:   Ctrl-C, or kill {}\n",
+        mount_command(plan.mount_address()),
+        std::process::id(),
+        dir = plan.dir.display(),
+    )
+}

@@ -1,0 +1,510 @@
+//! The cluster of one machine as configuration files: `DIR/mds/mds.toml`, `DIR/ds-1/ds.toml`, ...
+//!
+//! Files that are there are kept; an option changes only what it says. A cluster never loses a data server here.
+//!
+//! # Ordering
+//! The files are written before the first server starts; each replaces its older version in one step.
+//!
+//! # Failure
+//! A plan that contradicts what is in the directory is refused before anything is written.
+
+use crate::cli::{UP_DS_DEFAULT, UP_DS_MAX, UpArgs};
+use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind};
+use crate::daemon::make_dir;
+use crate::failure::{Outcome, cannot, failed, usage};
+use crate::up::ports::{Ports, need_free};
+use bytesize::ByteSize;
+use serde::Serialize;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const MDS_PORT_DEFAULT: u16 = 2049;
+/// Memory of all data servers of `up --memory` together, at most.
+const MEMORY_TOTAL_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// Memory of one data server of `up --memory`, at least.
+const MEMORY_EACH_MIN: u64 = 64 * 1024 * 1024;
+const HEADER: &str = "# Written by `ropewalk up`, which keeps what you change here.\n\n";
+
+/// One server of the cluster: its place and its configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Member<C> {
+    /// `mds`, `ds-1`, ...
+    pub name: String,
+    /// Its directory, which is its `state_dir` too.
+    pub dir: PathBuf,
+    /// Its configuration file.
+    pub file: PathBuf,
+    /// What the file says, or will say.
+    pub config: C,
+    /// Whether the file must be written.
+    changed: bool,
+}
+
+impl<C> Member<C> {
+    fn new(base: &Path, name: &str, file: &str, config: impl FnOnce(&Path) -> C) -> Self {
+        let dir = base.join(name);
+        let config = config(&dir);
+        Self {
+            name: name.to_owned(),
+            file: dir.join(file),
+            dir,
+            config,
+            changed: true,
+        }
+    }
+}
+
+/// The servers of one machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// Where everything is.
+    pub dir: PathBuf,
+    /// The metadata server.
+    pub mds: Member<MdsConfig>,
+    /// The data servers, by number.
+    pub ds: Vec<Member<DsConfig>>,
+}
+
+impl Plan {
+    /// What `args` want of the directory `dir`. Nothing is written.
+    pub(crate) fn make(dir: &Path, args: &UpArgs) -> Outcome<Self> {
+        // The servers run with other working directories in mind: paths in their files are absolute.
+        let dir =
+            std::path::absolute(dir).map_err(cannot(format_args!("use {}", dir.display())))?;
+        let old = existing(&dir)?;
+        let (is_new, mut mds) = match old.mds {
+            Some(mds) => (false, mds),
+            None => (
+                true,
+                Member::new(&dir, "mds", "mds.toml", |dir| new_mds(dir, args.memory)),
+            ),
+        };
+        if !is_new && args.memory && mds.config.store == StoreKind::Disk {
+            return Err(usage(format!(
+                "--memory, but {} holds a cluster on disk: choose another --dir",
+                dir.display()
+            )));
+        }
+        let taken = old.ds.iter().flat_map(|ds| &ds.config.listen);
+        let taken = taken
+            .chain(&mds.config.control_listen)
+            .map(SocketAddr::port)
+            .collect::<Vec<_>>();
+        let mut ports = change_mds(&mut mds, is_new, args, taken)?;
+        let mut plan = Self {
+            dir,
+            mds,
+            ds: old.ds,
+        };
+        plan.set_ds_count(args, &mut ports)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Where clients mount from.
+    pub(crate) fn mount_address(&self) -> SocketAddr {
+        self.mds.config.listen[0]
+    }
+
+    /// Adds data servers up to what was asked for; fewer than there are is refused.
+    fn set_ds_count(&mut self, args: &UpArgs, ports: &mut Ports) -> Outcome {
+        let have = u16::try_from(self.ds.len()).unwrap_or(u16::MAX);
+        let want = args
+            .ds
+            .unwrap_or(if have == 0 { UP_DS_DEFAULT } else { have });
+        if want < have {
+            return Err(usage(format!(
+                "--ds {want}, but {} has data on {have} data servers: start with --ds {have} or more \
+                 (files are striped over all of them)",
+                self.dir.display()
+            )));
+        }
+        let memory = self.mds.config.store == StoreKind::Memory;
+        let memory_size = (MEMORY_TOTAL_MAX / u64::from(want)).max(MEMORY_EACH_MIN);
+        let ip = self.mount_address().ip();
+        let control: Vec<_> = self
+            .mds
+            .config
+            .control_advertised()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        if self
+            .ds
+            .iter()
+            .any(|ds| ds.config.advertised().iter().any(|a| a.ip() != ip))
+        {
+            self.move_ds(ip);
+        }
+        for number in have + 1..=want {
+            let port = ports.take(ip)?;
+            let name = format!("ds-{number}");
+            self.ds
+                .push(Member::new(&self.dir, &name, "ds.toml", |dir| DsConfig {
+                    state_dir: dir.to_owned(),
+                    store: if memory {
+                        StoreKind::Memory
+                    } else {
+                        StoreKind::Disk
+                    },
+                    memory_size: ByteSize(memory_size),
+                    listen: vec![SocketAddr::new(ip, port)],
+                    advertise: Vec::new(),
+                    mds: control.clone(),
+                    join_token: None,
+                    join_token_file: Some(dir.join("join.token")),
+                    workers: 0,
+                }));
+        }
+        Ok(())
+    }
+
+    /// `--listen` of an existing cluster moves its data servers too: clients must reach all of them.
+    fn move_ds(&mut self, ip: IpAddr) {
+        for ds in &mut self.ds {
+            for address in ds.config.listen.iter_mut().chain(&mut ds.config.advertise) {
+                address.set_ip(ip);
+            }
+            ds.changed = true;
+        }
+    }
+
+    fn check(&self) -> Outcome {
+        let at = |file: &Path, e: config::ConfigError| failed(format!("{}: {e}", file.display()));
+        self.mds.config.check().map_err(|e| at(&self.mds.file, e))?;
+        for ds in &self.ds {
+            ds.config.check().map_err(|e| at(&ds.file, e))?;
+        }
+        Ok(())
+    }
+
+    /// Fails with the first port that somebody else has.
+    pub(crate) fn need_free_ports(&self) -> Outcome {
+        for address in &self.mds.config.listen {
+            need_free(
+                *address,
+                "choose another with --port PORT, or end that program",
+            )?;
+        }
+        let in_file = |key: &str, file: &Path| {
+            format!("end that program, or change `{key}` in {}", file.display())
+        };
+        for address in &self.mds.config.control_listen {
+            need_free(*address, &in_file("control_listen", &self.mds.file))?;
+        }
+        for ds in &self.ds {
+            for address in &ds.config.listen {
+                need_free(*address, &in_file("listen", &ds.file))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the directories and writes the files that are new or changed.
+    pub(crate) fn write(&mut self) -> Outcome {
+        make_dir(&self.dir)?;
+        write(&mut self.mds)?;
+        self.ds.iter_mut().try_for_each(write)
+    }
+}
+
+struct Existing {
+    mds: Option<Member<MdsConfig>>,
+    ds: Vec<Member<DsConfig>>,
+}
+
+/// The cluster that is in `dir` already.
+fn existing(dir: &Path) -> Outcome<Existing> {
+    fn load<C: Checked + for<'de> serde::Deserialize<'de>>(
+        dir: &Path,
+        name: &str,
+        file: &str,
+    ) -> Outcome<Option<Member<C>>> {
+        let file = dir.join(name).join(file);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let config = config::load(&file)?;
+        Ok(Some(Member {
+            name: name.to_owned(),
+            dir: dir.join(name),
+            file,
+            config,
+            changed: false,
+        }))
+    }
+    let mds = load(dir, "mds", "mds.toml")?;
+    let mut ds = Vec::new();
+    for number in 1..=UP_DS_MAX {
+        match load(dir, &format!("ds-{number}"), "ds.toml")? {
+            Some(member) => ds.push(member),
+            None => break,
+        }
+    }
+    if mds.is_none() && !ds.is_empty() {
+        return Err(failed(format!(
+            "{} has data servers but no mds/mds.toml: restore that file, or choose another --dir",
+            dir.display()
+        )));
+    }
+    // A gap would leave later data servers out without a word.
+    let next = ds.len() + 1;
+    if let Some(lost) =
+        (next..=usize::from(UP_DS_MAX)).find(|n| dir.join(format!("ds-{n}/ds.toml")).exists())
+    {
+        return Err(failed(format!(
+            "{} has ds-{lost} but no ds-{next}/ds.toml: restore that file",
+            dir.display()
+        )));
+    }
+    Ok(Existing { mds, ds })
+}
+
+fn new_mds(dir: &Path, memory: bool) -> MdsConfig {
+    let store = if memory {
+        StoreKind::Memory
+    } else {
+        StoreKind::Disk
+    };
+    let root = config::RootTable::for_invoker();
+    MdsConfig {
+        store,
+        root,
+        ..MdsConfig::at(dir)
+    }
+}
+
+/// Applies the options to the metadata server's configuration and returns where further ports are looked for.
+fn change_mds(
+    mds: &mut Member<MdsConfig>,
+    is_new: bool,
+    args: &UpArgs,
+    taken: Vec<u16>,
+) -> Outcome<Ports> {
+    let config = &mut mds.config;
+    let before = toml::to_string(config).map_err(cannot("describe the configuration"))?;
+    let old = config.listen.first().copied();
+    let ip = match (args.listen, old) {
+        (Some(ip), _) => ip,
+        (None, Some(old)) if !is_new => old.ip(),
+        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    if ip.is_unspecified() {
+        return Err(usage(format!(
+            "--listen {ip} names no address that clients can be told: name one address of this machine"
+        )));
+    }
+    if !args.export.is_empty() {
+        config.exports.clone_from(&args.export);
+    }
+    if !ip.to_canonical().is_loopback() && config.exports.is_empty() {
+        return Err(usage(format!(
+            "--listen {ip} is beyond loopback: say who may mount, for example --export 10.0.0.0/8"
+        )));
+    }
+    let mut ports;
+    let port = match (args.port, old) {
+        (Some(0), _) => {
+            ports = Ports::anywhere();
+            let port = ports.take(ip)?;
+            ports = Ports::above(port, taken);
+            port
+        }
+        (Some(port), _) => {
+            ports = Ports::above(port, taken);
+            port
+        }
+        (None, Some(old)) if !is_new => {
+            ports = Ports::above(old.port(), taken);
+            old.port()
+        }
+        _ => {
+            ports = Ports::above(MDS_PORT_DEFAULT, taken);
+            MDS_PORT_DEFAULT
+        }
+    };
+    if is_new || args.listen.is_some() || args.port.is_some() {
+        config.listen = vec![SocketAddr::new(ip, port)];
+    }
+    if let Some(unit) = args.stripe_unit {
+        config.stripe_unit = unit;
+    }
+    if is_new {
+        // Data servers of the same machine: the control port stays on loopback.
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        config.control_listen = vec![SocketAddr::new(here, ports.take(here)?)];
+    }
+    let after = toml::to_string(config).map_err(cannot("describe the configuration"))?;
+    mds.changed |= before != after;
+    Ok(ports)
+}
+
+/// Writes a configuration file in one step.
+fn write<C: Serialize>(member: &mut Member<C>) -> Outcome {
+    make_dir(&member.dir)?;
+    if !member.changed {
+        return Ok(());
+    }
+    let text = toml::to_string(&member.config).map_err(cannot("describe the configuration"))?;
+    let partial = member.file.with_extension("toml.new");
+    let write = || {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&partial)?;
+        file.write_all(HEADER.as_bytes())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&partial, &member.file)
+    };
+    write().map_err(cannot(format_args!("write {}", member.file.display())))?;
+    member.changed = false;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a plan keeps what is there, adds what is asked for, and refuses what would lose data.
+    use super::*;
+
+    fn args(port: u16) -> UpArgs {
+        UpArgs {
+            port: Some(port),
+            ..UpArgs::default()
+        }
+    }
+
+    fn made(dir: &Path, args: &UpArgs) -> Plan {
+        let mut plan = Plan::make(dir, args).unwrap();
+        plan.write().unwrap();
+        plan
+    }
+
+    #[test]
+    fn a_second_start_is_the_first_one_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = made(
+            dir.path(),
+            &UpArgs {
+                ds: Some(2),
+                ..args(0)
+            },
+        );
+        let again = made(dir.path(), &UpArgs::default());
+        assert_eq!(again.ds.len(), 2);
+        assert_eq!(again.mount_address(), first.mount_address());
+        assert_eq!(again.ds[1].config.listen, first.ds[1].config.listen);
+        assert!(!again.mds.changed && !again.ds[0].changed);
+        let mut ports: Vec<u16> = first.ds.iter().map(|d| d.config.listen[0].port()).collect();
+        ports.extend([
+            first.mount_address().port(),
+            first.mds.config.control_listen[0].port(),
+        ]);
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 4, "{ports:?}");
+    }
+
+    #[test]
+    fn data_servers_are_added_and_never_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        made(
+            dir.path(),
+            &UpArgs {
+                ds: Some(3),
+                ..args(0)
+            },
+        );
+        let fewer = Plan::make(
+            dir.path(),
+            &UpArgs {
+                ds: Some(2),
+                ..UpArgs::default()
+            },
+        );
+        let text = fewer.unwrap_err().to_string();
+        assert!(text.contains("--ds 3 or more"), "{text}");
+        let more = made(
+            dir.path(),
+            &UpArgs {
+                ds: Some(5),
+                ..UpArgs::default()
+            },
+        );
+        assert_eq!(more.ds.len(), 5);
+        std::fs::remove_file(dir.path().join("ds-2/ds.toml")).unwrap();
+        let gap = Plan::make(dir.path(), &UpArgs::default())
+            .unwrap_err()
+            .to_string();
+        assert!(gap.contains("no ds-2/ds.toml"), "{gap}");
+    }
+
+    #[test]
+    fn options_change_what_they_say_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = made(
+            dir.path(),
+            &UpArgs {
+                ds: Some(1),
+                ..args(0)
+            },
+        );
+        let file = &first.mds.file;
+        let text = std::fs::read_to_string(file).unwrap();
+        std::fs::write(
+            file,
+            text.replace("lease_seconds = 60", "lease_seconds = 45"),
+        )
+        .unwrap();
+        let unit = Some(ByteSize::kib(64));
+        let then = made(
+            dir.path(),
+            &UpArgs {
+                stripe_unit: unit,
+                ..UpArgs::default()
+            },
+        );
+        assert_eq!(then.mds.config.lease_seconds, 45);
+        assert_eq!(then.mds.config.stripe_unit, ByteSize::kib(64));
+        assert_eq!(then.mount_address(), first.mount_address());
+    }
+
+    #[test]
+    fn what_is_open_to_others_needs_an_export() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |args: UpArgs| Plan::make(dir.path(), &args).unwrap_err();
+        let beyond = UpArgs {
+            listen: Some([192, 0, 2, 1].into()),
+            ..UpArgs::default()
+        };
+        let text = refused(beyond);
+        assert!(text.to_string().contains("--export"), "{text}");
+        assert_eq!(text.exit_code(), 2);
+        let any = UpArgs {
+            listen: Some([0, 0, 0, 0].into()),
+            ..UpArgs::default()
+        };
+        assert!(
+            refused(any)
+                .to_string()
+                .contains("one address of this machine")
+        );
+    }
+
+    #[test]
+    fn memory_never_replaces_a_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        made(dir.path(), &args(0));
+        let memory = UpArgs {
+            memory: true,
+            ..UpArgs::default()
+        };
+        let text = Plan::make(dir.path(), &memory).unwrap_err().to_string();
+        assert!(text.contains("on disk"), "{text}");
+    }
+}

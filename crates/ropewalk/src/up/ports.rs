@@ -1,0 +1,91 @@
+//! Ports for the servers of one machine: chosen free once, kept in the configuration files, and checked before
+//! anything is started.
+
+use crate::daemon::busy;
+use crate::failure::{Outcome, failed};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+/// Where a search begins when the metadata server's port is to be free too: below the range that kernels
+/// take ports of outgoing connections from, so that a chosen port stays free while we are down.
+const FREE_RANGE: std::ops::Range<u16> = 20_000..30_000;
+/// Ports that a search tries.
+const TRIES_MAX: u16 = 4096;
+
+/// Hands out ports that nobody listens on, each once.
+pub(crate) struct Ports {
+    next: u16,
+    taken: BTreeSet<u16>,
+}
+
+impl Ports {
+    /// A search that begins above `port`; the ports of `taken` are another's.
+    pub(crate) fn above(port: u16, taken: impl IntoIterator<Item = u16>) -> Self {
+        let mut taken: BTreeSet<u16> = taken.into_iter().collect();
+        taken.insert(port);
+        Self {
+            next: port.saturating_add(1),
+            taken,
+        }
+    }
+
+    /// A search from a random place.
+    pub(crate) fn anywhere() -> Self {
+        let span = u64::from(FREE_RANGE.end - FREE_RANGE.start);
+        let offset = u16::try_from(crate::daemon::random_u64() % span).expect("below the span");
+        Self {
+            next: FREE_RANGE.start + offset,
+            taken: BTreeSet::new(),
+        }
+    }
+
+    /// A port that is free on `ip` now.
+    pub(crate) fn take(&mut self, ip: IpAddr) -> Outcome<u16> {
+        for _ in 0..TRIES_MAX {
+            let port = self.next;
+            self.next = port.checked_add(1).unwrap_or(FREE_RANGE.start);
+            if port >= 1024 && !self.taken.contains(&port) && is_free(SocketAddr::new(ip, port)) {
+                self.taken.insert(port);
+                return Ok(port);
+            }
+        }
+        Err(failed(format!("found no free port on {ip}")))
+    }
+}
+
+fn is_free(address: SocketAddr) -> bool {
+    transport::tcp::bind(address, 1).is_ok()
+}
+
+/// Fails when somebody listens on `address`; `change` says how to choose another port.
+pub(crate) fn need_free(address: SocketAddr, change: &str) -> Outcome {
+    transport::tcp::bind(address, 1)
+        .map(|listeners: Vec<TcpListener>| drop(listeners))
+        .map_err(|e| busy(address, &e, change))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: no port is given twice, and a busy one is named.
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn ports_are_free_and_differ() {
+        let mut ports = Ports::anywhere();
+        let first = ports.take(HERE).unwrap();
+        let listener = TcpListener::bind((HERE, first)).unwrap();
+        let mut ports = Ports::above(first - 1, []);
+        let second = ports.take(HERE).unwrap();
+        assert_ne!(first, second);
+        assert_ne!(second, ports.take(HERE).unwrap());
+        let busy = need_free((HERE, first).into(), "choose another").unwrap_err();
+        assert!(
+            busy.to_string()
+                .contains(&format!("port {first} is in use")),
+            "{busy}"
+        );
+        drop(listener);
+    }
+}

@@ -1,0 +1,189 @@
+//! Goal: files go in and come out of a real cluster by the client commands, also while its servers are killed.
+//! Method: `ropewalk up` on a free port of the loopback, commands as processes, comparison with local files.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_ropewalk");
+
+/// A cluster that ends with the test.
+struct Cluster {
+    up: Child,
+    url: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut up = Command::new(BINARY)
+            .args(["up", "--ds", "3", "--port", "0", "--stripe-unit", "64KiB"])
+            .arg("--dir")
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(up.stdout.take().unwrap()).lines();
+        let mount = lines
+            .map(Result::unwrap)
+            .find(|line| line.contains("port="))
+            .expect("up says how to mount");
+        let digits = mount.split("port=").nth(1).unwrap();
+        let port: String = digits.chars().take_while(char::is_ascii_digit).collect();
+        Self {
+            up,
+            url: format!("nfs://127.0.0.1:{port}/"),
+            _dir: dir,
+        }
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.args(args).env("ROPEWALK_URL", &self.url);
+        command.output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> Vec<u8> {
+        let out = self.run(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{args:?}: {said}");
+        out.stdout
+    }
+
+    fn refused(&self, args: &[&str], code: i32, sentence: &str) {
+        let out = self.run(args);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(sentence), "{args:?}: {said}");
+    }
+
+    /// Process ids of the servers.
+    fn servers(&self) -> Vec<String> {
+        let id = self.up.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        children.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let id = self.up.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status();
+        if !asked.is_ok_and(|s| s.success()) {
+            let _ = self.up.kill();
+        }
+        let _ = self.up.wait();
+    }
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x.to_be_bytes()[3]
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn same(a: &Path, b: &Path) {
+    let mut names: Vec<_> = fs::read_dir(a)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.sort();
+    let mut there: Vec<_> = fs::read_dir(b)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    there.sort();
+    assert_eq!(names, there);
+    for name in names {
+        let (a, b) = (a.join(&name), b.join(&name));
+        let kind = a.symlink_metadata().unwrap().file_type();
+        if kind.is_dir() {
+            same(&a, &b);
+        } else if kind.is_symlink() {
+            assert_eq!(fs::read_link(&a).unwrap(), fs::read_link(&b).unwrap());
+        } else {
+            assert!(fs::read(&a).unwrap() == fs::read(&b).unwrap(), "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn a_tree_goes_in_and_comes_out_and_the_names_behave() {
+    let cluster = Cluster::start();
+    let local = tempfile::tempdir().unwrap();
+    let src = local.path().join("src");
+    fs::create_dir_all(src.join("a/b")).unwrap();
+    fs::write(src.join("large"), bytes(1, 3_000_001)).unwrap();
+    fs::write(src.join("a/empty"), b"").unwrap();
+    for i in 0..40 {
+        let content = bytes(99, 500 * i);
+        fs::write(src.join(format!("a/b/{i}")), content).unwrap();
+    }
+    std::os::unix::fs::symlink("../large", src.join("a/link")).unwrap();
+    let (src, out) = (src.to_str().unwrap(), local.path().join("out"));
+
+    cluster.refused(&["cp", src, ":/tree"], 1, "use -r");
+    cluster.ok(&["cp", "-rp", src, ":/tree"]);
+    cluster.ok(&["cp", "-r", ":/tree", out.to_str().unwrap()]);
+    same(Path::new(src), &out);
+    cluster.ok(&["cp", "-r", ":/tree", ":/copy"]);
+    assert!(cluster.ok(&["cat", "copy/large"]) == bytes(1, 3_000_001));
+    let listed = cluster.ok(&["ls", "tree"]);
+    assert_eq!(String::from_utf8_lossy(&listed), "a\nlarge\n");
+    let json: serde_json::Value =
+        serde_json::from_slice(&cluster.ok(&["stat", "--json", "tree/large"])).unwrap();
+    assert_eq!(json[0]["size"], 3_000_001);
+    let json: serde_json::Value =
+        serde_json::from_slice(&cluster.ok(&["ls", "-R", "--json", "tree"])).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 45);
+
+    cluster.ok(&["mkdir", "-p", "p/q/r"]);
+    cluster.refused(&["mkdir", "p"], 1, "exists already");
+    cluster.ok(&["mv", "copy", "p/q/r"]);
+    cluster.ok(&["ln", "tree/large", "hard"]);
+    cluster.ok(&["ln", "-s", "tree/large", "soft"]);
+    assert!(cluster.ok(&["cat", "soft"]) == cluster.ok(&["cat", "hard"]));
+    cluster.refused(&["rm", "p"], 1, "use -r");
+    cluster.ok(&["rm", "-r", "p", "hard", "soft"]);
+    cluster.ok(&["rm", "-f", "gone"]);
+    cluster.refused(&["rm", "gone"], 1, "no such file");
+    cluster.refused(&["cat", "gone"], 1, "no such file");
+    cluster.refused(&["cp", "/a", "/b"], 2, "both local");
+    assert_eq!(cluster.ok(&["ls"]), b"tree\n");
+    cluster.ok(&["du", "-h"]);
+}
+
+#[test]
+fn a_copy_survives_the_death_of_each_server() {
+    let cluster = Cluster::start();
+    let local = tempfile::tempdir().unwrap();
+    let file = local.path().join("file");
+    let content = bytes(7, 80_000_000);
+    fs::write(&file, &content).unwrap();
+    for victim in 0..cluster.servers().len() {
+        let target = format!(":/file{victim}");
+        let mut copy = Command::new(BINARY)
+            .args(["cp", file.to_str().unwrap(), &target])
+            .env("ROPEWALK_URL", &cluster.url)
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let id = cluster.servers().swap_remove(victim);
+        let killed = Command::new("kill").args(["-KILL", &id]).status();
+        assert!(killed.unwrap().success());
+        assert!(copy.wait().unwrap().success(), "{victim}");
+        assert!(cluster.ok(&["cat", &target[1..]]) == content, "{victim}");
+    }
+}

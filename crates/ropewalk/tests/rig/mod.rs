@@ -1,0 +1,130 @@
+//! The real program as a child process, and what tests ask of it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test uses a part; tests unwrap"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program.
+pub fn ropewalk() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    ropewalk().args(arguments).output().unwrap()
+}
+
+/// What a failed command said: it must be one sentence with the program's name before it.
+pub fn sentence(output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|l| l.starts_with("ropewalk: "))
+        .collect();
+    let last = lines
+        .last()
+        .unwrap_or_else(|| panic!("nothing said: {text}"));
+    (*last).to_owned()
+}
+
+pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "no {what} after {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+pub fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+pub fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A zombie has ended; somebody else reaps it.
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// A running `ropewalk up`.
+pub struct Up {
+    pub child: Child,
+    /// What it printed when it was ready.
+    pub ready: String,
+}
+
+impl Up {
+    /// Starts it and waits until it is ready.
+    pub fn start(dir: &Path, more: &[&str]) -> Self {
+        let mut child = ropewalk()
+            .arg("up")
+            .arg("--dir")
+            .arg(dir)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            let mut lines = BufReader::new(stdout).lines();
+            while let Some(Ok(line)) = lines.next() {
+                text.push_str(&line);
+                text.push('\n');
+                if line.contains("stop:") {
+                    let _ = tell.send(std::mem::take(&mut text));
+                }
+            }
+        });
+        match told.recv_timeout(PATIENCE) {
+            Ok(ready) => Self { child, ready },
+            Err(_) => {
+                let _ = child.kill();
+                let mut text = String::new();
+                let _ = child.stderr.take().unwrap().read_to_string(&mut text);
+                panic!("not ready: {text}");
+            }
+        }
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(mut self) -> std::process::ExitStatus {
+        signal(self.child.id(), rustix::process::Signal::TERM);
+        wait_for("end of up", || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `ropewalk status --json`, once every server answers.
+pub fn status(dir: &Path) -> Option<serde_json::Value> {
+    let output = run(&["status", "--json", "--dir", dir.to_str().unwrap()]);
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+pub fn pid_of(status: &serde_json::Value, server: &str) -> Option<u32> {
+    u32::try_from(status[server]["pid"].as_u64()?).ok()
+}
