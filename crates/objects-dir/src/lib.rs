@@ -55,8 +55,8 @@ pub struct Options {
     /// touched every write is refused, also one over bytes that are there: whether they lie in a hole is
     /// not known.
     pub reserve_bytes: u64,
-    /// How long `set_size` waits for readers that hold what it cuts, in milliseconds. The data server closes
-    /// readers that are slower than this.
+    /// How long `set_size` waits for readers that hold what it cuts, in milliseconds, before it says
+    /// [`ObjectError::Busy`]. Below the time that the metadata server waits for an answer, which then tries again.
     pub hold_wait_ms: u64,
 }
 
@@ -65,7 +65,7 @@ impl Default for Options {
         Self {
             handles_max: 512,
             reserve_bytes: 256 * 1024 * 1024,
-            hold_wait_ms: 30_000,
+            hold_wait_ms: 10_000,
         }
     }
 }

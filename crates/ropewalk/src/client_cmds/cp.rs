@@ -2,7 +2,7 @@
 
 use super::CliError;
 use super::copy::{self, CopyError, End, Shared};
-use super::remote::{self, Place, Servers, URL_VARIABLE};
+use super::remote::{Place, Servers, URL_VARIABLE};
 use client::{Error, NfsTime, NfsUrl, OpenOptions, SetAttrs};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -119,15 +119,12 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
 }
 
 async fn spot(argument: &OsStr, servers: &Servers) -> Result<Spot, CliError> {
-    let below = argument.as_bytes().strip_prefix(b":");
+    let is_below = argument.as_bytes().starts_with(b":");
     let is_url = argument.to_str().is_some_and(NfsUrl::looks_like_one);
-    if below.is_none() && !is_url {
+    if !is_below && !is_url {
         return Ok(Spot::Local(PathBuf::from(argument)));
     }
-    let remote = below.map_or(argument, OsStr::from_bytes);
-    let prefix = std::env::var(remote::URL_VARIABLE).ok();
-    let url = remote::url_of(remote, prefix.as_deref())?;
-    Ok(Spot::Remote(servers.connect(url).await?))
+    Ok(Spot::Remote(servers.place(argument).await?))
 }
 
 impl<'a> Run<'a> {

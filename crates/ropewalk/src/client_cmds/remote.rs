@@ -86,7 +86,8 @@ impl Servers {
     }
 }
 
-/// The URL that an argument means, with `prefix` for one that is none.
+/// The URL that an argument means, with `prefix` for one that is none. A colon before the path is allowed everywhere,
+/// since `cp` needs it to tell remote paths from local ones.
 pub(crate) fn url_of(argument: &OsStr, prefix: Option<&str>) -> Result<NfsUrl, CliError> {
     let text = argument.to_str();
     if let Some(text) = text.filter(|t| NfsUrl::looks_like_one(t)) {
@@ -101,7 +102,8 @@ pub(crate) fn url_of(argument: &OsStr, prefix: Option<&str>) -> Result<NfsUrl, C
     };
     let prefix = NfsUrl::parse(prefix)
         .map_err(|e| CliError::usage(format!("{URL_VARIABLE} is wrong: {e}")))?;
-    Ok(prefix.join(argument.as_bytes()))
+    let path = argument.as_bytes();
+    Ok(prefix.join(path.strip_prefix(b":").unwrap_or(path)))
 }
 
 async fn connect(url: &NfsUrl) -> Result<Client, CliError> {
@@ -158,6 +160,7 @@ mod tests {
             ("nfs://h/x", None, "nfs://h/x"),
             ("nfs://h/x", prefix, "nfs://h/x"),
             ("x/y", prefix, "nfs://server:99/base/x/y"),
+            (":x/y", prefix, "nfs://server:99/base/x/y"),
             ("/x", prefix, "nfs://server:99/x"),
             ("", prefix, "nfs://server:99/base"),
         ] {
