@@ -21,6 +21,8 @@ pub(crate) struct Lists {
     /// Data, by file.
     pub files: BTreeMap<u64, File>,
     tags: u32,
+    /// When the metadata server lost its power, ascending.
+    cuts: Vec<Moment>,
 }
 
 /// The histories. Cheap to clone.
@@ -62,6 +64,19 @@ impl History {
     pub(crate) fn hold(&self, hold: Hold) {
         self.trace.tell(&hold.who, format_args!("= held {hold:?}"));
         self.lists.lock().holds.push(hold);
+    }
+
+    /// The metadata server has lost its power.
+    pub(crate) fn mds_is_cut(&self) {
+        let now = self.now();
+        self.lists.lock().cuts.push(now);
+    }
+
+    /// When the metadata server first lost its power after `since`.
+    #[must_use]
+    pub(crate) fn next_cut(&self, since: Moment) -> Option<Moment> {
+        let lists = self.lists.lock();
+        lists.cuts.iter().copied().find(|cut| *cut > since)
     }
 
     /// A tag for a write; no two are the same.

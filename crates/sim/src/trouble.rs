@@ -3,6 +3,7 @@
 use crate::check::Findings;
 use crate::connector::ds_name;
 use crate::ds_node::DsNode;
+use crate::history::History;
 use crate::mds_node::{LEASE_MS, MdsNode};
 use crate::net::Net;
 use crate::rng::Rng;
@@ -20,6 +21,7 @@ pub(crate) struct Trouble {
     pub(crate) rng: Rng,
     pub(crate) net: Net,
     pub(crate) findings: Findings,
+    pub(crate) history: History,
     pub(crate) mds: Arc<Mutex<MdsNode>>,
     pub(crate) ds: Vec<Arc<Mutex<DsNode>>>,
     /// Hosts of clients.
@@ -73,6 +75,7 @@ impl Trouble {
         let node = Arc::clone(&self.mds);
         let mut node = node.lock().await;
         node.crash().await;
+        self.history.mds_is_cut();
         self.off().await;
         node.start().await
     }

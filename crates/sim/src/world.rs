@@ -303,6 +303,7 @@ impl World {
             rng: self.rng.split(),
             net: self.net.clone(),
             findings: self.findings.clone(),
+            history: self.history.clone(),
             mds: Arc::clone(&self.mds),
             ds: self.ds.clone(),
             clients: names.chain(data).collect(),

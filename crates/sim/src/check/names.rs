@@ -132,6 +132,12 @@ impl Model for Names {
             _ => None,
         }
     }
+
+    fn is_look(&self, (what, end): &NameOp) -> bool {
+        // That a lookup binds a number is knowledge, not a change.
+        matches!(end, End::Exist | End::NoEnt | End::Gone)
+            || matches!((what, end), (Do::Lookup(_) | Do::Create { .. }, End::Id(_)))
+    }
 }
 
 /// Judges the history of names. Returns whether the search came to an end.
@@ -187,6 +193,10 @@ impl Model for Modes {
             ModeOp::Set(mode) => Some(mode),
             ModeOp::Seen(mode) => (mode == *state).then_some(mode),
         }
+    }
+
+    fn is_look(&self, op: &ModeOp) -> bool {
+        matches!(op, ModeOp::Seen(_))
     }
 }
 

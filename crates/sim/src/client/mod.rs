@@ -75,6 +75,10 @@ struct State {
     opens: BTreeMap<OpenKey, HeldOpen>,
     /// Counts the sessions.
     generation: u64,
+    /// When the client knew of this one.
+    since: Moment,
+    /// The server has forgotten all sessions before this one: none of their requests takes effect any more.
+    forgotten_before: u64,
     needs_reclaim: bool,
     /// When the last request that was answered had been sent.
     renewed: Moment,
@@ -180,7 +184,11 @@ impl Client {
         &self,
         build: &(impl Fn(&mut CompoundBuilder) + Send + Sync),
     ) -> Result<Outcome, Gone> {
-        let (generation, session) = (self.state.lock().generation, self.session());
+        let (generation, since) = {
+            let state = self.state.lock();
+            (state.generation, state.since)
+        };
+        let session = self.session();
         let sent = self.now();
         let done = session
             .compound_once(&self.caller, &|b| {
@@ -198,14 +206,23 @@ impl Client {
             }
             Err(error) => {
                 self.complain(&error);
-                let was_forgotten = self.recover(generation).await;
-                let mut until = self.now();
-                if !was_forgotten {
-                    until.0 += STRAY_MS;
-                }
-                Err(Gone { until })
+                self.recover(generation).await;
+                Err(Gone {
+                    until: self.end_of(generation, since),
+                })
             }
         }
+    }
+
+    /// When requests of the session `generation`, known since `since`, have ceased to take effect. A session does not
+    /// outlive its server.
+    fn end_of(&self, generation: u64, since: Moment) -> Moment {
+        let mut end = self.now();
+        if generation >= self.state.lock().forgotten_before {
+            end.0 += STRAY_MS;
+        }
+        let cut = self.parts.history.next_cut(since);
+        cut.map_or(end, |cut| cut.min(end))
     }
 
     fn complain(&self, error: &SessionError) {
@@ -246,13 +263,16 @@ impl Client {
         Some(FileHandle::from(fh.object.0))
     }
 
-    /// Makes a session in place of the one of `generation`, unless that was done already, and reclaims. Returns
-    /// whether the server had forgotten the client.
-    async fn recover(&self, generation: u64) -> bool {
+    /// Makes a session in place of the one of `generation`, unless that was done already, and reclaims.
+    async fn recover(&self, generation: u64) {
         let _one = self.recovering.lock().await;
-        if self.state.lock().generation != generation {
-            return false;
+        if self.state.lock().generation == generation {
+            self.establish().await;
         }
+    }
+
+    /// Makes a session and reclaims. The caller sees to it that one task does.
+    async fn establish(&self) {
         let mut was_forgotten = false;
         loop {
             let session = self.session();
@@ -271,10 +291,15 @@ impl Client {
                 was_forgotten = true;
             }
             if !self.state.lock().needs_reclaim || self.reclaim(&session).await.is_ok() {
+                let now = self.now();
                 let mut state = self.state.lock();
                 state.needs_reclaim = false;
                 state.generation += 1;
-                return was_forgotten;
+                state.since = now;
+                if was_forgotten {
+                    state.forgotten_before = state.generation;
+                }
+                return;
             }
         }
     }
@@ -495,6 +520,7 @@ impl Client {
             state.incarnation
         };
         *self.session.lock() = session(&self.parts, &self.caller, incarnation);
+        self.establish().await;
     }
 }
 

@@ -189,6 +189,8 @@ impl Worker {
     fn note(&self, start: Moment, what: Do, end: Result<End, Gone>) {
         let (end, until, is_maybe) = match end {
             Ok(end) => (end, self.client.now(), false),
+            // It never left, or reached nobody.
+            Err(gone) if gone.until < start => return,
             Err(gone) => (End::Unknown, gone.until, true),
         };
         self.client.parts.history.name(Timed {
@@ -201,6 +203,9 @@ impl Worker {
     }
 
     fn note_mode(&self, file: u64, start: Moment, op: ModeOp, gone: Option<Gone>) {
+        if gone.is_some_and(|g| g.until < start) {
+            return;
+        }
         let timed = Timed {
             who: self.who(),
             start,
