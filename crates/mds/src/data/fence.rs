@@ -293,3 +293,30 @@ pub(crate) async fn settled(nfsd: &Nfsd<Mds>, group: u32, file: FileId, wait_ms:
         let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_server_that_missed_too_much_may_come_back_when_the_keys_have_retired() {
+        let mut fences = Fences::default();
+        let floor = |file_id: usize, through_key| Floor::File {
+            file_id: file_id as u64,
+            epoch: Epoch::new(1, 1),
+            through_key,
+        };
+        for file in 0..PENDING_MAX {
+            fences.add(7, floor(file, 1));
+        }
+        assert!(!fences.has_overflowed(7));
+        fences.add(7, floor(PENDING_MAX, 2));
+        fences.add(7, floor(PENDING_MAX + 1, 1));
+        assert!(fences.has_overflowed(7));
+        fences.retire_key(7, 1);
+        assert_eq!(fences.len(), 0);
+        assert!(fences.has_overflowed(7), "one that is lost needs key 2");
+        fences.retire_key(7, 2);
+        assert!(!fences.has_overflowed(7));
+    }
+}
