@@ -114,6 +114,17 @@ impl Floor {
             Self::Tombstone { file_id, .. } => FloorKey::Tombstone(file_id),
         }
     }
+
+    /// The newest key that could have signed what this fact refuses; `None` for the cluster floor, which outlives keys.
+    #[must_use]
+    pub const fn through_key(&self) -> Option<u32> {
+        match *self {
+            Self::Cluster { .. } => None,
+            Self::File { through_key, .. }
+            | Self::Client { through_key, .. }
+            | Self::Tombstone { through_key, .. } => Some(through_key),
+        }
+    }
 }
 
 impl Decode<'_> for Floor {
@@ -262,6 +273,8 @@ pub struct Floors {
     files: BTreeMap<u64, Low<Epoch>>,
     clients: BTreeMap<(u64, ClientTag), Low<Epoch>>,
     tombstones: BTreeMap<u64, Low<u32>>,
+    /// Facts that only keys up to this one need are not taken any more.
+    retired_through: u32,
 }
 
 impl Floors {
@@ -324,11 +337,15 @@ impl Floors {
             .is_some_and(|low| generation < low.value)
     }
 
-    /// Raises the table by one fact.
+    /// Raises the table by one fact. One that only retired keys need, which comes late, is covered by their absence.
     ///
     /// # Errors
     /// [`TableFull`]; the table is unchanged.
     pub fn apply(&mut self, record: Floor) -> Result<Applied, TableFull> {
+        let needless = |through| through <= self.retired_through;
+        if record.through_key().is_some_and(needless) {
+            return Ok(Applied::default());
+        }
         match record {
             Floor::Cluster { epoch } => Ok(self.raise_cluster(epoch)),
             Floor::File {
@@ -455,6 +472,7 @@ impl Floors {
     /// The caller has dropped those keys from its [`crate::KeyRing`] first: from then on their handles
     /// are refused by the missing key.
     pub fn retire_key(&mut self, key_id: u32) -> Vec<FloorKey> {
+        self.retired_through = self.retired_through.max(key_id);
         let mut gone = Vec::new();
         drop_where(
             &mut self.files,

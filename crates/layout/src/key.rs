@@ -1,9 +1,10 @@
 //! The keys that sign data-server handles, and their life (R13).
 //!
 //! ```text
-//!   insert_active ----> Active --(the next insert_active)--> Valid --(retire_through)--> Retired
+//!   insert_next --> Next --(activate_next)--> Active --(the next activate_next)--> Valid --(retire_through)--> Retired
 //! ```
-//! The active key signs; active and valid keys verify; of a retired key only the id is remembered.
+//! The active key signs; every live key verifies, so that a next key can be everywhere before it signs; of a retired key
+//! only the id is remembered.
 //! Ids only rise, and keys retire oldest first, so "every key up to this id is gone" is one number:
 //! floors and tombstones are dropped by it. Debug output never shows key bytes.
 
@@ -65,6 +66,8 @@ xdr::xdr_enum! {
         Active = 1,
         /// Verifies handles that it signed before a rotation.
         Valid = 2,
+        /// Will sign once every data server has it. The newest key, if there is one.
+        Next = 3,
     }
 }
 
@@ -115,7 +118,10 @@ pub enum KeyError {
     Full,
     /// The active key signs new handles: rotate before it retires.
     StillActive,
-    /// A set of records has two active keys, a repeated id, or an id that is retired.
+    /// A next key waits to become active already, or none does.
+    NotNext,
+    /// A set of records has two active keys or two next ones, one that is not the newest, a repeated id, or an id that
+    /// is retired.
     Inconsistent,
 }
 
@@ -125,6 +131,7 @@ impl std::fmt::Display for KeyError {
             Self::IdNotAbove(id) => write!(f, "key id must be above {id}"),
             Self::Full => write!(f, "{KEYS_MAX} keys are live already"),
             Self::StillActive => write!(f, "the active key cannot retire before a rotation"),
+            Self::NotNext => write!(f, "one key at a time becomes active"),
             Self::Inconsistent => write!(f, "key records contradict each other"),
         }
     }
@@ -165,12 +172,16 @@ impl KeyRing {
         live.sort_by_key(|(key, _)| key.id);
         let repeated = live.windows(2).any(|pair| pair[0].0.id == pair[1].0.id);
         let retired = live.iter().any(|(key, _)| key.id <= retired_through);
-        // The newest key is the one that signs: a lower active id would let `rotate` go wrong.
-        let misplaced = live
-            .iter()
-            .rev()
-            .skip(1)
-            .any(|(_, state)| *state == KeyState::Active);
+        // Newest first a next key, then the active one, then those that were: anything else lets a rotation go wrong.
+        let rank = |state: &KeyState| match state {
+            KeyState::Valid => 0,
+            KeyState::Active => 1,
+            KeyState::Next => 2,
+        };
+        let misplaced = live.windows(2).any(|pair| {
+            let (older, newer) = (rank(&pair[0].1), rank(&pair[1].1));
+            older > 0 && older >= newer
+        });
         if repeated || retired || misplaced {
             return Err(KeyError::Inconsistent);
         }
@@ -215,6 +226,15 @@ impl KeyRing {
             .map(|(key, _)| key)
     }
 
+    /// The key that will sign next, if one waits.
+    #[must_use]
+    pub fn next(&self) -> Option<&SigningKey> {
+        let newest = self.live.last();
+        newest
+            .filter(|(_, state)| *state == KeyState::Next)
+            .map(|(key, _)| key)
+    }
+
     /// The live key `id`, if it may verify.
     #[must_use]
     pub fn verifier(&self, id: u32) -> Option<&SigningKey> {
@@ -230,22 +250,48 @@ impl KeyRing {
         id != 0 && id <= self.retired_through
     }
 
-    /// Makes `key` the active one; the key that was active still verifies.
+    /// Makes `key` the one that verifies from now on, and signs after [`KeyRing::activate_next`].
     ///
     /// # Errors
-    /// [`KeyError::IdNotAbove`] or [`KeyError::Full`]; the ring is unchanged.
-    pub fn insert_active(&mut self, key: SigningKey) -> Result<(), KeyError> {
+    /// [`KeyError::NotNext`] while another waits, [`KeyError::IdNotAbove`] or [`KeyError::Full`]; the ring is unchanged.
+    pub fn insert_next(&mut self, key: SigningKey) -> Result<(), KeyError> {
+        if self.next().is_some() {
+            return Err(KeyError::NotNext);
+        }
         if key.id <= self.newest_id() {
             return Err(KeyError::IdNotAbove(self.newest_id()));
         }
         if self.live.len() >= KEYS_MAX as usize {
             return Err(KeyError::Full);
         }
-        for (_, state) in &mut self.live {
-            *state = KeyState::Valid;
-        }
-        self.live.push((key, KeyState::Active));
+        self.live.push((key, KeyState::Next));
         Ok(())
+    }
+
+    /// Makes the next key the active one; the key that was active still verifies.
+    ///
+    /// # Errors
+    /// [`KeyError::NotNext`] when none waits.
+    pub fn activate_next(&mut self) -> Result<(), KeyError> {
+        if self.next().is_none() {
+            return Err(KeyError::NotNext);
+        }
+        for (_, state) in &mut self.live {
+            *state = match state {
+                KeyState::Next => KeyState::Active,
+                KeyState::Active | KeyState::Valid => KeyState::Valid,
+            };
+        }
+        Ok(())
+    }
+
+    /// Makes `key` the active one at once: for a ring that nobody has yet.
+    ///
+    /// # Errors
+    /// As [`KeyRing::insert_next`].
+    pub fn insert_active(&mut self, key: SigningKey) -> Result<(), KeyError> {
+        self.insert_next(key)?;
+        self.activate_next()
     }
 
     /// Forgets every key up to and including `id`. The caller has made sure that every layout minted

@@ -18,6 +18,7 @@
 //! boot keeps the old ones out of the data servers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use nfs4::{ClientId, NfsStatus, Stateid};
 
@@ -170,6 +171,8 @@ struct Layout {
     return_on_close: bool,
     /// LAYOUTCOMMIT needs a seqid after this one; `None` before any truncate.
     commit_floor: Option<u32>,
+    /// The oldest key that signed a handle of it; 0 before any did.
+    oldest_key: u32,
 }
 
 #[derive(Debug, Default)]
@@ -187,6 +190,8 @@ pub struct Layouts {
     clients: BTreeMap<ClientId, BTreeSet<Other>>,
     /// States with a recall under way, for [`Layouts::overdue`].
     recalls: BTreeSet<Other>,
+    /// How many states have each key as their oldest.
+    keys: BTreeMap<u32, usize>,
 }
 
 impl Layouts {
@@ -199,6 +204,7 @@ impl Layouts {
             files: BTreeMap::new(),
             clients: BTreeMap::new(),
             recalls: BTreeSet::new(),
+            keys: BTreeMap::new(),
         }
     }
 
@@ -299,9 +305,70 @@ impl Layouts {
                 phase: Phase::Held,
                 return_on_close: false,
                 commit_floor: None,
+                oldest_key: 0,
             },
         );
         Ok(other)
+    }
+
+    /// A handle of the layout is signed with key `key` (not 0). A layout counts under the oldest key of any of its
+    /// handles: the server does not see which of them the client goes on with.
+    pub fn signed(&mut self, other: &Other, key: u32) {
+        let Some(layout) = self.states.get_mut(other) else {
+            return;
+        };
+        let before = layout.oldest_key;
+        if before != 0 && before <= key {
+            return;
+        }
+        layout.oldest_key = key;
+        self.uncount_key(before);
+        *self.keys.entry(key).or_default() += 1;
+    }
+
+    fn uncount_key(&mut self, key: u32) {
+        if let Some(count) = self.keys.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.keys.remove(&key);
+            }
+        }
+    }
+
+    /// The oldest key that a layout which is held needs.
+    #[must_use]
+    pub fn oldest_key(&self) -> Option<u32> {
+        self.keys.keys().next().copied()
+    }
+
+    /// How many layouts have `key` as the oldest that they need.
+    #[must_use]
+    pub fn count_of_key(&self, key: u32) -> usize {
+        self.keys.get(&key).copied().unwrap_or(0)
+    }
+
+    /// Recalls layouts that need a key up to `key`, and no others, looking at no more than `look_max` states behind
+    /// `after`. Returns the callbacks to send, and where to go on unless that was all.
+    pub fn begin_recall_of_keys(
+        &mut self,
+        key: u32,
+        after: Option<Other>,
+        look_max: usize,
+        deadline_ms: u64,
+    ) -> (Vec<Recall>, Option<Other>) {
+        if self.oldest_key().is_none_or(|oldest| oldest > key) {
+            return (Vec::new(), None);
+        }
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let looked = self.states.range((from, Bound::Unbounded)).take(look_max);
+        let looked: Vec<(Other, bool)> = looked
+            .map(|(other, l)| (*other, l.oldest_key != 0 && l.oldest_key <= key))
+            .collect();
+        let next = looked.last().filter(|_| looked.len() == look_max);
+        let next = next.map(|(other, _)| *other);
+        let old = looked.into_iter().filter(|(_, is_old)| *is_old);
+        let recall = |(other, _)| self.recall_state(other, IoModes::ANY, deadline_ms);
+        (old.filter_map(recall).collect(), next)
     }
 
     /// LAYOUTRETURN of a file. A return of a part of the file is noted but gives nothing back,
@@ -434,47 +501,49 @@ impl Layouts {
         let Some(entry) = self.files.get(&file) else {
             return Vec::new();
         };
-        let mut out = Vec::new();
-        for (client, other) in &entry.states {
-            let Some(layout) = self.states.get_mut(other) else {
-                continue;
-            };
-            if Some(*client) == except || !layout.held.meets(modes) {
-                continue;
-            }
-            let (due, deadline_ms) = match layout.phase {
-                Phase::Held => (modes, deadline_ms),
-                Phase::Recalling {
-                    modes: due,
-                    deadline_ms: first_ms,
-                }
-                | Phase::Returning {
-                    modes: due,
-                    deadline_ms: first_ms,
-                } => {
-                    if due.union(modes) == due {
-                        continue;
-                    }
-                    (due.union(modes), first_ms)
-                }
-            };
-            layout.phase = Phase::Recalling {
-                modes: due,
-                deadline_ms,
-            };
-            layout.seqid = next_seqid(layout.seqid);
-            self.recalls.insert(*other);
-            out.push(Recall {
-                client: *client,
-                stateid: Stateid {
-                    seqid: layout.seqid,
-                    other: *other,
-                },
-                file,
-                modes: due,
-            });
+        let chosen = entry.states.iter().filter(|(c, _)| Some(**c) != except);
+        let chosen: Vec<Other> = chosen.map(|(_, other)| *other).collect();
+        let recall = |other| self.recall_state(other, modes, deadline_ms);
+        chosen.into_iter().filter_map(recall).collect()
+    }
+
+    /// Recalls segments of one layout, unless it was asked for as much already.
+    fn recall_state(&mut self, other: Other, modes: IoModes, deadline_ms: u64) -> Option<Recall> {
+        let layout = self.states.get_mut(&other)?;
+        if !layout.held.meets(modes) {
+            return None;
         }
-        out
+        let (due, deadline_ms) = match layout.phase {
+            Phase::Held => (modes, deadline_ms),
+            Phase::Recalling {
+                modes: due,
+                deadline_ms: first_ms,
+            }
+            | Phase::Returning {
+                modes: due,
+                deadline_ms: first_ms,
+            } => {
+                if due.union(modes) == due {
+                    return None;
+                }
+                (due.union(modes), first_ms)
+            }
+        };
+        layout.phase = Phase::Recalling {
+            modes: due,
+            deadline_ms,
+        };
+        layout.seqid = next_seqid(layout.seqid);
+        self.recalls.insert(other);
+        Some(Recall {
+            client: layout.client,
+            stateid: Stateid {
+                seqid: layout.seqid,
+                other,
+            },
+            file: layout.file,
+            modes: due,
+        })
     }
 
     /// The client answered the callback. After `NoMatchingLayout` the segments count as returned.
@@ -603,6 +672,7 @@ impl Layouts {
             return;
         };
         self.recalls.remove(other);
+        self.uncount_key(layout.oldest_key);
         if let Some(entry) = self.files.get_mut(&layout.file) {
             entry.states.remove(&layout.client);
         }

@@ -338,3 +338,61 @@ fn bulk_return_and_return_on_close() {
     assert_eq!((closed.client, closed.stateid), (B, None));
     assert_eq!(bed.layouts.closed(B, 77), None);
 }
+
+#[test]
+fn a_layout_counts_under_the_oldest_key_of_its_handles_until_it_is_returned() {
+    let mut bed = bed();
+    let a = bed.get(A, IoMode::Read).unwrap();
+    assert_eq!(bed.layouts.oldest_key(), None, "nothing is signed yet");
+    bed.layouts.signed(&a.other, 2);
+    let b = bed.get(B, IoMode::Read).unwrap();
+    bed.layouts.signed(&b.other, 3);
+    let a = bed.get(A, IoMode::ReadWrite).unwrap();
+    bed.layouts.signed(&a.other, 3);
+    assert_eq!(
+        bed.layouts.oldest_key(),
+        Some(2),
+        "A may use its old handle"
+    );
+    let count = |bed: &Bed| [2, 3].map(|key| bed.layouts.count_of_key(key));
+    assert_eq!(count(&bed), [1, 1]);
+    bed.layouts
+        .return_file(a, A, FILE, IoModes::READ, true)
+        .unwrap();
+    assert_eq!(count(&bed), [1, 1], "a part of it is still held");
+    bed.layouts.revoke(&a.other);
+    assert_eq!(count(&bed), [0, 1]);
+    bed.layouts.return_all(B, IoModes::ANY);
+    assert_eq!(bed.layouts.oldest_key(), None);
+    bed.layouts.signed(&b.other, 3);
+    assert_eq!(bed.layouts.oldest_key(), None, "it is gone");
+}
+
+#[test]
+fn only_layouts_that_need_an_old_key_are_recalled_for_it() {
+    let mut bed = bed();
+    let mut get = |client, key| {
+        let stateid = bed.get(client, IoMode::Read).unwrap();
+        bed.layouts.signed(&stateid.other, key);
+        stateid.other
+    };
+    let (a, _, c) = (get(A, 1), get(B, 2), get(C, 1));
+    let mut recalled = Vec::new();
+    let mut after = None;
+    for _ in 0..3 {
+        let (some, next) = bed.layouts.begin_recall_of_keys(1, after, 1, 100);
+        recalled.extend(some.into_iter().map(|r| r.stateid.other));
+        after = next;
+    }
+    assert_eq!(recalled, [a, c]);
+    let again = bed.layouts.begin_recall_of_keys(1, None, 10, 200);
+    assert_eq!(again, (Vec::new(), None), "asked once");
+    let overdue = bed.layouts.overdue(100);
+    assert_eq!(overdue.len(), 2, "the first deadline counts");
+    for other in [a, c] {
+        bed.layouts.revoke(&other);
+    }
+    assert_eq!(bed.layouts.oldest_key(), Some(2));
+    let none = bed.layouts.begin_recall_of_keys(1, None, 10, 200);
+    assert_eq!(none, (Vec::new(), None));
+}

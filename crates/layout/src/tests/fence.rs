@@ -120,6 +120,25 @@ fn facts_retire_with_the_newest_key_that_needed_them() {
 }
 
 #[test]
+fn a_fact_that_only_retired_keys_need_comes_too_late() {
+    let mut floors = Floors::new();
+    floors.retire_key(2);
+    let late = Floor::File {
+        file_id: 6,
+        epoch: Epoch::new(1, 9),
+        through_key: 2,
+    };
+    assert_eq!(floors.apply(late), Ok(Applied::default()));
+    assert!(floors.is_empty());
+    let needed = Floor::File {
+        file_id: 6,
+        epoch: Epoch::new(1, 9),
+        through_key: 3,
+    };
+    assert_eq!(floors.apply(needed).unwrap().store, Some(needed));
+}
+
+#[test]
 fn a_file_floor_that_retires_earlier_does_not_stand_in_for_a_client_floor() {
     let orders = [
         [client(5, 1, E2, 3), file(5, E2, 1)],

@@ -145,6 +145,51 @@ fn a_ring_is_bounded_and_survives_its_records() {
 }
 
 #[test]
+fn a_next_key_verifies_and_does_not_sign_before_its_time() {
+    let mut ring = ring(1);
+    assert_eq!(ring.activate_next(), Err(KeyError::NotNext));
+    ring.insert_next(key(2)).unwrap();
+    assert_eq!((ring.active().unwrap().id(), ring.newest_id()), (1, 2));
+    let early = handle().sign(ring.verifier(2).unwrap());
+    assert!(DsHandle::verify(&early, CLUSTER, &ring).is_ok());
+    assert_eq!(
+        ring.insert_next(key(3)),
+        Err(KeyError::NotNext),
+        "one waits"
+    );
+    assert_eq!(ring.retire_through(1), Err(KeyError::StillActive));
+    assert_eq!(KeyRing::from_records(&ring.records(), 0).unwrap(), ring);
+    ring.activate_next().unwrap();
+    assert_eq!(ring.active().unwrap().id(), 2);
+    assert!(ring.next().is_none());
+    ring.retire_through(1).unwrap();
+}
+
+#[test]
+fn records_whose_newest_key_is_not_the_next_or_active_one_are_refused() {
+    let mut ring = ring(1);
+    ring.insert_active(key(2)).unwrap();
+    ring.insert_next(key(3)).unwrap();
+    let good = ring.records();
+    assert!(KeyRing::from_records(&good, 0).is_ok());
+    use KeyState::{Active, Next, Valid};
+    for states in [
+        [Valid, Next, Next],
+        [Valid, Next, Active],
+        [Active, Active, Next],
+        [Active, Valid, Valid],
+        [Next, Valid, Active],
+    ] {
+        let mut records = good.clone();
+        for (record, state) in records.iter_mut().zip(states) {
+            record.state = state;
+        }
+        let refused = KeyRing::from_records(&records, 0);
+        assert_eq!(refused, Err(KeyError::Inconsistent), "{states:?}");
+    }
+}
+
+#[test]
 fn retiring_an_id_that_was_never_made_leaves_it_usable() {
     let mut ring = KeyRing::new();
     ring.retire_through(99).unwrap();
