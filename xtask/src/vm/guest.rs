@@ -112,7 +112,8 @@ impl GuestBuilder<'_> {
         let job = self.make_job()?;
         let mut command = self.net.command("taskset");
         command
-            .args(["-c", &processor(self.slot)])
+            .args(["-c", &processor(self.slot), "env"])
+            .arg(format!("LD_PRELOAD={}", self.tools.xstate().display()))
             .arg(self.tools.uml())
             .arg(format!("mem={}M", self.mem_mib))
             .args([
