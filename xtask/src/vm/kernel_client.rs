@@ -19,7 +19,7 @@ pub(crate) struct KernelClientArgs {
 }
 
 /// Versions to mount with, and how many files the directory of `manyfiles` gets with each.
-const PASSES: [(&str, u32); 2] = [("4.2", 100_000), ("4.1", 10_000)];
+const PASSES: [(&str, u32); 2] = [("4.2", 20_000), ("4.1", 5_000)];
 
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
@@ -40,7 +40,10 @@ pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool>
             state.display()
         );
         let scenarios = args.scenarios.with(vers, files);
-        let outcomes = run::outcomes(dir, &RunArgs::of_ropewalk(server_cmd, DS_COUNT, scenarios))?;
+        let outcomes = run::outcomes(
+            dir,
+            &RunArgs::of_ropewalk(server_cmd, state.clone(), DS_COUNT, scenarios),
+        )?;
         let bad = outcomes.iter().filter(|o| o.is_failure()).count();
         failed += bad;
         passed += outcomes.len() - bad;
