@@ -55,6 +55,11 @@ impl Cluster {
         }
     }
 
+    /// Where its state lies.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// What the MDS says.
     pub(crate) fn mds(&self) -> Result<Value> {
         self.status("mds")

@@ -31,6 +31,12 @@ pub(crate) struct Stage<'a> {
     pub(crate) guest: &'a mut Guest,
     /// The server.
     pub(crate) victim: &'a mut dyn Victim,
+    /// Where both live.
+    pub(crate) net: &'a Net,
+    /// What the harness has, and where it keeps things.
+    pub(crate) tools: &'a Tools,
+    /// What the guest was told.
+    pub(crate) settings: &'a Settings,
 }
 
 /// What the host found wrong, if anything. A guest that ends before its turn is no finding: it says itself why.
@@ -66,6 +72,9 @@ pub(crate) fn run(
     let found = part(&mut Stage {
         guest: &mut guest,
         victim,
+        net,
+        tools,
+        settings,
     });
     let found = found.unwrap_or_else(|error| Some(error.to_string()));
     // A guest whose host has given up would wait for it.

@@ -28,6 +28,8 @@ const HOST_TOOLS: &[(&str, &str)] = &[
     ("/usr/bin/tar", "tar"),
     ("/usr/bin/ss", "iproute2"),
     ("/usr/sbin/ip", "iproute2"),
+    ("/usr/bin/dumpcap", "tshark"),
+    ("/usr/bin/tshark", "tshark"),
     ("/usr/include/stdio.h", "libc6-dev"),
 ];
 

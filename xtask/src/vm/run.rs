@@ -112,26 +112,39 @@ pub(crate) struct RunArgs {
     /// The --dir of a `ropewalk up` in the server command: scenarios may then ask its servers and kill any of them.
     #[arg(long, value_name = "DIR")]
     cluster_dir: Option<PathBuf>,
+    /// The cluster is on a disk of 512 MiB of its own, and scenarios may fill it.
+    #[arg(long, requires = "cluster_dir")]
+    small_disk: bool,
     #[command(flatten)]
     scenarios: ScenarioArgs,
 }
 
+/// A cluster that starts its killed servers again by itself.
+pub(crate) struct Ropewalk {
+    pub(crate) server_cmd: String,
+    pub(crate) cluster_dir: PathBuf,
+    pub(crate) ds_count: u32,
+    /// As `--small-disk`; then the only scenario is that which fills it.
+    pub(crate) small_disk: bool,
+    pub(crate) scenarios: ScenarioArgs,
+}
+
 impl RunArgs {
-    /// A cluster that starts its killed servers again by itself, under every scenario.
-    pub(crate) fn of_ropewalk(
-        server_cmd: String,
-        cluster_dir: PathBuf,
-        ds_count: u32,
-        scenarios: ScenarioArgs,
-    ) -> Self {
+    /// A cluster of Ropewalk under every scenario that can run on it.
+    pub(crate) fn of_ropewalk(cluster: Ropewalk) -> Self {
+        let mut scenarios = cluster.scenarios;
+        if cluster.small_disk {
+            scenarios.scenario = vec!["full".to_owned()];
+        }
         Self {
-            server_cmd,
+            server_cmd: cluster.server_cmd,
             port: 2049,
             export: "/".to_owned(),
-            ds_count: Some(ds_count),
+            ds_count: Some(cluster.ds_count),
             crash: true,
             supervised: true,
-            cluster_dir: Some(cluster_dir),
+            cluster_dir: Some(cluster.cluster_dir),
+            small_disk: cluster.small_disk,
             scenarios,
         }
     }
@@ -166,6 +179,7 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         Needs::Layouts => args.ds_count.is_some(),
         Needs::Crash => args.crash,
         Needs::Cluster => args.crash && args.cluster_dir.is_some(),
+        Needs::SmallDisk => args.small_disk,
     };
     session(&tools, &mut plan, &settings, &args.scenarios, has)
 }

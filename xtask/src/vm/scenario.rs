@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
+use super::capture;
 use super::error::{Failure, Result};
+use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
 use super::net::Net;
@@ -23,6 +25,8 @@ pub(crate) enum Needs {
     Crash,
     /// A Ropewalk cluster whose servers the host can kill one by one.
     Cluster,
+    /// A Ropewalk cluster on a disk of its own that may be filled.
+    SmallDisk,
 }
 
 /// One scenario.
@@ -104,6 +108,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         hosted::pnfs,
     ),
     hosted(
+        "capture",
+        "tshark decodes the traffic of small scenarios without complaint (--crash --cluster-dir)",
+        Needs::Cluster,
+        capture::capture,
+    ),
+    hosted(
         "crash",
         "kill -9 of the server in the middle of work (--crash)",
         Needs::Crash,
@@ -114,6 +124,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "kill -9 of data servers in the middle of work (--crash --cluster-dir)",
         Needs::Cluster,
         hosted::ds_crash,
+    ),
+    hosted(
+        "full",
+        "a full store and a full disk: ENOSPC, nothing lost, removal gives room back (--small-disk)",
+        Needs::SmallDisk,
+        full::full,
     ),
     hosted(
         "fsynccrash",
@@ -153,6 +169,7 @@ impl Settings {
             .env("MNT", "/mnt/a")
             .env("PNFS_MIB", hosted::PNFS_MIB)
             .env("FSYNC_MIB", hosted::FSYNC_MIB)
+            .env("CAPTURE_MIB", capture::CAPTURE_MIB)
             .mem_mib(self.mem_mib)
             .echo(self.echo);
         for (name, value) in &self.env {
