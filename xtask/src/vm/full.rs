@@ -24,6 +24,9 @@ const BRIM_MIB: u64 = 0;
 /// Size of the files that are copied in, MiB: more than a full store has left, and less than an empty one.
 const COPY_MIB: usize = 48;
 
+/// What `ropewalk up` says of an MDS that could not start.
+const REFUSED: &str = "mds ended (exit status: 1)";
+
 /// Largest piece in which the disk is filled.
 const BALLAST_CHUNK_BYTES: u64 = 1 << 20;
 
@@ -71,7 +74,9 @@ fn play(stage: &mut Stage<'_>, cluster: &Cluster, ballast: &Path) -> Result<Find
     }
     // It cannot start while the disk is full, and must not need a person when it no longer is.
     let old = cluster.signal("mds", "KILL")?;
-    await_state("the MDS went on", || Ok(cluster.pid("mds").is_err()))?;
+    await_state("the MDS did not refuse a full disk", || {
+        Ok(stage.victim.words().contains(REFUSED))
+    })?;
     fs::remove_file(ballast).context(|| format!("cannot remove {}", ballast.display()))?;
     cluster.await_restart("mds", old)?;
     stage.guest.signal("room")?;

@@ -23,6 +23,8 @@ pub(crate) trait Victim {
     fn revive(&mut self) -> Result<()>;
     /// The cluster behind the server, when it is known to be one of Ropewalk.
     fn cluster(&self) -> Option<Cluster>;
+    /// What it wrote on its standard output and error.
+    fn words(&self) -> String;
 }
 
 /// What the host's part of a scenario has to do with.

@@ -237,6 +237,11 @@ impl Victim for ServerPlan<'_> {
         Some(Cluster::new(self.server.as_ref()?.pid(), dir))
     }
 
+    fn words(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     fn revive(&mut self) -> Result<()> {
         if !self.supervised {
             return self.start();
