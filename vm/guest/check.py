@@ -9,7 +9,13 @@ import mmap
 import os
 import random
 import sys
+import time
 import traceback
+
+
+JOB = "/run/job"
+# How long the guest waits for the host: it ends a hang, and measures nothing.
+HOST_LIMIT_S = 500
 
 
 class Failed(Exception):
@@ -59,6 +65,27 @@ def drop_caches():
 
 def note(text):
     print(text, flush=True)
+
+
+def tell(name):
+    """Tells the host that the guest has come this far."""
+    open(f"{JOB}/{name}", "w").close()
+
+
+def told(name):
+    """Whether the host has said so."""
+    return os.path.exists(f"{JOB}/{name}")
+
+
+def await_host(*names):
+    """Waits until the host says one of the names, and returns it."""
+    deadline = time.monotonic() + HOST_LIMIT_S
+    while True:
+        for name in names:
+            if told(name):
+                return name
+        expect(time.monotonic() < deadline, f"the host never said {names}")
+        time.sleep(0.05)
 
 
 def aligned(length):

@@ -10,24 +10,11 @@ import sys
 import threading
 import time
 
-from check import data, drop_caches, equal, expect, note, run, same_bytes
+from check import await_host, data, drop_caches, equal, note, run, same_bytes, tell
 
-JOB = "/run/job"
 FILES = 20
 STREAM_MIB = 24
 MIB = 1 << 20
-GO_LIMIT_S = 120
-
-
-def tell(name):
-    open(f"{JOB}/{name}", "w").close()
-
-
-def await_host(name):
-    deadline = time.monotonic() + GO_LIMIT_S
-    while not os.path.exists(f"{JOB}/{name}"):
-        expect(time.monotonic() < deadline, f"the host never said {name}")
-        time.sleep(0.05)
 
 
 def stream(path, failures):

@@ -14,7 +14,7 @@ mount_at() {
     mkdir -p "$1" || return 1
     helper=/run/tools/sbin/mount.nfs4
     LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
-        timeout 60 "$helper" "$SERVER:$EXPORT" "$1" \
+        timeout 240 "$helper" "$SERVER:$EXPORT" "$1" \
         -o "vers=$VERS,port=$PORT,sec=sys,proto=tcp,hard,timeo=100${2:+,$2}"
 }
 
@@ -90,7 +90,7 @@ signal() {
 
 # await NAME [SECONDS]: waits until the host says so.
 await() {
-    tries=$((${2:-120} * 10))
+    tries=$((${2:-500} * 10))
     while [ ! -e "/run/job/$1" ]; do
         tries=$((tries - 1))
         [ $tries -gt 0 ] || return 1

@@ -4,23 +4,8 @@ import errno
 import fcntl
 import os
 import sys
-import time
 
-from check import equal, expect, fails_with, run
-
-JOB = "/run/job"
-LIMIT_S = 100
-
-
-def tell(name):
-    open(f"{JOB}/{name}", "w").close()
-
-
-def await_host(name):
-    deadline = time.monotonic() + LIMIT_S
-    while not os.path.exists(f"{JOB}/{name}"):
-        expect(time.monotonic() < deadline, f"the host never said {name}")
-        time.sleep(0.05)
+from check import await_host, equal, fails_with, run, tell
 
 
 def first(path):

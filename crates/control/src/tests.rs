@@ -50,6 +50,7 @@ fn capacity() -> Capacity {
     Capacity {
         total_bytes: 10,
         free_bytes: 9,
+        disk: 7,
         objects_count: 8,
     }
 }

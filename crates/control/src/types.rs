@@ -84,6 +84,8 @@ xdr::xdr_struct! {
         pub total_bytes: u64,
         /// Bytes that can still be written.
         pub free_bytes: u64,
+        /// The disk behind it: equal for stores that share one. 0 shares with nobody.
+        pub disk: u64,
         /// Objects in the index.
         pub objects_count: u64,
     }

@@ -148,6 +148,7 @@ impl Ds {
         control::Capacity {
             total_bytes: space.total_bytes,
             free_bytes: space.free_bytes,
+            disk: space.disk,
             objects_count: self.index.objects_count(),
         }
     }

@@ -77,6 +77,21 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_disk_that_data_servers_share_is_counted_once() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut servers = Vec::new();
+    for number in 1..=4 {
+        servers.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    servers[0].told.lock().disk = 7;
+    servers[2].told.lock().disk = 7;
+    heartbeats().await;
+    let space = rig.nfsd.role().data().space();
+    assert_eq!((space.total_bytes, space.free_bytes), (3000, 2700));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_create_waits_for_the_first_data_server_and_not_for_one_that_is_away() {
     let rig = Rig::new().await;
     let port = Port::open(&rig);

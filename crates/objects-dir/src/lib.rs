@@ -27,6 +27,7 @@ use home::{FANOUT, Home};
 use objects::{Capacity, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Error, ErrorKind, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -42,6 +43,8 @@ const PROBE_STEP_BYTES: u64 = 64 * 1024;
 const PROBES_MAX: u64 = 16;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
+/// Random at each start of the kernel (random(4)).
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// File system type of tmpfs (linux/magic.h).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
@@ -79,6 +82,7 @@ pub struct DirObjects {
     home: Home,
     options: Options,
     in_memory: bool,
+    disk: u64,
     full: AtomicBool,
     unchecked_bytes: AtomicU64,
     /// pwrite; tests put a full disk here.
@@ -111,6 +115,7 @@ impl DirObjects {
             home,
             options,
             in_memory: u64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC),
+            disk: disk_of(dir).map_err(ObjectError::Io)?,
             full: AtomicBool::new(false),
             unchecked_bytes: AtomicU64::new(0),
             pwrite: |file, data, offset| file.write_at(data, offset),
@@ -136,6 +141,7 @@ impl DirObjects {
         Ok(Capacity {
             total_bytes: usable(stat.f_blocks),
             free_bytes,
+            disk: self.disk,
         })
     }
 
@@ -188,6 +194,19 @@ impl DirObjects {
         }
         Ok(true)
     }
+}
+
+/// A number for the file system that a directory is on: the device number within this run of this machine, of which
+/// the kernel's boot id tells (in containers too). 0 where it does not.
+fn disk_of(dir: &Path) -> Result<u64, Error> {
+    let Ok(boot) = std::fs::read(BOOT_ID) else {
+        return Ok(0);
+    };
+    // Servers of two builds may hash differently; then a disk is counted twice until they are of one build.
+    let mut hasher = DefaultHasher::new();
+    boot.hash(&mut hasher);
+    std::fs::metadata(dir)?.dev().hash(&mut hasher);
+    Ok(hasher.finish().max(1))
 }
 
 fn stat(found: &std::fs::Metadata) -> ObjectStat {

@@ -236,13 +236,29 @@ fn the_reserve_is_left_to_others() {
         ..options()
     };
     let store = DirObjects::open(dir.path(), with(u64::MAX)).unwrap();
-    assert_eq!(store.capacity().unwrap(), Capacity::default());
+    let capacity = store.capacity().unwrap();
+    assert_eq!((capacity.total_bytes, capacity.free_bytes), (0, 0));
     assert!(matches!(
         store.write(object(1), 0, b"x"),
         Err(ObjectError::NoSpace)
     ));
     assert!(matches!(store.stat(object(1)), Err(ObjectError::NotFound)));
     store.remove(object(1)).unwrap();
+}
+
+#[test]
+fn stores_on_one_file_system_say_so() {
+    let dir = TempDir::new().unwrap();
+    let disk = |path: &Path| {
+        let store = DirObjects::open(path, options()).unwrap();
+        store.capacity().unwrap().disk
+    };
+    assert_ne!(disk(&dir.path().join("a")), 0);
+    assert_eq!(disk(&dir.path().join("a")), disk(&dir.path().join("b")));
+    assert_ne!(
+        disk_of(Path::new("/proc")).unwrap(),
+        disk_of(dir.path()).unwrap()
+    );
 }
 
 #[test]

@@ -115,6 +115,8 @@ pub struct Capacity {
     pub total_bytes: u64,
     /// What is left to write.
     pub free_bytes: u64,
+    /// The disk behind it: equal for stores that share one, so that its room is counted once. 0 shares with nobody.
+    pub disk: u64,
 }
 
 /// What a store says of one object.

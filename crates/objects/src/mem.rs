@@ -357,6 +357,7 @@ impl ObjectStore for MemObjects {
         Ok(Capacity {
             total_bytes,
             free_bytes: total_bytes.saturating_sub(self.inner.lock().used_bytes),
+            disk: 0,
         })
     }
 

@@ -74,6 +74,7 @@ pub(crate) async fn join(
         capacity: control::Capacity {
             total_bytes: status.total_bytes,
             free_bytes: status.free_bytes,
+            disk: 0,
             objects_count: 0,
         },
     };

@@ -24,7 +24,7 @@ use super::process::{POLL, kill_family, wait_at_most};
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
 /// How long a guest may take from its script's end to its own.
-const POWER_OFF_LIMIT: Duration = Duration::from_secs(5);
+const POWER_OFF_LIMIT: Duration = Duration::from_secs(30);
 
 /// Numbers the guests of this process.
 static GUESTS: AtomicU32 = AtomicU32::new(0);
@@ -112,7 +112,8 @@ impl GuestBuilder<'_> {
         let job = self.make_job()?;
         let mut command = self.net.command("taskset");
         command
-            .args(["-c", &processor(self.slot)])
+            .args(["-c", &processor(self.slot), "env"])
+            .arg(format!("LD_PRELOAD={}", self.tools.xstate().display()))
             .arg(self.tools.uml())
             .arg(format!("mem={}M", self.mem_mib))
             .args([
@@ -322,6 +323,11 @@ impl Guest {
             thread::sleep(POLL);
         }
         self.finish(false)
+    }
+
+    /// Kills the guest.
+    pub(crate) fn stop(mut self) -> Result<GuestRun> {
+        self.finish(true)
     }
 
     /// Notes the end of the boot; returns whether the guest has ended.

@@ -5,8 +5,8 @@
 //! built. Servers and clients meet in a network namespace of their own.
 //!
 //! Owns: fetching the tools ([`prepare`]), the namespace ([`net`]), servers in it ([`server`]),
-//! guests ([`guest`]), the scenarios that guests run ([`scenario`], scripts in `vm/guest`), the
-//! scenario in which the host kills the server ([`crash`]) and the harness's own test
+//! guests ([`guest`]), the scenarios that guests run ([`scenario`], scripts in `vm/guest`), those
+//! in which the host has a part ([`hosted`], [`capture`], [`full`], [`cluster`]) and the harness's own test
 //! ([`selftest`]). Does not own: what a particular server needs to start; that is the caller's
 //! command line. Entry point: [`Args::run`].
 
@@ -20,9 +20,12 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-mod crash;
+mod capture;
+mod cluster;
 mod error;
+mod full;
 mod guest;
+mod hosted;
 mod kernel_client;
 mod net;
 mod prepare;

@@ -28,6 +28,8 @@ const HOST_TOOLS: &[(&str, &str)] = &[
     ("/usr/bin/tar", "tar"),
     ("/usr/bin/ss", "iproute2"),
     ("/usr/sbin/ip", "iproute2"),
+    ("/usr/bin/dumpcap", "tshark"),
+    ("/usr/bin/tshark", "tshark"),
     ("/usr/include/stdio.h", "libc6-dev"),
 ];
 
@@ -41,6 +43,9 @@ fn workspace() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
+
+/// Where the library of `vm/host/xstate.c` goes, below the unpacked client packages.
+const XSTATE: &str = "harness/xstate.so";
 
 /// The guest scripts of the workspace.
 pub(crate) fn guest_scripts() -> PathBuf {
@@ -67,6 +72,11 @@ impl Tools {
     /// The kernel that runs as a process.
     pub(crate) fn uml(&self) -> PathBuf {
         self.client_root().join("usr/bin/linux.uml")
+    }
+
+    /// The library that User Mode Linux needs on processors with a large register state.
+    pub(crate) fn xstate(&self) -> PathBuf {
+        self.client_root().join(XSTATE)
     }
 
     /// Unpacks the self-test's server, if it is not there yet, and returns its root.
@@ -104,6 +114,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<Tools> {
     install_host_tools()?;
     let client = unpack(&dir, "client", CLIENT_PACKAGES)?;
     link_modules(&client)?;
+    compile_xstate(&client)?;
     prune_jobs(&dir)?;
     Ok(Tools { dir })
 }
@@ -212,6 +223,19 @@ fn link_modules(client: &Path) -> Result<()> {
         symlink(target, &link).context(|| format!("cannot create {}", link.display()))?;
     }
     Ok(())
+}
+
+/// Compiles `vm/host/xstate.c`; each time, since it takes a moment and may have changed.
+fn compile_xstate(client: &Path) -> Result<()> {
+    output(
+        Command::new("gcc")
+            .args([
+                "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
+            ])
+            .arg(client.join(XSTATE))
+            .arg(workspace().join("vm/host/xstate.c")),
+    )
+    .map(drop)
 }
 
 /// Removes what failed runs left for a look: job directories whose process is gone.

@@ -1,14 +1,15 @@
 //! `cargo xtask vm run`: any server command, some scenarios, a table.
 //!
-//! Owns the order of things: tools, namespace, server, guests per version, crash scenarios last.
+//! Owns the order of things: tools, namespace, server, guests per version, scenarios with the host last.
 //! Entry points: [`run`] for the command line, [`session`] for other subcommands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::crash::{self, Victim};
+use super::cluster::Cluster;
 use super::error::{Context, Failure, Result};
+use super::hosted::{self, Victim};
 use super::net::{Net, SERVER_IP};
 use super::prepare::{Tools, prepare};
 use super::process::signal;
@@ -40,8 +41,8 @@ pub(crate) struct ScenarioArgs {
     /// Memory of a guest, MiB.
     #[arg(long, default_value_t = 512)]
     mem_mib: u32,
-    /// A scenario fails after this many seconds.
-    #[arg(long, default_value_t = 600)]
+    /// A scenario fails after this many seconds. The limit ends a hang and measures nothing.
+    #[arg(long, default_value_t = 1800)]
     limit_s: u64,
     /// Show what the guests print while they run.
     #[arg(long, short)]
@@ -108,20 +109,42 @@ pub(crate) struct RunArgs {
     /// again by itself.
     #[arg(long, requires = "crash")]
     supervised: bool,
+    /// The --dir of a `ropewalk up` in the server command: scenarios may then ask its servers and kill any of them.
+    #[arg(long, value_name = "DIR")]
+    cluster_dir: Option<PathBuf>,
+    /// The cluster is on a disk of 512 MiB of its own, and scenarios may fill it.
+    #[arg(long, requires = "cluster_dir")]
+    small_disk: bool,
     #[command(flatten)]
     scenarios: ScenarioArgs,
 }
 
+/// A cluster that starts its killed servers again by itself.
+pub(crate) struct Ropewalk {
+    pub(crate) server_cmd: String,
+    pub(crate) cluster_dir: PathBuf,
+    pub(crate) ds_count: u32,
+    /// As `--small-disk`; then the only scenario is that which fills it.
+    pub(crate) small_disk: bool,
+    pub(crate) scenarios: ScenarioArgs,
+}
+
 impl RunArgs {
-    /// A cluster that starts its killed servers again by itself, under every scenario.
-    pub(crate) fn of_ropewalk(server_cmd: String, ds_count: u32, scenarios: ScenarioArgs) -> Self {
+    /// A cluster of Ropewalk under every scenario that can run on it.
+    pub(crate) fn of_ropewalk(cluster: Ropewalk) -> Self {
+        let mut scenarios = cluster.scenarios;
+        if cluster.small_disk {
+            scenarios.scenario = vec!["full".to_owned()];
+        }
         Self {
-            server_cmd,
+            server_cmd: cluster.server_cmd,
             port: 2049,
             export: "/".to_owned(),
-            ds_count: Some(ds_count),
+            ds_count: Some(cluster.ds_count),
             crash: true,
             supervised: true,
+            cluster_dir: Some(cluster.cluster_dir),
+            small_disk: cluster.small_disk,
             scenarios,
         }
     }
@@ -148,12 +171,15 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         port: args.port,
         log: new_log(&tools)?,
         supervised: args.supervised,
+        cluster_dir: args.cluster_dir.clone(),
         server: None,
     };
     let has = |needs| match needs {
         Needs::Server => true,
         Needs::Layouts => args.ds_count.is_some(),
         Needs::Crash => args.crash,
+        Needs::Cluster => args.crash && args.cluster_dir.is_some(),
+        Needs::SmallDisk => args.small_disk,
     };
     session(&tools, &mut plan, &settings, &args.scenarios, has)
 }
@@ -171,6 +197,8 @@ pub(crate) struct ServerPlan<'net> {
     pub(crate) log: PathBuf,
     /// Whether the command starts a killed server again by itself.
     pub(crate) supervised: bool,
+    /// Where a Ropewalk cluster keeps its state.
+    pub(crate) cluster_dir: Option<PathBuf>,
     /// The running server.
     pub(crate) server: Option<Server>,
 }
@@ -204,6 +232,16 @@ impl Victim for ServerPlan<'_> {
         Ok(())
     }
 
+    fn cluster(&self) -> Option<Cluster> {
+        let dir = self.cluster_dir.as_deref()?;
+        Some(Cluster::new(self.server.as_ref()?.pid(), dir))
+    }
+
+    fn words(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     fn revive(&mut self) -> Result<()> {
         if !self.supervised {
             return self.start();
@@ -230,10 +268,13 @@ pub(crate) fn session(
     has: impl Fn(Needs) -> bool,
 ) -> Result<Vec<Outcome>> {
     let chosen = select(&args.scenario, has)?;
-    let (crashing, calm): (Vec<&Scenario>, Vec<&Scenario>) = chosen
+    let (with_host, calm): (Vec<&Scenario>, Vec<&Scenario>) = chosen
         .into_iter()
-        .partition(|scenario| scenario.needs == Needs::Crash);
+        .partition(|scenario| scenario.part.is_some());
     plan.start()?;
+    if let Some(cluster) = plan.cluster() {
+        hosted::await_cluster(&cluster)?;
+    }
     println!(
         "the server listens on {SERVER_IP} port {}; log: {}",
         plan.port,
@@ -242,8 +283,9 @@ pub(crate) fn session(
     let mut outcomes: Vec<Outcome> = Vec::new();
     for vers in &args.vers {
         outcomes.extend(run_list(plan.net, tools, settings, vers, &calm)?);
-        for scenario in &crashing {
-            let outcome = crash::run(plan.net, tools, settings, vers, scenario, plan)?;
+        for scenario in &with_host {
+            let part = scenario.part.expect("those with a part of the host");
+            let outcome = hosted::run(plan.net, tools, settings, vers, scenario, part, plan)?;
             print_outcome(&outcome);
             outcomes.push(outcome);
         }

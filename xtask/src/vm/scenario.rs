@@ -6,8 +6,11 @@
 
 use std::time::Duration;
 
+use super::capture;
 use super::error::{Failure, Result};
+use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
+use super::hosted::{self, HostPart};
 use super::net::Net;
 use super::prepare::Tools;
 
@@ -20,6 +23,10 @@ pub(crate) enum Needs {
     Layouts,
     /// The host, which kills the server and starts it again.
     Crash,
+    /// A Ropewalk cluster whose servers the host can kill one by one.
+    Cluster,
+    /// A Ropewalk cluster on a disk of its own that may be filled.
+    SmallDisk,
 }
 
 /// One scenario.
@@ -31,6 +38,8 @@ pub(crate) struct Scenario {
     checks: &'static str,
     /// What it needs.
     pub(crate) needs: Needs,
+    /// The host's part; a scenario that has one gets a guest of its own.
+    pub(crate) part: Option<HostPart>,
 }
 
 const fn plain(name: &'static str, checks: &'static str) -> Scenario {
@@ -38,6 +47,21 @@ const fn plain(name: &'static str, checks: &'static str) -> Scenario {
         name,
         checks,
         needs: Needs::Server,
+        part: None,
+    }
+}
+
+const fn hosted(
+    name: &'static str,
+    checks: &'static str,
+    needs: Needs,
+    part: HostPart,
+) -> Scenario {
+    Scenario {
+        name,
+        checks,
+        needs,
+        part: Some(part),
     }
 }
 
@@ -77,16 +101,42 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     plain("build", "unpack and build a C project"),
     plain("git", "git clone, commit, merge, gc, clone back"),
     plain("manyfiles", "many files in one directory"),
-    Scenario {
-        name: "pnfs",
-        checks: "layouts are used: LAYOUTGET, data only to the data servers (--ds-count)",
-        needs: Needs::Layouts,
-    },
-    Scenario {
-        name: "crash",
-        checks: "kill -9 of the server in the middle of work (--crash)",
-        needs: Needs::Crash,
-    },
+    hosted(
+        "pnfs",
+        "layouts are used: LAYOUTGET, data only to the data servers (--ds-count)",
+        Needs::Layouts,
+        hosted::pnfs,
+    ),
+    hosted(
+        "capture",
+        "tshark decodes the traffic of small scenarios without complaint (--crash --cluster-dir)",
+        Needs::Cluster,
+        capture::capture,
+    ),
+    hosted(
+        "crash",
+        "kill -9 of the server in the middle of work (--crash)",
+        Needs::Crash,
+        hosted::crash,
+    ),
+    hosted(
+        "dscrash",
+        "kill -9 of data servers in the middle of work (--crash --cluster-dir)",
+        Needs::Cluster,
+        hosted::ds_crash,
+    ),
+    hosted(
+        "full",
+        "a full store and a full disk: ENOSPC, nothing lost, removal gives room back (--small-disk)",
+        Needs::SmallDisk,
+        full::full,
+    ),
+    hosted(
+        "fsynccrash",
+        "kill -9 of the MDS between fsync's WRITEs and its LAYOUTCOMMIT (--crash --cluster-dir)",
+        Needs::Cluster,
+        hosted::fsync_crash,
+    ),
 ];
 
 /// What to give the guests.
@@ -107,7 +157,7 @@ pub(crate) struct Settings {
 }
 
 /// Time that a guest gets beyond that of its scenarios, for its boot and end.
-const GUEST_EXTRA: Duration = Duration::from_secs(60);
+const GUEST_EXTRA: Duration = Duration::from_secs(240);
 
 impl Settings {
     /// A guest that mounts the server with this version; the caller adds script and limit.
@@ -117,6 +167,9 @@ impl Settings {
             .env("VERS", vers)
             .env("EXPORT", &self.export)
             .env("MNT", "/mnt/a")
+            .env("PNFS_MIB", hosted::PNFS_MIB)
+            .env("FSYNC_MIB", hosted::FSYNC_MIB)
+            .env("CAPTURE_MIB", capture::CAPTURE_MIB)
             .mem_mib(self.mem_mib)
             .echo(self.echo);
         for (name, value) in &self.env {
@@ -437,6 +490,12 @@ mod tests {
     fn every_scenario_has_its_script() {
         let scripts = super::super::prepare::guest_scripts().join("scenarios");
         for scenario in SCENARIOS {
+            assert_eq!(
+                scenario.part.is_none(),
+                scenario.needs == Needs::Server,
+                "{}",
+                scenario.name
+            );
             assert!(
                 scripts.join(format!("{}.sh", scenario.name)).is_file(),
                 "{}",

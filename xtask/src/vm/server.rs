@@ -13,10 +13,10 @@ use super::net::Net;
 use super::process::{family, kill_family, signal, wait_at_most};
 
 /// How long a server may take from its start to its listening port.
-pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(240);
 
 /// How long a server may take to end after SIGTERM before it is killed.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Lines of a server's log that a failure shows.
 const LOG_TAIL_LINES: usize = 25;
@@ -65,6 +65,11 @@ impl Server {
         net.wait_listening(port, START_LIMIT, || server.check_alive())
             .map_err(|error| Failure::new(format!("{error}\n{}", server.log_tail())))?;
         Ok(server)
+    }
+
+    /// The process of the command; a shell that did not exec stands before the real server.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// An error if the server's process has ended.

@@ -285,11 +285,13 @@ impl DataPlane {
         })
     }
 
-    /// Room on all data servers of the cluster, as they last said.
+    /// Room on all data servers of the cluster, as they last said; a disk that some of them share counts once.
     pub fn space(&self) -> Space {
         let servers = self.servers.lock();
+        let mut disks = BTreeSet::new();
         let members = servers.map.values().filter(|s| s.is_member());
-        members.fold(Space::default(), |sum, server| Space {
+        let counted = members.filter(|s| s.capacity.disk == 0 || disks.insert(s.capacity.disk));
+        counted.fold(Space::default(), |sum, server| Space {
             total_bytes: sum.total_bytes.saturating_add(server.capacity.total_bytes),
             free_bytes: sum.free_bytes.saturating_add(server.capacity.free_bytes),
         })

@@ -275,6 +275,7 @@ mod tests {
         Capacity {
             total_bytes,
             free_bytes,
+            disk: 0,
             objects_count: 0,
         }
     }

@@ -108,6 +108,8 @@ pub struct Told {
     pub serving: bool,
     /// What it says of its room, when not the usual.
     pub free_bytes: Option<u64>,
+    /// The disk that it says it is on.
+    pub disk: u64,
     /// FENCE, STAT and SET_SIZE get no answer.
     pub mute: bool,
     /// The keys of the last HELLO or KEYS.
@@ -250,6 +252,7 @@ pub fn addresses(name: &str) -> Vec<NetAddr> {
 const CAPACITY: Capacity = Capacity {
     total_bytes: 1000,
     free_bytes: 900,
+    disk: 0,
     objects_count: 0,
 };
 
@@ -343,11 +346,16 @@ impl FakeDs {
                 if conn.is_closed() {
                     return;
                 }
-                let beat = HeartbeatArgs {
-                    capacity: Capacity {
-                        free_bytes: told.lock().free_bytes.unwrap_or(CAPACITY.free_bytes),
+                let capacity = {
+                    let told = told.lock();
+                    Capacity {
+                        free_bytes: told.free_bytes.unwrap_or(CAPACITY.free_bytes),
+                        disk: told.disk,
                         ..CAPACITY
-                    },
+                    }
+                };
+                let beat = HeartbeatArgs {
+                    capacity,
                     counters: Counters::default(),
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;

@@ -1,0 +1,169 @@
+"""Work that goes on while the host kills and restarts data servers: dscrash.py DIR.
+
+Four workers write in turn over a few places of their own files, buffered with fsync, by O_DIRECT, by O_SYNC and with
+cp, and a fifth reads a file that was synced before, until the host has killed data servers three times. The host is
+told "stepN" when every worker has gone on since the last time, and answers "backN" when the data servers serve again.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+from check import (
+    HOST_LIMIT_S, aligned, await_host, data, direct_write, drop_caches, equal, expect, note, run,
+    same_bytes, tell,
+)
+
+MIB = 1 << 20
+ROUNDS = 3
+# Steps that each worker does before the host is told, so that all are under way.
+STEPS_EACH = 3
+PLACES = 16
+COPIES = 3
+COPY_BYTES = 6 * MIB + 789
+
+
+class Worker(threading.Thread):
+    """Does `step` with rising numbers until told to stop; its first error ends it."""
+
+    def __init__(self, name, step, finish=lambda: None):
+        super().__init__(name=name, daemon=True)
+        self.step, self.finish = step, finish
+        self.done, self.failure = 0, None
+        self.stopping = threading.Event()
+
+    def run(self):
+        try:
+            while not self.stopping.is_set():
+                self.step(self.done)
+                self.done += 1
+            self.finish()
+        except Exception as failure:  # Told by the main thread.
+            self.failure = failure
+
+
+def streamer(path, flags, chunk, write):
+    """A file and the seeds of what was last written at its places."""
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | flags, 0o644)
+    seeds = {}
+
+    def step(number):
+        place = number % PLACES
+        seed = hash((path, number)) & 0xFFFFFFFF
+        write(fd, data(seed, chunk), place * chunk)
+        seeds[place] = seed
+        if number % 4 == 3:
+            os.fsync(fd)
+
+    def finish():
+        os.fsync(fd)
+        os.close(fd)
+
+    def compare():
+        with open(path, "rb") as file:
+            for place in range(max(seeds) + 1):
+                same_bytes(file.read(chunk), data(seeds[place], chunk), f"{path}, place {place}")
+            equal(file.read(), b"", f"the end of {path}")
+
+    return step, finish, compare
+
+
+def plain_write(fd, content, offset):
+    equal(os.pwrite(fd, content, offset), len(content), "bytes of a write")
+
+
+def copier(d):
+    last = {}
+
+    def step(number):
+        source = f"/dev/shm/source{number % 2}"
+        target = f"{d}/copy{number % COPIES}"
+        # cp -f of a new name every time: an OPEN that creates, writes, close.
+        subprocess.run(["cp", "--remove-destination", source, target], check=True)
+        last[target] = source
+
+    def compare():
+        for target, source in last.items():
+            with open(source, "rb") as wanted, open(target, "rb") as got:
+                same_bytes(got.read(), wanted.read(), target)
+
+    return step, compare
+
+
+def reader(path, content):
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+
+    def step(number):
+        with aligned(len(content)) as buffer:
+            got = 0
+            while got < len(content):
+                count = os.preadv(fd, [memoryview(buffer)[got:]], got)
+                expect(count > 0, f"end of {path} after {got} of {len(content)} bytes")
+                got += count
+            same_bytes(buffer[:], content, f"read {number} of {path}")
+        time.sleep(0.2)
+
+    return step
+
+
+def progress(workers):
+    """Waits until each worker has done some more."""
+    goals = {worker: worker.done + STEPS_EACH for worker in workers}
+    deadline = time.monotonic() + HOST_LIMIT_S
+    while any(worker.done < goal for worker, goal in goals.items()):
+        for worker in workers:
+            expect(worker.failure is None, f"{worker.name}: {worker.failure!r}")
+        stuck = [worker.name for worker, goal in goals.items() if worker.done < goal]
+        expect(time.monotonic() < deadline, f"no progress of {stuck}")
+        time.sleep(0.05)
+
+
+def main():
+    d = sys.argv[1]
+    synced = data(1, 8 * MIB)
+    with open(f"{d}/synced", "wb") as file:
+        file.write(synced)
+        os.fsync(file.fileno())
+    for number in range(2):
+        with open(f"/dev/shm/source{number}", "wb") as file:
+            file.write(data(100 + number, COPY_BYTES))
+
+    buffered = streamer(f"{d}/buffered", 0, MIB, plain_write)
+    direct = streamer(f"{d}/direct", os.O_DIRECT, MIB, direct_write)
+    stable = streamer(f"{d}/stable", os.O_SYNC, 10_000, plain_write)
+    copy, compare_copies = copier(d)
+    workers = [
+        Worker("buffered", *buffered[:2]),
+        Worker("direct", *direct[:2]),
+        Worker("stable", *stable[:2]),
+        Worker("cp", copy),
+        Worker("reader", reader(f"{d}/synced", synced)),
+    ]
+    for worker in workers:
+        worker.start()
+    for number in range(ROUNDS):
+        progress(workers)
+        began = time.monotonic()
+        tell(f"step{number}")
+        await_host(f"back{number}")
+        serving = time.monotonic() - began
+        progress(workers)
+        note(f"round {number}: data servers back after {serving:.1f} s, "
+             f"everyone went on after {time.monotonic() - began:.1f} s")
+    for worker in workers:
+        worker.stopping.set()
+    for worker in workers:
+        worker.join(HOST_LIMIT_S)
+        expect(not worker.is_alive(), f"{worker.name} does not end")
+        expect(worker.failure is None, f"{worker.name}: {worker.failure!r}")
+    note(", ".join(f"{worker.name} {worker.done} steps" for worker in workers))
+    drop_caches()
+    for compare in (buffered[2], direct[2], stable[2], compare_copies):
+        compare()
+    with open(f"{d}/synced", "rb") as file:
+        same_bytes(file.read(), synced, "the file that was synced before")
+
+
+run(main)

@@ -1,0 +1,172 @@
+//! A Ropewalk cluster as the host sees it: what its servers say on their admin sockets, and signals to them.
+//!
+//! Knows the directory of `ropewalk up` and the admin interface of docs/running.md, nothing of the program. The
+//! directory is looked at through the server's own root, since a server command may mount file systems that only
+//! it sees. Entry points: [`Cluster::new`], then [`Cluster::status`], [`Cluster::traffic`].
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::error::{Context, Failure, Result};
+use super::process::signal;
+
+/// How long a server may take to answer on its admin socket.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// How long the host waits for the cluster to come to a state; it ends a hang and measures nothing.
+pub(crate) const STATE_LIMIT: Duration = Duration::from_secs(240);
+
+/// How often it looks.
+const STATE_POLL: Duration = Duration::from_millis(200);
+
+/// Bytes that clients moved, as the servers count them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Traffic {
+    /// Bytes that data servers took from clients.
+    pub(crate) ds_written: u64,
+    /// Bytes that data servers gave to clients.
+    pub(crate) ds_read: u64,
+    /// Bytes that the MDS wrote or read for clients, by its own count and by that of the data servers.
+    pub(crate) proxied: u64,
+    /// COMMITs that data servers were asked for.
+    pub(crate) commits: u64,
+}
+
+/// A cluster that `ropewalk up` runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Cluster {
+    dir: PathBuf,
+}
+
+impl Cluster {
+    /// The cluster in `dir`, of the server process `pid`.
+    pub(crate) fn new(pid: u32, dir: &Path) -> Self {
+        let inside = dir.strip_prefix("/").unwrap_or(dir);
+        Self {
+            dir: Path::new(&format!("/proc/{pid}/root")).join(inside),
+        }
+    }
+
+    /// Where its state lies.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What the MDS says.
+    pub(crate) fn mds(&self) -> Result<Value> {
+        self.status("mds")
+    }
+
+    /// What one server says: `mds`, `ds-1`, ...
+    pub(crate) fn status(&self, name: &str) -> Result<Value> {
+        let socket = self.dir.join(name).join("admin.sock");
+        let unable = || format!("cannot ask {}", socket.display());
+        let mut stream = UnixStream::connect(&socket).context(unable)?;
+        stream
+            .set_read_timeout(Some(ANSWER_LIMIT))
+            .context(unable)?;
+        stream
+            .write_all(b"{\"command\":\"status\"}\n")
+            .context(unable)?;
+        let mut line = String::new();
+        BufReader::new(stream.take(ANSWER_BYTES_MAX))
+            .read_line(&mut line)
+            .context(unable)?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|error| Failure::new(format!("{}: {error}", unable())))?;
+        match answer.get("ok") {
+            Some(status) => Ok(status.clone()),
+            None => Err(Failure::new(format!("{}: {line}", unable()))),
+        }
+    }
+
+    /// The names of its data servers.
+    pub(crate) fn ds_names(&self) -> Vec<String> {
+        (1..)
+            .map(|number| format!("ds-{number}"))
+            .take_while(|name| self.dir.join(name).is_dir())
+            .collect()
+    }
+
+    /// What went over the wire so far. A data server that was started again counts from 0.
+    pub(crate) fn traffic(&self) -> Result<Traffic> {
+        let mut sum = self.data_traffic()?;
+        let mds = self.mds()?;
+        sum.proxied += number(&mds, "proxy_written_bytes") + number(&mds, "proxy_read_bytes");
+        Ok(sum)
+    }
+
+    /// As [`Cluster::traffic`], without asking the MDS, which may be stopped.
+    pub(crate) fn data_traffic(&self) -> Result<Traffic> {
+        let mut sum = Traffic::default();
+        for name in self.ds_names() {
+            let ds = self.status(&name)?;
+            sum.ds_written += number(&ds, "client_written_bytes");
+            sum.ds_read += number(&ds, "client_read_bytes");
+            sum.proxied += number(&ds, "proxy_written_bytes") + number(&ds, "proxy_read_bytes");
+            sum.commits += number(&ds["counters"], "commits");
+        }
+        Ok(sum)
+    }
+
+    /// The process of a server.
+    pub(crate) fn pid(&self, name: &str) -> Result<u32> {
+        let status = self.status(name)?;
+        u32::try_from(number(&status, "pid"))
+            .ok()
+            .filter(|pid| *pid > 1)
+            .ok_or_else(|| Failure::new(format!("{name} does not say its pid")))
+    }
+
+    /// Sends a signal to a server and returns its pid. For KILL: when this returns the process is gone.
+    pub(crate) fn signal(&self, name: &str, word: &str) -> Result<u32> {
+        let pid = self.pid(name)?;
+        signal(&[pid], word);
+        Ok(pid)
+    }
+
+    /// Waits until `name` runs as another process than `old`, and serves as the MDS and itself see it.
+    pub(crate) fn await_restart(&self, name: &str, old: u32) -> Result<()> {
+        await_state(&format!("{name} did not serve again"), || {
+            let serves = |status: &Value| status["state"] == "serving" || name == "mds";
+            // It may not listen yet, or be gone: then it is asked again.
+            let own = self
+                .status(name)
+                .is_ok_and(|status| number(&status, "pid") != u64::from(old) && serves(&status));
+            Ok(own
+                && self.mds().is_ok_and(|mds| {
+                    let all = mds["data_servers"].as_array();
+                    all.is_some_and(|all| all.iter().all(|ds| ds["state"] == "serving"))
+                }))
+        })
+    }
+}
+
+/// Waits until `reached` says so.
+pub(crate) fn await_state(
+    otherwise: &str,
+    mut reached: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let deadline = Instant::now() + STATE_LIMIT;
+    while !reached()? {
+        if Instant::now() >= deadline {
+            let limit_s = STATE_LIMIT.as_secs();
+            return Err(Failure::new(format!("{otherwise} in {limit_s} s")));
+        }
+        thread::sleep(STATE_POLL);
+    }
+    Ok(())
+}
+
+/// A number of a status, 0 when it is not there.
+fn number(status: &Value, name: &str) -> u64 {
+    status[name].as_u64().unwrap_or(0)
+}
