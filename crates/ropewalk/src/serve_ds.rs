@@ -61,7 +61,6 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         return Ok(());
     }
     daemon::init_logging();
-    daemon::raise_nofile();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -76,7 +75,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let change = format!("change `listen` in {}", args.config.display());
     let listeners = daemon::listen(&config.listen, workers, &change)?;
-    let context = Context::new(TransportLimits::default());
+    let context = Context::new(daemon::transport_limits(config.connections_max));
 
     let (index, objects) = open_stores(config, state.path())?;
     let parts = Parts {

@@ -61,7 +61,6 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         return Ok(());
     }
     daemon::init_logging();
-    daemon::raise_nofile();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -77,7 +76,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
-    let context = Context::new(TransportLimits::default());
+    let context = Context::new(daemon::transport_limits(config.connections_max));
     let control_context = Context::new(TransportLimits::default());
 
     let store = open_store(config, state.path())?;

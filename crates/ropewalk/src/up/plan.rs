@@ -156,6 +156,7 @@ impl Plan {
                     join_token: None,
                     join_token_file: Some(dir.join("join.token")),
                     workers: 0,
+                    connections_max: config::default_connections_max(),
                 }));
         }
         Ok(())
