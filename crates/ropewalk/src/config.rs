@@ -124,6 +124,9 @@ pub(crate) struct MdsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Listeners of `/metrics` and `/health`; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_listen: Vec<SocketAddr>,
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
@@ -229,6 +232,9 @@ pub(crate) struct DsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Listeners of `/metrics` and `/health`; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_listen: Vec<SocketAddr>,
 }
 
 /// Writes a size so that reading it gives the same: whole MiB or KiB, or else bytes.
@@ -384,6 +390,7 @@ impl MdsConfig {
             stripe_unit: default_stripe_unit(),
             workers: 0,
             connections_max: default_connections_max(),
+            metrics_listen: Vec::new(),
             exports: Vec::new(),
             root: RootTable::default(),
         }

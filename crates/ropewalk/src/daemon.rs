@@ -183,6 +183,14 @@ pub(crate) fn named(counters: CountersSnapshot) -> BTreeMap<String, u64> {
     plain.chain(closes).collect()
 }
 
+/// Operations by name, those never asked for left out.
+pub(crate) fn operations(counters: &server::Counters) -> BTreeMap<String, u64> {
+    counters
+        .by_op()
+        .map(|(op, n)| (format!("{op:?}"), n))
+        .collect()
+}
+
 /// The directory of a server's durable state, locked.
 #[derive(Debug)]
 pub(crate) struct StateDir {

@@ -12,6 +12,7 @@ mod daemon;
 mod demo;
 mod failure;
 mod man;
+mod metrics;
 mod out;
 mod serve_ds;
 mod serve_mds;
