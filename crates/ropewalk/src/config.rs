@@ -16,6 +16,8 @@ use std::time::Duration;
 pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 /// Smallest and largest stripe unit.
 const STRIPE_UNIT_RANGE: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024 * 1024;
+/// Fewest and most connections of clients.
+const CONNECTIONS_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Shortest and longest lease in seconds.
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 1..=3600;
 
@@ -136,6 +138,12 @@ pub(crate) struct MdsConfig {
     /// Worker threads; 0 means one for each core.
     #[serde(default)]
     pub workers: usize,
+    /// Connections of clients; more are refused.
+    #[serde(default = "default_connections_max")]
+    pub connections_max: u32,
+    /// Listeners of `/metrics` and `/health`; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_listen: Vec<SocketAddr>,
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
@@ -238,6 +246,12 @@ pub(crate) struct DsConfig {
     /// Worker threads; 0 means one for each core.
     #[serde(default)]
     pub workers: usize,
+    /// Connections of clients; more are refused.
+    #[serde(default = "default_connections_max")]
+    pub connections_max: u32,
+    /// Listeners of `/metrics` and `/health`; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_listen: Vec<SocketAddr>,
 }
 
 /// Writes a size so that reading it gives the same: whole MiB or KiB, or else bytes.
@@ -275,6 +289,11 @@ fn default_key_rotation() -> Length {
 
 fn default_key_overlap() -> Length {
     Length(Duration::from_secs(3600))
+}
+
+/// `connections_max` when a configuration does not say.
+pub(crate) fn default_connections_max() -> u32 {
+    transport::Limits::CONNECTIONS_MAX_DEFAULT
 }
 
 fn default_memory_size() -> ByteSize {
@@ -330,6 +349,16 @@ fn need_listener(key: &str, listen: &[SocketAddr]) -> Result<(), ConfigError> {
     Ok(())
 }
 
+fn need_connections(connections_max: u32) -> Result<(), ConfigError> {
+    if CONNECTIONS_RANGE.contains(&connections_max) {
+        return Ok(());
+    }
+    let (least, most) = (CONNECTIONS_RANGE.start(), CONNECTIONS_RANGE.end());
+    Err(wrong(format!(
+        "`connections_max` must be between {least} and {most}"
+    )))
+}
+
 /// Addresses that others can connect to.
 fn need_reachable(key: &str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
     match addresses
@@ -352,6 +381,7 @@ impl Checked for MdsConfig {
         need_listener("listen", &self.listen)?;
         need_listener("control_listen", &self.control_listen)?;
         need_reachable("control_advertise", self.control_advertised())?;
+        need_connections(self.connections_max)?;
         if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
             return Err(wrong("`lease_seconds` must be between 1 and 3600"));
         }
@@ -396,6 +426,8 @@ impl MdsConfig {
             lease_seconds: default_lease_seconds(),
             stripe_unit: default_stripe_unit(),
             workers: 0,
+            connections_max: default_connections_max(),
+            metrics_listen: Vec::new(),
             exports: Vec::new(),
             root: RootTable::default(),
         }
@@ -456,6 +488,7 @@ impl Checked for DsConfig {
     fn check(&self) -> Result<(), ConfigError> {
         need_listener("listen", &self.listen)?;
         need_reachable("advertise", self.advertised())?;
+        need_connections(self.connections_max)?;
         if self.mds.len() > cluster_tls::TOKEN_ADDRESSES_MAX as usize {
             return Err(wrong("`mds` has more than 8 addresses"));
         }
@@ -564,6 +597,10 @@ mod tests {
                 "no longer than `key_rotation`",
             ),
             ("state_dir = '/s'\nroot.mode = '0888'", "no mode"),
+            (
+                "state_dir = '/s'\nconnections_max = 0",
+                "`connections_max` must be",
+            ),
             (
                 "state_dir = '/s'\n[[export]]\nclients = 'x'",
                 "`x` is not a network",

@@ -20,12 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::workers::{Shutdown, Workers, spawn_workers};
-use transport::{Context, CountersSnapshot, DynService};
+use transport::{Context, CountersSnapshot, DynService, Limits};
 
 /// Signal of a write beyond the file size limit (signal(7)).
 const SIGXFSZ: i32 = 25;
-/// Descriptors that a server wants: 16,384 connections and its files.
-const NOFILE_WANTED: u64 = 65_536;
+/// Descriptors kept beside those of the connections of clients: for the data server its 256 directories, 512 idle and some
+/// busy objects; for the metadata server the connections from and to 1,000 data servers; for both the files of a store.
+const FILES_RESERVED: u64 = 4096;
 /// Most worker threads that a configuration may ask for.
 pub(crate) const WORKERS_MAX: usize = 256;
 /// A process that has not stopped so long after it was asked to ends anyway; the stores survive that.
@@ -42,25 +43,51 @@ pub(crate) fn init_logging() {
         .try_init();
 }
 
-/// Raises the limit of open files as far as it goes, and says when that is little.
-pub(crate) fn raise_nofile() {
-    let limit = getrlimit(Resource::Nofile);
-    let hard = limit.maximum.unwrap_or(NOFILE_WANTED);
-    let wanted = NOFILE_WANTED.min(hard);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
-    }
-    let raised = Rlimit {
-        current: Some(wanted),
-        maximum: limit.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, limit = limit.current, "the limit of open files stays low");
-    } else if wanted < NOFILE_WANTED {
+/// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for
+/// them, since a server without descriptors fails at its own files first. Raises the limit of open files as far as needed
+/// and allowed.
+pub(crate) fn transport_limits(connections_max: u32) -> Limits {
+    let wanted = u64::from(connections_max) + FILES_RESERVED;
+    let files = raise_nofile(wanted);
+    let possible = connections_possible(files);
+    if possible < connections_max {
         tracing::warn!(
-            limit = wanted,
+            connections_max = possible,
+            configured = connections_max,
+            open_files = files,
             "few open files are allowed; raise the hard limit (ulimit -Hn)"
         );
+    }
+    Limits {
+        connections_max: connections_max.min(possible),
+        ..Limits::default()
+    }
+}
+
+/// Connections beside which the server's own files can be opened.
+fn connections_possible(files: u64) -> u32 {
+    let left = files.saturating_sub(FILES_RESERVED).max(files / 2).max(1);
+    u32::try_from(left).unwrap_or(u32::MAX)
+}
+
+/// Raises the soft limit of open files to `wanted`, or as far as it goes, and returns what it is then.
+fn raise_nofile(wanted: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    let reachable = wanted.min(limit.maximum.unwrap_or(u64::MAX));
+    if current >= reachable {
+        return current;
+    }
+    let raised = Rlimit {
+        current: Some(reachable),
+        maximum: limit.maximum,
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => reachable,
+        Err(error) => {
+            tracing::warn!(%error, limit = current, "the limit of open files stays low");
+            current
+        }
     }
 }
 
@@ -154,6 +181,14 @@ pub(crate) fn named(counters: CountersSnapshot) -> BTreeMap<String, u64> {
         .into_iter()
         .map(|(name, n)| (name.to_owned(), n));
     plain.chain(closes).collect()
+}
+
+/// Operations by name, those never asked for left out.
+pub(crate) fn operations(counters: &server::Counters) -> BTreeMap<String, u64> {
+    counters
+        .by_op()
+        .map(|(op, n)| (format!("{op:?}"), n))
+        .collect()
 }
 
 /// The directory of a server's durable state, locked.
@@ -328,4 +363,23 @@ impl TransportView {
 /// A random number from the operating system.
 pub(crate) fn random_u64() -> u64 {
     getrandom::u64().expect("the operating system has randomness after boot")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_to_the_stores() {
+        for (files, connections) in [
+            (65_536, 61_440),
+            (20_000, 15_904),
+            (4096, 2048),
+            (1024, 512),
+            (1, 1),
+            (u64::MAX, u32::MAX),
+        ] {
+            assert_eq!(connections_possible(files), connections, "{files}");
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod expel;
 mod failure;
 mod key;
 mod man;
+mod metrics;
 mod out;
 mod serve_ds;
 mod serve_mds;

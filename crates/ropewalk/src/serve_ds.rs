@@ -17,6 +17,7 @@ use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::metrics::{self, Watched};
 use crate::out;
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
@@ -61,7 +62,6 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         return Ok(());
     }
     daemon::init_logging();
-    daemon::raise_nofile();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -74,9 +74,10 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let mut signals = Signals::take()?;
     let state = StateDir::take(&config.state_dir)?;
     let workers = daemon::workers_count(config.workers);
-    let change = format!("change `listen` in {}", args.config.display());
-    let listeners = daemon::listen(&config.listen, workers, &change)?;
-    let context = Context::new(TransportLimits::default());
+    let change = |key: &str| format!("change `{key}` in {}", args.config.display());
+    let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
+    let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
+    let context = Context::new(daemon::transport_limits(config.connections_max));
 
     let (index, objects) = open_stores(config, state.path())?;
     let parts = Parts {
@@ -95,13 +96,17 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let shutdown = Shutdown::new();
     let socket = AdminSocket::bind(state.path())?;
     let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
-    let view = View {
+    let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         config: config.clone(),
         transport: serving.transport(),
         started: Instant::now(),
-    };
-    let admin = tokio::spawn(admin::serve(socket, handler(Arc::new(view))));
+    });
+    let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
+    let metrics = tokio::spawn(metrics::serve(
+        metrics_sockets.into_iter().flatten().collect(),
+        view,
+    ));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
     let link = link::run(Arc::clone(&nfsd), link_config);
@@ -117,6 +122,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
         serving.ended().await;
         tick.abort();
         admin.abort();
+        metrics.abort();
         index.durable(index.applied()).await
     };
     daemon::stop_in_time(&mut signals, STOP_MAX, stop)
@@ -366,6 +372,28 @@ fn handler(view: Arc<View>) -> Handler {
     })
 }
 
+impl Watched for View {
+    fn snapshot(&self) -> ServerStatus {
+        ServerStatus::Ds(self.status())
+    }
+
+    async fn health(&self) -> Result<(), String> {
+        match self.nfsd.role().status().lease {
+            LeaseState::Serving { .. } => Ok(()),
+            other => Err(state_name(other).to_owned()),
+        }
+    }
+}
+
+const fn state_name(lease: LeaseState) -> &'static str {
+    match lease {
+        LeaseState::Serving { .. } => STATE_SERVING,
+        LeaseState::CatchingUp => "catching up",
+        LeaseState::Away => "away",
+        LeaseState::Expelled => STATE_EXPELLED,
+    }
+}
+
 impl View {
     fn status(&self) -> DsStatus {
         let s = self.nfsd.role().status();
@@ -393,18 +421,12 @@ impl View {
             ("malformed", counters.malformed.load(Relaxed)),
             ("refused", counters.refused.load(Relaxed)),
         ];
-        let state = match s.lease {
-            LeaseState::Serving { .. } => STATE_SERVING,
-            LeaseState::CatchingUp => "catching up",
-            LeaseState::Away => "away",
-            LeaseState::Expelled => STATE_EXPELLED,
-        };
         DsStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             ds_id: s.ds_id,
             store_id: format!("{:016x}", s.store_id),
-            state: state.to_owned(),
+            state: state_name(s.lease).to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
             listen: self.config.listen.clone(),
             connections: self.transport.connections(),
@@ -417,6 +439,7 @@ impl View {
             proxy_read_bytes: s.proxy_read_bytes,
             proxy_written_bytes: s.proxy_written_bytes,
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
+            operations: daemon::operations(counters),
             transport: daemon::named(self.transport.counters()),
         }
     }

@@ -19,6 +19,7 @@ use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
+use crate::metrics::{self, Watched};
 use crate::out;
 use crate::status::{
     DataServerRow, GroupRow, KeyRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
@@ -63,7 +64,6 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         return Ok(());
     }
     daemon::init_logging();
-    daemon::raise_nofile();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -79,7 +79,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
-    let context = Context::new(TransportLimits::default());
+    let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
+    let context = Context::new(daemon::transport_limits(config.connections_max));
     let control_context = Context::new(TransportLimits::default());
 
     let store = open_store(config, state.path())?;
@@ -103,14 +104,18 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     ));
     let socket = AdminSocket::bind(state.path())?;
     let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
-    let view = View {
+    let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,
         config: config.clone(),
         transport: serving.transport(),
         started: Instant::now(),
-    };
-    let admin = tokio::spawn(admin::serve(socket, handler(Arc::new(view))));
+    });
+    let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
+    let metrics = tokio::spawn(metrics::serve(
+        metrics_sockets.into_iter().flatten().collect(),
+        view,
+    ));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     tracing::info!(
         listen = ?config.listen,
@@ -129,6 +134,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         let _ = control_port.await;
         tick.abort();
         admin.abort();
+        metrics.abort();
         store.durable(store.applied()).await
     };
     daemon::stop_in_time(&mut signals, STOP_MAX, stop)
@@ -286,6 +292,19 @@ fn handler(view: Arc<View>) -> Handler {
     })
 }
 
+impl Watched for View {
+    fn snapshot(&self) -> ServerStatus {
+        ServerStatus::Mds(self.status())
+    }
+
+    /// The store still makes durable what it has taken: a reply can leave.
+    async fn health(&self) -> Result<(), String> {
+        let store = self.nfsd.role().store();
+        let durable = store.durable(store.applied());
+        durable.await.map_err(|e| format!("metadata store: {e}"))
+    }
+}
+
 impl View {
     async fn create_token(&self, ttl_seconds: u64) -> Result<Token, String> {
         let secret = cluster_tls::random_secret().map_err(|e| e.to_string())?;
@@ -380,10 +399,7 @@ impl View {
             metadata_bytes: mds.store().disk_bytes(),
             stripe_unit: u64::from(mds.data().stripe_unit_bytes()),
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
-            operations: counters
-                .by_op()
-                .map(|(op, n)| (format!("{op:?}"), n))
-                .collect(),
+            operations: daemon::operations(counters),
             transport: daemon::named(self.transport.counters()),
             keys: self.keys(&data.keys),
             removals_waiting: count(removals_waiting(&self.nfsd)),

@@ -181,6 +181,8 @@ pub(crate) struct DsStatus {
     pub proxy_written_bytes: u64,
     /// Everything else that it counts, by name.
     pub counters: BTreeMap<String, u64>,
+    /// Operations by name.
+    pub operations: BTreeMap<String, u64>,
     /// What the transport counted.
     pub transport: BTreeMap<String, u64>,
 }

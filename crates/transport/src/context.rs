@@ -12,6 +12,7 @@ use rpc::RecordLimits;
 use tokio::sync::Semaphore;
 
 use crate::Counters;
+use crate::quiet::Quiet;
 
 /// Bounds of the transport. Every queue and wait of this crate has its limit here.
 #[derive(Debug, Clone)]
@@ -25,7 +26,8 @@ pub struct Limits {
     pub in_flight_max: u32,
     /// Calls of ours on one connection that wait for a reply; more wait for a place. Default 128.
     pub calls_max: u32,
-    /// Connections of all siblings together; more are closed on accept. Default 16,384.
+    /// Connections of all siblings together; more are closed on accept, counted, and told of in the
+    /// log, at most one line in 10 s. Default [`Limits::CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: u32,
     /// Bytes of large records that are arriving or being served, over all siblings; beyond it,
     /// reading stops until others finish. At least `record_bytes_max`. Default 256 MiB.
@@ -52,7 +54,7 @@ impl Default for Limits {
             fragments_max: 256,
             in_flight_max: 128,
             calls_max: 128,
-            connections_max: 16_384,
+            connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             receive_budget_bytes: 256 * 1024 * 1024,
             write_stall: Duration::from_secs(60),
             read_stall: Duration::from_secs(60),
@@ -64,6 +66,9 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// `connections_max` unless somebody chooses another.
+    pub const CONNECTIONS_MAX_DEFAULT: u32 = 16_384;
+
     pub(crate) const fn record(&self) -> RecordLimits {
         RecordLimits {
             record_bytes_max: self.record_bytes_max,
@@ -84,6 +89,8 @@ pub struct Context {
 struct Shared {
     budget: Arc<Semaphore>,
     connections: AtomicU32,
+    refusals: Quiet,
+    accept_failures: Quiet,
     next_id: AtomicU64,
 }
 
@@ -104,6 +111,8 @@ impl Context {
         let shared = Shared {
             budget: Arc::new(Semaphore::new(limits.receive_budget_bytes as usize)),
             connections: AtomicU32::new(0),
+            refusals: Quiet::default(),
+            accept_failures: Quiet::default(),
             next_id: AtomicU64::new(1),
         };
         Self {
@@ -148,6 +157,14 @@ impl Context {
         self.shared.next_id.fetch_add(1, Relaxed)
     }
 
+    /// Counts a failure of accept, and writes it into the log unless a line about others is recent.
+    pub(crate) fn accept_failed(&self, error: &std::io::Error) {
+        Counters::add(&self.counters.accept_errors, 1);
+        if let Some(failures) = self.shared.accept_failures.note() {
+            tracing::warn!(failures, "accept failed: {error}");
+        }
+    }
+
     /// A place for one more connection, or `None` (counted) at the limit.
     pub(crate) fn admit(&self) -> Option<Admission> {
         let max = self.limits.connections_max;
@@ -161,6 +178,13 @@ impl Context {
             Some(Admission(self.shared.clone()))
         } else {
             Counters::add(&self.counters.connections_refused, 1);
+            if let Some(refused) = self.shared.refusals.note() {
+                tracing::warn!(
+                    max,
+                    refused,
+                    "connections refused: there are connections_max already"
+                );
+            }
             None
         }
     }

@@ -18,6 +18,7 @@ mod handle;
 mod link;
 pub mod memory;
 mod message;
+mod quiet;
 mod service;
 mod stream;
 pub mod tcp;

@@ -120,8 +120,7 @@ pub(crate) async fn serve_with(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(e) => {
-                Counters::add(&host.context.counters().accept_errors, 1);
-                tracing::warn!("accept failed: {e}");
+                host.context.accept_failed(&e);
                 tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }

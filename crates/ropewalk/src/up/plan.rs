@@ -166,6 +166,8 @@ impl Plan {
                     join_token: None,
                     join_token_file: Some(dir.join("join.token")),
                     workers: 0,
+                    connections_max: config::default_connections_max(),
+                    metrics_listen: Vec::new(),
                 }));
         }
         Ok(())

@@ -1,0 +1,395 @@
+//! The text of `/metrics`: what `ropewalk status` knows, in the OpenMetrics text format.
+//!
+//! Names are an interface, as those of the status are: metrics are added, never renamed.
+
+use crate::status::{DataServerRow, DsStatus, MdsStatus, STATE_SERVING, ServerStatus};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::fmt::Error;
+
+/// What stands before every name.
+const PREFIX: &str = "ropewalk";
+/// Names in [`MdsStatus::counters`] and [`DsStatus::counters`] of operations refused at a data server, by reason.
+const REFUSED_PREFIX: &str = "refused_";
+/// Names in the transport's counters of connections that ended, by reason.
+const CLOSED_PREFIX: &str = "closed_";
+/// Names among `counters` that go up and down.
+const GAUGES: [&str; 4] = ["sizes_unknown", "truncations", "fences_pending", "floors"];
+
+/// The page for one snapshot.
+///
+/// # Errors
+/// None is known: it is written into memory.
+pub(super) fn page(status: ServerStatus) -> Result<String, Error> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Snapshot(status)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Snapshot(ServerStatus);
+
+impl Collector for Snapshot {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut page = Page(encoder);
+        match &self.0 {
+            ServerStatus::Mds(mds) => metadata_server(&mut page, mds),
+            ServerStatus::Ds(ds) => data_server(&mut page, ds),
+        }
+    }
+}
+
+fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
+    page.program("mds", &mds.version, mds.uptime_seconds)?;
+    page.gauge("starts", "Starts of this metadata server", mds.boot.into())?;
+    page.gauge(
+        "grace",
+        "1 while clients reclaim after a restart",
+        mds.in_grace.into(),
+    )?;
+    for (name, help, n) in [
+        ("clients", "Clients with a lease", mds.clients),
+        ("sessions", "Sessions of clients", mds.sessions),
+        ("opens", "Open files of clients", mds.opens),
+        ("locks", "Lock states of clients", mds.locks),
+        ("layouts", "Layouts of clients", mds.layouts),
+        (
+            "metadata_bytes",
+            "Size of the metadata store",
+            mds.metadata_bytes,
+        ),
+    ] {
+        page.gauge(name, help, n)?;
+    }
+    page.proxied(mds.proxy_read_bytes, mds.proxy_written_bytes)?;
+    page.operations(&mds.operations)?;
+    page.named(&mds.counters)?;
+    page.transport(mds.connections, &mds.transport)?;
+    of_data_servers(page, &mds.data_servers)
+}
+
+/// What heartbeats have told the metadata server.
+fn of_data_servers(page: &mut Page<'_>, rows: &[DataServerRow]) -> Result<(), Error> {
+    type Of = fn(&DataServerRow) -> u64;
+    let gauges: [(&str, &str, Of); 4] = [
+        ("up", "1 when the data server serves", |ds| {
+            ds.is_online().into()
+        }),
+        ("total_bytes", "Size of its store", |ds| ds.total_bytes),
+        ("free_bytes", "What is left of it", |ds| ds.free_bytes),
+        ("objects", "Objects in its index", |ds| ds.objects),
+    ];
+    let counters: [(&str, &str, Of); 6] = [
+        ("client_read_bytes", "Bytes that clients read", |ds| {
+            ds.client_read_bytes
+        }),
+        ("client_written_bytes", "Bytes that clients wrote", |ds| {
+            ds.client_written_bytes
+        }),
+        ("proxy_read_bytes", "Bytes read for the others", |ds| {
+            ds.proxy_read_bytes
+        }),
+        (
+            "proxy_written_bytes",
+            "Bytes written for the others",
+            |ds| ds.proxy_written_bytes,
+        ),
+        ("handles_refused", "Handles that it refused", |ds| {
+            ds.handles_refused
+        }),
+        ("errors", "Lost objects and disk errors", |ds| ds.errors),
+    ];
+    let ids: Vec<String> = rows.iter().map(|ds| ds.id.to_string()).collect();
+    let mut family = |kind, name: &str, help: &str, of: Of| {
+        let values = ids.iter().map(String::as_str).zip(rows.iter().map(of));
+        page.family(kind, &format!("data_server_{name}"), help, "ds", values)
+    };
+    for (name, help, of) in gauges {
+        family(MetricType::Gauge, name, help, of)?;
+    }
+    for (name, help, of) in counters {
+        family(MetricType::Counter, name, help, of)?;
+    }
+    Ok(())
+}
+
+fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
+    page.program("ds", &ds.version, ds.uptime_seconds)?;
+    let serves = ds.state == STATE_SERVING;
+    page.gauge("serving", "1 when clients are served", serves.into())?;
+    for (name, help, n) in [
+        (
+            "store_total_bytes",
+            "Size of the object store",
+            ds.total_bytes,
+        ),
+        ("store_free_bytes", "What is left of it", ds.free_bytes),
+        ("index_bytes", "Size of the index", ds.index_bytes),
+        ("objects", "Objects in the index", ds.objects),
+    ] {
+        page.gauge(name, help, n)?;
+    }
+    page.counter(
+        "client_read_bytes",
+        "Bytes that clients read",
+        ds.client_read_bytes,
+    )?;
+    page.counter(
+        "client_written_bytes",
+        "Bytes that clients wrote",
+        ds.client_written_bytes,
+    )?;
+    page.proxied(ds.proxy_read_bytes, ds.proxy_written_bytes)?;
+    page.operations(&ds.operations)?;
+    page.named(&ds.counters)?;
+    page.transport(ds.connections, &ds.transport)
+}
+
+/// Writes metrics one after another.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    fn program(&mut self, role: &str, version: &str, uptime_seconds: u64) -> Result<(), Error> {
+        let build = Info::new([("role", role), ("version", version)]);
+        let metric = self.0.encode_descriptor(
+            "build",
+            "The program and its role",
+            None,
+            MetricType::Info,
+        )?;
+        build.encode(metric)?;
+        self.gauge("uptime_seconds", "Seconds since the start", uptime_seconds)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, n: u64) -> Result<(), Error> {
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(n).encode(metric)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, n: u64) -> Result<(), Error> {
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(n).encode(metric)
+    }
+
+    fn family<'v>(
+        &mut self,
+        kind: MetricType,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'v str, u64)>,
+    ) -> Result<(), Error> {
+        let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
+        for (value, n) in values {
+            let labels = [(label, value)];
+            let one = metric.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(n).encode(one)?,
+                _ => ConstGauge::new(n).encode(one)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn proxied(&mut self, read_bytes: u64, written_bytes: u64) -> Result<(), Error> {
+        self.counter(
+            "proxy_read_bytes",
+            "Bytes read for clients without layouts",
+            read_bytes,
+        )?;
+        self.counter(
+            "proxy_written_bytes",
+            "Bytes written for clients without layouts",
+            written_bytes,
+        )
+    }
+
+    fn operations(&mut self, by_name: &BTreeMap<String, u64>) -> Result<(), Error> {
+        let values = by_name.iter().map(|(name, n)| (name.as_str(), *n));
+        let help = "Operations of COMPOUNDs";
+        self.family(MetricType::Counter, "operations", help, "operation", values)
+    }
+
+    /// The counters that a server names itself; those of refusals become one family.
+    fn named(&mut self, counters: &BTreeMap<String, u64>) -> Result<(), Error> {
+        for (name, n) in counters {
+            if name.starts_with(REFUSED_PREFIX) {
+                continue;
+            }
+            if GAUGES.contains(&name.as_str()) {
+                self.gauge(name, help_of(name), *n)?;
+            } else {
+                self.counter(name, help_of(name), *n)?;
+            }
+        }
+        let refused = with_prefix(counters, REFUSED_PREFIX).collect::<Vec<_>>();
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let help = "Operations whose handle or stateid was refused";
+        self.family(
+            MetricType::Counter,
+            "handles_refused",
+            help,
+            "reason",
+            refused,
+        )
+    }
+
+    fn transport(
+        &mut self,
+        connections: u32,
+        counters: &BTreeMap<String, u64>,
+    ) -> Result<(), Error> {
+        self.gauge("connections", "Connections of clients", connections.into())?;
+        for (name, n) in counters {
+            if !name.starts_with(CLOSED_PREFIX) {
+                self.counter(&format!("transport_{name}"), help_of(name), *n)?;
+            }
+        }
+        let help = "Connections that ended, by reason";
+        let closed = with_prefix(counters, CLOSED_PREFIX);
+        self.family(
+            MetricType::Counter,
+            "transport_connections_closed",
+            help,
+            "reason",
+            closed,
+        )
+    }
+}
+
+fn with_prefix<'m>(
+    counters: &'m BTreeMap<String, u64>,
+    prefix: &'static str,
+) -> impl Iterator<Item = (&'m str, u64)> {
+    let reason = move |(name, n): (&'m String, &'m u64)| Some((name.strip_prefix(prefix)?, *n));
+    counters.iter().filter_map(reason)
+}
+
+/// What a counter says, where its name does not say it.
+fn help_of(name: &str) -> &'static str {
+    match name {
+        "compounds" => "COMPOUNDs whose header could be read",
+        "replays" => "Requests answered from the reply cache",
+        "malformed" => "Calls that could not be decoded",
+        "refused" => "Calls refused for their RPC version, credential or address",
+        "sizes_unknown" => "Files whose size the data servers are to be asked for",
+        "truncations" => "Truncations under way",
+        "fences_pending" => "Fences that a data server has not acknowledged",
+        "floors" => "Floors and tombstones",
+        "cold_reads" => "READs that waited for a disk",
+        "sizes_asked" => "Sizes asked of the metadata server",
+        "wrote_reports" => "FILE_SYNC writes reported to the metadata server",
+        "objects_lost" => "Indexed objects found missing or short",
+        "io_errors" => "Errors of the disk",
+        "no_space" => "Writes that found the store full",
+        "reads" | "writes" | "commits" => "Operations that were let in",
+        "connections_accepted" => "Connections accepted",
+        "connections_made" => "Connections made",
+        "connections_refused" => "Connections refused at connections_max",
+        "accept_errors" => "Failures of accept",
+        "records_in" => "RPC records received",
+        "records_out" => "RPC records sent",
+        "bytes_in" => "Bytes received",
+        "bytes_out" => "Bytes sent",
+        "payload_sendfile_bytes" => "Payload sent from files by sendfile",
+        "payload_copy_bytes" => "Payload sent from files by copy",
+        "payload_memory_bytes" => "Payload sent from memory",
+        "replies_unmatched" => "Replies that no call waited for",
+        "calls_timed_out" => "Calls without a reply in time",
+        _ => "See docs/running.md",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: nothing that the status counts is missing on the page, and the page is well formed.
+    use super::*;
+
+    fn counters(names: &[&str]) -> BTreeMap<String, u64> {
+        names.iter().map(|name| ((*name).to_owned(), 7)).collect()
+    }
+
+    #[test]
+    fn a_metadata_server_shows_all_that_its_status_has() {
+        let row = |id, state: &str| DataServerRow {
+            id,
+            state: state.to_owned(),
+            handles_refused: 3,
+            ..DataServerRow::default()
+        };
+        let mds = MdsStatus {
+            version: "1.2\"3".to_owned(),
+            sessions: 4,
+            proxy_read_bytes: 5,
+            operations: BTreeMap::from([("GetAttr".to_owned(), 6)]),
+            counters: counters(&["malformed", "fences_pending"]),
+            transport: counters(&["bytes_in", "closed_malformed_record"]),
+            connections: 8,
+            data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
+            ..MdsStatus::default()
+        };
+        let text = page(ServerStatus::Mds(mds)).unwrap();
+        for line in [
+            "ropewalk_build_info{role=\"mds\",version=\"1.2\\\"3\"} 1",
+            "# TYPE ropewalk_sessions gauge",
+            "ropewalk_sessions 4",
+            "ropewalk_proxy_read_bytes_total 5",
+            "ropewalk_operations_total{operation=\"GetAttr\"} 6",
+            "# TYPE ropewalk_malformed counter",
+            "ropewalk_malformed_total 7",
+            "ropewalk_fences_pending 7",
+            "ropewalk_connections 8",
+            "ropewalk_transport_bytes_in_total 7",
+            "ropewalk_transport_connections_closed_total{reason=\"malformed_record\"} 7",
+            "ropewalk_data_server_up{ds=\"1\"} 1",
+            "ropewalk_data_server_up{ds=\"2\"} 0",
+            "ropewalk_data_server_handles_refused_total{ds=\"2\"} 3",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_data_server_shows_all_that_its_status_has() {
+        let ds = DsStatus {
+            state: STATE_SERVING.to_owned(),
+            client_read_bytes: 5,
+            counters: counters(&["reads", "refused", "refused_forged", "refused_fenced"]),
+            ..DsStatus::default()
+        };
+        let text = page(ServerStatus::Ds(ds)).unwrap();
+        for line in [
+            "ropewalk_serving 1",
+            "ropewalk_client_read_bytes_total 5",
+            "ropewalk_reads_total 7",
+            "ropewalk_refused_total 7",
+            "ropewalk_handles_refused_total{reason=\"fenced\"} 7",
+            "ropewalk_handles_refused_total{reason=\"forged\"} 7",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_counter_of_the_transport_is_explained() {
+        for (name, _) in transport::CountersSnapshot::default().named() {
+            assert_ne!(help_of(name), help_of("unknown"), "{name}");
+        }
+    }
+}
