@@ -13,9 +13,11 @@
 //! The first fault ends a connection: what it had accepted completes as flushed, then
 //! [`Endpoint::poll_completions`] says why it [`Ended`]. Other connections never notice.
 //!
+//! Adapters pass the [`contract`].
 #![forbid(unsafe_code)]
 
 mod connect;
+pub mod contract;
 mod endpoint;
 mod pool;
 mod work;
