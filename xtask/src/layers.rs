@@ -12,7 +12,13 @@ use std::path::PathBuf;
 const LAYERS: [&[&str]; 6] = [
     &["xdr", "rpc", "nfs4"],
     &["control", "state", "layout", "meta", "objects", "fabric"],
-    &["transport", "meta-fjall", "objects-dir", "cluster-tls"],
+    &[
+        "transport",
+        "meta-fjall",
+        "objects-dir",
+        "cluster-tls",
+        "fabric-iwarp",
+    ],
     &["server", "session-client", "namespace"],
     &["mds", "ds", "client", "bench", "sim"],
     &["ropewalk", "xtask"],
