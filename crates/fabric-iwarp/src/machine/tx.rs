@@ -352,7 +352,7 @@ impl Machine {
 
     /// Frames what there is room for.
     fn frame_more(&mut self) {
-        while self.ended.is_none() && self.may_send && self.tx.has_room() && self.frame_one() {}
+        while self.ended.is_none() && self.tx.has_room() && self.frame_one() {}
         if self.ended.is_none() {
             self.settle();
         }
@@ -385,8 +385,9 @@ impl Machine {
         match self.send_queue.get(self.tx.framed_items) {
             None => false,
             Some(item) => match item.op {
-                Op::Read { .. } => self.reads.len() < usize::from(self.agreed.ord),
-                _ => true,
+                Op::Invalidate { .. } => true,
+                Op::Read { .. } if self.reads.len() >= usize::from(self.agreed.ord) => false,
+                _ => self.may_send,
             },
         }
     }
