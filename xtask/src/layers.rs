@@ -11,8 +11,14 @@ use std::path::PathBuf;
 /// The crates of each layer, lowest first, by the name that the workspace gives them.
 const LAYERS: [&[&str]; 6] = [
     &["xdr", "rpc", "nfs4"],
-    &["control", "state", "layout", "meta", "objects"],
-    &["transport", "meta-fjall", "objects-dir", "cluster-tls"],
+    &["control", "state", "layout", "meta", "objects", "fabric"],
+    &[
+        "transport",
+        "meta-fjall",
+        "objects-dir",
+        "cluster-tls",
+        "fabric-iwarp",
+    ],
     &["server", "session-client", "namespace"],
     &["mds", "ds", "client", "bench", "sim"],
     &["ropewalk", "xtask"],

@@ -1,0 +1,224 @@
+//! A stream on a TCP connection.
+//!
+//! # Failure
+//! When a stream ends with a last word (a Terminate message) or by our own closing, a task of its own sees the
+//! TCP connection out, for a bounded time: closing with unread bytes would reset it and lose that word at the peer
+//! (RFC 5040 §6.2.1). That task holds no memory of the caller.
+
+use crate::machine::Machine;
+use fabric::{
+    Buffer, Close, Completion, Counters, Ended, Endpoint, Memory, Negotiated, Refused, Remote, Work,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Pieces of one write.
+const WRITE_PIECES_MAX: usize = 64;
+/// Bytes moved by one poll before others have their turn.
+const POLL_BYTES_MAX: usize = 1 << 20;
+/// Completions of one poll before the caller gets them.
+const POLL_COMPLETIONS_MAX: usize = 64;
+/// How long a connection that has ended is seen out.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// One connection.
+pub(crate) struct IwarpEndpoint {
+    /// `None` once it was handed over to be seen out.
+    stream: Option<TcpStream>,
+    peer: SocketAddr,
+    machine: Machine,
+}
+
+impl IwarpEndpoint {
+    pub(crate) fn new(stream: TcpStream, peer: SocketAddr, machine: Machine) -> Self {
+        Self {
+            stream: Some(stream),
+            peer,
+            machine,
+        }
+    }
+
+    /// Writes and reads until neither can go on or enough was done; whether enough was done.
+    fn turn(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut bytes = 0;
+        while bytes < POLL_BYTES_MAX && self.machine.completions_waiting() < POLL_COMPLETIONS_MAX {
+            let written = self.write(cx);
+            let read = self.read(cx);
+            match (written, read) {
+                (Poll::Pending, Poll::Pending) => return false,
+                (written, read) => {
+                    for moved in [written, read] {
+                        match moved {
+                            Poll::Ready(Ok(count)) => bytes += count,
+                            Poll::Ready(Err(e)) => self.machine.end(Ended::Lost(e.kind())),
+                            Poll::Pending => {}
+                        }
+                    }
+                    if self.machine.ended().is_some() {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Pending;
+        };
+        let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+        let count = self.machine.outgoing(&mut slices);
+        if count == 0 {
+            return Poll::Pending;
+        }
+        let written = Pin::new(stream).poll_write_vectored(cx, &slices[..count]);
+        let written = ready!(written)?;
+        self.machine.wrote(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(stream) = self
+            .stream
+            .as_ref()
+            .filter(|_| self.machine.ended().is_none())
+        else {
+            return Poll::Pending;
+        };
+        loop {
+            let Poll::Ready(readable) = stream.poll_read_ready(cx) else {
+                self.machine.rest();
+                return Poll::Pending;
+            };
+            readable?;
+            let room = self.machine.room();
+            let mut slices = [IoSliceMut::new(room.place), IoSliceMut::new(room.inbox)];
+            let slices = if slices[0].is_empty() {
+                &mut slices[1..]
+            } else {
+                &mut slices[..]
+            };
+            match stream.try_read_vectored(slices) {
+                Ok(0) => {
+                    self.machine.end_of_stream();
+                    return Poll::Ready(Ok(0));
+                }
+                Ok(count) => {
+                    self.machine.read(count);
+                    return Poll::Ready(Ok(count));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+
+    /// The stream has ended: whatever is left of the connection is not the caller's business.
+    fn let_go(&mut self) {
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
+        let lost = matches!(self.machine.ended(), Some(Ended::Lost(_)));
+        if !lost {
+            see_out(stream, self.machine.last_words());
+        }
+    }
+}
+
+/// Sends the last words, says that there will be no more, and waits for the peer to agree.
+pub(crate) fn see_out(mut stream: TcpStream, words: Vec<u8>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        return;
+    };
+    runtime.spawn(tokio::time::timeout(LINGER, async move {
+        stream.write_all(&words).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    }));
+}
+
+impl Endpoint for IwarpEndpoint {
+    fn post(&mut self, id: u64, work: Work, signalled: bool) -> Result<(), Refused<Work>> {
+        self.machine.post(id, work, signalled)
+    }
+
+    fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        self.machine.post_receive(id, buffer)
+    }
+
+    fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {
+        self.machine.expose(memory)
+    }
+
+    fn ring(&mut self) {
+        let Some(stream) = &self.stream else {
+            return;
+        };
+        loop {
+            let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+            let count = self.machine.outgoing(&mut slices);
+            if count == 0 {
+                return;
+            }
+            match stream.try_write_vectored(&slices[..count]) {
+                Ok(written) => self.machine.wrote(written),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => return self.machine.end(Ended::Lost(e.kind())),
+            }
+        }
+    }
+
+    fn poll_completions(
+        &mut self,
+        cx: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Ended>> {
+        let enough = self.machine.ended().is_none() && self.turn(cx);
+        let ended = self.machine.ended();
+        if ended.is_some() {
+            self.let_go();
+        }
+        if self.machine.completions_waiting() > 0 {
+            self.machine.take_completions(completions);
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(ended) = ended {
+            return Poll::Ready(Err(ended));
+        }
+        if enough {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    fn close(&mut self, how: Close) {
+        match how {
+            Close::Drain => self.machine.close_after_work(),
+            Close::Now => self.machine.end(Ended::Closed),
+        }
+    }
+
+    fn send_room(&self) -> usize {
+        self.machine.send_room()
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn negotiated(&self) -> Negotiated {
+        self.machine.negotiated()
+    }
+
+    fn counters(&self) -> Counters {
+        self.machine.counters()
+    }
+}

@@ -1,0 +1,17 @@
+//! Software iWARP: RDMA over TCP in user space, for machines without an RDMA device.
+//!
+//! Wire-compatible with the kernel's soft iWARP and with iWARP devices: MPA (RFC 5044, 6581), DDP (RFC 5041),
+//! RDMAP (RFC 5040). The protocol is [`machine`], a state machine over bytes with the codecs [`mpa`], [`ddp`] and
+//! [`rdmap`] below it. [`Iwarp`] puts it on TCP.
+#![forbid(unsafe_code)]
+
+pub mod ddp;
+mod keys;
+pub mod machine;
+pub mod mpa;
+pub mod rdmap;
+
+mod endpoint;
+mod setup;
+
+pub use setup::{Framing, Iwarp};

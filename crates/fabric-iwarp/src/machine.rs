@@ -1,0 +1,555 @@
+//! One iWARP stream as a state machine over bytes: no sockets, no clock.
+//!
+//! Work, receives and memory go in by [`Machine::post`] and its like; bytes go out by [`Machine::outgoing`] and
+//! [`Machine::wrote`], and come in by [`Machine::room`] and [`Machine::read`]; what is complete collects until
+//! [`Machine::take_completions`].
+//!
+//! # Copies
+//! Outgoing payload is never copied here: frames are pieces, header and trailer ours, payload the caller's
+//! bytes. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers;
+//! what arrives behind a header in the same read is copied once out of the inbox.
+//!
+//! # Ordering
+//! Messages are sent whole, one after the other. A Read Response goes ahead of queued work, but the two take
+//! turns, so that neither waits for more than one message of the other. (Peers need not take segments of two
+//! tagged, or of two untagged, messages interleaved.) Work completes in the order posted.
+//!
+//! # Failure
+//! The first fault ends the stream: what was owned is handed back as flushed, and a Terminate message is left
+//! in the outgoing bytes behind the frame that is under way.
+
+mod rx;
+mod tx;
+
+use crate::ddp::Header;
+use crate::keys::Keys;
+use crate::mpa::{Agreed, MULPDU_BYTES_MIN, Rtr, ULPDU_BYTES_MAX};
+use crate::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
+use bytes::Bytes;
+use fabric::{
+    Buffer, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated, Receive,
+    Refusal, Refused, Remote, Status, Work,
+};
+use std::collections::VecDeque;
+use tx::Gather;
+
+/// How a stream starts.
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    /// Depths of the queues; the read depths and CRC are those of `agreed`.
+    pub config: EndpointConfig,
+    /// What the set-up decided.
+    pub agreed: Agreed,
+    /// This side connected.
+    pub is_initiator: bool,
+    /// Largest ULPDU to send.
+    pub mulpdu: usize,
+    /// Secret and random, for steering tags.
+    pub seed: u64,
+}
+
+/// Largest Send. (A DDP message has less than 2^32 octets; this bounds what one message can delay.)
+pub const SEND_BYTES_MAX: u32 = 16 << 20;
+/// Largest Write or Read.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 30;
+
+/// A stream.
+#[derive(Debug)]
+pub struct Machine {
+    config: EndpointConfig,
+    agreed: Agreed,
+    /// The responder sends nothing before the initiator has (RFC 5044 §7.1.2 rule 4).
+    may_send: bool,
+    closing: bool,
+    ended: Option<Ended>,
+    /// What the peer may name.
+    keys: Keys<Exposure>,
+    /// Of those, memory of the caller.
+    exposed: u32,
+    receives: VecDeque<Receive>,
+    send_queue: VecDeque<Item>,
+    /// Requests sent and not answered, in order.
+    reads: VecDeque<ReadOut>,
+    completions: Vec<Completion>,
+    counters: Counters,
+    tx: tx::Tx,
+    rx: rx::Rx,
+}
+
+#[derive(Debug)]
+enum Exposure {
+    Memory(Memory),
+    /// The sink of a read of ours, which only its response may fill.
+    Sink,
+}
+
+/// A work request until its completion.
+#[derive(Debug)]
+struct Item {
+    id: u64,
+    signalled: bool,
+    op: Op,
+    /// Where its last octet stands in the outgoing stream, once that is known.
+    end: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Op {
+    Send {
+        data: Gather,
+        invalidate: Option<u32>,
+    },
+    Write {
+        data: Gather,
+        remote: Remote,
+    },
+    /// Not sent yet, and whatever was read.
+    Read {
+        sink: Buffer,
+        at: usize,
+        remote: Remote,
+        answered: bool,
+    },
+    /// Sent; the sink is in [`Machine::reads`].
+    Reading,
+    Invalidate {
+        key: u32,
+    },
+}
+
+/// A Read Request of ours that the peer has to answer.
+#[derive(Debug)]
+struct ReadOut {
+    stag: u32,
+    remote: Remote,
+    placed: u32,
+    /// `None` for the read that is the RTR indication.
+    sink: Option<(Buffer, usize)>,
+}
+
+impl Machine {
+    /// A stream right behind its set-up frames.
+    #[must_use]
+    pub fn new(start: Start) -> Self {
+        let Start { config, agreed, .. } = start;
+        let keys_max = to_usize(config.exposed_max) + usize::from(agreed.ord) + 1;
+        let mut machine = Self {
+            config,
+            agreed,
+            may_send: start.is_initiator,
+            closing: false,
+            ended: None,
+            keys: Keys::new(start.seed, keys_max),
+            exposed: 0,
+            receives: VecDeque::new(),
+            send_queue: VecDeque::new(),
+            reads: VecDeque::new(),
+            completions: Vec::new(),
+            counters: Counters::default(),
+            tx: tx::Tx::new(start.mulpdu.clamp(MULPDU_BYTES_MIN, ULPDU_BYTES_MAX)),
+            rx: rx::Rx::default(),
+        };
+        if start.is_initiator {
+            machine.announce(agreed.rtr);
+        }
+        machine
+    }
+
+    /// Accepts work; see [`fabric::Endpoint::post`].
+    ///
+    /// # Errors
+    /// The work, when it was not accepted.
+    pub fn post(&mut self, id: u64, work: Work, signalled: bool) -> Result<(), Refused<Work>> {
+        if let Some(why) = self.objection(&work) {
+            return Err(Refused { why, back: work });
+        }
+        let op = match work {
+            Work::Send { data, invalidate } => Op::Send {
+                data: Gather::new(data),
+                invalidate,
+            },
+            Work::Write { data, remote } => Op::Write {
+                data: Gather::new(data),
+                remote,
+            },
+            Work::Read { sink, at, remote } => Op::Read {
+                sink,
+                at,
+                remote,
+                answered: false,
+            },
+            Work::Invalidate { key } => Op::Invalidate { key },
+        };
+        self.send_queue.push_back(Item {
+            id,
+            signalled,
+            op,
+            end: None,
+        });
+        Ok(())
+    }
+
+    fn objection(&self, work: &Work) -> Option<Refusal> {
+        if self.closing || self.ended.is_some() {
+            return Some(Refusal::Closed);
+        }
+        let too_long = match work {
+            Work::Send { data, .. } => total(data) > u64::from(SEND_BYTES_MAX),
+            Work::Write { data, remote } => {
+                let max = u64::from(TRANSFER_BYTES_MAX.min(remote.len));
+                total(data) > max || remote.offset.checked_add(max).is_none()
+            }
+            Work::Read { sink, at, remote } => {
+                let end = at.checked_add(to_usize(remote.len));
+                remote.len > TRANSFER_BYTES_MAX || end.is_none_or(|end| end > sink.len())
+            }
+            Work::Invalidate { key } => match self.keys.get(*key) {
+                Some(Exposure::Memory(_)) => false,
+                _ => return Some(Refusal::BadKey),
+            },
+        };
+        if too_long {
+            Some(Refusal::TooLong)
+        } else {
+            (self.send_room() == 0).then_some(Refusal::Full)
+        }
+    }
+
+    /// Accepts a receive; see [`fabric::Endpoint::post_receive`].
+    ///
+    /// # Errors
+    /// The buffer, when it was not accepted.
+    pub fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        let why = if self.closing || self.ended.is_some() {
+            Refusal::Closed
+        } else if self.receives.len() >= to_usize(self.config.receive_depth) {
+            Refusal::Full
+        } else {
+            self.receives.push_back(Receive { id, buffer });
+            return Ok(());
+        };
+        Err(Refused { why, back: buffer })
+    }
+
+    /// Lets the peer touch memory; see [`fabric::Endpoint::expose`].
+    ///
+    /// # Errors
+    /// The memory, when it was not accepted.
+    pub fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {
+        if self.closing || self.ended.is_some() {
+            let why = Refusal::Closed;
+            return Err(Refused { why, back: memory });
+        }
+        let Some(len) = u32::try_from(memory.len())
+            .ok()
+            .filter(|len| *len <= TRANSFER_BYTES_MAX)
+        else {
+            let why = Refusal::TooLong;
+            return Err(Refused { why, back: memory });
+        };
+        if self.exposed >= self.config.exposed_max {
+            let why = Refusal::Full;
+            return Err(Refused { why, back: memory });
+        }
+        let Ok(key) = self.keys.insert(Exposure::Memory(memory)) else {
+            unreachable!("there is a key for all that may be exposed");
+        };
+        self.exposed += 1;
+        Ok(Remote {
+            key,
+            offset: 0,
+            len,
+        })
+    }
+
+    /// Places left in the send queue.
+    #[must_use]
+    pub fn send_room(&self) -> usize {
+        to_usize(self.config.send_depth).saturating_sub(self.send_queue.len())
+    }
+
+    /// No new work; the stream ends as closed once what was posted is complete and sent.
+    pub fn close_after_work(&mut self) {
+        self.closing = true;
+        self.end_if_drained();
+    }
+
+    /// Ends the stream now, for a reason outside of the protocol.
+    pub fn end(&mut self, ended: Ended) {
+        self.flush(ended, None);
+    }
+
+    /// The peer will send no more bytes.
+    pub fn end_of_stream(&mut self) {
+        let ended = if self.rx.is_between_frames() {
+            Ended::PeerClosed
+        } else {
+            Ended::Lost(std::io::ErrorKind::UnexpectedEof)
+        };
+        self.flush(ended, None);
+    }
+
+    /// Tells the peer why there will be nothing, in the place of the first message (RFC 6581 §8).
+    pub fn terminate(&mut self, term: Term) {
+        let culprit = None;
+        self.fault_as(Terminate { term, culprit }, term.fault());
+    }
+
+    /// Why the stream is no more. Outgoing bytes may be left: a Terminate message.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// What has completed since the last call, behind what is in `out`.
+    pub fn take_completions(&mut self, out: &mut Vec<Completion>) {
+        out.append(&mut self.completions);
+    }
+
+    /// Completions that wait to be taken.
+    #[must_use]
+    pub fn completions_waiting(&self) -> usize {
+        self.completions.len()
+    }
+
+    /// What both sides agreed on.
+    #[must_use]
+    pub fn negotiated(&self) -> Negotiated {
+        Negotiated {
+            ird: self.agreed.ird.into(),
+            ord: self.agreed.ord.into(),
+            crc: self.agreed.crc,
+        }
+    }
+
+    /// Payload moved so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let (sent_bytes, copied_bytes) = self.tx.payload_bytes();
+        Counters {
+            sent_bytes,
+            copied_bytes: self.counters.copied_bytes + copied_bytes,
+            ..self.counters
+        }
+    }
+
+    fn complete(&mut self, id: u64, status: Status, done: Done) {
+        self.completions.push(Completion { id, status, done });
+    }
+
+    /// Hands over what is complete at the head of the send queue.
+    fn settle(&mut self) {
+        while let Some(item) = self.send_queue.front() {
+            let sent = item.end.is_some_and(|end| end <= self.tx.sent());
+            let complete = match item.op {
+                Op::Send { .. } | Op::Write { .. } => sent,
+                Op::Read { answered, .. } => answered,
+                Op::Reading => false,
+                // Whatever stands before it is complete: nothing of ours can name the key any more.
+                Op::Invalidate { key } => item.end.is_some() && !self.rx.is_placing_into(key),
+            };
+            if !complete {
+                break;
+            }
+            let Some(item) = self.send_queue.pop_front() else {
+                break;
+            };
+            self.tx.popped();
+            let done = match item.op {
+                Op::Send { .. } if item.signalled => Done::Send,
+                Op::Write { .. } if item.signalled => Done::Write,
+                Op::Send { .. } | Op::Write { .. } => continue,
+                Op::Read { sink, .. } => Done::Read { sink },
+                Op::Reading => unreachable!("an unanswered read is not complete"),
+                Op::Invalidate { key } => Done::Invalidate {
+                    memory: self.withdraw(key),
+                },
+            };
+            self.complete(item.id, Status::Ok, done);
+        }
+        self.end_if_drained();
+    }
+
+    fn end_if_drained(&mut self) {
+        if self.closing && self.send_queue.is_empty() && self.tx.is_idle() {
+            self.flush(Ended::Closed, None);
+        }
+    }
+
+    /// Ends the peer's access to what is exposed under `key`.
+    fn withdraw(&mut self, key: u32) -> Option<Memory> {
+        match self.keys.get(key) {
+            Some(Exposure::Memory(_)) => match self.keys.remove(key) {
+                Some(Exposure::Memory(memory)) => {
+                    self.exposed -= 1;
+                    Some(memory)
+                }
+                _ => unreachable!("it was there"),
+            },
+            _ => None,
+        }
+    }
+
+    /// Ends the stream because of what the peer sent in this segment.
+    fn fault(&mut self, term: Term, header: Option<(Header, usize)>, read: Option<ReadRequest>) {
+        let culprit = header.map(|(header, segment_bytes)| Culprit {
+            segment_bytes: u16::try_from(segment_bytes).unwrap_or(u16::MAX),
+            header,
+            read,
+        });
+        let terminate = Terminate { term, culprit };
+        self.fault_as(terminate, terminate.fault());
+    }
+
+    fn fault_as(&mut self, terminate: Terminate, fault: Fault) {
+        if self.ended.is_none() {
+            self.flush(Ended::Faulted(fault), None);
+            self.tx.terminate(&terminate, self.agreed.crc);
+        }
+    }
+
+    /// The peer says that we did something.
+    fn accused(&mut self, terminate: Terminate) {
+        let fault = terminate.fault();
+        let blamed = terminate
+            .culprit
+            .and_then(|culprit| culprit.read)
+            .is_some_and(|read| {
+                let head = self.reads.front();
+                head.is_some_and(|head| head.stag == read.sink_stag)
+            });
+        self.flush(Ended::Accused(fault), blamed.then_some(fault));
+    }
+
+    /// Hands everything back. `failed` is what the oldest outstanding read did.
+    fn flush(&mut self, ended: Ended, failed: Option<Fault>) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(ended);
+        self.tx.stop();
+        self.rx.stop();
+        let mut read_status = failed.map_or(Status::Flushed, Status::Failed);
+        for item in std::mem::take(&mut self.send_queue) {
+            let mut status = Status::Flushed;
+            let done = match item.op {
+                Op::Send { .. } => Done::Send,
+                Op::Write { .. } => Done::Write,
+                Op::Read { sink, answered, .. } => {
+                    if answered {
+                        status = Status::Ok;
+                    }
+                    Done::Read { sink }
+                }
+                Op::Reading => {
+                    status = std::mem::replace(&mut read_status, Status::Flushed);
+                    let sink = std::iter::from_fn(|| self.reads.pop_front()).find_map(|r| r.sink);
+                    let (sink, _) = sink.expect("each read under way has its sink");
+                    Done::Read { sink }
+                }
+                Op::Invalidate { key } => Done::Invalidate {
+                    memory: self.withdraw(key),
+                },
+            };
+            self.complete(item.id, status, done);
+        }
+        self.flush_receives(ended);
+        for (key, exposure) in self.keys.drain() {
+            if let Exposure::Memory(memory) = exposure {
+                let done = Done::Exposed { memory };
+                self.complete(key.into(), Status::Flushed, done);
+            }
+        }
+        self.reads.clear();
+    }
+
+    fn flush_receives(&mut self, ended: Ended) {
+        let mut status = match ended {
+            Ended::Faulted(fault @ (Fault::ReceiveTooSmall | Fault::CannotInvalidate)) => {
+                Status::Failed(fault)
+            }
+            _ => Status::Flushed,
+        };
+        for Receive { id, buffer } in std::mem::take(&mut self.receives) {
+            let invalidated = None;
+            let done = Done::Receive {
+                buffer,
+                invalidated,
+            };
+            self.complete(id, status, done);
+            status = Status::Flushed;
+        }
+    }
+}
+
+fn total(data: &[Bytes]) -> u64 {
+    data.iter().map(|piece| piece.len() as u64).sum()
+}
+
+/// 32 bits always fit: the targets have 32 at least.
+fn to_usize(n: u32) -> usize {
+    usize::try_from(n).expect("usize has 32 bits at least")
+}
+
+impl Machine {
+    /// The RTR indication, as the first message (RFC 6581 §9.2).
+    fn announce(&mut self, rtr: Rtr) {
+        match rtr {
+            Rtr::None => {}
+            Rtr::Write => self.tx.empty_write(self.agreed.crc),
+            Rtr::Read => {
+                let Ok(stag) = self.keys.insert(Exposure::Sink) else {
+                    unreachable!("the first key is free");
+                };
+                let remote = Remote {
+                    key: 0,
+                    offset: 0,
+                    len: 0,
+                };
+                self.send_read_request(ReadOut {
+                    stag,
+                    remote,
+                    placed: 0,
+                    sink: None,
+                });
+            }
+        }
+    }
+
+    fn send_read_request(&mut self, read: ReadOut) -> u64 {
+        let request = ReadRequest {
+            sink_stag: read.stag,
+            sink_to: read.sink.as_ref().map_or(0, |(_, at)| *at as u64),
+            len: read.remote.len,
+            source_stag: read.remote.key,
+            source_to: read.remote.offset,
+        };
+        self.reads.push_back(read);
+        self.tx.read_request(&request, self.agreed.crc)
+    }
+
+    /// The oldest read was answered.
+    fn read_answered(&mut self, read: ReadOut) {
+        self.keys.remove(read.stag);
+        let Some((sink, at)) = read.sink else {
+            return;
+        };
+        let mut items = self.send_queue.iter_mut();
+        let item = items.find(|item| matches!(item.op, Op::Reading));
+        let item = item.expect("a read under way is in the queue");
+        item.op = Op::Read {
+            sink,
+            at,
+            remote: read.remote,
+            answered: true,
+        };
+    }
+
+    fn opcode_for(invalidate: Option<u32>) -> Opcode {
+        if invalidate.is_some() {
+            Opcode::SendInvalidate
+        } else {
+            Opcode::Send
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! The incoming half of a stream: frames cut from bytes, each segment checked before any of it is placed.
+//!
+//! A frame's CRC comes behind its payload, so payload is placed before it is known to be whole. That is sound
+//! because nothing is delivered before the CRC was right, and a frame that fails it ends the stream: what it
+//! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
+
+use super::{Exposure, Machine, ReadOut, to_usize};
+use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, TAGGED_BYTES};
+use crate::keys::Keys;
+use crate::mpa;
+use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Term, Terminate};
+use bytes::Bytes;
+use fabric::{Done, Memory, Receive, Status};
+use std::collections::VecDeque;
+
+/// Bytes read at a time while no payload is due.
+const INBOX_BYTES: usize = 16 * 1024;
+/// Payload still due from which on it is read straight into its place.
+const DIRECT_BYTES_MIN: usize = 2 * 1024;
+/// What is read behind such payload: the rest of its frame and the header of the next.
+const DIRECT_INBOX_BYTES: usize = 64;
+/// A segment of a control message has no more payload.
+const CONTROL_BYTES_MAX: usize = TERMINATE_BYTES_MAX;
+
+/// Incoming bytes and the segment that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Rx {
+    /// There only while bytes arrive.
+    inbox: Vec<u8>,
+    start: usize,
+    end: usize,
+    segment: Option<Segment>,
+    /// Of control messages.
+    control: ControlBuffer,
+    /// The Send that is under way.
+    send: Option<SendIn>,
+    msn_send: u32,
+    msn_read_request: u32,
+}
+
+#[derive(Debug)]
+struct ControlBuffer([u8; CONTROL_BYTES_MAX]);
+
+impl Default for ControlBuffer {
+    fn default() -> Self {
+        Self([0; CONTROL_BYTES_MAX])
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    header: Header,
+    opcode: Opcode,
+    ulpdu_bytes: usize,
+    payload_bytes: usize,
+    placed: usize,
+    place: Target,
+    crc: u32,
+}
+
+/// Memory that a segment goes into, checked.
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    /// There is no payload.
+    Nothing,
+    /// Exposed memory from an offset on.
+    Exposed(u32, usize),
+    /// The sink of the oldest read from an offset on.
+    Sink(usize),
+    /// The oldest receive from an offset on.
+    Receive(usize),
+    Control,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct SendIn {
+    opcode: Opcode,
+    bytes: usize,
+}
+
+impl Rx {
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.segment.is_none() && self.start == self.end
+    }
+
+    /// Whether a segment into this memory is under way.
+    pub(super) fn is_placing_into(&self, key: u32) -> bool {
+        let place = self.segment.map(|segment| segment.place);
+        matches!(place, Some(Target::Exposed(target, _)) if target == key)
+    }
+
+    /// Forgets the segment that is under way.
+    pub(super) fn stop(&mut self) {
+        self.segment = None;
+    }
+}
+
+/// Where the next bytes are to be read to: first all of `place`, then `inbox`.
+#[derive(Debug)]
+pub struct Room<'a> {
+    /// The payload's own place; empty unless much is due.
+    pub place: &'a mut [u8],
+    /// What follows.
+    pub inbox: &'a mut [u8],
+}
+
+impl Machine {
+    /// Where the next bytes belong. Follow with [`Machine::read`].
+    pub fn room(&mut self) -> Room<'_> {
+        let Rx {
+            inbox,
+            start,
+            end,
+            segment,
+            control,
+            ..
+        } = &mut self.rx;
+        if inbox.is_empty() {
+            *inbox = vec![0; INBOX_BYTES];
+        }
+        // What is left over is less than a header or a trailer.
+        inbox.copy_within(*start..*end, 0);
+        *end -= *start;
+        *start = 0;
+        match segment {
+            Some(segment) if *end == 0 && segment.due() >= DIRECT_BYTES_MIN => Room {
+                place: segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control),
+                inbox: &mut inbox[..DIRECT_INBOX_BYTES],
+            },
+            _ => Room {
+                place: &mut [],
+                inbox: &mut inbox[*end..],
+            },
+        }
+    }
+
+    /// So many bytes were read into what [`Machine::room`] offered, in its order.
+    pub fn read(&mut self, count: usize) {
+        let Rx {
+            segment,
+            control,
+            end,
+            ..
+        } = &mut self.rx;
+        let mut direct = 0;
+        if let Some(segment) = segment.as_mut()
+            && *end == 0
+            && segment.due() >= DIRECT_BYTES_MIN
+        {
+            direct = count.min(segment.due());
+            let place = segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control);
+            segment.placed(&place[..direct], self.agreed.crc);
+        }
+        *end += count - direct;
+        while self.ended.is_none() && self.advance() {}
+    }
+
+    /// Gives back the memory for incoming bytes, if nothing is in it: nothing is expected soon.
+    pub fn rest(&mut self) {
+        if self.rx.start == self.rx.end {
+            (self.rx.start, self.rx.end) = (0, 0);
+            self.rx.inbox = Vec::new();
+        }
+    }
+
+    /// One step with what is in the inbox; whether there may be another.
+    fn advance(&mut self) -> bool {
+        match self.rx.segment {
+            None => self.begin_segment(),
+            Some(segment) if segment.due() > 0 => self.place_from_inbox(),
+            Some(segment) => self.end_segment(segment),
+        }
+    }
+
+    fn begin_segment(&mut self) -> bool {
+        let bytes = &self.rx.inbox[self.rx.start..self.rx.end];
+        let Some((len, rest)) = bytes.split_first_chunk::<2>() else {
+            return false;
+        };
+        let ulpdu_bytes = usize::from(u16::from_be_bytes(*len));
+        if ulpdu_bytes < TAGGED_BYTES {
+            self.fault(Term::DDP_CATASTROPHIC, None, None);
+            return false;
+        }
+        let (header, header_bytes) = match Header::decode(rest) {
+            Ok(None) => return false,
+            Ok(Some(decoded)) => decoded,
+            Err(term) => {
+                self.fault(term, None, None);
+                return false;
+            }
+        };
+        let Some(payload_bytes) = ulpdu_bytes.checked_sub(header_bytes) else {
+            self.fault(Term::DDP_CATASTROPHIC, None, None);
+            return false;
+        };
+        let admitted = Opcode::of(&header)
+            .and_then(|opcode| Ok((opcode, self.admit(&header, opcode, payload_bytes)?)));
+        let (opcode, place) = match admitted {
+            Ok(admitted) => admitted,
+            Err(term) => {
+                self.fault(term, Some((header, ulpdu_bytes)), None);
+                return false;
+            }
+        };
+        let mut segment = Segment {
+            header,
+            opcode,
+            ulpdu_bytes,
+            payload_bytes,
+            placed: 0,
+            place,
+            crc: 0,
+        };
+        let used = 2 + header_bytes;
+        if self.agreed.crc {
+            let start = self.rx.start;
+            segment.crc = crc32c::crc32c(&self.rx.inbox[start..start + used]);
+        }
+        self.rx.start += used;
+        self.rx.segment = Some(segment);
+        true
+    }
+
+    fn place_from_inbox(&mut self) -> bool {
+        let Rx {
+            inbox,
+            start,
+            end,
+            segment: Some(segment),
+            control,
+            ..
+        } = &mut self.rx
+        else {
+            return false;
+        };
+        let count = segment.due().min(*end - *start);
+        let bytes = &inbox[*start..*start + count];
+        let place = segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control);
+        place[..count].copy_from_slice(bytes);
+        segment.placed(bytes, self.agreed.crc);
+        if !matches!(segment.place, Target::Control) {
+            self.counters.copied_bytes += count as u64;
+        }
+        *start += count;
+        count > 0
+    }
+
+    fn end_segment(&mut self, mut segment: Segment) -> bool {
+        let pad = mpa::pad_bytes(segment.ulpdu_bytes);
+        let bytes = &self.rx.inbox[self.rx.start..self.rx.end];
+        let Some((padding, crc)) = bytes.get(..pad + 4).map(|bytes| bytes.split_at(pad)) else {
+            return false;
+        };
+        if self.agreed.crc {
+            segment.crc = crc32c::crc32c_append(segment.crc, padding);
+            if crc != segment.crc.to_le_bytes() {
+                self.fault(Term::CRC, None, None);
+                return false;
+            }
+        }
+        self.rx.start += pad + 4;
+        self.rx.segment = None;
+        self.may_send = true;
+        if let Err((term, read)) = self.deliver(&segment) {
+            self.fault(term, Some((segment.header, segment.ulpdu_bytes)), read);
+        }
+        true
+    }
+
+    /// Checks where a segment would go (RFC 5041 §7.1).
+    fn admit(&self, header: &Header, opcode: Opcode, len: usize) -> Result<Target, Term> {
+        match (opcode, header.place) {
+            (Opcode::Write, Place::Tagged { stag, to }) => self.admit_write(stag, to, len),
+            (Opcode::ReadResponse, Place::Tagged { stag, to }) => {
+                self.admit_response(stag, to, len)
+            }
+            (Opcode::ReadRequest, Place::Untagged { msn, mo, .. }) => {
+                if msn != self.rx.msn_read_request.wrapping_add(1) {
+                    return Err(Term::MSN_RANGE);
+                }
+                if self.tx.responses_outstanding() >= usize::from(self.agreed.ird) {
+                    return Err(Term::NO_BUFFER);
+                }
+                admit_control(header, mo, len, READ_REQUEST_BYTES)
+            }
+            (Opcode::Terminate, Place::Untagged { msn, mo, .. }) => {
+                if msn != 1 {
+                    return Err(Term::MSN_RANGE);
+                }
+                admit_control(header, mo, len, CONTROL_BYTES_MAX)
+            }
+            (_, Place::Untagged { msn, mo, .. }) => self.admit_send(opcode, msn, mo, len),
+            (_, Place::Tagged { .. }) => Err(Term::UNEXPECTED_OPCODE),
+        }
+    }
+
+    fn admit_write(&self, stag: u32, to: u64, len: usize) -> Result<Target, Term> {
+        if len == 0 {
+            // Nothing of it is looked at (RFC 5041 §5.2).
+            return Ok(Target::Nothing);
+        }
+        let buffer = match self.keys.get(stag) {
+            Some(Exposure::Memory(Memory::Buffer(buffer))) => buffer,
+            Some(_) => return Err(Term::ACCESS_RIGHTS),
+            None => return Err(Term::INVALID_STAG),
+        };
+        let end = to.checked_add(len as u64).ok_or(Term::TO_WRAP)?;
+        if end > buffer.len() as u64 {
+            return Err(Term::BOUNDS);
+        }
+        let offset = usize::try_from(to).map_err(|_| Term::BOUNDS)?;
+        Ok(Target::Exposed(stag, offset))
+    }
+
+    fn admit_response(&self, stag: u32, to: u64, len: usize) -> Result<Target, Term> {
+        let read = self.reads.front().ok_or(Term::UNEXPECTED_OPCODE)?;
+        if len == 0 {
+            return Ok(Target::Nothing);
+        }
+        if stag != read.stag {
+            return Err(Term::INVALID_STAG);
+        }
+        to.checked_add(len as u64).ok_or(Term::TO_WRAP)?;
+        let Some((_, at)) = &read.sink else {
+            return Err(Term::BOUNDS);
+        };
+        let placed = to_usize(read.placed);
+        if to != (at + placed) as u64 || placed + len > to_usize(read.remote.len) {
+            return Err(Term::BOUNDS);
+        }
+        Ok(Target::Sink(at + placed))
+    }
+
+    fn admit_send(&self, opcode: Opcode, msn: u32, mo: u32, len: usize) -> Result<Target, Term> {
+        if msn != self.rx.msn_send.wrapping_add(1) {
+            return Err(Term::MSN_RANGE);
+        }
+        let receive = self.receives.front().ok_or(Term::NO_BUFFER)?;
+        let placed = match self.rx.send {
+            Some(send) if send.opcode != opcode => return Err(Term::UNEXPECTED_OPCODE),
+            Some(send) => send.bytes,
+            None => 0,
+        };
+        let offset = to_usize(mo);
+        if offset != placed {
+            return Err(Term::INVALID_MO);
+        }
+        if offset + len > receive.buffer.len() {
+            return Err(Term::TOO_LONG);
+        }
+        Ok(if len == 0 {
+            Target::Nothing
+        } else {
+            Target::Receive(offset)
+        })
+    }
+
+    /// A segment is in its place and whole.
+    fn deliver(&mut self, segment: &Segment) -> Result<(), (Term, Option<ReadRequest>)> {
+        let (last, payload) = (segment.header.last, segment.payload_bytes);
+        match segment.opcode {
+            Opcode::Write => {
+                self.counters.received_bytes += payload as u64;
+                // An invalidation may have waited for the end of this segment.
+                self.settle();
+            }
+            Opcode::ReadResponse => return self.deliver_response(last, payload),
+            Opcode::ReadRequest => {
+                self.rx.msn_read_request = self.rx.msn_read_request.wrapping_add(1);
+                let bytes = self.rx.control.0.first_chunk().expect("it is large enough");
+                let request = ReadRequest::decode(bytes);
+                return self.answer(&request).map_err(|term| (term, Some(request)));
+            }
+            Opcode::Terminate => match Terminate::decode(&self.rx.control.0[..payload]) {
+                Ok(terminate) => self.accused(terminate),
+                Err(term) => return Err((term, None)),
+            },
+            opcode => {
+                return self
+                    .deliver_send(segment, opcode)
+                    .map_err(|term| (term, None));
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_response(
+        &mut self,
+        last: bool,
+        payload: usize,
+    ) -> Result<(), (Term, Option<ReadRequest>)> {
+        let Some(read) = self.reads.front_mut() else {
+            return Err((Term::UNEXPECTED_OPCODE, None));
+        };
+        self.counters.received_bytes += payload as u64;
+        read.placed += u32::try_from(payload).expect("a segment has 16 bits of length");
+        if !last {
+            return Ok(());
+        }
+        if read.placed != read.remote.len {
+            return Err((Term::UNSPECIFIED, None));
+        }
+        if let Some(read) = self.reads.pop_front() {
+            self.read_answered(read);
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Queues the response to a Read Request (RFC 5040 §7.2). What it reads is shared, so it stays as it is even
+    /// when the key ends before all of it has left.
+    fn answer(&mut self, request: &ReadRequest) -> Result<(), Term> {
+        let data = if request.len == 0 {
+            // Nothing of the source is looked at (RFC 5040 §5.2.1).
+            Bytes::new()
+        } else {
+            let bytes = match self.keys.get(request.source_stag) {
+                Some(Exposure::Memory(Memory::Bytes(bytes))) => bytes,
+                Some(_) => return Err(Term::ACCESS_RIGHTS),
+                None => return Err(Term::READ_INVALID_STAG),
+            };
+            let (start, len) = (request.source_to, u64::from(request.len));
+            let end = start.checked_add(len).ok_or(Term::READ_TO_WRAP)?;
+            let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+            match range {
+                Some((start, end)) if end <= bytes.len() => bytes.slice(start..end),
+                _ => return Err(Term::READ_BOUNDS),
+            }
+        };
+        self.tx.respond(request.sink_stag, request.sink_to, data);
+        Ok(())
+    }
+
+    fn deliver_send(&mut self, segment: &Segment, opcode: Opcode) -> Result<(), Term> {
+        let before = self.rx.send.take().map_or(0, |send| send.bytes);
+        let bytes = before + segment.payload_bytes;
+        self.counters.received_bytes += segment.payload_bytes as u64;
+        if !segment.header.last {
+            self.rx.send = Some(SendIn { opcode, bytes });
+            return Ok(());
+        }
+        self.rx.msn_send = self.rx.msn_send.wrapping_add(1);
+        let mut invalidated = None;
+        if let Place::Untagged { invalidate, .. } = segment.header.place
+            && opcode.invalidates()
+        {
+            let memory = self.withdraw(invalidate);
+            invalidated = Some((invalidate, memory.ok_or(Term::CANNOT_INVALIDATE)?));
+        }
+        let Some(Receive { id, mut buffer }) = self.receives.pop_front() else {
+            return Err(Term::NO_BUFFER);
+        };
+        buffer.set_len(bytes);
+        let done = Done::Receive {
+            buffer,
+            invalidated,
+        };
+        self.complete(id, Status::Ok, done);
+        Ok(())
+    }
+}
+
+fn admit_control(header: &Header, mo: u32, len: usize, max: usize) -> Result<Target, Term> {
+    let is_request = matches!(
+        header.place,
+        Place::Untagged {
+            queue: QUEUE_READ_REQUEST,
+            ..
+        }
+    );
+    if mo != 0 {
+        Err(Term::INVALID_MO)
+    } else if len > max {
+        Err(Term::TOO_LONG)
+    } else if !header.last || is_request && len != max {
+        Err(Term::UNSPECIFIED)
+    } else {
+        Ok(Target::Control)
+    }
+}
+
+impl Segment {
+    /// Payload that has not arrived.
+    fn due(&self) -> usize {
+        self.payload_bytes - self.placed
+    }
+
+    /// Where the rest of the payload goes: memory that was checked when the segment began, and that nobody
+    /// takes back before its end: receives and sinks by themselves, exposed memory because invalidations wait.
+    fn place<'a>(
+        &self,
+        keys: &'a mut Keys<Exposure>,
+        reads: &'a mut VecDeque<ReadOut>,
+        receives: &'a mut VecDeque<Receive>,
+        control: &'a mut ControlBuffer,
+    ) -> &'a mut [u8] {
+        let (bytes, offset): (&mut [u8], usize) = match self.place {
+            Target::Nothing => return &mut [],
+            Target::Exposed(key, offset) => match keys.get_mut(key) {
+                Some(Exposure::Memory(Memory::Buffer(buffer))) => (buffer, offset),
+                _ => unreachable!("exposed memory stays until its segment is whole"),
+            },
+            Target::Sink(offset) => match reads.front_mut().and_then(|r| r.sink.as_mut()) {
+                Some((sink, _)) => (sink, offset),
+                None => unreachable!("a sink stays until it was filled"),
+            },
+            Target::Receive(offset) => match receives.front_mut() {
+                Some(receive) => (&mut receive.buffer, offset),
+                None => unreachable!("a receive stays until it was filled"),
+            },
+            Target::Control => (&mut control.0, 0),
+        };
+        &mut bytes[offset + self.placed..offset + self.payload_bytes]
+    }
+
+    /// These bytes are in their place.
+    fn placed(&mut self, bytes: &[u8], crc: bool) {
+        self.placed += bytes.len();
+        if crc {
+            self.crc = crc32c::crc32c_append(self.crc, bytes);
+        }
+    }
+}

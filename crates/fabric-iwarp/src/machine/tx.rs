@@ -1,0 +1,485 @@
+//! The outgoing half of a stream: which message is next, and frames as pieces of bytes.
+//!
+//! Frames are made while few bytes wait to be written, so that a Read Response never stands behind much that
+//! was framed before it.
+
+use super::{Exposure, Machine, Op, ReadOut};
+use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
+use crate::mpa;
+use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Terminate};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Frames are made until so many bytes wait to be written.
+const FRAMED_BYTES: u64 = 128 * 1024;
+/// Or so many pieces, as many as one write takes with room for the last frame.
+const FRAMED_PIECES: usize = 64;
+/// Headers and trailers are cut from allocations of this size.
+const SMALL_CHUNK_BYTES: usize = 4096;
+/// The most that one frame adds to them, unless its payload is small as well.
+const SMALL_ROOM_BYTES: usize = 2 + 18 + TERMINATE_BYTES_MAX + 7;
+/// Payload up to this size is copied behind its header: cheaper than a piece of its own.
+const SMALL_PIECE_BYTES: usize = 128;
+
+/// Pieces that are sent one after the other.
+#[derive(Debug)]
+pub(super) struct Gather {
+    pieces: VecDeque<Bytes>,
+    left: u64,
+    taken: u64,
+}
+
+impl Gather {
+    pub(super) fn new(pieces: Vec<Bytes>) -> Self {
+        Self {
+            left: super::total(&pieces),
+            pieces: pieces.into(),
+            taken: 0,
+        }
+    }
+
+    /// The next bytes, at most `max` and out of one piece.
+    fn take(&mut self, max: usize) -> Option<Bytes> {
+        loop {
+            let head = self.pieces.front_mut()?;
+            if head.len() > max {
+                return (max > 0).then(|| head.split_to(max));
+            }
+            let whole = self.pieces.pop_front()?;
+            if !whole.is_empty() {
+                return Some(whole);
+            }
+        }
+    }
+}
+
+/// Outgoing bytes and what becomes of them.
+#[derive(Debug)]
+pub(super) struct Tx {
+    mulpdu: usize,
+    out: VecDeque<Bytes>,
+    /// Follows `out`: small things that were not cut off yet.
+    small: BytesMut,
+    made: u64,
+    sent: u64,
+    /// Ends of the frames that are not all sent, and of the one before.
+    frame_ends: VecDeque<u64>,
+    last_end_sent: u64,
+    payload_bytes: u64,
+    copied_bytes: u64,
+    /// Items at the head of the send queue of which everything was framed.
+    framed_items: usize,
+    responses: VecDeque<Response>,
+    /// Ends of the responses that were framed and not all sent.
+    response_ends: VecDeque<u64>,
+    message: Message,
+    responded_last: bool,
+    msn_send: u32,
+    msn_read_request: u32,
+}
+
+/// The message that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    None,
+    Work,
+    Response,
+}
+
+#[derive(Debug)]
+struct Response {
+    stag: u32,
+    to: u64,
+    data: Gather,
+}
+
+impl Tx {
+    pub(super) fn new(mulpdu: usize) -> Self {
+        Self {
+            mulpdu,
+            out: VecDeque::new(),
+            small: BytesMut::new(),
+            made: 0,
+            sent: 0,
+            frame_ends: VecDeque::new(),
+            last_end_sent: 0,
+            payload_bytes: 0,
+            copied_bytes: 0,
+            framed_items: 0,
+            responses: VecDeque::new(),
+            response_ends: VecDeque::new(),
+            message: Message::None,
+            responded_last: false,
+            msn_send: 0,
+            msn_read_request: 0,
+        }
+    }
+
+    /// Payload framed so far, and of that, copied.
+    pub(super) fn payload_bytes(&self) -> (u64, u64) {
+        (self.payload_bytes, self.copied_bytes)
+    }
+
+    /// Octets written so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.made == self.sent && self.responses.is_empty()
+    }
+
+    /// An item left the head of the send queue.
+    pub(super) fn popped(&mut self) {
+        self.framed_items = self.framed_items.saturating_sub(1);
+    }
+
+    /// Responses that are queued or not all sent: what counts against the inbound read depth.
+    pub(super) fn responses_outstanding(&self) -> usize {
+        self.responses.len() + self.response_ends.len()
+    }
+
+    pub(super) fn respond(&mut self, stag: u32, to: u64, data: Bytes) {
+        let data = Gather::new(vec![data]);
+        self.responses.push_back(Response { stag, to, data });
+    }
+
+    /// Nothing more is framed, and frames of which nothing was sent are dropped.
+    pub(super) fn stop(&mut self) {
+        self.responses.clear();
+        self.message = Message::None;
+        self.cut_small();
+        let begun = self.sent > self.last_end_sent;
+        let keep = match self.frame_ends.front() {
+            Some(end) if begun => end - self.sent,
+            _ => 0,
+        };
+        let mut kept = 0;
+        let mut out = VecDeque::new();
+        for mut piece in self.out.drain(..) {
+            let room = usize::try_from(keep - kept).unwrap_or(usize::MAX);
+            piece.truncate(room);
+            kept += piece.len() as u64;
+            if !piece.is_empty() {
+                out.push_back(piece);
+            }
+        }
+        self.out = out;
+        self.made = self.sent + kept;
+        self.frame_ends.clear();
+    }
+
+    /// Appends the last frame of all.
+    pub(super) fn terminate(&mut self, terminate: &Terminate, crc: bool) {
+        let mut payload = BytesMut::with_capacity(TERMINATE_BYTES_MAX);
+        terminate.encode(&mut payload);
+        let header = untagged(Opcode::Terminate, 0, QUEUE_TERMINATE, 1, 0, true);
+        self.control(&header, payload.freeze(), crc);
+    }
+
+    /// Appends the RTR indication that is a Write (RFC 6581 §9.2).
+    pub(super) fn empty_write(&mut self, crc: bool) {
+        let header = tagged(Opcode::Write, 0, 0, true);
+        self.control(&header, Bytes::new(), crc);
+    }
+
+    /// Appends a Read Request; returns where it ends.
+    pub(super) fn read_request(&mut self, request: &ReadRequest, crc: bool) -> u64 {
+        self.msn_read_request = self.msn_read_request.wrapping_add(1);
+        let (op, msn) = (Opcode::ReadRequest, self.msn_read_request);
+        let header = untagged(op, 0, QUEUE_READ_REQUEST, msn, 0, true);
+        let mut payload = BytesMut::with_capacity(READ_REQUEST_BYTES);
+        request.encode(&mut payload);
+        self.control(&header, payload.freeze(), crc)
+    }
+
+    fn control(&mut self, header: &Header, payload: Bytes, crc: bool) -> u64 {
+        let mut frame = self.begin(header, payload.len(), crc);
+        self.small.extend_from_slice(&payload);
+        frame.sum(&payload);
+        self.finish(frame)
+    }
+
+    /// Appends one segment of a message: its header and the next `payload_bytes` of its data.
+    fn segment(&mut self, header: &Header, data: &mut Gather, payload_bytes: usize, crc: bool) {
+        let mut frame = self.begin(header, payload_bytes, crc);
+        let mut left = payload_bytes;
+        while let Some(piece) = data.take(left) {
+            frame.sum(&piece);
+            left -= piece.len();
+            if piece.len() <= SMALL_PIECE_BYTES {
+                self.copied_bytes += piece.len() as u64;
+                self.small.extend_from_slice(&piece);
+            } else {
+                self.cut_small();
+                self.out.push_back(piece);
+            }
+        }
+        data.taken += payload_bytes as u64;
+        data.left -= payload_bytes as u64;
+        self.payload_bytes += payload_bytes as u64;
+        self.finish(frame);
+    }
+
+    fn begin(&mut self, header: &Header, payload_bytes: usize, crc: bool) -> Frame {
+        let ulpdu_bytes = header.len_bytes() + payload_bytes;
+        let len = u16::try_from(ulpdu_bytes).expect("a segment is at most the MULPDU");
+        if self.small.capacity() - self.small.len() < SMALL_ROOM_BYTES {
+            self.cut_small();
+            self.small.reserve(SMALL_CHUNK_BYTES);
+        }
+        let start = self.small.len();
+        self.small.put_u16(len);
+        header.encode(&mut self.small);
+        let mut frame = Frame {
+            ulpdu_bytes,
+            crc: crc.then_some(0),
+        };
+        frame.sum(&self.small[start..]);
+        frame
+    }
+
+    /// Padding and CRC; returns where the frame ends.
+    fn finish(&mut self, mut frame: Frame) -> u64 {
+        let pad = mpa::pad_bytes(frame.ulpdu_bytes);
+        self.small.put_bytes(0, pad);
+        frame.sum(&[0; 3][..pad]);
+        // The CRC is sent as iSCSI does: its low octet first (RFC 5044 §4.4).
+        self.small.put_u32_le(frame.crc.unwrap_or(0));
+        self.made += (2 + frame.ulpdu_bytes + pad + 4) as u64;
+        self.frame_ends.push_back(self.made);
+        self.made
+    }
+
+    fn cut_small(&mut self) {
+        if !self.small.is_empty() {
+            let piece = self.small.split().freeze();
+            self.out.push_back(piece);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.made - self.sent < FRAMED_BYTES && self.out.len() < FRAMED_PIECES
+    }
+
+    /// Largest payload behind this kind of header.
+    fn payload_max(&self, header_bytes: usize) -> u64 {
+        (self.mulpdu - header_bytes) as u64
+    }
+
+    fn wrote(&mut self, mut count: usize) {
+        self.sent += count as u64;
+        while let Some(head) = self.out.front_mut() {
+            if head.len() > count {
+                head.advance(count);
+                break;
+            }
+            count -= head.len();
+            self.out.pop_front();
+        }
+        while let Some(end) = self.frame_ends.front().filter(|end| **end <= self.sent) {
+            self.last_end_sent = *end;
+            self.frame_ends.pop_front();
+        }
+        let left = self.response_ends.iter().filter(|end| **end > self.sent);
+        let gone = self.response_ends.len() - left.count();
+        self.response_ends.drain(..gone);
+    }
+}
+
+/// A frame that is being made.
+struct Frame {
+    ulpdu_bytes: usize,
+    crc: Option<u32>,
+}
+
+impl Frame {
+    fn sum(&mut self, bytes: &[u8]) {
+        if let Some(crc) = &mut self.crc {
+            *crc = crc32c::crc32c_append(*crc, bytes);
+        }
+    }
+}
+
+fn tagged(opcode: Opcode, stag: u32, to: u64, last: bool) -> Header {
+    Header {
+        last,
+        control: opcode.control(),
+        place: Place::Tagged { stag, to },
+    }
+}
+
+fn untagged(opcode: Opcode, invalidate: u32, queue: u32, msn: u32, mo: u64, last: bool) -> Header {
+    Header {
+        last,
+        control: opcode.control(),
+        place: Place::Untagged {
+            invalidate,
+            queue,
+            msn,
+            mo: u32::try_from(mo).expect("a message is bounded"),
+        },
+    }
+}
+
+impl Machine {
+    /// What is to be written next, as pieces; returns how many there are. Follow with [`Machine::wrote`].
+    pub fn outgoing<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.frame_more();
+        self.tx.cut_small();
+        let pieces = self.tx.out.iter().zip(slices.iter_mut());
+        pieces
+            .map(|(piece, slice)| *slice = IoSlice::new(piece))
+            .count()
+    }
+
+    /// So many octets of what was outgoing are written.
+    pub fn wrote(&mut self, count: usize) {
+        self.tx.wrote(count);
+        if self.ended.is_none() {
+            self.settle();
+        }
+    }
+
+    /// What is left to be written once the stream has ended, copied: it holds no memory of anybody.
+    #[must_use]
+    pub fn last_words(&mut self) -> Vec<u8> {
+        self.tx.cut_small();
+        self.tx.out.iter().flatten().copied().collect()
+    }
+
+    /// Frames what there is room for.
+    fn frame_more(&mut self) {
+        while self.ended.is_none() && self.tx.has_room() && self.frame_one() {}
+        if self.ended.is_none() {
+            self.settle();
+        }
+    }
+
+    /// Whether there was something to frame.
+    fn frame_one(&mut self) -> bool {
+        let respond = match self.tx.message {
+            Message::Work => false,
+            Message::Response => true,
+            Message::None => {
+                let waiting = !self.tx.responses.is_empty();
+                waiting && !(self.tx.responded_last && self.work_is_ready())
+            }
+        };
+        if respond {
+            self.frame_response();
+            return true;
+        }
+        let ready = self.work_is_ready();
+        if ready {
+            self.frame_work();
+        }
+        ready
+    }
+
+    /// Whether the next work can start or go on: a read waits while too many are outstanding, and what is
+    /// behind it with it (RFC 5040 §5.5 rule 13, §6.1).
+    fn work_is_ready(&self) -> bool {
+        match self.send_queue.get(self.tx.framed_items) {
+            None => false,
+            Some(item) => match item.op {
+                Op::Invalidate { .. } => true,
+                Op::Read { .. } if self.reads.len() >= usize::from(self.agreed.ord) => false,
+                _ => self.may_send,
+            },
+        }
+    }
+
+    fn frame_response(&mut self) {
+        let crc = self.agreed.crc;
+        let Some(mut response) = self.tx.responses.pop_front() else {
+            return;
+        };
+        let max = self.tx.payload_max(crate::ddp::TAGGED_BYTES);
+        let len = response.data.left.min(max);
+        let last = len == response.data.left;
+        let to = response.to.wrapping_add(response.data.taken);
+        let header = tagged(Opcode::ReadResponse, response.stag, to, last);
+        let tx = &mut self.tx;
+        tx.segment(&header, &mut response.data, bounded(len), crc);
+        if last {
+            tx.response_ends.push_back(tx.made);
+            tx.message = Message::None;
+            tx.responded_last = true;
+        } else {
+            tx.responses.push_front(response);
+            tx.message = Message::Response;
+        }
+    }
+
+    fn frame_work(&mut self) {
+        let crc = self.agreed.crc;
+        let tx = &mut self.tx;
+        let begins = tx.message != Message::Work;
+        let Some(item) = self.send_queue.get_mut(tx.framed_items) else {
+            return;
+        };
+        let last = match &mut item.op {
+            Op::Send { data, invalidate } => {
+                if begins {
+                    tx.msn_send = tx.msn_send.wrapping_add(1);
+                }
+                let len = data.left.min(tx.payload_max(crate::ddp::UNTAGGED_BYTES));
+                let last = len == data.left;
+                let opcode = Self::opcode_for(*invalidate);
+                let (key, msn) = (invalidate.unwrap_or(0), tx.msn_send);
+                let header = untagged(opcode, key, QUEUE_SEND, msn, data.taken, last);
+                tx.segment(&header, data, bounded(len), crc);
+                last
+            }
+            Op::Write { data, remote } => {
+                let len = data.left.min(tx.payload_max(crate::ddp::TAGGED_BYTES));
+                let last = len == data.left;
+                let to = remote.offset.wrapping_add(data.taken);
+                let header = tagged(Opcode::Write, remote.key, to, last);
+                tx.segment(&header, data, bounded(len), crc);
+                last
+            }
+            Op::Read { .. } => return self.frame_read(),
+            Op::Invalidate { .. } | Op::Reading => true,
+        };
+        if last {
+            item.end = Some(tx.made);
+            tx.framed_items += 1;
+            tx.message = Message::None;
+            tx.responded_last = false;
+        } else {
+            tx.message = Message::Work;
+        }
+    }
+
+    fn frame_read(&mut self) {
+        let index = self.tx.framed_items;
+        let op = std::mem::replace(&mut self.send_queue[index].op, Op::Reading);
+        let Op::Read {
+            sink, at, remote, ..
+        } = op
+        else {
+            unreachable!("only reads are framed here");
+        };
+        let Ok(stag) = self.keys.insert(Exposure::Sink) else {
+            unreachable!("there is a key for each read that may be outstanding");
+        };
+        let end = self.send_read_request(ReadOut {
+            stag,
+            remote,
+            placed: 0,
+            sink: Some((sink, at)),
+        });
+        self.send_queue[index].end = Some(end);
+        self.tx.framed_items += 1;
+        self.tx.responded_last = false;
+    }
+}
+
+/// A segment's payload is below the largest ULPDU.
+fn bounded(len: u64) -> usize {
+    usize::try_from(len).expect("a segment is bounded by the MULPDU")
+}

@@ -1,0 +1,371 @@
+//! The provider on TCP: listening, connecting, and the MPA set-up of both sides.
+
+use crate::endpoint::{IwarpEndpoint, see_out};
+use crate::machine::{self, Machine, Start};
+use crate::mpa::{self, Agreed, ENHANCED_BYTES, PRIVATE_DATA_BYTES_MAX, SETUP_HEADER_BYTES};
+use crate::mpa::{Setup, Unusable, Wish};
+use bytes::Bytes;
+use fabric::{
+    BoxFuture, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener, Receive,
+};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// How long TCP and MPA set-up may take (RFC 5044 §7.1.2 rule 10).
+const SETUP_TIME: Duration = Duration::from_secs(10);
+/// Peers in their set-up at a time on one listener; more wait in the backlog.
+const SETUPS_MAX: usize = 256;
+const BACKLOG: i32 = 1024;
+/// Largest depths; those of reads have 14 bits, of which all ones mean something else (RFC 6581 §9.1).
+const DEPTH_MAX: u32 = 65_536;
+const READS_MAX: u32 = 0x3ffe;
+const PRIVATE_DATA_MAX: usize = PRIVATE_DATA_BYTES_MAX - ENHANCED_BYTES;
+
+/// Largest frames to send. What is received may have any size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Framing {
+    /// As large as the length field allows: few headers and system calls.
+    #[default]
+    Largest,
+    /// Such that a frame fits into a TCP segment (RFC 5044 §4.5), which devices that place segments out of
+    /// order profit from.
+    Segment,
+}
+
+/// Software iWARP over TCP.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Iwarp {
+    framing: Framing,
+}
+
+impl Iwarp {
+    /// A provider that sends frames of this size.
+    #[must_use]
+    pub fn new(framing: Framing) -> Self {
+        Self { framing }
+    }
+
+    fn machine(
+        self,
+        stream: &TcpStream,
+        config: EndpointConfig,
+        agreed: Agreed,
+        is_initiator: bool,
+    ) -> io::Result<Machine> {
+        let mulpdu = match self.framing {
+            Framing::Largest => mpa::ULPDU_BYTES_MAX,
+            Framing::Segment => {
+                let segment = SockRef::from(stream).tcp_mss()?;
+                mpa::mulpdu_for_segment(usize::try_from(segment).unwrap_or(usize::MAX))
+            }
+        };
+        let seed = getrandom::u64().map_err(io::Error::other)?;
+        Ok(Machine::new(Start {
+            config,
+            agreed,
+            is_initiator,
+            mulpdu,
+            seed,
+        }))
+    }
+}
+
+fn wish(config: &EndpointConfig) -> Wish {
+    let depth = |depth: u32| u16::try_from(depth.min(READS_MAX)).expect("14 bits");
+    Wish {
+        ird: depth(config.ird),
+        ord: depth(config.ord),
+        crc: config.crc,
+    }
+}
+
+/// Lowers what is above the limits.
+fn limited(config: EndpointConfig) -> EndpointConfig {
+    EndpointConfig {
+        send_depth: config.send_depth.min(DEPTH_MAX),
+        receive_depth: config.receive_depth.min(DEPTH_MAX),
+        exposed_max: config.exposed_max.min(DEPTH_MAX),
+        ..config
+    }
+}
+
+/// Puts the receives in place and makes the endpoint.
+fn connected(
+    stream: TcpStream,
+    peer: SocketAddr,
+    mut machine: Machine,
+    receives: Vec<Receive>,
+    private_data: Bytes,
+) -> Result<Connected, ConnectError> {
+    for Receive { id, buffer } in receives {
+        if machine.post_receive(id, buffer).is_err() {
+            return Err(ConnectError::TooMuch);
+        }
+    }
+    Ok(Connected {
+        endpoint: Box::new(IwarpEndpoint::new(stream, peer, machine)),
+        private_data,
+    })
+}
+
+/// Reads one set-up frame and not a byte more.
+async fn read_setup(stream: &mut TcpStream, is_reply: bool) -> Result<Setup, ConnectError> {
+    let mut frame = vec![0; SETUP_HEADER_BYTES];
+    stream.read_exact(&mut frame).await?;
+    let header = frame.first_chunk().expect("it has this length");
+    let len = mpa::private_data_bytes(header, is_reply).map_err(ConnectError::Protocol)?;
+    frame.resize(SETUP_HEADER_BYTES + len, 0);
+    stream.read_exact(&mut frame[SETUP_HEADER_BYTES..]).await?;
+    Setup::decode(&frame, is_reply).map_err(ConnectError::Protocol)
+}
+
+async fn write_setup(stream: &mut TcpStream, setup: &Setup) -> Result<(), ConnectError> {
+    let frame = setup.encode().ok_or(ConnectError::TooMuch)?;
+    Ok(stream.write_all(&frame).await?)
+}
+
+async fn in_time<T>(
+    step: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    let done = timeout(SETUP_TIME, step).await;
+    done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+}
+
+async fn connect(
+    iwarp: Iwarp,
+    address: SocketAddr,
+    config: EndpointConfig,
+    private_data: Bytes,
+    receives: Vec<Receive>,
+) -> Result<Connected, ConnectError> {
+    let config = limited(config);
+    if private_data.len() > PRIVATE_DATA_MAX {
+        return Err(ConnectError::TooMuch);
+    }
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let wish = wish(&config);
+    write_setup(&mut stream, &mpa::request(wish, &private_data)).await?;
+    let reply = read_setup(&mut stream, true).await?;
+    if reply.rejected {
+        return Err(ConnectError::Rejected {
+            private_data: reply.private_data.into(),
+        });
+    }
+    match mpa::conclude(wish, &reply) {
+        Ok(agreed) => {
+            let machine = iwarp.machine(&stream, config, agreed, true)?;
+            let private_data = reply.private_data.into();
+            connected(stream, address, machine, receives, private_data)
+        }
+        Err(Unusable::Malformed(what)) => Err(ConnectError::Protocol(what)),
+        Err(Unusable::Terminate(term)) => {
+            let agreed = Agreed {
+                ird: 0,
+                ord: 0,
+                crc: wish.crc || reply.crc,
+                rtr: mpa::Rtr::None,
+            };
+            let mut machine = iwarp.machine(&stream, config, agreed, true)?;
+            machine.terminate(term);
+            see_out(stream, machine.last_words());
+            Err(ConnectError::Protocol("no read depths or RTR in common"))
+        }
+    }
+}
+
+impl Fabric for Iwarp {
+    fn name(&self) -> &'static str {
+        "software iWARP"
+    }
+
+    fn is_hardware(&self) -> bool {
+        false
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            private_data_bytes_max: PRIVATE_DATA_MAX,
+            send_bytes_max: machine::SEND_BYTES_MAX,
+            transfer_bytes_max: machine::TRANSFER_BYTES_MAX,
+            depth_max: DEPTH_MAX,
+            exposed_max: DEPTH_MAX,
+            reads_max: READS_MAX,
+            waits_for_receives: false,
+        }
+    }
+
+    fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        let iwarp = *self;
+        Box::pin(async move {
+            let listener = bind(address)?;
+            let local = listener.local_addr()?;
+            let listener: Box<dyn Listener> = Box::new(IwarpListener {
+                iwarp,
+                listener,
+                local,
+                setups: FuturesUnordered::new(),
+            });
+            Ok(listener)
+        })
+    }
+
+    fn connect(
+        &self,
+        address: SocketAddr,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'_, Result<Connected, ConnectError>> {
+        let step = connect(*self, address, config, private_data, receives);
+        Box::pin(in_time(step))
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = Domain::for_address(address);
+    let socket = Socket::new(family, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+struct IwarpListener {
+    iwarp: Iwarp,
+    listener: TcpListener,
+    local: SocketAddr,
+    /// Peers of which the request is not complete.
+    setups: FuturesUnordered<BoxFuture<'static, Result<IwarpIncoming, ConnectError>>>,
+}
+
+impl IwarpListener {
+    async fn next(&mut self) -> io::Result<IwarpIncoming> {
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if self.setups.len() < SETUPS_MAX => {
+                    match accepted {
+                        Ok((stream, peer)) => {
+                            let iwarp = self.iwarp;
+                            self.setups.push(Box::pin(in_time(greet(iwarp, stream, peer))));
+                        }
+                        // The peer gave up while it waited.
+                        Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                        Err(e) => return Err(e),
+                    }
+                }
+                Some(greeted) = self.setups.next() => match greeted {
+                    Ok(incoming) => return Ok(incoming),
+                    Err(e) => tracing::debug!("a connection came to nothing: {e}"),
+                },
+            }
+        }
+    }
+}
+
+impl Listener for IwarpListener {
+    fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>> {
+        Box::pin(async {
+            let incoming: Box<dyn Incoming> = Box::new(self.next().await?);
+            Ok(incoming)
+        })
+    }
+}
+
+async fn greet(
+    iwarp: Iwarp,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+) -> Result<IwarpIncoming, ConnectError> {
+    stream.set_nodelay(true)?;
+    let mut request = read_setup(&mut stream, false).await?;
+    if request.markers {
+        // Nothing that the upper layer could say would help.
+        write_setup(&mut stream, &mpa::rejection(&request, &[])).await?;
+        see_out(stream, Vec::new());
+        return Err(ConnectError::Protocol("the peer wants markers"));
+    }
+    let private_data = std::mem::take(&mut request.private_data).into();
+    Ok(IwarpIncoming {
+        iwarp,
+        stream,
+        peer,
+        request,
+        private_data,
+    })
+}
+
+struct IwarpIncoming {
+    iwarp: Iwarp,
+    stream: TcpStream,
+    peer: SocketAddr,
+    /// Without its private data.
+    request: Setup,
+    private_data: Bytes,
+}
+
+impl IwarpIncoming {
+    async fn answer(
+        mut self,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> Result<Connected, ConnectError> {
+        let config = limited(config);
+        if private_data.len() > PRIVATE_DATA_MAX {
+            return Err(ConnectError::TooMuch);
+        }
+        let (reply, agreed) = mpa::respond(&self.request, wish(&config), &private_data)
+            .map_err(ConnectError::Protocol)?;
+        let machine = self.iwarp.machine(&self.stream, config, agreed, false)?;
+        write_setup(&mut self.stream, &reply).await?;
+        connected(self.stream, self.peer, machine, receives, self.private_data)
+    }
+}
+
+impl Incoming for IwarpIncoming {
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn private_data(&self) -> &Bytes {
+        &self.private_data
+    }
+
+    fn accept(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        Box::pin(in_time(self.answer(config, private_data, receives)))
+    }
+
+    fn reject(mut self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(async move {
+            let rejection = mpa::rejection(&self.request, &private_data);
+            let written = in_time(write_setup(&mut self.stream, &rejection)).await;
+            see_out(self.stream, Vec::new());
+            written.map_err(|e| match e {
+                ConnectError::Io(e) => e,
+                e => io::Error::new(io::ErrorKind::InvalidInput, e),
+            })
+        })
+    }
+}

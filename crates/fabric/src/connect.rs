@@ -1,0 +1,146 @@
+//! Providers: how connections begin.
+
+use crate::{BoxFuture, Endpoint, EndpointConfig, Negotiated, Receive};
+use bytes::Bytes;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// Private data that every fabric carries in both directions: InfiniBand and RoCE leave 56 octets of a
+/// connection request to the caller, iWARP 508 (512 of RFC 5044 §7.1.1 less 4 of RFC 6581 §9.1).
+pub const PRIVATE_DATA_BYTES_PORTABLE: usize = 56;
+
+/// What a provider can do at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of private data in a request, an acceptance or a rejection.
+    pub private_data_bytes_max: usize,
+    /// Bytes of one [`Work::Send`](crate::Work::Send).
+    pub send_bytes_max: u32,
+    /// Bytes of one write or read.
+    pub transfer_bytes_max: u32,
+    /// Largest [`EndpointConfig::send_depth`] and [`EndpointConfig::receive_depth`].
+    pub depth_max: u32,
+    /// Largest [`EndpointConfig::exposed_max`].
+    pub exposed_max: u32,
+    /// Largest [`EndpointConfig::ird`] and [`EndpointConfig::ord`].
+    pub reads_max: u32,
+    /// A message waits when no receive is posted (InfiniBand, RoCE) instead of ending the connection (iWARP).
+    pub waits_for_receives: bool,
+}
+
+/// An RDMA provider.
+pub trait Fabric: Send + Sync + 'static {
+    /// For logs and status, such as `software iWARP`.
+    fn name(&self) -> &'static str;
+
+    /// Whether a device moves the bytes.
+    fn is_hardware(&self) -> bool;
+
+    /// What it can do at most.
+    fn limits(&self) -> Limits;
+
+    /// Listens. Several listeners of one process may share an address, one for each of its runtimes.
+    fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>>;
+
+    /// Connects. The receives are posted before the peer may send.
+    fn connect(
+        &self,
+        address: SocketAddr,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'_, Result<Connected, ConnectError>>;
+}
+
+/// Where connections arrive.
+pub trait Listener: Send {
+    /// The address it listens on.
+    fn local(&self) -> SocketAddr;
+
+    /// The next peer that asks for a connection, its request complete. Peers that are slow or wrong delay no other.
+    /// May be dropped and called again.
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>>;
+}
+
+/// A peer that asks for a connection. Dropping it turns the peer away without a word.
+pub trait Incoming: Send {
+    /// Its address.
+    fn peer(&self) -> SocketAddr;
+
+    /// The private data of its request.
+    fn private_data(&self) -> &Bytes;
+
+    /// Says yes. The receives are posted before the peer may send.
+    fn accept(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
+
+    /// Says no.
+    fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>>;
+}
+
+/// A connection that has begun.
+pub struct Connected {
+    /// This side of it.
+    pub endpoint: Box<dyn Endpoint>,
+    /// What the other side said: in its acceptance for who connects, in its request for who accepts.
+    pub private_data: Bytes,
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Negotiated { ird, ord, crc } = self.endpoint.negotiated();
+        f.debug_struct("Connected")
+            .field("peer", &self.endpoint.peer())
+            .field("ird", &ird)
+            .field("ord", &ord)
+            .field("crc", &crc)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The peer said no.
+    Rejected {
+        /// And this.
+        private_data: Bytes,
+    },
+    /// The private data or the receives are more than the provider takes.
+    TooMuch,
+    /// The peer speaks otherwise; says how.
+    Protocol(&'static str),
+    /// The network failed, or the peer was too slow.
+    Io(io::Error),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rejected { .. } => write!(f, "the peer rejected the connection"),
+            Self::TooMuch => write!(f, "too much private data or too many receives"),
+            Self::Protocol(what) => write!(f, "the peer breaks the connection set-up: {what}"),
+            Self::Io(e) => write!(f, "no connection: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}

@@ -1,0 +1,161 @@
+//! The end of access to memory, and of connections.
+
+use super::{BUFFER_BYTES, Pair, RECEIVES, pattern};
+use crate::{Close, Done, Ended, Fabric, Fault, Memory, Refusal, Status, Work};
+use bytes::Bytes;
+use std::net::SocketAddr;
+
+/// Memory that was invalidated is the caller's alone: what the peer writes later ends the connection instead.
+pub async fn invalidation_ends_access(fabric: &dyn Fabric, address: SocketAddr) {
+    let mut pair = Pair::new(fabric, address).await;
+    let target = pair.b.expose_buffer(1000);
+    pair.a.write(1, vec![Bytes::from(pattern(1000, 3))], target);
+    pair.a.send(2, b"written");
+    pair.until(|_, b| b.messages() == 1).await;
+    // Unsignalled, and yet it completes.
+    let work = Work::Invalidate { key: target.key };
+    assert!(pair.b.endpoint.post(3, work, false).is_ok());
+    pair.until(|_, b| b.ids() == [3]).await;
+    let Done::Invalidate {
+        memory: Some(Memory::Buffer(buffer)),
+    } = pair.b.take(3).done
+    else {
+        panic!("no memory came back");
+    };
+    assert!(*buffer == pattern(1000, 3));
+    pair.a.write(4, vec![Bytes::from_static(b"late")], target);
+    pair.until_ended().await;
+    assert_eq!(pair.b.ended, Some(Ended::Faulted(Fault::BadKey)));
+    assert!(*buffer == pattern(1000, 3));
+    drop(buffer);
+    pair.assert_all_back();
+}
+
+/// The peer can give memory back with a message, once; our own invalidation that comes later finds nothing.
+pub async fn remote_invalidation_ends_access(fabric: &dyn Fabric, address: SocketAddr) {
+    let mut pair = Pair::new(fabric, address).await;
+    let target = pair.b.expose_buffer(2000);
+    let source = pair.b.expose(Memory::Bytes(Bytes::from_static(b"kept")));
+    pair.a.write(1, vec![Bytes::from(pattern(2000, 3))], target);
+    let data = vec![Bytes::from_static(b"done")];
+    let invalidate = Some(target.key);
+    pair.a.post(2, Work::Send { data, invalidate });
+    pair.until(|_, b| b.messages() == 1).await;
+    let (_, message, invalidated) = pair.b.message();
+    assert_eq!(&*message, b"done");
+    let Some((key, Memory::Buffer(buffer))) = invalidated else {
+        panic!("no memory came back");
+    };
+    assert_eq!(key, target.key);
+    assert!(*buffer == pattern(2000, 3));
+    let again = pair.b.endpoint.post(3, Work::Invalidate { key }, true);
+    assert_eq!(again.expect_err("it is gone").why, Refusal::BadKey);
+    // What else is exposed stays so.
+    pair.a.read(4, source);
+    pair.until(|a, _| a.ids().last() == Some(&4)).await;
+    drop((buffer, message));
+    pair.assert_all_back();
+}
+
+/// Closing by draining completes what was posted, at both sides.
+pub async fn draining_completes_what_was_posted(fabric: &dyn Fabric, address: SocketAddr) {
+    let mut pair = Pair::new(fabric, address).await;
+    let source = pair
+        .b
+        .expose(Memory::Bytes(Bytes::from(pattern(100_000, 5))));
+    let target = pair.b.expose_buffer(BUFFER_BYTES);
+    for id in 0..20 {
+        let data = pair.a.filled(BUFFER_BYTES, 1);
+        pair.a.write(id, vec![data], target);
+    }
+    pair.a.read(20, source);
+    pair.a.send(21, b"the last word");
+    pair.a.endpoint.close(Close::Drain);
+    let late = Work::Send {
+        data: Vec::new(),
+        invalidate: None,
+    };
+    let refused = pair.a.endpoint.post(22, late, true).expect_err("closed");
+    assert_eq!(refused.why, Refusal::Closed);
+    pair.until_ended().await;
+    assert_eq!(pair.a.ids(), (0..22).collect::<Vec<_>>());
+    let ok = |c: &crate::Completion| c.status == Status::Ok;
+    assert_eq!(pair.a.count(ok), 22);
+    assert_eq!(pair.a.ended, Some(Ended::Closed));
+    assert_eq!(pair.b.ended, Some(Ended::PeerClosed));
+    assert_eq!(&*pair.b.message().1, b"the last word");
+    pair.assert_all_back();
+}
+
+/// Closing at once hands everything back, whatever state it was in.
+pub async fn closing_flushes_what_was_posted(fabric: &dyn Fabric, address: SocketAddr) {
+    let mut pair = Pair::new(fabric, address).await;
+    let source = pair.b.expose(Memory::Bytes(Bytes::from(pattern(1000, 5))));
+    let mine = pair.a.expose_buffer(10);
+    for id in 0..10 {
+        pair.a.read(id, source);
+    }
+    pair.a.endpoint.close(Close::Now);
+    pair.until_ended().await;
+    assert_eq!(pair.a.ended, Some(Ended::Closed));
+    assert_eq!(pair.a.ids(), (0..10).collect::<Vec<_>>());
+    let back = |c: &crate::Completion| {
+        c.status == Status::Flushed && matches!(c.done, Done::Receive { .. })
+    };
+    assert_eq!(pair.a.count(back) as u64, RECEIVES);
+    assert_eq!(pair.b.count(back) as u64, RECEIVES);
+    let exposed = |c: &crate::Completion| {
+        c.id == u64::from(mine.key) && matches!(c.done, Done::Exposed { .. })
+    };
+    assert_eq!(pair.a.count(exposed), 1);
+    for (refused, why) in [
+        (
+            pair.a.endpoint.post_receive(1, pair.a.buffer()).err(),
+            "receive",
+        ),
+        (
+            pair.b.endpoint.post_receive(1, pair.b.buffer()).err(),
+            "receive",
+        ),
+    ] {
+        assert_eq!(refused.map(|r| r.why), Some(Refusal::Closed), "{why}");
+    }
+    pair.assert_all_back();
+}
+
+/// A peer that is gone leaves nothing behind: work, receives and exposed memory come back as flushed.
+pub async fn a_vanished_peer_flushes_everything(fabric: &dyn Fabric, address: SocketAddr) {
+    let Pair {
+        a,
+        mut b,
+        _listener,
+    } = Pair::new(fabric, address).await;
+    let mut a = a;
+    let source = b.expose(Memory::Bytes(Bytes::from(pattern(1000, 5))));
+    let exposed = a.expose_buffer(500);
+    b.assert_all_back();
+    for id in 0..8 {
+        a.read(id, source);
+    }
+    std::future::poll_fn(|cx| {
+        a.step(cx);
+        if a.ended.is_some() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    assert!(
+        matches!(a.ended, Some(Ended::PeerClosed | Ended::Lost(_))),
+        "{:?}",
+        a.ended
+    );
+    assert_eq!(a.ids(), (0..8).collect::<Vec<_>>());
+    assert_eq!(
+        a.count(|c| c.status == Status::Flushed) as u64,
+        8 + RECEIVES + 1
+    );
+    assert_eq!(a.count(|c| c.id == u64::from(exposed.key)), 1);
+    a.assert_all_back();
+}

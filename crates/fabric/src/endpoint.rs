@@ -1,0 +1,154 @@
+//! One connection: a send queue, a receive queue, exposed memory, and the completions of all three.
+
+use crate::{Buffer, Completion, Fault, Memory, Refused, Remote, Work};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+
+/// How large the queues of an endpoint are. A provider may lower what is above its [`Limits`](crate::Limits).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// Most work requests posted and not complete.
+    pub send_depth: u32,
+    /// Most receives posted and not complete.
+    pub receive_depth: u32,
+    /// Most memory exposed at a time, in keys.
+    pub exposed_max: u32,
+    /// Most reads of the peer that this side serves at a time (inbound read depth).
+    pub ird: u32,
+    /// Most reads that this side has outstanding (outbound read depth); more of them wait their turn.
+    pub ord: u32,
+    /// Checksum over every frame. A fabric that has a choice does without only when both sides say false.
+    pub crc: bool,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            send_depth: 256,
+            receive_depth: 128,
+            exposed_max: 1024,
+            ird: 32,
+            ord: 32,
+            crc: true,
+        }
+    }
+}
+
+/// What both sides agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Reads of the peer that this side serves at a time.
+    pub ird: u32,
+    /// Reads that this side has outstanding at most.
+    pub ord: u32,
+    /// Whether frames carry a checksum of the fabric.
+    pub crc: bool,
+}
+
+/// How to close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// What was posted completes first, unless the connection fails before; new work is refused.
+    Drain,
+    /// At once; what was posted is flushed.
+    Now,
+}
+
+/// Bytes of payload that an endpoint has moved. Headers do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Sent: messages, writes and answers to reads.
+    pub sent_bytes: u64,
+    /// Received into their place.
+    pub received_bytes: u64,
+    /// Of both, what this process copied once more in memory on its way.
+    pub copied_bytes: u64,
+}
+
+/// Why a connection is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// This side closed it.
+    Closed,
+    /// The peer closed it.
+    PeerClosed,
+    /// The peer did this, and was cut off.
+    Faulted(Fault),
+    /// The peer says that this side did this.
+    Accused(Fault),
+    /// The network failed.
+    Lost(io::ErrorKind),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => write!(f, "closed"),
+            Self::PeerClosed => write!(f, "closed by the peer"),
+            Self::Faulted(fault) => write!(f, "the peer broke a rule: {fault}"),
+            Self::Accused(fault) => write!(f, "the peer says that we broke a rule: {fault}"),
+            Self::Lost(kind) => write!(f, "connection lost: {kind}"),
+        }
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// One connection. It makes progress only inside [`ring`](Self::ring) and
+/// [`poll_completions`](Self::poll_completions); dropping it closes it at once.
+///
+/// # Ordering
+/// Work requests start and complete in the order posted. The peer sees a [`Work::Send`] after every write
+/// posted before it. A read may see what was posted after it: wait for its completion if that matters.
+/// Receives are filled in the order posted.
+pub trait Endpoint: Send {
+    /// Accepts a work request. `signalled` asks for a completion also when it succeeds; a failure, a read and
+    /// an invalidation always complete. Unsignalled work that succeeded may keep its place in the queue
+    /// until later signalled work has completed.
+    ///
+    /// # Errors
+    /// The work, whole, when it was not accepted.
+    fn post(&mut self, id: u64, work: Work, signalled: bool) -> Result<(), Refused<Work>>;
+
+    /// Accepts a buffer for one message of the peer, of up to the buffer's length.
+    ///
+    /// # Errors
+    /// The buffer, when the queue is full or the connection is closed.
+    fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>>;
+
+    /// Lets the peer touch this memory under a new key, until it is invalidated by either side.
+    ///
+    /// # Errors
+    /// The memory, when there are too many, it is too long, or the connection is closed.
+    fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>>;
+
+    /// Starts what was posted: one doorbell for a batch.
+    fn ring(&mut self);
+
+    /// Moves the connection forward and appends what has completed.
+    ///
+    /// Ready with Ok when `completions` grew; ready with the end once everything that was owned has come
+    /// back, and again on each later call. Pending otherwise, with the task to be woken.
+    fn poll_completions(
+        &mut self,
+        cx: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Ended>>;
+
+    /// Closes. Completions still have to be polled for, until the end is reported.
+    fn close(&mut self, how: Close);
+
+    /// Work requests that could be posted now.
+    fn send_room(&self) -> usize;
+
+    /// The address at the other end.
+    fn peer(&self) -> SocketAddr;
+
+    /// What both sides agreed on.
+    fn negotiated(&self) -> Negotiated;
+
+    /// Payload moved so far.
+    fn counters(&self) -> Counters;
+}
