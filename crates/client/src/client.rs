@@ -6,6 +6,7 @@ use crate::device::Devices;
 use crate::node::Node;
 use crate::recovery::Recovery;
 use crate::stats::Stats;
+use crate::waits::{Wait, Waits};
 use crate::{ClientConfig, Error, StatsSnapshot};
 use nfs4::ops::{EXCHGID_USE_NON_PNFS, EXCHGID_USE_PNFS_MDS};
 use nfs4::{CompoundReply, FileHandle, NfsStatus, SessionId};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use transport::{Address, Connector};
 
 /// Bytes of a request or reply beside the data of one READ or WRITE: headers, credential, the other operations.
@@ -42,6 +44,9 @@ pub(crate) struct Inner {
     pub(crate) nodes: Mutex<HashMap<FileHandle, Weak<Node>>>,
     pub(crate) devices: Devices,
     pub(crate) stats: Stats,
+    pub(crate) waits: Waits,
+    /// Dropped files that are being closed.
+    pub(crate) closing: Mutex<JoinSet<()>>,
     pub(crate) next_owner: AtomicU64,
     pub(crate) lease_s: AtomicU32,
     closed: AtomicBool,
@@ -106,6 +111,8 @@ impl Client {
                 nodes: Mutex::default(),
                 devices: Devices::default(),
                 stats: Stats::default(),
+                waits: Waits::default(),
+                closing: Mutex::default(),
                 next_owner: AtomicU64::new(1),
                 lease_s: AtomicU32::new(LEASE_S_DEFAULT),
                 closed: AtomicBool::new(false),
@@ -131,11 +138,20 @@ impl Client {
         self.0.session.established()
     }
 
-    /// Ends the client at the servers. Files that are still open lose their locks and shares.
+    /// How long the oldest request in progress has waited, and for what.
+    #[must_use]
+    pub fn longest_wait(&self) -> Option<(Duration, Wait)> {
+        self.0.waits.longest()
+    }
+
+    /// Ends the client at the servers, after the files that were dropped have been closed. Files that are still open
+    /// lose their locks and shares.
     ///
     /// # Errors
     /// None that matter: the servers forget the client after its lease in any case.
     pub async fn close(self) -> Result<(), Error> {
+        let mut closing = std::mem::take(&mut *self.0.closing.lock());
+        while closing.join_next().await.is_some() {}
         self.0.closed.store(true, Relaxed);
         self.0.stop.notify_one();
         self.0.devices.close().await;
@@ -180,13 +196,16 @@ impl Inner {
 
     async fn request(self: &Arc<Self>, once: bool, build: &Build<'_>) -> Result<Outcome, Error> {
         let mut backoff = Backoff::new(self.config.give_up);
+        let waiting = self.waits.enter(Wait::Mds);
         loop {
             if self.closed.load(Relaxed) {
                 return Err(Error::Closed);
             }
             let session = self.session.established().map(|e| e.session);
             if session.is_none() || session != *self.ready.lock() {
+                waiting.on(Wait::Session);
                 self.recover().await?;
+                waiting.on(Wait::Mds);
             }
             let sent = if once {
                 self.session.compound_once(&self.caller, build).await
@@ -195,11 +214,17 @@ impl Inner {
             };
             match sent {
                 Ok(outcome) => {
-                    if !is_busy(results(&outcome)?.status) || !backoff.wait().await {
+                    match results(&outcome)?.status {
+                        NfsStatus::Grace => waiting.on(Wait::Grace),
+                        NfsStatus::Delay => waiting.on(Wait::Delay),
+                        _ => return Ok(outcome),
+                    }
+                    if !backoff.wait().await {
                         return Ok(outcome);
                     }
                 }
                 Err(SessionError::Lost) => {
+                    waiting.on(Wait::Session);
                     if !backoff.wait().await {
                         return Err(SessionError::Lost.into());
                     }

@@ -249,11 +249,14 @@ impl Drop for File {
             // Without a runtime nothing can be sent: the server closes the file after the lease.
             return;
         };
-        runtime.spawn(async move {
+        let closing = async move {
             if let Err(e) = close(&node, &open).await {
                 tracing::warn!("a dropped file was not closed cleanly: {e}");
             }
-        });
+        };
+        let mut tasks = self.client.0.closing.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(closing, &runtime);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::node::{Node, Open, Target};
 use crate::recovery::is_stateid_gone;
 use crate::stats::add;
 use crate::stripes::Segment;
+use crate::waits::Wait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -350,6 +351,7 @@ impl Node {
 
     async fn send_ds(&self, ds: &Ds, build: &Build<'_>) -> Result<Outcome, Failure> {
         let mut backoff = Backoff::new(self.client.config.ds_give_up);
+        let _waiting = self.client.waits.enter(Wait::DataServer);
         loop {
             let outcome = match ds.call(&self.client.caller, build).await {
                 Ok(outcome) => outcome,

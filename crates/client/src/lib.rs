@@ -28,6 +28,7 @@ mod recovery;
 mod stats;
 mod stripes;
 mod url;
+mod waits;
 
 pub use client::Client;
 pub use config::{ClientConfig, Identity};
@@ -40,6 +41,7 @@ pub use nfs4::{FileHandle, FileType, NfsStatus, NfsTime, Verifier};
 pub use open::OpenOptions;
 pub use stats::StatsSnapshot;
 pub use url::{DEFAULT_PORT, NfsUrl, UrlError};
+pub use waits::Wait;
 
 #[cfg(test)]
 mod tests;

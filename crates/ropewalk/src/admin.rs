@@ -33,7 +33,9 @@ const RESPONSE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const CONNECTIONS_MAX: usize = 16;
 /// How long one exchange may take at the server.
 const EXCHANGE_MAX: Duration = Duration::from_secs(20);
-/// How long [`ask`] waits.
+/// How long [`ask`] waits for an answer that needs no other server.
+const STATUS_MAX: Duration = Duration::from_secs(3);
+/// How long it waits for any other.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -141,10 +143,14 @@ async fn exchange(stream: UnixStream, handler: Handler) -> std::io::Result<()> {
 
 /// Asks a server (blocking). The outer error is that nobody answers, the inner one is the server's.
 pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, request: &Request) -> Outcome<T> {
+    let patience = match request {
+        Request::Status => STATUS_MAX,
+        _ => ANSWER_MAX,
+    };
     let exchange = || {
         let mut stream = StdUnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(ANSWER_MAX))?;
-        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         stream.write_all(&line)?;
@@ -156,6 +162,15 @@ pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, request: &Request) -> Outc
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(format!(
             "no server is running at {} (its admin socket does not answer)",
             socket.display()
+        )),
+        ErrorKind::PermissionDenied => failed(format!(
+            "permission denied at {}: only the user that runs the server may ask it",
+            socket.display()
+        )),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => failed(format!(
+            "the server at {} does not answer within {} s",
+            socket.display(),
+            patience.as_secs()
         )),
         _ => failed(format!(
             "cannot ask the server at {}: {e}",

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
             shown(SIZE_MIN)
         )));
     }
-    phase(1, "checking the disk");
+    phase(1, "checking the disk")?;
     let dir = tempfile::Builder::new().prefix("ropewalk-demo-").tempdir();
     let dir = dir.map_err(cannot("make a temporary directory"))?;
     need_space(dir.path(), size)?;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
         out::line(&format!(
             "kept: {0} (ropewalk up --dir {0})",
             path.display()
-        ));
+        ))?;
     } else {
         dir.close()
             .map_err(cannot("remove the temporary directory"))?;
@@ -65,8 +65,8 @@ pub(crate) fn run(args: &DemoArgs) -> Outcome {
     result
 }
 
-fn phase(number: u32, text: &str) {
-    out::line(&format!("[{number}/{PHASES}] {text}"));
+fn phase(number: u32, text: &str) -> Outcome {
+    out::line(&format!("[{number}/{PHASES}] {text}"))
 }
 
 fn need_space(dir: &Path, size: u64) -> Outcome {
@@ -95,7 +95,7 @@ async fn with_cluster(dir: &Path, size: u64) -> Outcome {
     phase(
         2,
         &format!("starting a metadata server and {UP_DS_DEFAULT} data servers"),
-    );
+    )?;
     let interrupted = |name: &str| failed(format!("{name}: the demo was interrupted"));
     let started = tokio::select! {
         started = Cluster::start(plan, |text| eprintln!("ropewalk: {text}")) => started,
@@ -124,19 +124,19 @@ async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) 
             "writing {} of incompressible data (seed {seed:016x})",
             shown(size)
         ),
-    );
+    )?;
     let writer = connect(plan).await?;
     let (written, write_time) = write(&writer, seed, size).await?;
     phase(
         4,
         &format!("reading {} back as another client", shown(size)),
-    );
+    )?;
     let reader = connect(plan).await?;
     let (read, read_time) = read(&reader, size).await?;
     phase(
         5,
         "comparing checksums and asking every server what it carried",
-    );
+    )?;
     let mds: MdsStatus = ask_async(mds_socket, Request::Status).await?;
     let same = written == read;
     let (carried, rows) = ask_all(plan, &mds, size, same).await?;
@@ -145,23 +145,23 @@ async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) 
             "      layout: files striped over data servers {:?}, stripe unit {}",
             group.ds_ids,
             shown(mds.stripe_unit)
-        ));
+        ))?;
     }
     out::print(&indent(&table(
         &["SERVER", ">WRITTEN", ">READ", ">BY THE MDS"],
         &rows,
-    )));
-    out::line(&format!("      blake3 of what was written: {written}"));
-    out::line(&format!("      blake3 of what was read:    {read}"));
+    )))?;
+    out::line(&format!("      blake3 of what was written: {written}"))?;
+    out::line(&format!("      blake3 of what was read:    {read}"))?;
     out::line(&format!(
         "      write and commit: {}/s, read: {}/s (this machine's loopback and page cache)",
         rate(size, write_time),
         rate(size, read_time)
-    ));
+    ))?;
     judge(&carried)?;
     let _ = writer.close().await;
     let _ = reader.close().await;
-    out::line("demo passed: the data went to the data servers, and came back unchanged");
+    out::line("demo passed: the data went to the data servers, and came back unchanged")?;
     Ok(())
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ExpelArgs) -> Outcome {
     }
     let order = Request::Expel { ds_id: args.id };
     ask::<()>(&socket, &order)?;
-    out::line(&format!("data server {} is expelled", args.id));
+    out::line(&format!("data server {} is expelled", args.id))?;
     Ok(())
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// The cluster has put this server out.
     Expelled(String),
+    /// A signal ended the command; the exit code, and what is said.
+    Interrupted(u8, String),
 }
 
 /// Result of a command or a step of it.
@@ -31,6 +33,7 @@ impl Failure {
             Self::Usage(_) => EXIT_USAGE,
             Self::Failed(_) => EXIT_FAILED,
             Self::Expelled(_) => EXIT_EXPELLED,
+            Self::Interrupted(code, _) => *code,
         }
     }
 }
@@ -38,7 +41,10 @@ impl Failure {
 impl Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Usage(text) | Self::Failed(text) | Self::Expelled(text) => f.write_str(text),
+            Self::Usage(text)
+            | Self::Failed(text)
+            | Self::Expelled(text)
+            | Self::Interrupted(_, text) => f.write_str(text),
         }
     }
 }
@@ -68,6 +74,7 @@ impl From<crate::client_cmds::CliError> for Failure {
     fn from(e: crate::client_cmds::CliError) -> Self {
         match e.exit_code() {
             EXIT_USAGE => Self::Usage(e.to_string()),
+            code if e.is_interruption() => Self::Interrupted(code, e.to_string()),
             _ => Self::Failed(e.to_string()),
         }
     }

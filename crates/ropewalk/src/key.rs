@@ -19,8 +19,7 @@ pub(crate) struct RotatedKey {
 pub(crate) fn run(command: &KeyCommand) -> Outcome {
     let KeyCommand::Rotate { place } = command;
     let key: RotatedKey = ask(&mds_socket(place)?, &Request::KeyRotate)?;
-    out::line(&said(&key));
-    Ok(())
+    out::line(&said(&key))
 }
 
 fn said(key: &RotatedKey) -> String {

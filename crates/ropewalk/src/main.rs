@@ -54,8 +54,7 @@ fn run(command: &Command) -> Outcome {
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "ropewalk", &mut text);
-            out::print(&String::from_utf8_lossy(&text));
-            Ok(())
+            out::print(&String::from_utf8_lossy(&text))
         }
         Command::Man { dir } => man::run(dir.as_deref()),
     }

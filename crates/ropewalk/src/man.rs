@@ -16,6 +16,5 @@ pub(crate) fn run(dir: Option<&Path>) -> Outcome {
     let mut page = Vec::new();
     let made = clap_mangen::Man::new(Cli::command()).render(&mut page);
     made.map_err(cannot("make the manual page"))?;
-    out::print(&String::from_utf8_lossy(&page));
-    Ok(())
+    out::print(&String::from_utf8_lossy(&page))
 }

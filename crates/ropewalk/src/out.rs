@@ -1,16 +1,19 @@
 //! Lines on standard output. A reader that went away (`ropewalk status | head`) ends the output, not the
-//! program.
+//! program; output that cannot be written for another reason is a failure.
 
-use std::io::Write;
+use crate::failure::{Outcome, cannot};
+use std::io::{ErrorKind, Write};
 
 /// Writes `text` and flushes, so that whoever waits for a line sees it at once.
-pub(crate) fn print(text: &str) {
+pub(crate) fn print(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
-    // The only failure is a reader that is gone; there is nobody left to tell.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(cannot("write to standard output")(e)),
+        _ => Ok(()),
+    }
 }
 
 /// [`print()`] with a line end.
-pub(crate) fn line(text: &str) {
-    print(&format!("{text}\n"));
+pub(crate) fn line(text: &str) -> Outcome {
+    print(&format!("{text}\n"))
 }

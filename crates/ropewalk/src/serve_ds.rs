@@ -55,11 +55,10 @@ const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) fn run(args: &DaemonArgs) -> Outcome {
     let config: DsConfig = config::load(&args.config)?;
     if args.check_config {
-        out::line(&format!(
+        return out::line(&format!(
             "{} is a valid configuration",
             args.config.display()
         ));
-        return Ok(());
     }
     daemon::init_logging();
     let runtime = tokio::runtime::Builder::new_current_thread()

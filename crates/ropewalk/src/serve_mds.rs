@@ -57,11 +57,10 @@ const HASH_BYTES_SHOWN: usize = 6;
 pub(crate) fn run(args: &DaemonArgs) -> Outcome {
     let config: MdsConfig = config::load(&args.config)?;
     if args.check_config {
-        out::line(&format!(
+        return out::line(&format!(
             "{} is a valid configuration",
             args.config.display()
         ));
-        return Ok(());
     }
     daemon::init_logging();
     let runtime = tokio::runtime::Builder::new_current_thread()

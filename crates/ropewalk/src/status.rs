@@ -204,27 +204,45 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
         (None, Some(dir)) => sockets_in(dir)?,
         (None, None) => sockets_in(&default_dir()?)?,
     };
-    let mut servers = BTreeMap::new();
-    let mut silent = Vec::new();
-    for socket in &sockets {
-        match ask::<ServerStatus>(socket, &Request::Status) {
-            Ok(status) => {
-                servers.insert(name_of(socket), status);
-            }
-            Err(e) => silent.push(e),
-        }
-    }
-    if servers.is_empty() {
-        return Err(silent.remove(0));
-    }
+    let answers = ask_all(&sockets);
+    let silent = answers.values().filter(|a| a.is_err()).count();
     if args.json {
-        let text = serde_json::to_string_pretty(&servers).map_err(|e| failed(e.to_string()))?;
-        out::line(&text);
+        let text = serde_json::to_string_pretty(&json(&answers));
+        out::line(&text.map_err(|e| failed(e.to_string()))?)?;
     } else {
-        out::print(&show(&servers));
+        out::print(&show(&answers))?;
     }
-    silent.into_iter().for_each(|e| eprintln!("ropewalk: {e}"));
-    Ok(())
+    match silent {
+        0 => Ok(()),
+        1 => Err(failed("1 server does not answer")),
+        n => Err(failed(format!("{n} servers do not answer"))),
+    }
+}
+
+/// What each server answers, by name; all are asked at once, so that one that hangs holds up nobody.
+fn ask_all(sockets: &[PathBuf]) -> BTreeMap<String, Outcome<ServerStatus>> {
+    std::thread::scope(|scope| {
+        let ask_one = |socket| scope.spawn(move || ask::<ServerStatus>(socket, &Request::Status));
+        let asked: Vec<_> = sockets.iter().map(|s| (name_of(s), ask_one(s))).collect();
+        let answered = asked.into_iter().map(|(name, asking)| {
+            let answer = asking.join();
+            (
+                name,
+                answer.unwrap_or_else(|_| Err(failed("it could not be asked"))),
+            )
+        });
+        answered.collect()
+    })
+}
+
+/// The answers as they came; of a server that did not answer, why.
+fn json(answers: &BTreeMap<String, Outcome<ServerStatus>>) -> serde_json::Value {
+    let value = |answer: &Outcome<ServerStatus>| match answer {
+        Ok(status) => serde_json::to_value(status).unwrap_or_default(),
+        Err(e) => serde_json::json!({ "error": e.to_string() }),
+    };
+    let items = answers.iter().map(|(name, a)| (name.clone(), value(a)));
+    serde_json::Value::Object(items.collect())
 }
 
 /// Admin sockets of one server, or of all servers of an `up` directory.
@@ -236,7 +254,17 @@ fn sockets_in(dir: &Path) -> Outcome<Vec<PathBuf>> {
     let mut sockets = vec![dir.join("mds").join(SOCKET_NAME)];
     let numbers = 1..=crate::cli::UP_DS_MAX;
     sockets.extend(numbers.map(|n| dir.join(format!("ds-{n}")).join(SOCKET_NAME)));
-    sockets.retain(|socket| socket.exists());
+    let mut denied = None;
+    sockets.retain(|socket| {
+        let there = socket.try_exists();
+        denied = denied
+            .take()
+            .or(there.as_ref().err().map(ToString::to_string));
+        there.unwrap_or(false)
+    });
+    if let (Some(why), true) = (denied, sockets.is_empty()) {
+        return Err(failed(format!("cannot look into {}: {why}", dir.display())));
+    }
     if sockets.is_empty() {
         return Err(failed(format!(
             "no server runs in {} (there is no {SOCKET_NAME}); say where with --dir DIR or --socket PATH",
@@ -255,16 +283,20 @@ fn name_of(socket: &Path) -> String {
     )
 }
 
-fn show(servers: &BTreeMap<String, ServerStatus>) -> String {
+fn show(servers: &BTreeMap<String, Outcome<ServerStatus>>) -> String {
     let mut text = String::new();
     let mut ds_rows = Vec::new();
+    let mut silent = String::new();
     // Numbers after names: ds-10 comes after ds-9.
     let mut names: Vec<&String> = servers.keys().collect();
     names.sort_by_key(|name| (name.len(), name.as_str()));
     for name in names {
         match &servers[name] {
-            ServerStatus::Mds(mds) => show_mds(&mut text, mds),
-            ServerStatus::Ds(ds) => ds_rows.push(ds_row(name, ds)),
+            Ok(ServerStatus::Mds(mds)) => show_mds(&mut text, mds),
+            Ok(ServerStatus::Ds(ds)) => ds_rows.push(ds_row(name, ds)),
+            Err(e) => {
+                let _ = writeln!(silent, "{name}: {e}");
+            }
         }
     }
     if !ds_rows.is_empty() {
@@ -280,6 +312,9 @@ fn show(servers: &BTreeMap<String, ServerStatus>) -> String {
             ">REFUSED",
         ];
         let _ = write!(text, "\n{}", table(&head, &ds_rows));
+    }
+    if !silent.is_empty() {
+        let _ = write!(text, "\n{silent}");
     }
     text.trim_start_matches('\n').to_owned()
 }
@@ -442,12 +477,15 @@ mod tests {
             fences_pending: 7,
             ..Default::default()
         };
-        let ds = || ServerStatus::Ds(DsStatus::default());
+        let ds = || Ok(ServerStatus::Ds(DsStatus::default()));
         let servers = BTreeMap::from([
             ("ds-10".to_owned(), ds()),
             ("ds-2".to_owned(), ds()),
-            ("mds".to_owned(), ServerStatus::Mds(mds)),
+            ("ds-3".to_owned(), Err(failed("it hangs"))),
+            ("mds".to_owned(), Ok(ServerStatus::Mds(mds))),
         ]);
+        assert_eq!(json(&servers)["ds-3"]["error"], "it hangs");
+        assert_eq!(json(&servers)["ds-2"]["role"], "ds");
         let text = show(&servers);
         let at = |what: &str| {
             text.find(what)
@@ -458,6 +496,7 @@ mod tests {
         at("signing keys: 3 valid 25 h (2 layouts), 4 active 1 min\n");
         at("removal queue: 100 or more; fences not acknowledged: 7\n");
         assert!(at("placement group 1: data servers 1 2") < at("ds-2") && at("ds-2") < at("ds-10"));
+        assert!(at("ds-10") < at("ds-3: it hangs"));
     }
 
     #[test]

@@ -32,18 +32,18 @@ pub(crate) fn run(command: &TokenCommand) -> Outcome {
             };
             let token: Token = ask(&mds_socket(place)?, &request)?;
             // The token alone, so that scripts can take it as it is.
-            out::line(&token.token);
+            out::line(&token.token)?;
         }
         TokenCommand::List { place, json } => {
             let tokens: Vec<WaitingToken> = ask(&mds_socket(place)?, &Request::TokenList)?;
             if *json {
                 let text = serde_json::to_string_pretty(&tokens);
-                out::line(&text.map_err(|e| failed(e.to_string()))?);
+                out::line(&text.map_err(|e| failed(e.to_string()))?)?;
             } else {
                 let row =
                     |t: &WaitingToken| vec![t.hash.clone(), format!("{} s", t.expires_in_seconds)];
                 let rows: Vec<_> = tokens.iter().map(row).collect();
-                out::print(&table(&["TOKEN", ">EXPIRES IN"], &rows));
+                out::print(&table(&["TOKEN", ">EXPIRES IN"], &rows))?;
             }
         }
     }

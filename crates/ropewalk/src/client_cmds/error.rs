@@ -14,6 +14,8 @@ enum Kind {
     Failed,
     Usage,
     ClosedOutput,
+    /// By the signal with this number.
+    Interrupted(u8),
 }
 
 impl CliError {
@@ -53,6 +55,20 @@ impl CliError {
         }
     }
 
+    /// A signal ended the command.
+    pub(crate) fn interrupted(signal: &str) -> Self {
+        let number = if signal == "SIGINT" { 2 } else { 15 };
+        Self {
+            kind: Kind::Interrupted(number),
+            ..Self::new(format!("interrupted by {signal}"))
+        }
+    }
+
+    /// Whether a signal ended the command.
+    pub(crate) fn is_interruption(&self) -> bool {
+        matches!(self.kind, Kind::Interrupted(_))
+    }
+
     /// Whoever read the output has seen enough: no failure.
     pub(crate) fn is_closed_output(&self) -> bool {
         self.kind == Kind::ClosedOutput
@@ -64,6 +80,8 @@ impl CliError {
             Kind::ClosedOutput => 0,
             Kind::Failed => 1,
             Kind::Usage => 2,
+            // As shells count commands that a signal ended.
+            Kind::Interrupted(signal) => 128 + signal,
         }
     }
 }

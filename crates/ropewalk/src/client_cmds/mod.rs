@@ -20,7 +20,17 @@ mod stat;
 
 pub(crate) use error::CliError;
 
+use crate::daemon::Signals;
 use clap::Subcommand;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// How long a command that was interrupted may take to close its files.
+const INTERRUPTED_CLOSE_MAX: Duration = Duration::from_secs(2);
+/// A command that has waited so long for a server says so.
+const WAITS_PATIENCE: Duration = Duration::from_secs(3);
+/// How often it looks.
+const WAITS_LOOK: Duration = Duration::from_millis(500);
 
 /// Commands on remote files. A PATH that is no URL is below the URL in ROPEWALK_URL.
 #[derive(Debug, Subcommand)]
@@ -57,23 +67,54 @@ pub(crate) fn run(command: &ClientCommand) -> Result<(), CliError> {
     done
 }
 
-/// Runs a command on the current runtime.
-pub(crate) async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
+/// Runs a command on the current runtime. SIGINT and SIGTERM end it: open files are closed first, so that nobody has to
+/// wait for a lease.
+async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
     let servers = remote::Servers::default();
-    let done = match command {
-        ClientCommand::Ls(args) => ls::run(args, &servers).await,
-        ClientCommand::Cp(args) => cp::run(args, &servers).await,
-        ClientCommand::Cat(args) => cat::run(args, &servers).await,
-        ClientCommand::Stat(args) => stat::run(args, &servers).await,
-        ClientCommand::Mkdir(args) => mkdir::run(args, &servers).await,
-        ClientCommand::Rm(args) => rm::run(args, &servers).await,
-        ClientCommand::Mv(args) => mv::run(args, &servers).await,
-        ClientCommand::Ln(args) => ln::run(args, &servers).await,
-        ClientCommand::Du(args) => du::run(args, &servers).await,
+    let mut signals = Signals::take().map_err(|e| CliError::new(e.to_string()))?;
+    let done = tokio::select! {
+        done = run_command(command, &servers) => done,
+        () = tell_waits(&servers) => unreachable!("it goes on for ever"),
+        signal = signals.stop() => Err(CliError::interrupted(signal)),
     };
-    servers.close().await;
+    if done.as_ref().is_err_and(CliError::is_interruption) {
+        let _ = tokio::time::timeout(INTERRUPTED_CLOSE_MAX, servers.close()).await;
+    } else {
+        servers.close().await;
+    }
     match done {
         Err(e) if e.is_closed_output() => Ok(()),
         other => other,
+    }
+}
+
+/// Says on standard error what the command waits for, once for each time it begins to wait for something.
+async fn tell_waits(servers: &remote::Servers) {
+    let mut told: Vec<String> = Vec::new();
+    loop {
+        tokio::time::sleep(WAITS_LOOK).await;
+        let waits = servers.waits(WAITS_PATIENCE);
+        for wait in waits.iter().filter(|w| !told.contains(w)) {
+            // The carriage return and the blanks are for a progress bar that may be there.
+            if std::io::stderr().is_terminal() {
+                eprint!("\r\x1b[K");
+            }
+            eprintln!("ropewalk: waiting for {wait}");
+        }
+        told = waits;
+    }
+}
+
+async fn run_command(command: &ClientCommand, servers: &remote::Servers) -> Result<(), CliError> {
+    match command {
+        ClientCommand::Ls(args) => ls::run(args, servers).await,
+        ClientCommand::Cp(args) => cp::run(args, servers).await,
+        ClientCommand::Cat(args) => cat::run(args, servers).await,
+        ClientCommand::Stat(args) => stat::run(args, servers).await,
+        ClientCommand::Mkdir(args) => mkdir::run(args, servers).await,
+        ClientCommand::Rm(args) => rm::run(args, servers).await,
+        ClientCommand::Mv(args) => mv::run(args, servers).await,
+        ClientCommand::Ln(args) => ln::run(args, servers).await,
+        ClientCommand::Du(args) => du::run(args, servers).await,
     }
 }

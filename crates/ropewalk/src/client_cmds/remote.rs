@@ -2,12 +2,14 @@
 
 use super::CliError;
 use client::{Client, ClientConfig, Identity, NfsUrl, Verifier};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use transport::{Address, Context, Limits, tcp::TcpConnector};
 
 /// Prefix of arguments that are no URLs.
@@ -56,6 +58,8 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     clients: tokio::sync::Mutex<HashMap<(String, u16), Client>>,
+    /// The server that is being connected to, and since when.
+    connecting: Mutex<Option<(Instant, String)>>,
 }
 
 impl Servers {
@@ -73,9 +77,29 @@ impl Servers {
             let client = client.clone();
             return Ok(Place { client, url });
         }
-        let client = connect(&url).await?;
+        *self.connecting.lock() = Some((Instant::now(), format!("{}:{}", url.host, url.port)));
+        let connected = connect(&url).await;
+        *self.connecting.lock() = None;
+        let client = connected?;
         clients.insert(key, client.clone());
         Ok(Place { client, url })
+    }
+
+    /// What the command has waited for longer than `patience`, as words that follow "waiting for".
+    pub(crate) fn waits(&self, patience: Duration) -> Vec<String> {
+        let connecting = self.connecting.lock().clone();
+        let mut waits: Vec<String> = connecting
+            .filter(|(since, _)| since.elapsed() >= patience)
+            .map(|(_, server)| format!("{server} to answer"))
+            .into_iter()
+            .collect();
+        // While the table is locked somebody connects.
+        if let Ok(clients) = self.clients.try_lock() {
+            let longest = clients.values().filter_map(Client::longest_wait);
+            let long = longest.filter(|(waited, _)| *waited >= patience);
+            waits.extend(long.map(|(_, wait)| wait.to_string()));
+        }
+        waits
     }
 
     /// Ends all sessions. Failures do not matter: servers forget clients after their leases.

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
                 return Ok(());
             }
         };
-        out::print(&ready_text(cluster.plan()));
+        out::print(&ready_text(cluster.plan()))?;
         let end = loop {
             tokio::select! {
                 name = signals.stop() => {

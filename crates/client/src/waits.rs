@@ -1,0 +1,107 @@
+//! What a client waits for, so that a program can tell its user.
+//!
+//! Each request is entered while it is in progress; nothing is called back and nothing is printed here. Entry points:
+//! [`Wait`], [`crate::Client::longest_wait`].
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What a request waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wait {
+    /// The answer of the MDS.
+    Mds,
+    /// A session with the MDS: it was lost, or its server is gone.
+    Session,
+    /// The end of the server's grace period (NFS4ERR_GRACE).
+    Grace,
+    /// The server asks to try again later (NFS4ERR_DELAY): others use the file, or a data server is away.
+    Delay,
+    /// A data server.
+    DataServer,
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Mds => "the metadata server to answer",
+            Self::Session => "the metadata server to come back",
+            Self::Grace => "the end of the server's grace period after its restart",
+            Self::Delay => {
+                "the server, which says to try later: others use the file, or a data server is away"
+            }
+            Self::DataServer => "a data server to answer",
+        })
+    }
+}
+
+/// The requests in progress, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    waiting: BTreeMap<u64, (Instant, Wait)>,
+}
+
+impl Waits {
+    /// Enters a request until the guard is dropped.
+    pub(crate) fn enter(&self, wait: Wait) -> Waiting<'_> {
+        let mut table = self.0.lock();
+        let id = table.next;
+        table.next += 1;
+        table.waiting.insert(id, (Instant::now(), wait));
+        Waiting { waits: self, id }
+    }
+
+    /// The oldest request: for how long it waits, and for what now.
+    pub(crate) fn longest(&self) -> Option<(Duration, Wait)> {
+        let table = self.0.lock();
+        let (since, wait) = *table.waiting.values().next()?;
+        Some((since.elapsed(), wait))
+    }
+}
+
+/// One request in progress.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    waits: &'a Waits,
+    id: u64,
+}
+
+impl Waiting<'_> {
+    /// What it waits for from now on.
+    pub(crate) fn on(&self, wait: Wait) {
+        if let Some((_, now)) = self.waits.0.lock().waiting.get_mut(&self.id) {
+            *now = wait;
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.waits.0.lock().waiting.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: the oldest request that is still in progress is the one that is told of, with its newest reason.
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_request_is_told_of() {
+        let waits = Waits::default();
+        assert_eq!(waits.longest(), None);
+        let first = waits.enter(Wait::Mds);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let _second = waits.enter(Wait::DataServer);
+        first.on(Wait::Grace);
+        assert_eq!(waits.longest(), Some((Duration::from_secs(2), Wait::Grace)));
+        drop(first);
+        assert_eq!(waits.longest(), Some((Duration::ZERO, Wait::DataServer)));
+    }
+}
