@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// The crates of each layer, lowest first, by the name that the workspace gives them.
 const LAYERS: [&[&str]; 6] = [
     &["xdr", "rpc", "nfs4"],
-    &["control", "state", "layout", "meta", "objects"],
+    &["control", "state", "layout", "rpcrdma", "meta", "objects"],
     &["transport", "meta-fjall", "objects-dir", "cluster-tls"],
     &["server", "session-client", "namespace"],
     &["mds", "ds", "client", "bench", "sim"],

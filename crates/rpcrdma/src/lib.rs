@@ -1,0 +1,31 @@
+//! RPC-over-RDMA version 1 (RFC 8166), with calls in both directions (RFC 8167) and private data of
+//! the connection manager (RFC 8797), without I/O.
+//!
+//! The crate owns the transport header, private data, and the meaning of chunks. It holds no memory of
+//! its own, posts nothing and knows no upper layer.
+//!
+//! Entry points: [`Header`], [`PrivateData`], [`place`], [`fill`], [`reassemble`].
+#![forbid(unsafe_code)]
+
+mod chunk;
+#[doc(hidden)]
+pub mod fuzz;
+mod header;
+mod message;
+mod private_data;
+
+pub use chunk::{
+    ChunkError, Piece, Placement, Pull, READ_POSITION_MIN, ReadChunk, ReassembleError, fill, place,
+    read_chunks, reassemble, segments_bytes,
+};
+pub use header::{
+    Body, CHUNK_SEGMENTS_MAX, ChunkLists, FixedFields, HEADER_BYTES_MIN, Header, HeaderFault,
+    READ_SEGMENTS_MAX, RdmaError, ReadSegment, Segment, VERSION, WRITE_CHUNKS_MAX, WriteChunk,
+    encode_error_reply,
+};
+pub use private_data::{
+    INLINE_BYTES_MAX, INLINE_BYTES_MIN, PRIVATE_DATA_BYTES, PRIVATE_DATA_MAGIC, PrivateData,
+};
+
+#[cfg(test)]
+mod tests;
