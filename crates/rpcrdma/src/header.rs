@@ -1,7 +1,7 @@
 //! The transport header (RFC 8166 §4): what stands before, or instead of, the RPC message in a Send.
 //!
 //! Chunk lists come from a peer: each list and chunk has a named limit, and a length buys no memory.
-//! A header that cannot be used is told
+//! What may be answered to a header that cannot be used is decided by the engine; here it is told
 //! apart by [`HeaderFault`], with the four fixed fields when they could be read.
 
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder, xdr_struct};
@@ -24,6 +24,8 @@ pub const HEADER_BYTES_MIN: usize = FIXED_BYTES + 12;
 /// [`HEADER_BYTES_MIN`].
 const ERR_CHUNK_BYTES: usize = FIXED_BYTES + 4;
 const SEGMENT_BYTES: usize = 16;
+/// Where `rdma_credit` stands.
+pub(crate) const CREDITS_AT: usize = 8;
 
 const RDMA_MSG: u32 = 0;
 const RDMA_NOMSG: u32 = 1;
