@@ -11,7 +11,9 @@ use std::path::PathBuf;
 /// The crates of each layer, lowest first, by the name that the workspace gives them.
 const LAYERS: [&[&str]; 6] = [
     &["xdr", "rpc", "nfs4"],
-    &["control", "state", "layout", "meta", "objects", "fabric"],
+    &[
+        "control", "state", "layout", "rpcrdma", "meta", "objects", "fabric",
+    ],
     &[
         "transport",
         "meta-fjall",

@@ -1,0 +1,292 @@
+//! The engine of one connection: both sides of RPC-over-RDMA, in both directions.
+//!
+//! Whoever drives it hands in what happened (a received Send, a message to send, the end of an
+//! operation) and takes out [`Event`]s, which concern this host, and [`Work`], which goes to the
+//! send queue of the connection in this order. Work is taken only when the queue has room for it, so
+//! a full queue delays no event. Neither queue grows beyond what credits allow.
+//!
+//! # Ownership
+//! Work owns the bytes that it sends. Memory is owned by whoever drives the engine: sinks and exposed
+//! memory under their [`RegionId`], records that are being pulled under their XID. A [`Event::Reply`]
+//! comes only when nothing of that call is exposed any more (RFC 8166 §4.4.1).
+//!
+//! # Ordering
+//! RDMA Writes stand before the Send that tells of them; the provider keeps that order. A call is
+//! delivered when its RDMA Reads have completed. Calls may be delivered, and replies sent, in any
+//! order.
+//!
+//! # Failure
+//! A peer that breaks the rules of RFC 8166 is answered as that says, or fails the connection with
+//! [`Event::Failed`]. An ended engine ignores what still happens; [`Engine::lost`] then gives a verdict
+//! to every call. Memory that was exposed comes back with the end of the connection only.
+
+mod call;
+mod credits;
+mod interface;
+mod plan;
+mod receive;
+mod reply;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::chunk::{Placement, ReassembleError};
+use crate::counters::{Counters, DiscardReason, FailReason};
+use crate::header::CREDITS_AT;
+use crate::message::pieces_bytes;
+use crate::private_data::PrivateData;
+use call::Outgoing;
+pub use credits::CREDITS_MAX;
+use credits::{Requester, Responder};
+pub use interface::{
+    CallError, CallRefused, Config, Event, Memory, Record, RegionId, Reply, ReplyRecord,
+    ReplyRefused, ReplyRoom, Returned, Work,
+};
+use reply::Incoming;
+
+/// Most messages that belong to no call and no credit before the connection fails.
+pub const STRAY_MESSAGES_MAX: u32 = 64;
+
+/// What waits to be taken as [`Work`]. Headers of Sends get their credits at the last moment.
+#[derive(Debug)]
+enum Queued {
+    Call {
+        xid: u32,
+        header: Vec<u8>,
+        stream: Vec<Bytes>,
+    },
+    Reply {
+        header: Vec<u8>,
+        stream: Vec<Bytes>,
+        invalidate: Option<u32>,
+    },
+    Other(Work),
+}
+
+/// The engine of one connection.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    ended: bool,
+    requester: Requester,
+    responder: Responder,
+    /// Calls of ours by XID, at most `credits_requested` and `calls_waiting_max`.
+    outgoing: BTreeMap<u32, Outgoing>,
+    /// Those of them that have no credit yet, in order.
+    waiting: VecDeque<u32>,
+    /// Those of them that were sent and not answered.
+    unanswered: u32,
+    /// Calls of the peer by XID, bounded by its credits.
+    incoming: BTreeMap<u32, Incoming>,
+    /// Those of them that wait until other RDMA Reads are complete, in order.
+    pulls_waiting: VecDeque<(u32, Placement)>,
+    read_bytes: u64,
+    strays: u32,
+    work: VecDeque<Queued>,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+impl Engine {
+    /// An engine at the start of a connection.
+    #[must_use]
+    pub fn new(mut config: Config) -> Self {
+        // The peer knows our sizes only as far as the private data can say them.
+        config.own = PrivateData::decode(&config.own.encode());
+        Self {
+            ended: false,
+            requester: Requester::new(config.credits_requested),
+            responder: Responder::new(config.grant, config.overrun),
+            outgoing: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            unanswered: 0,
+            incoming: BTreeMap::new(),
+            pulls_waiting: VecDeque::new(),
+            read_bytes: 0,
+            strays: 0,
+            work: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// The next thing for this host.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next thing for the send queue. Take it only if there is room for it.
+    pub fn next_work(&mut self) -> Option<Work> {
+        Some(match self.work.pop_front()? {
+            Queued::Call {
+                xid,
+                header,
+                stream,
+            } => {
+                self.sent(xid);
+                let credits = self.requester.requested();
+                self.send(header, credits, stream, None)
+            }
+            Queued::Reply {
+                header,
+                stream,
+                invalidate,
+            } => {
+                let credits = self.responder.answer();
+                self.counters.replies_out += 1;
+                self.counters.invalidations_sent += u64::from(invalidate.is_some());
+                self.send(header, credits, stream, invalidate)
+            }
+            Queued::Other(work) => {
+                self.count(&work);
+                work
+            }
+        })
+    }
+
+    /// Whether [`Engine::next_work`] has something.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.work.is_empty()
+    }
+
+    /// Receives that must be posted now so that no message of the peer finds none: calls that its
+    /// credits allow, and replies to ours. 0 once the connection has ended.
+    #[must_use]
+    pub fn receives(&self) -> u32 {
+        if self.ended {
+            return 0;
+        }
+        let calls = u32::try_from(self.responder.expected()).unwrap_or(u32::MAX);
+        calls.saturating_add(self.unanswered)
+    }
+
+    /// Sets the credits that the next replies grant: 1 to [`CREDITS_MAX`]. What older grants allow stays
+    /// allowed until enough replies have left; see [`Engine::receives`].
+    pub fn set_grant(&mut self, grant: u32) {
+        self.responder.set_grant(grant);
+    }
+
+    /// Calls of ours that may be outstanding now, and that are.
+    #[must_use]
+    pub fn credits(&self) -> (u32, u32) {
+        (self.requester.limit(), self.requester.in_use())
+    }
+
+    /// Calls of the peer that have no reply yet.
+    #[must_use]
+    pub fn calls_in_progress(&self) -> usize {
+        self.incoming.len()
+    }
+
+    /// Calls of ours that have no reply yet, those without a credit included.
+    #[must_use]
+    pub fn calls_outstanding(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// [`crate::reassemble`], counted.
+    ///
+    /// # Errors
+    /// [`ReassembleError`].
+    pub fn reassemble(
+        &mut self,
+        reduced: &[u8],
+        chunks: &[&[u8]],
+        locate: impl FnMut(&[u8], usize) -> Option<usize>,
+    ) -> Result<Vec<u8>, ReassembleError> {
+        let record = crate::chunk::reassemble(reduced, chunks, locate)?;
+        let bytes = chunks.iter().map(|c| c.len() as u64).sum::<u64>();
+        self.counters.payload_reassembled_bytes += bytes;
+        Ok(record)
+    }
+
+    /// The connection is gone: every call of ours ends with [`CallError::Lost`], every call of the peer
+    /// is forgotten.
+    pub fn lost(&mut self) {
+        self.end();
+        self.waiting.clear();
+        for (xid, call) in std::mem::take(&mut self.outgoing) {
+            if call.is_wanted() {
+                let outcome = Err(CallError::Lost);
+                self.events.push_back(Event::Reply { xid, outcome });
+            }
+        }
+    }
+
+    fn fail(&mut self, reason: FailReason) {
+        self.end();
+        self.events.push_back(Event::Failed(reason));
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.work.clear();
+        self.incoming.clear();
+        self.pulls_waiting.clear();
+        // What asks for more is void; what tells of the past stays.
+        self.events
+            .retain(|event| matches!(event, Event::Reply { .. } | Event::Failed(_)));
+    }
+
+    fn discard(&mut self, reason: DiscardReason) {
+        self.counters.discarded(reason);
+        self.strays += 1;
+        if self.strays > STRAY_MESSAGES_MAX {
+            self.fail(FailReason::StrayMessages);
+        }
+    }
+
+    /// Most bytes of a Send of ours.
+    fn send_bytes_max(&self) -> usize {
+        self.config
+            .own
+            .send_bytes
+            .min(self.config.peer.receive_bytes) as usize
+    }
+
+    /// Most bytes of a Send of the peer.
+    fn receive_bytes_max(&self) -> usize {
+        self.config
+            .own
+            .receive_bytes
+            .min(self.config.peer.send_bytes) as usize
+    }
+
+    fn send(
+        &mut self,
+        mut header: Vec<u8>,
+        credits: u32,
+        stream: Vec<Bytes>,
+        invalidate: Option<u32>,
+    ) -> Work {
+        header[CREDITS_AT..CREDITS_AT + 4].copy_from_slice(&credits.to_be_bytes());
+        let mut data = Vec::with_capacity(stream.len() + 1);
+        data.push(Bytes::from(header));
+        data.extend(stream);
+        self.counters.sends += 1;
+        self.counters.inline_bytes_out += pieces_bytes(&data);
+        Work::Send {
+            data,
+            invalidate,
+            receives: self.receives(),
+        }
+    }
+
+    fn count(&mut self, work: &Work) {
+        match work {
+            Work::Send { .. } => {}
+            Work::Write { .. } => self.counters.writes += 1,
+            Work::Pull { placement, .. } => self.counters.reads += placement.pulls.len() as u64,
+            Work::Invalidate { .. } => self.counters.invalidations_local += 1,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! An RPC message that is to be sent, and its payload stream as a list of pieces.
+//!
+//! # Ownership
+//! Payloads are shared slices: every operation that carries a part of one owns such a slice until the
+//! provider has completed it. Payload bytes are neither looked at nor copied here.
+
+use bytes::Bytes;
+use xdr::{Span, padding};
+
+/// A payload and its place.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// Where it belongs in the head, and how long it is.
+    pub span: Span,
+    /// The bytes.
+    pub payload: Bytes,
+    /// Whether the upper-layer binding lets it travel in a chunk of its own (RFC 8166 §3.4.2).
+    pub ddp_eligible: bool,
+}
+
+/// An outgoing call or reply.
+#[derive(Debug, Clone)]
+pub struct Message {
+    head: Bytes,
+    items: Vec<Item>,
+}
+
+impl Message {
+    /// A message of XDR bytes and one DDP-eligible payload for each span in them.
+    ///
+    /// # Panics
+    /// When payloads and spans differ in number or length, or the head has no XID and direction.
+    #[must_use]
+    pub fn new(head: impl Into<Bytes>, spans: Vec<Span>, payloads: Vec<Bytes>) -> Self {
+        let head = head.into();
+        assert!(head.len() >= 8, "a message begins with XID and direction");
+        assert_eq!(spans.len(), payloads.len(), "one payload for each span");
+        let item = |(span, payload): (Span, Bytes)| {
+            let bytes = payload.len();
+            assert_eq!(span.len as usize, bytes, "a payload is as long as its span");
+            Item {
+                span,
+                payload,
+                ddp_eligible: true,
+            }
+        };
+        Self {
+            head,
+            items: spans.into_iter().zip(payloads).map(item).collect(),
+        }
+    }
+
+    /// The same, with payload `index` kept out of chunks of its own: its binding does not make it
+    /// DDP-eligible.
+    ///
+    /// # Panics
+    /// When there is no such payload.
+    #[must_use]
+    pub fn without_ddp(mut self, index: usize) -> Self {
+        self.items[index].ddp_eligible = false;
+        self
+    }
+
+    /// XID of the message.
+    #[must_use]
+    pub fn xid(&self) -> u32 {
+        let xid = [self.head[0], self.head[1], self.head[2], self.head[3]];
+        u32::from_be_bytes(xid)
+    }
+
+    /// The XDR bytes, payloads not included.
+    #[must_use]
+    pub const fn head(&self) -> &Bytes {
+        &self.head
+    }
+
+    /// The payloads, in the order of the stream.
+    #[must_use]
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// Bytes of the payload stream when the items chosen by `reduced` are left out.
+    pub(crate) fn stream_bytes(&self, reduced: impl Fn(usize) -> bool) -> u64 {
+        let kept = self.items.iter().enumerate().filter(|(i, _)| !reduced(*i));
+        let kept = kept.map(|(_, item)| padded_bytes(item.span.len));
+        self.head.len() as u64 + kept.sum::<u64>()
+    }
+
+    /// Payload bytes in the stream when the items chosen by `reduced` are left out.
+    pub(crate) fn kept_payload_bytes(&self, reduced: impl Fn(usize) -> bool) -> u64 {
+        let kept = self.items.iter().enumerate().filter(|(i, _)| !reduced(*i));
+        kept.map(|(_, item)| u64::from(item.span.len)).sum()
+    }
+
+    /// Where each item begins in the unreduced payload stream (RFC 8166 §3.4.5).
+    pub(crate) fn positions(&self) -> Vec<u64> {
+        let mut before = 0;
+        let position = |item: &Item| {
+            let at = item.span.at as u64 + before;
+            before += padded_bytes(item.span.len);
+            at
+        };
+        self.items.iter().map(position).collect()
+    }
+
+    /// Appends the payload stream without the items chosen by `reduced`.
+    pub(crate) fn stream(&self, reduced: impl Fn(usize) -> bool, out: &mut Vec<Bytes>) {
+        let mut push = |piece: Bytes| {
+            if !piece.is_empty() {
+                out.push(piece);
+            }
+        };
+        let mut at = 0;
+        for (index, item) in self.items.iter().enumerate() {
+            if !reduced(index) {
+                push(self.head.slice(at..item.span.at));
+                push(item.payload.clone());
+                push(pad(item.payload.len()));
+                at = item.span.at;
+            }
+        }
+        push(self.head.slice(at..));
+    }
+}
+
+/// XDR padding after `len` bytes.
+pub(crate) fn pad(len: usize) -> Bytes {
+    Bytes::from_static(&[0; 3][..padding(len)])
+}
+
+/// `len` rounded up to a multiple of four.
+pub(crate) fn padded_bytes(len: u32) -> u64 {
+    u64::from(len).next_multiple_of(4)
+}
+
+/// Bytes in all of `pieces`.
+pub(crate) fn pieces_bytes(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
+/// Takes the first `wanted` bytes off the front of `pieces`, which has them.
+pub(crate) fn take(
+    pieces: &mut std::collections::VecDeque<Bytes>,
+    mut wanted: usize,
+) -> Vec<Bytes> {
+    let mut out = Vec::new();
+    while wanted > 0 {
+        let mut piece = pieces.pop_front().expect("the pieces have enough bytes");
+        let taken = piece.split_to(piece.len().min(wanted));
+        wanted -= taken.len();
+        out.push(taken);
+        if !piece.is_empty() {
+            pieces.push_front(piece);
+        }
+    }
+    out
+}
