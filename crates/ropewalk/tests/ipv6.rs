@@ -1,6 +1,10 @@
 //! Goal: a cluster on IPv6 addresses comes up, says how to mount, and takes files in and gives them out. Method: the real
 //! program on ::1. A machine without IPv6 cannot run this: a harness of our own counts it as ignored then, and says why.
-#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests unwrap, and a harness prints what libtest would"
+)]
 
 mod rig;
 

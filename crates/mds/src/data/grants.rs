@@ -16,7 +16,7 @@
 use super::fence;
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
-use layout::{ClientTag, DsHandle, Epoch, Rights};
+use layout::{ClientTag, DsHandle, Epoch, Rights, SigningKey};
 use meta::Seq;
 use namespace::{Cred, FileId, Inode, Op, SizeCommit};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
@@ -63,14 +63,7 @@ pub(crate) fn grant(
         IoMode::ReadWrite => IoModes::RW,
     };
     let held_before = mds.state().layouts.holders(file.0, modes).contains(&client);
-    let (key, stateid) = {
-        let keys = data.keys.lock();
-        let key = keys.ring().active().ok_or(NfsStatus::LayoutTryLater)?;
-        let mut state = mds.state();
-        let stateid = state.layout_get(request.stateid, client, file.0, request.mode, true)?;
-        state.layouts.signed(&stateid.other, key.id());
-        (key.clone(), stateid)
-    };
+    let (key, stateid) = enter(nfsd, client, file, request)?;
     // Looked at again behind the entry: whoever fences from here on finds this holder.
     let fenced = data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
     let marked = match request.mode {
@@ -106,6 +99,22 @@ pub(crate) fn grant(
     };
     drop(order);
     Ok((stateid, handle.sign(&key)))
+}
+
+/// Enters a holder, and takes the key of his handle in the same step: while the layout is held, the key does not retire.
+fn enter(
+    nfsd: &Nfsd<Mds>,
+    client: ClientId,
+    file: FileId,
+    request: &GrantRequest,
+) -> Result<(SigningKey, Stateid), NfsStatus> {
+    let mds = nfsd.role();
+    let keys = mds.data().keys.lock();
+    let key = keys.ring().active().ok_or(NfsStatus::LayoutTryLater)?;
+    let mut state = mds.state();
+    let stateid = state.layout_get(request.stateid, client, file.0, request.mode, true)?;
+    state.layouts.signed(&stateid.other, key.id());
+    Ok((key.clone(), stateid))
 }
 
 /// LAYOUTCOMMIT: what the client wrote counts (R12). One under a stateid from before a truncation is refused (R3), unless that
