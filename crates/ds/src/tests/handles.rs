@@ -174,12 +174,20 @@ async fn retired_keys_take_their_handles_and_floors_with_them() {
             through_key: 1,
         })
         .await;
-    assert_eq!(world.ds().status().floors_count, 1);
+    let removed = Floor::Tombstone {
+        file_id: FILE + 1,
+        generation: 2,
+        through_key: 1,
+    };
+    world.mds.fence(removed).await;
+    assert_eq!(world.ds().status().floors_count, 2);
     let mut ring = ring(1..=3);
     ring.retire_through(1).unwrap();
     let keys = KeySet::of(&ring);
     world.mds.call(&KeysArgs { keys }).await.unwrap();
     assert_eq!(world.ds().status().floors_count, 0);
+    world.mds.fence(removed).await;
+    assert_eq!(world.ds().status().floors_count, 0, "it comes too late");
     // Its floor is gone, and so is its key: not good, yet not forged.
     assert_eq!(
         a.read(&old.fh(), 0, 1).await.unwrap_err(),
@@ -190,7 +198,55 @@ async fn retired_keys_take_their_handles_and_floors_with_them() {
         ..Grant::to(b"a")
     };
     assert_eq!(a.read(&new.fh(), 0, 1).await.unwrap().1, b"x");
-    assert_eq!(world.ds().status().refusals.forged, 0);
+    let refusals = world.ds().status().refusals;
+    assert_eq!((refusals.forged, refusals.fenced), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_key_is_good_beside_the_active_one() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let grant = |key_id| Grant {
+        key_id,
+        ..Grant::to(b"a")
+    };
+    a.write(&grant(2).fh(), 0, b"x", StableHow::Unstable)
+        .await
+        .unwrap();
+    let early = a.read(&grant(3).fh(), 0, 1).await.unwrap_err();
+    assert_eq!(early, NfsStatus::BadHandle);
+    let mut ring = ring(1..=2);
+    ring.insert_next(key(3)).unwrap();
+    let keys = KeySet::of(&ring);
+    world.mds.call(&KeysArgs { keys }).await.unwrap();
+    for key_id in 1..=3 {
+        assert_eq!(a.read(&grant(key_id).fh(), 0, 1).await.unwrap().1, b"x");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_retired_while_it_was_down_take_its_stored_floors_at_hello() {
+    let stores = Stores::new();
+    let world = World::over(&stores).await;
+    for through_key in 1..=2 {
+        world
+            .mds
+            .fence(Floor::File {
+                file_id: u64::from(through_key),
+                epoch: Epoch::new(BOOT, 2),
+                through_key,
+            })
+            .await;
+    }
+    drop(world);
+    let mds = Mds::new();
+    mds.state.lock().keys = ring(1..=3);
+    mds.state.lock().keys.retire_through(1).unwrap();
+    let world = World::with(stores.index.clone(), stores.objects.clone(), mds).await;
+    assert_eq!(world.ds().status().floors_count, 1, "one needs a live key");
+    drop(world);
+    let world = World::over(&stores).await;
+    assert_eq!(world.ds().status().floors_count, 1, "durably");
 }
 
 #[tokio::test(start_paused = true)]
