@@ -119,7 +119,7 @@ impl Mds {
         };
         let clients = Clients::new(limits, ns.boot(), grace);
         let state = FileStates::new(StateLimits::default(), ns.boot());
-        let data = DataPlane::open(config.data, &ns, Arc::clone(&random)).await?;
+        let data = DataPlane::open(config.data, &ns, Arc::clone(&random), (config.clock)()).await?;
         let identity = Identity {
             major_id: format!("ropewalk-mds-{:016x}", ns.cluster_id()),
             role_flag: EXCHGID_USE_PNFS_MDS,

@@ -11,7 +11,8 @@ mod rig;
 use nfs4::{IoMode, NfsStatus};
 use rig::Rig;
 use rig::cluster::{FakeDs, Port};
-use rig::file::File;
+use rig::file::{File, patiently};
+use ropewalk_mds::data::expel;
 use std::time::Duration;
 
 async fn heartbeats() {
@@ -89,4 +90,43 @@ async fn a_create_waits_for_the_first_data_server_and_not_for_one_that_is_away()
     ds.go_away().await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     File::try_open(&alice, &root, "g").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut servers = Vec::new();
+    for number in 1..=2 {
+        servers.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    heartbeats().await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    file.layout(IoMode::Rw).await;
+    let first = file.layout(IoMode::Rw).await.body.first_stripe_index as usize;
+    // Two units of the server that stays: the file is longer than what was committed.
+    let stays = 1 - first;
+    servers[stays].told.lock().sizes.insert(file.id(), 8192);
+    // It knows nothing of it: only the end of its lease helps.
+    servers[first].go_away().await;
+    expel(&rig.nfsd, servers[first].id, "test").await.unwrap();
+    assert_eq!(
+        file.try_layout(IoMode::Rw).await.unwrap_err(),
+        NfsStatus::LayoutUnavailable
+    );
+    let new = rig.nfsd.role().data().place().unwrap().group;
+    let groups = rig.nfsd.role().data().status().groups;
+    let of_new = groups.into_iter().find(|g| g.0 == new).unwrap().1;
+    assert_eq!(of_new, [servers[stays].id]);
+
+    // The writer is gone without a word.
+    drop(rig.session_of("alice", *b"boot0002", None).await);
+    let bob = rig.session("bob").await;
+    let seen = File::create(&bob, "f").await;
+    let (size, _) = patiently(|| seen.try_attrs()).await.unwrap();
+    assert_eq!(size, 8192);
+    patiently(|| seen.try_truncate(10)).await.unwrap();
+    assert_eq!(servers[stays].told.lock().sizes[&file.id()], 10);
+    assert_eq!(rig.nfsd.role().data().status().fences_pending, 0);
 }

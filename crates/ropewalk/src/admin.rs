@@ -6,7 +6,9 @@
 //!
 //! Entry points: [`serve`], [`ask`], [`find_socket`].
 
+use crate::cli::MdsPlace;
 use crate::failure::{Outcome, cannot, failed};
+use crate::up::dirs::default_dir;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
@@ -54,6 +56,8 @@ pub(crate) enum Request {
         /// Its id.
         ds_id: u32,
     },
+    /// Make a new signing key now (metadata server).
+    KeyRotate,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -174,6 +178,14 @@ pub(crate) fn find_socket(dir: &Path) -> Outcome<PathBuf> {
             dir.display()
         ))
     })
+}
+
+/// The admin socket of the metadata server at `place`.
+pub(crate) fn mds_socket(place: &MdsPlace) -> Outcome<PathBuf> {
+    match &place.state_dir {
+        Some(dir) => find_socket(dir),
+        None => find_socket(&default_dir()?),
+    }
 }
 
 #[cfg(test)]

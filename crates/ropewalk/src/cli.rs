@@ -49,6 +49,11 @@ pub(crate) enum Command {
     /// Make and list the one-time tokens with which data servers join
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Change the keys that sign handles for data servers
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Put a data server out of the cluster for good: what it holds is lost
+    Expel(ExpelArgs),
     /// Prove on this machine that the data go to the data servers, and come back unchanged
     Demo(DemoArgs),
     #[command(flatten)]
@@ -149,6 +154,28 @@ pub(crate) enum TokenCommand {
     },
 }
 
+/// `ropewalk key ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a new key now; handles under older keys stay good until their layouts come back or are recalled
+    Rotate {
+        #[command(flatten)]
+        place: MdsPlace,
+    },
+}
+
+/// `ropewalk expel`.
+#[derive(Debug, Args)]
+pub(crate) struct ExpelArgs {
+    /// Id of the data server, as `ropewalk status` shows it
+    pub id: u32,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub place: MdsPlace,
+}
+
 /// `ropewalk demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -163,16 +190,7 @@ pub(crate) struct DemoArgs {
 /// A time as `90s`, `30m`, `1h` or `7d`.
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     let refuse = || "write a whole number and s, m, h or d, as in 30m; at most 30d".to_owned();
-    let unit = text.chars().last().ok_or_else(refuse)?;
-    let unit_s = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 24 * 3600,
-        _ => return Err(refuse()),
-    };
-    let count: u64 = text[..text.len() - 1].parse().map_err(|_| refuse())?;
-    let ttl = Duration::from_secs(count.checked_mul(unit_s).ok_or_else(refuse)?);
+    let ttl = crate::times::parse(text).ok_or_else(refuse)?;
     if ttl.is_zero() || ttl > TTL_MAX {
         return Err(refuse());
     }

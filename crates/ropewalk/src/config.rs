@@ -4,11 +4,13 @@
 //! Parsing knows no running server: [`MdsConfig`] and [`DsConfig`] are checked values, ready to use. Unknown keys are
 //! errors, because a misspelt limit that is ignored is worse than a refused start.
 
+use crate::times::Length;
 use bytesize::ByteSize;
 use mds::exports::{ANONYMOUS_ID, Clients, ExportRule, Exports, Squash};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Bytes of the largest configuration file that is read.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
@@ -16,6 +18,12 @@ pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 const STRIPE_UNIT_RANGE: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024 * 1024;
 /// Shortest and longest lease in seconds.
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 1..=3600;
+
+/// Shortest and longest time between signing keys.
+const KEY_ROTATION_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(600)..=Duration::from_secs(365 * 86_400);
+/// Shortest time that layouts under an older key are left alone.
+const KEY_OVERLAP_MIN: Duration = Duration::from_secs(60);
 
 /// A configuration that cannot be used; the text says which file, what and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +109,9 @@ pub(crate) struct MdsConfig {
     /// NFS listeners.
     #[serde(default = "default_nfs_listen")]
     pub listen: Vec<SocketAddr>,
+    /// Addresses that clients mount from; default `listen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<SocketAddr>,
     /// Listeners of the control program, for data servers.
     #[serde(default = "default_control_listen")]
     pub control_listen: Vec<SocketAddr>,
@@ -116,6 +127,12 @@ pub(crate) struct MdsConfig {
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
+    /// How old the key that signs handles for data servers becomes before a new one takes over.
+    #[serde(default = "default_key_rotation")]
+    pub key_rotation: Length,
+    /// How long a new key may sign before layouts under older ones are recalled.
+    #[serde(default = "default_key_overlap")]
+    pub key_overlap: Length,
     /// Worker threads; 0 means one for each core.
     #[serde(default)]
     pub workers: usize,
@@ -252,6 +269,14 @@ fn default_stripe_unit() -> ByteSize {
     ByteSize::mib(1)
 }
 
+fn default_key_rotation() -> Length {
+    Length(Duration::from_secs(24 * 3600))
+}
+
+fn default_key_overlap() -> Length {
+    Length(Duration::from_secs(3600))
+}
+
 fn default_memory_size() -> ByteSize {
     ByteSize::gib(4)
 }
@@ -343,6 +368,15 @@ impl Checked for MdsConfig {
                  for example [[export]] with clients = \"10.0.0.0/8\""
             )));
         }
+        need_reachable("advertise", self.advertised())?;
+        if !KEY_ROTATION_RANGE.contains(&self.key_rotation.0) {
+            return Err(wrong("`key_rotation` must be between 10m and 365d"));
+        }
+        if self.key_overlap.0 < KEY_OVERLAP_MIN || self.key_overlap.0 > self.key_rotation.0 {
+            return Err(wrong(
+                "`key_overlap` must be at least 1m, and no longer than `key_rotation`",
+            ));
+        }
         self.export_list().map(drop)
     }
 }
@@ -355,12 +389,24 @@ impl MdsConfig {
             listen: default_nfs_listen(),
             control_listen: default_control_listen(),
             control_advertise: Vec::new(),
+            advertise: Vec::new(),
+            key_rotation: default_key_rotation(),
+            key_overlap: default_key_overlap(),
             store: StoreKind::default(),
             lease_seconds: default_lease_seconds(),
             stripe_unit: default_stripe_unit(),
             workers: 0,
             exports: Vec::new(),
             root: RootTable::default(),
+        }
+    }
+
+    /// Addresses that clients mount from.
+    pub(crate) fn advertised(&self) -> &[SocketAddr] {
+        if self.advertise.is_empty() {
+            &self.listen
+        } else {
+            &self.advertise
         }
     }
 
@@ -503,6 +549,20 @@ mod tests {
                 "state_dir = '/s'\nstripe_unit = '5000B'",
                 "multiple of 4096",
             ),
+            (
+                "state_dir = '/s'\nlisten = ['0.0.0.0:2049']\n[[export]]\nclients = '*'",
+                "set `advertise`",
+            ),
+            (
+                "state_dir = '/s'\nkey_rotation = '5m'",
+                "between 10m and 365d",
+            ),
+            ("state_dir = '/s'\nkey_rotation = '1w'", "no length of time"),
+            ("state_dir = '/s'\nkey_overlap = '0s'", "at least 1m"),
+            (
+                "state_dir = '/s'\nkey_rotation = '30m'",
+                "no longer than `key_rotation`",
+            ),
             ("state_dir = '/s'\nroot.mode = '0888'", "no mode"),
             (
                 "state_dir = '/s'\n[[export]]\nclients = 'x'",
@@ -549,7 +609,7 @@ mod tests {
 
     #[test]
     fn a_listener_beyond_loopback_starts_with_an_export() {
-        let text = "state_dir = '/s'\nlisten = ['0.0.0.0:2049', '[::]:2049']\n\
+        let text = "state_dir = '/s'\nlisten = ['0.0.0.0:2049', '[::]:2049']\nadvertise = ['10.0.0.1:2049']\n\
             [[export]]\nclients = '10.0.0.0/8'\naccess = 'ro'\nsquash = 'none'";
         let exports = mds(text).unwrap().export_list().unwrap();
         let root = exports

@@ -7,6 +7,9 @@ const EXIT_FAILED: u8 = 1;
 /// Exit code of a command line that makes no sense (clap uses the same).
 const EXIT_USAGE: u8 = 2;
 
+/// Exit code of a data server that has no place in the cluster any more: starting it again cannot help.
+pub(crate) const EXIT_EXPELLED: u8 = 3;
+
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -14,6 +17,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The operation failed.
     Failed(String),
+    /// The cluster has put this server out.
+    Expelled(String),
 }
 
 /// Result of a command or a step of it.
@@ -25,6 +30,7 @@ impl Failure {
         match self {
             Self::Usage(_) => EXIT_USAGE,
             Self::Failed(_) => EXIT_FAILED,
+            Self::Expelled(_) => EXIT_EXPELLED,
         }
     }
 }
@@ -32,7 +38,7 @@ impl Failure {
 impl Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Usage(text) | Self::Failed(text) | Self::Expelled(text) => f.write_str(text),
         }
     }
 }

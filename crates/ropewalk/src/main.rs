@@ -1,7 +1,7 @@
 //! Ropewalk: one binary with the servers, the client commands and the administration.
 //!
-//! Exit codes: 0 when done, 1 when an operation failed, 2 when the command line makes no sense. A failure is one
-//! sentence on standard error.
+//! Exit codes: 0 when done, 1 when an operation failed, 2 when the command line makes no sense, 3 of a data server that
+//! the cluster has expelled. A failure is one sentence on standard error.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -10,13 +10,16 @@ mod client_cmds;
 mod config;
 mod daemon;
 mod demo;
+mod expel;
 mod failure;
+mod key;
 mod man;
 mod out;
 mod serve_ds;
 mod serve_mds;
 mod status;
 mod table;
+mod times;
 mod token;
 mod up;
 
@@ -43,6 +46,8 @@ fn run(command: &Command) -> Outcome {
         Command::Ds(args) => serve_ds::run(args),
         Command::Status(args) => status::run(args),
         Command::Token(command) => token::run(command),
+        Command::Key(command) => key::run(command),
+        Command::Expel(args) => expel::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Client(command) => Ok(client_cmds::run(command)?),
         Command::Completions { shell } => {

@@ -16,12 +16,12 @@ use crate::admin::{self, AdminSocket, Handler, Request};
 use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
-use crate::failure::{Outcome, cannot, failed};
+use crate::failure::{Failure, Outcome, cannot, failed};
 use crate::out;
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
 use cluster_tls::{Identity, JoinToken};
-use control::NetAddr;
+use control::{NetAddr, Status};
 use ds::join::{JoinConfig, join};
 use ds::link::{self, LinkConfig, LinkEnd};
 use ds::{Ds, DsConfig as Parts, LeaseState, Membership};
@@ -133,9 +133,12 @@ fn out_of_cluster(end: LinkEnd) -> Outcome {
             tracing::info!("the metadata server stops this data server");
             Ok(())
         }
-        LinkEnd::Expelled { reason } => Err(failed(format!(
+        LinkEnd::Expelled { reason } => Err(Failure::Expelled(format!(
             "the metadata server has put this data server out of the cluster: {reason}"
         ))),
+        LinkEnd::Refused(refusal) if refusal.status == Status::Expelled => Err(Failure::Expelled(
+            format!("the metadata server refuses this data server: {refusal}"),
+        )),
         LinkEnd::Refused(refusal) => Err(failed(format!(
             "the metadata server refuses this data server: {refusal}"
         ))),

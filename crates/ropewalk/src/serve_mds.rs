@@ -18,14 +18,16 @@ use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Outcome, cannot, failed};
+use crate::key::RotatedKey;
 use crate::out;
 use crate::status::{
-    DataServerRow, GroupRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
+    DataServerRow, GroupRow, KeyRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
 use cluster_tls::{ClusterCa, JoinToken, Role};
 use mds::data::{
-    ControlService, DataConfig, ServerState, add_token, expel, tls_peer, waiting_tokens,
+    ControlService, DataConfig, KeyState, KeyTimes, REMOVALS_COUNTED_MAX, ServerState, add_token,
+    expel, removals_waiting, rotate_key, tls_peer, waiting_tokens,
 };
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaStore};
@@ -171,6 +173,10 @@ async fn open_mds(
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(TcpConnector::new(proxy_context.clone())),
+            keys: KeyTimes {
+                rotation_ms: config.key_rotation.as_ms(),
+                overlap_ms: config.key_overlap.as_ms(),
+            },
         },
     };
     Mds::open(parts)
@@ -269,6 +275,11 @@ fn handler(view: Arc<View>) -> Handler {
                     order.await.map_err(|e| e.to_string())?;
                     serde_json::to_value(())
                 }
+                Request::KeyRotate => {
+                    let made = rotate_key(&view.nfsd).await.map_err(|e| e.to_string())?;
+                    let (id, signs) = (made.id, made.signs);
+                    serde_json::to_value(RotatedKey { id, signs })
+                }
             };
             value.map_err(|e| e.to_string())
         })
@@ -308,6 +319,24 @@ impl View {
         Ok(waiting.into_iter().map(describe).collect())
     }
 
+    fn keys(&self, keys: &[mds::data::KeyStatus]) -> Vec<KeyRow> {
+        let now = wall_time();
+        let now_s = u64::try_from(now.secs).unwrap_or(0);
+        let state = self.nfsd.role().state();
+        let row = |key: &mds::data::KeyStatus| KeyRow {
+            id: key.id,
+            state: match key.state {
+                KeyState::Next => "next",
+                KeyState::Active => "active",
+                KeyState::Valid => "valid",
+            }
+            .to_owned(),
+            age_seconds: now_s.saturating_sub(key.made_ms / 1000),
+            layouts: count(state.layouts.count_of_key(key.id)),
+        };
+        keys.iter().map(row).collect()
+    }
+
     fn status(&self) -> MdsStatus {
         let mds = self.nfsd.role();
         let data = mds.data().status();
@@ -337,6 +366,7 @@ impl View {
             boot: mds.namespace().boot(),
             uptime_seconds: self.started.elapsed().as_secs(),
             listen: self.config.listen.clone(),
+            advertise: self.config.advertised().to_vec(),
             control_listen: self.config.control_listen.clone(),
             connections: self.transport.connections(),
             in_grace,
@@ -355,6 +385,10 @@ impl View {
                 .map(|(op, n)| (format!("{op:?}"), n))
                 .collect(),
             transport: daemon::named(self.transport.counters()),
+            keys: self.keys(&data.keys),
+            removals_waiting: count(removals_waiting(&self.nfsd)),
+            removals_counted_max: count(REMOVALS_COUNTED_MAX),
+            fences_pending: count(data.fences_pending),
             data_servers: data.servers.iter().map(row).collect(),
             groups: data
                 .groups

@@ -36,6 +36,8 @@ pub(crate) struct MdsStatus {
     pub uptime_seconds: u64,
     /// NFS listeners.
     pub listen: Vec<SocketAddr>,
+    /// Where clients mount from.
+    pub advertise: Vec<SocketAddr>,
     /// Listeners for data servers.
     pub control_listen: Vec<SocketAddr>,
     /// Whether clients are reclaiming after a restart.
@@ -66,6 +68,14 @@ pub(crate) struct MdsStatus {
     pub operations: BTreeMap<String, u64>,
     /// What the transport counted.
     pub transport: BTreeMap<String, u64>,
+    /// Signing keys, oldest first.
+    pub keys: Vec<KeyRow>,
+    /// Removed files that some data server has not removed yet; counted up to `removals_counted_max`.
+    pub removals_waiting: u64,
+    /// Where that count ends.
+    pub removals_counted_max: u64,
+    /// Fences that some data server has not acknowledged.
+    pub fences_pending: u64,
     /// Data servers that ever joined.
     pub data_servers: Vec<DataServerRow>,
     /// Placement groups.
@@ -107,6 +117,20 @@ impl DataServerRow {
     pub(crate) fn is_online(&self) -> bool {
         self.state == STATE_SERVING
     }
+}
+
+/// A signing key.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct KeyRow {
+    /// Its id.
+    pub id: u32,
+    /// `next` (handed out), `active` (signs) or `valid` (verifies).
+    pub state: String,
+    /// Seconds since it was made.
+    pub age_seconds: u64,
+    /// Layouts that need this key, and maybe newer ones.
+    pub layouts: u64,
 }
 
 /// A placement group.
@@ -259,7 +283,13 @@ fn show(servers: &BTreeMap<String, ServerStatus>) -> String {
 }
 
 fn show_mds(text: &mut String, mds: &MdsStatus) {
-    let listen: Vec<String> = mds.listen.iter().map(ToString::to_string).collect();
+    // A server of another version may not say where to mount from.
+    let mount = if mds.advertise.is_empty() {
+        &mds.listen
+    } else {
+        &mds.advertise
+    };
+    let mount: Vec<String> = mount.iter().map(ToString::to_string).collect();
     let grace = if mds.in_grace {
         ", clients reclaim (grace)"
     } else {
@@ -269,7 +299,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         text,
         "cluster {}: metadata server {} (pid {}), up {}, start {}{grace}",
         mds.cluster_id,
-        listen.join(" "),
+        mount.join(" "),
         mds.pid,
         duration(mds.uptime_seconds),
         mds.boot,
@@ -314,6 +344,33 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
             ids.join(" ")
         );
     }
+    show_work(text, mds);
+}
+
+/// Signing keys, and what data servers have yet to do.
+fn show_work(text: &mut String, mds: &MdsStatus) {
+    let key = |k: &KeyRow| {
+        let (id, state, age) = (k.id, &k.state, duration(k.age_seconds));
+        match k.layouts {
+            0 => format!("{id} {state} {age}"),
+            n => format!("{id} {state} {age} ({n} layouts)"),
+        }
+    };
+    let keys: Vec<String> = mds.keys.iter().map(key).collect();
+    if !keys.is_empty() {
+        let _ = writeln!(text, "signing keys: {}", keys.join(", "));
+    }
+    let more = mds.removals_waiting > 0 && mds.removals_waiting == mds.removals_counted_max;
+    let _ = write!(
+        text,
+        "removal queue: {}{}",
+        mds.removals_waiting,
+        if more { " or more" } else { "" }
+    );
+    if mds.fences_pending > 0 {
+        let _ = write!(text, "; fences not acknowledged: {}", mds.fences_pending);
+    }
+    text.push('\n');
 }
 
 fn ds_row(name: &str, ds: &DsStatus) -> Vec<String> {
@@ -363,6 +420,24 @@ mod tests {
                 id: 1,
                 ds_ids: vec![1, 2],
             }],
+            advertise: vec!["[2001:db8::1]:2049".parse().unwrap()],
+            keys: vec![
+                KeyRow {
+                    id: 3,
+                    state: "valid".to_owned(),
+                    age_seconds: 90_000,
+                    layouts: 2,
+                },
+                KeyRow {
+                    id: 4,
+                    state: "active".to_owned(),
+                    age_seconds: 61,
+                    layouts: 0,
+                },
+            ],
+            removals_waiting: 100,
+            removals_counted_max: 100,
+            fences_pending: 7,
             ..Default::default()
         };
         let ds = || ServerStatus::Ds(DsStatus::default());
@@ -377,6 +452,9 @@ mod tests {
                 .unwrap_or_else(|| panic!("{what} in {text}"))
         };
         assert!(at("cluster 00ff") < at("serving") && at("serving") < at("away"));
+        assert!(at("metadata server [2001:db8::1]:2049 (pid") < at("serving"));
+        at("signing keys: 3 valid 25 h (2 layouts), 4 active 1 min\n");
+        at("removal queue: 100 or more; fences not acknowledged: 7\n");
         assert!(at("placement group 1: data servers 1 2") < at("ds-2") && at("ds-2") < at("ds-10"));
     }
 

@@ -1,13 +1,11 @@
 //! `ropewalk token`: join tokens, made and kept by the metadata server.
 
-use crate::admin::{Request, ask, find_socket};
-use crate::cli::{MdsPlace, TokenCommand};
+use crate::admin::{Request, ask, mds_socket};
+use crate::cli::TokenCommand;
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::table;
-use crate::up::dirs::default_dir;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// Answer to [`Request::TokenCreate`].
 #[derive(Clone, Serialize, Deserialize)]
@@ -32,12 +30,12 @@ pub(crate) fn run(command: &TokenCommand) -> Outcome {
             let request = Request::TokenCreate {
                 ttl_seconds: ttl.as_secs(),
             };
-            let token: Token = ask(&socket(place)?, &request)?;
+            let token: Token = ask(&mds_socket(place)?, &request)?;
             // The token alone, so that scripts can take it as it is.
             out::line(&token.token);
         }
         TokenCommand::List { place, json } => {
-            let tokens: Vec<WaitingToken> = ask(&socket(place)?, &Request::TokenList)?;
+            let tokens: Vec<WaitingToken> = ask(&mds_socket(place)?, &Request::TokenList)?;
             if *json {
                 let text = serde_json::to_string_pretty(&tokens);
                 out::line(&text.map_err(|e| failed(e.to_string()))?);
@@ -50,11 +48,4 @@ pub(crate) fn run(command: &TokenCommand) -> Outcome {
         }
     }
     Ok(())
-}
-
-fn socket(place: &MdsPlace) -> Outcome<PathBuf> {
-    match &place.state_dir {
-        Some(dir) => find_socket(dir),
-        None => find_socket(&default_dir()?),
-    }
 }

@@ -31,6 +31,16 @@ fn a_wrong_configuration_is_named_with_file_and_key() {
         ("mds", "state_dir = ", "line 1"),
         ("ds", "", "state_dir"),
         (
+            "mds",
+            "state_dir = '/s'\nlisten = ['[::]:2049']\n[[export]]\nclients = '*'",
+            "`advertise`",
+        ),
+        (
+            "mds",
+            "state_dir = '/s'\nkey_rotation = '1s'",
+            "key_rotation",
+        ),
+        (
             "ds",
             "state_dir = '/s'\nlisten = ['[::]:2050']",
             "advertise",
@@ -122,10 +132,8 @@ fn a_directory_that_cannot_be_made_is_named() {
     std::fs::write(&blocked, "").unwrap();
     let state = blocked.join("state");
     let state = state.to_str().unwrap();
-    let path = file(
-        &dir,
-        &format!("state_dir = '{state}'\nlisten = ['127.0.0.1:0']"),
-    );
+    let listen = "listen = ['127.0.0.1:0']\nadvertise = ['127.0.0.1:9']";
+    let path = file(&dir, &format!("state_dir = '{state}'\n{listen}"));
     let config = path.to_str().unwrap();
     for arguments in [
         &["mds", "--config", config][..],

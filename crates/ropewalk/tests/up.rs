@@ -6,31 +6,13 @@ mod rig;
 
 use bytes::Bytes;
 use client::{Client, ClientConfig, Identity, OpenOptions, Verifier};
-use rig::{Up, is_alive, pid_of, run, sentence, signal, status, wait_for};
+use rig::{Up, is_alive, pid_of, quick, run, sentence, signal, status, wait_for};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use transport::tcp::TcpConnector;
 use transport::{Address, Context, Limits};
-
-/// A directory whose metadata server has a short lease, so that grace is short.
-fn quick(dir: &Path) {
-    let mds = dir.join("mds");
-    std::fs::create_dir_all(&mds).unwrap();
-    let text = format!(
-        "state_dir = '{}'\nlisten = ['127.0.0.1:2049']\ncontrol_listen = ['127.0.0.1:{}']\nlease_seconds = 3\n\
-         [root]\nmode = '1777'\n",
-        mds.display(),
-        free_port()
-    );
-    std::fs::write(mds.join("mds.toml"), text).unwrap();
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 async fn connect(address: SocketAddr, owner: &str) -> Client {
     // As root we are squashed, and the root directory is open to everybody; else it is our own.

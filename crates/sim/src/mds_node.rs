@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
 use crate::trace::Trace;
-use mds::data::{ControlService, DataConfig};
+use mds::data::{ControlService, DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
 use mds::{Mds, MdsConfig};
 use namespace::Time;
@@ -34,6 +34,11 @@ pub(crate) const DS_LEASE_MS: u32 = 3_000;
 pub(crate) const STRIPE_UNIT_BYTES: u32 = 4_096;
 /// Pause between two ticks in milliseconds.
 const TICK_MS: u64 = 1_000;
+/// Short, so that keys change under every load.
+const KEY_TIMES: KeyTimes = KeyTimes {
+    rotation_ms: 15_000,
+    overlap_ms: 4_000,
+};
 /// Wall time at the start of a run, in seconds.
 const EPOCH_SECS: i64 = 1_700_000_000;
 
@@ -114,6 +119,7 @@ impl MdsNode {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 ds_lease_ms: DS_LEASE_MS,
                 connector,
+                keys: KEY_TIMES,
             },
         }
     }

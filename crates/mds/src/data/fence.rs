@@ -22,12 +22,13 @@ use layout::{ClientTag, Epoch, Floor, FloorKey};
 use namespace::{Cred, FileId, NsError, Op};
 use nfs4::NfsStatus;
 use server::Nfsd;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Most floors that wait for one data server. One that missed more is refused until the MDS restarts.
+/// Most floors that wait for one data server. One that missed more is refused until the
+/// keys have changed, or the MDS restarts.
 const PENDING_MAX: usize = 262_144;
 /// Pause between two looks at leases that run out.
 const POLL_MS: u64 = 100;
@@ -38,7 +39,8 @@ pub(crate) const WAIT_MS_MAX: u64 = super::call::CALL_MS_MAX + 2 * super::server
 #[derive(Default)]
 pub(crate) struct Fences {
     pending: BTreeMap<u32, BTreeMap<FloorKey, Floor>>,
-    overflowed: BTreeSet<u32>,
+    /// Data servers for which floors were dropped, and the newest key that those need.
+    overflowed: BTreeMap<u32, u32>,
 }
 
 impl Fences {
@@ -53,9 +55,15 @@ impl Fences {
             return;
         }
         if of_ds.len() >= PENDING_MAX && !of_ds.contains_key(&key) {
-            if self.overflowed.insert(ds) {
-                tracing::error!(ds, "too many fences wait; restart the MDS to readmit it");
-            }
+            let through_key = floor.through_key().unwrap_or(u32::MAX);
+            let newest = self.overflowed.entry(ds).or_insert_with(|| {
+                tracing::error!(
+                    ds,
+                    "too many fences wait; it is readmitted after the keys have changed"
+                );
+                0
+            });
+            *newest = through_key.max(*newest);
             return;
         }
         of_ds.insert(key, floor);
@@ -76,9 +84,28 @@ impl Fences {
         }
     }
 
-    /// Whether floors were dropped for lack of room: such a data server cannot come back in this boot.
+    /// Whether floors were dropped for lack of room: such a data server cannot come back before the keys that those
+    /// need have retired.
     pub(crate) fn has_overflowed(&self, ds: u32) -> bool {
-        self.overflowed.contains(&ds)
+        self.overflowed.contains_key(&ds)
+    }
+
+    /// Drops what only keys up to `key` need. For data servers that serve nothing, and have other keys before they
+    /// serve again; at one that serves, a fence also says that older I/O has ended.
+    pub(crate) fn retire_key(&mut self, ds: u32, key: u32) {
+        if let Some(of_ds) = self.pending.get_mut(&ds) {
+            of_ds.retain(|_, floor| floor.through_key().is_none_or(|through| through > key));
+            if of_ds.is_empty() {
+                self.pending.remove(&ds);
+            }
+        }
+        if self
+            .overflowed
+            .get(&ds)
+            .is_some_and(|through| *through <= key)
+        {
+            self.overflowed.remove(&ds);
+        }
     }
 
     pub(crate) fn first(&self, ds: u32, limit: usize) -> Vec<Floor> {
@@ -108,7 +135,7 @@ impl Fences {
         let now = Instant::now();
         ids.iter().any(|ds| {
             let leased = servers.map.get(ds).is_some_and(|s| s.has_lease(now));
-            leased && (self.overflowed.contains(ds) || self.names(*ds, file))
+            leased && (self.overflowed.contains_key(ds) || self.names(*ds, file))
         })
     }
 
@@ -170,7 +197,7 @@ pub(crate) fn note(
     epoch: Epoch,
 ) {
     let data = nfsd.role().data();
-    let through_key = data.keys.lock().newest_id();
+    let through_key = data.keys.lock().ring().newest_id();
     let floor = match client {
         Some(client) => Floor::Client {
             file_id: file.0,
@@ -264,5 +291,32 @@ pub(crate) async fn settled(nfsd: &Nfsd<Mds>, group: u32, file: FileId, wait_ms:
             return false;
         }
         let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_server_that_missed_too_much_may_come_back_when_the_keys_have_retired() {
+        let mut fences = Fences::default();
+        let floor = |file_id: usize, through_key| Floor::File {
+            file_id: file_id as u64,
+            epoch: Epoch::new(1, 1),
+            through_key,
+        };
+        for file in 0..PENDING_MAX {
+            fences.add(7, floor(file, 1));
+        }
+        assert!(!fences.has_overflowed(7));
+        fences.add(7, floor(PENDING_MAX, 2));
+        fences.add(7, floor(PENDING_MAX + 1, 1));
+        assert!(fences.has_overflowed(7));
+        fences.retire_key(7, 1);
+        assert_eq!(fences.len(), 0);
+        assert!(fences.has_overflowed(7), "one that is lost needs key 2");
+        fences.retire_key(7, 2);
+        assert!(!fences.has_overflowed(7));
     }
 }

@@ -6,7 +6,8 @@
 //! # Ordering
 //! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a writer
 //! is. The mark's transaction is observed by LAYOUTGET, so it is durable before the reply. A handle carries the epoch that
-//! is read last: a fence or truncation that comes in between makes it stale, never the other way round.
+//! is read last: a fence or truncation that comes in between makes it stale, never the other way round. Its key is taken
+//! before that, together with the entry in the state table, which keeps the key from retiring (see `keys`).
 //!
 //! # Failure
 //! A client that does not answer a recall in a lease is fenced off the file at every data server and loses its layout; a
@@ -15,14 +16,14 @@
 use super::fence;
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
-use layout::{ClientTag, DsHandle, Epoch, Rights};
+use layout::{ClientTag, DsHandle, Epoch, Rights, SigningKey};
 use meta::Seq;
 use namespace::{Cred, FileId, Inode, Op, SizeCommit};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::{ClientId, NfsStatus, Stateid};
 use server::{CallbackError, Nfsd};
-use state::{IoMode, IoModes, Recall, RecallAnswer, Returned};
+use state::{IoMode, IoModes, Other, Recall, RecallAnswer, Returned};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,6 +47,10 @@ pub(crate) fn grant(
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
     let ids = data.group_servers(group);
     super::ready(nfsd, file).map_err(|_| NfsStatus::LayoutTryLater)?;
+    if data.servers.lock().members_of(&ids).len() < ids.len() {
+        // Some of it is lost for good; the rest is served through this server.
+        return Err(NfsStatus::LayoutUnavailable);
+    }
     let busy = data.truncating.lock().contains(&file) || data.is_fencing(group, file);
     if busy || !data.servers.lock().all_live(&ids) {
         return Err(NfsStatus::LayoutTryLater);
@@ -58,9 +63,7 @@ pub(crate) fn grant(
         IoMode::ReadWrite => IoModes::RW,
     };
     let held_before = mds.state().layouts.holders(file.0, modes).contains(&client);
-    let stateid = mds
-        .state()
-        .layout_get(request.stateid, client, file.0, request.mode, true)?;
+    let (key, stateid) = enter(nfsd, client, file, request)?;
     // Looked at again behind the entry: whoever fences from here on finds this holder.
     let fenced = data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
     let marked = match request.mode {
@@ -95,9 +98,23 @@ pub(crate) fn grant(
         client: tag,
     };
     drop(order);
-    let keys = data.keys.lock();
-    let key = keys.active().ok_or(NfsStatus::LayoutTryLater)?;
-    Ok((stateid, handle.sign(key)))
+    Ok((stateid, handle.sign(&key)))
+}
+
+/// Enters a holder, and takes the key of his handle in the same step: while the layout is held, the key does not retire.
+fn enter(
+    nfsd: &Nfsd<Mds>,
+    client: ClientId,
+    file: FileId,
+    request: &GrantRequest,
+) -> Result<(SigningKey, Stateid), NfsStatus> {
+    let mds = nfsd.role();
+    let keys = mds.data().keys.lock();
+    let key = keys.ring().active().ok_or(NfsStatus::LayoutTryLater)?;
+    let mut state = mds.state();
+    let stateid = state.layout_get(request.stateid, client, file.0, request.mode, true)?;
+    state.layouts.signed(&stateid.other, key.id());
+    Ok((key.clone(), stateid))
 }
 
 /// LAYOUTCOMMIT: what the client wrote counts (R12). One under a stateid from before a truncation is refused (R3), unless that
@@ -341,14 +358,42 @@ pub(super) fn recall(nfsd: &Nfsd<Mds>, inode: &Inode, modes: IoModes, except: Op
         .state()
         .layouts
         .begin_recall(inode.id.0, modes, except, deadline_ms);
-    let Some(me) = mds.data().service() else {
+    for recall in recalls {
+        start_recall(nfsd, inode, recall);
+    }
+}
+
+fn start_recall(nfsd: &Nfsd<Mds>, inode: &Inode, recall: Recall) {
+    let Some(me) = nfsd.role().data().service() else {
         return;
     };
-    let fh = cx::handle_of(mds, inode);
+    let fh = cx::handle_of(nfsd.role(), inode);
+    tokio::spawn(async move { send_recall(&me, recall, &fh.0).await });
+}
+
+/// Recalls layouts with handles that keys up to `key` signed, as far as they are among `look_max` states behind `after`.
+/// Returns where to go on.
+pub(super) fn recall_of_keys(
+    nfsd: &Nfsd<Mds>,
+    key: u32,
+    after: Option<Other>,
+    look_max: usize,
+) -> Option<Other> {
+    let mds = nfsd.role();
+    let deadline_ms = nfsd.now_ms().saturating_add(mds.lease_ms());
+    let (recalls, next) =
+        mds.state()
+            .layouts
+            .begin_recall_of_keys(key, after, look_max, deadline_ms);
+    let cred = Cred::root();
     for recall in recalls {
-        let (me, fh) = (Arc::clone(&me), fh.clone());
-        tokio::spawn(async move { send_recall(&me, recall, &fh.0).await });
+        let mut op = Op::new(&cred, mds.now());
+        // One of a file that is gone comes up as overdue.
+        if let Ok(inode) = mds.namespace().getattr(&mut op, FileId(recall.file)) {
+            start_recall(nfsd, &inode, recall);
+        }
     }
+    next
 }
 
 /// Sends one CB_LAYOUTRECALL and notes its answer. No answer is left to the deadline.

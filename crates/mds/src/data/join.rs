@@ -13,7 +13,9 @@ use super::{DataPlane, call};
 use crate::Mds;
 use cluster_tls::{Fingerprint, TOKENS_MAX, TokenHash};
 use control::{ExpelArgs, JoinArgs, JoinOk, JoinSecret, Refusal, Status, Text, VersionRange};
+use layout::KeyError;
 use meta::MetaError;
+use namespace::Time;
 use server::Nfsd;
 use transport::CloseReason;
 use xdr::OpaqueBuf;
@@ -27,6 +29,10 @@ pub enum AdminError {
     TooManyTokens,
     /// No member of the cluster has this id.
     UnknownServer,
+    /// No other signing key can be made now.
+    Key(KeyError),
+    /// The previous change of the signing keys waits for a data server.
+    KeysBusy,
 }
 
 impl std::fmt::Display for AdminError {
@@ -35,6 +41,14 @@ impl std::fmt::Display for AdminError {
             Self::Store(e) => write!(f, "{e}"),
             Self::TooManyTokens => write!(f, "{TOKENS_MAX} join tokens wait already"),
             Self::UnknownServer => f.write_str("no data server of the cluster has this id"),
+            Self::Key(KeyError::NotNext) => f.write_str(
+                "a new key waits already for data servers to take it; `ropewalk status` shows it",
+            ),
+            Self::Key(e) => write!(
+                f,
+                "{e}; layouts that were granted under the oldest must come back first"
+            ),
+            Self::KeysBusy => f.write_str("the keys are being changed; ask again"),
         }
     }
 }
@@ -47,9 +61,14 @@ impl From<MetaError> for AdminError {
     }
 }
 
-fn wall_ms(mds: &Mds) -> u64 {
-    let now = mds.now();
-    u64::try_from(now.secs).unwrap_or(0) * 1000 + u64::from(now.nanos) / 1_000_000
+/// Milliseconds since 1970; 0 before.
+pub(super) fn ms_of(time: Time) -> u64 {
+    let seconds = u64::try_from(time.secs).unwrap_or(0);
+    seconds.saturating_mul(1000) + u64::from(time.nanos) / 1_000_000
+}
+
+pub(super) fn wall_ms(mds: &Mds) -> u64 {
+    ms_of(mds.now())
 }
 
 /// Makes a join token's secret good for `ttl_ms`. Only its hash is kept.
@@ -85,10 +104,10 @@ pub async fn expel(nfsd: &Nfsd<Mds>, ds: u32, reason: &str) -> Result<(), AdminE
             membership: Membership::Expelled,
             ..server.record.clone()
         };
+        let conn = server.conn.clone();
         let seq = records::put_server(&**mds.store(), ds, &record)?;
-        server.record = record;
-        server.serving = false;
-        (seq, server.conn.clone())
+        servers.note_expelled(ds, record);
+        (seq, conn)
     };
     mds.store().durable(seq).await?;
     // What waits for it waits on until its lease has run out: the table still says when that is.

@@ -1,7 +1,7 @@
 //! Everything of the metadata server that touches data servers.
 //!
 //! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
-//! what must be known everywhere before something is granted again, `grants` layouts and their recall, `sizes` the
+//! what must be known everywhere before something is granted again, `keys` what signs handles, `grants` layouts and their recall, `sizes` the
 //! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts. Names and
 //! open state are not here; they call in by the functions that this module exports.
 //!
@@ -17,6 +17,7 @@ mod fence;
 mod grants;
 mod groups;
 mod join;
+mod keys;
 mod port;
 mod proxy;
 mod records;
@@ -28,7 +29,10 @@ mod truncate;
 mod writers;
 
 pub use join::{AdminError, WaitingToken, add_token, expel, waiting_tokens};
+pub use keys::{KeyStatus, KeyTimes, RotatedKey, rotate_key};
+pub use layout::KeyState;
 pub use port::{ControlService, Issuer, PeerOf, tls_peer};
+pub use removal::{REMOVALS_COUNTED_MAX, removals_waiting};
 pub use status::{DataStatus, ServerState, ServerStatus};
 
 pub(crate) use grants::{GrantRequest, access_narrowed, client_gone, commit_layout, grant};
@@ -42,9 +46,10 @@ use crate::mds::Random;
 use crate::{Mds, MdsError};
 use fence::Fences;
 use groups::{Groups, NoPlace};
-use layout::{ClientTag, Group, KeyRing};
+use keys::Keys;
+use layout::{ClientTag, Group};
 use meta::MetaStore;
-use namespace::{FileId, Namespace, Placement};
+use namespace::{FileId, Namespace, Placement, Time};
 use nfs4::{DeviceId, NetAddr, NfsStatus, Verifier};
 use parking_lot::Mutex;
 use server::Nfsd;
@@ -70,6 +75,8 @@ pub struct DataConfig {
     pub ds_lease_ms: u32,
     /// Connects to data servers for proxy I/O.
     pub connector: Arc<dyn Connector>,
+    /// How long signing keys are used.
+    pub keys: KeyTimes,
 }
 
 /// Capacity of all data servers together.
@@ -95,7 +102,7 @@ pub struct DataPlane {
     me: OnceLock<Weak<Nfsd<Mds>>>,
     /// Orders "a holder is entered" and "its mark is made" against "the last holder is gone" and "the mark goes".
     grant_locks: Vec<Mutex<()>>,
-    keys: Mutex<KeyRing>,
+    keys: Mutex<Keys>,
     groups: Mutex<Groups>,
     servers: Mutex<Servers>,
     fences: Mutex<Fences>,
@@ -110,6 +117,10 @@ pub struct DataPlane {
     changed: Notify,
     recalls: Arc<Semaphore>,
     jobs: Jobs,
+    key_times: KeyTimes,
+    /// Held over each change of the keys, from its transaction until it is in memory.
+    key_work: tokio::sync::Mutex<()>,
+    random: Random,
     proxied_read_bytes: AtomicU64,
     proxied_written_bytes: AtomicU64,
 }
@@ -122,6 +133,7 @@ struct Jobs {
     removals: AtomicBool,
     overdue: AtomicBool,
     orphans: AtomicBool,
+    keys: AtomicBool,
     orphans_swept: AtomicBool,
 }
 
@@ -134,9 +146,10 @@ impl DataPlane {
         config: DataConfig,
         ns: &Namespace,
         random: Random,
+        now: Time,
     ) -> Result<Self, MdsError> {
         let store = Arc::clone(ns.store());
-        let (keys, seq) = records::open_keys(&*store, &random)?;
+        let (keys, seq) = Keys::open(&*store, &random, join::ms_of(now))?;
         store.durable(seq).await?;
         let (unknown, truncating) = sizes::load(ns)?;
         let seed = u32::try_from(random() >> 32).unwrap_or(0);
@@ -169,6 +182,9 @@ impl DataPlane {
             changed: Notify::new(),
             recalls: Arc::new(Semaphore::new(RECALLS_MAX)),
             jobs: Jobs::default(),
+            key_times: config.keys,
+            key_work: tokio::sync::Mutex::default(),
+            random,
             proxied_read_bytes: AtomicU64::new(0),
             proxied_written_bytes: AtomicU64::new(0),
             store,
@@ -209,6 +225,9 @@ impl DataPlane {
         });
         data.run(&data.jobs.removals, &me, |me| async move {
             removal::drain(&me).await;
+        });
+        data.run(&data.jobs.keys, &me, |me| async move {
+            keys::turn(&me).await;
         });
         if !data.jobs.orphans_swept.load(Relaxed) {
             data.run(&data.jobs.orphans, &me, |me| async move {
@@ -353,13 +372,14 @@ impl DataPlane {
 }
 
 impl Jobs {
-    fn all(&self) -> [&AtomicBool; 5] {
+    fn all(&self) -> [&AtomicBool; 6] {
         [
             &self.sizes,
             &self.truncates,
             &self.removals,
             &self.overdue,
             &self.orphans,
+            &self.keys,
         ]
     }
 

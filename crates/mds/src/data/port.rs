@@ -11,13 +11,14 @@
 //! A data server whose lease has ended must say HELLO again: it gets what was fenced meanwhile before it serves.
 
 use super::call::{DsError, call};
+use super::keys::{self, HeldKeys};
 use super::records::{self, Membership};
 use super::{fence, join};
 use crate::Mds;
 use cluster_tls::{Fingerprint, Peer, Role};
 use control::{
     Answer, Caller, CommitArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX, FloorsArgs, HeartbeatArgs,
-    HeartbeatOk, HelloArgs, HelloOk, KeySet, Refusal, SizeArgs, SizeOk, Status, ToMds,
+    HeartbeatOk, HelloArgs, HelloOk, Refusal, Request, SizeArgs, SizeOk, Status, ToMds,
     VersionRange, WroteArgs,
 };
 use layout::{Epoch, Floor};
@@ -157,23 +158,25 @@ impl ControlService {
             return Err(Refusal::new(Status::WrongCluster, "another cluster"));
         }
         if data.fences.lock().has_overflowed(args.ds_id) {
-            let why = "it missed more fences than are kept; restart the MDS";
+            let why =
+                "it missed more fences than are kept; it may come back once the keys have changed";
             return Err(Refusal::new(Status::TryLater, why));
         }
         let seq = self.recognise(&args)?;
         let failed = |_| Refusal::new(Status::Io, "the metadata store failed");
         mds.durable(seq).await.map_err(failed)?;
+        let (keys, held) = data.keys.lock().to_send();
         let ok = HelloOk {
             version,
             cluster_floor: Epoch::boot_floor(mds.namespace().boot()),
             lease_ms: data.ds_lease_ms,
             heartbeat_ms: data.ds_lease_ms / 3,
-            keys: KeySet::of(&data.keys.lock()),
+            keys,
             proxy_client: data.proxy_tag,
             // Always: the last page's answer is how the MDS learns that the floor is in force.
             floors_pending: true,
         };
-        self.connect(conn, &args);
+        self.connect(conn, &args, held);
         let (nfsd, conn, ds) = (Arc::clone(&self.nfsd), conn.clone(), args.ds_id);
         tokio::spawn(async move {
             if let Err(error) = bring_up(&nfsd, ds, &conn).await {
@@ -217,7 +220,7 @@ impl ControlService {
         Ok(seq)
     }
 
-    fn connect(&self, conn: &ConnHandle, args: &HelloArgs) {
+    fn connect(&self, conn: &ConnHandle, args: &HelloArgs, keys: HeldKeys) {
         let data = self.nfsd.role().data();
         let mut servers = data.servers.lock();
         let Some(server) = servers.map.get_mut(&args.ds_id) else {
@@ -232,6 +235,7 @@ impl ControlService {
             server.verifier = None;
         }
         server.serving = false;
+        server.keys = keys;
         server.boot_nonce = args.boot_nonce;
         server.renew(Instant::now(), data.ds_lease_ms);
         servers.note_capacity(args.ds_id, args.capacity);
@@ -262,10 +266,12 @@ impl ControlService {
     }
 }
 
-/// Hands a data server the floors that it missed, learns its write verifier, and lets it count as serving.
+/// Hands a data server the floors that it missed, learns its write verifier, and lets it count as serving. Keys that
+/// changed since the answer to HELLO go first: floors that only retired ones need are not kept for it.
 async fn bring_up(nfsd: &Arc<Nfsd<Mds>>, ds: u32, conn: &ConnHandle) -> Result<(), DsError> {
     let mds = nfsd.role();
     let data = mds.data();
+    keys::bring_up(data, conn).await?;
     let epoch = Epoch::boot_floor(mds.namespace().boot());
     let mut floors = vec![Floor::Cluster { epoch }];
     floors.extend(data.fences.lock().all(ds));
@@ -291,22 +297,18 @@ async fn bring_up(nfsd: &Arc<Nfsd<Mds>>, ds: u32, conn: &ConnHandle) -> Result<(
         },
     )
     .await?;
-    {
-        let mut servers = data.servers.lock();
-        let Some((_, server)) = servers.by_conn(conn) else {
-            return Err(DsError::Down);
-        };
-        server.verifier = Some(commit.verifier);
-        server.serving = true;
-    }
+    keys::serve(data, conn, commit.verifier).await?;
     tracing::info!(ds, "data server serves");
     data.changed.notify_waiters();
     fence::deliver_all(nfsd);
     Ok(())
 }
 
-/// The first page may overtake the answer to HELLO: such a data server says that it is not ready.
-async fn offer(conn: &ConnHandle, args: &FloorsArgs) -> Result<(), DsError> {
+/// The first call may overtake the answer to HELLO: such a data server says that it is not ready.
+pub(super) async fn offer<R>(conn: &ConnHandle, args: &R) -> Result<(), DsError>
+where
+    R: Request<Ok = ()> + Sync,
+{
     let mut tries = 0;
     loop {
         tries += 1;

@@ -17,7 +17,7 @@ use crate::Mds;
 use crate::cx::{Cx, ns};
 use bytes::{Bytes, BytesMut};
 use control::{CommitArgs, Status};
-use layout::{DsHandle, Epoch, Extent, Rights};
+use layout::{DsHandle, Epoch, Extent, Rights, SigningKey};
 use namespace::{Inode, SizeCommit};
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes};
 use nfs4::{CompoundBuilder, NfsStatus, OpError, StableHow, Stateid, Verifier};
@@ -53,6 +53,7 @@ struct Target {
 
 fn target(
     nfsd: &Nfsd<Mds>,
+    key: &SigningKey,
     inode: &Arc<Inode>,
     rights: Rights,
     (offset, len): (u64, u64),
@@ -71,8 +72,6 @@ fn target(
         epoch: Epoch::from_u64(mds.namespace().fencing_epoch(inode)),
         client: data.proxy_tag,
     };
-    let keys = data.keys.lock();
-    let key = keys.active().ok_or(NfsStatus::Delay)?;
     Ok(Target {
         inode: Arc::clone(inode),
         ids,
@@ -96,6 +95,7 @@ pub(crate) async fn read(
         return Err(NfsStatus::Delay);
     }
     super::ready(nfsd, inode.id)?;
+    let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
     let len = inode.size.saturating_sub(offset).min(u64::from(count));
     let eof = offset.saturating_add(len) >= inode.size;
@@ -106,7 +106,7 @@ pub(crate) async fn read(
         let zeros = usize::try_from(len).map_err(|_| NfsStatus::ServerFault)?;
         return Ok((BytesMut::zeroed(zeros).freeze(), eof));
     }
-    let target = target(nfsd, &inode, Rights::Read, (offset, len))?;
+    let target = target(nfsd, &key, &inode, Rights::Read, (offset, len))?;
     let pieces = each(nfsd, &target, |extent| Piece::Read { extent }).await?;
     let total = usize::try_from(len).map_err(|_| NfsStatus::ServerFault)?;
     data.proxied_read_bytes.fetch_add(len, Relaxed);
@@ -141,9 +141,10 @@ pub(crate) async fn write(
         return Err(NfsStatus::Delay);
     }
     super::ready(nfsd, inode.id)?;
+    let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
     let len = u64::try_from(bytes.len()).map_err(|_| NfsStatus::Inval)?;
-    let target = target(nfsd, &inode, Rights::ReadWrite, (offset, len))?;
+    let target = target(nfsd, &key, &inode, Rights::ReadWrite, (offset, len))?;
     // The size is the MDS's own and durable with the reply: FILE_SYNC of the data server would only report it back.
     let ds_stable = match stable {
         StableHow::FileSync => StableHow::DataSync,
@@ -194,6 +195,10 @@ pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, 
     };
     let ids = data.group_servers(placement.group);
     let object = object_of(inode);
+    if data.servers.lock().members_of(&ids).len() < ids.len() {
+        // What an expelled data server was given is lost.
+        return Err(NfsStatus::Io);
+    }
     let mut tasks = JoinSet::new();
     for ds in &ids {
         let ds = *ds;
@@ -390,7 +395,7 @@ async fn perform(
             tracing::error!(ds, %error, "proxied I/O");
         }
         match status {
-            // The handle was signed just before a fence or a truncation.
+            // The handle was signed just before a fence or a truncation, or its key has retired meanwhile.
             Some(NfsStatus::PnfsNoLayout | NfsStatus::Delay) => NfsStatus::Delay,
             Some(status @ (NfsStatus::Stale | NfsStatus::NoSpc | NfsStatus::FBig)) => status,
             _ => NfsStatus::Io,

@@ -6,11 +6,9 @@
 
 use bytes::Bytes;
 use control::{ADDRESSES_MAX, NetAddr};
-use layout::{Group, KeyBytes, KeyRecord, KeyRing, KeyState, SigningKey};
+use layout::{Group, KeyRecord};
 use meta::{MetaError, MetaStore, Outcome, Seq};
 use xdr::{Decode, Encode, List};
-
-use crate::mds::Random;
 
 const SERVER: u8 = b'n';
 const GROUP: u8 = b'g';
@@ -42,6 +40,13 @@ xdr::xdr_struct! {
         pub(crate) fingerprint: [u8; 32],
         /// Where clients reach it, preferred first.
         pub(crate) addresses: List<NetAddr, ADDRESSES_MAX>,
+    }
+
+    /// Value of key `k` key id.
+    pub(crate) struct StoredKey {
+        pub(crate) key: KeyRecord,
+        /// When it was made: wall time in milliseconds since 1970.
+        pub(crate) made_ms: u64,
     }
 
     /// Value of key `j` token hash.
@@ -121,35 +126,30 @@ pub(crate) fn put_group(store: &dyn MetaStore, group: &Group) -> Result<Seq, Met
     put(store, &numbered(GROUP, group.id), group)
 }
 
-/// The signing keys; the first one is made here. Serve nothing before the returned transaction is durable.
-pub(crate) fn open_keys(
-    store: &dyn MetaStore,
-    random: &Random,
-) -> Result<(KeyRing, Seq), MetaError> {
-    let records: Vec<KeyRecord> = load(store, KEY, "signing key")?
-        .into_iter()
-        .map(|(_, record)| record)
-        .collect();
-    if !records.is_empty() {
-        let ring = KeyRing::from_records(&records, 0)
-            .map_err(|e| MetaError::Corrupt(format!("signing keys: {e}")))?;
-        return Ok((ring, store.applied()));
-    }
-    let mut bytes = [0; layout::KEY_BYTES];
-    for part in bytes.chunks_exact_mut(8) {
-        part.copy_from_slice(&random().to_be_bytes());
-    }
-    let bytes = KeyBytes::from_random(bytes);
-    let record = KeyRecord {
-        id: 1,
-        state: KeyState::Active,
-        bytes: bytes.clone(),
-    };
-    let seq = put(store, &numbered(KEY, record.id), &record)?;
-    let mut ring = KeyRing::new();
-    ring.insert_active(SigningKey::new(record.id, bytes))
-        .expect("the first key of an empty ring");
-    Ok((ring, seq))
+pub(crate) fn load_keys(store: &dyn MetaStore) -> Result<Vec<StoredKey>, MetaError> {
+    let keys = load::<StoredKey>(store, KEY, "signing key")?;
+    Ok(keys.into_iter().map(|(_, key)| key).collect())
+}
+
+/// Stores signing keys, in one transaction.
+pub(crate) fn put_keys(store: &dyn MetaStore, keys: &[StoredKey]) -> Result<Seq, MetaError> {
+    store.transact(&mut |tx| {
+        for stored in keys {
+            let value = xdr::encode_to_vec(stored);
+            tx.put(&numbered(KEY, stored.key.id), &value);
+        }
+        Ok(Outcome::Commit)
+    })
+}
+
+/// Forgets signing keys, in one transaction.
+pub(crate) fn delete_keys(store: &dyn MetaStore, ids: &[u32]) -> Result<Seq, MetaError> {
+    store.transact(&mut |tx| {
+        for id in ids {
+            tx.delete(&numbered(KEY, *id));
+        }
+        Ok(Outcome::Commit)
+    })
 }
 
 /// Stores a token's hash. `None` when `tokens_max` wait already, expired ones dropped first.

@@ -23,6 +23,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Most batches of one pass; the next tick goes on.
 const BATCHES_MAX: usize = 16;
+/// Where [`removals_waiting`] ends.
+pub const REMOVALS_COUNTED_MAX: usize = 10_000;
+
+/// Entries of the removal queue, counted up to [`REMOVALS_COUNTED_MAX`]. 0 when the store fails.
+pub fn removals_waiting(nfsd: &Nfsd<Mds>) -> usize {
+    let cred = Cred::root();
+    let (mut after, mut counted) = (0, 0);
+    while counted < REMOVALS_COUNTED_MAX {
+        let mut op = Op::new(&cred, nfsd.role().now());
+        let page = nfsd.role().namespace();
+        let page = page.removal_batch(&mut op, after, PAGE_MAX);
+        let Some((last, len)) = page.ok().and_then(|p| p.last().map(|r| (r.seq, p.len()))) else {
+            break;
+        };
+        (after, counted) = (last, counted + len);
+    }
+    counted.min(REMOVALS_COUNTED_MAX)
+}
 
 /// A file lost its last name and is not open; its inode is gone. Layouts that are still out mean nothing any more.
 pub(crate) async fn file_removed(
@@ -175,7 +193,7 @@ async fn remove_batch(nfsd: &Nfsd<Mds>, batch: &[Removal]) {
 async fn tell(nfsd: &Nfsd<Mds>, ds: u32, removals: &[&Removal]) -> Result<(), DsError> {
     let data = nfsd.role().data();
     let conn = data.servers.lock().live_conn(ds).ok_or(DsError::Down)?;
-    let through_key = data.keys.lock().newest_id();
+    let through_key = data.keys.lock().ring().newest_id();
     let item = |r: &&Removal| RemoveItem {
         file_id: r.file.0,
         generation: r.generation.saturating_add(1),

@@ -15,6 +15,7 @@
 //! # Failure
 //! After a restart of the MDS every known data server is taken to have a lease: the previous run may have renewed it.
 
+use super::keys::HeldKeys;
 use super::records::{Membership, ServerRecord};
 use control::{Capacity, Counters};
 use nfs4::Verifier;
@@ -67,6 +68,8 @@ pub(crate) struct Server {
     pub(crate) verifier: Option<Verifier>,
     pub(crate) capacity: Capacity,
     pub(crate) counters: Counters,
+    /// Which signing keys it has.
+    pub(crate) keys: HeldKeys,
     /// For proxy I/O; made on demand.
     pub(crate) session: Option<Arc<Session>>,
 }
@@ -82,6 +85,7 @@ impl Server {
             verifier: None,
             capacity: Capacity::default(),
             counters: Counters::default(),
+            keys: HeldKeys::default(),
             session: None,
         }
     }
@@ -111,7 +115,7 @@ pub(crate) struct Servers {
     pub(crate) map: BTreeMap<u32, Server>,
     /// Ids below this were given out, used or not.
     pub(crate) next_id: u32,
-    /// Those that new files keep away from.
+    /// Those that new files keep away from: full or expelled.
     full: BTreeSet<u32>,
 }
 
@@ -126,6 +130,9 @@ impl Servers {
         for (id, record) in records {
             let mut server = Server::new(record);
             server.renew(now, lease_ms);
+            if !server.is_member() {
+                out.full.insert(id);
+            }
             out.next_id = out.next_id.max(id.saturating_add(1));
             out.map.insert(id, server);
         }
@@ -155,6 +162,14 @@ impl Servers {
             .all(|id| self.map.get(id).is_some_and(|s| s.is_live(now)))
     }
 
+    /// Whether every data server that serves can verify what key `id` signs.
+    pub(crate) fn all_have_key(&self, id: u32) -> bool {
+        let now = Instant::now();
+        self.map
+            .values()
+            .all(|s| !s.is_live(now) || s.keys.newest_id >= id)
+    }
+
     /// Takes what a data server says of its room.
     pub(crate) fn note_capacity(&mut self, id: u32, capacity: Capacity) {
         let Some(server) = self.map.get_mut(&id) else {
@@ -179,7 +194,29 @@ impl Servers {
         }
     }
 
-    /// Those that have no room for new files.
+    /// It is out of the cluster: what was written there is lost, and the write verifiers of its files say so.
+    pub(crate) fn note_expelled(&mut self, id: u32, record: ServerRecord) {
+        self.full.insert(id);
+        if let Some(server) = self.map.get_mut(&id) {
+            server.record = record;
+            server.serving = false;
+            server.verifier = None;
+        }
+    }
+
+    /// Connections to all of `ids`, in their order, `None` for one that was expelled and serves nothing any more. No
+    /// answer as long as another is away, or an expelled one may not know it.
+    pub(crate) fn conns_but_expelled(&self, ids: &[u32]) -> Option<Vec<Option<ConnHandle>>> {
+        let now = Instant::now();
+        let conn = |id: &u32| match self.map.get(id) {
+            Some(server) if server.is_member() => self.live_conn(*id).map(Some),
+            Some(server) if server.has_lease(now) => None,
+            _ => Some(None),
+        };
+        ids.iter().map(conn).collect()
+    }
+
+    /// Those that have no room for new files, and those that were expelled.
     pub(crate) fn full(&self) -> &BTreeSet<u32> {
         &self.full
     }

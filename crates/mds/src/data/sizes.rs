@@ -9,7 +9,8 @@
 //! back but writers that are still known. The size is durable before the mark goes, the mark before the file is served.
 //!
 //! # Failure
-//! A data server that is away delays its files only. What fails is done again at the next tick.
+//! A data server that is away delays its files only; one that was expelled counts as empty. What fails is done again at
+//! the next tick.
 
 use super::call::{DsError, call};
 use super::truncate;
@@ -17,10 +18,23 @@ use crate::Mds;
 use control::{BATCH_MAX, ObjectRef, StatArgs, StatItem, Status};
 use layout::Striping;
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SizeCommit, Time};
-use nfs4::NfsStatus;
+use nfs4::{NfsStatus, NfsTime};
 use server::Nfsd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use transport::ConnHandle;
+
+/// The object of an expelled data server.
+const LOST: StatItem = StatItem {
+    status: Status::NotFound,
+    size_bytes: 0,
+    durable_bytes: 0,
+    space_bytes: 0,
+    modified: NfsTime {
+        seconds: 0,
+        nanoseconds: 0,
+    },
+};
 
 /// Whose writes a file's size may lack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -125,10 +139,10 @@ pub(super) async fn recover(nfsd: &Nfsd<Mds>) {
     for (group, items) in by_group {
         let ids = data.group_servers(group);
         for batch in items.chunks(BATCH_MAX as usize) {
-            if !data.servers.lock().all_live(&ids) {
+            let Some(conns) = data.servers.lock().conns_but_expelled(&ids) else {
                 break;
-            }
-            if let Err(error) = recover_batch(nfsd, &ids, batch).await {
+            };
+            if let Err(error) = recover_batch(nfsd, &ids, &conns, batch).await {
                 tracing::warn!(group, error, "recovery of sizes");
                 break;
             }
@@ -162,16 +176,18 @@ fn prepare(nfsd: &Nfsd<Mds>, file: FileId, writers: Writers) -> Option<(u32, Ite
     (!data.is_fencing(group, file)).then_some((group, Item { inode, writers }))
 }
 
-async fn recover_batch(nfsd: &Nfsd<Mds>, ids: &[u32], batch: &[Item]) -> Result<(), String> {
+async fn recover_batch(
+    nfsd: &Nfsd<Mds>,
+    ids: &[u32],
+    conns: &[Option<ConnHandle>],
+    batch: &[Item],
+) -> Result<(), String> {
     let mds = nfsd.role();
     let data = mds.data();
     let mut stats: Vec<Vec<StatItem>> = Vec::with_capacity(ids.len());
-    for ds in ids {
-        stats.push(
-            stat(nfsd, *ds, batch)
-                .await
-                .map_err(|e| format!("data server {ds}: {e}"))?,
-        );
+    for (ds, conn) in ids.iter().zip(conns) {
+        let items = stat(conn.as_ref(), batch).await;
+        stats.push(items.map_err(|e| format!("data server {ds}: {e}"))?);
     }
     let cred = Cred::root();
     let mut op = Op::new(&cred, mds.now());
@@ -209,9 +225,12 @@ pub(super) async fn measure(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64,
         inode: Arc::clone(inode),
         writers: Writers::default(),
     }];
+    let data = nfsd.role().data();
+    let ids = data.group_servers(placement.group);
+    let conns = data.servers.lock().conns_but_expelled(&ids);
     let mut sizes = Vec::new();
-    for ds in nfsd.role().data().group_servers(placement.group) {
-        let stats = stat(nfsd, ds, &item).await.map_err(|error| {
+    for (ds, conn) in ids.iter().zip(conns.ok_or(NfsStatus::Delay)?) {
+        let stats = stat(conn.as_ref(), &item).await.map_err(|error| {
             tracing::warn!(ds, %error, "size of a file");
             NfsStatus::Delay
         })?;
@@ -220,22 +239,14 @@ pub(super) async fn measure(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64,
     Ok(striping_of(inode, sizes.len()).map_or(0, |s| s.file_size(&sizes)))
 }
 
-async fn stat(nfsd: &Nfsd<Mds>, ds: u32, batch: &[Item]) -> Result<Vec<StatItem>, DsError> {
-    let conn = nfsd
-        .role()
-        .data()
-        .servers
-        .lock()
-        .live_conn(ds)
-        .ok_or(DsError::Down)?;
+/// What a data server has of the objects of files. One that was expelled has nothing any more.
+async fn stat(conn: Option<&ConnHandle>, batch: &[Item]) -> Result<Vec<StatItem>, DsError> {
+    let Some(conn) = conn else {
+        return Ok(vec![LOST; batch.len()]);
+    };
     let objects: Vec<ObjectRef> = batch.iter().map(|item| object_of(&item.inode)).collect();
-    let answer = call(
-        &conn,
-        &StatArgs {
-            objects: objects.into(),
-        },
-    )
-    .await?;
+    let objects = objects.into();
+    let answer = call(conn, &StatArgs { objects }).await?;
     if answer.items.0.len() == batch.len() {
         Ok(answer.items.0)
     } else {

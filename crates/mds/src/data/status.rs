@@ -1,6 +1,7 @@
 //! What `ropewalk status` shows of the data plane.
 
 use super::DataPlane;
+use super::keys::KeyStatus;
 use super::records::Membership;
 use control::{Capacity, Counters};
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,6 +54,8 @@ pub struct DataStatus {
     pub truncations: usize,
     /// Fences that some data server has not acknowledged.
     pub fences_pending: usize,
+    /// Signing keys, oldest first.
+    pub keys: Vec<KeyStatus>,
 }
 
 impl DataPlane {
@@ -72,6 +75,7 @@ impl DataPlane {
             sizes_unknown: self.unknown.lock().len(),
             truncations: self.truncating.lock().len(),
             fences_pending: self.fences.lock().len(),
+            keys: self.keys.lock().status(),
         }
     }
 

@@ -13,7 +13,7 @@
 //!
 //! # Failure
 //! With a data server away the caller gets `NFS4ERR_DELAY` and the intent stays; the tick ends it, and whoever comes
-//! meanwhile with a layout or proxied I/O waits.
+//! meanwhile with a layout or proxied I/O waits. One that was expelled has nothing to cut.
 
 use super::call::{DsError, call};
 use super::{grants, sizes};
@@ -166,18 +166,17 @@ async fn cut(nfsd: &Nfsd<Mds>, inode: &Inode, intent: &TruncateIntent) -> Result
         return Ok(());
     };
     let ids = data.group_servers(placement.group);
-    if !data.servers.lock().all_live(&ids) {
-        return Err(DsError::Down);
-    }
+    let conns = data.servers.lock().conns_but_expelled(&ids);
+    let conns = conns.ok_or(DsError::Down)?;
     let item = SetSizeItem {
         object: sizes::object_of(inode),
         size_bytes: intent.new_size,
         floor: Epoch::from_u64(intent.floor),
-        through_key: data.keys.lock().newest_id(),
+        through_key: data.keys.lock().ring().newest_id(),
     };
     let mut tasks = tokio::task::JoinSet::new();
-    for ds in ids {
-        let conn = data.servers.lock().live_conn(ds).ok_or(DsError::Down)?;
+    for (ds, conn) in ids.into_iter().zip(conns) {
+        let Some(conn) = conn else { continue };
         tasks.spawn(async move {
             let answer = call(
                 &conn,

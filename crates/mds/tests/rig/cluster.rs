@@ -6,10 +6,10 @@ use bytes::Bytes;
 use cluster_tls::{Fingerprint, Peer, Role};
 use control::{
     Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs,
-    JoinOk, JoinSecret, NetAddr, ObjectRef, Refusal, Request, SizeArgs, SizeOk, StatItem, StatOk,
-    Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs,
+    JoinOk, JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, Request, SizeArgs, SizeOk, StatItem,
+    StatOk, Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs,
 };
-use layout::Floor;
+use layout::{Floor, KeyRing};
 use nfs4::{NfsTime, Verifier};
 use parking_lot::Mutex;
 use ropewalk_mds::data::{ControlService, Issuer, add_token};
@@ -110,6 +110,10 @@ pub struct Told {
     pub free_bytes: Option<u64>,
     /// FENCE, STAT and SET_SIZE get no answer.
     pub mute: bool,
+    /// The keys of the last HELLO or KEYS.
+    pub keys: Option<KeySet>,
+    /// KEYS gets no answer.
+    pub mute_keys: bool,
 }
 
 /// A data server.
@@ -132,6 +136,9 @@ impl Service for Calls {
         let call = ToDs::decode(header.procedure, d.rest()).unwrap();
         let slow = matches!(call, ToDs::Fence(_) | ToDs::Stat(_) | ToDs::SetSize(_));
         while slow && self.0.lock().mute {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        while matches!(call, ToDs::Keys(_)) && self.0.lock().mute_keys {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let mut e = Encoder::new();
@@ -182,6 +189,10 @@ impl Calls {
                 let statuses = vec![Status::Ok; args.items.0.len()];
                 told.removed.extend(args.items.0);
                 Answer::Ok(control::ItemStatuses::from(statuses)).encode(e);
+            }
+            ToDs::Keys(args) => {
+                told.keys = Some(args.keys);
+                ok(e);
             }
             _ => ok(e),
         }
@@ -274,25 +285,32 @@ pub async fn join(
 impl FakeDs {
     /// Joins and says HELLO.
     pub async fn joined(rig: &Rig, port: &Port, number: u8) -> Self {
-        let name = format!("ds{number}");
         let secret = JoinSecret([number; 16]);
         add_token(&rig.nfsd, &secret, 60_000).await.unwrap();
-        let store = StoreIdentity {
-            store_id: u64::from(number),
-            counter: 1,
-        };
-        let ok = join(rig, &name, secret, store).await.unwrap();
+        let known = Self::known(number);
+        let ok = join(rig, &known.name, secret, known.store).await.unwrap();
         let mut ds = Self {
             id: ok.ds_id,
-            name,
-            store,
+            ..known
+        };
+        ds.say_hello(rig, port).await.unwrap();
+        ds
+    }
+
+    /// One that joined, as `number`, in an earlier run of the metadata server.
+    pub fn known(number: u8) -> Self {
+        Self {
+            id: u32::from(number),
+            name: format!("ds{number}"),
+            store: StoreIdentity {
+                store_id: u64::from(number),
+                counter: 1,
+            },
             told: Arc::default(),
             hello: None,
             conn: None,
             beats: None,
-        };
-        ds.say_hello(rig, port).await.unwrap();
-        ds
+        }
     }
 
     /// Connects to a rig, which may be another run of the same metadata server.
@@ -314,7 +332,9 @@ impl FakeDs {
             addresses: addresses(&self.name).into(),
             capacity: CAPACITY,
         };
-        self.hello = Some(call(&conn, &args).await?);
+        let hello = call(&conn, &args).await?;
+        self.told.lock().keys = Some(hello.keys.clone());
+        self.hello = Some(hello);
         self.conn = Some(conn.clone());
         let told = Arc::clone(&self.told);
         self.beats = Some(tokio::spawn(async move {
@@ -350,6 +370,11 @@ impl FakeDs {
         conn.close(CloseReason::Asked);
         conn.closed().await;
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+
+    /// The keys that it has.
+    pub fn ring(&self) -> KeyRing {
+        self.told.lock().keys.as_ref().unwrap().ring().unwrap()
     }
 
     pub async fn size(&self, file_id: u64) -> Result<SizeOk, Refusal> {

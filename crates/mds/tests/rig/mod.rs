@@ -11,7 +11,7 @@ pub mod file;
 
 use ropewalk_mds as mds;
 
-use mds::data::DataConfig;
+use mds::data::{DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
 use mds::{Mds, MdsConfig};
 use meta::MemStore;
@@ -25,12 +25,19 @@ use rpc::AuthSys;
 use server::Nfsd;
 use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use transport::memory::Network;
 use transport::workers::Shutdown;
 use transport::{Address, Context, Limits as TransportLimits};
 
+/// Milliseconds between keys, and until layouts under the older one are recalled.
+pub const KEY_TIMES: KeyTimes = KeyTimes {
+    rotation_ms: 3_600_000,
+    overlap_ms: 600_000,
+};
+/// Wall time at the start, in seconds.
+pub const START_S: i64 = 1_000_000;
 /// Lease of data servers.
 pub const DS_LEASE_MS: u32 = 3_000;
 
@@ -38,6 +45,8 @@ pub struct Rig {
     pub network: Network,
     pub store: Arc<MemStore>,
     pub nfsd: Arc<Nfsd<Mds>>,
+    /// Wall time in seconds.
+    pub clock_s: Arc<AtomicI64>,
     shutdown: Shutdown,
 }
 
@@ -58,13 +67,19 @@ impl Rig {
     }
 
     pub async fn over(store: Arc<MemStore>) -> Self {
+        Self::at(store, Arc::new(AtomicI64::new(START_S))).await
+    }
+
+    /// With the wall clock of an earlier run, or another.
+    pub async fn at(store: Arc<MemStore>, clock_s: Arc<AtomicI64>) -> Self {
+        let now_s = Arc::clone(&clock_s);
         let network = Network::default();
         let config = MdsConfig {
             store: store.clone(),
             exports: Exports::loopback(Squash::None),
             lease_ms: 30_000,
-            clock: Arc::new(|| Time {
-                secs: 1_000_000,
+            clock: Arc::new(move || Time {
+                secs: now_s.load(Ordering::Relaxed),
                 nanos: 0,
             }),
             random: random(1),
@@ -75,6 +90,7 @@ impl Rig {
                 connector: Arc::new(
                     network.connector("mds-proxy", Context::new(TransportLimits::default())),
                 ),
+                keys: KEY_TIMES,
             },
         };
         let nfsd = Mds::open(config).await.unwrap();
@@ -87,6 +103,7 @@ impl Rig {
             network,
             store,
             nfsd,
+            clock_s,
             shutdown,
         }
     }

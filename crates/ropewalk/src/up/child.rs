@@ -10,10 +10,10 @@
 //!
 //! # Failure
 //! A child that ends by itself is started again after a pause that doubles up to [`BACKOFF_MAX`], and is short
-//! again once it has lived for [`STABLE_AFTER`].
+//! again once it has lived for [`STABLE_AFTER`]; one that was expelled stays down.
 
 use crate::daemon::STOP_MAX;
-use crate::failure::{Outcome, cannot};
+use crate::failure::{EXIT_EXPELLED, Outcome, cannot};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -67,6 +67,11 @@ pub(crate) enum Event {
         /// When it is started again.
         pause: Duration,
     },
+    /// It ended because the cluster has expelled it, and is not started again.
+    Expelled {
+        /// Its name.
+        name: String,
+    },
     /// It could not be started.
     NotStarted {
         /// Its name.
@@ -117,6 +122,12 @@ async fn supervise(
             };
             if started.elapsed() >= STABLE_AFTER {
                 backoff = BACKOFF_MIN;
+            }
+            let expelled = Some(i32::from(EXIT_EXPELLED));
+            if ended.as_ref().is_ok_and(|status| status.code() == expelled) {
+                let name = spec.name;
+                let _ = events.send(Event::Expelled { name }).await;
+                return;
             }
             let how = ended.map_or_else(|e| e.to_string(), |status| status.to_string());
             let (name, last_line) = (spec.name.clone(), last_line(&spec.log));

@@ -13,7 +13,7 @@ use crate::admin::{Request, SOCKET_NAME, ask};
 use crate::config::StoreKind;
 use crate::daemon::StateDir;
 use crate::failure::{Failure, Outcome, cannot, failed};
-use crate::status::{MdsStatus, ServerStatus};
+use crate::status::{MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::token::Token;
 use crate::up::child::{ChildSpec, Event, Supervised};
 use crate::up::plan::{Member, Plan};
@@ -165,8 +165,10 @@ impl Cluster {
                 },
                 Err(_) => "the metadata server".to_owned(),
             };
-            if let Ok(event) = self.events.try_recv() {
-                return Err(self.start_failure(event));
+            match self.events.try_recv() {
+                Ok(Event::Expelled { name }) => say(&expelled_text(&name)),
+                Ok(event) => return Err(self.start_failure(event)),
+                Err(_) => {}
             }
             if Instant::now() >= say_at {
                 say(&format!("waiting for {missing}"));
@@ -198,6 +200,7 @@ impl Cluster {
                 ))
             }
             Event::NotStarted { name, why } => failed(format!("{name} does not start: {why}")),
+            Event::Expelled { name } => failed(expelled_text(&name)),
         }
     }
 
@@ -224,6 +227,7 @@ impl Cluster {
                 pause.as_secs_f32()
             )),
             Event::NotStarted { name, why } => Ok(format!("{name} cannot be started: {why}")),
+            Event::Expelled { name } => Ok(expelled_text(&name)),
         }
     }
 
@@ -270,8 +274,21 @@ fn token_path(ds: &Member<crate::config::DsConfig>) -> PathBuf {
     named.map_or_else(|| ds.dir.join("join.token"), Path::to_path_buf)
 }
 
-/// Whether files can be striped over all `wanted` data servers, or what is missing.
-fn is_ready(status: &MdsStatus, wanted: usize) -> Result<(), String> {
+fn expelled_text(name: &str) -> String {
+    format!("{name} was expelled from the cluster and stays down")
+}
+
+/// Whether files can be striped over all `planned` data servers that were not expelled, or what is missing.
+fn is_ready(status: &MdsStatus, planned: usize) -> Result<(), String> {
+    let expelled = status
+        .data_servers
+        .iter()
+        .filter(|ds| ds.state == STATE_EXPELLED)
+        .count();
+    let wanted = planned.saturating_sub(expelled);
+    if wanted == 0 {
+        return Err("a data server that was not expelled: start with a larger --ds".to_owned());
+    }
     let online = status
         .data_servers
         .iter()

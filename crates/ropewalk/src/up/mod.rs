@@ -79,12 +79,13 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
 
 /// The mount command for a server at `address`.
 pub(crate) fn mount_command(address: SocketAddr) -> String {
-    let host = match address {
-        SocketAddr::V4(a) => a.ip().to_string(),
-        SocketAddr::V6(a) => format!("[{}]", a.ip()),
+    // The protocol names the family too (nfs(5)): `tcp` alone would not reach an IPv6 address.
+    let (proto, host) = match address {
+        SocketAddr::V4(a) => ("tcp", a.ip().to_string()),
+        SocketAddr::V6(a) => ("tcp6", format!("[{}]", a.ip())),
     };
     format!(
-        "mount -t nfs -o vers=4.2,proto=tcp,port={} {host}:/ /mnt",
+        "mount -t nfs -o vers=4.2,proto={proto},port={} {host}:/ /mnt",
         address.port()
     )
 }

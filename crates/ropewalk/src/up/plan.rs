@@ -105,7 +105,17 @@ impl Plan {
 
     /// Where clients mount from.
     pub(crate) fn mount_address(&self) -> SocketAddr {
-        self.mds.config.listen[0]
+        self.mds.config.advertised()[0]
+    }
+
+    /// The address of this machine that servers listen on.
+    fn listen_ip(&self) -> IpAddr {
+        let ip = self.mds.config.listen[0].ip();
+        if ip.is_unspecified() {
+            self.mount_address().ip()
+        } else {
+            ip
+        }
     }
 
     /// Adds data servers up to what was asked for; fewer than there are is refused.
@@ -123,7 +133,7 @@ impl Plan {
         }
         let memory = self.mds.config.store == StoreKind::Memory;
         let memory_size = (MEMORY_TOTAL_MAX / u64::from(want)).max(MEMORY_EACH_MIN);
-        let ip = self.mount_address().ip();
+        let ip = self.listen_ip();
         let control: Vec<_> = self
             .mds
             .config
@@ -327,6 +337,10 @@ fn change_mds(
     };
     if is_new || args.listen.is_some() || args.port.is_some() {
         config.listen = vec![SocketAddr::new(ip, port)];
+        if args.listen.is_some() {
+            config.advertise.clear();
+        }
+        config.advertise.iter_mut().for_each(|a| a.set_port(port));
     }
     if let Some(unit) = args.stripe_unit {
         config.stripe_unit = unit;

@@ -128,3 +128,27 @@ pub fn status(dir: &Path) -> Option<serde_json::Value> {
 pub fn pid_of(status: &serde_json::Value, server: &str) -> Option<u32> {
     u32::try_from(status[server]["pid"].as_u64()?).ok()
 }
+
+/// The root of the file system of `ropewalk up` in `dir`.
+pub fn url(dir: &Path) -> String {
+    let status = status(dir).unwrap();
+    format!("nfs://{}/", status["mds"]["advertise"][0].as_str().unwrap())
+}
+
+/// A directory whose metadata server has a short lease, so that grace is short.
+pub fn quick(dir: &Path) {
+    let mds = dir.join("mds");
+    std::fs::create_dir_all(&mds).unwrap();
+    let text = format!(
+        "state_dir = '{}'\nlisten = ['127.0.0.1:2049']\ncontrol_listen = ['127.0.0.1:{}']\nlease_seconds = 3\n\
+         [root]\nmode = '1777'\n",
+        mds.display(),
+        free_port()
+    );
+    std::fs::write(mds.join("mds.toml"), text).unwrap();
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}

@@ -1,0 +1,38 @@
+//! `ropewalk key`: the keys that sign handles for data servers, changed by order.
+
+use crate::admin::{Request, ask, mds_socket};
+use crate::cli::KeyCommand;
+use crate::failure::Outcome;
+use crate::out;
+use serde::{Deserialize, Serialize};
+
+/// Answer to [`Request::KeyRotate`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RotatedKey {
+    /// Id of the new key.
+    pub id: u32,
+    /// Whether it signs already.
+    pub signs: bool,
+}
+
+/// `ropewalk key ...`.
+pub(crate) fn run(command: &KeyCommand) -> Outcome {
+    let KeyCommand::Rotate { place } = command;
+    let key: RotatedKey = ask(&mds_socket(place)?, &Request::KeyRotate)?;
+    out::line(&said(&key));
+    Ok(())
+}
+
+fn said(key: &RotatedKey) -> String {
+    if key.signs {
+        format!(
+            "key {} signs from now on; older keys retire as their layouts come back",
+            key.id
+        )
+    } else {
+        format!(
+            "key {} is made; it signs once every data server that serves has taken it (see `ropewalk status`)",
+            key.id
+        )
+    }
+}
