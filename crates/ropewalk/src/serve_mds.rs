@@ -35,10 +35,12 @@ use meta::{MemStore, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::task::JoinHandle;
 use transport::tcp::TcpConnector;
 use transport::workers::Shutdown;
 use transport::{Context, Limits as TransportLimits};
@@ -86,21 +88,15 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let nfsd = open_mds(config, &store, &control_context).await?;
     make_root(&nfsd, config.root).await?;
     let ca = Arc::new(open_ca(config, state.path(), nfsd.role().cluster_id())?);
-    let tls = ca
-        .issue_identity(Role::Mds)
-        .and_then(|own| cluster_tls::server_config(&own));
-    let tls = Arc::new(tls.map_err(cannot("set up TLS for data servers"))?);
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
-    let issuer = Arc::clone(&ca);
-    let service = ControlService::new(Arc::clone(&nfsd), Arc::new(tls_peer), issuer);
-    let control_port = tokio::spawn(transport::tls::serve(
+    let control_port = serve_control(
+        &nfsd,
+        &ca,
         control.into_iter().flatten().collect(),
-        tls,
-        Arc::new(service),
         control_context,
-        control_shutdown.signal(),
-    ));
+        &control_shutdown,
+    )?;
     let socket = AdminSocket::bind(state.path())?;
     let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
     let view = Arc::new(View {
@@ -141,6 +137,29 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         .map_err(cannot("sync the store"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Serves the control program to data servers.
+fn serve_control(
+    nfsd: &Arc<Nfsd<Mds>>,
+    ca: &Arc<ClusterCa>,
+    listeners: Vec<TcpListener>,
+    context: Context,
+    shutdown: &Shutdown,
+) -> Outcome<JoinHandle<std::io::Result<()>>> {
+    let tls = ca
+        .issue_identity(Role::Mds)
+        .and_then(|own| cluster_tls::server_config(&own));
+    let tls = Arc::new(tls.map_err(cannot("set up TLS for data servers"))?);
+    let issuer = Arc::clone(ca);
+    let service = ControlService::new(Arc::clone(nfsd), Arc::new(tls_peer), issuer);
+    Ok(tokio::spawn(transport::tls::serve(
+        listeners,
+        tls,
+        Arc::new(service),
+        context,
+        shutdown.signal(),
+    )))
 }
 
 fn open_store(config: &MdsConfig, state_dir: &Path) -> Outcome<Arc<dyn MetaStore>> {

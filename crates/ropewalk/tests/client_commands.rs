@@ -166,6 +166,80 @@ fn a_tree_goes_in_and_comes_out_and_the_names_behave() {
 }
 
 #[test]
+fn holes_modes_and_times_are_kept() {
+    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+    let cluster = Cluster::start();
+    let local = tempfile::tempdir().unwrap();
+    let src = local.path().join("src");
+    fs::create_dir(&src).unwrap();
+    let sparse = fs::File::create(src.join("sparse")).unwrap();
+    sparse.write_all_at(b"data", 40 << 20).unwrap();
+    sparse.set_len(3 << 30).unwrap();
+    fs::write(src.join("sealed"), b"secret").unwrap();
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    mode(&src.join("sealed"), 0o400).unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    fs::File::open(&src).unwrap().set_modified(old).unwrap();
+    mode(&src, 0o555).unwrap();
+
+    let out = local.path().join("out");
+    cluster.ok(&["cp", "-rp", src.to_str().unwrap(), ":/in"]);
+    cluster.ok(&["cp", "-rp", ":/in", out.to_str().unwrap()]);
+    let (dir, sealed) = (
+        out.metadata().unwrap(),
+        out.join("sealed").metadata().unwrap(),
+    );
+    assert_eq!((dir.mode() & 0o777, dir.mtime()), (0o555, 1_000_000_000));
+    assert_eq!(sealed.mode() & 0o777, 0o400);
+    let copy = fs::File::open(out.join("sparse")).unwrap();
+    let mut read = [0; 8];
+    copy.read_exact_at(&mut read, (40 << 20) - 2).unwrap();
+    assert_eq!(&read, b"\0\0data\0\0");
+    let copy = copy.metadata().unwrap();
+    assert_eq!(copy.len(), 3 << 30);
+    assert!(copy.blocks() * 512 < 16 << 20, "{} blocks", copy.blocks());
+    // So that the directories can be removed.
+    mode(&src, 0o755).unwrap();
+    mode(&out, 0o755).unwrap();
+}
+
+#[test]
+fn an_interrupted_copy_leaves_nothing_to_wait_for() {
+    let cluster = Cluster::start();
+    let local = tempfile::tempdir().unwrap();
+    let file = local.path().join("file");
+    fs::write(&file, bytes(3, 200_000_000)).unwrap();
+    let state = |what: &str| {
+        let dir = cluster._dir.path().to_str().unwrap();
+        let said = cluster.ok(&["status", "--json", "--dir", dir]);
+        let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
+        said["mds"][what].as_u64().unwrap()
+    };
+    let mut copy = Command::new(BINARY)
+        .args(["cp", file.to_str().unwrap(), ":/file"])
+        .env("ROPEWALK_URL", &cluster.url)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while state("layouts") == 0 {
+        assert!(copy.try_wait().unwrap().is_none(), "it ended too soon");
+    }
+    let id = copy.id().to_string();
+    let asked = Command::new("kill").args(["-INT", &id]).status();
+    assert!(asked.unwrap().success());
+    assert_eq!(copy.wait().unwrap().code(), Some(130));
+    assert_eq!(
+        (state("layouts"), state("opens"), state("sessions")),
+        (0, 0, 0)
+    );
+    cluster.refused(
+        &["cp", file.to_str().unwrap(), ":/none/"],
+        1,
+        "is not a directory",
+    );
+}
+
+#[test]
 fn a_copy_survives_the_death_of_each_server() {
     let cluster = Cluster::start();
     let local = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use client::{Client, ClientConfig, Identity, OpenOptions, Verifier};
 use rig::{Up, is_alive, pid_of, quick, run, sentence, signal, status, wait_for};
 use rustix::process::Signal;
+use std::io::{BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -151,6 +152,49 @@ async fn killed_servers_come_back_and_the_data_stay() {
     let client = connect(address, "later").await;
     assert_eq!(read_all(&client, "/kept").await, wanted);
     assert!(up.stop().success());
+}
+
+#[test]
+fn a_data_server_whose_directory_is_gone_is_told_of_and_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = Up::start(dir.path(), &["--ds", "2", "--port", "0"]);
+    assert!(up.stop().success());
+    std::fs::rename(dir.path().join("ds-2"), dir.path().join("elsewhere")).unwrap();
+    let path = dir.path().to_str().unwrap();
+    let refused = run(&["up", "--dir", path, "--ds", "2"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = sentence(&refused);
+    assert!(
+        said.contains("in the place of data server 2") && said.contains("expel 2"),
+        "{said}"
+    );
+    assert!(!dir.path().join("ds-2/identity.pem").exists());
+    // What the refused start had written.
+    let _ = std::fs::remove_dir_all(dir.path().join("ds-2"));
+
+    let mut up = Up::start(dir.path(), &[]);
+    let status = status(dir.path()).unwrap();
+    assert_eq!(status["mds"]["data_servers"][1]["state"], "away");
+    signal(up.child.id(), Signal::TERM);
+    let mut told = String::new();
+    let stderr = up.child.stderr.take().unwrap();
+    BufReader::new(stderr).read_to_string(&mut told).unwrap();
+    assert!(told.contains("data server 2 (127.0.0.1:"), "{told}");
+}
+
+#[test]
+fn status_tells_of_a_server_that_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let _up = Up::start(dir.path(), &["--ds", "1", "--port", "0"]);
+    let pid = pid_of(&status(dir.path()).unwrap(), "ds-1").unwrap();
+    signal(pid, Signal::STOP);
+    let asked = run(&["status", "--json", "--dir", dir.path().to_str().unwrap()]);
+    signal(pid, Signal::CONT);
+    assert_eq!(asked.status.code(), Some(1));
+    let said: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let error = said["ds-1"]["error"].as_str().unwrap();
+    assert!(error.contains("does not answer within"), "{error}");
+    assert_eq!(said["mds"]["role"], "mds");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use client::Error;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::SeekFrom;
 use std::fs::File as LocalFile;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,8 @@ pub(crate) const CHUNK_BYTES: u32 = 1 << 20;
 pub(crate) const DEPTH: usize = 16;
 /// Chunks of all files in flight: bounds the memory of a copy.
 const CHUNKS_MAX: usize = 64;
+/// What is not written into a new file.
+static ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
 
 /// Where bytes come from or go to.
 #[derive(Debug)]
@@ -130,6 +133,14 @@ impl End {
         }
     }
 
+    /// Sets the size.
+    async fn set_len(&self, size: u64) -> Result<(), CopyError> {
+        match self {
+            Self::Remote(file) => Ok(file.set_len(size).await?),
+            Self::Local(file) => Ok(file.set_len(size)?),
+        }
+    }
+
     /// Ends the use of it. A remote file is flushed.
     pub(crate) async fn close(self) -> Result<(), CopyError> {
         match self {
@@ -154,7 +165,20 @@ fn read_full(file: &LocalFile, offset: u64, len: u32) -> io::Result<Bytes> {
     Ok(buf.into())
 }
 
-/// Copies `size` bytes, and what was added meanwhile if the size was 0 (files of /proc say so). Returns how many there were.
+/// Whether the file is known to have only zeros there, since it is a hole (lseek(2), SEEK_DATA).
+fn is_hole(file: &LocalFile, offset: u64, len: u32) -> bool {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => data >= offset + u64::from(len),
+        // No data up to the end of the file, unless that has become shorter, which the read then tells.
+        Err(rustix::io::Errno::NXIO) => file
+            .metadata()
+            .is_ok_and(|m| m.len() >= offset + u64::from(len)),
+        Err(_) => false,
+    }
+}
+
+/// Copies `size` bytes into a new file, and what was added meanwhile if the size was 0 (files of /proc say so). Zeros
+/// become holes. Returns how many bytes there were.
 pub(crate) async fn copy(
     from: &End,
     to: &End,
@@ -170,20 +194,40 @@ pub(crate) async fn copy(
         let len = u32::try_from(size - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
         copy_chunk(from, to, at, len, shared).await
     });
-    copied
-        .buffer_unordered(DEPTH)
-        .try_fold(0, |sum, n| async move { Ok(sum + n) })
-        .await
+    let sum = |(count, end): (u64, u64), part: Part| async move {
+        Ok((count + part.bytes, end.max(part.written_end)))
+    };
+    let (count, written_end) = copied.buffer_unordered(DEPTH).try_fold((0, 0), sum).await?;
+    if count == size && written_end < size {
+        to.set_len(size).await?;
+    }
+    Ok(count)
 }
 
 async fn copy_to_end(from: &End, to: &End, shared: &Shared) -> Result<u64, CopyError> {
     let mut at = 0;
     loop {
-        match copy_chunk(from, to, at, CHUNK_BYTES, shared).await? {
-            0 => return Ok(at),
-            n => at += n,
+        let _place = shared.chunks.acquire().await;
+        let data = from.read(at, CHUNK_BYTES).await?;
+        let before = at;
+        for data in data {
+            let bytes = data.len() as u64;
+            to.write(at, data).await?;
+            at += bytes;
+        }
+        shared.done(at - before);
+        if at == before {
+            return Ok(at);
         }
     }
+}
+
+/// What came of a chunk.
+struct Part {
+    /// Bytes of the source.
+    bytes: u64,
+    /// Where the last byte was written that is no hole; 0 if none was.
+    written_end: u64,
 }
 
 async fn copy_chunk(
@@ -192,14 +236,24 @@ async fn copy_chunk(
     offset: u64,
     len: u32,
     shared: &Shared,
-) -> Result<u64, CopyError> {
-    let _place = shared.chunks.acquire().await;
-    let mut at = offset;
-    for data in from.read(offset, len).await? {
-        let bytes = data.len() as u64;
-        to.write(at, data).await?;
-        at += bytes;
+) -> Result<Part, CopyError> {
+    let mut part = Part {
+        bytes: 0,
+        written_end: 0,
+    };
+    if matches!(from, End::Local(file) if is_hole(file, offset, len)) {
+        part.bytes = len.into();
+    } else {
+        let _place = shared.chunks.acquire().await;
+        for data in from.read(offset, len).await? {
+            let bytes = data.len() as u64;
+            if data[..] != ZEROS[..data.len().min(ZEROS.len())] {
+                to.write(offset + part.bytes, data).await?;
+                part.written_end = offset + part.bytes + bytes;
+            }
+            part.bytes += bytes;
+        }
     }
-    shared.done(at - offset);
-    Ok(at - offset)
+    shared.done(part.bytes);
+    Ok(part)
 }

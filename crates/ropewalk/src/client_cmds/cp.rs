@@ -6,6 +6,7 @@ use super::remote::{Place, Servers, URL_VARIABLE};
 use client::{Error, NfsTime, NfsUrl, OpenOptions, SetAttrs};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use rustix::fs::AtFlags;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs;
@@ -83,7 +84,12 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
         .ok()
         .flatten()
         .is_some_and(|i| i.kind == Kind::Dir);
-    if from.len() > 1 && !into {
+    let names_dir = args
+        .paths
+        .last()
+        .is_some_and(|p| p.as_bytes().ends_with(b"/"));
+    let copies_dir = args.recursive && from.len() == 1;
+    if !into && (from.len() > 1 || (names_dir && !copies_dir)) {
         return Err(CliError::new(format!("{to} is not a directory")));
     }
     let shared = Shared::new(args.quiet);
@@ -171,15 +177,27 @@ impl<'a> Run<'a> {
 
     async fn tree(&mut self, from: Spot, to: Spot, info: Info) -> Result<(), CliError> {
         let mut waiting = vec![(from, to, info)];
+        let mut made_dirs = Vec::new();
         while let Some((from, to, info)) = waiting.pop() {
             let made = to.make_dir(info.mode).await;
             if let Err(e) = made.map_err(CliError::cannot("make the directory", &to)) {
                 self.note(Err(e));
                 continue;
             }
+            if self.args.preserve {
+                made_dirs.push((to.clone(), info));
+            }
             let listed = self.directory(&from, &to, &mut waiting).await;
             let listed = listed.map_err(CliError::cannot("read", &from));
             self.note(listed);
+        }
+        // Once nothing is written into them any more; a directory was made before those in it.
+        if !made_dirs.is_empty() {
+            self.wait_until_below(1).await;
+        }
+        for (to, info) in made_dirs.into_iter().rev() {
+            let kept = to.preserve(info).await;
+            self.note(kept.map_err(CliError::cannot("keep mode and time of", &to)));
         }
         Ok(())
     }
@@ -398,13 +416,23 @@ impl Spot {
     async fn preserve(&self, info: Info) -> Result<(), CopyError> {
         match self {
             Self::Local(path) => {
-                fs::set_permissions(path, fs::Permissions::from_mode(info.mode & 0o7777))?;
-                let since = std::time::Duration::new(
-                    u64::try_from(info.mtime.seconds).unwrap_or(0),
-                    info.mtime.nanoseconds.min(999_999_999),
-                );
-                let file = fs::File::options().write(true).open(path)?;
-                Ok(file.set_modified(std::time::UNIX_EPOCH + since)?)
+                let time = rustix::fs::Timespec {
+                    tv_sec: info.mtime.seconds,
+                    tv_nsec: info.mtime.nanoseconds.min(999_999_999).into(),
+                };
+                let times = rustix::fs::Timestamps {
+                    last_access: rustix::fs::Timespec {
+                        tv_sec: 0,
+                        tv_nsec: rustix::fs::UTIME_OMIT,
+                    },
+                    last_modification: time,
+                };
+                rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())
+                    .map_err(io::Error::from)?;
+                Ok(fs::set_permissions(
+                    path,
+                    fs::Permissions::from_mode(info.mode & 0o7777),
+                )?)
             }
             Self::Remote(place) => {
                 let attrs = SetAttrs {

@@ -10,14 +10,15 @@
 //! again (see `child`), except in a cluster in memory, where what it held is lost.
 
 use crate::admin::{Request, SOCKET_NAME, ask};
-use crate::config::StoreKind;
+use crate::config::{DsConfig, StoreKind};
 use crate::daemon::StateDir;
 use crate::failure::{Failure, Outcome, cannot, failed};
-use crate::status::{MdsStatus, STATE_EXPELLED, ServerStatus};
+use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::token::Token;
 use crate::up::child::{ChildSpec, Event, Supervised};
 use crate::up::plan::{Member, Plan};
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,12 +78,11 @@ impl Cluster {
         self.mds = Some(self.child("mds", &self.plan.mds)?);
         self.wait_until(say, |_| Ok(())).await?;
         let status: ServerStatus = ask_async(self.socket(), Request::Status).await?;
-        let mut known = match status {
-            ServerStatus::Mds(mds) => mds.data_servers.len(),
-            ServerStatus::Ds(_) => {
-                return Err(failed("the metadata server's socket is a data server's"));
-            }
+        let ServerStatus::Mds(mds) = status else {
+            return Err(failed("the metadata server's socket is a data server's"));
         };
+        let mut known = mds.data_servers.len();
+        self.heed_missing(&mds, say)?;
         for index in 0..self.plan.ds.len() {
             let is_new = self.give_token(index).await?;
             let child = self.child("ds", &self.plan.ds[index])?;
@@ -113,6 +113,27 @@ impl Cluster {
         Ok(())
     }
 
+    /// Tells of data servers that the cluster had on this machine and that are not planned: their directories are gone.
+    /// An error when others would be made in their place, under their names.
+    fn heed_missing(&self, mds: &MdsStatus, say: &impl Fn(&str)) -> Outcome {
+        let missing = missing(mds, &self.plan);
+        for (id, address) in &missing {
+            say(&format!(
+                "data server {id} ({address}) has no directory here any more; what it holds cannot be read. Bring its directory \
+                 back, or put it out for good: ropewalk expel {id}"
+            ));
+        }
+        let new = self.plan.ds.iter().find(|ds| is_new_on_disk(ds));
+        match (missing.first(), new) {
+            (Some((id, _)), Some(new)) => Err(failed(format!(
+                "{} would be made in the place of data server {id}, whose directory is gone: bring that back, or start \
+                 without a larger --ds and put it out with `ropewalk expel {id}`",
+                new.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn child<C>(&self, role: &'static str, member: &Member<C>) -> Outcome<Supervised> {
         let spec = ChildSpec {
             name: member.name.clone(),
@@ -126,8 +147,7 @@ impl Cluster {
     /// A data server without an identity gets a token, in the file that its configuration names. Says whether.
     async fn give_token(&self, index: usize) -> Outcome<bool> {
         let ds = &self.plan.ds[index];
-        let stored = ds.config.store == StoreKind::Disk;
-        if stored && ds.dir.join(IDENTITY_NAME).exists() {
+        if ds.config.store == StoreKind::Disk && !is_new_on_disk(ds) {
             return Ok(false);
         }
         let request = Request::TokenCreate {
@@ -269,7 +289,30 @@ where
         .map_err(cannot("ask the metadata server"))?
 }
 
-fn token_path(ds: &Member<crate::config::DsConfig>) -> PathBuf {
+/// Whether it has yet to join. One in memory joins at each start, in its own place.
+fn is_new_on_disk(ds: &Member<DsConfig>) -> bool {
+    ds.config.store == StoreKind::Disk && !ds.dir.join(IDENTITY_NAME).exists()
+}
+
+/// Ids and addresses of data servers of this machine that are not planned.
+fn missing(mds: &MdsStatus, plan: &Plan) -> Vec<(u32, SocketAddr)> {
+    let advertised = plan.ds.iter().flat_map(|ds| ds.config.advertised());
+    let hosts: Vec<IpAddr> = advertised.map(SocketAddr::ip).collect();
+    // A new one may have been given the port of the one that is gone.
+    let old = plan.ds.iter().filter(|ds| !is_new_on_disk(ds));
+    let planned: Vec<SocketAddr> = old.flat_map(|ds| ds.config.advertised().to_vec()).collect();
+    let members = mds
+        .data_servers
+        .iter()
+        .filter(|ds| ds.state != STATE_EXPELLED);
+    let address = |ds: &DataServerRow| Some((ds.id, ds.addresses.first()?.parse().ok()?));
+    members
+        .filter_map(address)
+        .filter(|(_, a): &(u32, SocketAddr)| hosts.contains(&a.ip()) && !planned.contains(a))
+        .collect()
+}
+
+fn token_path(ds: &Member<DsConfig>) -> PathBuf {
     let named = ds.config.join_token_file.as_deref();
     named.map_or_else(|| ds.dir.join("join.token"), Path::to_path_buf)
 }
