@@ -1,5 +1,5 @@
-//! Lines on standard output. A reader that went away (`ropewalk status | head`) ends the output, not the
-//! program.
+//! Lines on standard output and sentences on standard error. A reader that went away (`ropewalk status | head`)
+//! or a full disk behind them ends the output, not the program.
 
 use std::io::Write;
 
@@ -13,4 +13,10 @@ pub(crate) fn print(text: &str) {
 /// [`print()`] with a line end.
 pub(crate) fn line(text: &str) {
     print(&format!("{text}\n"));
+}
+
+/// Says something on standard error.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    // Nobody is left to be told of a failure; `eprintln!` would panic.
+    let _ = writeln!(std::io::stderr(), "ropewalk: {text}");
 }

@@ -197,7 +197,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
     } else {
         out::print(&show(&servers));
     }
-    silent.into_iter().for_each(|e| eprintln!("ropewalk: {e}"));
+    silent.into_iter().for_each(out::say);
     Ok(())
 }
 
