@@ -98,7 +98,7 @@ async fn with_cluster(dir: &Path, size: u64) -> Outcome {
     )?;
     let interrupted = |name: &str| failed(format!("{name}: the demo was interrupted"));
     let started = tokio::select! {
-        started = Cluster::start(plan, |text| eprintln!("ropewalk: {text}")) => started,
+        started = Cluster::start(plan, |text| out::say(text)) => started,
         name = signals.stop() => Err(interrupted(name)),
     };
     let mut cluster = started?;

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("ropewalk: {failure}");
+            out::say(&failure);
             ExitCode::from(failure.exit_code())
         }
     }

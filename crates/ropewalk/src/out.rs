@@ -1,4 +1,4 @@
-//! Lines on standard output. A reader that went away (`ropewalk status | head`) ends the output, not the
+//! Lines on standard output and sentences on standard error. A reader that went away (`ropewalk status | head`) ends the output, not the
 //! program; output that cannot be written for another reason is a failure.
 
 use crate::failure::{Outcome, cannot};
@@ -16,4 +16,10 @@ pub(crate) fn print(text: &str) -> Outcome {
 /// [`print()`] with a line end.
 pub(crate) fn line(text: &str) -> Outcome {
     print(&format!("{text}\n"))
+}
+
+/// Says something on standard error.
+pub(crate) fn say(text: impl std::fmt::Display) {
+    // Nobody is left to be told of a failure; `eprintln!` would panic.
+    let _ = writeln!(std::io::stderr(), "ropewalk: {text}");
 }

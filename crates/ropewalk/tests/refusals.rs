@@ -4,7 +4,7 @@
 
 mod rig;
 
-use rig::{run, sentence};
+use rig::{ropewalk, run, sentence};
 use std::net::TcpListener;
 use std::path::PathBuf;
 
@@ -73,6 +73,47 @@ fn a_wrong_configuration_is_named_with_file_and_key() {
     }
     let missing = run(&["mds", "--config", "/nonexistent/mds.toml"]);
     assert!(sentence(&missing).contains("/nonexistent/mds.toml"));
+}
+
+/// Standard error on a full disk.
+fn full() -> std::fs::File {
+    std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap()
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_no_server() {
+    let missing = ropewalk()
+        .args(["mds", "--config", "/nonexistent/mds.toml"])
+        .stderr(full())
+        .status();
+    assert_eq!(missing.unwrap().code(), Some(1), "a refusal, not a panic");
+
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [nfs, control] = ports.map(|listener| listener.local_addr().unwrap());
+    let path = file(
+        &dir,
+        &format!(
+            "state_dir = '{}'\nlisten = ['{nfs}']\ncontrol_listen = ['{control}']",
+            state.display()
+        ),
+    );
+    let mut server = ropewalk()
+        .args(["mds", "--config", path.to_str().unwrap()])
+        .stderr(full())
+        .spawn()
+        .unwrap();
+    rig::wait_for("answer of the server", || {
+        assert_eq!(server.try_wait().unwrap(), None, "it runs");
+        let asked = run(&["status", "--dir", state.to_str().unwrap()]);
+        asked.status.success().then_some(())
+    });
+    rig::signal(server.id(), rustix::process::Signal::TERM);
+    assert!(server.wait().unwrap().success());
 }
 
 #[test]

@@ -2,5 +2,6 @@
 # there, removal gives room back. The host has the disk that the store is on.
 . /run/job/guest/lib.sh
 scenario full
-check python3 "$LIB/full.py" "$WORK"
+: "${DISK_MIB:=512}"
+check python3 "$LIB/full.py" "$WORK" "$DISK_MIB"
 pass

@@ -18,9 +18,6 @@ pub(crate) const DISK_MIB: u64 = 512;
 /// Free room when the metadata store only takes removals, MiB.
 const TIGHT_MIB: u64 = 96;
 
-/// A disk that is full, but for what a file system may round.
-const BRIM_MIB: u64 = 0;
-
 /// Size of the files that are copied in, MiB: more than a full store has left, and less than an empty one.
 const COPY_MIB: usize = 48;
 
@@ -55,22 +52,27 @@ fn play(stage: &mut Stage<'_>, cluster: &Cluster, ballast: &Path) -> Result<Find
     if !stage.guest.await_signal("roomy")? {
         return Ok(None);
     }
-    if let Err(said) = copy(stage, cluster, "roomy")? {
-        return Ok(Some(format!("cp into a store with room said: {said}")));
-    }
+    // What the guest removed last may not have left the data servers yet.
+    await_state("cp into a store with room did not work", || {
+        Ok(copy(stage, cluster, "roomy")?.is_ok())
+    })?;
     stage.guest.signal("copied again")?;
-    for (word, answer, free_mib) in [
-        ("tight", "tightened", TIGHT_MIB),
-        ("brim", "brimful", BRIM_MIB),
-    ] {
-        if !stage.guest.await_signal(word)? {
-            return Ok(None);
-        }
-        fill(ballast, free_mib << 20)?;
-        stage.guest.signal(answer)?;
-    }
-    if !stage.guest.await_signal("kill")? {
+    if !stage.guest.await_signal("tight")? {
         return Ok(None);
+    }
+    fill(ballast, TIGHT_MIB << 20)?;
+    stage.guest.signal("tightened")?;
+    // The guest asks again when the stores have given room back meanwhile.
+    let mut brim = 0;
+    loop {
+        let words = [format!("brim{brim}"), "kill".to_owned()];
+        match stage.guest.await_any(&words)? {
+            Some(0) => fill(ballast, 0)?,
+            Some(_) => break,
+            None => return Ok(None),
+        }
+        stage.guest.signal(&format!("brimful{brim}"))?;
+        brim += 1;
     }
     // It cannot start while the disk is full, and must not need a person when it no longer is.
     let old = cluster.signal("mds", "KILL")?;

@@ -304,14 +304,21 @@ impl Guest {
     /// Waits until the guest's `signal NAME`. `false` when the guest ended or its limit passed first:
     /// `wait` then tells how.
     pub(crate) fn await_signal(&mut self, name: &str) -> Result<bool> {
-        let path = self.job.join(name);
-        while !path.exists() {
+        Ok(self.await_any(&[name.to_owned()])?.is_some())
+    }
+
+    /// As [`Guest::await_signal`] for the first of several; returns which.
+    pub(crate) fn await_any(&mut self, names: &[String]) -> Result<Option<usize>> {
+        loop {
+            let found = names.iter().position(|name| self.job.join(name).exists());
+            if found.is_some() {
+                return Ok(found);
+            }
             if self.step()? || Instant::now() >= self.deadline {
-                return Ok(false);
+                return Ok(None);
             }
             thread::sleep(POLL);
         }
-        Ok(true)
     }
 
     /// Waits for the guest's end, or kills it when its limit passes.

@@ -34,7 +34,7 @@ struct Pass {
 const PASSES: [Pass; 3] = [
     Pass {
         vers: "4.2",
-        files: 20_000,
+        files: 100_000,
         small_disk: false,
     },
     Pass {

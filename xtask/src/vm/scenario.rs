@@ -169,6 +169,7 @@ impl Settings {
             .env("MNT", "/mnt/a")
             .env("PNFS_MIB", hosted::PNFS_MIB)
             .env("FSYNC_MIB", hosted::FSYNC_MIB)
+            .env("DISK_MIB", full::DISK_MIB)
             .env("CAPTURE_MIB", capture::CAPTURE_MIB)
             .mem_mib(self.mem_mib)
             .echo(self.echo);

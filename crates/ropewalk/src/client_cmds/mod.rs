@@ -99,7 +99,7 @@ async fn tell_waits(servers: &remote::Servers) {
             if std::io::stderr().is_terminal() {
                 eprint!("\r\x1b[K");
             }
-            eprintln!("ropewalk: waiting for {wait}");
+            crate::out::say(format_args!("waiting for {wait}"));
         }
         told = waits;
     }

@@ -16,7 +16,7 @@ fn write(text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
 
 /// Prints a sentence to standard error, above any progress bar.
 pub(crate) fn complain(e: &CliError) {
-    eprintln!("ropewalk: {e}");
+    crate::out::say(e);
 }
 
 /// Prints what a command says about files: lines for people, or one JSON array.

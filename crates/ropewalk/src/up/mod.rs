@@ -41,29 +41,32 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
     runtime.block_on(async {
         let mut signals = Signals::take()?;
         let plan = Plan::make(&dir, args)?;
-        eprintln!(
-            "ropewalk: starting {} data servers in {}",
+        out::say(format_args!(
+            "starting {} data servers in {}",
             plan.ds.len(),
             plan.dir.display()
-        );
-        let start = Cluster::start(plan, |text| eprintln!("ropewalk: {text}"));
+        ));
+        let start = Cluster::start(plan, |text| out::say(text));
         let mut cluster = tokio::select! {
             started = start => started?,
             // Dropping the start kills what it had started; nothing was promised to anyone yet.
             name = signals.stop() => {
-                eprintln!("ropewalk: {name} before the cluster was ready");
+                out::say(format_args!("{name} before the cluster was ready"));
                 return Ok(());
             }
         };
-        out::print(&ready_text(cluster.plan()))?;
+        // The servers go on where nobody can be told, for example with the output on a full disk.
+        if let Err(e) = out::print(&ready_text(cluster.plan())) {
+            out::say(e);
+        }
         let end = loop {
             tokio::select! {
                 name = signals.stop() => {
-                    eprintln!("ropewalk: {name}, stopping");
+                    out::say(format_args!("{name}, stopping"));
                     break Ok(());
                 }
                 event = cluster.event() => match event {
-                    Ok(text) => eprintln!("ropewalk: {text}"),
+                    Ok(text) => out::say(text),
                     Err(e) => break Err(e),
                 },
             }
@@ -71,7 +74,7 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
         tokio::select! {
             () = cluster.stop() => {}
             // Impatience: the servers are killed, and recover at the next start.
-            name = signals.stop() => eprintln!("ropewalk: {name} again, ending at once"),
+            name = signals.stop() => out::say(format_args!("{name} again, ending at once")),
         }
         end
     })
