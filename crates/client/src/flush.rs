@@ -6,9 +6,11 @@
 //!
 //! # Failure
 //! Data whose verifier changed, whose server fails, or whose LAYOUTCOMMIT is refused are written again, alone in the
-//! file, through whatever layout there is then or the MDS. They leave the table only when both have answered.
+//! file, through whatever layout there is then or the MDS, until the client gives up. They leave the table only when
+//! both have answered.
 
 use crate::Error;
+use crate::backoff::Backoff;
 use crate::node::{Node, Open, Target};
 use crate::stats::add;
 use futures_util::future::join_all;
@@ -20,9 +22,6 @@ use nfs4::{NfsStatus, Verifier};
 use session_client::{Build, SessionError};
 use std::sync::Arc;
 use xdr::Opaque;
-
-/// How often data are written again before the flush fails.
-const ROUNDS_MAX: u32 = 5;
 
 /// Who holds the file's `gate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +41,8 @@ impl Node {
 
     /// As [`Node::flush`], by somebody who holds `flushing`.
     pub(crate) async fn flush_alone(self: &Arc<Self>, gate: Gate) -> Result<(), Error> {
-        for _ in 0..ROUNDS_MAX {
+        let mut backoff = Backoff::new(self.client.config.give_up);
+        loop {
             let seq = self.dirty.lock().seq();
             if self.dirty.lock().up_to(seq).next().is_none() {
                 return Ok(());
@@ -57,13 +57,15 @@ impl Node {
             if !lost {
                 return Ok(());
             }
+            if !backoff.wait().await {
+                return Err(Error::NotCommitted);
+            }
             let _alone = match gate {
                 Gate::Open => Some(self.gate.write().await),
                 Gate::Held => None,
             };
             self.write_again().await?;
         }
-        Err(Error::NotCommitted)
     }
 
     /// Sends lost data again. Nobody else writes meanwhile, so nothing newer can be overwritten.
@@ -110,7 +112,7 @@ impl Node {
         };
         let outcome = match target {
             Target::Ds(ds, _) => {
-                let mut backoff = crate::backoff::Backoff::new(self.client.config.ds_give_up);
+                let mut backoff = Backoff::new(self.client.config.ds_give_up);
                 loop {
                     match ds.call(&self.client.caller, build).await {
                         Ok(o) if crate::client::is_busy(o.results()?.status) => {

@@ -222,6 +222,23 @@ async fn data_that_a_crashed_data_server_lost_are_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn data_are_written_again_as_often_as_servers_lose_them_until_the_client_gives_up() {
+    let (cluster, client) = rig(3).await;
+    let data = pattern(2, LEN);
+    let (file, id) = new_file(&client).await;
+    file.write_at(0, data.clone()).await.unwrap();
+    cluster.state.lock().lost_commits = 20;
+    file.flush().await.unwrap();
+    assert_eq!(cluster.durable(id), data);
+    file.write_at(0, data).await.unwrap();
+    cluster.state.lock().lost_commits = u32::MAX;
+    let begin = tokio::time::Instant::now();
+    let end = file.flush().await;
+    assert!(matches!(end, Err(Error::NotCommitted)), "{end:?}");
+    assert!(begin.elapsed() >= config("a").give_up);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_data_server_is_passed_over_and_counted() {
     let (cluster, client) = rig(3).await;
     let data = pattern(3, LEN);

@@ -7,10 +7,10 @@
 //! # Ordering
 //! The images of both stores are taken first and at one moment, as a power cut takes them.
 
+use crate::canary::{Canary, LyingObjects, Unfenced};
 use crate::connector::{ByNumber, ds_address, ds_name};
 use crate::join;
 use crate::net::Net;
-use crate::objects::LyingObjects;
 use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transport::memory::Network;
 use transport::workers::Shutdown;
-use transport::{Address, Context, Limits};
+use transport::{Address, Connector, Context, Limits};
 
 /// Room of one data server.
 const CAPACITY_BYTES: u64 = 64 * 1024 * 1024;
@@ -54,8 +54,7 @@ pub(crate) struct Parts {
     pub(crate) tap: Tap,
     pub(crate) trace: Trace,
     pub(crate) rng: Rng,
-    /// The canary of COMMIT: objects are never synced.
-    pub(crate) lies: bool,
+    pub(crate) canary: Option<Canary>,
 }
 
 /// The host.
@@ -72,7 +71,7 @@ pub(crate) struct DsNode {
 impl DsNode {
     /// A host that is switched off, with empty disks.
     pub(crate) fn new(mut parts: Parts) -> Self {
-        let index = SimStore::new(parts.rng.split(), false);
+        let index = SimStore::new(parts.rng.split(), None);
         let objects = MemObjects::new(MemOptions {
             capacity_bytes: CAPACITY_BYTES,
             manual: true,
@@ -108,7 +107,8 @@ impl DsNode {
 
     fn config(&mut self) -> DsConfig {
         let start = self.start;
-        let objects: Arc<dyn ObjectStore> = if self.parts.lies {
+        let objects: Arc<dyn ObjectStore> = if self.parts.canary == Some(Canary::CommitWithoutSync)
+        {
             Arc::new(LyingObjects(Arc::clone(&self.objects)))
         } else {
             self.objects.clone()
@@ -149,7 +149,10 @@ impl DsNode {
         let opened = Ds::open(self.config()).await;
         let nfsd = opened.map_err(|e| format!("{host} does not start: {e}"))?;
         self.parts.net.up(&host);
-        let connector = ByNumber::new(&self.parts.network, &self.name());
+        let mut connector: Arc<dyn Connector> = ByNumber::new(&self.parts.network, &self.name());
+        if self.parts.canary == Some(Canary::IgnoreFences) {
+            connector = Arc::new(Unfenced(connector));
+        }
         if let Some(mds) = mds {
             let joined = join::join(&nfsd, mds, &*connector, self.parts.index).await;
             self.membership = Some(joined.map_err(|e| format!("{host} does not join: {e}"))?);

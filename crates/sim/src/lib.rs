@@ -8,6 +8,7 @@
 //! Entry points: [`run`], [`Config`]; `cargo xtask sim` runs the program of this crate.
 #![forbid(unsafe_code)]
 
+mod canary;
 mod check;
 mod client;
 mod connector;
@@ -16,7 +17,6 @@ mod history;
 mod join;
 mod mds_node;
 mod net;
-mod objects;
 mod panics;
 mod rng;
 mod store;
@@ -26,5 +26,6 @@ mod trouble;
 mod wire;
 mod world;
 
+pub use canary::Canary;
 pub use net::Weather;
-pub use world::{Canary, Config, Report, run};
+pub use world::{Config, Report, run};

@@ -7,7 +7,7 @@
     reason = "a developer's tool talks on the terminal"
 )]
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use ropewalk_sim::{Canary, Config, Report, run};
 use std::process::ExitCode;
 
@@ -23,9 +23,12 @@ struct Args {
     /// Operations of each worker
     #[arg(long)]
     steps: Option<u32>,
-    /// Names and locks only, without data servers
+    /// Names and locks only
     #[arg(long)]
     names: bool,
+    /// One file that all clients want, and no power cuts
+    #[arg(long, conflicts_with = "names")]
+    contended: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -44,13 +47,21 @@ struct Args {
 enum CanaryArg {
     /// Replies leave before their transactions are durable
     ReplyBeforeDurable,
+    /// The MDS forgets removals
+    ForgetRemovals,
+    /// The MDS forgets that it was started again
+    ForgetStarts,
     /// COMMIT answers without syncing objects
     CommitWithoutSync,
+    /// Data servers acknowledge fences and do nothing
+    IgnoreFences,
 }
 
 fn config(args: &Args) -> Config {
     let usual = if args.names {
         Config::names()
+    } else if args.contended {
+        Config::contended()
     } else {
         Config::cluster()
     };
@@ -60,6 +71,9 @@ fn config(args: &Args) -> Config {
         clients: args.clients.unwrap_or(usual.clients),
         canary: args.canary.map(|c| match c {
             CanaryArg::ReplyBeforeDurable => Canary::ReplyBeforeDurable,
+            CanaryArg::ForgetRemovals => Canary::ForgetRemovals,
+            CanaryArg::ForgetStarts => Canary::ForgetStarts,
+            CanaryArg::IgnoreFences => Canary::IgnoreFences,
             CanaryArg::CommitWithoutSync => Canary::CommitWithoutSync,
         }),
         ..usual
@@ -91,6 +105,29 @@ fn print(report: &Report) {
     }
 }
 
+/// The command that replays a seed of this configuration.
+fn replay(seed: u64, args: &Args) -> String {
+    let mut out = format!("cargo xtask sim --seed {seed}");
+    let flags = [("names", args.names), ("contended", args.contended)];
+    for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
+        out += &format!(" --{name}");
+    }
+    let numbers = [
+        ("steps", args.steps.map(|n| n.to_string())),
+        ("ds", args.ds.map(|n| n.to_string())),
+        ("clients", args.clients.map(|n| n.to_string())),
+        (
+            "canary",
+            args.canary
+                .and_then(|c| Some(c.to_possible_value()?.get_name().to_owned())),
+        ),
+    ];
+    for (name, value) in numbers {
+        out += &value.map_or_else(String::new, |value| format!(" --{name} {value}"));
+    }
+    out
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let config = config(&args);
@@ -106,9 +143,10 @@ fn main() -> ExitCode {
             failed.push(seed);
         }
     }
-    let names = if args.names { " --names" } else { "" };
-    for seed in &failed {
-        println!("replay: cargo xtask sim --seed {seed}{names}");
+    if args.seeds > 1 {
+        for seed in &failed {
+            println!("replay: {}", replay(*seed, &args));
+        }
     }
     if failed.is_empty() {
         ExitCode::SUCCESS

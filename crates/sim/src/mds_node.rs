@@ -6,6 +6,7 @@
 //! # Ordering
 //! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
 
+use crate::canary::Canary;
 use crate::connector::ByNumber;
 use crate::join;
 use crate::net::Net;
@@ -71,9 +72,9 @@ impl MdsNode {
         tap: Tap,
         trace: Trace,
         mut rng: Rng,
-        lies: bool,
+        canary: Option<Canary>,
     ) -> Self {
-        let store = SimStore::new(rng.split(), lies);
+        let store = SimStore::new(rng.split(), canary);
         Self {
             network,
             net,

@@ -8,6 +8,7 @@
 //! [`SimStore::crash`] leaves the store of the next incarnation. The old one never becomes durable again, so whoever
 //! still waits for it waits for ever.
 
+use crate::canary::{self, Canary};
 use crate::rng::Rng;
 use bytes::Bytes;
 use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Read, Seq, TxBody};
@@ -28,24 +29,27 @@ pub(crate) struct SimStore {
     inner: MemStore,
     wanted: Notify,
     rng: Mutex<Rng>,
-    /// The canary of rule R7: says "durable" at once.
-    lies: bool,
+    canary: Option<Canary>,
 }
 
 impl SimStore {
     /// An empty disk.
     #[must_use]
-    pub(crate) fn new(rng: Rng, lies: bool) -> Arc<Self> {
-        Self::over(MemStore::manual(), rng, lies)
+    pub(crate) fn new(rng: Rng, canary: Option<Canary>) -> Arc<Self> {
+        Self::over(MemStore::manual(), rng, canary)
     }
 
-    fn over(inner: MemStore, rng: Rng, lies: bool) -> Arc<Self> {
+    fn over(inner: MemStore, rng: Rng, canary: Option<Canary>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             wanted: Notify::new(),
             rng: Mutex::new(rng),
-            lies,
+            canary,
         })
+    }
+
+    fn lies(&self) -> bool {
+        self.canary == Some(Canary::ReplyBeforeDurable)
     }
 
     /// Group commits, until dropped.
@@ -55,7 +59,7 @@ impl SimStore {
             let ms = {
                 let mut rng = self.rng.lock();
                 // A disk that lies is slow as well, so that the lie matters.
-                let most = if self.lies || rng.chance(STALL_PER_MILLE) {
+                let most = if self.lies() || rng.chance(STALL_PER_MILLE) {
                     STALL_MS_MAX
                 } else {
                     SYNC_MS_MAX
@@ -79,7 +83,7 @@ impl SimStore {
             rng.index(unsynced + 1)
         };
         let left = self.inner.after_crash_keeping(kept);
-        (Self::over(left, rng, self.lies), unsynced - kept)
+        (Self::over(left, rng, self.canary), unsynced - kept)
     }
 
     /// Makes everything durable now, as an orderly stop does.
@@ -100,7 +104,8 @@ impl Read for SimStore {
 
 impl MetaStore for SimStore {
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
-        self.inner.transact(body)
+        self.inner
+            .transact(&mut |tx| canary::transact(self.canary, body, tx))
     }
 
     fn applied(&self) -> Seq {
@@ -108,7 +113,7 @@ impl MetaStore for SimStore {
     }
 
     fn durable_through(&self) -> Seq {
-        if self.lies {
+        if self.lies() {
             return self.inner.applied();
         }
         self.inner.durable_through()
@@ -118,7 +123,7 @@ impl MetaStore for SimStore {
         if self.inner.durable_through() < seq {
             self.wanted.notify_one();
         }
-        if self.lies {
+        if self.lies() {
             return Box::pin(std::future::ready(Ok(())));
         }
         self.inner.durable(seq)

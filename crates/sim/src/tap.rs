@@ -7,6 +7,7 @@ use crate::check::{attrs, io, once, stateids};
 use crate::net::host;
 use crate::trace::Trace;
 use crate::wire::{self, Ask, Got, Reply, Request, SlotKey};
+use control::{Proc, ToDs};
 use nfs4::OpNum;
 use parking_lot::Mutex;
 use rpc::{CallHeader, MessageType, ReplyHeader, ReplyVerdict};
@@ -103,15 +104,12 @@ impl Tap {
                 Call::Nfs(request)
             }
             control::PROGRAM => {
-                let what = format_args!(
-                    "> {}: control {}{}",
-                    host(passage.to),
-                    header.procedure,
-                    Fated(fate)
-                );
+                let (to, args) = (host(passage.to), d.rest());
+                let asked = Controlled(header.procedure, args);
+                let what = format_args!("> {to}: {asked}{}", Fated(fate));
                 self.trace.tell(passage.from, what);
                 let mut kept = header.procedure.to_be_bytes().to_vec();
-                kept.extend(d.rest());
+                kept.extend(args);
                 Call::Control(kept)
             }
             _ => {
@@ -229,6 +227,22 @@ impl std::fmt::Display for Asked<'_> {
                 Ask::Fh(_) => {}
                 Ask::Plain => write!(f, "{op:?} ")?,
             }
+        }
+        Ok(())
+    }
+}
+
+/// A call of the control program: procedure and arguments.
+struct Controlled<'a>(u32, &'a [u8]);
+
+impl std::fmt::Display for Controlled<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match Proc::from_u32(self.0) {
+            Some(procedure) => write!(f, "control {procedure:?}")?,
+            None => write!(f, "control {}", self.0)?,
+        }
+        if let Ok(ToDs::Fence(args)) = ToDs::decode(self.0, self.1) {
+            write!(f, " {:?}", args.floors.0)?;
         }
         Ok(())
     }

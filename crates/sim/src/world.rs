@@ -1,5 +1,6 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
+use crate::canary::Canary;
 use crate::check::{Findings, data, locks, names};
 use crate::client::{Client, DataParts, DataWorker, PLACES, Parts, Worker, first_mode};
 use crate::ds_node::{self, DsNode};
@@ -20,26 +21,17 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use transport::memory::Network;
 
-/// Virtual time that a run may take before it counts as stuck.
-const RUN_SECS_MAX: u64 = 4 * 3600;
+/// Virtual time that a run may take before it counts as stuck: ten times the usual.
+const RUN_SECS_MAX: u64 = 1_200;
 /// Virtual time in which the removals of a run must be done once all is calm.
 const DRAIN_SECS_MAX: u64 = 300;
 /// Directories that all clients share.
 const DIRS: usize = 2;
 
-/// A fault that is built in, to show that the checkers see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Canary {
-    /// The metadata store says "durable" before it is.
-    ReplyBeforeDurable,
-    /// The data servers' object stores say "synced" and do nothing.
-    CommitWithoutSync,
-}
-
 /// What a run is made of.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Data servers.
+    /// Data servers. Without one no file can be made.
     pub ds: usize,
     /// Clients that work on names and locks.
     pub clients: usize,
@@ -47,6 +39,8 @@ pub struct Config {
     pub workers: usize,
     /// Clients that work on data; they need data servers.
     pub data_clients: usize,
+    /// Files that these share.
+    pub files: u64,
     /// Operations of each worker.
     pub steps: u32,
     /// The network.
@@ -58,14 +52,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Names, locks and sessions, without data servers.
+    /// Names, locks and sessions. Files are made only where there is a data server.
     #[must_use]
     pub const fn names() -> Self {
         Self {
-            ds: 0,
+            ds: 1,
             clients: 3,
             workers: 2,
             data_clients: 0,
+            files: 3,
             steps: 40,
             weather: Weather::ROUGH,
             crashes: true,
@@ -82,6 +77,18 @@ impl Config {
             workers: 2,
             data_clients: 3,
             ..Self::names()
+        }
+    }
+
+    /// One file that all clients want, and servers that live on: what leases, recalls and fences are for.
+    #[must_use]
+    pub const fn contended() -> Self {
+        Self {
+            clients: 0,
+            files: 1,
+            steps: 100,
+            crashes: false,
+            ..Self::cluster()
         }
     }
 }
@@ -172,7 +179,7 @@ impl World {
             tap.clone(),
             trace.clone(),
             rng.split(),
-            config.canary == Some(Canary::ReplyBeforeDurable),
+            config.canary,
         );
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
@@ -182,7 +189,7 @@ impl World {
                 tap: tap.clone(),
                 trace: trace.clone(),
                 rng: rng.split(),
-                lies: config.canary == Some(Canary::CommitWithoutSync),
+                canary: config.canary,
             });
             Arc::new(Mutex::new(node))
         });
@@ -220,6 +227,7 @@ impl World {
             trace: self.trace.clone(),
             findings: self.findings.clone(),
             is_pnfs,
+            files: self.config.files,
         })
         .await
     }

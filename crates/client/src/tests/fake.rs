@@ -58,6 +58,8 @@ pub(super) struct State {
     pub(super) refusing: HashMap<usize, NfsStatus>,
     /// Files whose next layouts are refused.
     pub(super) no_layouts: HashSet<u64>,
+    /// COMMITs at data servers that find the data lost by a crash.
+    pub(super) lost_commits: u32,
     /// LAYOUTCOMMITs that are refused.
     pub(super) refuse_layoutcommits: u32,
     /// DELAYs to answer before an operation is executed.
@@ -78,6 +80,16 @@ impl State {
         other[4..].copy_from_slice(&self.counter.to_be_bytes());
         other[4] = kind;
         Stateid { seqid: 1, other }
+    }
+
+    /// What data server `n` has not committed is gone.
+    fn lose_unsynced(&mut self, n: usize) {
+        self.verifiers[n] += 1;
+        for ((ds, _), object) in &mut self.objects {
+            if *ds == n {
+                object.cached.clone_from(&object.durable);
+            }
+        }
     }
 
     fn make(&mut self, dir: u64, name: &[u8], file_type: FileType) -> Result<u64, NfsStatus> {
@@ -294,6 +306,10 @@ fn perform_ds(
         }
         OpNum::Commit => {
             let _: CommitArgs = args.args().map_err(bad)?;
+            if s.lost_commits > 0 {
+                s.lost_commits -= 1;
+                s.lose_unsynced(ds);
+            }
             s.commit(ds, id);
             let _ = reply.result(&CommitRes {
                 write_verifier: verifier(s.verifiers[ds]),
@@ -438,12 +454,7 @@ impl Cluster {
         {
             let mut s = self.state.lock();
             s.boot += 1;
-            s.verifiers[n] += 1;
-            for ((ds, _), object) in &mut s.objects {
-                if *ds == n {
-                    object.cached.clone_from(&object.durable);
-                }
-            }
+            s.lose_unsynced(n);
         }
         self.start(&format!("ds{n}"), Some(n));
     }

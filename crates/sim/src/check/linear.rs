@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 
 /// Configurations looked at before the search gives up.
-const CONFIGS_MAX: usize = 200_000;
+const CONFIGS_MAX: usize = 20_000;
 
 /// A moment: virtual milliseconds, then the number of the event.
 pub(crate) type Moment = (u64, u64);

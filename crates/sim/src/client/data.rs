@@ -21,13 +21,11 @@ const CELL_BYTES: u64 = 512;
 /// Cells of the largest file, and of the largest write: more than a stripe unit.
 const CELLS_MAX: u64 = 96;
 const WRITE_CELLS_MAX: u64 = 24;
-/// Files.
-const FILES: u64 = 3;
 /// Directory of the files.
 const DIR: &str = "data";
 /// Longest rest between two operations in milliseconds, and the longest of the rare long ones.
 const REST_MS_MAX: u64 = 80;
-const LONG_REST_MS_MAX: u64 = 3_000;
+const LONG_REST_MS_MAX: u64 = 12_000;
 const LONG_PER_MILLE: u32 = 60;
 /// Tries of the final look.
 const LOOKS_MAX: u32 = 50;
@@ -42,6 +40,8 @@ pub(crate) struct DataParts {
     pub(crate) findings: Findings,
     /// Whether it asks for layouts.
     pub(crate) is_pnfs: bool,
+    /// Files that all work on.
+    pub(crate) files: u64,
 }
 
 /// An open file, and which of its changes wait for a flush.
@@ -196,7 +196,7 @@ impl DataWorker {
     }
 
     async fn open(&mut self) {
-        let name = format!("f{}", self.parts.rng.below(FILES));
+        let name = format!("f{}", self.parts.rng.below(self.parts.files));
         let options = OpenOptions {
             create: true,
             ..OpenOptions::read_write()
@@ -360,7 +360,7 @@ impl DataWorker {
 
     /// Reads all files in fair weather, and notes their sizes.
     pub(crate) async fn look_everywhere(mut self) {
-        for at in 0..FILES {
+        for at in 0..self.parts.files {
             let name = format!("f{at}");
             let file = match self.client.open(path(&name), OpenOptions::read()).await {
                 Ok(file) => file,

@@ -12,7 +12,6 @@ const LOCKS_MAX: usize = 2;
 impl Worker {
     /// Tries to lock a range that this worker has not locked yet.
     pub(super) async fn lock(&mut self, key: &OpenKey) {
-        let generation = self.client.generation();
         let Some(open) = self.client.open_of(key) else {
             return;
         };
@@ -53,7 +52,7 @@ impl Worker {
                     is_exclusive,
                     from,
                 };
-                self.client.with_open(key, generation, |open| {
+                self.client.with_open(key, done.generation, |open| {
                     open.lock_stateid = Some(granted.lock_stateid);
                     open.locks.push(lock);
                 });
@@ -88,7 +87,7 @@ impl Worker {
         });
         let Ok(done) = done.await else { return };
         match taken::<LockURes>(&done) {
-            Ok(unlocked) => self.client.with_open(key, generation, |open| {
+            Ok(unlocked) => self.client.with_open(key, done.generation, |open| {
                 open.lock_stateid = Some(unlocked.lock_stateid);
             }),
             Err(e) => self.state_lost("LOCKU", key, &e),

@@ -92,6 +92,20 @@ pub(crate) struct Gone {
     pub(crate) until: Moment,
 }
 
+/// An answer, and the session in which it was given: state of an older one is worth nothing.
+pub(crate) struct Done {
+    outcome: Outcome,
+    pub(crate) generation: u64,
+}
+
+impl std::ops::Deref for Done {
+    type Target = Outcome;
+
+    fn deref(&self) -> &Outcome {
+        &self.outcome
+    }
+}
+
 /// What a client is made of.
 pub(crate) struct Parts {
     /// Name of its host.
@@ -159,7 +173,7 @@ impl Client {
         &self,
         fh: &FileHandle,
         build: impl Fn(&mut CompoundBuilder) + Send + Sync,
-    ) -> Result<Outcome, Gone> {
+    ) -> Result<Done, Gone> {
         let with_fh = |b: &mut CompoundBuilder| {
             b.push(&PutFhArgs {
                 object: Opaque(&fh.0),
@@ -183,7 +197,7 @@ impl Client {
     pub(crate) async fn run(
         &self,
         build: &(impl Fn(&mut CompoundBuilder) + Send + Sync),
-    ) -> Result<Outcome, Gone> {
+    ) -> Result<Done, Gone> {
         let (generation, since) = {
             let state = self.state.lock();
             (state.generation, state.since)
@@ -202,7 +216,10 @@ impl Client {
                 if state.generation == generation {
                     state.renewed = state.renewed.max(sent);
                 }
-                Ok(outcome)
+                Ok(Done {
+                    outcome,
+                    generation,
+                })
             }
             Err(error) => {
                 self.complain(&error);

@@ -263,7 +263,6 @@ impl Worker {
         let is_guarded = self.rng.chance(700);
         let what = Do::Create { at, is_guarded };
         let start = self.client.now();
-        let generation = self.client.generation();
         let how = if is_guarded {
             CreateHow::Guarded(mode(MODE))
         } else {
@@ -297,7 +296,8 @@ impl Worker {
                 };
                 self.note(start, what, Ok(end));
                 let key = (self.name.clone(), seen.id());
-                self.client.add_open(key, &seen.fh, stateid, generation);
+                self.client
+                    .add_open(key, &seen.fh, stateid, done.generation);
                 self.learn(start, &seen);
             }
             Err(e) if e.status() == Some(NfsStatus::Exist) && is_guarded => {

@@ -1,0 +1,167 @@
+//! Faults that are built in, one for each kind of promise, to show that the checkers see them.
+//!
+//! They stand around the servers, in what a server stores to or is called by, so that no server has code for them.
+
+use bytes::Bytes;
+use control::{Answer, ToDs};
+use meta::{MetaError, Outcome, Pair, Read, Tx, TxBody};
+use objects::{Capacity, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
+use rpc::{CallHeader, OpaqueAuth};
+use std::sync::Arc;
+use transport::{
+    Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, DynService, Message,
+};
+use xdr::{Decoder, Encode, Encoder};
+
+/// A fault that is built in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canary {
+    /// The metadata store says "durable" before it is.
+    ReplyBeforeDurable,
+    /// The metadata store forgets which files are to be removed at the data servers.
+    ForgetRemovals,
+    /// The metadata store forgets that the server was started again.
+    ForgetStarts,
+    /// The data servers' object stores say "synced" and do nothing.
+    CommitWithoutSync,
+    /// The data servers acknowledge FENCE and do nothing.
+    IgnoreFences,
+}
+
+/// A transaction of the metadata store that drops some of what is put.
+struct Forgetful<'a> {
+    tx: &'a mut dyn Tx,
+    canary: Canary,
+}
+
+impl Forgetful<'_> {
+    fn forgets(&self, key: &[u8]) -> bool {
+        match self.canary {
+            Canary::ForgetRemovals => key.starts_with(b"r"),
+            Canary::ForgetStarts => key == b"sboot" && !matches!(self.tx.get(key), Ok(None)),
+            _ => false,
+        }
+    }
+}
+
+impl Read for Forgetful<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
+        self.tx.get(key)
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
+        self.tx.scan(start, end, limit)
+    }
+}
+
+impl Tx for Forgetful<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        if !self.forgets(key) {
+            self.tx.put(key, value);
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.tx.delete(key);
+    }
+}
+
+/// Runs the body of a transaction of the metadata server with the fault in it.
+pub(crate) fn transact(
+    canary: Option<Canary>,
+    body: &mut TxBody<'_>,
+    tx: &mut dyn Tx,
+) -> Result<Outcome, MetaError> {
+    match canary {
+        Some(canary) => body(&mut Forgetful { tx, canary }),
+        None => body(tx),
+    }
+}
+
+/// Connects, and answers FENCE in place of who is called back on the connection.
+pub(crate) struct Unfenced(pub(crate) Arc<dyn Connector>);
+
+impl Connector for Unfenced {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        reverse: Arc<dyn DynService>,
+    ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
+        self.0.connect(address, Arc::new(NoFences(reverse)))
+    }
+}
+
+struct NoFences(Arc<dyn DynService>);
+
+impl DynService for NoFences {
+    fn call_boxed<'a>(
+        &'a self,
+        conn: &'a ConnHandle,
+        record: Bytes,
+    ) -> BoxFuture<'a, Option<Message>> {
+        let mut d = Decoder::new(&record);
+        if let Ok(header) = CallHeader::decode(&mut d)
+            && let Ok(ToDs::Fence(_)) = ToDs::decode(header.procedure, d.rest())
+        {
+            let mut e = Encoder::new();
+            rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+            Answer::Ok(()).encode(&mut e);
+            return Box::pin(std::future::ready(Some(e.into())));
+        }
+        self.0.call_boxed(conn, record)
+    }
+
+    fn on_connected(&self, conn: &ConnHandle) {
+        self.0.on_connected(conn);
+    }
+
+    fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
+        self.0.on_disconnected(conn, reason);
+    }
+}
+
+/// The object store that answers `sync` without doing it.
+#[derive(Debug)]
+pub(crate) struct LyingObjects(pub(crate) Arc<MemObjects>);
+
+impl ObjectStore for LyingObjects {
+    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
+        self.0.read(id, offset, len)
+    }
+
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.0.write(id, offset, data)
+    }
+
+    fn sync(&self, _: ObjectId) -> Result<(), ObjectError> {
+        Ok(())
+    }
+
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
+        self.0.stat(id)
+    }
+
+    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
+        self.0.set_size(id, size_bytes)
+    }
+
+    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.0.remove(id)
+    }
+
+    fn is_cached(&self, id: ObjectId, offset: u64, len: u32) -> bool {
+        self.0.is_cached(id, offset, len)
+    }
+
+    fn capacity(&self) -> Result<Capacity, ObjectError> {
+        self.0.capacity()
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
+        self.0.list(visit)
+    }
+
+    fn is_persistent(&self) -> bool {
+        self.0.is_persistent()
+    }
+}
