@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ddp;
+pub mod fuzz;
 mod keys;
 pub mod machine;
 pub mod mpa;

@@ -1,5 +1,6 @@
 //! Machines with what they need, bytes moved between them, and frames made by hand.
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "a rig may panic")]
 
 use bytes::Bytes;
 use fabric::{Completion, EndpointConfig, Memory, Pool, PoolConfig, Remote, Work};
