@@ -117,7 +117,7 @@ fn assert_terminates(victim: Victim, ulpdus: &[Vec<u8>], term: Term, fault: Faul
 #[test]
 fn tagged_segments_are_checked_before_they_are_placed() {
     let write = Opcode::Write.control();
-    let cases: &[Case<Vec<u8>>] = &[
+    let cases: &[Case<'_, Vec<u8>>] = &[
         (
             &|_| segment(&tagged(write, 5, 0), b"x"),
             Term::INVALID_STAG,
@@ -245,7 +245,7 @@ fn untagged_segments_are_checked_before_they_are_placed() {
 
 #[test]
 fn read_requests_are_checked_before_they_are_answered() {
-    let cases: &[Case<ReadRequest>] = &[
+    let cases: &[Case<'_, ReadRequest>] = &[
         (
             &|v| request(v.read ^ 1, 0, 1),
             Term::READ_INVALID_STAG,
