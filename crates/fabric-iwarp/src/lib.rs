@@ -5,6 +5,7 @@
 //! [`rdmap`] below it. [`Iwarp`] puts it on TCP.
 #![forbid(unsafe_code)]
 
+mod crc;
 pub mod ddp;
 pub mod fuzz;
 mod keys;

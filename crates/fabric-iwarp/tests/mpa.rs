@@ -281,11 +281,11 @@ fn our_two_sides_agree() {
 #[test]
 fn the_crc_is_that_of_iscsi() {
     assert_eq!(
-        crc32c::crc32c(&[0; 32]).to_le_bytes(),
+        rig::crc32c(&[0; 32]).to_le_bytes(),
         [0xaa, 0x36, 0x91, 0x8a]
     );
     assert_eq!(
-        crc32c::crc32c(&[0xff; 32]).to_le_bytes(),
+        rig::crc32c(&[0xff; 32]).to_le_bytes(),
         [0x43, 0xab, 0xa8, 0x62]
     );
     let header = Header {
@@ -303,10 +303,7 @@ fn the_crc_is_that_of_iscsi() {
     ulpdu.resize(42, 0);
     let frame = rig::frame(&ulpdu);
     let marked = [&[0; 4][..], &frame[..frame.len() - 4]].concat();
-    assert_eq!(
-        crc32c::crc32c(&marked).to_le_bytes(),
-        [0x52, 0x23, 0x99, 0x83]
-    );
+    assert_eq!(rig::crc32c(&marked).to_le_bytes(), [0x52, 0x23, 0x99, 0x83]);
 }
 
 #[test]
