@@ -180,6 +180,10 @@ fn the_responder_fits_itself_to_the_request() {
         assert_eq!((reply.revision, reply.rejected), (2, false));
         assert_eq!(reply.private_data, b"hi");
     }
+    let none = Wish { ird: 0, ..WISH };
+    let request = second(false, enhanced("AD", 5, 4));
+    let (reply, agreed) = mpa::respond(&request, none, b"").unwrap();
+    assert_eq!((reply.enhanced.unwrap().ird, agreed.ird), (1, 1));
     let (reply, agreed) = mpa::respond(&plain(false), WISH, b"").unwrap();
     assert_eq!((reply.revision, reply.enhanced), (1, None));
     assert_eq!((agreed.ird, agreed.ord, agreed.rtr), (8, 6, Rtr::None));
