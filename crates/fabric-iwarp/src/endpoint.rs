@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Pieces of one write.
@@ -84,38 +84,36 @@ impl IwarpEndpoint {
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let Some(stream) = self
-            .stream
-            .as_ref()
-            .filter(|_| self.machine.ended().is_none())
-        else {
+        let Some(stream) = self.stream.as_mut() else {
             return Poll::Pending;
         };
-        loop {
-            let Poll::Ready(readable) = stream.poll_read_ready(cx) else {
-                self.machine.rest();
-                return Poll::Pending;
-            };
-            readable?;
-            let room = self.machine.room();
+        if self.machine.ended().is_some() {
+            return Poll::Pending;
+        }
+        let room = self.machine.room();
+        let count = if room.place.is_empty() {
+            // Tokio knows by itself that a socket is empty when it gave less than was asked for.
+            let mut inbox = ReadBuf::new(room.inbox);
+            let read = Pin::new(stream).poll_read(cx, &mut inbox);
+            read.map_ok(|()| inbox.filled().len())
+        } else {
             let mut slices = [IoSliceMut::new(room.place), IoSliceMut::new(room.inbox)];
-            let slices = if slices[0].is_empty() {
-                &mut slices[1..]
-            } else {
-                &mut slices[..]
-            };
-            match stream.try_read_vectored(slices) {
-                Ok(0) => {
-                    self.machine.end_of_stream();
-                    return Poll::Ready(Ok(0));
-                }
-                Ok(count) => {
-                    self.machine.read(count);
-                    return Poll::Ready(Ok(count));
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
+            poll_read_vectored(stream, cx, &mut slices)
+        };
+        match count {
+            Poll::Pending => {
+                self.machine.rest();
+                Poll::Pending
             }
+            Poll::Ready(Ok(0)) => {
+                self.machine.end_of_stream();
+                Poll::Ready(Ok(0))
+            }
+            Poll::Ready(Ok(count)) => {
+                self.machine.read(count);
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
         }
     }
 
@@ -127,6 +125,20 @@ impl IwarpEndpoint {
         let lost = matches!(self.machine.ended(), Some(Ended::Lost(_)));
         if !lost {
             see_out(stream, self.machine.last_words());
+        }
+    }
+}
+
+fn poll_read_vectored(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    slices: &mut [IoSliceMut<'_>],
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        match stream.try_read_vectored(slices) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            read => return Poll::Ready(read),
         }
     }
 }

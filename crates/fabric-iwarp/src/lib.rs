@@ -5,7 +5,9 @@
 //! [`rdmap`] below it. [`Iwarp`] puts it on TCP.
 #![forbid(unsafe_code)]
 
+mod crc;
 pub mod ddp;
+pub mod fuzz;
 mod keys;
 pub mod machine;
 pub mod mpa;

@@ -280,8 +280,8 @@ pub fn respond(
             ord: DEPTH_UNNEGOTIATED,
         };
         if peer.ord != DEPTH_UNNEGOTIATED {
-            // A Read as RTR indication needs a place in the queue even when the peer plans no other.
-            ird = wish.ird.min(peer.ord.max(u16::from(reply.rtr_read)));
+            // A Read as RTR indication needs a place in the queue even when nobody plans another.
+            ird = wish.ird.min(peer.ord).max(u16::from(reply.rtr_read));
             reply.ird = ird;
         }
         if peer.ird != DEPTH_UNNEGOTIATED {

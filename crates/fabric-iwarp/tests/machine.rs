@@ -1,5 +1,6 @@
 //! Goal: the stream does what the RFCs say, whatever pieces TCP makes of it. Method: two machines, or one and
 //! hand-made frames, with bytes moved between them in pieces of seeded sizes; no sockets, no clock.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod rig;
 
@@ -8,6 +9,7 @@ use fabric::{Completion, Done, Ended, EndpointConfig, Fault, Memory, Remote, Sta
 use rig::{Party, Roll, agreed, deliver, pair, start, wire};
 use ropewalk_fabric_iwarp::machine::Machine;
 use ropewalk_fabric_iwarp::mpa::Rtr;
+use std::collections::HashMap;
 
 /// Random work of both sides, with frames and pieces of all sizes: bytes arrive where and as they should, all
 /// completes in order, nothing is lost.
@@ -21,39 +23,14 @@ fn random_work_arrives_whatever_the_pieces() {
         let (mut a, mut b) = pair(mulpdu, agreed(depth, crc, Rtr::Write));
         let target = b.expose_buffer(30_000);
         let source = b.expose_bytes(30_000, 9);
-        let mut model = vec![0; 30_000];
-        let mut sends = Vec::new();
-        for id in 0..40_u32 {
-            let at = u32::try_from(roll.below(20_000)).unwrap();
-            let len = u32::try_from(roll.below(10_000)).unwrap();
-            match roll.below(3) {
-                0 => {
-                    let data = rig::pattern(len as usize, id);
-                    model[at as usize..][..len as usize].copy_from_slice(&data);
-                    let remote = target.part(at, len).unwrap();
-                    let data = roll.pieces(&data);
-                    a.post(id, Work::Write { data, remote });
-                }
-                1 => {
-                    let remote = source.part(at, len).unwrap();
-                    let (sink, at) = (a.pool.take().unwrap(), 5);
-                    a.post(id, Work::Read { sink, at, remote });
-                }
-                _ => {
-                    let data = rig::pattern(len as usize, id);
-                    b.post_receive(id);
-                    let invalidate = None;
-                    let pieces = roll.pieces(&data);
-                    a.post(
-                        id,
-                        Work::Send {
-                            data: pieces,
-                            invalidate,
-                        },
-                    );
-                    sends.push((id, data));
-                }
-            }
+        let mut expected = Expected {
+            target: vec![0; 30_000],
+            sends: Vec::new(),
+            reads: HashMap::new(),
+        };
+        for id in 0..40 {
+            let memory = (target, source);
+            post_something((&mut a, &mut b), memory, id, &mut roll, &mut expected);
         }
         let mut done = Vec::new();
         let mut arrived = Vec::new();
@@ -61,7 +38,7 @@ fn random_work_arrives_whatever_the_pieces() {
             wire(&mut a, &mut b, &mut roll);
             a.take(&mut done);
             b.take(&mut arrived);
-            if done.len() == 40 && arrived.len() == sends.len() {
+            if done.len() == 40 && arrived.len() == expected.sends.len() {
                 break;
             }
         }
@@ -69,8 +46,12 @@ fn random_work_arrives_whatever_the_pieces() {
         assert_eq!(ids, (0..40).collect::<Vec<_>>(), "seed {seed}");
         for completion in done {
             assert_eq!(completion.status, Status::Ok);
+            if let Done::Read { sink } = completion.done {
+                let (at, len) = expected.reads[&completion.id];
+                assert!(sink[5..5 + len] == rig::pattern(30_000, 9)[at..at + len]);
+            }
         }
-        for (completion, (id, data)) in arrived.into_iter().zip(sends) {
+        for (completion, (id, data)) in arrived.into_iter().zip(expected.sends) {
             let Done::Receive { buffer, .. } = completion.done else {
                 panic!("no message");
             };
@@ -86,7 +67,56 @@ fn random_work_arrives_whatever_the_pieces() {
         else {
             panic!("no memory came back");
         };
-        assert!(*buffer == *model, "seed {seed}");
+        assert!(*buffer == *expected.target, "seed {seed}");
+    }
+}
+
+/// What random work does.
+struct Expected {
+    target: Vec<u8>,
+    sends: Vec<(u32, Vec<u8>)>,
+    /// First byte and length in the source, by id.
+    reads: HashMap<u64, (usize, usize)>,
+}
+
+/// Posts work of any kind at the first end, and notes what it does.
+fn post_something(
+    (a, b): (&mut Party, &mut Party),
+    (target, source): (Remote, Remote),
+    id: u32,
+    roll: &mut Roll,
+    expected: &mut Expected,
+) {
+    let (at, len) = (roll.below(20_000), roll.below(10_000));
+    let part = |whole: Remote| {
+        let [at, len] = [at, len].map(|n| u32::try_from(n).unwrap());
+        whole.part(at, len).unwrap()
+    };
+    let data = rig::pattern(len, id);
+    match roll.below(3) {
+        0 => {
+            expected.target[at..][..len].copy_from_slice(&data);
+            let remote = part(target);
+            let data = roll.pieces(&data);
+            a.post(id, Work::Write { data, remote });
+        }
+        1 => {
+            expected.reads.insert(id.into(), (at, len));
+            let remote = part(source);
+            let (sink, at) = (a.pool.take().unwrap(), 5);
+            a.post(id, Work::Read { sink, at, remote });
+        }
+        _ => {
+            b.post_receive(id);
+            let invalidate = None;
+            let pieces = roll.pieces(&data);
+            let work = Work::Send {
+                data: pieces,
+                invalidate,
+            };
+            a.post(id, work);
+            expected.sends.push((id, data));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Goal: each thing that a peer can do wrong is answered with the layer, type and code that the RFCs have for it, and with the headers
 //! that RFC 5040 Figure 10 wants included. Method: one wrong frame after good ones, made by hand.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod rig;
 
@@ -52,6 +53,9 @@ fn read(msn: u32, request: &ReadRequest) -> Vec<u8> {
     request.encode(&mut payload);
     segment(&untagged(Opcode::ReadRequest, 1, msn, 0), &payload)
 }
+
+/// What is wrong, made for a victim, and how that ends.
+type Case<'a, T> = (&'a dyn Fn(&Victim) -> T, Term, Fault);
 
 /// A responder with a receive of 100 bytes, 1000 bytes to be written and 1000 to be read.
 struct Victim {
@@ -113,7 +117,7 @@ fn assert_terminates(victim: Victim, ulpdus: &[Vec<u8>], term: Term, fault: Faul
 #[test]
 fn tagged_segments_are_checked_before_they_are_placed() {
     let write = Opcode::Write.control();
-    let cases: &[(&dyn Fn(&Victim) -> Vec<u8>, Term, Fault)] = &[
+    let cases: &[Case<'_, Vec<u8>>] = &[
         (
             &|_| segment(&tagged(write, 5, 0), b"x"),
             Term::INVALID_STAG,
@@ -241,7 +245,7 @@ fn untagged_segments_are_checked_before_they_are_placed() {
 
 #[test]
 fn read_requests_are_checked_before_they_are_answered() {
-    let cases: &[(&dyn Fn(&Victim) -> ReadRequest, Term, Fault)] = &[
+    let cases: &[Case<'_, ReadRequest>] = &[
         (
             &|v| request(v.read ^ 1, 0, 1),
             Term::READ_INVALID_STAG,

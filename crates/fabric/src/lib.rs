@@ -13,12 +13,13 @@
 //! The first fault ends a connection: what it had accepted completes as flushed, then
 //! [`Endpoint::poll_completions`] says why it [`Ended`]. Other connections never notice.
 //!
-//! Adapters pass the [`contract`].
+//! Adapters pass the [`contract`]; [`mem`] is the one without a network.
 #![forbid(unsafe_code)]
 
 mod connect;
 pub mod contract;
 mod endpoint;
+pub mod mem;
 mod pool;
 mod work;
 

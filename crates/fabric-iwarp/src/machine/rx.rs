@@ -5,6 +5,7 @@
 //! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
 
 use super::{Exposure, Machine, ReadOut, to_usize};
+use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, TAGGED_BYTES};
 use crate::keys::Keys;
 use crate::mpa;
@@ -13,8 +14,9 @@ use bytes::Bytes;
 use fabric::{Done, Memory, Receive, Status};
 use std::collections::VecDeque;
 
-/// Bytes read at a time while no payload is due.
-const INBOX_BYTES: usize = 16 * 1024;
+/// Bytes read at a time while no large payload is due: few at first, more while many small segments arrive.
+const INBOX_BYTES_MIN: usize = 4 * 1024;
+const INBOX_BYTES_MAX: usize = 64 * 1024;
 /// Payload still due from which on it is read straight into its place.
 const DIRECT_BYTES_MIN: usize = 2 * 1024;
 /// What is read behind such payload: the rest of its frame and the header of the next.
@@ -29,6 +31,8 @@ pub(super) struct Rx {
     inbox: Vec<u8>,
     start: usize,
     end: usize,
+    /// How often the inbox was too small for what came.
+    doublings: u32,
     segment: Option<Segment>,
     /// Of control messages.
     control: ControlBuffer,
@@ -113,15 +117,16 @@ impl Machine {
             end,
             segment,
             control,
+            doublings,
             ..
         } = &mut self.rx;
-        if inbox.is_empty() {
-            *inbox = vec![0; INBOX_BYTES];
-        }
         // What is left over is less than a header or a trailer.
         inbox.copy_within(*start..*end, 0);
         *end -= *start;
         *start = 0;
+        if inbox.len() < INBOX_BYTES_MIN << *doublings {
+            inbox.resize(INBOX_BYTES_MIN << *doublings, 0);
+        }
         match segment {
             Some(segment) if *end == 0 && segment.due() >= DIRECT_BYTES_MIN => Room {
                 place: segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control),
@@ -152,7 +157,13 @@ impl Machine {
             segment.placed(&place[..direct], self.agreed.crc);
         }
         *end += count - direct;
+        let was_full = *end == self.rx.inbox.len();
         while self.ended.is_none() && self.advance() {}
+        let due = self.rx.segment.map_or(0, |segment| segment.due());
+        let larger = INBOX_BYTES_MIN << (self.rx.doublings + 1);
+        if was_full && due < DIRECT_BYTES_MIN && larger <= INBOX_BYTES_MAX {
+            self.rx.doublings += 1;
+        }
     }
 
     /// Gives back the memory for incoming bytes, if nothing is in it: nothing is expected soon.
@@ -160,6 +171,7 @@ impl Machine {
         if self.rx.start == self.rx.end {
             (self.rx.start, self.rx.end) = (0, 0);
             self.rx.inbox = Vec::new();
+            self.rx.doublings = 0;
         }
     }
 
@@ -215,7 +227,7 @@ impl Machine {
         let used = 2 + header_bytes;
         if self.agreed.crc {
             let start = self.rx.start;
-            segment.crc = crc32c::crc32c(&self.rx.inbox[start..start + used]);
+            segment.crc = crc::append(0, &self.rx.inbox[start..start + used]);
         }
         self.rx.start += used;
         self.rx.segment = Some(segment);
@@ -253,7 +265,7 @@ impl Machine {
             return false;
         };
         if self.agreed.crc {
-            segment.crc = crc32c::crc32c_append(segment.crc, padding);
+            segment.crc = crc::append(segment.crc, padding);
             if crc != segment.crc.to_le_bytes() {
                 self.fault(Term::CRC, None, None);
                 return false;
@@ -518,7 +530,7 @@ impl Segment {
     fn placed(&mut self, bytes: &[u8], crc: bool) {
         self.placed += bytes.len();
         if crc {
-            self.crc = crc32c::crc32c_append(self.crc, bytes);
+            self.crc = crc::append(self.crc, bytes);
         }
     }
 }

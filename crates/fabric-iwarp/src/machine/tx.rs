@@ -4,6 +4,7 @@
 //! was framed before it.
 
 use super::{Exposure, Machine, Op, ReadOut};
+use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Terminate};
@@ -298,7 +299,7 @@ struct Frame {
 impl Frame {
     fn sum(&mut self, bytes: &[u8]) {
         if let Some(crc) = &mut self.crc {
-            *crc = crc32c::crc32c_append(*crc, bytes);
+            *crc = crc::append(*crc, bytes);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Machines with what they need, bytes moved between them, and frames made by hand.
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "a rig may panic")]
 
 use bytes::Bytes;
 use fabric::{Completion, EndpointConfig, Memory, Pool, PoolConfig, Remote, Work};
@@ -192,9 +193,16 @@ pub(crate) fn frame(ulpdu: &[u8]) -> Vec<u8> {
     let mut frame = u16::try_from(ulpdu.len()).unwrap().to_be_bytes().to_vec();
     frame.extend(ulpdu);
     frame.resize(frame.len() + mpa::pad_bytes(ulpdu.len()), 0);
-    let crc = crc32c::crc32c(&frame);
+    let crc = crc32c(&frame);
     frame.extend(crc.to_le_bytes());
     frame
+}
+
+/// CRC32c bit by bit, as RFC 3720 §12.1 has it.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+    let octet = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), bit);
+    !bytes.iter().fold(!0, octet)
 }
 
 /// The ULPDUs of whole frames.

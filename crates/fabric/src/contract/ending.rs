@@ -133,10 +133,10 @@ pub async fn a_vanished_peer_flushes_everything(fabric: &dyn Fabric, address: So
     let mut a = a;
     let source = b.expose(Memory::Bytes(Bytes::from(pattern(1000, 5))));
     let exposed = a.expose_buffer(500);
-    b.assert_all_back();
     for id in 0..8 {
         a.read(id, source);
     }
+    b.assert_all_back();
     std::future::poll_fn(|cx| {
         a.step(cx);
         if a.ended.is_some() {

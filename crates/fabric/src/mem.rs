@@ -1,0 +1,325 @@
+//! A provider without a network: connections inside one process, for tests and the simulator.
+//!
+//! Work is done at once and whole when it is rung for or polled for, and everything is in the order of the
+//! calls, so equal calls give equal results. Clones of a [`MemFabric`] are one network.
+
+mod link;
+
+use crate::{
+    BoxFuture, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
+    Negotiated, Receive,
+};
+use bytes::Bytes;
+use link::{Link, MemEndpoint};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+const LIMITS: Limits = Limits {
+    private_data_bytes_max: 508,
+    send_bytes_max: 16 << 20,
+    transfer_bytes_max: 1 << 30,
+    depth_max: 65_536,
+    exposed_max: 65_536,
+    reads_max: 0x3ffe,
+    waits_for_receives: false,
+};
+/// Peers that wait to be accepted at one listener.
+const BACKLOG: usize = 1024;
+/// First port given to who asks for none.
+const PORT_MIN: u16 = 49_152;
+
+/// A network in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemFabric(Arc<Mutex<Net>>);
+
+#[derive(Debug, Default)]
+struct Net {
+    listeners: HashMap<SocketAddr, Backlog>,
+    ports: u16,
+    links: u32,
+}
+
+#[derive(Debug, Default)]
+struct Backlog {
+    asking: VecDeque<MemIncoming>,
+    waker: Option<Waker>,
+}
+
+/// What the side that connects waits for.
+type Answer = Arc<Mutex<(Option<Result<Connected, ConnectError>>, Option<Waker>)>>;
+
+#[derive(Debug)]
+struct MemIncoming {
+    net: MemFabric,
+    /// Of who accepts, and of who connects.
+    addresses: [SocketAddr; 2],
+    config: EndpointConfig,
+    private_data: Bytes,
+    receives: Vec<Receive>,
+    answer: Answer,
+}
+
+impl Fabric for MemFabric {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn is_hardware(&self) -> bool {
+        false
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+
+    fn listen(&self, mut address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let mut net = self.0.lock();
+            if address.port() == 0 {
+                let port = PORT_MIN.checked_add(net.ports);
+                net.ports += 1;
+                address.set_port(port.ok_or(io::ErrorKind::AddrInUse)?);
+            }
+            if net.listeners.contains_key(&address) {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            net.listeners.insert(address, Backlog::default());
+            let net = self.clone();
+            let listener: Box<dyn Listener> = Box::new(MemListener { net, address });
+            Ok(listener)
+        })
+    }
+
+    fn connect(
+        &self,
+        address: SocketAddr,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'_, Result<Connected, ConnectError>> {
+        Box::pin(async move {
+            check(&config, &private_data, &receives)?;
+            let answer = self.ask(address, config, private_data, receives)?;
+            poll_fn(move |cx| {
+                let mut answer = answer.lock();
+                match answer.0.take() {
+                    Some(result) => Poll::Ready(result),
+                    None => {
+                        answer.1 = Some(cx.waker().clone());
+                        Poll::Pending
+                    }
+                }
+            })
+            .await
+        })
+    }
+}
+
+impl MemFabric {
+    fn ask(
+        &self,
+        address: SocketAddr,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> Result<Answer, ConnectError> {
+        let mut net = self.0.lock();
+        let mut from = address;
+        from.set_port(1);
+        let Some(backlog) = net.listeners.get_mut(&address) else {
+            return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        };
+        if backlog.asking.len() >= BACKLOG {
+            return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        }
+        let answer = Answer::default();
+        backlog.asking.push_back(MemIncoming {
+            net: self.clone(),
+            addresses: [address, from],
+            config,
+            private_data,
+            receives,
+            answer: Arc::clone(&answer),
+        });
+        if let Some(waker) = backlog.waker.take() {
+            waker.wake();
+        }
+        Ok(answer)
+    }
+}
+
+fn check(
+    config: &EndpointConfig,
+    private_data: &Bytes,
+    receives: &[Receive],
+) -> Result<(), ConnectError> {
+    let depth = usize::try_from(config.receive_depth).unwrap_or(usize::MAX);
+    if private_data.len() > LIMITS.private_data_bytes_max || receives.len() > depth {
+        return Err(ConnectError::TooMuch);
+    }
+    Ok(())
+}
+
+struct MemListener {
+    net: MemFabric,
+    address: SocketAddr,
+}
+
+impl Listener for MemListener {
+    fn local(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>> {
+        Box::pin(poll_fn(|cx| {
+            let mut net = self.net.0.lock();
+            let Some(backlog) = net.listeners.get_mut(&self.address) else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            match backlog.asking.pop_front() {
+                Some(incoming) => Poll::Ready(Ok(Box::new(incoming) as Box<dyn Incoming>)),
+                None => {
+                    backlog.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for MemListener {
+    fn drop(&mut self) {
+        // Who waits there is turned away once the lock is free.
+        let backlog = self.net.0.lock().listeners.remove(&self.address);
+        drop(backlog);
+    }
+}
+
+impl MemIncoming {
+    fn say(&self, result: Result<Connected, ConnectError>) {
+        let mut answer = self.answer.lock();
+        answer.0 = Some(result);
+        if let Some(waker) = answer.1.take() {
+            waker.wake();
+        }
+    }
+
+    fn connect(
+        &mut self,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> Result<Connected, ConnectError> {
+        check(&config, &private_data, &receives)?;
+        let theirs = self.config;
+        let agreed = |ours: &EndpointConfig, theirs: &EndpointConfig| Negotiated {
+            ird: ours.ird.min(theirs.ord).min(LIMITS.reads_max),
+            ord: ours.ord.min(theirs.ird).min(LIMITS.reads_max),
+            crc: ours.crc || theirs.crc,
+        };
+        let number = {
+            let mut net = self.net.0.lock();
+            net.links = net.links.wrapping_add(1);
+            net.links
+        };
+        let asked = std::mem::take(&mut self.receives);
+        let link = Link::new(number, [(config, receives), (theirs, asked)]);
+        let end = |side: usize, negotiated| MemEndpoint {
+            link: Arc::clone(&link),
+            side,
+            peer: self.addresses[1 - side],
+            negotiated,
+        };
+        self.say(Ok(Connected {
+            endpoint: Box::new(end(1, agreed(&theirs, &config))),
+            private_data,
+        }));
+        Ok(Connected {
+            endpoint: Box::new(end(0, agreed(&config, &theirs))),
+            private_data: self.private_data.clone(),
+        })
+    }
+}
+
+impl Incoming for MemIncoming {
+    fn peer(&self) -> SocketAddr {
+        self.addresses[1]
+    }
+
+    fn private_data(&self) -> &Bytes {
+        &self.private_data
+    }
+
+    fn accept(
+        mut self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        Box::pin(async move { self.connect(config, private_data, receives) })
+    }
+
+    fn reject(mut self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(async move {
+            self.receives.clear();
+            self.say(Err(ConnectError::Rejected { private_data }));
+            Ok(())
+        })
+    }
+}
+
+impl Drop for MemIncoming {
+    fn drop(&mut self) {
+        // Nobody will answer; if somebody has, the one who asks may not have looked yet.
+        let mut answer = self.answer.lock();
+        if answer.0.is_none() {
+            let refused = io::Error::from(io::ErrorKind::ConnectionReset);
+            answer.0 = Some(Err(refused.into()));
+        }
+        if let Some(waker) = answer.1.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The contract, driven without a runtime: what waits while nobody woke it would wait for ever.
+    use super::MemFabric;
+    use std::future::Future;
+    use std::net::SocketAddr;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake};
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let mut test = pin!(test);
+        let woken = Arc::new(Woken::default());
+        let waker = Arc::clone(&woken).into();
+        let mut cx = Context::from_waker(&waker);
+        while test.as_mut().poll(&mut cx).is_pending() {
+            assert!(woken.0.swap(false, Ordering::SeqCst), "it waits for ever");
+        }
+    }
+
+    fn address() -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], 0))
+    }
+
+    crate::contract_tests!(MemFabric::default(), address(), run);
+}

@@ -1,0 +1,381 @@
+//! The two ends of one connection in memory.
+
+use super::LIMITS;
+use crate::{
+    Buffer, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault, Memory,
+    Negotiated, Receive, Refusal, Refused, Remote, Status, Work,
+};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// Keys of one link lie so far apart that those of another are not among them.
+const KEY_STEP: u32 = 0x9e37_79b1;
+const KEYS_OF_A_LINK: u32 = 1 << 16;
+
+/// Both ends.
+#[derive(Debug)]
+pub(super) struct Link {
+    ends: [End; 2],
+    keys: u32,
+}
+
+#[derive(Debug)]
+struct End {
+    config: EndpointConfig,
+    receives: VecDeque<Receive>,
+    memory: BTreeMap<u32, Memory>,
+    queue: VecDeque<(u64, Work, bool)>,
+    done: Vec<Completion>,
+    closing: bool,
+    ended: Option<Ended>,
+    waker: Option<Waker>,
+    counters: Counters,
+}
+
+/// One end, as its owner has it.
+#[derive(Debug)]
+pub(super) struct MemEndpoint {
+    pub(super) link: Arc<Mutex<Link>>,
+    pub(super) side: usize,
+    pub(super) peer: SocketAddr,
+    pub(super) negotiated: Negotiated,
+}
+
+impl Link {
+    pub(super) fn new(number: u32, ends: [(EndpointConfig, Vec<Receive>); 2]) -> Arc<Mutex<Self>> {
+        let end = |(config, receives): (EndpointConfig, Vec<Receive>)| End {
+            config,
+            receives: receives.into(),
+            memory: BTreeMap::new(),
+            queue: VecDeque::new(),
+            done: Vec::new(),
+            closing: false,
+            ended: None,
+            waker: None,
+            counters: Counters::default(),
+        };
+        Arc::new(Mutex::new(Self {
+            ends: ends.map(end),
+            keys: number.wrapping_mul(KEYS_OF_A_LINK),
+        }))
+    }
+
+    /// Does all work of one side.
+    fn run(&mut self, side: usize) {
+        while let Some((id, work, signalled)) = self.ends[side].queue.pop_front() {
+            let moved = match work {
+                Work::Send { data, invalidate } => {
+                    let sent = self.send(side, &data, invalidate);
+                    sent.map(|()| signalled.then_some(Done::Send))
+                        .map_err(|fault| (fault, Done::Send))
+                }
+                Work::Write { data, remote } => {
+                    let written = self.write(side, &data, remote);
+                    written
+                        .map(|()| signalled.then_some(Done::Write))
+                        .map_err(|fault| (fault, Done::Write))
+                }
+                Work::Read {
+                    mut sink,
+                    at,
+                    remote,
+                } => match self.read(side, &mut sink, at, remote) {
+                    Ok(()) => Ok(Some(Done::Read { sink })),
+                    Err(fault) => Err((fault, Done::Read { sink })),
+                },
+                Work::Invalidate { key } => {
+                    let memory = self.ends[side].memory.remove(&key);
+                    Ok(Some(Done::Invalidate { memory }))
+                }
+            };
+            match moved {
+                Ok(Some(done)) => self.ends[side].complete(id, Status::Ok, done),
+                Ok(None) => {}
+                Err((fault, done)) => {
+                    self.ends[side].complete(id, Status::Failed(fault), done);
+                    self.ends[side].end(Ended::Accused(fault));
+                    self.ends[1 - side].end(Ended::Faulted(fault));
+                }
+            }
+        }
+        if self.ends[side].closing {
+            self.ends[side].end(Ended::Closed);
+            self.ends[1 - side].end(Ended::PeerClosed);
+        }
+    }
+
+    fn send(&mut self, side: usize, data: &[Bytes], invalidate: Option<u32>) -> Result<(), Fault> {
+        let len = total(data);
+        let peer = &mut self.ends[1 - side];
+        let room = peer.receives.front().ok_or(Fault::NoReceive)?.buffer.len();
+        if len > room {
+            return Err(Fault::ReceiveTooSmall);
+        }
+        let invalidated = match invalidate {
+            Some(key) => {
+                let memory = peer.memory.remove(&key).ok_or(Fault::CannotInvalidate)?;
+                Some((key, memory))
+            }
+            None => None,
+        };
+        let Receive { id, mut buffer } = peer.receives.pop_front().ok_or(Fault::NoReceive)?;
+        fill(&mut buffer, data);
+        buffer.set_len(len);
+        let done = Done::Receive {
+            buffer,
+            invalidated,
+        };
+        peer.complete(id, Status::Ok, done);
+        self.count(side, len);
+        Ok(())
+    }
+
+    fn write(&mut self, side: usize, data: &[Bytes], remote: Remote) -> Result<(), Fault> {
+        let len = total(data);
+        if len == 0 {
+            return Ok(());
+        }
+        match self.ends[1 - side].memory.get_mut(&remote.key) {
+            Some(Memory::Buffer(buffer)) => {
+                let start = inside(remote.offset, len, buffer.len())?;
+                fill(&mut buffer[start..], data);
+            }
+            Some(Memory::Bytes(_)) => return Err(Fault::WrongRights),
+            None => return Err(Fault::BadKey),
+        }
+        self.count(side, len);
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        side: usize,
+        sink: &mut Buffer,
+        at: usize,
+        remote: Remote,
+    ) -> Result<(), Fault> {
+        let len = to_usize(remote.len);
+        if len == 0 {
+            return Ok(());
+        }
+        match self.ends[1 - side].memory.get(&remote.key) {
+            Some(Memory::Bytes(bytes)) => {
+                let start = inside(remote.offset, len, bytes.len())?;
+                sink[at..at + len].copy_from_slice(&bytes[start..start + len]);
+            }
+            Some(Memory::Buffer(_)) => return Err(Fault::WrongRights),
+            None => return Err(Fault::BadKey),
+        }
+        self.count(1 - side, len);
+        Ok(())
+    }
+
+    /// Payload went from one side to the other: one copy, which stands for the network.
+    fn count(&mut self, from: usize, len: usize) {
+        self.ends[from].counters.sent_bytes += len as u64;
+        self.ends[1 - from].counters.received_bytes += len as u64;
+    }
+}
+
+impl End {
+    fn complete(&mut self, id: u64, status: Status, done: Done) {
+        self.done.push(Completion { id, status, done });
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Hands everything back.
+    fn end(&mut self, ended: Ended) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(ended);
+        for (id, work, _) in std::mem::take(&mut self.queue) {
+            let done = match work {
+                Work::Send { .. } => Done::Send,
+                Work::Write { .. } => Done::Write,
+                Work::Read { sink, .. } => Done::Read { sink },
+                Work::Invalidate { key } => Done::Invalidate {
+                    memory: self.memory.remove(&key),
+                },
+            };
+            self.complete(id, Status::Flushed, done);
+        }
+        for Receive { id, buffer } in std::mem::take(&mut self.receives) {
+            let invalidated = None;
+            let done = Done::Receive {
+                buffer,
+                invalidated,
+            };
+            self.complete(id, Status::Flushed, done);
+        }
+        for (key, memory) in std::mem::take(&mut self.memory) {
+            self.complete(key.into(), Status::Flushed, Done::Exposed { memory });
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closing || self.ended.is_some()
+    }
+
+    fn objection(&self, work: &Work) -> Option<Refusal> {
+        let fits = match work {
+            _ if self.is_closed() => return Some(Refusal::Closed),
+            Work::Send { data, .. } => total(data) <= to_usize(LIMITS.send_bytes_max),
+            Work::Write { data, remote } => {
+                total(data) <= to_usize(remote.len.min(LIMITS.transfer_bytes_max))
+            }
+            Work::Read { sink, at, remote } => {
+                let end = at.checked_add(to_usize(remote.len));
+                remote.len <= LIMITS.transfer_bytes_max && end.is_some_and(|end| end <= sink.len())
+            }
+            Work::Invalidate { key } if !self.memory.contains_key(key) => {
+                return Some(Refusal::BadKey);
+            }
+            Work::Invalidate { .. } => true,
+        };
+        if !fits {
+            Some(Refusal::TooLong)
+        } else {
+            (self.room() == 0).then_some(Refusal::Full)
+        }
+    }
+
+    fn room(&self) -> usize {
+        to_usize(self.config.send_depth).saturating_sub(self.queue.len())
+    }
+}
+
+/// The first byte, when all of them are inside.
+fn inside(offset: u64, len: usize, whole: usize) -> Result<usize, Fault> {
+    let start = usize::try_from(offset).map_err(|_| Fault::OutOfBounds)?;
+    let end = start.checked_add(len).filter(|end| *end <= whole);
+    end.map(|_| start).ok_or(Fault::OutOfBounds)
+}
+
+fn total(data: &[Bytes]) -> usize {
+    data.iter().map(Bytes::len).sum()
+}
+
+fn fill(mut place: &mut [u8], data: &[Bytes]) {
+    for piece in data {
+        let (head, rest) = place.split_at_mut(piece.len());
+        head.copy_from_slice(piece);
+        place = rest;
+    }
+}
+
+fn to_usize(n: u32) -> usize {
+    usize::try_from(n).expect("usize has 32 bits at least")
+}
+
+impl Endpoint for MemEndpoint {
+    fn post(&mut self, id: u64, work: Work, signalled: bool) -> Result<(), Refused<Work>> {
+        let end = &mut self.link.lock().ends[self.side];
+        if let Some(why) = end.objection(&work) {
+            return Err(Refused { why, back: work });
+        }
+        end.queue.push_back((id, work, signalled));
+        Ok(())
+    }
+
+    fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        let end = &mut self.link.lock().ends[self.side];
+        let why = if end.is_closed() {
+            Refusal::Closed
+        } else if end.receives.len() >= to_usize(end.config.receive_depth) {
+            Refusal::Full
+        } else {
+            end.receives.push_back(Receive { id, buffer });
+            return Ok(());
+        };
+        Err(Refused { why, back: buffer })
+    }
+
+    fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {
+        let mut link = self.link.lock();
+        let key = link.keys.wrapping_add(1).wrapping_mul(KEY_STEP);
+        let end = &mut link.ends[self.side];
+        let len = u32::try_from(memory.len()).ok();
+        let why = match len.filter(|len| *len <= LIMITS.transfer_bytes_max) {
+            _ if end.is_closed() => Refusal::Closed,
+            None => Refusal::TooLong,
+            Some(_) if end.memory.len() >= to_usize(end.config.exposed_max) => Refusal::Full,
+            Some(len) => {
+                end.memory.insert(key, memory);
+                link.keys = link.keys.wrapping_add(1);
+                return Ok(Remote {
+                    key,
+                    offset: 0,
+                    len,
+                });
+            }
+        };
+        Err(Refused { why, back: memory })
+    }
+
+    fn ring(&mut self) {
+        self.link.lock().run(self.side);
+    }
+
+    fn poll_completions(
+        &mut self,
+        cx: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Ended>> {
+        let mut link = self.link.lock();
+        link.run(self.side);
+        let end = &mut link.ends[self.side];
+        if !end.done.is_empty() {
+            completions.append(&mut end.done);
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(ended) = end.ended {
+            return Poll::Ready(Err(ended));
+        }
+        end.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn close(&mut self, how: Close) {
+        let mut link = self.link.lock();
+        link.ends[self.side].closing = true;
+        if how == Close::Now {
+            link.ends[self.side].end(Ended::Closed);
+            link.ends[1 - self.side].end(Ended::PeerClosed);
+        }
+    }
+
+    fn send_room(&self) -> usize {
+        self.link.lock().ends[self.side].room()
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn negotiated(&self) -> Negotiated {
+        self.negotiated
+    }
+
+    fn counters(&self) -> Counters {
+        self.link.lock().ends[self.side].counters
+    }
+}
+
+impl Drop for MemEndpoint {
+    fn drop(&mut self) {
+        self.close(Close::Now);
+        // What came back is dropped with it, once the lock is free.
+        let done = std::mem::take(&mut self.link.lock().ends[self.side].done);
+        drop(done);
+    }
+}
