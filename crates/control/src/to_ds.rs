@@ -40,7 +40,7 @@ xdr::xdr_struct! {
         pub status: Status,
         /// Size in bytes, data that are not durable yet included.
         pub size_bytes: u64,
-        /// Highest size that the index has durably (R9).
+        /// Highest size that the index has durably (R9). More than the size: the object is lost or cut short.
         pub durable_bytes: u64,
         /// Bytes that it takes in the store.
         pub space_bytes: u64,

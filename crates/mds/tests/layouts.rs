@@ -324,6 +324,40 @@ async fn a_truncation_recalls_other_writers_and_refuses_their_late_commits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_recalled_writer_commits_and_returns_and_the_truncation_goes_on_at_once() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let recalls = Arc::new(Recalls {
+        seen: Mutex::default(),
+        answer: NfsStatus::Ok,
+    });
+    let alice = rig
+        .session_of("alice", *b"boot0001", Some(recalls.clone()))
+        .await;
+    let bob = rig.session("bob").await;
+    let file = File::create(&alice, "f").await;
+    file.layout(IoMode::Rw).await;
+    let bobs = File::create(&bob, "f").await;
+    let started = tokio::time::Instant::now();
+    let writer = async {
+        let stateid = loop {
+            if let Some(stateid) = recalls.seen.lock().first().copied() {
+                break stateid;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        // As Linux does: no LAYOUTRETURN before what was written is told.
+        file.layout_commit(stateid, 9000).await.unwrap();
+        assert_eq!(bobs.try_attrs().await.unwrap().0, 9000);
+        file.layout_return(stateid).await.unwrap();
+    };
+    let (cut, ()) = tokio::join!(bobs.try_truncate(10), writer);
+    assert_eq!(cut, Ok(()), "asked once");
+    let waited = started.elapsed();
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+    assert_eq!(bobs.try_attrs().await.unwrap().0, 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_writer_that_does_not_return_is_fenced_and_loses_its_layout() {
     let (rig, _port, servers) = cluster(1).await;
     let recalls = Arc::new(Recalls {

@@ -10,6 +10,7 @@ mod rig;
 
 use control::{JoinSecret, Status, StoreIdentity};
 use layout::Floor;
+use nfs4::ops::SHARE_ACCESS_BOTH;
 use nfs4::{IoMode, NfsStatus};
 use rig::Rig;
 use rig::cluster::{FakeDs, Port, join};
@@ -87,6 +88,63 @@ async fn after_a_restart_sizes_come_from_the_data_servers_before_anything_is_ser
     assert!(after > change);
     assert_eq!(rig.nfsd.role().data().status().sizes_unknown, 0);
     assert_eq!(servers[0].size(file.id()).await.unwrap().size_bytes, 12_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_keeps_its_file_waiting_and_cuts_nothing() {
+    let (rig, _port, servers) = cluster(2).await;
+    let (alice, bob) = (rig.session("alice").await, rig.session("bob").await);
+    let file = File::create(&alice, "f").await;
+    let healthy = File::create(&alice, "healthy").await;
+    let bobs = File::open(&bob, "f", SHARE_ACCESS_BOTH).await.unwrap();
+    let bobs_other = File::open(&bob, "healthy", SHARE_ACCESS_BOTH)
+        .await
+        .unwrap();
+    for file in [&file, &healthy] {
+        file.layout(IoMode::Rw).await;
+        for ds in &servers {
+            ds.told.lock().sizes.insert(file.id(), 12_000);
+        }
+    }
+    for status in [Status::Io, Status::TryLater, Status::NoSpace] {
+        let told = &servers[1].told;
+        told.lock().unreadable.insert(file.id(), status);
+        if status == Status::Io {
+            // Alice goes without LAYOUTCOMMIT.
+            let _again = rig.session_of("alice", *b"boot0002", None).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(bobs.try_attrs().await, Err(NfsStatus::Delay), "{status:?}");
+        assert_eq!(rig.nfsd.role().data().status().sizes_unknown, 1);
+    }
+    assert_eq!(
+        bobs_other.try_attrs().await.unwrap().0,
+        12_000,
+        "only that file waits"
+    );
+    servers[1].told.lock().unreadable.clear();
+    assert_eq!(patiently(|| bobs.try_attrs()).await.unwrap().0, 12_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layoutcommit_behind_his_own_cut_is_not_measured_by_what_cannot_be_read() {
+    let (rig, _port, servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    file.layout_commit(granted.stateid, 9000).await.unwrap();
+    patiently(|| file.try_truncate(10)).await.unwrap();
+    for ds in &servers {
+        ds.told.lock().sizes.insert(file.id(), 9000);
+        ds.told.lock().unreadable.insert(file.id(), Status::Io);
+    }
+    let clipped = file.layout_commit(granted.stateid, 9000).await;
+    assert_eq!(clipped, Err(NfsStatus::Delay));
+    for ds in &servers {
+        ds.told.lock().unreadable.clear();
+    }
+    file.layout_commit(granted.stateid, 9000).await.unwrap();
+    assert_eq!(file.try_attrs().await.unwrap().0, 9000);
 }
 
 #[tokio::test(start_paused = true)]

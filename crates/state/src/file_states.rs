@@ -27,6 +27,16 @@ pub enum Io {
     Write,
 }
 
+/// What an I/O whose stateid holds rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Ground {
+    /// The file was opened for it: its permission was checked then.
+    Open,
+    /// Nothing but the caller's permission on the file, which is still to be checked.
+    Permission,
+}
+
 /// The limits of all tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StateLimits {
@@ -69,6 +79,17 @@ pub struct LockArgs {
     pub kind: LockKind,
     /// READW_LT or WRITEW_LT.
     pub blocking: bool,
+}
+
+/// A LAYOUTGET.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayoutWanted {
+    /// For reading, or also for writing.
+    pub mode: IoMode,
+    /// The caller has the permission to read the file, opened or not.
+    pub may_read: bool,
+    /// The layout goes with the last close.
+    pub return_on_close: bool,
 }
 
 /// All state of all files.
@@ -175,10 +196,11 @@ impl FileStates {
     }
 
     /// Checks the stateid of READ, WRITE or SETATTR of the size (RFC 8881 §8.2.5, §18.22, §18.32). A
-    /// client that opened for writing may read, for the sake of its page cache (§9.1.2).
+    /// client that opened for writing alone may read, for the sake of its page cache (§9.1.2), as far as
+    /// nobody denies reading and the caller has the permission.
     ///
     /// # Errors
-    /// `Locked` for a special stateid against a deny mode, `OpenMode`, `BadStateid`, `OldStateid`, or
+    /// `Locked` against a deny mode for what was not opened, `OpenMode`, `BadStateid`, `OldStateid`, or
     /// how the state was revoked.
     pub fn check_io(
         &self,
@@ -186,39 +208,47 @@ impl FileStates {
         client: ClientId,
         file: u64,
         io: Io,
-    ) -> Result<(), NfsStatus> {
+    ) -> Result<Ground, NfsStatus> {
         if stateid.is_special() {
             return self.check_special_io(stateid, file, io);
         }
-        self.check_not_revoked(stateid, client)?;
-        let access = match StateKind::of(&stateid.other) {
-            Some(StateKind::Open) => self.opens.check(stateid, client, file)?.access(),
-            Some(StateKind::Lock) => {
-                let lock = self.locks.check(stateid, client, file)?;
-                self.opens
-                    .by_other(&lock.open)
-                    .ok_or(NfsStatus::BadStateid)?
-                    .access()
-            }
-            _ => return Err(NfsStatus::BadStateid),
-        };
-        if io == Io::Write && access & ACCESS_WRITE == 0 {
-            return Err(NfsStatus::OpenMode);
+        let access = self.access_of(stateid, client, file)?;
+        match io {
+            Io::Write if access & ACCESS_WRITE == 0 => Err(NfsStatus::OpenMode),
+            Io::Read if access & ACCESS_READ == 0 => self.check_deny(file, DENY_READ),
+            _ => Ok(Ground::Open),
         }
-        Ok(())
     }
 
-    fn check_special_io(&self, stateid: Stateid, file: u64, io: Io) -> Result<(), NfsStatus> {
+    /// What the open of a stateid, or the one behind a lock, was opened for.
+    fn access_of(&self, stateid: Stateid, client: ClientId, file: u64) -> Result<u32, NfsStatus> {
+        self.check_not_revoked(stateid, client)?;
+        match StateKind::of(&stateid.other) {
+            Some(StateKind::Open) => Ok(self.opens.check(stateid, client, file)?.access()),
+            Some(StateKind::Lock) => {
+                let lock = self.locks.check(stateid, client, file)?;
+                let open = self.opens.by_other(&lock.open);
+                Ok(open.ok_or(NfsStatus::BadStateid)?.access())
+            }
+            _ => Err(NfsStatus::BadStateid),
+        }
+    }
+
+    fn check_special_io(&self, stateid: Stateid, file: u64, io: Io) -> Result<Ground, NfsStatus> {
         let denied = match (stateid, io) {
             (Stateid::READ_BYPASS, Io::Read) => 0,
             (Stateid::ANONYMOUS, Io::Read) => DENY_READ,
             (Stateid::ANONYMOUS | Stateid::READ_BYPASS, Io::Write) => DENY_WRITE,
             _ => return Err(NfsStatus::BadStateid),
         };
+        self.check_deny(file, denied)
+    }
+
+    fn check_deny(&self, file: u64, denied: u32) -> Result<Ground, NfsStatus> {
         if self.opens.deny(file) & denied != 0 {
             return Err(NfsStatus::Locked);
         }
-        Ok(())
+        Ok(Ground::Permission)
     }
 
     /// LOCK with `open_to_lock_owner4`. An owner that has a lock state on the file goes on with it.
@@ -333,45 +363,51 @@ impl FileStates {
         self.locks.unblocked(file)
     }
 
-    /// LAYOUTGET with a stateid of an open, a lock or a layout (RFC 8881 §12.5.2, §18.43.3).
+    /// LAYOUTGET with a stateid of an open, a lock or a layout (RFC 8881 §12.5.2, §18.43.3). Any layout
+    /// lets its client read, so it takes an open for reading, or `may_read`: that the caller has the
+    /// permission.
     ///
     /// # Errors
-    /// Those of the stateid; `OpenMode` to write without an open for writing; else as the layouts say:
-    /// `RecallConflict`, `ReturnConflict`, `LayoutTryLater`.
+    /// Those of the stateid; `OpenMode` to write without an open for writing; `Access` to read, and
+    /// `LayoutUnavailable` to write, for one that may not read; else as the layouts say: `RecallConflict`,
+    /// `ReturnConflict`, `LayoutTryLater`.
     pub fn layout_get(
         &mut self,
         stateid: Stateid,
         client: ClientId,
         file: u64,
-        mode: IoMode,
-        return_on_close: bool,
+        want: LayoutWanted,
     ) -> Result<Stateid, NfsStatus> {
-        let layout = match StateKind::of(&stateid.other) {
-            Some(StateKind::Layout) if !stateid.is_special() => {
-                self.check_not_revoked(stateid, client)?;
-                let access = self.opens.client_access(client, file);
-                if mode == IoMode::ReadWrite && access & ACCESS_WRITE == 0 {
-                    return Err(NfsStatus::OpenMode);
-                }
-                Some(stateid)
-            }
-            _ if stateid.is_special() => return Err(NfsStatus::BadStateid),
-            _ => {
-                let io = match mode {
-                    IoMode::Read => Io::Read,
-                    IoMode::ReadWrite => Io::Write,
-                };
-                self.check_io(stateid, client, file, io)?;
-                None
-            }
+        if stateid.is_special() {
+            return Err(NfsStatus::BadStateid);
+        }
+        let (layout, access) = if StateKind::of(&stateid.other) == Some(StateKind::Layout) {
+            self.check_not_revoked(stateid, client)?;
+            (Some(stateid), self.opens.client_access(client, file))
+        } else {
+            (None, self.access_of(stateid, client, file)?)
         };
+        if want.mode == IoMode::ReadWrite && access & ACCESS_WRITE == 0 {
+            return Err(NfsStatus::OpenMode);
+        }
+        if access & ACCESS_READ == 0 {
+            let denied = self.opens.deny(file) & DENY_READ != 0;
+            match want.mode {
+                IoMode::Read if denied => return Err(NfsStatus::Locked),
+                IoMode::Read if !want.may_read => return Err(NfsStatus::Access),
+                IoMode::ReadWrite if denied || !want.may_read => {
+                    return Err(NfsStatus::LayoutUnavailable);
+                }
+                _ => {}
+            }
+        }
         self.layouts.get(
             &mut self.source,
             client,
             file,
             layout,
-            mode,
-            return_on_close,
+            want.mode,
+            want.return_on_close,
         )
     }
 

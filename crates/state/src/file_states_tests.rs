@@ -20,6 +20,14 @@ fn share(access: u32, deny: u32) -> Share {
     Share { access, deny }
 }
 
+fn layout_of(mode: IoMode, return_on_close: bool) -> LayoutWanted {
+    LayoutWanted {
+        mode,
+        may_read: false,
+        return_on_close,
+    }
+}
+
 fn open(s: &mut FileStates, client: ClientId, owner: &str, access: u32, deny: u32) -> Stateid {
     s.open(client, owner.as_bytes(), FILE, share(access, deny))
         .unwrap()
@@ -101,7 +109,7 @@ fn an_owner_upgrades_and_downgrades_by_its_own_opens() {
     assert_eq!((again.stateid, again.is_new), (at(one, 2), false));
     assert_eq!(s.open_count(FILE), 1);
     let io = |s: &FileStates, io| s.check_io(at(one, 0), A, FILE, io);
-    assert_eq!(io(&s, Io::Write), Ok(()));
+    assert_eq!(io(&s, Io::Write), Ok(Ground::Open));
     // {R/0, W/deny W}: neither W/0 nor R/deny W nor 3/0 is a union of some of them.
     for bad in [share(W, 0), share(R, DENY_WRITE), share(3, 0), share(0, 0)] {
         assert_eq!(
@@ -119,7 +127,7 @@ fn an_owner_upgrades_and_downgrades_by_its_own_opens() {
         Ok(at(one, 4))
     );
     assert_eq!(io(&s, Io::Write), Err(NfsStatus::OpenMode));
-    assert_eq!(io(&s, Io::Read), Ok(()));
+    assert_eq!(io(&s, Io::Read), Ok(Ground::Open));
     assert_eq!(
         s.open_downgrade(at(one, 4), A, FILE, share(W, DENY_WRITE)),
         Err(NfsStatus::Inval),
@@ -184,25 +192,26 @@ fn io_is_checked_by_any_stateid() {
     let reader = open(&mut s, A, "r", R, 0);
     let writer = open(&mut s, A, "w", W, 0);
     let lock = granted(s.lock_by_open(writer, A, b"l", FILE, args(LockKind::Write, 0, 1)));
-    let layout = s.layout_get(writer, A, FILE, IoMode::ReadWrite, false);
+    let layout = s.layout_get(reader, A, FILE, layout_of(IoMode::Read, false));
     let unknown = Stateid {
         seqid: 1,
         other: [7; OTHER_BYTES],
     };
     let bad = Err(NfsStatus::BadStateid);
+    let (opened, permitted) = (Ok(Ground::Open), Ok(Ground::Permission));
     for (stateid, client, file, read, write) in [
-        (reader, A, FILE, Ok(()), Err(NfsStatus::OpenMode)),
-        (at(reader, 0), A, FILE, Ok(()), Err(NfsStatus::OpenMode)),
+        (reader, A, FILE, opened, Err(NfsStatus::OpenMode)),
+        (at(reader, 0), A, FILE, opened, Err(NfsStatus::OpenMode)),
         (at(reader, 2), A, FILE, bad, bad),
-        (writer, A, FILE, Ok(()), Ok(())),
-        (lock, A, FILE, Ok(()), Ok(())),
+        (writer, A, FILE, permitted, opened),
+        (lock, A, FILE, permitted, opened),
         (lock, B, FILE, bad, bad),
         (reader, B, FILE, bad, bad),
         (reader, A, 10, bad, bad),
         (unknown, A, FILE, bad, bad),
         (layout.unwrap(), A, FILE, bad, bad),
-        (Stateid::ANONYMOUS, B, FILE, Ok(()), Ok(())),
-        (Stateid::READ_BYPASS, B, FILE, Ok(()), Ok(())),
+        (Stateid::ANONYMOUS, B, FILE, permitted, permitted),
+        (Stateid::READ_BYPASS, B, FILE, permitted, permitted),
         (Stateid::CURRENT, A, FILE, bad, bad),
         (Stateid::INVALID, A, FILE, bad, bad),
     ] {
@@ -226,7 +235,7 @@ fn io_is_checked_by_any_stateid() {
 
 #[test]
 fn special_stateids_respect_deny_modes() {
-    let (ok, locked) = (Ok(()), Err(NfsStatus::Locked));
+    let (ok, locked) = (Ok(Ground::Permission), Err(NfsStatus::Locked));
     for (deny, anonymous_read, bypass_read, write) in [
         (0, ok, ok, ok),
         (DENY_READ, locked, ok, ok),
@@ -241,6 +250,52 @@ fn special_stateids_respect_deny_modes() {
         assert_eq!(io(Stateid::ANONYMOUS, Io::Write), write);
         assert_eq!(io(Stateid::READ_BYPASS, Io::Write), write);
     }
+}
+
+#[test]
+fn who_opened_to_write_alone_reads_by_permission_and_against_no_deny_mode() {
+    let mut s = states();
+    let w = open(&mut s, A, "w", W, 0);
+    let get = |s: &mut FileStates, mode, may_read| {
+        let want = LayoutWanted {
+            may_read,
+            ..layout_of(mode, true)
+        };
+        s.layout_get(w, A, FILE, want)
+    };
+    assert_eq!(
+        get(&mut s, IoMode::Read, false),
+        Err(NfsStatus::Access),
+        "any layout lets its client read"
+    );
+    assert_eq!(
+        get(&mut s, IoMode::ReadWrite, false),
+        Err(NfsStatus::LayoutUnavailable)
+    );
+    let layout = get(&mut s, IoMode::ReadWrite, true).unwrap();
+    assert_eq!(
+        s.layout_get(layout, A, FILE, layout_of(IoMode::Read, true)),
+        Err(NfsStatus::Access),
+        "nor by a layout stateid"
+    );
+    let r = open(&mut s, A, "r", R, 0);
+    assert!(
+        s.layout_get(r, A, FILE, layout_of(IoMode::Read, true))
+            .is_ok(),
+        "the open was allowed to"
+    );
+    s.close(r, A, FILE).unwrap();
+    open(&mut s, B, "deny", W, DENY_READ);
+    assert_eq!(
+        s.check_io(w, A, FILE, Io::Read),
+        Err(NfsStatus::Locked),
+        "RFC 8881 §9.1.2: deny modes hold all the same"
+    );
+    assert_eq!(get(&mut s, IoMode::Read, true), Err(NfsStatus::Locked));
+    assert_eq!(
+        get(&mut s, IoMode::ReadWrite, true),
+        Err(NfsStatus::LayoutUnavailable)
+    );
 }
 
 #[test]
@@ -415,7 +470,9 @@ fn stateids_are_tested_and_freed() {
     let mut s = states();
     let a = open(&mut s, A, "o", 3, 0);
     let lock = granted(s.lock_by_open(a, A, b"l", FILE, args(LockKind::Write, 0, 20)));
-    let layout = s.layout_get(a, A, FILE, IoMode::Read, false).unwrap();
+    let layout = s
+        .layout_get(a, A, FILE, layout_of(IoMode::Read, false))
+        .unwrap();
     for (stateid, client, status) in [
         (a, A, NfsStatus::Ok),
         (lock, A, NfsStatus::Ok),
@@ -459,7 +516,10 @@ fn revoked_state_stays_known_until_freed() {
         }
         assert_eq!(s.close(a, A, FILE), Err(status));
         assert_eq!(s.unlock(lock, A, FILE, range(0, 1)), Err(status));
-        assert_eq!(s.layout_get(a, A, FILE, IoMode::Read, false), Err(status));
+        assert_eq!(
+            s.layout_get(a, A, FILE, layout_of(IoMode::Read, false)),
+            Err(status)
+        );
         assert_eq!(s.free_stateid(a, A), Ok(()));
         assert_eq!(s.revoked_flags(A), flag);
         assert_eq!(s.free_stateid(lock, A), Ok(()));
@@ -474,22 +534,24 @@ fn layouts_are_got_by_opens_that_allow_them() {
     let mut s = states();
     let r = open(&mut s, A, "r", R, 0);
     assert_eq!(
-        s.layout_get(r, A, FILE, IoMode::ReadWrite, false),
+        s.layout_get(r, A, FILE, layout_of(IoMode::ReadWrite, false)),
         Err(NfsStatus::OpenMode)
     );
-    let layout = s.layout_get(r, A, FILE, IoMode::Read, true).unwrap();
+    let layout = s
+        .layout_get(r, A, FILE, layout_of(IoMode::Read, true))
+        .unwrap();
     assert_eq!(
-        s.layout_get(layout, A, FILE, IoMode::ReadWrite, true),
+        s.layout_get(layout, A, FILE, layout_of(IoMode::ReadWrite, true)),
         Err(NfsStatus::OpenMode)
     );
     let w = open(&mut s, A, "w", W, 0);
     assert!(
-        s.layout_get(layout, A, FILE, IoMode::ReadWrite, true)
+        s.layout_get(layout, A, FILE, layout_of(IoMode::ReadWrite, true))
             .is_ok()
     );
     for special in [Stateid::ANONYMOUS, Stateid::READ_BYPASS, Stateid::CURRENT] {
         assert_eq!(
-            s.layout_get(special, A, FILE, IoMode::Read, true),
+            s.layout_get(special, A, FILE, layout_of(IoMode::Read, true)),
             Err(NfsStatus::BadStateid)
         );
     }
@@ -514,7 +576,8 @@ fn a_removed_client_leaves_nothing() {
         ..args(LockKind::Read, 0, 5)
     };
     denied(s.lock_by_open(b, B, b"w", FILE, wait));
-    s.layout_get(a, A, FILE, IoMode::ReadWrite, false).unwrap();
+    s.layout_get(a, A, FILE, layout_of(IoMode::ReadWrite, false))
+        .unwrap();
     let gone = s.remove_client(A);
     assert_eq!(gone.closed_files, [5]);
     assert_eq!(gone.unlocked_files, [FILE]);

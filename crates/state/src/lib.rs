@@ -30,7 +30,9 @@ pub use clients::{
     ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
     OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed, Sequenced, SessionCreated,
 };
-pub use file_states::{ClientGone, Closed, FileStates, Io, LockArgs, StateLimits};
+pub use file_states::{
+    ClientGone, Closed, FileStates, Ground, Io, LayoutWanted, LockArgs, StateLimits,
+};
 pub use grace::{Grace, GraceEnd};
 pub use layouts::{
     IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall, RecallAnswer, Returned,

@@ -79,25 +79,27 @@ fn nothing(status: Status) -> StatItem {
     }
 }
 
+/// A lost object still has its mark: the file is as long as it was.
 async fn stat_one(ds: &Ds, id: ObjectId) -> Result<StatItem, Fault> {
     if is_removed(ds, id) {
         return Ok(nothing(Status::Removed));
     }
     let found = match ds.blocking(move |objects| objects.stat(id)).await {
-        Ok(found) => found,
-        Err(ObjectError::NotFound) => {
-            ds.check_mark(id, None)?;
-            return Ok(nothing(Status::NotFound));
-        }
+        Ok(found) => Some(found),
+        Err(ObjectError::NotFound) => None,
         Err(e) => return Err(Fault::Object(e)),
     };
-    ds.check_mark(id, Some(found.size_bytes))?;
+    match ds.check_mark(id, found.map(|f| f.size_bytes)) {
+        Ok(()) if found.is_none() => return Ok(nothing(Status::NotFound)),
+        Err(fault @ Fault::Lost) => ds.note(id, &fault),
+        result => result?,
+    }
     let known = ds.index.known(id)?;
     Ok(StatItem {
         status: Status::Ok,
-        size_bytes: found.size_bytes,
+        size_bytes: found.map_or(0, |f| f.size_bytes),
         durable_bytes: known.high_water_bytes,
-        space_bytes: found.allocated_bytes,
+        space_bytes: found.map_or(0, |f| f.allocated_bytes),
         modified: known.modified,
     })
 }

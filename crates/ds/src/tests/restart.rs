@@ -138,7 +138,13 @@ async fn a_lost_or_short_object_is_an_error_and_never_a_hole() {
             .into(),
         };
         let stat = world.mds.call(&stat).await.unwrap();
-        assert_eq!(stat.items.0[0].status, Status::Io);
+        let item = stat.items.0[0];
+        assert_eq!(
+            (item.status, item.size_bytes, item.durable_bytes),
+            (Status::Ok, cut_to.unwrap_or(0), 4),
+            "the file is as long as it was"
+        );
+        assert_eq!(world.ds().status().objects_lost, 4);
     }
 }
 

@@ -6,8 +6,9 @@
 //! # Ordering
 //! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a writer
 //! is. The mark's transaction is observed by LAYOUTGET, so it is durable before the reply. A handle carries the epoch that
-//! is read last: a fence or truncation that comes in between makes it stale, never the other way round. Its key is taken
-//! before that, together with the entry in the state table, which keeps the key from retiring (see `keys`).
+//! is read last, and that must be the one of the inode by which the permission was judged: a chmod, fence or truncation
+//! that comes in between refuses it or makes it stale, never the other way round. Its key is taken before that, together
+//! with the entry in the state table, which keeps the key from retiring (see `keys`).
 //!
 //! # Failure
 //! A client that does not answer a recall in a lease is fenced off the file at every data server and loses its layout; a
@@ -23,7 +24,7 @@ use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::{ClientId, NfsStatus, Stateid};
 use server::{CallbackError, Nfsd};
-use state::{IoMode, IoModes, Other, Recall, RecallAnswer, Returned};
+use state::{IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ use std::sync::Arc;
 pub(crate) struct GrantRequest {
     pub(crate) stateid: Stateid,
     pub(crate) mode: IoMode,
+    /// The caller has the permission to read, opened or not.
+    pub(crate) may_read: bool,
 }
 
 /// Grants the current client a layout of the whole file: the stateid, and the handle for the data servers.
@@ -63,9 +66,12 @@ pub(crate) fn grant(
         IoMode::ReadWrite => IoModes::RW,
     };
     let held_before = mds.state().layouts.holders(file.0, modes).contains(&client);
-    let (key, stateid) = enter(nfsd, client, file, request)?;
+    let (key, stateid) = enter(mds, client, file, request)?;
     // Looked at again behind the entry: whoever fences from here on finds this holder.
-    let fenced = data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
+    let epoch = mds.namespace().fencing_epoch(inode);
+    let now = ns(mds, cx, |ns, op| ns.getattr(op, file));
+    let risen = now.map_or(true, |now| mds.namespace().fencing_epoch(&now) != epoch);
+    let fenced = risen || data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
     let marked = match request.mode {
         IoMode::ReadWrite if !fenced => {
             ns(mds, cx, |ns, op| ns.mark_rw_out(op, file, client.value))
@@ -81,7 +87,6 @@ pub(crate) fn grant(
         }
         return Err(marked.err().unwrap_or(NfsStatus::LayoutTryLater));
     }
-    let inode = ns(mds, cx, |ns, op| ns.getattr(op, file))?;
     if request.mode == IoMode::ReadWrite {
         data.writers.lock().add(file, tag);
     }
@@ -94,7 +99,7 @@ pub(crate) fn grant(
             IoMode::Read => Rights::Read,
             IoMode::ReadWrite => Rights::ReadWrite,
         },
-        epoch: Epoch::from_u64(mds.namespace().fencing_epoch(&inode)),
+        epoch: Epoch::from_u64(epoch),
         client: tag,
     };
     drop(order);
@@ -103,16 +108,20 @@ pub(crate) fn grant(
 
 /// Enters a holder, and takes the key of his handle in the same step: while the layout is held, the key does not retire.
 fn enter(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     client: ClientId,
     file: FileId,
     request: &GrantRequest,
 ) -> Result<(SigningKey, Stateid), NfsStatus> {
-    let mds = nfsd.role();
     let keys = mds.data().keys.lock();
     let key = keys.ring().active().ok_or(NfsStatus::LayoutTryLater)?;
     let mut state = mds.state();
-    let stateid = state.layout_get(request.stateid, client, file.0, request.mode, true)?;
+    let want = LayoutWanted {
+        mode: request.mode,
+        may_read: request.may_read,
+        return_on_close: true,
+    };
+    let stateid = state.layout_get(request.stateid, client, file.0, want)?;
     state.layouts.signed(&stateid.other, key.id());
     Ok((key.clone(), stateid))
 }

@@ -9,8 +9,9 @@
 //! back but writers that are still known. The size is durable before the mark goes, the mark before the file is served.
 //!
 //! # Failure
-//! A data server that is away delays its files only; one that was expelled counts as empty. What fails is done again at
-//! the next tick.
+//! A data server that is away delays its files only; one that was expelled counts as empty. An object that is lost has the
+//! size that the data server's index has durably; one that cannot be read just now delays its file: it may be as long as
+//! any. What fails is done again at the next tick.
 
 use super::call::{DsError, call};
 use super::truncate;
@@ -191,15 +192,25 @@ async fn recover_batch(
     }
     let cred = Cred::root();
     let mut op = Op::new(&cred, mds.now());
+    let mut known = Vec::with_capacity(batch.len());
     for (index, item) in batch.iter().enumerate() {
         let of_file: Vec<&StatItem> = stats.iter().filter_map(|s| s.get(index)).collect();
+        if let Some(unread) = of_file.iter().find(|s| !tells_size(s)) {
+            let (file, status) = (item.inode.id.0, unread.status);
+            tracing::error!(file, ?status, "an object cannot be read: its file waits");
+            continue;
+        }
         commit(mds.namespace(), &mut op, &item.inode, &of_file).map_err(|e| e.to_string())?;
+        known.push(item);
+    }
+    if known.is_empty() {
+        return Ok(());
     }
     mds.durable(op.observed())
         .await
         .map_err(|e| e.to_string())?;
     let mut op = Op::new(&cred, mds.now());
-    for item in batch {
+    for item in &known {
         let file = item.inode.id;
         let _order = data.grant_lock(file).lock();
         let clear = |op: &mut Op<'_>, client| mds.namespace().clear_rw_out(op, file, client);
@@ -212,7 +223,7 @@ async fn recover_batch(
         data.unknown.lock().done(file, &item.writers);
     }
     data.changed.notify_waiters();
-    tracing::info!(files = batch.len(), "sizes recovered");
+    tracing::info!(files = known.len(), "sizes recovered");
     Ok(())
 }
 
@@ -234,6 +245,11 @@ pub(super) async fn measure(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64,
             tracing::warn!(ds, %error, "size of a file");
             NfsStatus::Delay
         })?;
+        if let Some(unread) = stats.iter().find(|s| !tells_size(s)) {
+            let (file, status) = (inode.id.0, unread.status);
+            tracing::error!(ds, file, ?status, "an object cannot be read");
+            return Err(NfsStatus::Delay);
+        }
         sizes.extend(stats.iter().map(|s| s.size_bytes.max(s.durable_bytes)));
     }
     Ok(striping_of(inode, sizes.len()).map_or(0, |s| s.file_size(&sizes)))
@@ -252,6 +268,11 @@ async fn stat(conn: Option<&ConnHandle>, batch: &[Item]) -> Result<Vec<StatItem>
     } else {
         Err(DsError::Malformed)
     }
+}
+
+/// Whether a data server knows how long an object is.
+fn tells_size(item: &StatItem) -> bool {
+    matches!(item.status, Status::Ok | Status::NotFound | Status::Removed)
 }
 
 /// The object of a file, the same at every data server.
@@ -282,17 +303,13 @@ fn commit(
     let mut modified = inode.mtime;
     let mut space = 0_u64;
     for item in stats {
-        match item.status {
-            Status::Ok => {
-                let time = Time {
-                    secs: item.modified.seconds,
-                    nanos: item.modified.nanoseconds,
-                };
-                modified = modified.max(time);
-                space = space.saturating_add(item.space_bytes);
-            }
-            Status::NotFound | Status::Removed => {}
-            status => tracing::error!(file = inode.id.0, ?status, "an object cannot be read"),
+        if item.status == Status::Ok {
+            let time = Time {
+                secs: item.modified.seconds,
+                nanos: item.modified.nanoseconds,
+            };
+            modified = modified.max(time);
+            space = space.saturating_add(item.space_bytes);
         }
         sizes.push(item.size_bytes.max(item.durable_bytes));
     }

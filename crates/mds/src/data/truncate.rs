@@ -5,7 +5,8 @@
 //! other truncations out, also after a crash.
 //!
 //! # Ordering
-//! Layouts for writing come back (all but the caller's own); the intent and the epoch are durable; LAYOUTCOMMITs from before are
+//! Layouts for writing come back (all but the caller's own), before the gate closes: a client returns its layout behind its
+//! LAYOUTCOMMIT, which passes the gate. Then: the intent and the epoch are durable; LAYOUTCOMMITs from before are
 //! refused; every data server has cut and raised its floor; the size changes. When nobody but the caller ever had a handle
 //! for writing that still holds, the epoch stays: there are no late writes of others to stop, and his layout goes on; only
 //! his LAYOUTCOMMITs are measured at the data servers until he gets a new stateid. A
@@ -32,6 +33,8 @@ use tokio::time::Instant;
 
 /// How long a truncation waits for layouts to come back before its caller is told to ask again.
 const RECALL_WAIT_MS: u64 = 5_000;
+/// How long it waits for I/O and LAYOUTCOMMITs under way.
+const GATE_WAIT_MS: u64 = 5_000;
 /// Pause between two looks at layouts that are out.
 const POLL_MS: u64 = 100;
 
@@ -84,13 +87,23 @@ pub(crate) async fn truncate(
     if data.truncating.lock().contains(&file) {
         return Err(NfsStatus::Delay);
     }
+    // LAYOUTGET is held off from here on: nobody joins those that are gone.
+    let _hold = Hold::new(nfsd, file);
+    if !writers_gone(nfsd, inode, Some(client)).await {
+        return Err(NfsStatus::Delay);
+    }
     let gate = data.gate(file);
-    let wait = Duration::from_millis(RECALL_WAIT_MS);
+    let wait = Duration::from_millis(GATE_WAIT_MS);
     let Ok(_alone) = tokio::time::timeout(wait, gate.write()).await else {
         return Err(NfsStatus::Delay);
     };
-    let _hold = Hold::new(nfsd, file);
-    if !writers_gone(nfsd, inode, Some(client)).await {
+    // Another truncation may have come first, and a client may have been fenced.
+    let others = || {
+        mds.state()
+            .layouts
+            .is_held(file.0, IoModes::RW, Some(client))
+    };
+    if data.truncating.lock().contains(&file) || others() {
         return Err(NfsStatus::Delay);
     }
     super::ready(nfsd, file)?;
@@ -100,7 +113,6 @@ pub(crate) async fn truncate(
     };
     let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
     let me = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);
-    // LAYOUTGET is held off: nobody joins from here on.
     let fence = !data.writers.lock().only(file, me);
     let intent = ns(mds, cx, |ns, op| {
         ns.begin_truncate(op, file, new_size, &attrs, opened_for_write, fence)

@@ -1,5 +1,8 @@
 //! LAYOUTGET (RFC 8881 §18.43): always the whole file, sparse, return on close.
 //!
+//! A handle for writing reads as well: whoever opened for writing and may not read gets LAYOUTUNAVAILABLE, and writes through
+//! this server. One that only writes would be of no use to the readers that share the client's layout.
+//!
 //! One handle serves every data server of the file, and one would do (§13.4.2). It is repeated for each all the same: Linux kernels
 //! with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a layout with a single handle for
 //! one without stripes, and then send I/O across a stripe's end to the wrong data server.
@@ -93,6 +96,7 @@ fn get(
     let request = data::GrantRequest {
         stateid: cx.resolve(args.stateid)?,
         mode,
+        may_read: super::read::may_do(cx, &inode, namespace::READ),
     };
     let (stateid, handle) = data::grant(nfsd, cx, &inode, &request)?;
     Ok((stateid, body(&handle)))

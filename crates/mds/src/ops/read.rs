@@ -7,7 +7,7 @@ use namespace::Inode;
 use nfs4::ops::{ReadArgs, ReadResPayload};
 use nfs4::{NfsStatus, Stateid};
 use server::Nfsd;
-use state::Io;
+use state::{Ground, Io};
 use std::sync::Arc;
 use transport::Payload;
 
@@ -29,8 +29,8 @@ pub(super) async fn read(
     Ok(ReadResPayload { eof, len })
 }
 
-/// The file of an I/O whose stateid holds. Only a special stateid leaves the permission to be checked (RFC 8881 §18.22.3):
-/// an open has passed that.
+/// The file of an I/O whose stateid holds, and that the caller may do: by his open, or else by his permission (RFC 8881
+/// §18.22.3, §9.1.2). Who opened for writing alone is told ACCESS and not OPENMODE, which no client can mend.
 pub(super) fn check_io(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
@@ -42,16 +42,19 @@ pub(super) fn check_io(
     let stateid = cx.resolve(stateid)?;
     let client = cx.client()?;
     nfsd.clients().check_grace_io(stateid.is_special())?;
-    mds.state().check_io(stateid, client, inode.id.0, io)?;
-    if stateid.is_special() {
-        let want = match io {
-            Io::Read => namespace::READ,
-            Io::Write => namespace::WRITE,
-        };
-        let cred = &cx.caller.cred;
-        if cred.rights(&inode) & want == 0 && !cred.owns(&inode) {
-            return Err(NfsStatus::Access);
-        }
+    let want = match io {
+        Io::Read => namespace::READ,
+        Io::Write => namespace::WRITE,
+    };
+    let ground = mds.state().check_io(stateid, client, inode.id.0, io)?;
+    if ground == Ground::Permission && !may_do(cx, &inode, want) {
+        return Err(NfsStatus::Access);
     }
     Ok(inode)
+}
+
+/// Whether the caller has the permission for an I/O that no open stands for. An owner may always: he could set the mode.
+pub(super) fn may_do(cx: &Cx<'_>, inode: &Inode, want: u32) -> bool {
+    let cred = &cx.caller.cred;
+    cred.rights(inode) & want != 0 || cred.owns(inode)
 }

@@ -7,7 +7,7 @@ use namespace::{Inode, NsError, SetAttr};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
 use nfs4::{Bitmap, NfsStatus, Stateid};
 use server::Nfsd;
-use state::Io;
+use state::{Ground, Io};
 use std::sync::Arc;
 
 pub(super) async fn setattr(
@@ -59,10 +59,9 @@ fn check_size_stateid(
     let stateid = cx.resolve(stateid)?;
     let client = cx.client()?;
     nfsd.clients().check_grace_io(stateid.is_special())?;
-    nfsd.role()
-        .state()
-        .check_io(stateid, client, inode.id.0, Io::Write)?;
-    Ok(!stateid.is_special())
+    let state = nfsd.role().state();
+    let ground = state.check_io(stateid, client, inode.id.0, Io::Write)?;
+    Ok(ground == Ground::Open)
 }
 
 /// Sets attributes of an inode whose stateid was checked. Also used by OPEN with truncation.

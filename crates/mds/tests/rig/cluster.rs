@@ -110,6 +110,9 @@ pub struct Told {
     pub free_bytes: Option<u64>,
     /// The disk that it says it is on.
     pub disk: u64,
+
+    /// Objects whose STAT fails, and how.
+    pub unreadable: BTreeMap<u64, Status>,
     /// FENCE, STAT and SET_SIZE get no answer.
     pub mute: bool,
     /// The keys of the last HELLO or KEYS.
@@ -203,6 +206,15 @@ impl Calls {
 
 impl Told {
     fn stat(&self, object: &ObjectRef) -> StatItem {
+        if let Some(status) = self.unreadable.get(&object.file_id) {
+            return StatItem {
+                status: *status,
+                size_bytes: 0,
+                durable_bytes: 0,
+                space_bytes: 0,
+                modified: NfsTime::default(),
+            };
+        }
         let size = self.sizes.get(&object.file_id);
         StatItem {
             status: if size.is_some() {

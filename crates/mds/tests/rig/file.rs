@@ -74,17 +74,42 @@ impl<'c> File<'c> {
             mode: Some(0o644),
             ..Attrs::default()
         });
+        let how = OpenHow::Create(CreateHow::Unchecked(attrs));
+        Self::try_open_as(client, root, name, how, SHARE_ACCESS_BOTH).await
+    }
+
+    /// Opens a file of the root that exists.
+    pub async fn open(client: &'c Client, name: &str, access: u32) -> Result<Self, NfsStatus> {
+        let root = client.lookup(&[]).await.unwrap();
+        let opened =
+            patiently(|| Self::try_open_as(client, &root, name, OpenHow::NoCreate, access)).await;
+        opened.map(|(open, fh)| Self {
+            client,
+            name: name.to_owned(),
+            fh,
+            open,
+        })
+    }
+
+    async fn try_open_as(
+        client: &Client,
+        root: &FileHandle,
+        name: &str,
+        how: OpenHow<'_>,
+        share_access: u32,
+    ) -> Result<(Stateid, FileHandle), NfsStatus> {
+        let owner = format!("owner {share_access}");
         let done = client
             .on(root, |b| {
                 b.push(&OpenArgs {
                     seqid: 0,
-                    share_access: SHARE_ACCESS_BOTH,
+                    share_access,
                     share_deny: 0,
                     owner: StateOwner {
                         clientid: ClientId::default(),
-                        owner: Opaque(b"owner"),
+                        owner: Opaque(owner.as_bytes()),
                     },
-                    how: OpenHow::Create(CreateHow::Unchecked(attrs.clone())),
+                    how: how.clone(),
                     claim: OpenClaim::Null(Opaque(name.as_bytes())),
                 });
                 b.push(&GetFhArgs {});

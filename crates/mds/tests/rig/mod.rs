@@ -72,11 +72,20 @@ impl Rig {
 
     /// With the wall clock of an earlier run, or another.
     pub async fn at(store: Arc<MemStore>, clock_s: Arc<AtomicI64>) -> Self {
+        Self::exporting(store, clock_s, Exports::loopback(Squash::None)).await
+    }
+
+    /// With an export list. Callers over the memory transport come from 127.0.0.1.
+    pub async fn exporting(
+        store: Arc<MemStore>,
+        clock_s: Arc<AtomicI64>,
+        exports: Exports,
+    ) -> Self {
         let now_s = Arc::clone(&clock_s);
         let network = Network::default();
         let config = MdsConfig {
             store: store.clone(),
-            exports: Exports::loopback(Squash::None),
+            exports,
             lease_ms: 30_000,
             clock: Arc::new(move || Time {
                 secs: now_s.load(Ordering::Relaxed),
@@ -120,13 +129,7 @@ impl Rig {
         verifier: [u8; 8],
         callbacks: Option<Arc<dyn CallbackHandler>>,
     ) -> Client {
-        let caller = Caller::auth_sys(&AuthSys {
-            stamp: 0,
-            machine: owner.as_bytes().to_vec(),
-            uid: 0,
-            gid: 0,
-            gids: vec![],
-        });
+        let caller = auth_sys(owner, 0);
         let connector = self
             .network
             .connector(owner, Context::new(TransportLimits::default()));
@@ -159,12 +162,31 @@ impl Rig {
     }
 }
 
+/// The credential of a user, whose group has the same number.
+fn auth_sys(machine: &str, uid: u32) -> Caller {
+    Caller::auth_sys(&AuthSys {
+        stamp: 0,
+        machine: machine.as_bytes().to_vec(),
+        uid,
+        gid: uid,
+        gids: vec![],
+    })
+}
+
 pub struct Client {
     pub session: Arc<Session>,
     pub caller: Caller,
 }
 
 impl Client {
+    /// Another user of the same client, on the same session.
+    pub fn user(&self, uid: u32) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            caller: auth_sys("client", uid),
+        }
+    }
+
     pub async fn run(&self, build: impl Fn(&mut CompoundBuilder) + Send + Sync) -> Outcome {
         self.session
             .compound(&self.caller, &|b| {
