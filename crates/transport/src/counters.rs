@@ -22,6 +22,8 @@ pub enum CloseReason {
     WriteStalled,
     /// The peer sent nothing for `read_stall` within a record.
     ReadStalled,
+    /// The peer sent a record below the least pace while others waited for memory.
+    ReadSlow,
     /// No request for `idle`.
     Idle,
     /// A file was shorter than the reply that had promised its bytes.
@@ -42,7 +44,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::PeerClosed,
         Self::PeerTruncated,
         Self::Io,
@@ -50,6 +52,7 @@ impl CloseReason {
         Self::MalformedMessage,
         Self::WriteStalled,
         Self::ReadStalled,
+        Self::ReadSlow,
         Self::Idle,
         Self::FileShort,
         Self::FileFailed,
@@ -71,6 +74,7 @@ impl CloseReason {
             Self::MalformedMessage => "malformed_message",
             Self::WriteStalled => "write_stalled",
             Self::ReadStalled => "read_stalled",
+            Self::ReadSlow => "read_slow",
             Self::Idle => "idle",
             Self::FileShort => "file_short",
             Self::FileFailed => "file_failed",

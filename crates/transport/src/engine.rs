@@ -25,13 +25,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use crate::context::Admission;
 use crate::handle::Outgoing;
 use crate::link::{End, Link, Received};
-use crate::{BoxFuture, CloseReason, ConnHandle, Counters, DynService, Message};
+use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, DynService, Message};
 
 /// Records handled before other tasks of the thread get their turn.
 const BURST_RECORDS_MAX: u32 = 64;
@@ -119,7 +118,7 @@ impl Drop for Finish<'_> {
 /// A request that was not ready at once.
 struct Request<'a> {
     future: BoxFuture<'a, Option<Message>>,
-    _charge: Option<OwnedSemaphorePermit>,
+    _charge: Option<Charge>,
 }
 
 impl Future for Request<'_> {

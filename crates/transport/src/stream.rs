@@ -15,15 +15,18 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::Bytes;
 use rpc::RecordReader;
-use tokio::sync::OwnedSemaphorePermit;
 use xdr::{Span, padding};
 
-use crate::link::{End, Link, Received, StallTimer};
-use crate::{BoxFuture, CloseReason, Context, Counters, FilePayload, Message, Payload};
+use crate::budget::Share;
+use crate::link::{End, Link, Pace, Received, StallTimer};
+use crate::{
+    BoxFuture, Charge, CloseReason, ConnHandle, Context, Counters, FilePayload, Message, Payload,
+};
 
 /// Bytes of the read buffer, and the size up to which a record is copied out of it.
 const READ_CHUNK_BYTES: usize = 8 * 1024;
@@ -76,27 +79,33 @@ pub(crate) struct StreamLink<W> {
     chunk: Vec<u8>,
     /// Bytes of `chunk` that were used.
     chunk_at: usize,
-    charge: Option<OwnedSemaphorePermit>,
-    charging: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
+    share: Arc<Share>,
+    /// For the record that is arriving.
+    charge: Option<Charge>,
+    charging: Option<BoxFuture<'static, Charge>>,
     out: VecDeque<Sending>,
     unflushed: bool,
     read_stall: StallTimer,
+    read_pace: Pace,
     write_stall: StallTimer,
 }
 
 impl<W: Wire> StreamLink<W> {
-    pub(crate) fn new(wire: W, context: Context) -> Self {
+    pub(crate) fn new(wire: W, conn: &ConnHandle) -> Self {
+        let context = conn.context().clone();
         let limits = context.limits();
         Self {
             wire,
             reader: RecordReader::new(limits.record()),
             chunk: Vec::new(),
             chunk_at: 0,
+            share: context.receive_budget().share(conn.peer()),
             charge: None,
             charging: None,
             out: VecDeque::new(),
             unflushed: false,
             read_stall: StallTimer::new(limits.read_stall),
+            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
             write_stall: StallTimer::new(limits.write_stall),
             context,
         }
@@ -133,17 +142,12 @@ impl<W: Wire> StreamLink<W> {
         }
         let bytes = u32::try_from(announced).unwrap_or(u32::MAX);
         if self.charging.is_none() {
-            if let Ok(permit) = self.context.budget().clone().try_acquire_many_owned(bytes) {
-                self.charge = Some(permit);
+            self.read_pace.restart();
+            if let Some(charge) = self.share.try_charge(bytes) {
+                self.charge = Some(charge);
                 return Poll::Ready(());
             }
-            let budget = self.context.budget().clone();
-            self.charging = Some(Box::pin(async move {
-                budget
-                    .acquire_many_owned(bytes)
-                    .await
-                    .expect("the budget is never closed")
-            }));
+            self.charging = Some(Box::pin(Arc::clone(&self.share).charge(bytes)));
         }
         if let Some(charging) = &mut self.charging {
             self.charge = Some(ready!(charging.as_mut().poll(cx)));
@@ -173,14 +177,22 @@ impl<W: Wire> StreamLink<W> {
             Poll::Pending if between => {
                 self.chunk = Vec::new();
                 self.read_stall.disarm();
+                self.read_pace.disarm();
                 return Poll::Pending;
             }
             Poll::Pending if self.read_stall.poll_stalled(cx) => {
                 return Poll::Ready(Err(CloseReason::ReadStalled.into()));
             }
+            Poll::Pending if self.charge.is_some() && self.read_pace.poll_slow(cx) => {
+                if self.share.is_wanted() {
+                    return Poll::Ready(Err(CloseReason::ReadSlow.into()));
+                }
+                return Poll::Pending;
+            }
             Poll::Pending => return Poll::Pending,
         };
         self.read_stall.progress();
+        self.read_pace.moved(len);
         Counters::add(&self.context.counters().bytes_in, len);
         let record = if direct {
             self.reader.body_appended(len)

@@ -1,9 +1,10 @@
 //! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`) or injected faults (`faults`) can show. Method: a service whose procedures are the
+//! (`sockets`), injected faults (`faults`) or slow peers (`pace`) can show. Method: a service whose procedures are the
 //! situations to test, behind a rig that hides the transport.
 
 mod contract;
 mod faults;
+mod pace;
 mod sockets;
 
 use std::fs::File;
