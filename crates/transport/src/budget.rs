@@ -157,7 +157,6 @@ impl Share {
 
     /// Takes `bytes` if they can be had at once.
     pub(crate) fn try_charge(self: &Arc<Self>, bytes: u32) -> Option<Charge> {
-        let bytes = bytes.min(self.budget.share_bytes);
         if !self.pool.try_take(bytes) {
             return None;
         }

@@ -21,6 +21,16 @@ pub(crate) trait Link: Send + Unpin + 'static {
     /// Appends a message to those that wait to be sent.
     fn queue(&mut self, message: Message);
 
+    /// Appends a reply: its bytes in memory count as [`Link::queued_reply_bytes`] until it was sent.
+    fn queue_reply(&mut self, message: Message) {
+        self.queue(message);
+    }
+
+    /// Bytes that unsent replies hold in memory, where the transport keeps them.
+    fn queued_reply_bytes(&self) -> usize {
+        0
+    }
+
     /// Messages that wait to be sent, the one that is being sent included.
     fn queued(&self) -> usize;
 

@@ -108,11 +108,21 @@ impl Server {
     }
 }
 
-fn echo_of(len: u32) -> Vec<u8> {
-    let message = call(ECHO, &pattern(len as usize));
+fn record(message: &Message) -> Vec<u8> {
     let body = message.flatten().unwrap();
     let mark = rpc::fragment_header(u32::try_from(body.len()).unwrap(), true);
     [&mark[..], &body].concat()
+}
+
+fn echo_of(len: u32) -> Vec<u8> {
+    record(&call(ECHO, &pattern(len as usize)))
+}
+
+async fn read_record(far: &mut DuplexStream) -> Vec<u8> {
+    let mark = far.read_u32().await.unwrap();
+    let mut body = vec![0; (mark & 0x7fff_ffff) as usize];
+    far.read_exact(&mut body).await.unwrap();
+    body
 }
 
 /// Asks for an echo and reads it whole; how long it took.
@@ -196,4 +206,123 @@ async fn a_peer_at_the_least_pace_is_not_cut_while_others_wait() {
     assert!(far.read_u32().await.is_ok(), "{slow:?} is answered");
     waiting.await.unwrap();
     assert_eq!(server.closed(CloseReason::ReadSlow), 0);
+}
+
+/// Bytes of one reply in the tests below.
+const REPLY: u32 = 256 * 1024;
+
+/// Room for 16 replies in memory, 8 for one address.
+fn room_for_replies() -> Limits {
+    Limits {
+        send_budget_bytes: 16 * REPLY,
+        send_share_bytes: 8 * REPLY,
+        send_queue_bytes: 64 * 1024,
+        ..Limits::default()
+    }
+}
+
+/// Asks for large replies that are charged, and keeps the connection without reading.
+async fn ask_without_reading(server: &Server, ip: &str, count: usize) -> DuplexStream {
+    let (mut far, _) = server.accept(ip);
+    let asked = record(&call(CHARGED, &words(&[REPLY]))).repeat(count);
+    far.write_all(&asked).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    far
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_has_no_more_of_its_requests_started() {
+    let server = Server::new(Limits::default());
+    let (mut far, _) = server.accept("10.0.1.1");
+    let (mut other, _) = server.accept("10.0.1.1");
+    let asked = echo_of(32 * 1024);
+    let sends = tokio::spawn(async move {
+        for _ in 0..100 {
+            far.write_all(&asked).await.unwrap();
+        }
+        far
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // 64 KiB in the pipe, 256 KiB in the queue, and one beyond each.
+    let started = server.context.counters().snapshot().records_in;
+    assert!((8..=12).contains(&started), "{started}");
+    other.write_all(&echo_of(10)).await.unwrap();
+    assert_eq!(result(&read_record(&mut other).await), pattern(10));
+    assert!(!sends.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_wait_for_the_send_budget_before_they_take_memory_and_all_arrive() {
+    let server = Server::new(room_for_replies());
+    let mut slow = Vec::new();
+    for _ in 0..3 {
+        slow.push(ask_without_reading(&server, "10.0.1.1", 20).await);
+    }
+    assert_eq!(server.service.waiting.load(SeqCst), 8);
+    // Another address is served meanwhile.
+    let mut other = ask_without_reading(&server, "10.0.2.1", 1).await;
+    assert_eq!(result(&read_record(&mut other).await).len(), REPLY as usize);
+    let readers = slow.into_iter().map(|mut far| {
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                read_record(&mut far).await;
+            }
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        reader.await.unwrap();
+    }
+    assert_eq!(server.service.waiting.load(SeqCst), 61);
+}
+
+#[tokio::test(start_paused = true)]
+async fn peers_that_do_not_read_are_cut_when_others_wait_for_the_send_budget() {
+    let server = Server::new(Limits {
+        write_stall: Duration::from_secs(3600),
+        ..room_for_replies()
+    });
+    let mut slow = Vec::new();
+    for i in 0..4 {
+        slow.push(ask_without_reading(&server, &format!("10.0.1.{i}"), 20).await);
+    }
+    assert_eq!(server.service.waiting.load(SeqCst), 16);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut other = ask_without_reading(&server, "10.0.2.1", 1).await;
+    let reply = tokio::time::timeout(Duration::from_secs(120), read_record(&mut other)).await;
+    assert_eq!(result(&reply.unwrap()).len(), REPLY as usize);
+    assert!(server.closed(CloseReason::WriteSlow) >= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_whose_unread_replies_outgrow_its_share_is_cut_and_no_other() {
+    let server = Server::new(room_for_replies());
+    let (mut other, _) = server.accept("10.0.2.1");
+    let (far, _) = server.accept("10.0.1.1");
+    let (_unread, mut writer) = tokio::io::split(far);
+    let mut args = words(&[1000]);
+    args.resize(REPLY as usize / 2, 0);
+    // All run at once, uncharged, and end together.
+    let asked = record(&call(SLEEP, &args)).repeat(20);
+    writer.write_all(&asked).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(server.closed(CloseReason::Unread), 1);
+    other.write_all(&echo_of(10)).await.unwrap();
+    assert_eq!(result(&read_record(&mut other).await), pattern(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_request_starts_when_the_replies_before_it_have_left() {
+    let server = Server::new(room_for_replies());
+    let (mut far, _) = server.accept("10.0.1.1");
+    // A call of the server waits for a reply, so that it reads on although the peer does not.
+    far.write_all(&record(&call(CALL_BACK, b"back")))
+        .await
+        .unwrap();
+    read_record(&mut far).await;
+    far.write_all(&echo_of(REPLY)).await.unwrap();
+    far.write_all(&echo_of(10)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(result(&read_record(&mut far).await).len(), REPLY as usize);
+    let second = tokio::time::timeout(SOON, read_record(&mut far)).await;
+    assert_eq!(result(&second.unwrap()), pattern(10));
 }
