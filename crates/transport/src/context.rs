@@ -2,16 +2,17 @@
 //!
 //! A [`Context`] is made once per process and role; each worker takes a [`Context::sibling`].
 //! Memory of received data is bounded by `receive_budget_bytes` for records that do not fit the
-//! small read buffer, and by `in_flight_max` small records per connection for the others.
+//! small read buffer, and by `in_flight_max` small records per connection for the others; that of replies by
+//! `send_queue_bytes` per connection and `send_budget_bytes` for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use rpc::RecordLimits;
-use tokio::sync::Semaphore;
 
 use crate::Counters;
+use crate::budget::Budget;
 use crate::quiet::Quiet;
 
 /// Bounds of the transport. Every queue and wait of this crate has its limit here.
@@ -30,8 +31,27 @@ pub struct Limits {
     /// log, at most one line in 10 s. Default [`Limits::CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: u32,
     /// Bytes of large records that are arriving or being served, over all siblings; beyond it,
-    /// reading stops until others finish. At least `record_bytes_max`. Default 256 MiB.
+    /// reading stops until others finish. Default 256 MiB.
     pub receive_budget_bytes: u32,
+    /// What the connections of one address (one /64 of IPv6) take of `receive_budget_bytes` together. At least
+    /// `record_bytes_max`. Default 128 MiB.
+    pub receive_share_bytes: u32,
+    /// Bytes of replies in memory that wait for their peers to read them, over all siblings. Beyond it a service that
+    /// asks before it fills a reply ([`crate::ConnHandle::charge_reply`]) waits. Default 256 MiB.
+    pub send_budget_bytes: u32,
+    /// What the connections of one address (one /64 of IPv6) take of `send_budget_bytes` together. Default 128 MiB.
+    pub send_share_bytes: u32,
+    /// Bytes of unsent replies in memory beyond which a connection's further requests are not started. What is more
+    /// than that, because requests were running already, is charged to the budget; a connection for which the budget
+    /// has nothing left is cut. Default 256 KiB.
+    pub send_queue_bytes: u32,
+    /// While others wait for a budget, a peer that holds some of it must move so many bytes a second, or is cut.
+    /// Default 64 KiB. Slower peers are served as long as nobody waits.
+    pub pace_bytes_per_second: u32,
+    /// Time over which the pace of a peer that sends is measured. Default 2 s.
+    pub read_pace: Duration,
+    /// The same of a peer that reads: longer, since the kernel takes much at once and then nothing. Default 20 s.
+    pub write_pace: Duration,
     /// A peer whose socket takes no byte for so long while bytes wait for it is cut. The kernel
     /// offers room again only once much of its send buffer has drained (megabytes, when it has
     /// grown), so a peer that reads some 50 kB/s or less is cut by the default of 60 s too.
@@ -56,6 +76,13 @@ impl Default for Limits {
             calls_max: 128,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
             receive_budget_bytes: 256 * 1024 * 1024,
+            receive_share_bytes: 128 * 1024 * 1024,
+            send_budget_bytes: 256 * 1024 * 1024,
+            send_share_bytes: 128 * 1024 * 1024,
+            send_queue_bytes: 256 * 1024,
+            pace_bytes_per_second: 64 * 1024,
+            read_pace: Duration::from_secs(2),
+            write_pace: Duration::from_secs(20),
             write_stall: Duration::from_secs(60),
             read_stall: Duration::from_secs(60),
             idle: None,
@@ -87,7 +114,8 @@ pub struct Context {
 
 #[derive(Debug)]
 struct Shared {
-    budget: Arc<Semaphore>,
+    receive: Arc<Budget>,
+    send: Arc<Budget>,
     connections: AtomicU32,
     refusals: Quiet,
     accept_failures: Quiet,
@@ -103,13 +131,22 @@ impl Context {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         assert!(
-            limits.receive_budget_bytes >= limits.record_bytes_max,
-            "budget below one record"
+            limits.receive_share_bytes >= limits.record_bytes_max,
+            "share below one record"
+        );
+        assert!(
+            limits.receive_budget_bytes >= limits.receive_share_bytes,
+            "budget below one share"
+        );
+        assert!(
+            limits.send_budget_bytes >= limits.send_share_bytes,
+            "send budget below one share"
         );
         assert!(limits.in_flight_max > 0, "in_flight_max is 0");
         assert!(limits.calls_max > 0, "calls_max is 0");
         let shared = Shared {
-            budget: Arc::new(Semaphore::new(limits.receive_budget_bytes as usize)),
+            receive: Budget::new(limits.receive_budget_bytes, limits.receive_share_bytes),
+            send: Budget::new(limits.send_budget_bytes, limits.send_share_bytes),
             connections: AtomicU32::new(0),
             refusals: Quiet::default(),
             accept_failures: Quiet::default(),
@@ -149,8 +186,12 @@ impl Context {
         self.shared.connections.load(Relaxed)
     }
 
-    pub(crate) fn budget(&self) -> &Arc<Semaphore> {
-        &self.shared.budget
+    pub(crate) fn receive_budget(&self) -> &Arc<Budget> {
+        &self.shared.receive
+    }
+
+    pub(crate) fn send_budget(&self) -> &Arc<Budget> {
+        &self.shared.send
     }
 
     pub(crate) fn next_id(&self) -> u64 {

@@ -20,8 +20,14 @@ pub enum CloseReason {
     MalformedMessage,
     /// The peer did not read for `write_stall`.
     WriteStalled,
+    /// The peer read below the least pace while others waited for memory.
+    WriteSlow,
+    /// Replies that the peer does not read would have taken more memory than there is for them.
+    Unread,
     /// The peer sent nothing for `read_stall` within a record.
     ReadStalled,
+    /// The peer sent a record below the least pace while others waited for memory.
+    ReadSlow,
     /// No request for `idle`.
     Idle,
     /// A file was shorter than the reply that had promised its bytes.
@@ -42,14 +48,17 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::PeerClosed,
         Self::PeerTruncated,
         Self::Io,
         Self::MalformedRecord,
         Self::MalformedMessage,
         Self::WriteStalled,
+        Self::WriteSlow,
+        Self::Unread,
         Self::ReadStalled,
+        Self::ReadSlow,
         Self::Idle,
         Self::FileShort,
         Self::FileFailed,
@@ -70,7 +79,10 @@ impl CloseReason {
             Self::MalformedRecord => "malformed_record",
             Self::MalformedMessage => "malformed_message",
             Self::WriteStalled => "write_stalled",
+            Self::WriteSlow => "write_slow",
+            Self::Unread => "unread",
             Self::ReadStalled => "read_stalled",
+            Self::ReadSlow => "read_slow",
             Self::Idle => "idle",
             Self::FileShort => "file_short",
             Self::FileFailed => "file_failed",

@@ -8,7 +8,8 @@
 //! # Ordering
 //! Replies leave in the order of completion. While a call of ours waits on the connection, reading
 //! goes on above `in_flight_max` and further requests are parked, because the reply that frees the
-//! running ones may stand behind them in the stream.
+//! running ones may stand behind them in the stream. Calls of ours do not count as unread replies: they must leave so
+//! that their replies come.
 //!
 //! # Failure
 //! When the link fails the requests in progress run on to their end without it; their replies are
@@ -25,13 +26,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
 use crate::context::Admission;
 use crate::handle::Outgoing;
 use crate::link::{End, Link, Received};
-use crate::{BoxFuture, CloseReason, ConnHandle, Counters, DynService, Message};
+use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, DynService, Message};
 
 /// Records handled before other tasks of the thread get their turn.
 const BURST_RECORDS_MAX: u32 = 64;
@@ -119,7 +119,7 @@ impl Drop for Finish<'_> {
 /// A request that was not ready at once.
 struct Request<'a> {
     future: BoxFuture<'a, Option<Message>>,
-    _charge: Option<OwnedSemaphorePermit>,
+    _charge: Option<Charge>,
 }
 
 impl Future for Request<'_> {
@@ -135,9 +135,10 @@ struct Engine<'a, L> {
     conn: &'a ConnHandle,
     service: &'a dyn DynService,
     running: FuturesUnordered<Request<'a>>,
-    /// Requests above `in_flight_max`, at most [`PARKED_RECORDS_MAX`].
+    /// Requests for which there is no room, at most [`PARKED_RECORDS_MAX`].
     parked: VecDeque<Received>,
     in_flight_max: usize,
+    send_queue_bytes: usize,
     draining: bool,
     idle: Option<Idle>,
 }
@@ -163,6 +164,7 @@ impl<'a, L: Link> Engine<'a, L> {
             running: FuturesUnordered::new(),
             parked: VecDeque::new(),
             in_flight_max: limits.in_flight_max as usize,
+            send_queue_bytes: limits.send_queue_bytes as usize,
             draining: false,
             idle,
         }
@@ -183,6 +185,10 @@ impl<'a, L: Link> Engine<'a, L> {
             };
             if self.draining && flushed && self.running.is_empty() {
                 return Poll::Ready(CloseReason::Shutdown.into());
+            }
+            // Nothing else may wake this task: what was parked starts as soon as there is room.
+            if !self.parked.is_empty() && !self.is_full() {
+                continue;
             }
             match self.receive(cx, &mut burst) {
                 Err(end) => return Poll::Ready(end),
@@ -220,7 +226,7 @@ impl<'a, L: Link> Engine<'a, L> {
     fn collect_replies(&mut self, cx: &mut TaskContext<'_>) {
         while let Poll::Ready(Some(reply)) = self.running.poll_next_unpin(cx) {
             if let Some(message) = reply {
-                self.link.queue(message);
+                self.link.queue_reply(message);
             }
         }
     }
@@ -253,6 +259,7 @@ impl<'a, L: Link> Engine<'a, L> {
 
     fn is_full(&self) -> bool {
         self.running.len() + self.link.queued() >= self.in_flight_max
+            || self.link.queued_reply_bytes() >= self.send_queue_bytes
     }
 
     fn may_receive(&self) -> bool {
@@ -288,7 +295,7 @@ impl<'a, L: Link> Engine<'a, L> {
         let Received { bytes, charge } = received;
         let mut future = self.call(bytes);
         match future.as_mut().poll(cx) {
-            Poll::Ready(Some(message)) => self.link.queue(message),
+            Poll::Ready(Some(message)) => self.link.queue_reply(message),
             Poll::Ready(None) => {}
             Poll::Pending => self.running.push(Request {
                 future,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use crate::{CloseReason, Context, Counters, Message};
+use crate::budget::Share;
+use crate::{Charge, CloseReason, Context, Counters, Message};
 
 /// The kind of transport under a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -107,6 +108,8 @@ struct Inner {
     info: ConnInfo,
     context: Context,
     calls: Semaphore,
+    /// Of the send budget; made when a reply needs it.
+    send_share: OnceLock<Arc<Share>>,
     ended: Notify,
     state: Mutex<State>,
 }
@@ -160,6 +163,7 @@ impl ConnHandle {
             info,
             calls: Semaphore::new(context.limits().calls_max as usize),
             context,
+            send_share: OnceLock::new(),
             ended: Notify::new(),
             state: Mutex::new(State {
                 last_xid,
@@ -202,6 +206,26 @@ impl ConnHandle {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.0.context
+    }
+
+    /// Waits until a reply to this connection may hold `bytes` in memory. A service asks before it fetches the payload
+    /// of a large reply, and gives the charge to the reply by [`Message::with_charge`]. Ask again only by
+    /// [`ConnHandle::try_charge_reply`]: requests that hold one charge and wait for another would wait for each other.
+    pub async fn charge_reply(&self, bytes: u32) -> Charge {
+        Arc::clone(self.send_share()).charge(bytes).await
+    }
+
+    /// As [`ConnHandle::charge_reply`], if that may be now.
+    #[must_use]
+    pub fn try_charge_reply(&self, bytes: u32) -> Option<Charge> {
+        self.send_share().try_charge(bytes)
+    }
+
+    pub(crate) fn send_share(&self) -> &Arc<Share> {
+        let budget = self.0.context.send_budget();
+        self.0
+            .send_share
+            .get_or_init(|| budget.share(&self.0.info.peer))
     }
 
     /// Asks for the end of the connection: bytes that were not sent are dropped, calls that wait

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod budget;
 mod connector;
 mod context;
 mod counters;
@@ -25,6 +26,7 @@ pub mod tcp;
 pub mod tls;
 pub mod workers;
 
+pub use budget::Charge;
 pub use connector::{Address, ConnectError, Connector};
 pub use context::{Context, Limits};
 pub use counters::{CloseReason, Counters, CountersSnapshot};

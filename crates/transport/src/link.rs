@@ -6,10 +6,9 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-use crate::{CloseReason, Message};
+use crate::{Charge, CloseReason, Message};
 
 /// A transport under one connection.
 pub(crate) trait Link: Send + Unpin + 'static {
@@ -21,6 +20,16 @@ pub(crate) trait Link: Send + Unpin + 'static {
 
     /// Appends a message to those that wait to be sent.
     fn queue(&mut self, message: Message);
+
+    /// Appends a reply: its bytes in memory count as [`Link::queued_reply_bytes`] until it was sent.
+    fn queue_reply(&mut self, message: Message) {
+        self.queue(message);
+    }
+
+    /// Bytes that unsent replies hold in memory, where the transport keeps them.
+    fn queued_reply_bytes(&self) -> usize {
+        0
+    }
 
     /// Messages that wait to be sent, the one that is being sent included.
     fn queued(&self) -> usize;
@@ -36,7 +45,7 @@ pub(crate) trait Link: Send + Unpin + 'static {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) bytes: Bytes,
-    pub(crate) charge: Option<OwnedSemaphorePermit>,
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Why a connection ends, with words for the log.
@@ -114,5 +123,108 @@ impl StallTimer {
             sleep.as_mut().reset(deadline);
         }
         false
+    }
+}
+
+/// Notices that a peer moves too few bytes in the time that it is awaited.
+///
+/// As with [`StallTimer`] the timer is not moved for bytes; it looks again when it fires.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    window: Duration,
+    bytes_least: usize,
+    bytes: usize,
+    since: Option<Instant>,
+    sleep: Option<std::pin::Pin<Box<Sleep>>>,
+}
+
+impl Pace {
+    pub(crate) fn new(window: Duration, bytes_per_second: u32) -> Self {
+        let bytes_least = u128::from(bytes_per_second) * window.as_millis() / 1000;
+        Self {
+            // Of zero length it would be over at once, for ever.
+            window: window.max(Duration::from_millis(1)),
+            bytes_least: usize::try_from(bytes_least).unwrap_or(usize::MAX),
+            bytes: 0,
+            since: None,
+            sleep: None,
+        }
+    }
+
+    /// Bytes moved.
+    pub(crate) fn moved(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// What is measured next is another thing.
+    pub(crate) fn restart(&mut self) {
+        self.since = None;
+    }
+
+    /// Nothing is awaited of the peer; frees the timer.
+    pub(crate) fn disarm(&mut self) {
+        self.since = None;
+        self.sleep = None;
+    }
+
+    /// The peer is awaited: whether it was too slow in the window that ends now. Else the task is woken at its end.
+    pub(crate) fn poll_slow(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        let now = Instant::now();
+        let mut slow = false;
+        if let Some(since) = self.since
+            && now >= since + self.window
+        {
+            // Looked at much later than planned: not the peer but this process paused.
+            slow = self.bytes < self.bytes_least && now < since + 2 * self.window;
+            self.since = None;
+        }
+        let since = *self.since.get_or_insert_with(|| {
+            self.bytes = 0;
+            now
+        });
+        let deadline = since + self.window;
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        while sleep.as_mut().poll(cx).is_ready() {
+            sleep.as_mut().reset(deadline);
+        }
+        slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    async fn is_slow(pace: &mut Pace) -> bool {
+        poll_fn(|cx| Poll::Ready(pace.poll_slow(cx))).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_is_slow_when_a_window_passes_with_too_few_bytes() {
+        let window = Duration::from_secs(2);
+        let mut pace = Pace::new(window, 100);
+        for (bytes, slow) in [(0, true), (199, true), (200, false), (10, true)] {
+            is_slow(&mut pace).await;
+            pace.moved(bytes);
+            tokio::time::advance(window - Duration::from_millis(1)).await;
+            assert!(!is_slow(&mut pace).await);
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert_eq!(is_slow(&mut pace).await, slow, "{bytes} bytes");
+            pace.restart();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_of_this_process_is_not_taken_for_slowness_of_the_peer() {
+        let window = Duration::from_secs(2);
+        let mut pace = Pace::new(window, 100);
+        assert!(!is_slow(&mut pace).await);
+        tokio::time::advance(5 * window).await;
+        assert!(!is_slow(&mut pace).await);
+        tokio::time::advance(window).await;
+        assert!(is_slow(&mut pace).await);
     }
 }

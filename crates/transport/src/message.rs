@@ -17,6 +17,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xdr::{Encoder, Span, padding};
 
+use crate::Charge;
+
 /// Bulk bytes of a message.
 #[derive(Debug)]
 pub enum Payload {
@@ -71,6 +73,8 @@ pub struct Message {
     head: Vec<u8>,
     spans: Vec<Span>,
     payloads: Vec<Payload>,
+    /// For payloads in memory, until the last byte was sent.
+    charge: Option<Charge>,
 }
 
 impl Message {
@@ -93,7 +97,19 @@ impl Message {
             head,
             spans,
             payloads,
+            charge: None,
         }
+    }
+
+    /// Ties the message's share of the send budget to it.
+    #[must_use]
+    pub fn with_charge(mut self, charge: Option<Charge>) -> Self {
+        self.charge = charge;
+        self
+    }
+
+    pub(crate) const fn take_charge(&mut self) -> Option<Charge> {
+        self.charge.take()
     }
 
     /// A message without payloads.
@@ -103,6 +119,7 @@ impl Message {
             head,
             spans: Vec::new(),
             payloads: Vec::new(),
+            charge: None,
         }
     }
 
@@ -132,6 +149,15 @@ impl Message {
     #[must_use]
     pub fn into_parts(self) -> (Vec<u8>, Vec<Span>, Vec<Payload>) {
         (self.head, self.spans, self.payloads)
+    }
+
+    /// Bytes that it keeps in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let in_memory = |p: &Payload| match p {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::File(_) => 0,
+        };
+        self.head.len() + self.payloads.iter().map(in_memory).sum::<usize>()
     }
 
     /// Bytes of the record on the wire, its mark not counted.

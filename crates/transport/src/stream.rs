@@ -15,15 +15,16 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::Bytes;
 use rpc::RecordReader;
-use tokio::sync::OwnedSemaphorePermit;
 use xdr::{Span, padding};
 
-use crate::link::{End, Link, Received, StallTimer};
-use crate::{BoxFuture, CloseReason, Context, Counters, FilePayload, Message, Payload};
+use crate::budget::Share;
+use crate::link::{End, Link, Pace, Received, StallTimer};
+use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
 
 /// Bytes of the read buffer, and the size up to which a record is copied out of it.
 const READ_CHUNK_BYTES: usize = 8 * 1024;
@@ -71,34 +72,44 @@ pub(crate) trait Wire: Send + Unpin + 'static {
 /// Records over a [`Wire`].
 pub(crate) struct StreamLink<W> {
     wire: W,
-    context: Context,
     reader: RecordReader,
     chunk: Vec<u8>,
     /// Bytes of `chunk` that were used.
     chunk_at: usize,
-    charge: Option<OwnedSemaphorePermit>,
-    charging: Option<BoxFuture<'static, OwnedSemaphorePermit>>,
-    out: VecDeque<Sending>,
+    conn: ConnHandle,
+    receive_share: Arc<Share>,
+    /// For the record that is arriving.
+    charge: Option<Charge>,
+    charging: Option<BoxFuture<'static, Charge>>,
+    out: Outbox,
+    /// For the replies of which a peer that does not read has too many.
+    unread: Option<Charge>,
     unflushed: bool,
     read_stall: StallTimer,
+    read_pace: Pace,
     write_stall: StallTimer,
+    write_pace: Pace,
 }
 
 impl<W: Wire> StreamLink<W> {
-    pub(crate) fn new(wire: W, context: Context) -> Self {
-        let limits = context.limits();
+    pub(crate) fn new(wire: W, conn: &ConnHandle) -> Self {
+        let limits = conn.context().limits();
         Self {
             wire,
             reader: RecordReader::new(limits.record()),
             chunk: Vec::new(),
             chunk_at: 0,
+            receive_share: conn.context().receive_budget().share(conn.peer()),
             charge: None,
             charging: None,
-            out: VecDeque::new(),
+            out: Outbox::default(),
+            unread: None,
             unflushed: false,
             read_stall: StallTimer::new(limits.read_stall),
+            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
             write_stall: StallTimer::new(limits.write_stall),
-            context,
+            write_pace: Pace::new(limits.write_pace, limits.pace_bytes_per_second),
+            conn: conn.clone(),
         }
     }
 
@@ -117,7 +128,7 @@ impl<W: Wire> StreamLink<W> {
     }
 
     fn received(&mut self, record: Vec<u8>) -> Received {
-        Counters::add(&self.context.counters().records_in, 1);
+        Counters::add(&self.conn.context().counters().records_in, 1);
         Received {
             bytes: Bytes::from(record),
             charge: self.charge.take(),
@@ -133,17 +144,12 @@ impl<W: Wire> StreamLink<W> {
         }
         let bytes = u32::try_from(announced).unwrap_or(u32::MAX);
         if self.charging.is_none() {
-            if let Ok(permit) = self.context.budget().clone().try_acquire_many_owned(bytes) {
-                self.charge = Some(permit);
+            self.read_pace.restart();
+            if let Some(charge) = self.receive_share.try_charge(bytes) {
+                self.charge = Some(charge);
                 return Poll::Ready(());
             }
-            let budget = self.context.budget().clone();
-            self.charging = Some(Box::pin(async move {
-                budget
-                    .acquire_many_owned(bytes)
-                    .await
-                    .expect("the budget is never closed")
-            }));
+            self.charging = Some(Box::pin(Arc::clone(&self.receive_share).charge(bytes)));
         }
         if let Some(charging) = &mut self.charging {
             self.charge = Some(ready!(charging.as_mut().poll(cx)));
@@ -173,15 +179,23 @@ impl<W: Wire> StreamLink<W> {
             Poll::Pending if between => {
                 self.chunk = Vec::new();
                 self.read_stall.disarm();
+                self.read_pace.disarm();
                 return Poll::Pending;
             }
             Poll::Pending if self.read_stall.poll_stalled(cx) => {
                 return Poll::Ready(Err(CloseReason::ReadStalled.into()));
             }
+            Poll::Pending if self.charge.is_some() && self.read_pace.poll_slow(cx) => {
+                if self.receive_share.is_wanted() {
+                    return Poll::Ready(Err(CloseReason::ReadSlow.into()));
+                }
+                return Poll::Pending;
+            }
             Poll::Pending => return Poll::Pending,
         };
         self.read_stall.progress();
-        Counters::add(&self.context.counters().bytes_in, len);
+        self.read_pace.moved(len);
+        Counters::add(&self.conn.context().counters().bytes_in, len);
         let record = if direct {
             self.reader.body_appended(len)
         } else {
@@ -192,7 +206,7 @@ impl<W: Wire> StreamLink<W> {
 
     /// Writes once. `true` while there is more.
     fn poll_write(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<bool, End>> {
-        let Some(front) = self.out.front() else {
+        let Some(front) = self.out.queue.front() else {
             return Poll::Ready(Ok(false));
         };
         if let Some((file, done)) = front.file() {
@@ -204,7 +218,7 @@ impl<W: Wire> StreamLink<W> {
                 let detail = format!("file ends before byte {}", offset + rest as u64);
                 return Poll::Ready(Err(End::with(CloseReason::FileShort, detail)));
             }
-            let counters = self.context.counters();
+            let counters = self.conn.context().counters();
             let counter = if W::SENDS_FILES {
                 &counters.payload_sendfile_bytes
             } else {
@@ -214,7 +228,7 @@ impl<W: Wire> StreamLink<W> {
             self.advance(written);
         } else {
             let mut pieces = [IoSlice::new(&[]); WRITE_PIECES_MAX];
-            let (count, more) = gather(&self.out, &mut pieces);
+            let (count, more) = gather(&self.out.queue, &mut pieces);
             let written = ready!(self.wire.poll_write(cx, &pieces[..count], more));
             match written {
                 Ok(0) => return Poll::Ready(Err(CloseReason::Io.into())),
@@ -222,16 +236,41 @@ impl<W: Wire> StreamLink<W> {
                 Err(e) => return Poll::Ready(Err(End::with(CloseReason::Io, e))),
             }
         }
-        Poll::Ready(Ok(!self.out.is_empty()))
+        Poll::Ready(Ok(!self.out.queue.is_empty()))
+    }
+
+    /// The peer does not read now: judges what it leaves in memory here.
+    fn poll_unread(&mut self, cx: &mut TaskContext<'_>) -> Poll<End> {
+        let limit = self.conn.context().limits().send_queue_bytes;
+        let uncharged = u32::try_from(self.out.uncharged_bytes).unwrap_or(u32::MAX);
+        let charged = self.unread.as_ref().map_or(0, Charge::bytes);
+        if uncharged <= limit {
+            self.unread = None;
+        } else if uncharged > charged {
+            let Some(more) = self.conn.try_charge_reply(uncharged - charged) else {
+                let detail = format!("{uncharged} bytes of replies are not read");
+                return Poll::Ready(End::with(CloseReason::Unread, detail));
+            };
+            match &mut self.unread {
+                Some(charge) => charge.merge(more),
+                None => self.unread = Some(more),
+            }
+        }
+        let holds = self.out.charged > 0 || self.unread.is_some();
+        if holds && self.write_pace.poll_slow(cx) && self.conn.send_share().is_wanted() {
+            return Poll::Ready(CloseReason::WriteSlow.into());
+        }
+        Poll::Pending
     }
 
     fn advance(&mut self, written: usize) {
         self.unflushed = true;
         self.write_stall.progress();
-        let counters = self.context.counters();
+        self.write_pace.moved(written);
+        let counters = self.conn.context().counters();
         Counters::add(&counters.bytes_out, written);
         let mut left = written;
-        while let Some(front) = self.out.front_mut() {
+        while let Some(front) = self.out.queue.front_mut() {
             let (used, memory_bytes) = front.advance(left);
             Counters::add_some(&counters.payload_memory_bytes, memory_bytes);
             left -= used;
@@ -239,11 +278,41 @@ impl<W: Wire> StreamLink<W> {
                 break;
             }
             Counters::add(&counters.records_out, 1);
-            self.out.pop_front();
+            self.out.pop();
             if left == 0 {
                 break;
             }
         }
+    }
+}
+
+/// Messages on their way out, and what the replies among them hold.
+#[derive(Default)]
+struct Outbox {
+    queue: VecDeque<Sending>,
+    /// Bytes of replies in memory.
+    reply_bytes: usize,
+    /// Those that no charge stands for.
+    uncharged_bytes: usize,
+    /// Messages with a charge.
+    charged: usize,
+}
+
+impl Outbox {
+    fn push(&mut self, sending: Sending) {
+        self.reply_bytes += sending.reply_bytes;
+        self.uncharged_bytes += sending.uncharged_bytes();
+        self.charged += usize::from(sending.charge.is_some());
+        self.queue.push_back(sending);
+    }
+
+    fn pop(&mut self) {
+        let Some(sent) = self.queue.pop_front() else {
+            return;
+        };
+        self.reply_bytes -= sent.reply_bytes;
+        self.uncharged_bytes -= sent.uncharged_bytes();
+        self.charged -= usize::from(sent.charge.is_some());
     }
 }
 
@@ -276,11 +345,19 @@ impl<W: Wire> Link for StreamLink<W> {
     }
 
     fn queue(&mut self, message: Message) {
-        self.out.push_back(Sending::new(message));
+        self.out.push(Sending::new(message, false));
+    }
+
+    fn queue_reply(&mut self, message: Message) {
+        self.out.push(Sending::new(message, true));
+    }
+
+    fn queued_reply_bytes(&self) -> usize {
+        self.out.reply_bytes
     }
 
     fn queued(&self) -> usize {
-        self.out.len()
+        self.out.queue.len()
     }
 
     fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), End>> {
@@ -300,13 +377,15 @@ impl<W: Wire> Link for StreamLink<W> {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
                     self.write_stall.disarm();
+                    self.write_pace.disarm();
+                    self.unread = None;
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
                 Poll::Pending if self.write_stall.poll_stalled(cx) => {
                     return Poll::Ready(Err(CloseReason::WriteStalled.into()));
                 }
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => return self.poll_unread(cx).map(Err),
             }
         }
     }
@@ -356,6 +435,9 @@ struct Sending {
     head: Vec<u8>,
     spans: Vec<Span>,
     payloads: Vec<Payload>,
+    /// Bytes in memory, of a reply.
+    reply_bytes: usize,
+    charge: Option<Charge>,
     part: usize,
     /// Bytes of the current part that have left.
     done: usize,
@@ -376,7 +458,9 @@ impl Part<'_> {
 }
 
 impl Sending {
-    fn new(message: Message) -> Self {
+    fn new(mut message: Message, is_reply: bool) -> Self {
+        let charge = message.take_charge();
+        let reply_bytes = if is_reply { message.memory_bytes() } else { 0 };
         let len = u32::try_from(message.wire_len()).expect("messages are below 2 GiB");
         let mark = rpc::fragment_header(len, true);
         let (head, spans, payloads) = message.into_parts();
@@ -385,8 +469,17 @@ impl Sending {
             head,
             spans,
             payloads,
+            reply_bytes,
+            charge,
             part: 0,
             done: 0,
+        }
+    }
+
+    fn uncharged_bytes(&self) -> usize {
+        match self.charge {
+            Some(_) => 0,
+            None => self.reply_bytes,
         }
     }
 

@@ -160,7 +160,7 @@ async fn serve_clear(stream: TcpStream, host: Host, admission: Admission) {
         return;
     };
     let conn = ConnHandle::new(info, host.context.clone());
-    let link = StreamLink::new(TcpWire { stream }, host.context.clone());
+    let link = StreamLink::new(TcpWire { stream }, &conn);
     host.run(link, conn, admission).await;
 }
 
@@ -199,7 +199,7 @@ pub async fn connect(
     let info = prepare(&stream, TransportKind::Tcp).map_err(ConnectError::Io)?;
     Counters::add(&context.counters().connections_made, 1);
     let conn = ConnHandle::new(info, context.clone());
-    let link = StreamLink::new(TcpWire { stream }, context.clone());
+    let link = StreamLink::new(TcpWire { stream }, &conn);
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }

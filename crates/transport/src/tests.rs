@@ -1,9 +1,10 @@
 //! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`) or injected faults (`faults`) can show. Method: a service whose procedures are the
+//! (`sockets`), injected faults (`faults`) or slow peers (`pace`) can show. Method: a service whose procedures are the
 //! situations to test, behind a rig that hides the transport.
 
 mod contract;
 mod faults;
+mod pace;
 mod sockets;
 
 use std::fs::File;
@@ -33,6 +34,7 @@ pub(crate) const CALL_BACK: u32 = 3;
 pub(crate) const SILENT: u32 = 4;
 pub(crate) const GATED: u32 = 5;
 pub(crate) const PANIC: u32 = 6;
+pub(crate) const CHARGED: u32 = 7;
 
 pub(crate) fn call(procedure: u32, args: &[u8]) -> Message {
     let mut e = Encoder::new();
@@ -156,6 +158,14 @@ impl Service for Situations {
                 Payload::Bytes(args.clone())
             }
             PANIC => panic!("asked to"),
+            CHARGED => {
+                let charge = conn.charge_reply(number(0)).await;
+                self.waiting.fetch_add(1, SeqCst);
+                // As a fetch from elsewhere would: requests that were let in end together.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let payload = Payload::Bytes(vec![0; number(0) as usize].into());
+                return Some(reply(header.xid, payload).with_charge(Some(charge)));
+            }
             _ => Payload::Bytes(args.clone()),
         };
         Some(reply(header.xid, payload))

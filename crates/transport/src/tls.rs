@@ -69,7 +69,7 @@ impl ServerTls {
                 let stream = Box::new(TlsStream::from(stream));
                 info.tls = identity(&stream);
                 let conn = ConnHandle::new(info, host.context.clone());
-                let link = StreamLink::new(TlsWire::new(stream), host.context.clone());
+                let link = StreamLink::new(TlsWire::new(stream), &conn);
                 return host.run(link, conn, admission).await;
             }
             Ok(Err(e)) => e.to_string(),
@@ -114,7 +114,7 @@ pub async fn connect(
     info.tls = identity(&stream);
     Counters::add(&context.counters().connections_made, 1);
     let conn = ConnHandle::new(info, context.clone());
-    let link = StreamLink::new(TlsWire::new(stream), context.clone());
+    let link = StreamLink::new(TlsWire::new(stream), &conn);
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }

@@ -208,6 +208,7 @@ async fn a_slow_peer_that_makes_progress_is_not_cut() {
 async fn large_records_wait_for_the_receive_budget_and_all_arrive() {
     let limits = Limits {
         receive_budget_bytes: 1_200_000,
+        receive_share_bytes: 1_200_000,
         ..Limits::default()
     };
     let rig = Rig::new(On::Tcp, limits);
