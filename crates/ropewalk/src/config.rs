@@ -6,6 +6,7 @@
 
 use crate::times::Length;
 use bytesize::ByteSize;
+use cluster_tls::JoinToken;
 use mds::exports::{ANONYMOUS_ID, Clients, ExportRule, Exports, Squash};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -349,6 +350,43 @@ fn need_listener(key: &str, listen: &[SocketAddr]) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Each listener once, and none of them twice under two keys.
+fn need_distinct(lists: &[(&str, &[SocketAddr])]) -> Result<(), ConfigError> {
+    let mut seen: Vec<(&str, SocketAddr)> = Vec::new();
+    for (key, list) in lists {
+        for address in list.iter().filter(|a| a.port() != 0) {
+            match seen.iter().find(|(_, other)| other == address) {
+                Some((other, _)) if other == key => {
+                    return Err(wrong(format!("`{key}` has {address} twice")));
+                }
+                Some((other, _)) => {
+                    return Err(wrong(format!("{address} is in `{other}` and in `{key}`")));
+                }
+                None => seen.push((key, *address)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A directory that is there, or can be made: the nearest one above it that exists is a directory.
+fn need_directory(dir: &Path) -> Result<(), ConfigError> {
+    let above = dir.ancestors().find(|a| a.symlink_metadata().is_ok());
+    match above.map(|a| (a, a.metadata())) {
+        Some((a, Ok(m))) if !m.is_dir() => Err(wrong(format!(
+            "`state_dir` cannot be {}: {} is no directory",
+            dir.display(),
+            a.display()
+        ))),
+        Some((a, Err(e))) => Err(wrong(format!(
+            "`state_dir` cannot be {}: {}: {e}",
+            dir.display(),
+            a.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn need_connections(connections_max: u32) -> Result<(), ConfigError> {
     if CONNECTIONS_RANGE.contains(&connections_max) {
         return Ok(());
@@ -380,6 +418,12 @@ impl Checked for MdsConfig {
     fn check(&self) -> Result<(), ConfigError> {
         need_listener("listen", &self.listen)?;
         need_listener("control_listen", &self.control_listen)?;
+        need_distinct(&[
+            ("listen", &self.listen),
+            ("control_listen", &self.control_listen),
+            ("metrics_listen", &self.metrics_listen),
+        ])?;
+        need_directory(&self.state_dir)?;
         need_reachable("control_advertise", self.control_advertised())?;
         need_connections(self.connections_max)?;
         if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
@@ -487,13 +531,29 @@ impl MdsConfig {
 impl Checked for DsConfig {
     fn check(&self) -> Result<(), ConfigError> {
         need_listener("listen", &self.listen)?;
+        need_distinct(&[
+            ("listen", &self.listen),
+            ("metrics_listen", &self.metrics_listen),
+        ])?;
+        need_directory(&self.state_dir)?;
         need_reachable("advertise", self.advertised())?;
         need_connections(self.connections_max)?;
+        let no_port = |m: &&String| {
+            m.rsplit_once(':')
+                .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+        };
+        if let Some(address) = self.mds.iter().find(no_port) {
+            return Err(wrong(format!("`mds` has {address:?}: write HOST:PORT")));
+        }
         if self.mds.len() > cluster_tls::TOKEN_ADDRESSES_MAX as usize {
             return Err(wrong("`mds` has more than 8 addresses"));
         }
         if self.join_token.is_some() && self.join_token_file.is_some() {
             return Err(wrong("set `join_token` or `join_token_file`, not both"));
+        }
+        if let Some(token) = &self.join_token {
+            let read = JoinToken::parse(token);
+            read.map_err(|e| wrong(format!("`join_token`: {e}")))?;
         }
         if self.store == StoreKind::Memory && self.memory_size.as_u64() < 1024 * 1024 {
             return Err(wrong("`memory_size` must be at least 1 MiB"));
@@ -602,6 +662,15 @@ mod tests {
                 "`connections_max` must be",
             ),
             (
+                "state_dir = '/s'\nlisten = ['127.0.0.1:1', '127.0.0.1:1']",
+                "`listen` has 127.0.0.1:1 twice",
+            ),
+            (
+                "state_dir = '/s'\nlisten = ['127.0.0.1:1']\ncontrol_listen = ['127.0.0.1:1']",
+                "is in `listen` and in `control_listen`",
+            ),
+            ("state_dir = '/dev/null/s'", "/dev/null is no directory"),
+            (
                 "state_dir = '/s'\n[[export]]\nclients = 'x'",
                 "`x` is not a network",
             ),
@@ -622,6 +691,8 @@ mod tests {
                 "state_dir = '/s'\njoin_token = 'a'\njoin_token_file = 'b'",
                 "not both",
             ),
+            ("state_dir = '/s'\nmds = ['nohost']", "write HOST:PORT"),
+            ("state_dir = '/s'\njoin_token = 'junk'", "`join_token`: "),
             (
                 "state_dir = '/s'\nstore = 'memory'\nmemory_size = '1KiB'",
                 "at least 1 MiB",

@@ -242,6 +242,13 @@ impl StateDir {
     }
 }
 
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        // While the lock is held nobody else's socket can be there. One that a killed server leaves says that it is down.
+        let _ = std::fs::remove_file(self.path.join(crate::admin::SOCKET_NAME));
+    }
+}
+
 /// Makes a directory for state, and its parents.
 pub(crate) fn make_dir(path: &Path) -> Outcome {
     DirBuilder::new()

@@ -149,7 +149,21 @@ fn a_tree_goes_in_and_comes_out_and_the_names_behave() {
         serde_json::from_slice(&cluster.ok(&["ls", "-R", "--json", "tree"])).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 45);
 
-    cluster.ok(&["mkdir", "-p", "p/q/r"]);
+    assert!(
+        json[0]["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("nfs://127.0.0.1:")
+    );
+    let done = cluster.ok(&["mkdir", "--json", "-p", "p/q/r"]);
+    let done: serde_json::Value = serde_json::from_slice(&done).unwrap();
+    assert!(done[0]["made"].as_str().unwrap().ends_with("/p/q/r"));
+    let done = cluster.ok(&["cp", "--json", ":/tree/large", ":/p/large"]);
+    let done: serde_json::Value = serde_json::from_slice(&done).unwrap();
+    assert_eq!(
+        done,
+        serde_json::json!({"files": 1, "bytes": 3_000_001, "failed": 0})
+    );
     cluster.refused(&["mkdir", "p"], 1, "exists already");
     cluster.ok(&["mv", "copy", "p/q/r"]);
     cluster.ok(&["ln", "tree/large", "hard"]);

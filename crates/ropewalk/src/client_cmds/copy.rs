@@ -10,6 +10,7 @@ use std::fs::File as LocalFile;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::Semaphore;
 
 /// Bytes of one read and write.
@@ -61,6 +62,7 @@ impl From<Error> for CopyError {
 pub(crate) struct Shared {
     bar: Option<ProgressBar>,
     chunks: Semaphore,
+    copied_bytes: AtomicU64,
 }
 
 impl Shared {
@@ -77,6 +79,7 @@ impl Shared {
         Self {
             bar,
             chunks: Semaphore::new(CHUNKS_MAX),
+            copied_bytes: AtomicU64::new(0),
         }
     }
 
@@ -87,7 +90,13 @@ impl Shared {
         }
     }
 
+    /// Bytes copied so far, holes included.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.load(Relaxed)
+    }
+
     fn done(&self, bytes: u64) {
+        self.copied_bytes.fetch_add(bytes, Relaxed);
         if let Some(bar) = &self.bar {
             bar.inc(bytes);
         }

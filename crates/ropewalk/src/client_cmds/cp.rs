@@ -1,12 +1,13 @@
 //! `ropewalk cp`: to, from and between servers, many files at once.
 
-use super::CliError;
 use super::copy::{self, CopyError, End, Shared};
 use super::remote::{Place, Servers, URL_VARIABLE};
+use super::{CliError, output};
 use client::{Error, NfsTime, NfsUrl, OpenOptions, SetAttrs};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustix::fs::AtFlags;
+use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs;
@@ -37,6 +38,9 @@ pub(crate) struct Args {
     /// No progress bar
     #[arg(short, long)]
     quiet: bool,
+    /// Print JSON: what was done
+    #[arg(long)]
+    json: bool,
 }
 
 /// A path here or on a server.
@@ -71,6 +75,8 @@ struct Run<'a> {
     shared: &'a Shared,
     running: FuturesUnordered<Job<'a>>,
     failures_count: u64,
+    /// Files and links begun.
+    files_count: u64,
 }
 
 pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> {
@@ -98,6 +104,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
         shared: &shared,
         running: FuturesUnordered::new(),
         failures_count: 0,
+        files_count: 0,
     };
     for path in from {
         let from = spot(path, servers).await?;
@@ -117,6 +124,11 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
     }
     run.wait_until_below(1).await;
     shared.finish();
+    if args.json {
+        let (files, bytes) = (run.files_count, shared.copied_bytes());
+        let done = json!({ "files": files, "bytes": bytes, "failed": run.failures_count });
+        output::line(&done.to_string())?;
+    }
     match run.failures_count {
         0 => Ok(()),
         1 => Err(CliError::new("1 copy failed")),
@@ -229,6 +241,7 @@ impl<'a> Run<'a> {
     /// Begins to copy what is no directory.
     async fn file(&mut self, from: Spot, to: Spot, info: Info) {
         self.wait_until_below(usize::from(self.args.jobs)).await;
+        self.files_count += 1;
         if info.kind == Kind::File {
             self.shared.expect(info.size);
         }

@@ -1,7 +1,9 @@
 //! `ropewalk ln`.
 
 use super::CliError;
+use super::output::Listing;
 use super::remote::Servers;
+use serde_json::json;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
@@ -16,6 +18,9 @@ pub(crate) struct Args {
     /// Make a symbolic link
     #[arg(short, long)]
     symbolic: bool,
+    /// Print JSON: what was done
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> {
@@ -29,11 +34,13 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
         let name = target_name[..end].rsplit(|b| *b == b'/').next();
         link = link.child(name.unwrap_or_default());
     }
+    let mut out = Listing::new(args.json);
     if args.symbolic {
         let made = link.client.symlink(target_name, link.path()).await;
-        return made
-            .map(drop)
-            .map_err(CliError::cannot("make the link", &link.url));
+        made.map_err(CliError::cannot("make the link", &link.url))?;
+        let text = String::from_utf8_lossy(target_name);
+        out.done(|| json!({ "link": link.url.to_string(), "text": text }))?;
+        return out.finish();
     }
     let target = servers.place(&args.target).await?;
     if (&target.url.host, target.url.port) != (&link.url.host, link.url.port) {
@@ -45,5 +52,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
     made.map_err(CliError::cannot(
         "link",
         format_args!("{} to {}", link.url, target.url),
-    ))
+    ))?;
+    out.done(|| json!({ "link": link.url.to_string(), "file": target.url.to_string() }))?;
+    out.finish()
 }

@@ -115,13 +115,13 @@ async fn entry(
         None
     };
     let text = || {
-        let name = String::from_utf8_lossy(name);
+        let name = show::name(name);
         if !args.long {
-            return name.into_owned();
+            return name;
         }
-        let arrow = target.as_ref().map_or_else(String::new, |t| {
-            format!(" -> {}", String::from_utf8_lossy(t))
-        });
+        let arrow = target
+            .as_ref()
+            .map_or_else(String::new, |t| format!(" -> {}", show::name(t)));
         format!(
             "{} {:>3} {:>8} {:>8} {:>12} {} {name}{arrow}",
             show::mode(m),
@@ -132,6 +132,5 @@ async fn entry(
             show::time(m.mtime),
         )
     };
-    let path = String::from_utf8_lossy(place.path());
-    out.item(text, || show::json_of(&path, m, target.as_deref()))
+    out.item(text, || show::json_of(&place.url, m, target.as_deref()))
 }

@@ -1,8 +1,10 @@
 //! `ropewalk mkdir`.
 
 use super::CliError;
+use super::output::Listing;
 use super::remote::{Place, Servers};
 use client::{Error, NfsStatus};
+use serde_json::json;
 use std::ffi::OsString;
 
 #[derive(Debug, clap::Args)]
@@ -16,6 +18,9 @@ pub(crate) struct Args {
     /// Permission bits, in octal
     #[arg(short, long, value_name = "MODE", default_value = "755", value_parser = parse_mode)]
     mode: u32,
+    /// Print JSON: what was done
+    #[arg(long)]
+    json: bool,
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {
@@ -26,6 +31,7 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> {
+    let mut out = Listing::new(args.json);
     for path in &args.paths {
         let place = servers.place(path).await?;
         let made = match args.parents {
@@ -33,8 +39,9 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
             false => place.client.mkdir(place.path(), args.mode).await.map(drop),
         };
         made.map_err(CliError::cannot("make the directory", &place.url))?;
+        out.done(|| json!({ "made": place.url.to_string() }))?;
     }
-    Ok(())
+    out.finish()
 }
 
 /// Makes every directory of the path that is missing.

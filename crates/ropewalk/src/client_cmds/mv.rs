@@ -1,7 +1,9 @@
 //! `ropewalk mv`.
 
 use super::CliError;
+use super::output::Listing;
 use super::remote::Servers;
+use serde_json::json;
 use std::ffi::OsString;
 
 #[derive(Debug, clap::Args)]
@@ -9,6 +11,9 @@ pub(crate) struct Args {
     /// What to rename, and the new name or the directory to move to: nfs://HOST[:PORT]/PATH, or paths below ROPEWALK_URL
     #[arg(value_name = "PATH", required = true, num_args = 2..)]
     paths: Vec<OsString>,
+    /// Print JSON: what was done
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> {
@@ -20,6 +25,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
     if from.len() > 1 && !into {
         return Err(CliError::new(format!("{} is not a directory", to.url)));
     }
+    let mut out = Listing::new(args.json);
     for path in from {
         let from = servers.place(path).await?;
         if (&from.url.host, from.url.port) != (&to.url.host, to.url.port) {
@@ -37,6 +43,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
             "rename",
             format_args!("{} to {}", from.url, target.url),
         ))?;
+        out.done(|| json!({ "from": from.url.to_string(), "to": target.url.to_string() }))?;
     }
-    Ok(())
+    out.finish()
 }

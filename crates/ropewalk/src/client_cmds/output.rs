@@ -45,6 +45,14 @@ impl Listing {
         write(format_args!("{before}{}", json()))
     }
 
+    /// An item of JSON; people are told nothing.
+    pub(crate) fn done(&mut self, json: impl FnOnce() -> Value) -> Result<(), CliError> {
+        match self.json {
+            true => self.item(String::new, json),
+            false => Ok(()),
+        }
+    }
+
     /// A line between items that JSON does not need.
     pub(crate) fn heading(&mut self, text: &str) -> Result<(), CliError> {
         if self.json { Ok(()) } else { line(text) }

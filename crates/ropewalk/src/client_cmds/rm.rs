@@ -2,8 +2,10 @@
 
 use super::CliError;
 use super::error::Failures;
+use super::output::Listing;
 use super::remote::{Place, Servers};
 use futures_util::{StreamExt, stream};
+use serde_json::json;
 use std::ffi::OsString;
 
 /// Removals in flight.
@@ -24,14 +26,21 @@ pub(crate) struct Args {
     /// Do not complain about what does not exist
     #[arg(short, long)]
     force: bool,
+    /// Print JSON: what was done
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> {
-    let mut failures = Failures::default();
+    let (mut out, mut failures) = (Listing::new(args.json), Failures::default());
     for path in &args.paths {
         let place = servers.place(path).await?;
-        failures.note(one(args, &place).await)?;
+        let removed = one(args, &place).await;
+        let removed =
+            removed.and_then(|()| out.done(|| json!({ "removed": place.url.to_string() })));
+        failures.note(removed)?;
     }
+    out.finish()?;
     failures.verdict("removal")
 }
 

@@ -1,7 +1,9 @@
 //! Attributes as text and JSON.
 
-use client::{FileType, Metadata, NfsTime};
+use client::{FileType, Metadata, NfsTime, NfsUrl};
 use serde_json::{Value, json};
+use std::fmt::Write;
+use std::io::IsTerminal;
 
 /// `drwxr-xr-x`.
 pub(crate) fn mode(m: &Metadata) -> String {
@@ -94,11 +96,55 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// Everything that is known.
-pub(crate) fn json_of(path: &str, m: &Metadata, target: Option<&[u8]>) -> Value {
+/// A name for people. On a terminal, one with control characters or bytes that are not UTF-8 is quoted as shells
+/// understand it (`$'a\nb'`), so that no name moves the cursor or looks like two.
+pub(crate) fn name(bytes: &[u8]) -> String {
+    if std::io::stdout().is_terminal() {
+        quoted(bytes)
+    } else {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    let text = std::str::from_utf8(bytes);
+    if let Ok(text) = text.as_ref().map(|t| t.to_string())
+        && !text.chars().any(char::is_control)
+    {
+        return text;
+    }
+    let mut out = String::from("$'");
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\'' | '\\' => out.extend(['\\', c]),
+                c if c.is_control() => {
+                    let mut utf8 = [0; 4];
+                    octal(&mut out, c.encode_utf8(&mut utf8).as_bytes());
+                }
+                c => out.push(c),
+            }
+        }
+        octal(&mut out, chunk.invalid());
+    }
+    out.push('\'');
+    out
+}
+
+fn octal(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(out, "\\{byte:03o}");
+    }
+}
+
+/// Everything that is known. `path` shows what is no UTF-8 as U+FFFD; `url` keeps every byte.
+pub(crate) fn json_of(url: &NfsUrl, m: &Metadata, target: Option<&[u8]>) -> Value {
     let seconds = |t: NfsTime| json!({ "seconds": t.seconds, "nanoseconds": t.nanoseconds });
     let mut value = json!({
-        "path": path,
+        "path": String::from_utf8_lossy(&url.path),
+        "url": url.to_string(),
         "type": type_name(m.file_type),
         "mode": format!("{:04o}", m.mode),
         "links": m.links_count,
@@ -136,6 +182,20 @@ mod tests {
             (u64::MAX, "16E"),
         ] {
             assert_eq!(human(bytes), want, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn names_do_not_move_the_cursor() {
+        for (name, want) in [
+            (&b"plain"[..], "plain"),
+            ("gr\u{fc}n".as_bytes(), "gr\u{fc}n"),
+            (b"it's", "it's"),
+            (b"a\nb", "$'a\\nb'"),
+            (b"\x1b[2J'", "$'\\033[2J\\''"),
+            (b"bad\xff", "$'bad\\377'"),
+        ] {
+            assert_eq!(quoted(name), want);
         }
     }
 

@@ -47,9 +47,9 @@ async fn one(
         false => None,
     };
     let text = || {
-        let arrow = target.as_ref().map_or_else(String::new, |t| {
-            format!(" -> {}", String::from_utf8_lossy(t))
-        });
+        let arrow = target
+            .as_ref()
+            .map_or_else(String::new, |t| format!(" -> {}", show::name(t)));
         format!(
             "{}{arrow}\n  type {}   size {}   space {}   inode {}   links {}\n  mode {:04o} ({})   owner {}   group {}\n  accessed {}   modified {}   changed {} (UTC)",
             place.url,
@@ -67,6 +67,5 @@ async fn one(
             show::time(m.ctime),
         )
     };
-    let shown = String::from_utf8_lossy(place.path());
-    out.item(text, || show::json_of(&shown, &m, target.as_deref()))
+    out.item(text, || show::json_of(&place.url, &m, target.as_deref()))
 }
