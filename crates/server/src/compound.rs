@@ -14,7 +14,13 @@ use nfs4::{ClientId, FileHandle, NfsStatus, SessionId, Stateid};
 use rpc::Credential;
 use state::Principal;
 use std::sync::Arc;
-use transport::{ConnHandle, Payload};
+use std::time::Duration;
+use transport::{Charge, ConnHandle, Payload};
+
+/// Payload in memory up to which a reply is not charged to the send budget: what all slots of a session hold then is little.
+const UNCHARGED_BYTES_MAX: u32 = 16 * 1024;
+/// How long a request waits for the send budget before it is answered `NFS4ERR_DELAY`.
+const CHARGE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of the largest result that only says how an operation failed: number, status, and the empty
 /// bitmap of SETATTR. Kept free behind each result, so that the next failure always fits.
@@ -72,6 +78,8 @@ pub struct Compound<'r, R: Role> {
     pub saved_stateid: Option<Stateid>,
     /// One for each payload span of the reply.
     pub payloads: Vec<Payload>,
+    /// For payloads in memory.
+    pub(crate) charge: Option<Charge>,
     /// The newest transaction that any result depends on, in the role's own numbering.
     pub observed_seq: u64,
 }
@@ -94,8 +102,32 @@ impl<'r, R: Role> Compound<'r, R> {
             current_stateid: None,
             saved_stateid: None,
             payloads: Vec::new(),
+            charge: None,
             observed_seq: 0,
         }
+    }
+
+    /// Waits until `bytes` of payload may be held in memory until the peer has read them. To be called before they are
+    /// fetched, and without holding anything that others wait for.
+    ///
+    /// # Errors
+    /// `Delay` when peers that do not read hold all there is, or when an earlier operation of the same request holds a
+    /// charge already and more cannot be had at once.
+    pub async fn charge_reply(&mut self, bytes: u32) -> Result<(), NfsStatus> {
+        if bytes <= UNCHARGED_BYTES_MAX {
+            return Ok(());
+        }
+        match &mut self.charge {
+            Some(charge) => {
+                let more = self.conn.try_charge_reply(bytes);
+                charge.merge(more.ok_or(NfsStatus::Delay)?);
+            }
+            None => {
+                let charge = tokio::time::timeout(CHARGE_WAIT_MAX, self.conn.charge_reply(bytes));
+                self.charge = Some(charge.await.map_err(|_| NfsStatus::Delay)?);
+            }
+        }
+        Ok(())
     }
 
     /// Who asks, for comparison with the owner of a client record: the flavour and what it proves. Groups are

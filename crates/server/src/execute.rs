@@ -75,7 +75,8 @@ impl<R: Role> Nfsd<R> {
             Counters::add(&self.counters().malformed);
         }
         let settled = self.role().settle(&cx).await;
-        let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads));
+        let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
+            .with_charge(cx.charge.take());
         if let Some(slot) = slot {
             let kept = settled.is_ok().then(|| kept(&cx, &message, header_bytes));
             if !slot.complete(kept.flatten()) {

@@ -348,3 +348,59 @@ async fn effects_that_cannot_be_made_durable_are_not_answered() {
     assert_eq!(outcome(&again), (NfsStatus::RetryUncachedRep, 2));
     assert_eq!(rig.removes(), 1);
 }
+
+/// READs that charge so many bytes each, and then a REMOVE.
+fn charged(session: SessionId, slot: u32, seqid: u32, charges: &[u32], name: &str) -> Vec<u8> {
+    compound(|b| {
+        b.push(&sequence(session, slot, seqid, false));
+        for bytes in charges {
+            b.push(&ReadArgs {
+                stateid: Stateid::default(),
+                offset: u64::from(*bytes),
+                count: 4,
+            });
+        }
+        b.push(&PutFhArgs {
+            object: Opaque(&[0; 4]),
+        })
+        .push(&RemoveArgs {
+            target: Opaque(name.as_bytes()),
+        });
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_send_budget_only_while_it_holds_none_of_it() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let half = SEND_MAX / 2 + 1;
+    let record = call(&m.conn, charged(m.session, 0, 1, &[half, half], "x")).await;
+    assert_eq!(outcome(&record), (NfsStatus::Delay, 3));
+    // What it held came back.
+    let record = call(&m.conn, charged(m.session, 0, 2, &[SEND_MAX], "x")).await;
+    assert_eq!(outcome(&record), (NfsStatus::Ok, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_gets_delay_when_the_send_budget_does_not_come_in_time() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let conn = m.conn.clone();
+    let holds = charged(m.session, 0, 1, &[SEND_MAX], "wait");
+    let running = tokio::spawn(async move { call(&conn, holds).await });
+    rig.settle().await;
+    let start = tokio::time::Instant::now();
+    let record = call(&m.conn, charged(m.session, 1, 1, &[SEND_MAX], "x")).await;
+    assert_eq!(outcome(&record), (NfsStatus::Delay, 2));
+    assert!(start.elapsed() < Duration::from_secs(11));
+    // Small replies do not ask.
+    let record = call(&m.conn, charged(m.session, 1, 2, &[4096], "x")).await;
+    assert_eq!(outcome(&record).0, NfsStatus::Ok);
+    let (conn, session) = (m.conn.clone(), m.session);
+    let waits =
+        tokio::spawn(async move { call(&conn, charged(session, 1, 3, &[SEND_MAX], "x")).await });
+    rig.settle().await;
+    rig.nfsd.role().gate.add_permits(1);
+    assert_eq!(outcome(&waits.await.unwrap()).0, NfsStatus::Ok);
+    assert_eq!(outcome(&running.await.unwrap()).0, NfsStatus::Ok);
+}

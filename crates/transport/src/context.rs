@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use rpc::RecordLimits;
 
-use crate::Counters;
 use crate::budget::Budget;
-use crate::quiet::Quiet;
+use crate::quiet::{Bucket, Quiet};
+use crate::{Counters, Endpoint};
 
 /// Bounds of the transport. Every queue and wait of this crate has its limit here.
 #[derive(Debug, Clone)]
@@ -118,6 +118,9 @@ struct Shared {
     send: Arc<Budget>,
     connections: AtomicU32,
     refusals: Quiet,
+    strangers: Quiet,
+    /// Lines about single connections.
+    lines: Bucket,
     accept_failures: Quiet,
     next_id: AtomicU64,
 }
@@ -149,6 +152,8 @@ impl Context {
             send: Budget::new(limits.send_budget_bytes, limits.send_share_bytes),
             connections: AtomicU32::new(0),
             refusals: Quiet::default(),
+            strangers: Quiet::default(),
+            lines: Bucket::default(),
             accept_failures: Quiet::default(),
             next_id: AtomicU64::new(1),
         };
@@ -203,6 +208,26 @@ impl Context {
         Counters::add(&self.counters.accept_errors, 1);
         if let Some(failures) = self.shared.accept_failures.note() {
             tracing::warn!(failures, "accept failed: {error}");
+        }
+    }
+
+    /// Whether one more line about a connection may go into the log; says how many were left out before it.
+    #[must_use]
+    pub fn may_log(&self) -> bool {
+        let Some(left_out) = self.shared.lines.take() else {
+            return false;
+        };
+        if left_out > 0 {
+            tracing::warn!(left_out, "lines about connections were left out");
+        }
+        true
+    }
+
+    /// Counts a peer that the service does not admit, and writes it into the log unless a line about others is recent.
+    pub(crate) fn not_admitted(&self, peer: &Endpoint) {
+        Counters::add(&self.counters.connections_not_admitted, 1);
+        if let Some(connections) = self.shared.strangers.note() {
+            tracing::warn!(%peer, connections, "closed at once: no such peer may connect here");
         }
     }
 

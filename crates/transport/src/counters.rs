@@ -164,6 +164,8 @@ counters! {
     connections_made,
     /// Connections refused because `connections_max` was reached.
     connections_refused,
+    /// Connections closed at once because the service admits no such peer.
+    connections_not_admitted,
     /// Failures of accept itself, for example for want of file descriptors.
     accept_errors,
     /// Records received.

@@ -103,7 +103,7 @@ impl Drop for Finish<'_> {
         };
         let end = self.end.take().unwrap_or_else(|| fallback.into());
         let (id, peer, reason) = (self.conn.id(), self.conn.peer(), end.reason);
-        if reason.is_noteworthy() {
+        if reason.is_noteworthy() && self.conn.context().may_log() {
             tracing::warn!(id, %peer, reason = reason.as_str(), "connection closed: {}", end.detail);
         } else {
             tracing::debug!(id, %peer, reason = reason.as_str(), "connection closed: {}", end.detail);
@@ -212,7 +212,7 @@ impl<'a, L: Link> Engine<'a, L> {
         loop {
             match self.conn.poll_outgoing(cx) {
                 Outgoing::Call(message) => self.link.queue(message),
-                Outgoing::Close(reason) => return Some(reason.into()),
+                Outgoing::Close(end) => return Some(end),
                 Outgoing::Drain => {
                     self.draining = true;
                     self.parked.clear();

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::budget::Share;
+use crate::link::End;
 use crate::{Charge, CloseReason, Context, Counters, Message};
 
 /// The kind of transport under a connection.
@@ -125,7 +126,7 @@ struct State {
     /// Set when requests in progress may end but no more are wanted.
     draining: bool,
     /// Set when somebody asks for the end.
-    closing: Option<CloseReason>,
+    closing: Option<(CloseReason, String)>,
     /// Set when the connection is gone.
     closed: Option<CloseReason>,
     /// Wakes the connection's task.
@@ -231,8 +232,15 @@ impl ConnHandle {
     /// Asks for the end of the connection: bytes that were not sent are dropped, calls that wait
     /// fail. The first reason given is the one counted.
     pub fn close(&self, reason: CloseReason) {
+        self.close_with(reason, "");
+    }
+
+    /// As [`ConnHandle::close`], with words for the log.
+    pub fn close_with(&self, reason: CloseReason, detail: impl std::fmt::Display) {
         let mut state = self.0.state.lock();
-        state.closing.get_or_insert(reason);
+        if state.closing.is_none() {
+            state.closing = Some((reason, detail.to_string()));
+        }
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -242,7 +250,7 @@ impl ConnHandle {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         let state = self.0.state.lock();
-        state.closed.is_some() || state.closing.is_some()
+        state.ended().is_some()
     }
 
     /// Waits until the connection is gone.
@@ -287,7 +295,7 @@ impl ConnHandle {
         let (sender, receiver) = oneshot::channel();
         let _waiting = {
             let mut state = self.0.state.lock();
-            if let Some(reason) = state.closed.or(state.closing) {
+            if let Some(reason) = state.ended() {
                 return Err(CallError::Closed(reason));
             }
             let xid = state.unused_xid();
@@ -301,7 +309,7 @@ impl ConnHandle {
         };
         receiver.await.map_err(|_| {
             let state = self.0.state.lock();
-            CallError::Closed(state.closed.or(state.closing).unwrap_or(CloseReason::Io))
+            CallError::Closed(state.ended().unwrap_or(CloseReason::Io))
         })
     }
 
@@ -314,8 +322,8 @@ impl ConnHandle {
     /// Takes the next queued call, or registers the task to be woken by one or by `close`.
     pub(crate) fn poll_outgoing(&self, cx: &TaskContext<'_>) -> Outgoing {
         let mut state = self.0.state.lock();
-        if let Some(reason) = state.closing {
-            return Outgoing::Close(reason);
+        if let Some((reason, detail)) = &state.closing {
+            return Outgoing::Close(End::with(*reason, detail));
         }
         if let Some((_, message)) = state.outgoing.pop_front() {
             return Outgoing::Call(message);
@@ -367,10 +375,16 @@ pub(crate) enum Outgoing {
     Nothing,
     Call(Message),
     Drain,
-    Close(CloseReason),
+    Close(End),
 }
 
 impl State {
+    /// Why the connection is gone, or about to be.
+    fn ended(&self) -> Option<CloseReason> {
+        let closing = self.closing.as_ref().map(|(reason, _)| *reason);
+        self.closed.or(closing)
+    }
+
     /// A transaction id that no waiting call has. Ends because `calls_max` calls wait at most.
     fn unused_xid(&mut self) -> u32 {
         loop {

@@ -206,6 +206,11 @@ impl Listener {
                 incoming = self.incoming.recv() => incoming,
             };
             let Some(mut link) = incoming else { break };
+            let peer = Endpoint::Memory(Arc::clone(&link.peer));
+            if !host.service.admits_peer(&peer) {
+                host.context.not_admitted(&peer);
+                continue;
+            }
             let Some(admission) = host.context.admit() else {
                 continue;
             };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{CloseReason, ConnHandle, Message};
+use crate::{CloseReason, ConnHandle, Endpoint, Message};
 
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -27,6 +27,12 @@ pub trait Service: Send + Sync + 'static {
         conn: &ConnHandle,
         record: Bytes,
     ) -> impl Future<Output = Option<Message>> + Send;
+
+    /// Whether a peer may connect at all. Others are closed at once, counted, and told of in the log, at most one line in
+    /// 10 s.
+    fn admits(&self, _peer: &Endpoint) -> bool {
+        true
+    }
 
     /// A connection was made; no call of it was served yet.
     fn connected(&self, _conn: &ConnHandle) {}
@@ -44,6 +50,9 @@ pub trait DynService: Send + Sync + 'static {
         record: Bytes,
     ) -> BoxFuture<'a, Option<Message>>;
 
+    /// See [`Service::admits`].
+    fn admits_peer(&self, peer: &Endpoint) -> bool;
+
     /// See [`Service::connected`].
     fn on_connected(&self, conn: &ConnHandle);
 
@@ -58,6 +67,10 @@ impl<S: Service> DynService for S {
         record: Bytes,
     ) -> BoxFuture<'a, Option<Message>> {
         Box::pin(self.call(conn, record))
+    }
+
+    fn admits_peer(&self, peer: &Endpoint) -> bool {
+        self.admits(peer)
     }
 
     fn on_connected(&self, conn: &ConnHandle) {

@@ -117,14 +117,19 @@ pub(crate) async fn serve_with(
             () = &mut stop => break,
             accepted = poll_fn(|cx| poll_accept(&listeners, cx)) => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(e) => {
                 host.context.accept_failed(&e);
                 tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
         };
+        let peer = Endpoint::Socket(peer);
+        if !host.service.admits_peer(&peer) {
+            host.context.not_admitted(&peer);
+            continue;
+        }
         let Some(admission) = host.context.admit() else {
             continue;
         };

@@ -21,8 +21,8 @@ use xdr::{Decode, Decoder, Encode, Encoder};
 
 use crate::workers::Shutdown;
 use crate::{
-    Address, CloseReason, ConnHandle, Connector, Context, DynService, FilePayload, Limits, Message,
-    Payload, Service, memory, tcp, tls,
+    Address, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint, FilePayload,
+    Limits, Message, Payload, Service, memory, tcp, tls,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -90,6 +90,8 @@ pub(crate) struct Situations {
     pub(crate) connected: AtomicUsize,
     pub(crate) ended: Mutex<Vec<CloseReason>>,
     pub(crate) gated_done: AtomicBool,
+    /// Set to admit nobody.
+    pub(crate) closed: AtomicBool,
 }
 
 /// Counts payload guards that are alive.
@@ -128,6 +130,7 @@ impl Situations {
             connected: AtomicUsize::new(0),
             ended: Mutex::default(),
             gated_done: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         })
     }
 }
@@ -169,6 +172,10 @@ impl Service for Situations {
             _ => Payload::Bytes(args.clone()),
         };
         Some(reply(header.xid, payload))
+    }
+
+    fn admits(&self, _peer: &Endpoint) -> bool {
+        !self.closed.load(SeqCst)
     }
 
     fn connected(&self, _conn: &ConnHandle) {

@@ -76,7 +76,9 @@ impl ServerTls {
             Err(_) => "timed out".to_owned(),
         };
         host.context.counters().closed(CloseReason::TlsHandshake);
-        tracing::warn!(peer = %info.peer, "TLS handshake failed: {failure}");
+        if host.context.may_log() {
+            tracing::warn!(peer = %info.peer, "TLS handshake failed: {failure}");
+        }
     }
 }
 

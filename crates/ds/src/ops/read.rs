@@ -27,7 +27,7 @@ pub(super) async fn read(
     room: usize,
 ) -> Result<ReadResPayload, NfsStatus> {
     let stateid = cx.resolve(args.stateid)?;
-    let admitted = ds.admit(cx, Want::Read)?;
+    let mut admitted = ds.admit(cx, Want::Read)?;
     check_stateid(ds, stateid, admitted.is_proxy)?;
     count(&ds.counts.reads);
     let room = room.saturating_sub(RESULT_BYTES);
@@ -36,9 +36,16 @@ pub(super) async fn read(
     if wanted == 0 && args.count > 0 {
         return Err(NfsStatus::RepTooBig);
     }
+    let id = object_of(&admitted.handle);
+    let is_cold = ds.offload && !ds.objects.is_cached(id, args.offset, wanted);
+    if is_cold {
+        // Nobody's fence waits for a peer that does not read.
+        drop(admitted);
+        cx.charge_reply(wanted).await?;
+        admitted = ds.admit(cx, Want::Read)?;
+    }
     let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
-    let id = object_of(&handle);
-    let (data, size_bytes) = from_object(ds, id, args.offset, wanted)
+    let (data, size_bytes) = from_object(ds, id, (args.offset, wanted), is_cold)
         .await
         .map_err(|fault| {
             ds.note(id, &fault);
@@ -51,6 +58,9 @@ pub(super) async fn read(
     } else if is_proxy {
         (true, data)
     } else {
+        if !is_cold {
+            cx.charge_reply(wanted).await?;
+        }
         let file = ds.file_size(handle.file_id, handle.generation).await?;
         // Bytes beyond the size that the MDS knows are writes that were not committed to it yet.
         let end = file.max(size_bytes);
@@ -68,8 +78,13 @@ pub(super) async fn read(
 }
 
 /// At most `len` bytes of the object, and its size when they are fewer.
-async fn from_object(ds: &Ds, id: ObjectId, offset: u64, len: u32) -> Result<(Span, u64), Fault> {
-    let read = if ds.offload && !ds.objects.is_cached(id, offset, len) {
+async fn from_object(
+    ds: &Ds,
+    id: ObjectId,
+    (offset, len): (u64, u32),
+    is_cold: bool,
+) -> Result<(Span, u64), Fault> {
+    let read = if is_cold {
         count(&ds.counts.cold_reads);
         ds.blocking(move |objects| cold(objects, id, offset, len))
             .await

@@ -23,6 +23,9 @@ pub(super) async fn read(
     let room = u64::try_from(cx.room(RESULT_BYTES)).unwrap_or(u64::MAX);
     let count = u64::from(args.count).min(IO_BYTES_MAX).min(room);
     let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let expected = inode.size.saturating_sub(args.offset).min(u64::from(count));
+    cx.charge_reply(u32::try_from(expected).unwrap_or(u32::MAX))
+        .await?;
     let (bytes, eof) = data::read(nfsd, cx, &inode, args.offset, count).await?;
     let len = u32::try_from(bytes.len()).map_err(|_| NfsStatus::ServerFault)?;
     cx.payloads.push(Payload::Bytes(bytes));

@@ -31,6 +31,8 @@ use transport::{
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
 pub const REQUEST_MAX: u32 = 8192;
+/// Bytes of replies that may be charged.
+pub const SEND_MAX: u32 = 1024 * 1024;
 pub const REPLY_MAX: u32 = 8192;
 pub const CACHED_MAX: u32 = 1024;
 pub const LEASE_MS: u64 = 30_000;
@@ -121,6 +123,12 @@ impl Role for Toy {
             }
             OpNum::Read => match args.args::<ReadArgs>() {
                 Ok(a) => {
+                    // As much as the offset says, so that a test can choose.
+                    let bytes = u32::try_from(a.offset).unwrap();
+                    if let Err(status) = cx.charge_reply(bytes).await {
+                        reply.error(op, status);
+                        return status;
+                    }
                     let _ = reply.result(&ReadResPayload {
                         eof: true,
                         len: a.count,
@@ -203,6 +211,8 @@ impl Rig {
         let listener = network.listen("server").unwrap();
         let context = Context::new(Limits {
             drain: Duration::from_secs(1),
+            send_budget_bytes: SEND_MAX,
+            send_share_bytes: SEND_MAX,
             ..Limits::default()
         });
         let shutdown = Shutdown::new();

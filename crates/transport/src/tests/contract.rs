@@ -224,6 +224,23 @@ on_every_transport! {
         rig.until(|r| r.server.connections() == 1).await;
     }
 
+    async fn a_peer_that_the_service_does_not_admit_takes_no_place(on: On) {
+        let limits = Limits { connections_max: 1, ..Limits::default() };
+        let rig = Rig::new(on, limits);
+        rig.service.closed.store(true, SeqCst);
+        for _ in 0..3 {
+            if let Ok(conn) = rig.connector.connect(&rig.address, Situations::new()).await {
+                tokio::time::timeout(SOON, conn.closed()).await.unwrap();
+            }
+        }
+        rig.until(|r| r.server.counters().snapshot().connections_not_admitted == 3).await;
+        assert_eq!(rig.service.connected.load(SeqCst), 0);
+        rig.service.closed.store(false, SeqCst);
+        let conn = rig.connect().await;
+        assert_eq!(ask(&conn, ECHO, b"x").await, b"x");
+        assert_eq!(rig.server.counters().snapshot().connections_refused, 0);
+    }
+
     async fn connections_above_the_limit_are_refused_and_counted(on: On) {
         let rig = Rig::new(on, Limits { connections_max: 2, ..Limits::default() });
         let (one, two) = (rig.connect().await, rig.connect().await);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::handle::ConnInfo;
 use crate::stream::{StreamLink, Wire};
-use crate::{Endpoint, TransportKind, engine};
+use crate::{TransportKind, engine};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
