@@ -281,13 +281,16 @@ pub async fn reads_are_answered_beside_queued_writes(fabric: &dyn Fabric, addres
     }
     drop(piece);
     pair.a.endpoint.ring();
+    // A provider without a network has nothing queued by now.
+    let all = 128 * BUFFER_BYTES as u64;
+    let is_queued = pair.b.endpoint.counters().received_bytes < all;
     pair.b.read(1, source);
     pair.b.endpoint.ring();
     pair.until(|_, b| b.ids() == [1]).await;
     let written = pair.b.endpoint.counters().received_bytes;
     assert!(
-        written < 100 * BUFFER_BYTES as u64 || pair.a.ids().len() == 128,
-        "the answer waited for {written} bytes"
+        !is_queued || written < all / 2,
+        "the answer waited for {written} of {all} bytes"
     );
     pair.until(|a, _| a.ids().len() == 128).await;
     pair.assert_all_back();

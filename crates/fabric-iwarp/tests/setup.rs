@@ -1,0 +1,298 @@
+//! Goal: peers of other makes, old ones and wrong ones are met as the RFCs want. Method: one of our endpoints, and a plain socket that
+//! speaks for the peer.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+mod rig;
+
+use bytes::Bytes;
+use fabric::{
+    Completion, ConnectError, Connected, Done, Ended, EndpointConfig, Fabric, Fault, Listener,
+    Receive, Status,
+};
+use rig::frame;
+use ropewalk_fabric_iwarp::Iwarp;
+use ropewalk_fabric_iwarp::ddp::{Header, Place};
+use ropewalk_fabric_iwarp::mpa::{Enhanced, Setup};
+use ropewalk_fabric_iwarp::rdmap::{Opcode, Term};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn setup(is_reply: bool, revision: u8, enhanced: Option<Enhanced>) -> Setup {
+    Setup {
+        is_reply,
+        markers: false,
+        crc: true,
+        rejected: false,
+        revision,
+        enhanced,
+        private_data: b"from afar".to_vec(),
+    }
+}
+
+async fn listening() -> Box<dyn Listener> {
+    Iwarp::default().listen(loopback()).await.unwrap()
+}
+
+async fn said(stream: &mut TcpStream, setup: &Setup) {
+    stream.write_all(&setup.encode().unwrap()).await.unwrap();
+}
+
+/// The set-up frame that the other side sends.
+async fn heard(stream: &mut TcpStream, is_reply: bool) -> Setup {
+    let mut frame = vec![0; 20];
+    stream.read_exact(&mut frame).await.unwrap();
+    let len = usize::from(u16::from_be_bytes([frame[18], frame[19]]));
+    frame.resize(20 + len, 0);
+    stream.read_exact(&mut frame[20..]).await.unwrap();
+    Setup::decode(&frame, is_reply).unwrap()
+}
+
+/// Accepts the next peer with one receive.
+async fn accepted(listener: &mut dyn Listener) -> Result<Connected, ConnectError> {
+    let buffer = rig::pool().take().unwrap();
+    let receives = vec![Receive { id: 7, buffer }];
+    let incoming = listener.accept().await.unwrap();
+    assert_eq!(incoming.private_data(), &b"from afar"[..]);
+    let config = EndpointConfig::default();
+    incoming
+        .accept(config, Bytes::from_static(b"welcome"), receives)
+        .await
+}
+
+fn message(payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        last: true,
+        control: Opcode::Send.control(),
+        place: Place::Untagged {
+            invalidate: 0,
+            queue: 0,
+            msn: 1,
+            mo: 0,
+        },
+    };
+    let mut ulpdu = Vec::new();
+    header.encode(&mut ulpdu);
+    ulpdu.extend(payload);
+    frame(&ulpdu)
+}
+
+async fn next(connected: &mut Connected, done: &mut Vec<Completion>) -> Result<(), Ended> {
+    poll_fn(|cx| connected.endpoint.poll_completions(cx, done)).await
+}
+
+/// All that is left until the end.
+async fn ended(connected: &mut Connected) -> Ended {
+    let mut done = Vec::new();
+    loop {
+        if let Err(ended) = next(connected, &mut done).await {
+            return ended;
+        }
+    }
+}
+
+/// Old peers, and those that let the client speak first, get a reply in their form and can speak.
+#[tokio::test]
+async fn initiators_of_both_revisions_connect() {
+    let plain = Enhanced {
+        ird: 3,
+        ord: 2,
+        ..Enhanced::default()
+    };
+    for (revision, enhanced) in [(1, None), (2, None), (2, Some(plain))] {
+        let mut listener = listening().await;
+        let mut peer = TcpStream::connect(listener.local()).await.unwrap();
+        said(&mut peer, &setup(false, revision, enhanced)).await;
+        let mut connected = accepted(&mut *listener).await.unwrap();
+        let reply = heard(&mut peer, true).await;
+        assert_eq!((reply.revision, reply.rejected), (revision, false));
+        assert_eq!(reply.private_data, b"welcome");
+        let expected = enhanced.map(|peer| Enhanced {
+            ird: peer.ord,
+            ord: peer.ird,
+            ..Enhanced::default()
+        });
+        assert_eq!(reply.enhanced, expected);
+        peer.write_all(&message(b"hello")).await.unwrap();
+        let mut done = Vec::new();
+        next(&mut connected, &mut done).await.unwrap();
+        let Done::Receive { buffer, .. } = &done[0].done else {
+            panic!("no message");
+        };
+        assert_eq!((&**buffer, done[0].id), (&b"hello"[..], 7));
+    }
+}
+
+/// Silent peers, peers that say something else and peers that leave keep nobody waiting.
+#[tokio::test]
+async fn slow_and_wrong_peers_delay_no_other() {
+    let mut listener = listening().await;
+    let address = listener.local();
+    let mut others = Vec::new();
+    for begun in [
+        &b""[..],
+        b"MPA ID Req Fra",
+        b"GET / HTTP/1.1\r\nHost: example\r\n",
+    ] {
+        let mut peer = TcpStream::connect(address).await.unwrap();
+        peer.write_all(begun).await.unwrap();
+        others.push(peer);
+    }
+    drop(TcpStream::connect(address).await.unwrap());
+    let mut peer = TcpStream::connect(address).await.unwrap();
+    said(&mut peer, &setup(false, 1, None)).await;
+    accepted(&mut *listener).await.unwrap();
+    // The one that spoke another protocol was shown the door (RFC 5044 §7.1.2 rule 5).
+    let mut rest = Vec::new();
+    let closed = others[2].read_to_end(&mut rest).await;
+    assert!(rest.is_empty() && closed.unwrap_or(0) == 0);
+}
+
+#[tokio::test]
+async fn a_peer_that_wants_markers_is_rejected() {
+    let mut listener = listening().await;
+    let mut peer = TcpStream::connect(listener.local()).await.unwrap();
+    let request = Setup {
+        markers: true,
+        ..setup(false, 1, None)
+    };
+    said(&mut peer, &request).await;
+    let reply = tokio::select! {
+        _ = listener.accept() => panic!("the upper layer never sees it"),
+        reply = heard(&mut peer, true) => reply,
+    };
+    assert!(reply.rejected && !reply.markers);
+}
+
+/// A Terminate arrives although its peer never stops sending: the connection is not reset before.
+#[tokio::test]
+async fn the_last_word_is_heard() {
+    let mut listener = listening().await;
+    let peer = TcpStream::connect(listener.local()).await.unwrap();
+    let (mut from, mut to) = peer.into_split();
+    to.write_all(&setup(false, 1, None).encode().unwrap())
+        .await
+        .unwrap();
+    let mut connected = accepted(&mut *listener).await.unwrap();
+    let mut reply = vec![0; 20 + 7];
+    from.read_exact(&mut reply).await.unwrap();
+    let talking = tokio::spawn(async move {
+        to.write_all(&message(b"one")).await.unwrap();
+        // No receive is left for this, nor for any other.
+        for _ in 0..2000 {
+            if to.write_all(&message(&[2; 1000])).await.is_err() {
+                break;
+            }
+        }
+    });
+    assert_eq!(ended(&mut connected).await, Ended::Faulted(Fault::Protocol));
+    drop(connected);
+    let mut words = Vec::new();
+    from.read_to_end(&mut words).await.unwrap();
+    let (_, terminate) = rig::terminate_in(&words);
+    // The second message repeats the number of the first.
+    assert_eq!(terminate.term, Term::MSN_RANGE);
+    talking.await.unwrap();
+}
+
+/// What an initiator makes of replies that it cannot use.
+#[tokio::test]
+async fn replies_that_cannot_be_used_are_answered() {
+    let data = |peer_to_peer, ord| Enhanced {
+        peer_to_peer,
+        ird: 4,
+        ord,
+        ..Enhanced::default()
+    };
+    for (enhanced, term) in [
+        (data(false, 1000), Term::INSUFFICIENT_IRD),
+        (data(true, 1), Term::NO_MATCHING_RTR),
+    ] {
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let responding = tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            heard(&mut peer, false).await;
+            said(&mut peer, &setup(true, 2, Some(enhanced))).await;
+            let mut words = Vec::new();
+            peer.read_to_end(&mut words).await.unwrap();
+            words
+        });
+        let config = EndpointConfig::default();
+        let iwarp = Iwarp::default();
+        let failed = iwarp
+            .connect(address, config, Bytes::new(), Vec::new())
+            .await;
+        assert!(
+            matches!(failed, Err(ConnectError::Protocol(_))),
+            "{failed:?}"
+        );
+        let words = responding.await.unwrap();
+        assert_eq!(rig::terminate_in(&words).1.term, term);
+    }
+}
+
+/// A peer that stops in the middle of an answer and goes away is a lost connection, and the sink comes back.
+#[tokio::test]
+async fn a_peer_that_vanishes_in_an_answer_is_lost() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let responding = tokio::spawn(async move {
+        let (mut peer, _) = listener.accept().await.unwrap();
+        heard(&mut peer, false).await;
+        let enhanced = Enhanced {
+            ird: 4,
+            ord: 4,
+            ..Enhanced::default()
+        };
+        said(&mut peer, &setup(true, 2, Some(enhanced))).await;
+        let mut request = vec![0; 2 + 46 + 4];
+        peer.read_exact(&mut request).await.unwrap();
+        let sink_stag = u32::from_be_bytes(request[20..24].try_into().unwrap());
+        let header = Header {
+            last: true,
+            control: Opcode::ReadResponse.control(),
+            place: Place::Tagged {
+                stag: sink_stag,
+                to: 0,
+            },
+        };
+        let mut ulpdu = Vec::new();
+        header.encode(&mut ulpdu);
+        ulpdu.resize(14 + 10_000, 1);
+        peer.write_all(&frame(&ulpdu)[..5000]).await.unwrap();
+    });
+    let pool = rig::pool();
+    let config = EndpointConfig::default();
+    let iwarp = Iwarp::default();
+    let connecting = iwarp.connect(address, config, Bytes::new(), Vec::new());
+    let mut connected = connecting.await.unwrap();
+    let remote = fabric::Remote {
+        key: 5,
+        offset: 0,
+        len: 10_000,
+    };
+    let (sink, at) = (pool.take().unwrap(), 0);
+    let work = fabric::Work::Read { sink, at, remote };
+    assert!(connected.endpoint.post(3, work, true).is_ok());
+    let mut done = Vec::new();
+    let mut end = None;
+    while end.is_none() {
+        end = next(&mut connected, &mut done).await.err();
+    }
+    assert!(matches!(end, Some(Ended::Lost(_))), "{end:?}");
+    assert_eq!(
+        (done.len(), done[0].id, done[0].status),
+        (1, 3, Status::Flushed)
+    );
+    drop(done);
+    assert_eq!(pool.taken(), 0);
+    responding.await.unwrap();
+    // And so it stays.
+    assert_eq!(next(&mut connected, &mut Vec::new()).await.err(), end);
+}
