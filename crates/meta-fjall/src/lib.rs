@@ -31,7 +31,9 @@ use bytes::Bytes;
 use commit::Committer;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use home::Home;
-use meta::{BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Read, Seq, Tx, TxBody};
+use meta::{
+    BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
+};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,8 +55,9 @@ pub struct Options {
     pub journal_bytes: u64,
     /// Writes in memory before they are flushed into a table; up to four such tables wait for the disk.
     pub memtable_bytes: u64,
-    /// Free space of the file system below which transactions are refused; those that remove something go
-    /// on to half of it. 0 never refuses.
+    /// Free space of the file system below which ordinary transactions are refused. Upkeep goes on to half of it, removals
+    /// to a quarter ([`Purpose`]): what is then left is for the engine, which writes out tables of
+    /// `memtable_bytes`. 0 never refuses.
     pub reserve_bytes: u64,
 }
 
@@ -97,14 +100,8 @@ struct Writer {
     /// Commit number of the newest transaction.
     commit: u64,
     unchecked_bytes: u64,
-    space: Space,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Space {
-    Enough,
-    OnlyRemovals,
-    None,
+    /// The least purpose that there is room for; `None` for none.
+    room: Option<Purpose>,
 }
 
 pub(crate) fn engine_error(error: fjall::Error) -> MetaError {
@@ -161,7 +158,7 @@ impl FjallStore {
             writer: Mutex::new(Writer {
                 commit,
                 unchecked_bytes: 0,
-                space: Space::Enough,
+                room: Some(Purpose::Ordinary),
             }),
             applied: AtomicU64::new(0),
             keyspace: Handle(keyspace),
@@ -170,7 +167,7 @@ impl FjallStore {
             options,
             torn_bytes: checked.torn_bytes,
         };
-        store.writer.get_mut().space = store.measure_space()?;
+        store.writer.get_mut().room = store.measure_room()?;
         Ok(store)
     }
 
@@ -181,34 +178,37 @@ impl FjallStore {
         self.torn_bytes
     }
 
-    fn measure_space(&self) -> Result<Space, MetaError> {
+    /// The least purpose that the file system has room for.
+    fn measure_room(&self) -> Result<Option<Purpose>, MetaError> {
         let stat = rustix::fs::statvfs(self.home.dir()).map_err(std::io::Error::from)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         let reserve = self.options.reserve_bytes;
         Ok(if free >= reserve {
-            Space::Enough
+            Some(Purpose::Ordinary)
         } else if free >= reserve / 2 {
-            Space::OnlyRemovals
+            Some(Purpose::Upkeep)
+        } else if free >= reserve / 4 {
+            Some(Purpose::Removal)
         } else {
-            Space::None
+            None
         })
     }
 
-    fn check_space(&self, writer: &mut Writer, removes: bool) -> Result<(), MetaError> {
-        if writer.space != Space::Enough || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
-            writer.space = self.measure_space()?;
+    fn check_room(&self, writer: &mut Writer, purpose: Purpose) -> Result<(), MetaError> {
+        if writer.room != Some(Purpose::Ordinary) || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
+            writer.room = self.measure_room()?;
             writer.unchecked_bytes = 0;
         }
-        match writer.space {
-            Space::Enough => Ok(()),
-            Space::OnlyRemovals if removes => Ok(()),
-            Space::OnlyRemovals | Space::None => Err(MetaError::NoSpace),
+        match writer.room {
+            Some(least) if purpose >= least => Ok(()),
+            _ => Err(MetaError::NoSpace),
         }
     }
 
     fn apply(&self, writer: &mut Writer, overlay: Overlay) -> Result<Seq, MetaError> {
+        let purpose = overlay.purpose();
         let writes = overlay.into_writes()?;
-        self.check_space(writer, writes.values().any(Option::is_none))?;
+        self.check_room(writer, purpose)?;
         let commit = writer.commit + 1;
         let mut batch = self.engine.0.batch();
         for (key, value) in writes {
@@ -299,6 +299,10 @@ impl Read for FjallTx<'_> {
 }
 
 impl Tx for FjallTx<'_> {
+    fn purpose(&mut self, purpose: Purpose) {
+        self.overlay.raise_purpose(purpose);
+    }
+
     fn put(&mut self, key: &[u8], value: &[u8]) {
         self.overlay.put(key, value);
     }

@@ -133,35 +133,51 @@ fn nothing_is_synced_while_nobody_waits() {
 }
 
 #[test]
-fn a_nearly_full_file_system_refuses_writes_and_the_store_lives_on() {
+fn a_nearly_full_file_system_refuses_by_purpose_and_the_store_lives_on() {
     let dir = TempDir::new().unwrap();
     drop(FjallStore::open(dir.path(), options()).unwrap());
     let stat = rustix::fs::statvfs(dir.path()).unwrap();
     let free = stat.f_bavail * stat.f_frsize;
-    let with_reserve = |reserve_bytes| Options {
-        reserve_bytes,
-        ..Options::default()
-    };
-    // The reserve lies a third above what is free: only removals go on.
-    let store = FjallStore::open(dir.path(), with_reserve(free / 3 * 4)).unwrap();
-    assert!(matches!(put(&store, b"k", b"v"), Err(MetaError::NoSpace)));
-    assert_eq!(store.applied(), Seq(0));
-    let removal = store.transact(&mut |tx| {
-        tx.put(b"parent", b"smaller");
-        tx.delete(b"k");
-        Ok(Outcome::Commit)
-    });
-    block_on(store.durable(removal.unwrap())).unwrap();
-    drop(store);
-    let store = FjallStore::open(dir.path(), with_reserve(free * 4)).unwrap();
-    let removal = store.transact(&mut |tx| {
-        tx.delete(b"parent");
-        Ok(Outcome::Commit)
-    });
-    assert!(matches!(removal, Err(MetaError::NoSpace)));
-    drop(store);
-    let store = FjallStore::open(dir.path(), options()).unwrap();
-    put(&store, b"k", b"v").unwrap();
+    let all = [Purpose::Ordinary, Purpose::Upkeep, Purpose::Removal];
+    // What is free as a share of the reserve, and the purposes that still go on: the others change nothing.
+    for (reserve_bytes, admitted) in [
+        (free / 4 * 3, &all[..]),
+        (free / 3 * 4, &all[1..]),
+        (free * 3, &all[2..]),
+        (free * 8, &[]),
+    ] {
+        let options = Options {
+            reserve_bytes,
+            ..Options::default()
+        };
+        let store = FjallStore::open(dir.path(), options).unwrap();
+        for purpose in all {
+            let before = store.applied();
+            let done = store.transact(&mut |tx| {
+                tx.purpose(purpose);
+                tx.put(b"k", b"v");
+                Ok(Outcome::Commit)
+            });
+            if admitted.contains(&purpose) {
+                block_on(store.durable(done.unwrap())).unwrap();
+            } else {
+                assert!(matches!(done, Err(MetaError::NoSpace)), "{purpose:?}");
+                assert_eq!(store.applied(), before);
+            }
+        }
+        let removal = store.transact(&mut |tx| {
+            tx.put(b"parent", b"smaller");
+            tx.delete(b"k");
+            Ok(Outcome::Commit)
+        });
+        assert_eq!(removal.is_ok(), !admitted.is_empty());
+    }
+    put(
+        &FjallStore::open(dir.path(), options()).unwrap(),
+        b"k",
+        b"v",
+    )
+    .unwrap();
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 pub const TX_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The number of an applied transaction. Transactions of one store are totally ordered; 0 is before
-/// all of them. Numbers start again at 1 when a store is opened.
+/// all of them. Numbers start again at 1 when a store is opened and have no gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
@@ -48,7 +48,8 @@ pub enum MetaError {
     /// An empty key, or a key, value or transaction above its limit: a bug of the caller, answered as an
     /// error of the transaction that wrote it. Nothing is applied and the store goes on.
     TooLarge,
-    /// The file system under the store is full.
+    /// The file system under the store is too full for this transaction's [`Purpose`]. Nothing is applied and the
+    /// store goes on. From [`MetaStore::durable`] it is a failed sync, after which nothing is written any more.
     NoSpace,
 }
 
@@ -102,8 +103,24 @@ pub trait Read {
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError>;
 }
 
+/// What a transaction is for. It decides how far a nearly full file system's reserve is open to it: each may go
+/// deeper than those before it, so that a full store can still be started, read and made empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Purpose {
+    /// Makes something new. Stops at the reserve.
+    #[default]
+    Ordinary,
+    /// Records what was accepted before: sizes and times of data that were written, what is open for writing.
+    Upkeep,
+    /// Makes room, or must be possible before anything can: removals, cuts, floors and tombstones, and all that a
+    /// start, a client and a data server need to get so far. A transaction that deletes a key is one of these.
+    Removal,
+}
+
 /// A transaction: reads see its own writes and nobody else's later ones.
 pub trait Tx: Read {
+    /// Says what the transaction is for; of several that were said, the deepest counts.
+    fn purpose(&mut self, purpose: Purpose);
     /// Sets `key`.
     fn put(&mut self, key: &[u8], value: &[u8]);
     /// Removes `key`; removing an absent key is nothing.

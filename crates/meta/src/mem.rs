@@ -6,7 +6,9 @@
 
 use crate::Writes;
 use crate::overlay::range;
-use crate::{BoxFuture, Gate, MetaError, MetaStore, Outcome, Overlay, Pair, Read, Seq, Tx, TxBody};
+use crate::{
+    BoxFuture, Gate, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
+};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ struct Inner {
     synced: BTreeMap<Bytes, Bytes>,
     /// Applied since then.
     unsynced: Vec<Writes>,
+    /// Transactions for less are refused.
+    least: Purpose,
 }
 
 impl Default for MemStore {
@@ -102,6 +106,12 @@ impl MemStore {
         self.inner.read().unsynced.len()
     }
 
+    /// As on a nearly full file system: from now on transactions for less than `least` are refused with
+    /// [`MetaError::NoSpace`].
+    pub fn admit_from(&self, least: Purpose) {
+        self.inner.write().least = least;
+    }
+
     /// Makes the disk of this store fail from now on: nothing more is applied or becomes durable.
     pub fn fail(&self, error: MetaError) {
         let _quiet = self.inner.write();
@@ -150,6 +160,10 @@ impl Read for MemTx<'_> {
 }
 
 impl Tx for MemTx<'_> {
+    fn purpose(&mut self, purpose: Purpose) {
+        self.overlay.raise_purpose(purpose);
+    }
+
     fn put(&mut self, key: &[u8], value: &[u8]) {
         self.overlay.put(key, value);
     }
@@ -174,7 +188,11 @@ impl MetaStore for MemStore {
         if outcome == Outcome::Abort || overlay.is_empty() {
             return Ok(Seq(inner.applied));
         }
+        let purpose = overlay.purpose();
         let writes = overlay.into_writes()?;
+        if purpose < inner.least {
+            return Err(MetaError::NoSpace);
+        }
         apply(&mut inner.live, &writes);
         inner.applied += 1;
         let seq = Seq(inner.applied);
@@ -254,6 +272,31 @@ mod tests {
         store.sync();
         assert_eq!(store.durable_through(), seq);
         block_on(store.durable(seq)).unwrap();
+    }
+
+    #[test]
+    fn a_full_store_refuses_by_purpose_and_goes_on() {
+        let store = MemStore::new();
+        put(&store, b"a", b"1");
+        store.admit_from(Purpose::Removal);
+        let transact = |purpose, delete: bool| {
+            store.transact(&mut |tx| {
+                tx.purpose(purpose);
+                tx.put(b"b", b"2");
+                if delete {
+                    tx.delete(b"a");
+                }
+                Ok(Outcome::Commit)
+            })
+        };
+        for purpose in [Purpose::Ordinary, Purpose::Upkeep] {
+            let refused = transact(purpose, false);
+            assert!(matches!(refused, Err(MetaError::NoSpace)));
+        }
+        assert_eq!(transact(Purpose::Removal, false).unwrap(), Seq(2));
+        assert_eq!(transact(Purpose::Ordinary, true).unwrap(), Seq(3));
+        store.admit_from(Purpose::Ordinary);
+        put(&store, b"c", b"3");
     }
 
     #[test]

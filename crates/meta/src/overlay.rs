@@ -5,7 +5,7 @@
 //!
 //! Entry point: [`Overlay`].
 
-use crate::{KEY_BYTES_MAX, MetaError, Pair, TX_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{KEY_BYTES_MAX, MetaError, Pair, Purpose, TX_BYTES_MAX, VALUE_BYTES_MAX};
 use bytes::Bytes;
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
@@ -22,6 +22,7 @@ pub struct Overlay {
     writes: Writes,
     total_bytes: usize,
     too_large: bool,
+    purpose: Purpose,
 }
 
 impl Overlay {
@@ -39,6 +40,21 @@ impl Overlay {
     /// Removes `key`.
     pub fn delete(&mut self, key: &[u8]) {
         self.write(key, None);
+    }
+
+    /// As [`crate::Tx::purpose`].
+    pub fn raise_purpose(&mut self, purpose: Purpose) {
+        self.purpose = self.purpose.max(purpose);
+    }
+
+    /// What the transaction is for: what was said, and a removal when it deletes a key.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        if self.writes.values().any(Option::is_none) {
+            Purpose::Removal
+        } else {
+            self.purpose
+        }
     }
 
     fn write(&mut self, key: &[u8], value: Option<&[u8]>) {

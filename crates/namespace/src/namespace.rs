@@ -9,7 +9,7 @@ use crate::cache::Cache;
 use crate::inode::{FileType, Inode};
 use crate::records::{self, Counters, Identity, RwOut};
 use crate::{Device, FileId, NsError, Op, Time, keys};
-use meta::{MetaStore, Seq, Tx};
+use meta::{MetaStore, Purpose, Seq, Tx};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use xdr::OpaqueBuf;
@@ -248,6 +248,8 @@ fn open_or_format(tx: &mut dyn Tx, format: Format, now: Time) -> Result<Opened, 
     let boot = boot
         .checked_add(1)
         .ok_or_else(|| NsError::corrupt("boot number is at its end"))?;
+    // Without a start nothing can be removed.
+    tx.purpose(Purpose::Removal);
     tx.put(keys::SUPER_BOOT, &records::encode(&boot));
     Ok((identity, boot, counters))
 }

@@ -15,7 +15,7 @@ use crate::inode::{FileType, Inode};
 use crate::namespace::{Namespace, Writer};
 use crate::records::{self, RwOut};
 use crate::{Cred, FileId, NsError, Op, keys};
-use meta::{Outcome, Seq, Tx};
+use meta::{Outcome, Purpose, Seq, Tx};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -115,6 +115,11 @@ impl Namespace {
 }
 
 impl Txn<'_> {
+    /// What the transaction is for; ordinary unless said.
+    pub(crate) fn purpose(&mut self, purpose: Purpose) {
+        self.tx.purpose(purpose);
+    }
+
     /// The inode, if there is one.
     pub(crate) fn inode(&mut self, id: FileId) -> Result<Option<Arc<Inode>>, NsError> {
         if let Some(staged) = self.staged.inodes.get(&id) {

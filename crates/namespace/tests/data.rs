@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use meta::MemStore;
+use meta::{MemStore, Purpose};
 use ropewalk_namespace::*;
 use std::sync::Arc;
 
@@ -161,4 +161,44 @@ fn a_replaced_file_is_removed_too() {
     call(|op| ns.rename(op, (ROOT, b"f"), (ROOT, b"g"), &|_| false));
     assert_eq!(call(|op| ns.removal_batch(op, 0, 9))[0].file, g);
     assert!(ns.check().unwrap().is_clean());
+}
+
+#[test]
+fn a_full_store_starts_cuts_removes_and_takes_what_was_written() {
+    let store = Arc::new(MemStore::new());
+    let ns = open(store.clone());
+    let root = Cred::root();
+    let [f, g] = ["f", "g"].map(|name| touch(&ns, &root, ROOT, name, 0o644));
+    call(|op| ns.mark_rw_out(op, f, 1));
+    call(|op| ns.mark_rw_out(op, f, 2));
+    // As another name of `f`, which a removal takes away without deleting anything but the name.
+    call(|op| ns.link(op, f, ROOT, b"h"));
+    store.admit_from(Purpose::Upkeep);
+    let ns = open(store.clone());
+    let commit = SizeCommit {
+        new_end: Some(5000),
+        ..SizeCommit::default()
+    };
+    assert_eq!(call(|op| ns.commit_size(op, f, commit)).size, 5000);
+    store.admit_from(Purpose::Removal);
+    let ns = open(store.clone());
+    let refused = run(&root, 8, |op| ns.commit_size(op, f, commit));
+    assert_eq!(refused.unwrap_err(), NsError::NoSpace);
+    let refused = run(&root, 8, |op| ns.mark_rw_out(op, g, 1));
+    assert_eq!(refused.unwrap_err(), NsError::NoSpace);
+    let none = SetAttr::default();
+    call(|op| ns.begin_truncate(op, f, 100, &none, true, true));
+    assert_eq!(call(|op| ns.finish_truncate(op, f, &none)).size, 100);
+    assert!(call(|op| ns.clear_rw_out(op, f, Some(1))));
+    call(|op| ns.raise_epoch(op, f));
+    call(|op| ns.remove(op, ROOT, b"h", What::Any, &|_| false));
+    call(|op| ns.remove(op, ROOT, b"f", What::Any, &|_| true));
+    assert!(call(|op| ns.orphan_closed(op, f)));
+    call(|op| ns.remove(op, ROOT, b"g", What::Any, &|_| false));
+    let queue = call(|op| ns.removal_batch(op, 0, 10));
+    assert_eq!(queue.len(), 2);
+    let members = [1, 2];
+    call(|op| ns.removal_acked(op, 1, 1, &members));
+    store.admit_from(Purpose::Ordinary);
+    touch(&ns, &root, ROOT, "i", 0o644);
 }

@@ -108,6 +108,8 @@ pub(crate) fn ensure(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<(), NfsStatus>
             verifier: record.verifier,
             principal: OpaqueBuf(record.principal.0),
         };
+        // Without a client nothing can be removed.
+        tx.purpose(meta::Purpose::Removal);
         tx.put(&key(client), &xdr::encode_to_vec(&stored));
         Ok(meta::Outcome::Commit)
     });

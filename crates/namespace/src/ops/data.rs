@@ -19,6 +19,7 @@ use crate::perm::mode_after_write;
 use crate::records::{self, RW_OUT_CLIENTS_MAX, RwOut, TruncateIntent};
 use crate::txn::Txn;
 use crate::{FileId, Namespace, NsError, Op, PAGE_MAX, Time, keys};
+use meta::Purpose;
 use std::sync::Arc;
 use xdr::Decode;
 
@@ -67,6 +68,7 @@ impl Namespace {
         client: Option<u64>,
     ) -> Result<bool, NsError> {
         self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
             let Some(mark) = txn.rw_out(file)? else {
                 return Ok(false);
             };
@@ -110,6 +112,7 @@ impl Namespace {
     ) -> Result<Arc<Inode>, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
+            txn.purpose(Purpose::Upkeep);
             let mut inode = (*regular(txn, file)?).clone();
             if let Some(end) = commit.new_end {
                 check_resize(&inode, cred, end, true)?;
@@ -137,6 +140,7 @@ impl Namespace {
     ) -> Result<Arc<Inode>, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
+            txn.purpose(Purpose::Upkeep);
             let before = regular(txn, file)?;
             let mut inode = (*before).clone();
             check_resize(&inode, cred, size, true)?;
@@ -170,6 +174,7 @@ impl Namespace {
     ) -> Result<TruncateIntent, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
             let inode = txn.need(file)?;
             check_resize(&inode, cred, new_size, opened_for_write)?;
             changed(&inode, cred, attrs, now)?;
@@ -206,6 +211,7 @@ impl Namespace {
     ) -> Result<Arc<Inode>, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
             let before = regular(txn, file)?;
             let intent = txn.record(keys::TRUNCATE, file.0)?.ok_or(NsError::Inval)?;
             let intent: TruncateIntent = records::decode(&intent, "truncate intent")?;
@@ -246,6 +252,7 @@ impl Namespace {
     /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file.
     pub fn raise_epoch(&self, op: &mut Op<'_>, file: FileId) -> Result<u64, NsError> {
         self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
             regular(txn, file)?;
             let inode = raise(txn, file)?;
             Ok(txn.fencing_epoch(&inode))

@@ -7,6 +7,7 @@
 use crate::ops::remove::discard;
 use crate::records::{self, Removal};
 use crate::{FileId, Namespace, NsError, Op, keys};
+use meta::Purpose;
 
 /// Most records of one page of any list.
 pub const PAGE_MAX: usize = 4096;
@@ -82,6 +83,7 @@ impl Namespace {
         members: &[u32],
     ) -> Result<RemovalState, NsError> {
         self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
             let Some(value) = txn.record(keys::REMOVAL, seq)? else {
                 return Ok(RemovalState::Unknown);
             };

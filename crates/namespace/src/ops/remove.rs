@@ -14,6 +14,7 @@ use crate::perm::{EXECUTE, WRITE};
 use crate::records::Removal;
 use crate::txn::Txn;
 use crate::{ChangeInfo, Cred, FileId, Namespace, NsError, Op, Time, keys, records};
+use meta::Purpose;
 use std::sync::Arc;
 use xdr::List;
 
@@ -56,6 +57,7 @@ impl Namespace {
     ) -> Result<Removed, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
             let parent = txn.dir(cred, dir, EXECUTE)?;
             let entry = txn.entry(dir, name)?.ok_or(NsError::NoEnt)?;
             let inode = txn.entry_inode(entry.file)?;
