@@ -122,6 +122,8 @@ pub struct Told {
 pub struct FakeDs {
     pub id: u32,
     pub name: String,
+    /// What it says of where clients reach it.
+    pub uaddr: String,
     pub store: StoreIdentity,
     pub told: Arc<Mutex<Told>>,
     pub hello: Option<HelloOk>,
@@ -313,6 +315,7 @@ impl FakeDs {
         Self {
             id: u32::from(number),
             name: format!("ds{number}"),
+            uaddr: format!("ds{number}"),
             store: StoreIdentity {
                 store_id: u64::from(number),
                 counter: 1,
@@ -340,7 +343,7 @@ impl FakeDs {
             ds_id: self.id,
             store: self.store,
             boot_nonce: [self.id.to_be_bytes()[3]; 16],
-            addresses: addresses(&self.name).into(),
+            addresses: addresses(&self.uaddr).into(),
             capacity: CAPACITY,
         };
         let hello = call(&conn, &args).await?;
