@@ -275,6 +275,7 @@ impl ControlService {
             return Err(not_ready("the lease has ended; say HELLO again"));
         }
         server.counters = args.counters;
+        server.floors_fill_percent = args.floors_fill_percent;
         server.renew(now, data.ds_lease_ms);
         servers.note_capacity(id, args.capacity);
         Ok(HeartbeatOk {

@@ -108,6 +108,8 @@ pub struct Told {
     pub serving: bool,
     /// What it says of its room, when not the usual.
     pub free_bytes: Option<u64>,
+    /// How full it says that its floors are.
+    pub floors_fill_percent: u32,
     /// Objects whose STAT fails, and how.
     pub unreadable: BTreeMap<u64, Status>,
     /// FENCE, STAT and SET_SIZE get no answer.
@@ -357,12 +359,17 @@ impl FakeDs {
                 if conn.is_closed() {
                     return;
                 }
+                let (free_bytes, floors_fill_percent) = {
+                    let told = told.lock();
+                    (told.free_bytes, told.floors_fill_percent)
+                };
                 let beat = HeartbeatArgs {
                     capacity: Capacity {
-                        free_bytes: told.lock().free_bytes.unwrap_or(CAPACITY.free_bytes),
+                        free_bytes: free_bytes.unwrap_or(CAPACITY.free_bytes),
                         ..CAPACITY
                     },
                     counters: Counters::default(),
+                    floors_fill_percent,
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }
