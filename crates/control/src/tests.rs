@@ -171,6 +171,7 @@ fn calls_to_the_mds_round_trip() {
     let heartbeat = HeartbeatArgs {
         capacity: capacity(),
         counters,
+        floors_fill_percent: 51,
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,

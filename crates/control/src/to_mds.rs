@@ -112,6 +112,8 @@ xdr::xdr_struct! {
         pub capacity: Capacity,
         /// What it counted since it started.
         pub counters: Counters,
+        /// How full its fullest table of floors is, in percent: only retired keys empty them (R13).
+        pub floors_fill_percent: u32,
     }
 
     /// The renewed lease.

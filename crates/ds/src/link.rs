@@ -235,6 +235,7 @@ async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32,
     let args = HeartbeatArgs {
         capacity: ds.capacity(),
         counters: ds.counts.to_wire(),
+        floors_fill_percent: ds.gate.with_floors(|f| f.fill_percent()),
     };
     let ok = call(conn, &args, timeout.max(Duration::from_secs(1))).await?;
     if ok.cluster_floor > ds.gate.with_floors(|f| f.cluster()) {

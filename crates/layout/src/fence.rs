@@ -14,7 +14,7 @@
 //!
 //! # Failure
 //! A full table refuses the record and stays as it was: the data server must not acknowledge it. The
-//! MDS then fences coarser (the whole file instead of a client) or rotates and retires keys.
+//! MDS rotates and retires keys, and does so before a table is full ([`Floors::fill_percent`]).
 
 use std::collections::BTreeMap;
 
@@ -291,6 +291,16 @@ impl Floors {
             limits,
             ..Self::default()
         }
+    }
+
+    /// How full the fullest of the tables is, in percent.
+    #[must_use]
+    pub fn fill_percent(&self) -> u32 {
+        let percent = |len: usize, limit: usize| len.saturating_mul(100) / limit.max(1);
+        let fullest = percent(self.files.len(), self.limits.files)
+            .max(percent(self.clients.len(), self.limits.clients))
+            .max(percent(self.tombstones.len(), self.limits.tombstones));
+        u32::try_from(fullest).unwrap_or(u32::MAX)
     }
 
     /// The cluster-wide floor.

@@ -1,7 +1,9 @@
 //! Placement groups: which ordered list of data servers a new file is cut over, and where it starts.
 //!
 //! A group is a device of the files layout. Its list never changes once a file may use it: another
-//! list is another group with another device id. The table picks by smooth weighted round robin, so
+//! list is another group with another device id. When a data server of it moves to other addresses
+//! only the version rises, and the device id with it: clients ask anew for one that they do not know,
+//! and keep the addresses of one that they do. The table picks by smooth weighted round robin, so
 //! a heavy group does not get its share in one burst, and rotates the first stripe index within each
 //! group, so small files spread. It is deterministic: the same calls give the same picks.
 //!
@@ -23,7 +25,7 @@ xdr::xdr_struct! {
     pub struct Group {
         /// Names the group. Never reused.
         pub id: u32,
-        /// Part of the device id; 1 for a new group.
+        /// Part of the device id; 1 for a new group, one more when addresses of a data server change.
         pub version: u32,
         /// Ids of the data servers, in stripe order, none twice.
         pub servers: List<u32, GROUP_WIDTH_MAX>,
@@ -238,12 +240,38 @@ impl Placement {
         self.groups.get(&id).map(|entry| &entry.group)
     }
 
-    /// The group of a device id, when this cluster has it in that version.
+    /// The group of a device id, of its version now or an earlier one: layouts under that may be out.
     #[must_use]
     pub fn by_device(&self, id: DeviceId) -> Option<&Group> {
         let name = DeviceName::from_device_id(id);
         let group = self.group(name.group)?;
-        (name.cluster_id == self.cluster_id && name.version == group.version).then_some(group)
+        let known = (1..=group.version).contains(&name.version);
+        (name.cluster_id == self.cluster_id && known).then_some(group)
+    }
+
+    /// The groups of a data server, each with its next version: what they are once its addresses change.
+    #[must_use]
+    pub fn renewed(&self, server: u32) -> Vec<Group> {
+        let groups = self.groups().filter(|g| g.servers.0.contains(&server));
+        groups
+            .map(|g| Group {
+                version: g.version.saturating_add(1),
+                ..g.clone()
+            })
+            .collect()
+    }
+
+    /// Takes the version of a group that [`Placement::renewed`] gave.
+    ///
+    /// # Errors
+    /// [`PlacementError::Unknown`]; [`PlacementError::Changed`] for another list or an older version.
+    pub fn renew(&mut self, group: &Group) -> Result<(), PlacementError> {
+        let known = &mut self.entry_mut(group.id)?.group;
+        if known.servers != group.servers || group.version < known.version {
+            return Err(PlacementError::Changed);
+        }
+        known.version = group.version;
+        Ok(())
     }
 
     /// All groups, ascending by id.

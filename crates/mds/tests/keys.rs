@@ -189,6 +189,44 @@ async fn a_client_that_does_not_return_is_fenced_and_the_key_retires_all_the_sam
 }
 
 #[tokio::test(start_paused = true)]
+async fn keys_change_early_while_floors_fill_up_somewhere() {
+    use KeyState::{Active, Valid};
+    let (rig, _port, servers) = cluster(2).await;
+    let asked = Arc::new(Recalled::default());
+    let alice = rig
+        .session_of("alice", *b"boot0001", Some(asked.clone()))
+        .await;
+    let file = File::create(&alice, "f").await;
+    let old = file.layout(IoMode::Rw).await;
+    let fill = |percent| servers[1].told.lock().floors_fill_percent = percent;
+    let pass = |seconds| rig.clock_s.fetch_add(seconds, Ordering::Relaxed);
+    pass(60);
+    fill(50);
+    ticks().await;
+    assert_eq!(keys(&rig), [(1, Active)], "half is room enough");
+    fill(51);
+    ticks().await;
+    assert_eq!(keys(&rig), [(1, Valid), (2, Active)]);
+    assert_eq!(*asked.0.lock(), 0);
+    pass(60);
+    ticks().await;
+    assert_eq!(*asked.0.lock(), 1, "the old key is to retire soon");
+    file.layout_return(old.stateid).await.unwrap();
+    ticks().await;
+    assert_eq!(
+        servers[1].ring().retired_through(),
+        2,
+        "it was still filling up when the second was a minute old"
+    );
+    assert_eq!(keys(&rig), [(3, Active)]);
+    fill(0);
+    ticks().await;
+    pass(120);
+    ticks().await;
+    assert_eq!(keys(&rig), [(3, Active)], "no more of them than needed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_interval_counts_from_the_making_of_the_key_over_restarts() {
     let (rig, _port, _servers) = cluster(1).await;
     let (store, clock) = (Arc::clone(&rig.store), Arc::clone(&rig.clock_s));

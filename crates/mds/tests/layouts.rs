@@ -116,6 +116,47 @@ async fn a_layout_covers_all_data_servers_and_its_handle_is_signed_for_its_clien
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_data_server_that_moved_is_another_device_for_new_layouts() {
+    let (rig, port, mut servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let old = file.layout(IoMode::Read).await.body.device_id;
+    let where_is = async |client, id| -> Vec<Vec<u8>> {
+        let addr = device(client, id, 4096).await.unwrap();
+        let lists = addr.multipath_ds_list.0;
+        lists.iter().map(|l| l.0[0].uaddr.0.to_vec()).collect()
+    };
+    servers[0].go_away().await;
+    servers[0].say_hello(&rig, &port).await.unwrap();
+    let same = file.layout(IoMode::Read).await.body.device_id;
+    assert_eq!(same, old, "it only restarted");
+
+    servers[0].go_away().await;
+    servers[0].uaddr = "elsewhere".into();
+    servers[0].say_hello(&rig, &port).await.unwrap();
+    let new = file.layout(IoMode::Read).await.body.device_id;
+    assert_ne!(new, old, "clients keep what they know of a device");
+    let here = [b"elsewhere".to_vec(), b"ds2".to_vec()];
+    assert_eq!(where_is(&alice, new).await, here);
+    assert_eq!(
+        where_is(&alice, old).await,
+        here,
+        "for layouts that are out"
+    );
+
+    // Also over a restart.
+    let store = Arc::clone(&rig.store);
+    for ds in &mut servers {
+        ds.go_away().await;
+    }
+    drop((rig, port));
+    let rig = Rig::over(store).await;
+    let bob = rig.session("bob").await;
+    assert_eq!(where_is(&bob, new).await, here);
+    assert_eq!(where_is(&bob, old).await, here);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_writer_is_marked_until_it_returns_and_commits_never_shrink() {
     let (rig, _port, _servers) = cluster(2).await;
     let alice = rig.session("alice").await;

@@ -35,6 +35,7 @@ async fn heartbeats_keep_the_lease_and_tell_what_was_counted() {
     assert_eq!(last.counters.client_written_bytes, 6);
     assert_eq!(last.capacity.objects_count, 1);
     assert!(last.capacity.free_bytes < last.capacity.total_bytes);
+    assert_eq!(last.floors_fill_percent, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -176,6 +176,29 @@ fn a_full_table_refuses_new_facts_but_raises_old_ones() {
 }
 
 #[test]
+fn the_fullest_table_tells_the_fill_and_a_retired_key_empties_it() {
+    let limits = FloorsLimits {
+        clients: 4,
+        files: 10,
+        tombstones: 3,
+    };
+    let mut floors = Floors::with_limits(limits);
+    assert_eq!(floors.fill_percent(), 0);
+    for (fact, percent) in [
+        (file(1, E1, 1), 10),
+        (client(2, 1, E1, 1), 25),
+        (tombstone(3, 2, 1), 33),
+        (client(2, 2, E1, 2), 50),
+        (client(2, 2, E2, 2), 50),
+    ] {
+        floors.apply(fact).unwrap();
+        assert_eq!(floors.fill_percent(), percent, "{fact:?}");
+    }
+    floors.retire_key(1);
+    assert_eq!(floors.fill_percent(), 25);
+}
+
+#[test]
 fn storage_keys_are_distinct_and_ordered_by_file() {
     let keys = [
         FloorKey::Cluster,

@@ -124,6 +124,38 @@ fn device_ids_come_back_and_only_ours_are_found() {
 }
 
 #[test]
+fn other_addresses_make_another_device_and_the_old_one_is_still_known() {
+    let mut table = table();
+    let old = table.group(2).unwrap().device_id(42);
+    let server = table.group(2).unwrap().servers.0[0];
+    let renewed = table.renewed(server);
+    assert_eq!(table.group(2).unwrap().version, 1, "nothing changes yet");
+    let groups: Vec<_> = renewed.iter().map(|g| (g.id, g.version)).collect();
+    assert_eq!(groups, [(2, 2)]);
+    table.renew(&renewed[0]).unwrap();
+    let new = table.group(2).unwrap().device_id(42);
+    assert_ne!(new, old);
+    for id in [old, new] {
+        assert_eq!(table.by_device(id).unwrap().version, 2);
+    }
+    for version in [0, 3] {
+        let name = DeviceName {
+            version,
+            ..DeviceName::from_device_id(new)
+        };
+        assert_eq!(table.by_device(name.to_device_id()), None);
+    }
+    for bad in [
+        group(2, &[99]),
+        group(2, &table.group(2).unwrap().servers.0),
+    ] {
+        assert_eq!(table.renew(&bad), Err(PlacementError::Changed));
+    }
+    assert_eq!(table.renew(&group(9, &[1])), Err(PlacementError::Unknown));
+    assert!(table.renewed(99).is_empty());
+}
+
+#[test]
 fn a_group_comes_back_from_its_record() {
     let group = group(7, &[3, 1, 2]);
     let bytes = xdr::encode_to_vec(&group);

@@ -1,4 +1,5 @@
-//! Placement groups: made of the data servers that are there, chosen for new files, never changed.
+//! Placement groups: made of the data servers that are there, chosen for new files, never changed but for the version of
+//! their device.
 //!
 //! # Ordering
 //! A group's record is a transaction before that of the first file in it, and durability is in the order of
@@ -85,6 +86,19 @@ impl Groups {
 
     pub(crate) fn servers_of(&self, group: u32) -> Option<Vec<u32>> {
         self.placement.group(group).map(|g| g.servers.0.clone())
+    }
+
+    /// The groups of a data server as they are once its addresses change.
+    pub(crate) fn renewed(&self, ds: u32) -> Vec<Group> {
+        self.placement.renewed(ds)
+    }
+
+    /// Takes groups that [`Groups::renewed`] gave, once they are stored.
+    pub(crate) fn renew(&mut self, groups: &[Group]) {
+        for group in groups {
+            let known = self.placement.renew(group);
+            known.expect("a group of the table itself, under the same lock");
+        }
     }
 
     /// Looks at who is live and has room, and regroups when that has been so for long enough.

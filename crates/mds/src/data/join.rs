@@ -105,7 +105,7 @@ pub async fn expel(nfsd: &Nfsd<Mds>, ds: u32, reason: &str) -> Result<(), AdminE
             ..server.record.clone()
         };
         let conn = server.conn.clone();
-        let seq = records::put_server(&**mds.store(), ds, &record)?;
+        let seq = records::put_server(&**mds.store(), ds, &record, &[])?;
         servers.note_expelled(ds, record);
         (seq, conn)
     };

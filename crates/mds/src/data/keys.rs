@@ -48,6 +48,14 @@ const BUSY_MS_MAX: u64 = 5_000;
 const SIGNS_MS_MAX: u64 = 5_000;
 /// Pause between two looks at that.
 const POLL_MS: u64 = 100;
+/// How full the floors of a data server may be before keys change early: only retired ones empty its tables, and REMOVE
+/// and truncation fail when those are full.
+const FLOORS_FILL_PERCENT_MAX: u32 = 50;
+/// How long keys are used then, at most: the old ones are to retire while there is room.
+const HURRIED: KeyTimes = KeyTimes {
+    rotation_ms: 60_000,
+    overlap_ms: 60_000,
+};
 /// Layout states looked at in one pass for those to recall; the next tick goes on.
 const RECALL_LOOK_MAX: usize = 4096;
 
@@ -232,18 +240,32 @@ pub(super) async fn turn(nfsd: &Nfsd<Mds>) {
 async fn steps(nfsd: &Nfsd<Mds>) -> Result<(), MetaError> {
     let data = nfsd.role().data();
     let now_ms = wall_ms(nfsd.role());
-    let due = data.keys.lock().is_due(now_ms, data.key_times.rotation_ms);
+    let times = times_now(data);
+    let due = data.keys.lock().is_due(now_ms, times.rotation_ms);
     if due && let Err(error) = make_next(nfsd).await? {
         tracing::warn!(%error, "no new signing key");
     }
     hand_out(nfsd).await;
     activate(nfsd).await?;
-    recall_overdue(nfsd, now_ms);
+    recall_overdue(nfsd, now_ms, times.overlap_ms);
     if retire(nfsd).await? {
         hand_out(nfsd).await;
     }
     forget_fences(data);
     Ok(())
+}
+
+/// The times of keys, shorter while floors fill up somewhere.
+fn times_now(data: &DataPlane) -> KeyTimes {
+    let fill_percent = data.servers.lock().floors_fill_percent();
+    if fill_percent <= FLOORS_FILL_PERCENT_MAX {
+        return data.key_times;
+    }
+    tracing::debug!(fill_percent, "floors fill up: keys change early");
+    KeyTimes {
+        rotation_ms: data.key_times.rotation_ms.min(HURRIED.rotation_ms),
+        overlap_ms: data.key_times.overlap_ms.min(HURRIED.overlap_ms),
+    }
 }
 
 /// Makes the next key, durably, then in memory.
@@ -294,11 +316,11 @@ async fn activate(nfsd: &Nfsd<Mds>) -> Result<(), MetaError> {
 }
 
 /// Recalls layouts that still need a key which another replaced long ago.
-fn recall_overdue(nfsd: &Nfsd<Mds>, now_ms: u64) {
+fn recall_overdue(nfsd: &Nfsd<Mds>, now_ms: u64, overlap_ms: u64) {
     let data = nfsd.role().data();
     let (key, after) = {
         let keys = data.keys.lock();
-        let Some(key) = keys.overdue(now_ms, data.key_times.overlap_ms) else {
+        let Some(key) = keys.overdue(now_ms, overlap_ms) else {
             return;
         };
         (key, keys.recall_after)

@@ -187,9 +187,12 @@ impl ControlService {
         Ok(ok)
     }
 
-    /// Compares the store with what is known of it (R9), and stores what is new.
+    /// Compares the store with what is known of it (R9), and stores what is new. With other addresses its groups get other
+    /// device ids, since clients keep what they know of a device; Linux asks about a new one at its next LAYOUTGET, and
+    /// takes CB_NOTIFY_DEVICEID (RFC 8881 §20.12) for no more than that.
     fn recognise(&self, args: &HelloArgs) -> Result<meta::Seq, Refusal> {
         let mds = self.nfsd.role();
+        let mut groups = mds.data().groups.lock();
         let mut servers = mds.data().servers.lock();
         let server = servers
             .map
@@ -209,12 +212,27 @@ impl ControlService {
         if record == server.record {
             return Ok(mds.store().applied());
         }
-        let seq = records::put_server(&**mds.store(), args.ds_id, &record).map_err(|error| {
+        let moved = record.addresses != server.record.addresses;
+        let renewed = if moved {
+            groups.renewed(args.ds_id)
+        } else {
+            Vec::new()
+        };
+        let stored = records::put_server(&**mds.store(), args.ds_id, &record, &renewed);
+        let seq = stored.map_err(|error| {
             tracing::error!(%error, "data server record");
             Refusal::new(Status::Io, "the metadata store failed")
         })?;
-        if record.addresses != server.record.addresses {
+        groups.renew(&renewed);
+        if moved {
+            tracing::info!(
+                ds = args.ds_id,
+                groups = renewed.len(),
+                "a data server moved"
+            );
             server.session = None;
+            // Nothing is granted under the new device ids before they are durable.
+            server.serving = false;
         }
         server.record = record;
         Ok(seq)
@@ -257,6 +275,7 @@ impl ControlService {
             return Err(not_ready("the lease has ended; say HELLO again"));
         }
         server.counters = args.counters;
+        server.floors_fill_percent = args.floors_fill_percent;
         server.renew(now, data.ds_lease_ms);
         servers.note_capacity(id, args.capacity);
         Ok(HeartbeatOk {

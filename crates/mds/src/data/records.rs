@@ -109,12 +109,20 @@ pub(crate) fn load_servers(store: &dyn MetaStore) -> Result<Vec<(u32, ServerReco
     load(store, SERVER, "data server")
 }
 
+/// Stores a data server, and the groups that change with it, in one transaction.
 pub(crate) fn put_server(
     store: &dyn MetaStore,
     id: u32,
     record: &ServerRecord,
+    groups: &[Group],
 ) -> Result<Seq, MetaError> {
-    put(store, &numbered(SERVER, id), record)
+    store.transact(&mut |tx| {
+        tx.put(&numbered(SERVER, id), &xdr::encode_to_vec(record));
+        for group in groups {
+            tx.put(&numbered(GROUP, group.id), &xdr::encode_to_vec(group));
+        }
+        Ok(Outcome::Commit)
+    })
 }
 
 pub(crate) fn load_groups(store: &dyn MetaStore) -> Result<Vec<Group>, MetaError> {

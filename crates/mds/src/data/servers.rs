@@ -68,6 +68,8 @@ pub(crate) struct Server {
     pub(crate) verifier: Option<Verifier>,
     pub(crate) capacity: Capacity,
     pub(crate) counters: Counters,
+    /// How full its fullest table of floors is.
+    pub(crate) floors_fill_percent: u32,
     /// Which signing keys it has.
     pub(crate) keys: HeldKeys,
     /// For proxy I/O; made on demand.
@@ -85,6 +87,7 @@ impl Server {
             verifier: None,
             capacity: Capacity::default(),
             counters: Counters::default(),
+            floors_fill_percent: 0,
             keys: HeldKeys::default(),
             session: None,
         }
@@ -168,6 +171,13 @@ impl Servers {
         self.map
             .values()
             .all(|s| !s.is_live(now) || s.keys.newest_id >= id)
+    }
+
+    /// How full the fullest table of floors is at any data server that serves.
+    pub(crate) fn floors_fill_percent(&self) -> u32 {
+        let now = Instant::now();
+        let live = self.map.values().filter(|s| s.is_live(now));
+        live.map(|s| s.floors_fill_percent).max().unwrap_or(0)
     }
 
     /// Takes what a data server says of its room.

@@ -110,7 +110,8 @@ pub struct Told {
     pub free_bytes: Option<u64>,
     /// The disk that it says it is on.
     pub disk: u64,
-
+    /// How full it says that its floors are.
+    pub floors_fill_percent: u32,
     /// Objects whose STAT fails, and how.
     pub unreadable: BTreeMap<u64, Status>,
     /// FENCE, STAT and SET_SIZE get no answer.
@@ -125,6 +126,8 @@ pub struct Told {
 pub struct FakeDs {
     pub id: u32,
     pub name: String,
+    /// What it says of where clients reach it.
+    pub uaddr: String,
     pub store: StoreIdentity,
     pub told: Arc<Mutex<Told>>,
     pub hello: Option<HelloOk>,
@@ -317,6 +320,7 @@ impl FakeDs {
         Self {
             id: u32::from(number),
             name: format!("ds{number}"),
+            uaddr: format!("ds{number}"),
             store: StoreIdentity {
                 store_id: u64::from(number),
                 counter: 1,
@@ -344,7 +348,7 @@ impl FakeDs {
             ds_id: self.id,
             store: self.store,
             boot_nonce: [self.id.to_be_bytes()[3]; 16],
-            addresses: addresses(&self.name).into(),
+            addresses: addresses(&self.uaddr).into(),
             capacity: CAPACITY,
         };
         let hello = call(&conn, &args).await?;
@@ -358,17 +362,19 @@ impl FakeDs {
                 if conn.is_closed() {
                     return;
                 }
-                let capacity = {
+                let (capacity, floors_fill_percent) = {
                     let told = told.lock();
-                    Capacity {
+                    let capacity = Capacity {
                         free_bytes: told.free_bytes.unwrap_or(CAPACITY.free_bytes),
                         disk: told.disk,
                         ..CAPACITY
-                    }
+                    };
+                    (capacity, told.floors_fill_percent)
                 };
                 let beat = HeartbeatArgs {
                     capacity,
                     counters: Counters::default(),
+                    floors_fill_percent,
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }
