@@ -4,12 +4,13 @@
 
 use bytes::Bytes;
 use control::{Answer, ToDs};
-use meta::{MetaError, Outcome, Pair, Read, Tx, TxBody};
+use meta::{MetaError, Outcome, Pair, Purpose, Read, Tx, TxBody};
 use objects::{Capacity, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
 use rpc::{CallHeader, OpaqueAuth};
 use std::sync::Arc;
 use transport::{
-    Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, DynService, Message,
+    Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, DynService, Endpoint,
+    Message,
 };
 use xdr::{Decoder, Encode, Encoder};
 
@@ -55,6 +56,10 @@ impl Read for Forgetful<'_> {
 }
 
 impl Tx for Forgetful<'_> {
+    fn purpose(&mut self, purpose: Purpose) {
+        self.tx.purpose(purpose);
+    }
+
     fn put(&mut self, key: &[u8], value: &[u8]) {
         if !self.forgets(key) {
             self.tx.put(key, value);
@@ -109,6 +114,10 @@ impl DynService for NoFences {
             return Box::pin(std::future::ready(Some(e.into())));
         }
         self.0.call_boxed(conn, record)
+    }
+
+    fn admits_peer(&self, peer: &Endpoint) -> bool {
+        self.0.admits_peer(peer)
     }
 
     fn on_connected(&self, conn: &ConnHandle) {
