@@ -98,7 +98,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         control.into_iter().flatten().collect(),
         tls,
         Arc::new(service),
-        control_context,
+        control_context.clone(),
         control_shutdown.signal(),
     ));
     let socket = AdminSocket::bind(state.path())?;
@@ -108,6 +108,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         ca,
         config: config.clone(),
         transport: serving.transport(),
+        control: control_context,
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
@@ -262,6 +263,7 @@ struct View {
     ca: Arc<ClusterCa>,
     config: MdsConfig,
     transport: TransportView,
+    control: Context,
     started: Instant,
 }
 
@@ -400,6 +402,7 @@ impl View {
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
             operations: daemon::operations(counters),
             transport: daemon::named(self.transport.counters()),
+            control_transport: daemon::named(self.control.counters().snapshot()),
             keys: self.keys(&data.keys),
             removals_waiting: count(removals_waiting(&self.nfsd)),
             removals_counted_max: count(REMOVALS_COUNTED_MAX),
