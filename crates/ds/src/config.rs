@@ -1,11 +1,15 @@
 //! What a data server is made of: stores, clock, randomness.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use meta::MetaStore;
 use nfs4::NfsTime;
 use objects::ObjectStore;
 use state::ClientLimits;
+
+/// Says whether an address may connect.
+pub type PeerFilter = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// What [`crate::Ds::open`] takes.
 pub struct DsConfig {
@@ -19,6 +23,8 @@ pub struct DsConfig {
     pub clock: Arc<dyn Fn() -> NfsTime + Send + Sync>,
     /// Whether syncs and cold reads run on tokio's blocking threads. The simulator says no.
     pub offload: bool,
+    /// Who may connect; everybody when there is none. Data are protected by signed handles either way.
+    pub peers: Option<PeerFilter>,
     /// Limits of clients and sessions; `callbacks` is overruled, since a data server never calls back.
     pub clients: ClientLimits,
 }

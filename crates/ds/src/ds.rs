@@ -1,6 +1,7 @@
 //! The data server itself: what it is made of, and its place under the COMPOUND engine.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +18,7 @@ use crate::counts::Counts;
 use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::index::Index;
 use crate::sizes::Sizes;
-use crate::{DsConfig, Membership, OpenError, Status, ops};
+use crate::{DsConfig, Membership, OpenError, PeerFilter, Status, ops};
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;
@@ -38,6 +39,7 @@ pub struct Ds {
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) clock: Arc<dyn Fn() -> NfsTime + Send + Sync>,
     pub(crate) offload: bool,
+    peers: Option<PeerFilter>,
     pub(crate) blocking: Semaphore,
     pub(crate) zeros: Bytes,
     pub(crate) client_lease_s: u32,
@@ -86,6 +88,7 @@ impl Ds {
             random: Arc::clone(&random),
             clock: config.clock,
             offload: config.offload,
+            peers: config.peers,
             blocking: Semaphore::new(BLOCKING_MAX),
             zeros: Bytes::from(vec![0; ZEROS_BYTES]),
             client_lease_s: u32::try_from(limits.lease_ms / 1000).unwrap_or(u32::MAX),
@@ -199,6 +202,10 @@ impl Role for Ds {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn admits(&self, peer: IpAddr) -> bool {
+        self.peers.as_ref().is_none_or(|admits| admits(peer))
     }
 
     /// Anybody: handles decide (RFC 8881 §13.12 leaves the check of credentials to the metadata server).

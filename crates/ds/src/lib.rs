@@ -26,7 +26,7 @@ mod ops;
 mod raise;
 mod sizes;
 
-pub use config::DsConfig;
+pub use config::{DsConfig, PeerFilter};
 pub use counts::{LeaseState, Refusals, Status};
 pub use ds::Ds;
 pub use error::{JoinError, LinkError, OpenError};

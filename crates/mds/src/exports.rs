@@ -104,6 +104,17 @@ impl FromStr for Clients {
     }
 }
 
+impl Clients {
+    /// Whether `peer` is one of them.
+    #[must_use]
+    pub fn contains(&self, peer: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Network(network) => network.contains(peer),
+        }
+    }
+}
+
 /// Whose identity is replaced by the anonymous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Squash {
@@ -172,13 +183,16 @@ impl Exports {
         }
     }
 
+    /// Whether any rule speaks of `peer`: nobody else is ever admitted.
+    #[must_use]
+    pub fn contains(&self, peer: IpAddr) -> bool {
+        self.rules.iter().any(|rule| rule.clients.contains(peer))
+    }
+
     /// Decides about a caller with an `AUTH_SYS` identity, or none (`AUTH_NONE` is anonymous).
     #[must_use]
     pub fn admit(&self, peer: IpAddr, identity: Option<(u32, u32, &[u32])>) -> Option<Admitted> {
-        let rule = self.rules.iter().find(|rule| match rule.clients {
-            Clients::Any => true,
-            Clients::Network(network) => network.contains(peer),
-        })?;
+        let rule = self.rules.iter().find(|rule| rule.clients.contains(peer))?;
         let read_only = !rule.read_write;
         let (anon_uid, anon_gid) = (rule.anonymous_uid, rule.anonymous_gid);
         let anonymous = Admitted {
@@ -249,6 +263,20 @@ mod tests {
                 "{address} in {network}"
             );
         }
+    }
+
+    #[test]
+    fn only_those_of_some_rule_may_connect() {
+        let exports = Exports::new(vec![
+            rule("10.1.0.0/16", false, Squash::All),
+            rule("fd00::/8", true, Squash::None),
+        ]);
+        for (peer, inside) in [("10.1.0.1", true), ("fd00::1", true), ("10.2.0.1", false)] {
+            assert_eq!(exports.contains(peer.parse().unwrap()), inside, "{peer}");
+        }
+        let all = Exports::new(vec![rule("*", false, Squash::All)]);
+        assert!(all.contains("203.0.113.1".parse().unwrap()));
+        assert!(!Exports::new(vec![]).contains("127.0.0.1".parse().unwrap()));
     }
 
     #[test]

@@ -200,6 +200,10 @@ impl Role for Mds {
         &self.identity
     }
 
+    fn admits(&self, peer: IpAddr) -> bool {
+        self.exports.contains(peer)
+    }
+
     fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Caller, AuthStat> {
         // A connection within the process (tests, the simulator) comes from this machine.
         let peer = conn

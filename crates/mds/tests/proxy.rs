@@ -67,6 +67,7 @@ impl Real {
                 nanoseconds: 0,
             }),
             offload: false,
+            peers: None,
             clients: ClientLimits::default(),
         };
         let nfsd = Ds::open(config).await.unwrap();

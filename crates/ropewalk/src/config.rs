@@ -11,6 +11,7 @@ use mds::exports::{ANONYMOUS_ID, Clients, ExportRule, Exports, Squash};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of the largest configuration file that is read.
@@ -250,6 +251,9 @@ pub(crate) struct DsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Networks that may connect, the metadata server's included; everybody by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
@@ -558,11 +562,29 @@ impl Checked for DsConfig {
         if self.store == StoreKind::Memory && self.memory_size.as_u64() < 1024 * 1024 {
             return Err(wrong("`memory_size` must be at least 1 MiB"));
         }
-        Ok(())
+        self.peer_filter().map(drop)
     }
 }
 
 impl DsConfig {
+    /// Who may connect, when the file says so.
+    ///
+    /// # Errors
+    /// A text that is no network.
+    pub(crate) fn peer_filter(&self) -> Result<Option<ds::PeerFilter>, ConfigError> {
+        if self.clients.is_empty() {
+            return Ok(None);
+        }
+        if self.clients.len() > mds::exports::EXPORT_RULES_MAX {
+            return Err(wrong("`clients` has more than 1024 networks"));
+        }
+        let parse = |text: &String| text.parse().map_err(|e| wrong(format!("`clients`: {e}")));
+        let networks: Vec<Clients> = self.clients.iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Some(Arc::new(move |peer| {
+            networks.iter().any(|network| network.contains(peer))
+        })))
+    }
+
     /// Addresses that clients are told.
     pub(crate) fn advertised(&self) -> &[SocketAddr] {
         if self.advertise.is_empty() {
@@ -605,6 +627,27 @@ mod tests {
         let config: DsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
         config.check().map_err(|e| e.0)?;
         Ok(config)
+    }
+
+    #[test]
+    fn a_data_server_lets_in_whom_its_file_names() {
+        assert!(
+            ds("state_dir = '/s'")
+                .unwrap()
+                .peer_filter()
+                .unwrap()
+                .is_none()
+        );
+        let config = ds("state_dir = '/s'\nclients = ['10.1.0.0/16', 'fd00::1']").unwrap();
+        let admits = config.peer_filter().unwrap().unwrap();
+        for (peer, inside) in [("10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)] {
+            assert_eq!(admits(peer.parse().unwrap()), inside, "{peer}");
+        }
+        let refused = ds("state_dir = '/s'\nclients = ['host']").unwrap_err();
+        assert!(
+            refused.contains("`clients`: `host` is not a network"),
+            "{refused}"
+        );
     }
 
     #[test]

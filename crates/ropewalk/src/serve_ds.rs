@@ -85,6 +85,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
         random: Arc::new(daemon::random_u64),
         clock: Arc::new(wall_time),
         offload: true,
+        peers: config.peer_filter()?,
         clients: ClientLimits::default(),
     };
     let nfsd = Ds::open(parts)

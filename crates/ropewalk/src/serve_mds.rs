@@ -94,7 +94,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         &nfsd,
         &ca,
         control.into_iter().flatten().collect(),
-        control_context,
+        control_context.clone(),
         &control_shutdown,
     )?;
     let socket = AdminSocket::bind(state.path())?;
@@ -104,6 +104,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         ca,
         config: config.clone(),
         transport: serving.transport(),
+        control: control_context,
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
@@ -281,6 +282,7 @@ struct View {
     ca: Arc<ClusterCa>,
     config: MdsConfig,
     transport: TransportView,
+    control: Context,
     started: Instant,
 }
 
@@ -419,6 +421,7 @@ impl View {
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
             operations: daemon::operations(counters),
             transport: daemon::named(self.transport.counters()),
+            control_transport: daemon::named(self.control.counters().snapshot()),
             keys: self.keys(&data.keys),
             removals_waiting: count(removals_waiting(&self.nfsd)),
             removals_counted_max: count(REMOVALS_COUNTED_MAX),

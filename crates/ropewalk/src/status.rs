@@ -68,6 +68,9 @@ pub(crate) struct MdsStatus {
     pub operations: BTreeMap<String, u64>,
     /// What the transport counted.
     pub transport: BTreeMap<String, u64>,
+    /// What that of the control port and of proxied I/O counted.
+    #[serde(default)]
+    pub control_transport: BTreeMap<String, u64>,
     /// Signing keys, oldest first.
     pub keys: Vec<KeyRow>,
     /// Removed files that some data server has not removed yet; counted up to `removals_counted_max`.

@@ -19,7 +19,7 @@ use state::Clients;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::time::Instant;
-use transport::{CloseReason, ConnHandle, Message, Service};
+use transport::{CloseReason, ConnHandle, Endpoint, Message, Service};
 use xdr::{Decoder, Encoder};
 
 const PROC_NULL: u32 = 0;
@@ -151,11 +151,15 @@ impl<R: Role> Service for Nfsd<R> {
             }
             Err(rpc::CallError::Malformed(error)) => {
                 Counters::add(&self.counters.malformed);
-                tracing::warn!(peer = %conn.peer(), %error, "malformed call; closing the connection");
-                conn.close(CloseReason::MalformedMessage);
+                conn.close_with(CloseReason::MalformedMessage, error);
                 None
             }
         }
+    }
+
+    /// An end within the process (tests, the simulator) may always connect.
+    fn admits(&self, peer: &Endpoint) -> bool {
+        peer.socket().is_none_or(|peer| self.role.admits(peer.ip()))
     }
 
     fn connected(&self, conn: &ConnHandle) {

@@ -6,6 +6,7 @@ use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::{AuthStat, Credential};
 use state::Removed;
 use std::future::Future;
+use std::net::IpAddr;
 use transport::ConnHandle;
 
 /// Who a server says it is in EXCHANGE_ID (rule R17): stable over restarts, equal on all addresses
@@ -25,6 +26,11 @@ pub trait Role: Send + Sync + Sized + 'static {
 
     /// Who this server is.
     fn identity(&self) -> &Identity;
+
+    /// Whether a peer may connect at all: what no credential could make it see anything of takes no place.
+    fn admits(&self, _peer: IpAddr) -> bool {
+        true
+    }
 
     /// Judges the address and the credential of a call, before anything is executed.
     ///

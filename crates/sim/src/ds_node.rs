@@ -125,6 +125,7 @@ impl DsNode {
                 }
             }),
             offload: false,
+            peers: None,
             clients: ClientLimits {
                 lease_ms: LEASE_MS,
                 ..ClientLimits::default()

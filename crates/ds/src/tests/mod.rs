@@ -269,6 +269,7 @@ async fn open_with(
             nanoseconds: 5,
         }),
         offload,
+        peers: None,
         clients: state::ClientLimits::default(),
     })
     .await

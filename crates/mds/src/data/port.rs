@@ -407,8 +407,7 @@ impl Service for ControlService {
                 return Some(error_reply(xid, verdict));
             }
             Err(rpc::CallError::Malformed(error)) => {
-                tracing::warn!(peer = %conn.peer(), %error, "malformed control call");
-                conn.close(CloseReason::MalformedMessage);
+                conn.close_with(CloseReason::MalformedMessage, error);
                 return None;
             }
         };
@@ -418,7 +417,9 @@ impl Service for ControlService {
         };
         let mut message: Vec<u8> = match call {
             Err(refused) => {
-                tracing::warn!(peer = %conn.peer(), %refused, "control call");
+                if conn.context().may_log() {
+                    tracing::warn!(peer = %conn.peer(), %refused, "control call");
+                }
                 return Some(error_reply(header.xid, refused.accept_error().into()));
             }
             Ok(call) => self.execute(conn, call).await.into_bytes(),

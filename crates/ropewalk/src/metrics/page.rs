@@ -73,7 +73,13 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
     page.proxied(mds.proxy_read_bytes, mds.proxy_written_bytes)?;
     page.operations(&mds.operations)?;
     page.named(&mds.counters)?;
-    page.transport(mds.connections, &mds.transport)?;
+    page.gauge(
+        "connections",
+        "Connections of clients",
+        mds.connections.into(),
+    )?;
+    page.transport("transport", &mds.transport)?;
+    page.transport("control_transport", &mds.control_transport)?;
     of_data_servers(page, &mds.data_servers)
 }
 
@@ -151,7 +157,12 @@ fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
     page.proxied(ds.proxy_read_bytes, ds.proxy_written_bytes)?;
     page.operations(&ds.operations)?;
     page.named(&ds.counters)?;
-    page.transport(ds.connections, &ds.transport)
+    page.gauge(
+        "connections",
+        "Connections of clients",
+        ds.connections.into(),
+    )?;
+    page.transport("transport", &ds.transport)
 }
 
 /// Writes metrics one after another.
@@ -249,22 +260,17 @@ impl Page<'_> {
         )
     }
 
-    fn transport(
-        &mut self,
-        connections: u32,
-        counters: &BTreeMap<String, u64>,
-    ) -> Result<(), Error> {
-        self.gauge("connections", "Connections of clients", connections.into())?;
+    fn transport(&mut self, prefix: &str, counters: &BTreeMap<String, u64>) -> Result<(), Error> {
         for (name, n) in counters {
             if !name.starts_with(CLOSED_PREFIX) {
-                self.counter(&format!("transport_{name}"), help_of(name), *n)?;
+                self.counter(&format!("{prefix}_{name}"), help_of(name), *n)?;
             }
         }
         let help = "Connections that ended, by reason";
         let closed = with_prefix(counters, CLOSED_PREFIX);
         self.family(
             MetricType::Counter,
-            "transport_connections_closed",
+            &format!("{prefix}_connections_closed"),
             help,
             "reason",
             closed,
@@ -301,6 +307,7 @@ fn help_of(name: &str) -> &'static str {
         "connections_accepted" => "Connections accepted",
         "connections_made" => "Connections made",
         "connections_refused" => "Connections refused at connections_max",
+        "connections_not_admitted" => "Connections closed at once since no such peer may connect",
         "accept_errors" => "Failures of accept",
         "records_in" => "RPC records received",
         "records_out" => "RPC records sent",
@@ -339,6 +346,7 @@ mod tests {
             operations: BTreeMap::from([("GetAttr".to_owned(), 6)]),
             counters: counters(&["malformed", "fences_pending"]),
             transport: counters(&["bytes_in", "closed_malformed_record"]),
+            control_transport: counters(&["closed_tls_handshake"]),
             connections: 8,
             data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
             ..MdsStatus::default()
@@ -355,6 +363,7 @@ mod tests {
             "ropewalk_fences_pending 7",
             "ropewalk_connections 8",
             "ropewalk_transport_bytes_in_total 7",
+            "ropewalk_control_transport_connections_closed_total{reason=\"tls_handshake\"} 7",
             "ropewalk_transport_connections_closed_total{reason=\"malformed_record\"} 7",
             "ropewalk_data_server_up{ds=\"1\"} 1",
             "ropewalk_data_server_up{ds=\"2\"} 0",
