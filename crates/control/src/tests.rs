@@ -58,6 +58,7 @@ fn store() -> StoreIdentity {
     StoreIdentity {
         store_id: 1,
         counter: 2,
+        changes: 3,
     }
 }
 
@@ -170,10 +171,12 @@ fn calls_to_the_mds_round_trip() {
     let heartbeat = HeartbeatArgs {
         capacity: capacity(),
         counters,
+        changes: 4,
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,
         cluster_floor: E,
+        changes: 4,
     };
     check(heartbeat, heartbeat_ok);
     let size = SizeArgs {

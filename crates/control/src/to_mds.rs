@@ -112,6 +112,8 @@ xdr::xdr_struct! {
         pub capacity: Capacity,
         /// What it counted since it started.
         pub counters: Counters,
+        /// As in [`StoreIdentity`].
+        pub changes: u64,
     }
 
     /// The renewed lease.
@@ -121,6 +123,8 @@ xdr::xdr_struct! {
         pub lease_ms: u32,
         /// The cluster-wide floor.
         pub cluster_floor: Epoch,
+        /// Changes of the store that the MDS knows of and will not forget.
+        pub changes: u64,
     }
 
     /// SIZE: how long is the file? Asked by a READ past the end of its object (R8).

@@ -108,6 +108,8 @@ pub struct Told {
     pub serving: bool,
     /// What it says of its room, when not the usual.
     pub free_bytes: Option<u64>,
+    /// Changes of its store.
+    pub changes: u64,
     /// FENCE, STAT and SET_SIZE get no answer.
     pub mute: bool,
     /// The keys of the last HELLO or KEYS.
@@ -121,6 +123,8 @@ pub struct FakeDs {
     pub id: u32,
     pub name: String,
     pub store: StoreIdentity,
+    /// Tells one start of its process from another.
+    pub boot_nonce: [u8; 16],
     pub told: Arc<Mutex<Told>>,
     pub hello: Option<HelloOk>,
     conn: Option<ConnHandle>,
@@ -305,7 +309,9 @@ impl FakeDs {
             store: StoreIdentity {
                 store_id: u64::from(number),
                 counter: 1,
+                changes: 0,
             },
+            boot_nonce: [number; 16],
             told: Arc::default(),
             hello: None,
             conn: None,
@@ -316,7 +322,11 @@ impl FakeDs {
     /// Connects to a rig, which may be another run of the same metadata server.
     pub async fn say_hello(&mut self, rig: &Rig, port: &Port) -> Result<(), Refusal> {
         port.admit(&self.name, self.id);
-        self.told.lock().serving = false;
+        {
+            let mut told = self.told.lock();
+            told.serving = false;
+            told.changes = self.store.changes;
+        }
         let connector = rig
             .network
             .connector(&self.name, Context::new(Limits::default()));
@@ -328,7 +338,7 @@ impl FakeDs {
             cluster_id: rig.nfsd.role().cluster_id(),
             ds_id: self.id,
             store: self.store,
-            boot_nonce: [self.id.to_be_bytes()[3]; 16],
+            boot_nonce: self.boot_nonce,
             addresses: addresses(&self.name).into(),
             capacity: CAPACITY,
         };
@@ -343,12 +353,14 @@ impl FakeDs {
                 if conn.is_closed() {
                     return;
                 }
+                let changes = told.lock().changes;
                 let beat = HeartbeatArgs {
                     capacity: Capacity {
                         free_bytes: told.lock().free_bytes.unwrap_or(CAPACITY.free_bytes),
                         ..CAPACITY
                     },
                     counters: Counters::default(),
+                    changes,
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }
