@@ -29,6 +29,20 @@ const LEASE_S_DEFAULT: u32 = 30;
 /// Longest time between renewals, whatever the lease.
 const RENEWAL_S_MAX: u32 = 300;
 
+/// Results of a request that makes something up to the one that says whether it is made: PUTFH and the operation.
+const MAKING_RESULTS: u32 = 2;
+
+/// When a request may be sent anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Whenever there was no answer, or it was DELAY.
+    Repeatable,
+    /// When the answer was DELAY.
+    Once,
+    /// When the answer was DELAY and nothing is made yet.
+    Making,
+}
+
 /// A mounted file system. Cheap to clone; all clones are one client.
 #[derive(Debug, Clone)]
 pub struct Client(pub(crate) Arc<Inner>);
@@ -186,15 +200,21 @@ impl Inner {
     /// Sends operations that may be repeated, and returns the reply, whose operations may have failed. A lost session is
     /// recovered first; DELAY and GRACE are asked again until [`ClientConfig::give_up`].
     pub(crate) async fn call(self: &Arc<Self>, build: &Build<'_>) -> Result<Outcome, Error> {
-        self.request(false, build).await
+        self.request(Kind::Repeatable, build).await
     }
 
     /// As [`Inner::call`], for operations that must be executed once.
     pub(crate) async fn call_once(self: &Arc<Self>, build: &Build<'_>) -> Result<Outcome, Error> {
-        self.request(true, build).await
+        self.request(Kind::Once, build).await
     }
 
-    async fn request(self: &Arc<Self>, once: bool, build: &Build<'_>) -> Result<Outcome, Error> {
+    /// As [`Inner::call_once`], for PUTFH, an operation that makes or opens something, GETFH, GETATTR. Once the operation has
+    /// succeeded the request is not sent again, whatever the others say: the name may be another file's by then.
+    pub(crate) async fn call_making(self: &Arc<Self>, build: &Build<'_>) -> Result<Outcome, Error> {
+        self.request(Kind::Making, build).await
+    }
+
+    async fn request(self: &Arc<Self>, kind: Kind, build: &Build<'_>) -> Result<Outcome, Error> {
         let mut backoff = Backoff::new(self.config.give_up);
         let waiting = self.waits.enter(Wait::Mds);
         loop {
@@ -207,16 +227,18 @@ impl Inner {
                 self.recover().await?;
                 waiting.on(Wait::Mds);
             }
-            let sent = if once {
-                self.session.compound_once(&self.caller, build).await
-            } else {
+            let sent = if kind == Kind::Repeatable {
                 self.session.compound(&self.caller, build).await
+            } else {
+                self.session.compound_once(&self.caller, build).await
             };
             match sent {
                 Ok(outcome) => {
-                    match results(&outcome)?.status {
-                        NfsStatus::Grace => waiting.on(Wait::Grace),
-                        NfsStatus::Delay => waiting.on(Wait::Delay),
+                    let reply = results(&outcome)?;
+                    let is_made = kind == Kind::Making && reply.left() > MAKING_RESULTS;
+                    match reply.status {
+                        NfsStatus::Grace if !is_made => waiting.on(Wait::Grace),
+                        NfsStatus::Delay if !is_made => waiting.on(Wait::Delay),
                         _ => return Ok(outcome),
                     }
                     if !backoff.wait().await {

@@ -1,6 +1,6 @@
 //! Names: looking up, making, removing, renaming, linking.
 
-use crate::client::Client;
+use crate::client::{Client, is_busy};
 use crate::metadata::WANTED;
 use crate::path::{COMPONENTS_MAX, components, split_last};
 use crate::{Error, Metadata, SetAttrs};
@@ -183,7 +183,7 @@ impl Client {
         };
         let outcome = self
             .0
-            .call_once(&|b| {
+            .call_making(&|b| {
                 b.push(&PutFhArgs {
                     object: Opaque(&dir.0),
                 });
@@ -202,7 +202,22 @@ impl Client {
         let mut reply = outcome.results()?;
         reply.take::<PutFhRes>()?;
         reply.take::<CreateRes>()?;
-        take_object(&mut reply)
+        let fh = take_handle(&mut reply)?;
+        let metadata = self.take_metadata(&mut reply, &fh).await?;
+        Ok(Object { fh, metadata })
+    }
+
+    /// GETATTR behind an operation that has made or opened `fh`. When the server is not ready to tell, it is asked again.
+    pub(crate) async fn take_metadata(
+        &self,
+        reply: &mut CompoundReply<'_>,
+        fh: &FileHandle,
+    ) -> Result<Metadata, Error> {
+        match reply.take::<GetAttrRes<'_>>() {
+            Ok(got) => Metadata::decode(&got.attributes),
+            Err(e) if e.status().is_some_and(is_busy) => self.metadata_of(fh).await,
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// The text of a symbolic link.
@@ -320,10 +335,16 @@ impl Client {
 
 /// GETFH and GETATTR.
 pub(crate) fn take_object(reply: &mut CompoundReply<'_>) -> Result<Object, Error> {
-    let fh = reply.take::<GetFhRes<'_>>()?.object.0.to_vec();
+    let fh = take_handle(reply)?;
     let got = reply.take::<GetAttrRes<'_>>()?;
     Ok(Object {
-        fh: xdr::OpaqueBuf(fh),
+        fh,
         metadata: Metadata::decode(&got.attributes)?,
     })
+}
+
+/// GETFH.
+pub(crate) fn take_handle(reply: &mut CompoundReply<'_>) -> Result<FileHandle, Error> {
+    let fh = reply.take::<GetFhRes<'_>>()?.object.0.to_vec();
+    Ok(xdr::OpaqueBuf(fh))
 }

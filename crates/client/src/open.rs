@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::metadata::WANTED;
-use crate::names::{Object, take_object};
+use crate::names::{Object, take_handle};
 use crate::node::Open;
 use crate::path::components;
 use crate::{Error, File, SetAttrs};
@@ -131,7 +131,7 @@ impl Client {
         let access = options.access();
         let outcome = self
             .0
-            .call_once(&|b| {
+            .call_making(&|b| {
                 b.push(&PutFhArgs {
                     object: Opaque(&at.0),
                 });
@@ -156,7 +156,15 @@ impl Client {
         let mut reply = outcome.results()?;
         reply.take::<PutFhRes>()?;
         let opened = reply.take::<OpenRes>()?;
-        let object = take_object(&mut reply)?;
-        Ok((object, Open::new(owner, access, opened.stateid)))
+        let fh = take_handle(&mut reply)?;
+        let open = Open::new(owner, access, opened.stateid);
+        match self.take_metadata(&mut reply, &fh).await {
+            Ok(metadata) => Ok((Object { fh, metadata }, open)),
+            Err(e) => {
+                // Closed in the background.
+                drop(File::new(self.clone(), fh, open));
+                Err(e)
+            }
+        }
     }
 }

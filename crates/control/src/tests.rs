@@ -59,6 +59,7 @@ fn store() -> StoreIdentity {
     StoreIdentity {
         store_id: 1,
         counter: 2,
+        changes: 3,
     }
 }
 
@@ -172,10 +173,12 @@ fn calls_to_the_mds_round_trip() {
         capacity: capacity(),
         counters,
         floors_fill_percent: 51,
+        changes: 4,
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,
         cluster_floor: E,
+        changes: 4,
     };
     check(heartbeat, heartbeat_ok);
     let size = SizeArgs {

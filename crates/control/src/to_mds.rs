@@ -114,6 +114,8 @@ xdr::xdr_struct! {
         pub counters: Counters,
         /// How full its fullest table of floors is, in percent: only retired keys empty them (R13).
         pub floors_fill_percent: u32,
+        /// As in [`StoreIdentity`].
+        pub changes: u64,
     }
 
     /// The renewed lease.
@@ -123,6 +125,8 @@ xdr::xdr_struct! {
         pub lease_ms: u32,
         /// The cluster-wide floor.
         pub cluster_floor: Epoch,
+        /// Changes of the store that the MDS knows of and will not forget.
+        pub changes: u64,
     }
 
     /// SIZE: how long is the file? Asked by a READ past the end of its object (R8).

@@ -72,9 +72,12 @@ xdr::xdr_struct! {
     pub struct StoreIdentity {
         /// Random, made when the store was formatted.
         pub store_id: u64,
-        /// Rises durably with every start of the data server: one that went back is a store restored
+        /// Starts of the data server over this store, durable. A store that comes back with a lower one was restored
         /// from an older copy.
         pub counter: u64,
+        /// Changes of the store that no crash takes back. They rise while the data server runs, so that a copy which
+        /// was made meanwhile is recognised too.
+        pub changes: u64,
     }
 
     /// Room in a store.

@@ -79,6 +79,8 @@ pub struct Status {
     pub store_id: u64,
     /// Starts of this store.
     pub counter: u64,
+    /// Changes of the store that no crash takes back.
+    pub changes: u64,
     /// The id in the cluster, once joined.
     pub ds_id: Option<u32>,
     /// Whether it serves.

@@ -14,6 +14,7 @@ use state::{Clients, Grace, Removed};
 use tokio::sync::Semaphore;
 use transport::ConnHandle;
 
+use crate::announce::Announced;
 use crate::counts::Counts;
 use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::index::Index;
@@ -32,6 +33,7 @@ pub struct Ds {
     pub(crate) identity: Identity,
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) index: Index,
+    pub(crate) announced: Announced,
     pub(crate) gate: Gate,
     pub(crate) sizes: Sizes,
     pub(crate) counts: Counts,
@@ -70,6 +72,10 @@ impl Ds {
             }
         }
         let index = opened.index;
+        config
+            .objects
+            .tie(index.store_id(), index.objects_count() > 0)
+            .map_err(OpenError::Objects)?;
         // Client and session ids carry it, so that none of an earlier start is taken for one of this.
         let boot = u32::try_from(index.counter()).map_err(|_| OpenError::CounterExhausted)?;
         let mut limits = config.clients;
@@ -80,6 +86,7 @@ impl Ds {
                 role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
             },
             objects: config.objects,
+            announced: Announced::new(index.durable_changes()),
             gate: Gate::new(opened.floors, opened.membership),
             index,
             sizes: Sizes::default(),
@@ -119,6 +126,7 @@ impl Ds {
         Status {
             store_id: self.index.store_id(),
             counter: self.index.counter(),
+            changes: self.index.durable_changes(),
             ds_id: self.membership().map(|m| m.ds_id),
             lease: self.gate.lease_state(),
             total_bytes: capacity.total_bytes,

@@ -5,7 +5,7 @@
 //! before, calls to the MDS after.
 //!
 //! # Ordering
-//! Size, sync of the object, mark in the index, durable index, reply. The size is taken before the sync, so the mark never
+//! Size, sync of the object, mark in the index, durable index, announced (see [`crate::announce`]), reply. The size is taken before the sync, so the mark never
 //! promises a byte that the sync did not cover.
 //!
 //! # Failure
@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     Object(ObjectError),
     /// The index's failure.
     Index(MetaError),
+    /// Durable, but too far ahead of what the MDS knows of the store to be acknowledged.
+    Unannounced,
 }
 
 impl From<MetaError> for Fault {
@@ -47,7 +49,7 @@ impl Fault {
                 NfsStatus::NoSpc
             }
             Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
-            Self::Object(ObjectError::Busy) => NfsStatus::Delay,
+            Self::Object(ObjectError::Busy) | Self::Unannounced => NfsStatus::Delay,
             Self::Lost | Self::Object(_) | Self::Index(_) => NfsStatus::Io,
         }
     }
@@ -56,7 +58,7 @@ impl Fault {
         match self {
             Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
             Self::Object(ObjectError::TooLarge) => Status::Invalid,
-            Self::Object(ObjectError::Busy) => Status::TryLater,
+            Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
             Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,
         }
     }
@@ -117,7 +119,7 @@ impl Ds {
                 count(&self.counts.io_errors);
                 tracing::error!(file = id.file_id, "{e}");
             }
-            Fault::Object(_) => {}
+            Fault::Object(_) | Fault::Unannounced => {}
         }
     }
 
@@ -156,6 +158,8 @@ impl Ds {
     pub(crate) async fn make_durable(&self, id: ObjectId) -> Result<(), Fault> {
         let seq = {
             let _order = self.stripe(id.file_id).lock().await;
+            // Before the sync: a write that comes meanwhile has not been made durable by it.
+            let write = self.index.known(id)?.write;
             let synced = self.blocking(move |objects| {
                 let size_bytes = objects.stat(id)?.size_bytes;
                 objects.sync(id).map(|()| size_bytes)
@@ -165,7 +169,7 @@ impl Ds {
                 Err(ObjectError::NotFound) => {
                     self.check_mark(id, None)?;
                     // What an earlier process wrote and never synced may be gone: the verifier says so.
-                    if self.index.known(id)?.dirty {
+                    if self.index.known(id)?.is_dirty() {
                         return Err(Fault::Lost);
                     }
                     return Ok(());
@@ -176,9 +180,9 @@ impl Ds {
                 }
             };
             self.check_mark(id, Some(size_bytes))?;
-            self.index.raise(id, size_bytes)?
+            self.index.raise(id, size_bytes, write)?
         };
         self.index.durable(seq).await?;
-        Ok(())
+        self.until_announced(seq).await
     }
 }

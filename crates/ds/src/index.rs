@@ -1,6 +1,6 @@
 //! What a data server must remember of its objects: identity, high-water marks, floors, tombstones.
 //!
-//! Keys: `s` + name (store id, starts, membership, count of objects), `o` + file id, generation, mirror (big-endian) to
+//! Keys: `s` + name (store id, starts, changes, membership, count of objects), `o` + file id, generation, mirror (big-endian) to
 //! [`ObjectRecord`], `f` + [`layout::FloorKey`] to [`Floor`]. All values are XDR.
 //!
 //! # Ownership
@@ -10,16 +10,21 @@
 //! A high-water mark rises only to a size that the object store has synced before, and falls before the object is
 //! cut or removed: what the index promises is always there (R9). Whoever acknowledges waits for [`Index::durable`].
 //!
+//! Every transaction but that of a start is a change, and changes are counted. What is acknowledged to a client is one: a
+//! COMMIT of an overwrite too, which stores its time. The MDS is told the count ([`crate::announce`]), so that it
+//! recognises a store that went back (R9).
+//!
 //! # Failure
-//! After a failed write the store refuses further ones, and so every acknowledgement: the data server answers I/O errors
-//! until it is started again, when the index tells what had become durable.
+//! After a write of which nobody knows whether it is on the disk, the store refuses further ones and so every
+//! acknowledgement: the data server answers I/O errors until it is started again, when the index tells what had become
+//! durable. A transaction that a full disk refuses changes nothing, and the index goes on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use layout::{Floor, FloorKey, Floors};
-use meta::{MetaError, MetaStore, Outcome, Read, Seq, Tx, TxBody};
+use meta::{MetaError, MetaStore, Outcome, Purpose, Read, Seq, Tx, TxBody};
 use nfs4::NfsTime;
 use objects::ObjectId;
 use parking_lot::Mutex;
@@ -39,6 +44,7 @@ const SCHEMA: u32 = 1;
 const SCHEMA_KEY: &[u8] = b"sschema";
 const STORE_ID_KEY: &[u8] = b"sstore_id";
 const COUNTER_KEY: &[u8] = b"scounter";
+const CHANGES_KEY: &[u8] = b"schanges";
 const MEMBERSHIP_KEY: &[u8] = b"smembership";
 const OBJECTS_KEY: &[u8] = b"sobjects";
 
@@ -57,7 +63,7 @@ xdr::xdr_struct! {
     pub(crate) struct ObjectRecord {
         /// The object is durable up to here, in bytes.
         pub(crate) high_water_bytes: u64,
-        /// When it was last written before that mark was made.
+        /// When it was last written before that mark was made or confirmed.
         pub(crate) modified: NfsTime,
     }
 }
@@ -71,13 +77,31 @@ pub(crate) struct Known {
     pub(crate) high_water_bytes: u64,
     /// Last write that this process saw, or the one stored with the mark.
     pub(crate) modified: NfsTime,
-    /// Written since the mark was made.
-    pub(crate) dirty: bool,
+    /// The newest write of this process, 0 for none.
+    pub(crate) write: WriteNumber,
+    /// The newest write that the stored record accounts for; `None` when this process has stored none.
+    stored_write: Option<WriteNumber>,
     /// Compared with the object store since the process started.
     pub(crate) checked: bool,
     /// The transaction that made the mark.
     seq: Seq,
 }
+
+/// Writes of this process, counted over all objects.
+type WriteNumber = u64;
+
+impl Known {
+    /// Written since the record was stored.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.write > self.stored_write.unwrap_or(0)
+    }
+}
+
+/// Changes of floors that memory has and the store could not take: see [`crate::raise`].
+pub(crate) type UnsavedFloors = BTreeMap<FloorKey, Option<Floor>>;
+
+/// The new record of an object, made of the old one in a transaction; `None` leaves it as it is.
+type MakeRecord<'a> = dyn FnMut(&mut dyn Tx, Option<ObjectRecord>) -> Option<ObjectRecord> + 'a;
 
 /// What opening found.
 pub(crate) struct Opened {
@@ -92,12 +116,17 @@ pub(crate) struct Index {
     store: Arc<dyn MetaStore>,
     store_id: u64,
     counter: u64,
+    /// Changes before this start.
+    changes_before: u64,
+    /// The transaction of this start; each later one is a change.
+    start_seq: Seq,
     objects_count: AtomicU64,
     known: Mutex<HashMap<ObjectId, Known>>,
+    writes: AtomicU64,
     /// A write has failed: memory may be ahead of the disk, so nothing may be acknowledged any more.
     failed: AtomicBool,
     /// Orders floors in memory and in the store: see [`crate::raise`].
-    pub(crate) floors_order: Mutex<()>,
+    pub(crate) floors_order: Mutex<UnsavedFloors>,
 }
 
 fn decoded<T: for<'a> Decode<'a>>(bytes: &[u8]) -> Result<T, MetaError> {
@@ -161,6 +190,7 @@ impl Index {
         };
         let counter = value::<u64>(&*store, COUNTER_KEY)?.unwrap_or(0) + 1;
         let seq = store.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
             put(tx, SCHEMA_KEY, &SCHEMA);
             put(tx, STORE_ID_KEY, &store_id);
             put(tx, COUNTER_KEY, &counter);
@@ -170,15 +200,19 @@ impl Index {
         let floors = load_floors(&*store)?;
         let membership = value(&*store, MEMBERSHIP_KEY)?;
         let objects_count = value(&*store, OBJECTS_KEY)?.unwrap_or(0);
+        let changes_before = value(&*store, CHANGES_KEY)?.unwrap_or(0);
         Ok(Opened {
             index: Self {
                 store,
                 store_id,
                 counter,
+                changes_before,
+                start_seq: seq,
                 objects_count: AtomicU64::new(objects_count),
                 known: Mutex::default(),
+                writes: AtomicU64::new(0),
                 failed: AtomicBool::new(false),
-                floors_order: Mutex::new(()),
+                floors_order: Mutex::default(),
             },
             floors,
             membership,
@@ -209,23 +243,48 @@ impl Index {
         self.store.applied()
     }
 
+    /// Changes of the store up to a transaction of this process: numbers of transactions have no gaps.
+    pub(crate) fn changes_at(&self, seq: Seq) -> u64 {
+        self.changes_before + seq.0.saturating_sub(self.start_seq.0)
+    }
+
+    /// Changes that no crash takes back.
+    pub(crate) fn durable_changes(&self) -> u64 {
+        self.changes_at(self.store.durable_through())
+    }
+
     /// Waits until `seq` is durable.
     pub(crate) async fn durable(&self, seq: Seq) -> Result<(), MetaError> {
-        let done = self.store.durable(seq).await;
-        self.remember(done)?;
+        if let Err(e) = self.store.durable(seq).await {
+            self.failed.store(true, SeqCst);
+            return Err(e);
+        }
         if self.failed.load(SeqCst) {
             return Err(MetaError::Poisoned);
         }
         Ok(())
     }
 
+    /// Runs a change. What the body, a full disk or a limit refuses has not happened; any other failure is remembered.
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
-        self.remember(self.store.transact(body))
-    }
-
-    /// Remembers a failure.
-    fn remember<T>(&self, done: Result<T, MetaError>) -> Result<T, MetaError> {
-        if done.is_err() {
+        let mut is_refused = false;
+        let done = self.store.transact(&mut |tx| {
+            let mut run = || {
+                let outcome = body(tx)?;
+                if outcome == Outcome::Commit {
+                    let changes = value::<u64>(tx, CHANGES_KEY)?.unwrap_or(0) + 1;
+                    put(tx, CHANGES_KEY, &changes);
+                }
+                Ok(outcome)
+            };
+            let outcome = run();
+            is_refused = outcome.is_err();
+            outcome
+        });
+        if let Err(e) = &done
+            && !is_refused
+            && !matches!(e, MetaError::NoSpace | MetaError::TooLarge)
+        {
             self.failed.store(true, SeqCst);
         }
         done
@@ -256,7 +315,7 @@ impl Index {
         });
         let mut table = self.known.lock();
         if table.len() >= KNOWN_MAX {
-            table.retain(|_, k| k.dirty);
+            table.retain(|_, k| k.is_dirty());
         }
         if table.len() >= KNOWN_MAX {
             // Only times of unsynced writes are forgotten.
@@ -278,42 +337,71 @@ impl Index {
         let indexed = {
             let mut table = self.known.lock();
             let known = table.entry(id).or_default();
-            known.dirty = true;
+            known.write = self.writes.fetch_add(1, Relaxed) + 1;
             known.modified = time;
             known.indexed
         };
         if !indexed {
-            self.mark(id, 0, time)?;
+            self.enter(id, time)?;
         }
         Ok(())
     }
 
-    /// The object is durable up to `size_bytes`. Returns what to wait for.
-    pub(crate) fn raise(&self, id: ObjectId, size_bytes: u64) -> Result<Seq, MetaError> {
-        let known = self.known(id)?;
-        if known.indexed && known.high_water_bytes >= size_bytes {
-            return Ok(known.seq);
-        }
-        self.mark(id, size_bytes, known.modified)
+    /// Gives an object an entry that promises nothing, unless it has one.
+    fn enter(&self, id: ObjectId, modified: NfsTime) -> Result<(), MetaError> {
+        self.store_record(id, &mut |tx, old| {
+            // The data are written already.
+            tx.purpose(Purpose::Upkeep);
+            old.is_none().then_some(ObjectRecord {
+                high_water_bytes: 0,
+                modified,
+            })
+        })?;
+        Ok(())
     }
 
-    fn mark(&self, id: ObjectId, size_bytes: u64, modified: NfsTime) -> Result<Seq, MetaError> {
+    /// The object is durable up to `size_bytes`, and with it all writes up to `write`. Returns what to wait for.
+    pub(crate) fn raise(
+        &self,
+        id: ObjectId,
+        size_bytes: u64,
+        write: WriteNumber,
+    ) -> Result<Seq, MetaError> {
+        let known = self.known(id)?;
+        let has_write = known.stored_write.is_some_and(|stored| stored >= write);
+        if known.indexed && known.high_water_bytes >= size_bytes && has_write {
+            return Ok(known.seq);
+        }
+        let seq = self.store_record(id, &mut |tx, old| {
+            tx.purpose(Purpose::Upkeep);
+            let old = old.unwrap_or(ObjectRecord {
+                high_water_bytes: 0,
+                modified: known.modified,
+            });
+            Some(ObjectRecord {
+                high_water_bytes: old.high_water_bytes.max(size_bytes),
+                modified: old.modified.max(known.modified),
+            })
+        })?;
+        if let Some(known) = self.known.lock().get_mut(&id) {
+            known.stored_write = known.stored_write.max(Some(write));
+        }
+        Ok(seq)
+    }
+
+    /// Stores the record that `made` makes of the old one, if any.
+    fn store_record(&self, id: ObjectId, made: &mut MakeRecord<'_>) -> Result<Seq, MetaError> {
         let key = object_key(id);
-        let mut made = None;
+        let mut record = None;
         let mut is_new = false;
         let seq = self.transact(&mut |tx| {
             let old: Option<ObjectRecord> = value(tx, &key)?;
             is_new = old.is_none();
-            made = None;
-            if old.is_some_and(|r| r.high_water_bytes >= size_bytes) {
+            record = made(tx, old);
+            let Some(record) = &record else {
                 return Ok(Outcome::Abort);
-            }
-            let record = ObjectRecord {
-                high_water_bytes: size_bytes,
-                modified,
             };
-            made = Some(record);
-            put(tx, &key, &record);
+            put(tx, &key, record);
             if is_new {
                 let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0) + 1;
                 put(tx, OBJECTS_KEY, &count);
@@ -327,9 +415,8 @@ impl Index {
         let known = table.entry(id).or_default();
         known.indexed = true;
         known.seq = known.seq.max(seq);
-        if let Some(record) = made {
+        if let Some(record) = record {
             known.high_water_bytes = known.high_water_bytes.max(record.high_water_bytes);
-            known.dirty &= size_bytes == 0;
         }
         Ok(seq)
     }
@@ -350,6 +437,7 @@ impl Index {
                 return Ok(Outcome::Abort);
             }
             record.high_water_bytes = size_bytes;
+            tx.purpose(Purpose::Removal);
             put(tx, &key, &record);
             Ok(Outcome::Commit)
         })?;
@@ -395,10 +483,11 @@ impl Index {
                     gone += 1;
                 }
             }
-            if gone > 0 {
-                let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0);
-                put(tx, OBJECTS_KEY, &count.saturating_sub(gone));
+            if gone == 0 {
+                return Ok(Outcome::Abort);
             }
+            let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0);
+            put(tx, OBJECTS_KEY, &count.saturating_sub(gone));
             Ok(Outcome::Commit)
         })?;
         let left = |n: u64| Some(n.saturating_sub(gone));
@@ -411,19 +500,15 @@ impl Index {
         Ok(seq)
     }
 
-    /// Stores floors and deletes those that became needless, in one transaction.
-    pub(crate) fn store_floors(
-        &self,
-        floors: &[Floor],
-        obsolete: &[FloorKey],
-    ) -> Result<Seq, MetaError> {
+    /// Stores changes of floors, in one transaction; `None` deletes.
+    pub(crate) fn store_floors(&self, changes: &UnsavedFloors) -> Result<Seq, MetaError> {
         self.transact(&mut |tx| {
-            // Deletions first: a floor of this batch may have been obsolete before.
-            for key in obsolete {
-                tx.delete(&floor_key(*key));
-            }
-            for floor in floors {
-                put(tx, &floor_key(floor.key()), floor);
+            tx.purpose(Purpose::Removal);
+            for (key, floor) in changes {
+                match floor {
+                    Some(floor) => put(tx, &floor_key(*key), floor),
+                    None => tx.delete(&floor_key(*key)),
+                }
             }
             Ok(Outcome::Commit)
         })

@@ -11,6 +11,7 @@
 //! Entry points: [`Ds::open`], [`link::run`], [`join::join`], [`Ds::status`].
 #![forbid(unsafe_code)]
 
+mod announce;
 mod calls;
 mod config;
 mod counts;

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    Answer, HeartbeatArgs, HelloArgs, HelloOk, NetAddr, Refusal, Request, Status, StoreIdentity,
-    VersionRange,
+    Answer, HelloArgs, HelloOk, NetAddr, Refusal, Request, Status, StoreIdentity, VersionRange,
 };
 use layout::Floor;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
@@ -156,6 +155,7 @@ async fn once(
                 return Err(Ended::Served(error));
             }
             () = tokio::time::sleep(pause) => {}
+            () = ds.announced.woken() => {}
         }
         match heartbeat(ds, &conn, pause).await {
             Ok(lease_ms) => pause = heartbeat_pause(ok.heartbeat_ms, lease_ms),
@@ -211,6 +211,7 @@ async fn hello(
         capacity: ds.capacity(),
     };
     let ok = call(conn, &args, HELLO_TIMEOUT).await?;
+    ds.announced.note(args.store.changes);
     let ring = ok.keys.ring().map_err(LinkError::Keys)?;
     let until = lease_until(sent, ok.lease_ms);
     if !ds.gate.hello(conn, ok.proxy_client, until) {
@@ -232,12 +233,9 @@ async fn hello(
 /// Returns the length of the renewed lease in milliseconds.
 async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32, LinkError> {
     let sent = Instant::now();
-    let args = HeartbeatArgs {
-        capacity: ds.capacity(),
-        counters: ds.counts.to_wire(),
-        floors_fill_percent: ds.gate.with_floors(|f| f.fill_percent()),
-    };
+    let args = ds.heartbeat();
     let ok = call(conn, &args, timeout.max(Duration::from_secs(1))).await?;
+    ds.announced.note(ok.changes);
     if ok.cluster_floor > ds.gate.with_floors(|f| f.cluster()) {
         let floor = Floor::Cluster {
             epoch: ok.cluster_floor,
@@ -296,6 +294,7 @@ impl Ds {
         StoreIdentity {
             store_id: self.index.store_id(),
             counter: self.index.counter(),
+            changes: self.index.durable_changes(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Raising floors: in memory, then durably, then drained (rules R3, R4, R6, R13).
 //!
 //! # Ownership
-//! `floors_order` of the index is held over the change in memory and its transaction, never over an `await`.
+//! `floors_order` of the index is held over the change in memory and its transaction, never over an `await`. What it holds
+//! is the difference between memory and the store: empty, unless the store refused the last transaction.
 //!
 //! # Ordering
 //! From the change in memory on, handles below a floor are refused. The acknowledgement waits until everything applied is
@@ -9,34 +10,33 @@
 //!
 //! # Failure
 //! When a table is full, what was raised before stays raised and is stored, but nothing is acknowledged. When the index
-//! fails, floors in memory may be above those on disk; the index then refuses every later acknowledgement too.
+//! is full, floors in memory are above those on disk; the next call stores them before it is acknowledged. When the index
+//! fails, it refuses every later acknowledgement.
 
 use control::Status;
-use layout::{Floor, FloorKey, KeyRing};
+use layout::{Floor, KeyRing};
 
 use crate::Ds;
 use crate::durable::status_of;
+use crate::index::UnsavedFloors;
 
 impl Ds {
     /// Raises floors and makes them durable. Does not drain.
     pub(crate) async fn raise_floors(&self, floors: &[Floor]) -> Result<(), Status> {
         let full = {
-            let _order = self.index.floors_order.lock();
-            let (stored, obsolete, full) = self.gate.with_floors(|table| {
-                let (mut stored, mut obsolete) = (Vec::new(), Vec::<FloorKey>::new());
+            let mut unsaved = self.index.floors_order.lock();
+            let full = self.gate.with_floors(|table| {
                 for floor in floors {
                     let Ok(applied) = table.apply(*floor) else {
-                        return (stored, obsolete, true);
+                        return true;
                     };
-                    stored.extend(applied.store);
-                    obsolete.extend(applied.obsolete);
+                    // Deletions first: this floor may have been obsolete before.
+                    unsaved.extend(applied.obsolete.into_iter().map(|key| (key, None)));
+                    unsaved.extend(applied.store.into_iter().map(|f| (f.key(), Some(f))));
                 }
-                (stored, obsolete, false)
+                false
             });
-            if !stored.is_empty() || !obsolete.is_empty() {
-                let seq = self.index.store_floors(&stored, &obsolete);
-                seq.map_err(|e| status_of(&e))?;
-            }
+            self.save_floors(&mut unsaved)?;
             full
         };
         let durable = self.index.durable(self.index.applied()).await;
@@ -73,12 +73,20 @@ impl Ds {
         let Some(retired) = self.gate.replace_keys(keys) else {
             return Ok(());
         };
-        let _order = self.index.floors_order.lock();
+        let mut unsaved = self.index.floors_order.lock();
         let gone = self.gate.with_floors(|table| table.retire_key(retired));
-        if !gone.is_empty() {
-            let deleted = self.index.store_floors(&[], &gone);
-            deleted.map_err(|e| status_of(&e))?;
+        unsaved.extend(gone.into_iter().map(|key| (key, None)));
+        self.save_floors(&mut unsaved)
+    }
+
+    /// Stores what memory has and the index has not.
+    fn save_floors(&self, unsaved: &mut UnsavedFloors) -> Result<(), Status> {
+        if unsaved.is_empty() {
+            return Ok(());
         }
+        let stored = self.index.store_floors(unsaved);
+        stored.map_err(|e| status_of(&e))?;
+        unsaved.clear();
         Ok(())
     }
 }

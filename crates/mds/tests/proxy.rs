@@ -79,6 +79,7 @@ impl Real {
                 let store = StoreIdentity {
                     store_id: nfsd.role().store_id(),
                     counter: 1,
+                    changes: 0,
                 };
                 let ok = join(rig, &self.name, secret, store).await.unwrap();
                 Membership {

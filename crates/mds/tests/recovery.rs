@@ -251,6 +251,7 @@ async fn a_token_is_taken_once_and_a_changed_store_is_refused() {
     let store = StoreIdentity {
         store_id: 77,
         counter: 1,
+        changes: 0,
     };
     let used = join(&rig, "x", JoinSecret([1; 16]), store)
         .await
@@ -273,12 +274,14 @@ async fn a_token_is_taken_once_and_a_changed_store_is_refused() {
     ds.store = StoreIdentity {
         store_id: 78,
         counter: 9,
+        changes: 0,
     };
     let other = ds.say_hello(&rig, &port).await.unwrap_err();
     assert_eq!(other.status, Status::StoreSwapped);
     ds.store = StoreIdentity {
         store_id: 1,
         counter: 5,
+        changes: 0,
     };
     ds.say_hello(&rig, &port).await.unwrap();
     expel(&rig.nfsd, ds.id, "test").await.unwrap();

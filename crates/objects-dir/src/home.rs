@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/lock                       held (flock) while the store is open
 //! DIR/format                     one line, written last: only a directory with it is a store
+//! DIR/index                      one line: id of the index that knows the objects, 16 hex digits
 //! DIR/objects/XX/FILE.GEN.MIRROR XX: low byte of the file id; names in hex, 16.8.2 digits
 //! ```
 //!
@@ -25,8 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const FORMAT_LINE: &str = "ropewalk object store 1\n";
-/// Longest `format` that is read; a longer one is foreign.
-const FORMAT_BYTES_MAX: u64 = 256;
+/// Longest `format` or `index` that is read; a longer one is foreign.
+const LINE_BYTES_MAX: u64 = 256;
 /// Subdirectories.
 pub(crate) const FANOUT: usize = 256;
 
@@ -107,7 +108,7 @@ impl Home {
             }
             Err(TryLockError::Error(e)) => return Err(failure(dir, "cannot lock", &e)),
         }
-        match read_format(dir)? {
+        match read_line(dir, "format")? {
             Some(line) if line == FORMAT_LINE => {}
             Some(line) => {
                 let first = line.lines().next().unwrap_or_default();
@@ -138,6 +139,28 @@ impl Home {
     /// The directory as given.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// As [`objects::ObjectStore::tie`].
+    pub(crate) fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
+        let line = format!("{index_id:016x}\n");
+        match read_line(&self.dir, "index")? {
+            Some(found) if found == line => Ok(()),
+            Some(found) => {
+                let why = format!(
+                    "holds the objects of another index ({:?}, this one is {:?}): were directories mixed up?",
+                    found.trim_end(),
+                    line.trim_end()
+                );
+                Err(refusal(&self.dir, &why))
+            }
+            None if knows_objects => {
+                let why = "is new, but the index knows objects that were stored before: is the disk mounted?";
+                Err(refusal(&self.dir, why))
+            }
+            None => write_line(&self.dir, "index", &line)
+                .map_err(|e| failure(&self.dir, "cannot write to", &e)),
+        }
     }
 
     /// Where the objects of subdirectory `n` lie.
@@ -193,17 +216,29 @@ fn sub_path(dir: &Path, n: usize) -> PathBuf {
     dir.join("objects").join(format!("{n:02x}"))
 }
 
-fn read_format(dir: &Path) -> Result<Option<String>, ObjectError> {
-    let file = match File::open(dir.join("format")) {
+/// The content of a file with one line, `None` when it is not there.
+fn read_line(dir: &Path, name: &str) -> Result<Option<String>, ObjectError> {
+    let failed = |e: Error| failure(dir, &format!("cannot read `{name}` of"), &e);
+    let file = match File::open(dir.join(name)) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(failure(dir, "cannot read the format of", &e)),
+        Err(e) => return Err(failed(e)),
     };
     let mut line = Vec::new();
-    file.take(FORMAT_BYTES_MAX)
+    file.take(LINE_BYTES_MAX)
         .read_to_end(&mut line)
-        .map_err(|e| failure(dir, "cannot read the format of", &e))?;
+        .map_err(failed)?;
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// Writes a file with one line, durably and at once.
+fn write_line(dir: &Path, name: &str, line: &str) -> Result<(), Error> {
+    let new = dir.join(format!("{name}.new"));
+    let mut file = File::create(&new)?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, dir.join(name))?;
+    File::open(dir)?.sync_all()
 }
 
 /// Makes a store of a directory that holds nothing, or only what an interrupted creation leaves: empty
@@ -240,13 +275,9 @@ fn create(dir: &Path) -> Result<(), ObjectError> {
             std::fs::create_dir_all(sub_path(dir, n))?;
         }
         File::open(dir.join("objects"))?.sync_all()?;
-        let mut file = File::create(dir.join("format.new"))?;
-        file.write_all(FORMAT_LINE.as_bytes())?;
-        file.sync_all()?;
         File::open(dir)?.sync_all()?;
         sync_ancestors(dir)?;
-        std::fs::rename(dir.join("format.new"), dir.join("format"))?;
-        File::open(dir)?.sync_all()
+        write_line(dir, "format", FORMAT_LINE)
     };
     make().map_err(|e| failure(dir, "cannot make a new store in", &e))
 }

@@ -324,6 +324,10 @@ impl ObjectStore for DirObjects {
         Ok(())
     }
 
+    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
+        self.home.tie(index_id, knows_objects)
+    }
+
     fn is_persistent(&self) -> bool {
         // On tmpfs too: there they outlive the process, if not the machine.
         true

@@ -326,3 +326,30 @@ fn a_small_tmpfs_fills_up_and_recovers() {
     store.write(object(2), 0, &[2; 1 << 20]).unwrap();
     store.sync(object(2)).unwrap();
 }
+
+#[test]
+fn a_store_belongs_to_one_index() {
+    let (dir, store) = store();
+    store.tie(0xabcd, false).unwrap();
+    store.tie(0xabcd, true).unwrap();
+    drop(store);
+    let store = DirObjects::open(dir.path(), options()).unwrap();
+    store.tie(0xabcd, true).unwrap();
+    let text = store.tie(0xabce, false).unwrap_err().to_string();
+    let named = text.contains(&dir.path().display().to_string());
+    assert!(named && text.contains("another index"), "{text}");
+    store.tie(0xabcd, true).unwrap();
+}
+
+#[test]
+fn a_new_store_is_not_taken_for_the_one_of_an_index_that_knows_objects() {
+    let dir = TempDir::new().unwrap();
+    // Twice: the first attempt has made the directory a store.
+    for _ in 0..2 {
+        let store = DirObjects::open(dir.path(), options()).unwrap();
+        let text = store.tie(7, true).unwrap_err().to_string();
+        assert!(text.contains("is the disk mounted?"), "{text}");
+    }
+    let store = DirObjects::open(dir.path(), options()).unwrap();
+    store.tie(7, false).unwrap();
+}

@@ -187,4 +187,11 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// Whether objects outlive this process.
     fn is_persistent(&self) -> bool;
+
+    /// Ties the objects for good to the index that knows them, by its id; a store that no process outlives has nothing
+    /// to tie. `knows_objects` says that the index has entries, so that a store which was just made cannot be its own.
+    ///
+    /// # Errors
+    /// One sentence: the store is tied to another index, or is new and the index is not.
+    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError>;
 }

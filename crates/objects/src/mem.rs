@@ -378,6 +378,10 @@ impl ObjectStore for MemObjects {
         Ok(())
     }
 
+    fn tie(&self, _: u64, _: bool) -> Result<(), ObjectError> {
+        Ok(())
+    }
+
     fn is_persistent(&self) -> bool {
         false
     }

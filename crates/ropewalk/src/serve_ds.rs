@@ -26,7 +26,7 @@ use control::{NetAddr, Status};
 use ds::join::{JoinConfig, join};
 use ds::link::{self, LinkConfig, LinkEnd};
 use ds::{Ds, DsConfig as Parts, LeaseState, Membership};
-use meta::{MemStore, MetaStore};
+use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use nfs4::NfsTime;
 use objects::{MemObjects, MemOptions, ObjectStore};
@@ -123,7 +123,11 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
         tick.abort();
         admin.abort();
         metrics.abort();
-        index.durable(index.applied()).await
+        index.durable(index.applied()).await?;
+        if let Err(error) = nfsd.role().announce_last().await {
+            tracing::warn!("the metadata server was not told of the last changes: {error}");
+        }
+        Ok::<_, MetaError>(())
     };
     daemon::stop_in_time(&mut signals, STOP_MAX, stop)
         .await?

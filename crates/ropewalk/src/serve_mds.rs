@@ -468,5 +468,6 @@ fn row(server: &mds::data::ServerStatus) -> DataServerRow {
             + c.handles_fenced
             + c.handles_removed,
         errors: c.objects_lost + c.io_errors,
+        refused: server.refused.clone(),
     }
 }

@@ -113,6 +113,8 @@ pub(crate) struct DataServerRow {
     pub handles_refused: u64,
     /// Lost objects and disk errors.
     pub errors: u64,
+    /// Why the metadata server refused it when it last came, if it did.
+    pub refused: Option<String>,
 }
 
 impl DataServerRow {
@@ -375,6 +377,11 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
     ];
     let rows: Vec<_> = mds.data_servers.iter().map(row).collect();
     text.push_str(&table(&head, &rows));
+    for ds in &mds.data_servers {
+        if let Some(why) = &ds.refused {
+            let _ = writeln!(text, "data server {} was refused: {why}", ds.id);
+        }
+    }
     for group in &mds.groups {
         let ids: Vec<String> = group.ds_ids.iter().map(ToString::to_string).collect();
         let _ = writeln!(
@@ -455,7 +462,13 @@ mod tests {
         };
         let mds = MdsStatus {
             cluster_id: "00ff".to_owned(),
-            data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
+            data_servers: vec![
+                row(1, STATE_SERVING),
+                DataServerRow {
+                    refused: Some("too old".to_owned()),
+                    ..row(2, "away")
+                },
+            ],
             groups: vec![GroupRow {
                 id: 1,
                 ds_ids: vec![1, 2],
@@ -496,6 +509,7 @@ mod tests {
         };
         assert!(at("cluster 00ff") < at("serving") && at("serving") < at("away"));
         assert!(at("metadata server [2001:db8::1]:2049 (pid") < at("serving"));
+        at("data server 2 was refused: too old\n");
         at("signing keys: 3 valid 25 h (2 layouts), 4 active 1 min\n");
         at("removal queue: 100 or more; fences not acknowledged: 7\n");
         assert!(at("placement group 1: data servers 1 2") < at("ds-2") && at("ds-2") < at("ds-10"));

@@ -170,6 +170,10 @@ impl ObjectStore for LyingObjects {
         self.0.list(visit)
     }
 
+    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
+        self.0.tie(index_id, knows_objects)
+    }
+
     fn is_persistent(&self) -> bool {
         self.0.is_persistent()
     }

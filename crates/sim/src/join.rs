@@ -69,6 +69,7 @@ pub(crate) async fn join(
         store: StoreIdentity {
             store_id: status.store_id,
             counter: status.counter,
+            changes: status.changes,
         },
         addresses: vec![ds_address(index)].into(),
         capacity: control::Capacity {

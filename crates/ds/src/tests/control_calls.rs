@@ -134,6 +134,9 @@ impl ObjectStore for Failing {
     fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
         self.inner.list(visit)
     }
+    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
+        self.inner.tie(index_id, knows_objects)
+    }
     fn is_persistent(&self) -> bool {
         false
     }

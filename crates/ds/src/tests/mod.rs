@@ -8,6 +8,7 @@ mod joins;
 mod lease;
 mod real;
 mod restart;
+mod stores;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,6 +43,11 @@ pub(super) const FILE: u64 = 77;
 const BOOT: u32 = 5;
 const LEASE_MS: u32 = 3_000;
 
+thread_local! {
+    /// The data server's wall clock.
+    pub(super) static CLOCK_S: std::cell::Cell<i64> = const { std::cell::Cell::new(1_700_000_000) };
+}
+
 pub(super) fn key(id: u32) -> SigningKey {
     SigningKey::new(id, KeyBytes::from_random([u8::try_from(id).unwrap(); 32]))
 }
@@ -57,6 +63,7 @@ pub(super) struct MdsState {
     pub(super) cluster_floor: Epoch,
     pub(super) floors_pending: bool,
     pub(super) answers_heartbeats: bool,
+    pub(super) takes_changes: bool,
     pub(super) refuse_hello: Option<Status>,
     pub(super) refuse_wrote: Option<Status>,
     pub(super) sizes: HashMap<u64, u64>,
@@ -85,6 +92,7 @@ impl Mds {
                 cluster_floor: Epoch::boot_floor(BOOT),
                 floors_pending: false,
                 answers_heartbeats: true,
+                takes_changes: true,
                 refuse_hello: None,
                 refuse_wrote: None,
                 sizes: HashMap::new(),
@@ -167,9 +175,11 @@ impl Mds {
             }
             ToMds::Heartbeat(args) => {
                 state.heartbeats.push(args);
+                let changes = if state.takes_changes { args.changes } else { 0 };
                 Answer::Ok(HeartbeatOk {
                     lease_ms: LEASE_MS,
                     cluster_floor: state.cluster_floor,
+                    changes,
                 })
                 .encode(e);
             }
@@ -265,7 +275,7 @@ async fn open_with(
         objects,
         random: Arc::new(random),
         clock: Arc::new(|| NfsTime {
-            seconds: 1_700_000_000,
+            seconds: CLOCK_S.get(),
             nanoseconds: 5,
         }),
         offload,

@@ -15,6 +15,34 @@ async fn daemon(dir: &std::path::Path) -> World {
     World::offloaded(Arc::new(index), Arc::new(objects)).await
 }
 
+#[tokio::test]
+async fn a_data_directory_that_is_not_there_is_not_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let objects = |name: &str| {
+        let path = dir.path().join(name);
+        Arc::new(DirObjects::open(&path, objects_dir::Options::default()).unwrap())
+    };
+    let index = Arc::new(MemStore::new());
+    open(index.clone(), objects("away")).await.unwrap();
+    // As long as the index is empty as well, nothing can be lost; but it has its directory now.
+    let other = open(index.clone(), objects("foreign")).await;
+    assert!(other.is_ok());
+    let nfsd = open(index.clone(), objects("data")).await.unwrap();
+    let id = objects::ObjectId {
+        file_id: FILE,
+        generation: 1,
+        mirror: 0,
+    };
+    nfsd.role().index.wrote(id, NfsTime::default()).unwrap();
+    drop(nfsd);
+    let refused = open(index.clone(), objects("new")).await.err().unwrap();
+    assert!(refused.to_string().contains("is the disk mounted?"));
+    let refused = open(Arc::new(MemStore::new()), objects("data")).await;
+    let refused = refused.err().unwrap().to_string();
+    assert!(refused.contains("another index"), "{refused}");
+    open(index, objects("data")).await.unwrap();
+}
+
 async fn tcp_client(world: &World, shutdown: &Shutdown) -> Client {
     let listeners = tcp::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let address = listeners[0].local_addr().unwrap();

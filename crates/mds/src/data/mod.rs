@@ -155,7 +155,11 @@ impl DataPlane {
         let seed = u32::try_from(random() >> 32).unwrap_or(0);
         let groups = Groups::load(ns.cluster_id(), records::load_groups(&*store)?, seed)
             .map_err(|e| meta::MetaError::Corrupt(format!("placement groups: {e}")))?;
-        let servers = Servers::load(records::load_servers(&*store)?, config.ds_lease_ms);
+        let (servers, changes) = (
+            records::load_servers(&*store)?,
+            records::load_changes(&*store)?,
+        );
+        let servers = Servers::load(servers, changes, config.ds_lease_ms);
         let unit = config.stripe_unit_bytes.max(STRIPE_UNIT_BYTES_MIN);
         let owner = format!("ropewalk-mds-{:016x}-{}", ns.cluster_id(), ns.boot()).into_bytes();
         Ok(Self {

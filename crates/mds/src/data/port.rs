@@ -13,6 +13,7 @@
 use super::call::{DsError, call};
 use super::keys::{self, HeldKeys};
 use super::records::{self, Membership};
+use super::servers::Server;
 use super::{fence, join};
 use crate::Mds;
 use cluster_tls::{Fingerprint, Peer, Role};
@@ -22,6 +23,7 @@ use control::{
     VersionRange, WroteArgs,
 };
 use layout::{Epoch, Floor};
+use meta::{MetaError, MetaStore, Seq};
 use namespace::{Cred, FileId, NsError, Op, SizeCommit};
 use server::Nfsd;
 use std::sync::Arc;
@@ -34,6 +36,9 @@ use xdr::{Decoder, Encode, Encoder};
 const FLOORS_TRIES_MAX: u32 = 50;
 /// Pause between two such tries.
 const FLOORS_PAUSE_MS: u64 = 20;
+
+/// What a data server is told whose store has gone back.
+const ROLLED_BACK: &str = "the store is older than it was: was it restored from a backup?";
 
 /// Says who the peer of a connection is.
 pub type PeerOf = Arc<dyn Fn(&ConnHandle) -> Option<Peer> + Send + Sync>;
@@ -100,7 +105,9 @@ impl ControlService {
                 Answer::from(result).encode(&mut e);
             }
             ToMds::Hello(args) => Answer::from(self.hello(conn, args).await).encode(&mut e),
-            ToMds::Heartbeat(args) => Answer::from(self.heartbeat(conn, &args)).encode(&mut e),
+            ToMds::Heartbeat(args) => {
+                Answer::from(self.heartbeat(conn, &args).await).encode(&mut e);
+            }
             ToMds::Size(args) => Answer::from(size(&self.nfsd, args).await).encode(&mut e),
             ToMds::Wrote(args) => Answer::from(wrote(&self.nfsd, args).await).encode(&mut e),
         }
@@ -162,7 +169,14 @@ impl ControlService {
                 "it missed more fences than are kept; it may come back once the keys have changed";
             return Err(Refusal::new(Status::TryLater, why));
         }
-        let seq = self.recognise(&args)?;
+        let recognised = self.recognise(&args);
+        if let Err(refusal) = &recognised
+            && let Some(server) = data.servers.lock().map.get_mut(&args.ds_id)
+        {
+            tracing::warn!(ds = args.ds_id, %refusal, "HELLO refused");
+            server.refused = Some(refusal.detail.as_str().to_owned());
+        }
+        let seq = recognised?;
         let failed = |_| Refusal::new(Status::Io, "the metadata store failed");
         mds.durable(seq).await.map_err(failed)?;
         let (keys, held) = data.keys.lock().to_send();
@@ -190,7 +204,7 @@ impl ControlService {
     /// Compares the store with what is known of it (R9), and stores what is new. With other addresses its groups get other
     /// device ids, since clients keep what they know of a device; Linux asks about a new one at its next LAYOUTGET, and
     /// takes CB_NOTIFY_DEVICEID (RFC 8881 §20.12) for no more than that.
-    fn recognise(&self, args: &HelloArgs) -> Result<meta::Seq, Refusal> {
+    fn recognise(&self, args: &HelloArgs) -> Result<Seq, Refusal> {
         let mds = self.nfsd.role();
         let mut groups = mds.data().groups.lock();
         let mut servers = mds.data().servers.lock();
@@ -203,10 +217,19 @@ impl ControlService {
             let why = "the store is another one than the data server joined with";
             return Err(Refusal::new(Status::StoreSwapped, why));
         }
-        if args.store.counter < record.counter {
-            let why = "the store is older than it was: was it restored from a backup?";
-            return Err(Refusal::new(Status::StoreRolledBack, why));
+        if args.store.counter < record.counter || args.store.changes < server.changes {
+            return Err(Refusal::new(Status::StoreRolledBack, ROLLED_BACK));
         }
+        if server.is_taken(args.boot_nonce, Instant::now()) {
+            let why = "a data server with this store is connected already: was the store copied?";
+            return Err(Refusal::new(Status::TryLater, why));
+        }
+        let failed = |error: MetaError| {
+            tracing::error!(%error, "data server record");
+            Refusal::new(Status::Io, "the metadata store failed")
+        };
+        let store = &**mds.store();
+        note_changes(store, args.ds_id, server, args.store.changes).map_err(failed)?;
         record.counter = args.store.counter;
         record.addresses.clone_from(&args.addresses);
         if record == server.record {
@@ -218,11 +241,8 @@ impl ControlService {
         } else {
             Vec::new()
         };
-        let stored = records::put_server(&**mds.store(), args.ds_id, &record, &renewed);
-        let seq = stored.map_err(|error| {
-            tracing::error!(%error, "data server record");
-            Refusal::new(Status::Io, "the metadata store failed")
-        })?;
+        let stored = records::put_server(store, args.ds_id, &record, &renewed);
+        let seq = stored.map_err(failed)?;
         groups.renew(&renewed);
         if moved {
             tracing::info!(
@@ -255,12 +275,30 @@ impl ControlService {
         server.serving = false;
         server.keys = keys;
         server.boot_nonce = args.boot_nonce;
+        server.refused = None;
         server.renew(Instant::now(), data.ds_lease_ms);
         servers.note_capacity(args.ds_id, args.capacity);
         tracing::info!(ds = args.ds_id, peer = %conn.peer(), "data server said HELLO");
     }
 
-    fn heartbeat(&self, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<HeartbeatOk, Refusal> {
+    async fn heartbeat(
+        &self,
+        conn: &ConnHandle,
+        args: &HeartbeatArgs,
+    ) -> Result<HeartbeatOk, Refusal> {
+        let mds = self.nfsd.role();
+        let (changes, seq) = self.beat(conn, args)?;
+        let failed = |_| Refusal::new(Status::Io, "the metadata store failed");
+        mds.durable(seq).await.map_err(failed)?;
+        Ok(HeartbeatOk {
+            lease_ms: mds.data().ds_lease_ms,
+            cluster_floor: Epoch::boot_floor(mds.namespace().boot()),
+            changes,
+        })
+    }
+
+    /// Takes in a HEARTBEAT. Returns how many changes are known now, and what makes that durable.
+    fn beat(&self, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<(u64, Seq), Refusal> {
         let mds = self.nfsd.role();
         let data = mds.data();
         let now = Instant::now();
@@ -274,15 +312,34 @@ impl ControlService {
             server.serving = false;
             return Err(not_ready("the lease has ended; say HELLO again"));
         }
+        if args.changes < server.changes {
+            return Err(Refusal::new(Status::StoreRolledBack, ROLLED_BACK));
+        }
+        if let Err(error) = note_changes(&**mds.store(), id, server, args.changes) {
+            // The lease does not depend on it; the data server is told what was known before.
+            tracing::warn!(ds = id, %error, "changes of a data server's store");
+        }
+        let known = (server.changes, server.changes_seq);
         server.counters = args.counters;
         server.floors_fill_percent = args.floors_fill_percent;
         server.renew(now, data.ds_lease_ms);
         servers.note_capacity(id, args.capacity);
-        Ok(HeartbeatOk {
-            lease_ms: data.ds_lease_ms,
-            cluster_floor: Epoch::boot_floor(mds.namespace().boot()),
-        })
+        Ok(known)
     }
+}
+
+/// Remembers how far a data server's store has come.
+fn note_changes(
+    store: &dyn MetaStore,
+    id: u32,
+    server: &mut Server,
+    changes: u64,
+) -> Result<(), MetaError> {
+    if changes > server.changes {
+        server.changes_seq = records::put_changes(store, id, changes)?;
+        server.changes = changes;
+    }
+    Ok(())
 }
 
 /// Hands a data server the floors that it missed, learns its write verifier, and lets it count as serving. Keys that

@@ -1,4 +1,4 @@
-//! Durable records of the data plane: data servers (`n`), placement groups (`g`), signing keys (`k`) and
+//! Durable records of the data plane: data servers (`n`), how far their stores have come (`m`), placement groups (`g`), signing keys (`k`) and
 //! join tokens (`j`). Keys are a tag byte and big-endian numbers, values XDR; docs/architecture.md has the table.
 //!
 //! Fences need no record of their own: they live for one boot, because the cluster floor of the next boot is above
@@ -7,10 +7,11 @@
 use bytes::Bytes;
 use control::{ADDRESSES_MAX, NetAddr};
 use layout::{Group, KeyRecord};
-use meta::{MetaError, MetaStore, Outcome, Seq};
+use meta::{MetaError, MetaStore, Outcome, Purpose, Seq};
 use xdr::{Decode, Encode, List};
 
 const SERVER: u8 = b'n';
+const CHANGES: u8 = b'm';
 const GROUP: u8 = b'g';
 const KEY: u8 = b'k';
 const TOKEN: u8 = b'j';
@@ -34,7 +35,7 @@ xdr::xdr_struct! {
     pub(crate) struct ServerRecord {
         pub(crate) membership: Membership,
         pub(crate) store_id: u64,
-        /// Highest counter of the store that was seen (R9).
+        /// Highest count of the store's starts that was seen (R9).
         pub(crate) counter: u64,
         /// BLAKE3 of its certificate.
         pub(crate) fingerprint: [u8; 32],
@@ -97,9 +98,15 @@ fn load<T: for<'a> Decode<'a>>(
     }
 }
 
-fn put(store: &dyn MetaStore, key: &[u8], value: &impl Encode) -> Result<Seq, MetaError> {
+fn put(
+    store: &dyn MetaStore,
+    purpose: Purpose,
+    key: &[u8],
+    value: &impl Encode,
+) -> Result<Seq, MetaError> {
     let value = xdr::encode_to_vec(value);
     store.transact(&mut |tx| {
+        tx.purpose(purpose);
         tx.put(key, &value);
         Ok(Outcome::Commit)
     })
@@ -116,7 +123,9 @@ pub(crate) fn put_server(
     record: &ServerRecord,
     groups: &[Group],
 ) -> Result<Seq, MetaError> {
+    // Without its data servers nothing can be removed.
     store.transact(&mut |tx| {
+        tx.purpose(Purpose::Removal);
         tx.put(&numbered(SERVER, id), &xdr::encode_to_vec(record));
         for group in groups {
             tx.put(&numbered(GROUP, group.id), &xdr::encode_to_vec(group));
@@ -125,13 +134,22 @@ pub(crate) fn put_server(
     })
 }
 
+/// How many changes of its store each data server has told of (R9).
+pub(crate) fn load_changes(store: &dyn MetaStore) -> Result<Vec<(u32, u64)>, MetaError> {
+    load(store, CHANGES, "count of changes")
+}
+
+pub(crate) fn put_changes(store: &dyn MetaStore, id: u32, changes: u64) -> Result<Seq, MetaError> {
+    put(store, Purpose::Removal, &numbered(CHANGES, id), &changes)
+}
+
 pub(crate) fn load_groups(store: &dyn MetaStore) -> Result<Vec<Group>, MetaError> {
     let groups = load::<Group>(store, GROUP, "placement group")?;
     Ok(groups.into_iter().map(|(_, group)| group).collect())
 }
 
 pub(crate) fn put_group(store: &dyn MetaStore, group: &Group) -> Result<Seq, MetaError> {
-    put(store, &numbered(GROUP, group.id), group)
+    put(store, Purpose::Ordinary, &numbered(GROUP, group.id), group)
 }
 
 pub(crate) fn load_keys(store: &dyn MetaStore) -> Result<Vec<StoredKey>, MetaError> {
@@ -142,6 +160,7 @@ pub(crate) fn load_keys(store: &dyn MetaStore) -> Result<Vec<StoredKey>, MetaErr
 /// Stores signing keys, in one transaction.
 pub(crate) fn put_keys(store: &dyn MetaStore, keys: &[StoredKey]) -> Result<Seq, MetaError> {
     store.transact(&mut |tx| {
+        tx.purpose(Purpose::Upkeep);
         for stored in keys {
             let value = xdr::encode_to_vec(stored);
             tx.put(&numbered(KEY, stored.key.id), &value);

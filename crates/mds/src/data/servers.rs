@@ -13,11 +13,15 @@
 //! end is never before the data server's own (rule R6).
 //!
 //! # Failure
+//! A store that was copied may come twice. While the first is connected and has its lease, the second must wait; once the
+//! first is gone, what either changed tells which of them went back (R9).
+//!
 //! After a restart of the MDS every known data server is taken to have a lease: the previous run may have renewed it.
 
 use super::keys::HeldKeys;
 use super::records::{Membership, ServerRecord};
 use control::{Capacity, Counters};
+use meta::Seq;
 use nfs4::Verifier;
 use session_client::Session;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +68,11 @@ pub(crate) struct Server {
     /// When its lease ends at the latest.
     pub(crate) lease_end: Option<Instant>,
     pub(crate) boot_nonce: [u8; 16],
+    /// Changes of its store that it told of, and the transaction that made the number durable.
+    pub(crate) changes: u64,
+    pub(crate) changes_seq: Seq,
+    /// Why its last HELLO was refused.
+    pub(crate) refused: Option<String>,
     /// Its write verifier, as last seen (R11).
     pub(crate) verifier: Option<Verifier>,
     pub(crate) capacity: Capacity,
@@ -84,6 +93,9 @@ impl Server {
             serving: false,
             lease_end: None,
             boot_nonce: [0; 16],
+            changes: 0,
+            changes_seq: Seq(0),
+            refused: None,
             verifier: None,
             capacity: Capacity::default(),
             counters: Counters::default(),
@@ -107,6 +119,12 @@ impl Server {
         self.serving && self.conn.is_some() && self.has_lease(now) && self.is_member()
     }
 
+    /// Whether another process than that of `boot_nonce` is connected as this data server and may serve.
+    pub(crate) fn is_taken(&self, boot_nonce: [u8; 16], now: Instant) -> bool {
+        let is_connected = self.conn.as_ref().is_some_and(|conn| !conn.is_closed());
+        is_connected && self.has_lease(now) && self.boot_nonce != boot_nonce
+    }
+
     pub(crate) fn renew(&mut self, now: Instant, lease_ms: u32) {
         self.lease_end = Some(now + Duration::from_millis(u64::from(lease_ms) + LEASE_MARGIN_MS));
     }
@@ -123,7 +141,11 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    pub(crate) fn load(records: Vec<(u32, ServerRecord)>, lease_ms: u32) -> Self {
+    pub(crate) fn load(
+        records: Vec<(u32, ServerRecord)>,
+        changes: Vec<(u32, u64)>,
+        lease_ms: u32,
+    ) -> Self {
         let now = Instant::now();
         let mut out = Self {
             map: BTreeMap::new(),
@@ -138,6 +160,11 @@ impl Servers {
             }
             out.next_id = out.next_id.max(id.saturating_add(1));
             out.map.insert(id, server);
+        }
+        for (id, changes) in changes {
+            if let Some(server) = out.map.get_mut(&id) {
+                server.changes = changes;
+            }
         }
         out
     }

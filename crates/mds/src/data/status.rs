@@ -35,6 +35,8 @@ pub struct ServerStatus {
     pub capacity: Capacity,
     /// As it last said.
     pub counters: Counters,
+    /// Why it was refused when it last came, if it was.
+    pub refused: Option<String>,
 }
 
 /// The data plane.
@@ -103,6 +105,7 @@ impl DataPlane {
             }),
             capacity: s.capacity,
             counters: s.counters,
+            refused: s.refused.clone(),
         };
         servers.map.iter().map(status).collect()
     }

@@ -114,6 +114,8 @@ pub struct Told {
     pub floors_fill_percent: u32,
     /// Objects whose STAT fails, and how.
     pub unreadable: BTreeMap<u64, Status>,
+    /// Changes of its store.
+    pub changes: u64,
     /// FENCE, STAT and SET_SIZE get no answer.
     pub mute: bool,
     /// The keys of the last HELLO or KEYS.
@@ -129,6 +131,8 @@ pub struct FakeDs {
     /// What it says of where clients reach it.
     pub uaddr: String,
     pub store: StoreIdentity,
+    /// Tells one start of its process from another.
+    pub boot_nonce: [u8; 16],
     pub told: Arc<Mutex<Told>>,
     pub hello: Option<HelloOk>,
     conn: Option<ConnHandle>,
@@ -324,7 +328,9 @@ impl FakeDs {
             store: StoreIdentity {
                 store_id: u64::from(number),
                 counter: 1,
+                changes: 0,
             },
+            boot_nonce: [number; 16],
             told: Arc::default(),
             hello: None,
             conn: None,
@@ -335,7 +341,11 @@ impl FakeDs {
     /// Connects to a rig, which may be another run of the same metadata server.
     pub async fn say_hello(&mut self, rig: &Rig, port: &Port) -> Result<(), Refusal> {
         port.admit(&self.name, self.id);
-        self.told.lock().serving = false;
+        {
+            let mut told = self.told.lock();
+            told.serving = false;
+            told.changes = self.store.changes;
+        }
         let connector = rig
             .network
             .connector(&self.name, Context::new(Limits::default()));
@@ -347,7 +357,7 @@ impl FakeDs {
             cluster_id: rig.nfsd.role().cluster_id(),
             ds_id: self.id,
             store: self.store,
-            boot_nonce: [self.id.to_be_bytes()[3]; 16],
+            boot_nonce: self.boot_nonce,
             addresses: addresses(&self.uaddr).into(),
             capacity: CAPACITY,
         };
@@ -362,19 +372,20 @@ impl FakeDs {
                 if conn.is_closed() {
                     return;
                 }
-                let (capacity, floors_fill_percent) = {
+                let (capacity, floors_fill_percent, changes) = {
                     let told = told.lock();
                     let capacity = Capacity {
                         free_bytes: told.free_bytes.unwrap_or(CAPACITY.free_bytes),
                         disk: told.disk,
                         ..CAPACITY
                     };
-                    (capacity, told.floors_fill_percent)
+                    (capacity, told.floors_fill_percent, told.changes)
                 };
                 let beat = HeartbeatArgs {
                     capacity,
                     counters: Counters::default(),
                     floors_fill_percent,
+                    changes,
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }
