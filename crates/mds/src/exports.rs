@@ -172,13 +172,23 @@ impl Exports {
         }
     }
 
+    fn rule_of(&self, peer: IpAddr) -> Option<&ExportRule> {
+        self.rules.iter().find(|rule| match rule.clients {
+            Clients::Any => true,
+            Clients::Network(network) => network.contains(peer),
+        })
+    }
+
+    /// Whether any caller at an address may come in.
+    #[must_use]
+    pub fn holds(&self, peer: IpAddr) -> bool {
+        self.rule_of(peer).is_some()
+    }
+
     /// Decides about a caller with an `AUTH_SYS` identity, or none (`AUTH_NONE` is anonymous).
     #[must_use]
     pub fn admit(&self, peer: IpAddr, identity: Option<(u32, u32, &[u32])>) -> Option<Admitted> {
-        let rule = self.rules.iter().find(|rule| match rule.clients {
-            Clients::Any => true,
-            Clients::Network(network) => network.contains(peer),
-        })?;
+        let rule = self.rule_of(peer)?;
         let read_only = !rule.read_write;
         let (anon_uid, anon_gid) = (rule.anonymous_uid, rule.anonymous_gid);
         let anonymous = Admitted {

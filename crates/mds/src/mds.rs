@@ -193,6 +193,12 @@ impl Mds {
     }
 }
 
+/// Where a connection comes from. One within the process (tests, the simulator) comes from this machine.
+fn address_of(conn: &ConnHandle) -> IpAddr {
+    let socket = conn.peer().socket();
+    socket.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |a| a.ip())
+}
+
 impl Role for Mds {
     type Caller = Caller;
 
@@ -200,19 +206,18 @@ impl Role for Mds {
         &self.identity
     }
 
+    fn welcomes(&self, conn: &ConnHandle) -> bool {
+        self.exports.holds(address_of(conn))
+    }
+
     fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Caller, AuthStat> {
-        // A connection within the process (tests, the simulator) comes from this machine.
-        let peer = conn
-            .peer()
-            .socket()
-            .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |a| a.ip());
         let identity = match cred {
             Credential::Sys(sys) => Some((sys.uid, sys.gid, sys.gids.as_slice())),
             _ => None,
         };
         let admitted = self
             .exports
-            .admit(peer, identity)
+            .admit(address_of(conn), identity)
             .ok_or(AuthStat::TooWeak)?;
         Ok(Caller {
             cred: Cred {

@@ -8,12 +8,21 @@
 mod rig;
 
 use layout::{DsHandle, Rights};
-use nfs4::attr::Attrs;
-use nfs4::ops::{ReadArgs, ReadRes, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE};
-use nfs4::{IoMode, NfsStatus};
+use meta::MemStore;
+use nfs4::attr::{self, Attrs};
+use nfs4::ops::{
+    CreateArgs, CreateRes, CreateType, GetAttrArgs, GetAttrRes, ReadArgs, ReadRes, RemoveArgs,
+    RemoveRes, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE,
+};
+use nfs4::{Bitmap, Fattr, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port};
 use rig::file::{File, patiently};
-use rig::{Rig, after_putfh};
+use rig::{Client, Rig, START_S, after_putfh};
+use ropewalk_mds::exports::{ExportRule, Exports, Squash};
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+use xdr::Opaque;
 
 /// READ of nothing: the permission is checked all the same.
 async fn try_read(file: &File<'_>) -> Result<(), NfsStatus> {
@@ -46,6 +55,150 @@ async fn rights(
     let cluster_id = rig.nfsd.role().cluster_id();
     let handle = DsHandle::verify(&granted.body.file_handles.0[0].0, cluster_id, &ds.ring());
     Ok(handle.unwrap().rights)
+}
+
+/// Another run over a store, with one export rule for this machine.
+async fn exporting(store: Arc<MemStore>, read_write: bool, squash: Squash) -> (Rig, Port) {
+    let rule = ExportRule {
+        clients: "127.0.0.0/8".parse().unwrap(),
+        read_write,
+        squash,
+        anonymous_uid: 4242,
+        anonymous_gid: 4343,
+    };
+    let clock_s = Arc::new(AtomicI64::new(START_S));
+    let rig = Rig::exporting(store, clock_s, Exports::new(vec![rule])).await;
+    let port = Port::open(&rig);
+    (rig, port)
+}
+
+/// A store with file `f` in a root where everybody may make files.
+async fn open_root() -> Arc<MemStore> {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let _ds = FakeDs::joined(&rig, &port, 1).await;
+    let root = rig.session("admin").await;
+    let file = File::create(&root, "f").await;
+    let dir = File {
+        client: &root,
+        name: String::new(),
+        fh: root.lookup(&[]).await.unwrap(),
+        open: file.open,
+    };
+    dir.try_set(&open_mode()).await.unwrap();
+    Arc::clone(&rig.store)
+}
+
+/// Mode 0777.
+fn open_mode() -> Attrs {
+    Attrs {
+        mode: Some(0o777),
+        ..Attrs::default()
+    }
+}
+
+/// CREATE of a directory in the root, and whose it is.
+async fn mkdir(client: &Client, name: &str) -> Result<(String, String), NfsStatus> {
+    let root = client.lookup(&[]).await.unwrap();
+    let attrs = Fattr::new(&Attrs {
+        mode: Some(0o755),
+        ..Attrs::default()
+    });
+    let owners = Bitmap::of(&[attr::OWNER, attr::OWNER_GROUP]);
+    let done = client
+        .on(&root, |b| {
+            b.push(&CreateArgs {
+                object_type: CreateType::Dir,
+                name: Opaque(name.as_bytes()),
+                attrs: attrs.clone(),
+            });
+            b.push(&GetAttrArgs {
+                attr_request: owners,
+            });
+        })
+        .await;
+    let mut reply = after_putfh(&done);
+    reply.take::<CreateRes>().map_err(|e| e.status().unwrap())?;
+    let attrs = reply.take::<GetAttrRes<'_>>().unwrap().attributes.attrs();
+    let attrs = attrs.unwrap();
+    let text = |owner: nfs4::Owner| String::from_utf8(owner.0).unwrap();
+    Ok((text(attrs.owner.unwrap()), text(attrs.owner_group.unwrap())))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_only_export_answers_rofs_to_every_change_and_reads() {
+    let (rig, _port) = exporting(open_root().await, false, Squash::None).await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let file = File::open(&alice, "f", SHARE_ACCESS_READ).await.unwrap();
+    assert!(file.try_attrs().await.is_ok());
+    let rofs = Some(NfsStatus::RoFs);
+    let made = patiently(|| File::try_open(&alice, &root, "new")).await;
+    assert_eq!(made.err(), rofs, "OPEN that creates");
+    let writing = File::open(&alice, "f", SHARE_ACCESS_WRITE).await;
+    assert_eq!(writing.err(), rofs, "OPEN for writing");
+    assert_eq!(mkdir(&alice, "d").await.err(), rofs, "CREATE");
+    assert_eq!(file.try_set(&open_mode()).await.err(), rofs, "SETATTR");
+    assert_eq!(
+        file.try_layout(IoMode::Rw).await.err(),
+        rofs,
+        "LAYOUTGET for writing"
+    );
+    let removed = alice
+        .on(&root, |b| {
+            b.push(&RemoveArgs {
+                target: Opaque(b"f"),
+            });
+        })
+        .await;
+    let removed = after_putfh(&removed).take::<RemoveRes>().unwrap_err();
+    assert_eq!(removed.status(), rofs, "REMOVE");
+    assert!(alice.lookup(&["f"]).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_no_rule_holds_is_closed_at_once_and_counted() {
+    let rule = ExportRule {
+        clients: "10.0.0.0/8".parse().unwrap(),
+        read_write: true,
+        squash: Squash::None,
+        anonymous_uid: 1,
+        anonymous_gid: 1,
+    };
+    let clock_s = Arc::new(AtomicI64::new(START_S));
+    let exports = Exports::new(vec![rule]);
+    let rig = Rig::exporting(Arc::default(), clock_s, exports).await;
+    let stranger = rig.stranger("stranger", *b"boot0001", None);
+    assert!(stranger.session.establish().await.is_err());
+    assert_eq!(rig.nfsd.clients().clients_count(), 0);
+    let counters = rig.nfsd.counters();
+    assert_eq!(counters.compounds.load(Relaxed), 0, "nothing was executed");
+    assert!(counters.refused.load(Relaxed) > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn root_is_squashed_by_default_and_all_are_when_asked() {
+    let owner = |uid: &str, gid: &str| Ok((uid.to_owned(), gid.to_owned()));
+    let store = open_root().await;
+    for (squash, of_root, of_user) in [
+        (
+            Squash::default(),
+            owner("4242", "4343"),
+            owner("1000", "1000"),
+        ),
+        (Squash::All, owner("4242", "4343"), owner("4242", "4343")),
+        (Squash::None, owner("0", "0"), owner("1000", "1000")),
+    ] {
+        let (rig, _port) = exporting(Arc::clone(&store), true, squash).await;
+        let root = rig.session("alice").await;
+        let user = root.user(1000);
+        assert_eq!(mkdir(&root, &format!("r{squash:?}")).await, of_root);
+        assert_eq!(mkdir(&user, &format!("u{squash:?}")).await, of_user);
+        let file = File::open(&root, "f", SHARE_ACCESS_READ).await.unwrap();
+        let chmod = file.try_set(&open_mode()).await;
+        let is_root = squash == Squash::None;
+        assert_eq!(chmod.is_ok(), is_root, "{squash:?}: {chmod:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ pub struct Counters {
     pub replays: AtomicU64,
     /// Records that were no RPC call, and COMPOUNDs with a header or an operation that could not be decoded.
     pub malformed: AtomicU64,
-    /// Calls refused for their RPC version, credential or address.
+    /// Connections refused for their address, and calls for their RPC version, credential or address.
     pub refused: AtomicU64,
     ops: Box<[AtomicU64]>,
 }

@@ -159,6 +159,12 @@ impl<R: Role> Service for Nfsd<R> {
     }
 
     fn connected(&self, conn: &ConnHandle) {
+        if !self.role.welcomes(conn) {
+            Counters::add(&self.counters.refused);
+            tracing::info!(peer = %conn.peer(), "nobody may call from this address; closing the connection");
+            conn.close(CloseReason::Asked);
+            return;
+        }
         self.connections.lock().insert(conn.id(), conn.clone());
     }
 

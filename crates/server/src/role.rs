@@ -26,6 +26,11 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Who this server is.
     fn identity(&self) -> &Identity;
 
+    /// Whether anybody may call from the address of a connection. One that nobody may call from is closed when it is made.
+    fn welcomes(&self, _conn: &ConnHandle) -> bool {
+        true
+    }
+
     /// Judges the address and the credential of a call, before anything is executed.
     ///
     /// # Errors

@@ -122,8 +122,8 @@ impl Rig {
         self.session_of(owner, *b"boot0001", None).await
     }
 
-    /// A session of an incarnation of a client.
-    pub async fn session_of(
+    /// A client that has not said anything yet.
+    pub fn stranger(
         &self,
         owner: &str,
         verifier: [u8; 8],
@@ -147,8 +147,18 @@ impl Rig {
             give_up: Duration::from_secs(20),
         };
         let session = Session::new(Arc::new(connector), config);
-        session.establish().await.unwrap();
-        let client = Client { session, caller };
+        Client { session, caller }
+    }
+
+    /// A session of an incarnation of a client.
+    pub async fn session_of(
+        &self,
+        owner: &str,
+        verifier: [u8; 8],
+        callbacks: Option<Arc<dyn CallbackHandler>>,
+    ) -> Client {
+        let client = self.stranger(owner, verifier, callbacks);
+        client.session.establish().await.unwrap();
         let done = client
             .run(|b| {
                 b.push(&ReclaimCompleteArgs { one_fs: false });
