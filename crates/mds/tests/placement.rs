@@ -12,7 +12,7 @@ use nfs4::{IoMode, NfsStatus};
 use rig::Rig;
 use rig::cluster::{FakeDs, Port};
 use rig::file::{File, patiently};
-use ropewalk_mds::data::expel;
+use ropewalk_mds::data::{expel, removals_waiting};
 use std::time::Duration;
 
 async fn heartbeats() {
@@ -129,4 +129,28 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
     patiently(|| seen.try_truncate(10)).await.unwrap();
     assert_eq!(servers[stays].told.lock().sizes[&file.id()], 10);
     assert_eq!(rig.nfsd.role().data().status().fences_pending, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_only_an_expelled_data_server_lacks_is_done() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut servers = Vec::new();
+    for number in 1..=2 {
+        servers.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    heartbeats().await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    file.layout(IoMode::Rw).await;
+    servers[1].go_away().await;
+    file.remove().await;
+    file.close().await;
+    heartbeats().await;
+    assert_eq!(servers[0].told.lock().removed.len(), 1);
+    assert_eq!(removals_waiting(&rig.nfsd), 1, "the other may come back");
+    expel(&rig.nfsd, servers[1].id, "test").await.unwrap();
+    heartbeats().await;
+    assert_eq!(removals_waiting(&rig.nfsd), 0);
+    assert_eq!(servers[0].told.lock().removed.len(), 1, "told once");
 }

@@ -172,14 +172,13 @@ async fn remove_batch(nfsd: &Nfsd<Mds>, batch: &[Removal]) {
     for removal in batch {
         let ids = data.group_servers(removal.placement.group);
         let members = data.servers.lock().members_of(&ids);
-        if members.is_empty() {
-            // All of the group were expelled: nobody has the objects any more.
-            acked(nfsd, removal, 0, &[]);
+        let lacks = |ds: &u32| removal.acked.0.binary_search(ds).is_err();
+        if !members.iter().any(lacks) {
+            // The others were expelled: nobody has the objects any more.
+            acked(nfsd, removal, 0, &members);
         }
-        for ds in members {
-            if removal.acked.0.binary_search(&ds).is_err() {
-                by_server.entry(ds).or_default().push(removal);
-            }
+        for ds in members.into_iter().filter(lacks) {
+            by_server.entry(ds).or_default().push(removal);
         }
     }
     for (ds, removals) in by_server {
