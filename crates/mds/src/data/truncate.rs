@@ -29,6 +29,7 @@ use server::Nfsd;
 use state::IoModes;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedRwLockWriteGuard;
 use tokio::time::Instant;
 
 /// How long a truncation waits for layouts to come back before its caller is told to ask again.
@@ -89,24 +90,7 @@ pub(crate) async fn truncate(
     }
     // LAYOUTGET is held off from here on: nobody joins those that are gone.
     let _hold = Hold::new(nfsd, file);
-    if !writers_gone(nfsd, inode, Some(client)).await {
-        return Err(NfsStatus::Delay);
-    }
-    let gate = data.gate(file);
-    let wait = Duration::from_millis(GATE_WAIT_MS);
-    let Ok(_alone) = tokio::time::timeout(wait, gate.write()).await else {
-        return Err(NfsStatus::Delay);
-    };
-    // Another truncation may have come first, and a client may have been fenced.
-    let others = || {
-        mds.state()
-            .layouts
-            .is_held(file.0, IoModes::RW, Some(client))
-    };
-    if data.truncating.lock().contains(&file) || others() {
-        return Err(NfsStatus::Delay);
-    }
-    super::ready(nfsd, file)?;
+    let _alone = alone(nfsd, inode, client).await?;
     let attrs = SetAttr {
         size: None,
         ..*wanted
@@ -147,6 +131,34 @@ pub(crate) async fn truncate(
         data.truncating.lock().remove(&file);
     }
     done
+}
+
+/// Waits until nobody else writes: layouts first, since who is recalled passes the gate before he returns his; then the
+/// gate. To be called under a hold.
+async fn alone(
+    nfsd: &Nfsd<Mds>,
+    inode: &Inode,
+    client: ClientId,
+) -> Result<OwnedRwLockWriteGuard<()>, NfsStatus> {
+    let mds = nfsd.role();
+    let data = mds.data();
+    let file = inode.id;
+    if !writers_gone(nfsd, inode, Some(client)).await {
+        return Err(NfsStatus::Delay);
+    }
+    let wait = Duration::from_millis(GATE_WAIT_MS);
+    let gate = tokio::time::timeout(wait, data.gate(file).write_owned()).await;
+    let gate = gate.map_err(|_| NfsStatus::Delay)?;
+    // Another truncation may have come first, and a client may have been fenced.
+    let held = mds
+        .state()
+        .layouts
+        .is_held(file.0, IoModes::RW, Some(client));
+    if held || data.truncating.lock().contains(&file) {
+        return Err(NfsStatus::Delay);
+    }
+    super::ready(nfsd, file)?;
+    Ok(gate)
 }
 
 /// Recalls layouts for writing and waits until nobody but `except` has one.
