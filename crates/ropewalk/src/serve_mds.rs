@@ -86,9 +86,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let nfsd = open_mds(config, &store, &control_context).await?;
     make_root(&nfsd, config.root).await?;
     let ca = Arc::new(open_ca(config, state.path(), nfsd.role().cluster_id())?);
-    let tls = ca
-        .issue_identity(Role::Mds)
-        .and_then(|own| cluster_tls::server_config(&own));
+    let own = ca.issue_identity(Role::Mds);
+    let tls = own.and_then(|own| cluster_tls::server_config(&own));
     let tls = Arc::new(tls.map_err(cannot("set up TLS for data servers"))?);
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
@@ -112,10 +111,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
-    let metrics = tokio::spawn(metrics::serve(
-        metrics_sockets.into_iter().flatten().collect(),
-        view,
-    ));
+    let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
+    let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     tracing::info!(
         listen = ?config.listen,
