@@ -14,7 +14,7 @@ use xdr::Opaque;
 /// Most bytes of one [`File::read_at`]; more are answered short.
 const READ_BYTES_MAX: u32 = 64 << 20;
 /// How often an open that the server does not know any more is opened again for one request.
-const REOPENS_MAX: u32 = 4;
+pub(crate) const REOPENS_MAX: u32 = 4;
 
 /// What a read brought.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -12,6 +12,7 @@ use crate::Error;
 use crate::backoff::Backoff;
 use crate::client::is_busy;
 use crate::device::Ds;
+use crate::file::REOPENS_MAX;
 use crate::node::{Node, Open, Target};
 use crate::recovery::is_stateid_gone;
 use crate::stats::add;
@@ -304,7 +305,7 @@ impl Node {
         io: &(dyn Fn(&mut nfs4::CompoundBuilder, nfs4::Stateid, u64) -> Vec<Payload> + Send + Sync),
     ) -> Result<(Outcome, Counters<'_>), Failure> {
         let stats = &self.client.stats;
-        let mut reopened = false;
+        let mut reopens = 0;
         loop {
             // Taken once for all tries of the request, which must be the same.
             let stateid = open.io_stateid();
@@ -335,12 +336,12 @@ impl Node {
                 return Ok((outcome, counters));
             }
             let error = OpError::Status { op: None, status };
-            if !is_stateid_gone(&error) || reopened {
+            if !is_stateid_gone(&error) || reopens == REOPENS_MAX {
                 return Err(fatal(error));
             }
             if open.io_stateid() == stateid {
                 // Otherwise a recovery has already brought a new one.
-                reopened = true;
+                reopens += 1;
                 self.client
                     .reopen(self, open)
                     .await

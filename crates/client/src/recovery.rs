@@ -148,9 +148,10 @@ impl Inner {
     ) -> Result<(), Error> {
         let _one = self.recovery.lock().await;
         match self.open_again(node, open, OpenClaim::Fh).await {
+            // With the session the open is gone too: the next request recovers both.
+            Ok(()) | Err(Error::Session(SessionError::Lost)) => Ok(()),
             Err(Error::Session(e)) => Err(e.into()),
             Err(_) => Err(Error::OpenLost),
-            Ok(()) => Ok(()),
         }
     }
 

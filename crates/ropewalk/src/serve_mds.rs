@@ -108,10 +108,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
-    let metrics = tokio::spawn(metrics::serve(
-        metrics_sockets.into_iter().flatten().collect(),
-        view,
-    ));
+    let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
+    let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     tracing::info!(
         listen = ?config.listen,
