@@ -6,8 +6,8 @@
 //! # Ordering
 //! Changes are durable here, then said, then durable there. The acknowledgement of a client's COMMIT or stable WRITE
 //! does not wait for that, except when more than [`WINDOW`] changes lie between the two: what a restored copy may lack
-//! without being recognised is bounded by that number and by the time between two heartbeats. Half a window brings the
-//! next HEARTBEAT forward, so in practice nobody waits.
+//! without being recognised is bounded by that number and by [`NEWS`]: so long after the last one a HEARTBEAT goes out of
+//! turn when there is something to tell, and at once when half a window is used up. In practice nobody waits.
 //!
 //! # Failure
 //! While the MDS cannot take the number, data stay where they are and clients are told to try later.
@@ -17,12 +17,15 @@ use std::time::Duration;
 use control::HeartbeatArgs;
 use meta::Seq;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::durable::Fault;
 use crate::{Ds, LinkError};
 
 /// Most changes that are acknowledged to clients and not known to the MDS.
 pub(crate) const WINDOW: u64 = 4096;
+/// Least time between two heartbeats when there are changes to tell.
+pub(crate) const NEWS: Duration = Duration::from_secs(1);
 /// How long an acknowledgement waits for the MDS. Above it the client is told to try later.
 const WAIT: Duration = Duration::from_secs(5);
 /// How long the last announcement before a stop may take.
@@ -31,6 +34,7 @@ const LAST: Duration = Duration::from_secs(2);
 /// How many changes the MDS knows of.
 pub(crate) struct Announced {
     known: watch::Sender<u64>,
+    news: Notify,
     wake: Notify,
 }
 
@@ -39,6 +43,7 @@ impl Announced {
     pub(crate) fn new(changes_before: u64) -> Self {
         Self {
             known: watch::Sender::new(changes_before),
+            news: Notify::new(),
             wake: Notify::new(),
         }
     }
@@ -52,9 +57,16 @@ impl Announced {
         });
     }
 
-    /// Waits until a HEARTBEAT should not wait for its time.
-    pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
+    /// Waits until a HEARTBEAT should not wait for its time, now that the last one was sent `since`.
+    pub(crate) async fn woken(&self, since: Instant) {
+        let news = async {
+            self.news.notified().await;
+            tokio::time::sleep_until(since + NEWS).await;
+        };
+        tokio::select! {
+            () = self.wake.notified() => {}
+            () = news => {}
+        }
     }
 }
 
@@ -66,6 +78,8 @@ impl Ds {
         let known = *self.announced.known.borrow();
         if ahead(known) > WINDOW / 2 {
             self.announced.wake.notify_one();
+        } else if ahead(known) > 0 {
+            self.announced.news.notify_one();
         }
         if ahead(known) <= WINDOW {
             return Ok(());

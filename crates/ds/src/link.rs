@@ -143,6 +143,7 @@ async fn once(
     tracing::info!(%address, ds_id = config.membership.ds_id, "said HELLO to the MDS");
     let mut pause = heartbeat_pause(ok.heartbeat_ms, ok.lease_ms);
     loop {
+        let since = Instant::now();
         tokio::select! {
             biased;
             end = told_to_end(&mut end_seen) => {
@@ -155,7 +156,7 @@ async fn once(
                 return Err(Ended::Served(error));
             }
             () = tokio::time::sleep(pause) => {}
-            () = ds.announced.woken() => {}
+            () = ds.announced.woken(since) => {}
         }
         match heartbeat(ds, &conn, pause).await {
             Ok(lease_ms) => pause = heartbeat_pause(ok.heartbeat_ms, lease_ms),

@@ -64,6 +64,8 @@ pub(super) struct MdsState {
     pub(super) floors_pending: bool,
     pub(super) answers_heartbeats: bool,
     pub(super) takes_changes: bool,
+    /// Of the answers.
+    pub(super) lease_ms: u32,
     pub(super) refuse_hello: Option<Status>,
     pub(super) refuse_wrote: Option<Status>,
     pub(super) sizes: HashMap<u64, u64>,
@@ -93,6 +95,7 @@ impl Mds {
                 floors_pending: false,
                 answers_heartbeats: true,
                 takes_changes: true,
+                lease_ms: LEASE_MS,
                 refuse_hello: None,
                 refuse_wrote: None,
                 sizes: HashMap::new(),
@@ -165,8 +168,8 @@ impl Mds {
                 Answer::Ok(HelloOk {
                     version: 1,
                     cluster_floor: state.cluster_floor,
-                    lease_ms: LEASE_MS,
-                    heartbeat_ms: LEASE_MS / 3,
+                    lease_ms: state.lease_ms,
+                    heartbeat_ms: state.lease_ms / 3,
                     keys: KeySet::of(&state.keys),
                     proxy_client: ClientTag::of(CLUSTER, b"mds"),
                     floors_pending: state.floors_pending,
@@ -177,7 +180,7 @@ impl Mds {
                 state.heartbeats.push(args);
                 let changes = if state.takes_changes { args.changes } else { 0 };
                 Answer::Ok(HeartbeatOk {
-                    lease_ms: LEASE_MS,
+                    lease_ms: state.lease_ms,
                     cluster_floor: state.cluster_floor,
                     changes,
                 })

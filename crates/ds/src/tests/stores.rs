@@ -245,6 +245,25 @@ async fn a_commit_far_ahead_of_what_the_mds_knows_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_is_told_a_second_after_the_last_heartbeat() {
+    let (stores, mds) = (Stores::new(), Mds::new());
+    mds.state.lock().lease_ms = 60_000;
+    let world = World::with(stores.index, stores.objects, mds).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let beats = || world.mds.state.lock().heartbeats.len();
+    let before = beats();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(beats(), before, "nothing to tell");
+    let a = world.client(b"a").await;
+    let fh = Grant::to(b"a").fh();
+    for count in [1, 2] {
+        a.write(&fh, 0, b"abcd", StableHow::DataSync).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(beats(), before + count);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_tells_the_mds_what_it_does_not_know() {
     let world = World::new().await;
     let a = world.client(b"a").await;
