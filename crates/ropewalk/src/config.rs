@@ -725,6 +725,10 @@ mod tests {
             let error = mds(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
         for (text, says) in [
             (
                 "state_dir = '/s'\nlisten = ['0.0.0.0:2050']",
