@@ -56,6 +56,8 @@ pub enum Row {
     Create,
     /// Create, first write to every stripe, close: 1 to 16 data servers
     Stripes,
+    /// Create, write 4 KiB, close: by a layout and through the metadata server
+    Small,
 }
 
 /// What to measure and how long.
@@ -233,6 +235,7 @@ impl Bench<'_> {
             Row::Getattr => self.getattr(),
             Row::Create => self.create(),
             Row::Stripes => self.stripes(),
+            Row::Small => self.small(),
         }
     }
 
@@ -436,6 +439,26 @@ impl Bench<'_> {
         let mut measured = self.measured(title, comparison, verdicts);
         measured.text = curve(&measured, ds_counts, &self.machine);
         Ok(measured)
+    }
+
+    fn small(&self) -> Result<Measured, BenchError> {
+        let dir = self.dir(Path::new(MEMORY_DIR));
+        let subject = |part| {
+            let cluster = self.cluster(dir.clone(), 1, self.options.memory);
+            Box::new(FirstLives { cluster, part }) as Box<dyn Subject>
+        };
+        let comparison = self.compare(1, vec![subject(Part::Whole), subject(Part::Proxied)])?;
+        let verdict = Verdict {
+            what: "A small file through the metadata server, to one by a layout".to_owned(),
+            metric: Metric::LatencyP50Us,
+            goal: None,
+            ratio: comparison.ratio(1, Metric::LatencyP50Us),
+        };
+        let title = format!(
+            "Create, write 4 KiB, close; everything {}",
+            self.kept_in(&dir)
+        );
+        Ok(self.measured(title, comparison, vec![verdict]))
     }
 
     fn kept_in(&self, dir: &Path) -> String {

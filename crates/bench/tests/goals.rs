@@ -136,7 +136,12 @@ fn creates_are_counted() {
 #[test]
 fn first_lives_touch_every_data_server() {
     let dir = tempfile::tempdir().unwrap();
-    for (part, bytes_each) in [(Part::Create, 0), (Part::Whole, 3 * 4096)] {
+    let parts = [
+        (Part::Create, 0),
+        (Part::Whole, 3 * 4096),
+        (Part::Proxied, 4096),
+    ];
+    for (part, bytes_each) in parts {
         let mut subject = FirstLives {
             cluster: options(&dir, 3, false),
             part,

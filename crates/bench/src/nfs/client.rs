@@ -347,14 +347,14 @@ impl Peer {
         body.stripe_indices.0.iter().map(address).collect()
     }
 
-    /// Writes to a data server.
+    /// Writes to the file of a handle: a data server's, or the metadata server's own.
     ///
     /// # Errors
     /// [`BenchError::Nfs`], also when not all was written as stable as asked.
     pub async fn write(
         &self,
-        map: &FileMap,
-        open: Stateid,
+        handle: &FileHandle,
+        stateid: Stateid,
         offset: u64,
         data: Bytes,
         stable: StableHow,
@@ -362,10 +362,10 @@ impl Peer {
         let len = u32::try_from(data.len()).map_err(BenchError::nfs("write"))?;
         let build = |b: &mut CompoundBuilder| {
             b.push(&PutFhArgs {
-                object: Opaque(&map.handle.0),
+                object: Opaque(&handle.0),
             });
             b.push(&WriteArgsPayload {
-                stateid: at_ds(open),
+                stateid,
                 offset,
                 stable,
                 len,

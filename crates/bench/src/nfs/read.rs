@@ -122,8 +122,14 @@ async fn fill(
         let mut data = vec![0; usize::try_from(len).expect("at most FILL_BYTES")];
         pattern::fill(offset, &mut data);
         let data = Bytes::from(data);
-        ds.write(map, file.stateid, offset, data, StableHow::Unstable)
-            .await?;
+        ds.write(
+            &map.handle,
+            at_ds(file.stateid),
+            offset,
+            data,
+            StableHow::Unstable,
+        )
+        .await?;
         offset += len;
     }
     mds.commit(file, map, size_bytes).await?;

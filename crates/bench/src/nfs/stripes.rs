@@ -5,7 +5,7 @@
 //! the number of data servers.
 
 use crate::load::{self, Load, TaskRequester};
-use crate::nfs::client::{FileMap, OpenFile, Owner, Peer};
+use crate::nfs::client::{FileMap, OpenFile, Owner, Peer, at_ds};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::{BenchError, Sample, Subject};
 use bytes::Bytes;
@@ -28,6 +28,8 @@ pub enum Part {
     Create,
     /// All of it.
     Whole,
+    /// OPEN create, one DATA_SYNC WRITE through the metadata server, CLOSE: what clients without layouts do.
+    Proxied,
 }
 
 /// First lives as a subject.
@@ -44,6 +46,7 @@ impl Subject for FirstLives {
         let part = match self.part {
             Part::Create => "create",
             Part::Whole => "create+write+close",
+            Part::Proxied => "the same through the mds",
         };
         format!("{part}, {} ds", self.cluster.ds_count)
     }
@@ -120,8 +123,8 @@ impl Shared {
             let offset = stripe * unit_bytes;
             let ds = &self.ds[map.striping.index_of(offset) as usize];
             ds.write(
-                map,
-                file.stateid,
+                &map.handle,
+                at_ds(file.stateid),
                 offset,
                 self.data.clone(),
                 StableHow::DataSync,
@@ -153,6 +156,14 @@ impl TaskRequester for Liver {
                 Part::Create => {
                     mds.close(&file).await?;
                     Ok(0)
+                }
+                Part::Proxied => {
+                    let data = self.shared.data.clone();
+                    let bytes = data.len() as u64;
+                    mds.write(&file.handle, file.stateid, 0, data, StableHow::DataSync)
+                        .await?;
+                    mds.close(&file).await?;
+                    Ok(bytes)
                 }
                 Part::Whole => {
                     let map = mds.map(&file, Some(map)).await?;
