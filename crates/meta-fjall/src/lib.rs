@@ -41,8 +41,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Smallest limit of journal bytes that fjall takes.
 pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
-/// Free space is asked for again after this many written bytes.
+/// Free space is asked for again after this many written bytes, where there is plenty of it.
 const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
+/// Plenty is this many times the reserve. Below it every transaction asks (a statvfs, about 1 µs): others fill the disk too,
+/// and a write that fails stops the store.
+const PLENTY_RESERVES: u64 = 4;
 /// The one keyspace of the engine.
 const KEYSPACE: &str = "meta";
 
@@ -100,8 +103,16 @@ struct Writer {
     /// Commit number of the newest transaction.
     commit: u64,
     unchecked_bytes: u64,
+    room: Room,
+}
+
+/// Room on the disk, as it was when somebody looked.
+#[derive(Debug, Clone, Copy)]
+struct Room {
     /// The least purpose that there is room for; `None` for none.
-    room: Option<Purpose>,
+    least: Option<Purpose>,
+    /// Whether it need not be looked at again soon.
+    is_plenty: bool,
 }
 
 pub(crate) fn engine_error(error: fjall::Error) -> MetaError {
@@ -158,7 +169,10 @@ impl FjallStore {
             writer: Mutex::new(Writer {
                 commit,
                 unchecked_bytes: 0,
-                room: Some(Purpose::Ordinary),
+                room: Room {
+                    least: Some(Purpose::Ordinary),
+                    is_plenty: false,
+                },
             }),
             applied: AtomicU64::new(0),
             keyspace: Handle(keyspace),
@@ -178,12 +192,12 @@ impl FjallStore {
         self.torn_bytes
     }
 
-    /// The least purpose that the file system has room for.
-    fn measure_room(&self) -> Result<Option<Purpose>, MetaError> {
+    /// What the file system has room for.
+    fn measure_room(&self) -> Result<Room, MetaError> {
         let stat = rustix::fs::statvfs(self.home.dir()).map_err(std::io::Error::from)?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         let reserve = self.options.reserve_bytes;
-        Ok(if free >= reserve {
+        let least = if free >= reserve {
             Some(Purpose::Ordinary)
         } else if free >= reserve / 2 {
             Some(Purpose::Upkeep)
@@ -191,15 +205,19 @@ impl FjallStore {
             Some(Purpose::Removal)
         } else {
             None
+        };
+        Ok(Room {
+            least,
+            is_plenty: free >= reserve.saturating_mul(PLENTY_RESERVES),
         })
     }
 
     fn check_room(&self, writer: &mut Writer, purpose: Purpose) -> Result<(), MetaError> {
-        if writer.room != Some(Purpose::Ordinary) || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
+        if !writer.room.is_plenty || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
             writer.room = self.measure_room()?;
             writer.unchecked_bytes = 0;
         }
-        match writer.room {
+        match writer.room.least {
             Some(least) if purpose >= least => Ok(()),
             _ => Err(MetaError::NoSpace),
         }

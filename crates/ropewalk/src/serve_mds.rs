@@ -31,7 +31,7 @@ use mds::data::{
     expel, removals_waiting, rotate_key, tls_peer, waiting_tokens,
 };
 use mds::{Mds, MdsConfig as Parts};
-use meta::{MemStore, MetaStore};
+use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
@@ -51,6 +51,8 @@ const DS_LEASE_MS: u32 = 15_000;
 const ROOT_CHANGE_AT_FORMAT: u64 = 1;
 /// How often time-driven work is done.
 const TICK: Duration = Duration::from_secs(1);
+/// How often the store is looked at.
+const STORE_LOOK: Duration = Duration::from_secs(1);
 
 /// Bytes of a token's hash that are shown.
 const HASH_BYTES_SHOWN: usize = 6;
@@ -119,8 +121,14 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         "serving"
     );
 
-    let why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown).await;
-    tracing::info!(why, "stopping");
+    let end = tokio::select! {
+        why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
+            tracing::info!(why, "stopping");
+            Ok(())
+        }
+        // Nothing can be promised any more: whoever supervises this process starts a new one, which reads what is durable.
+        error = store_failed(&*store) => Err(failed(format!("the metadata store stopped: {error}"))),
+    };
     shutdown.trigger();
     let stop = async {
         serving.ended().await;
@@ -131,11 +139,21 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         metrics.abort();
         store.durable(store.applied()).await
     };
-    daemon::stop_in_time(&mut signals, STOP_MAX, stop)
-        .await?
-        .map_err(cannot("sync the store"))?;
+    let synced = daemon::stop_in_time(&mut signals, STOP_MAX, stop).await?;
+    end?;
+    synced.map_err(cannot("sync the store"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Returns when the store has failed for good.
+async fn store_failed(store: &dyn MetaStore) -> MetaError {
+    loop {
+        tokio::time::sleep(STORE_LOOK).await;
+        if let Err(error) = store.durable(store.applied()).await {
+            return error;
+        }
+    }
 }
 
 /// Serves the control program to data servers.
