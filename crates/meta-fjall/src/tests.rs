@@ -133,6 +133,29 @@ fn nothing_is_synced_while_nobody_waits() {
 }
 
 #[test]
+fn a_disk_that_others_fill_between_two_transactions_refuses_the_second() {
+    const MIB: u64 = 1 << 20;
+    let dir = TempDir::new().unwrap();
+    let stat = rustix::fs::statvfs(dir.path()).unwrap();
+    let options = Options {
+        reserve_bytes: stat.f_bavail * stat.f_frsize - 128 * MIB,
+        ..options()
+    };
+    let store = FjallStore::open(dir.path(), options).unwrap();
+    let one = |store: &FjallStore| {
+        store.transact(&mut |tx| {
+            tx.put(b"k", b"v");
+            Ok(Outcome::Commit)
+        })
+    };
+    one(&store).unwrap();
+    let ballast = std::fs::File::create(dir.path().join("ballast")).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&ballast, flags, 0, 512 * MIB).unwrap();
+    assert!(matches!(one(&store), Err(MetaError::NoSpace)));
+}
+
+#[test]
 fn a_nearly_full_file_system_refuses_by_purpose_and_the_store_lives_on() {
     let dir = TempDir::new().unwrap();
     drop(FjallStore::open(dir.path(), options()).unwrap());
