@@ -22,7 +22,7 @@ pub(crate) use error::CliError;
 
 use crate::daemon::Signals;
 use clap::Subcommand;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// How long a command that was interrupted may take to close its files.
@@ -95,10 +95,13 @@ async fn tell_waits(servers: &remote::Servers) {
         tokio::time::sleep(WAITS_LOOK).await;
         let waits = servers.waits(WAITS_PATIENCE);
         for wait in waits.iter().filter(|w| !told.contains(w)) {
-            // The carriage return and the blanks are for a progress bar that may be there.
-            if std::io::stderr().is_terminal() {
-                eprint!("\r\x1b[K");
-            }
+            // A progress bar that may be there is wiped first.
+            let wipe = if std::io::stderr().is_terminal() {
+                "\r\x1b[K"
+            } else {
+                ""
+            };
+            let _ = write!(std::io::stderr(), "{wipe}");
             crate::out::say(format_args!("waiting for {wait}"));
         }
         told = waits;
