@@ -222,7 +222,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.layout_blksize = Some(mds.data().stripe_unit_bytes());
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     a.change_attr_type = Some(ChangeAttrType::MonotonicIncr);
-    a.xattr_support = Some(false);
+    a.xattr_support = Some(true);
     let files = mds.namespace().statistics();
     // Inode numbers do not run out; statfs of a client wants a number that it can add to.
     let files_free = files.files_free.min(FILES_FREE_SHOWN_MAX);

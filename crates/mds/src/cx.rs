@@ -132,6 +132,8 @@ pub(crate) fn status(e: &NsError) -> NfsStatus {
         NsError::BadCookie => NfsStatus::BadCookie,
         NsError::FileTooBig => NfsStatus::FBig,
         NsError::Busy | NsError::TooMany => NfsStatus::Delay,
+        NsError::NoXattr => NfsStatus::NoXattr,
+        NsError::XattrTooBig => NfsStatus::Xattr2Big,
         NsError::Store(error) => {
             tracing::error!(%error, "metadata store");
             NfsStatus::ServerFault

@@ -15,6 +15,8 @@ use xdr::{Decoder, Encoder};
 pub const NAME_BYTES_MAX: u32 = 255;
 /// The lowest cookie that an entry can have.
 pub const COOKIE_FIRST: u64 = 1 << SLOT_BITS;
+/// Cookies of names that share a hash.
+pub(crate) const COOKIES_PER_HASH: u64 = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 8;
 /// Slots of a bucket: entries whose names share 55 bits of keyed hash.
 const BUCKET_SLOTS: u32 = 1 << SLOT_BITS;

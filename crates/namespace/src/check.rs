@@ -9,6 +9,7 @@
 
 use crate::bucket::{Bucket, hash_name};
 use crate::inode::{FileType, Inode};
+use crate::ops::xattr;
 use crate::records::{self, Counters, Identity, Removal, RwOut, TruncateIntent};
 use crate::{FileId, Namespace, NsError, keys};
 use meta::{MetaError, Pair, Read};
@@ -26,6 +27,8 @@ pub struct Report {
     pub inodes: u64,
     /// Directory entries.
     pub entries: u64,
+    /// Extended attributes.
+    pub xattrs: u64,
     /// Unlinked but open files.
     pub orphans: u64,
     /// Files "RW out".
@@ -84,6 +87,8 @@ struct Known {
     named: u64,
     subdirs: u64,
     entries: u64,
+    /// What the inode says of its extended attributes, less those that are there.
+    xattrs_missing: (i64, i64),
 }
 
 struct Checker<'r, R: ?Sized> {
@@ -107,6 +112,7 @@ fn run<R: Read + ?Sized>(store: &R, hash_mask: u64) -> Result<Report, MetaError>
     checker.superblock::<u32>(keys::SUPER_BOOT)?;
     checker.each(keys::INODE, Checker::inode)?;
     checker.each(keys::BUCKET, |c, pair| c.bucket(pair, identity.as_ref()))?;
+    checker.each(keys::XATTR, Checker::xattr)?;
     checker.each(keys::ORPHAN, Checker::orphan)?;
     checker.each(keys::RW_OUT, Checker::rw_out)?;
     checker.each(keys::TRUNCATE, Checker::truncation)?;
@@ -168,6 +174,7 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             named: 0,
             subdirs: 0,
             entries: 0,
+            xattrs_missing: (inode.xattrs().count.into(), inode.xattrs().bytes.into()),
         };
         self.known.insert(inode.id, known);
         Ok(())
@@ -203,6 +210,21 @@ impl<R: Read + ?Sized> Checker<'_, R> {
                 self.report.problem(format!("{place} is not its parent's"));
             }
         }
+        Ok(())
+    }
+
+    fn xattr(&mut self, pair: &Pair) -> Result<(), NsError> {
+        let bad_key = || NsError::corrupt("key of an extended attribute");
+        let (file, _) = keys::xattr_of(&pair.0).ok_or_else(bad_key)?;
+        let (_, stored) = xattr::decode(pair)?;
+        self.report.xattrs += 1;
+        let Some(known) = self.known.get_mut(&file) else {
+            let text = format!("extended attribute of inode {}, which is not", file.0);
+            self.report.problem(text);
+            return Ok(());
+        };
+        known.xattrs_missing.0 -= 1;
+        known.xattrs_missing.1 -= i64::from(stored.bytes());
         Ok(())
     }
 
@@ -316,6 +338,9 @@ impl<R: Read + ?Sized> Checker<'_, R> {
 
 impl Known {
     fn contradiction(&self, id: FileId, orphan: bool) -> Option<String> {
+        if self.xattrs_missing != (0, 0) {
+            return Some("its extended attributes are not those that it counts".into());
+        }
         let nlink = u64::from(self.nlink);
         if self.kind == FileType::Directory {
             let root = id == FileId::ROOT;

@@ -41,6 +41,10 @@ pub enum NsError {
     NeedsTruncate,
     /// A table with a named limit is full.
     TooMany,
+    /// The file has no extended attribute of this name.
+    NoXattr,
+    /// The value of an extended attribute is above its limit.
+    XattrTooBig,
     /// The store failed, or what it holds makes no sense.
     Store(MetaError),
 }
@@ -92,6 +96,8 @@ impl std::fmt::Display for NsError {
             Self::Busy => "busy",
             Self::NeedsTruncate => "the new size needs a truncation",
             Self::TooMany => "a bounded table is full",
+            Self::NoXattr => "no such extended attribute",
+            Self::XattrTooBig => "the value of an extended attribute is too long",
             Self::Store(e) => return e.fmt(f),
         };
         f.write_str(text)

@@ -1,13 +1,15 @@
 //! The inode: attributes of a file and the state of its data, and its stored form.
 
-use crate::{Device, FileId, NsError, Placement, Time};
+use crate::{Device, Extras, FileId, NsError, Placement, Time, XattrTotals};
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
 /// Longest symlink target in bytes (PATH_MAX of Linux).
 pub const SYMLINK_BYTES_MAX: u32 = 4096;
 
-/// Version of the stored form. A later one may add fields behind those of this one.
+/// Version of the stored form without [`Extras`]. A later one may add fields behind those of this one.
 const INODE_VERSION: u32 = 1;
+/// Version of the stored form that ends with [`Extras`].
+const INODE_VERSION_EXTRAS: u32 = 2;
 
 /// Permission bits with setuid, setgid and sticky.
 pub(crate) const MODE_BITS: u32 = 0o7777;
@@ -79,6 +81,8 @@ xdr::xdr_struct! {
         pub epoch: u32,
         /// Verifier of the EXCLUSIVE create that made it, until the first SETATTR (RFC 8881 §18.16.3).
         pub verifier: Option<[u8; 8]>,
+        /// What few inodes have.
+        pub extras: Extras,
     }
 }
 
@@ -95,9 +99,25 @@ impl Inode {
         self.kind == FileType::Regular
     }
 
+    /// Whether it has the sticky bit.
+    #[must_use]
+    pub fn is_sticky(&self) -> bool {
+        self.mode & STICKY != 0
+    }
+
+    /// How many extended attributes it has, and how long they are.
+    #[must_use]
+    pub fn xattrs(&self) -> XattrTotals {
+        self.extras.rare().map(|r| r.xattrs).unwrap_or_default()
+    }
+
     pub(crate) fn to_stored(&self) -> Vec<u8> {
         let mut e = Encoder::new();
-        e.u32(INODE_VERSION);
+        e.u32(if self.extras.is_none() {
+            INODE_VERSION
+        } else {
+            INODE_VERSION_EXTRAS
+        });
         self.encode(&mut e);
         e.into_bytes()
     }
@@ -107,12 +127,13 @@ impl Inode {
         let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
         let mut d = Decoder::new(bytes);
         let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
-        if version != INODE_VERSION {
+        if !matches!(version, INODE_VERSION | INODE_VERSION_EXTRAS) {
             return Err(corrupt(format!("unknown version {version}")));
         }
         let inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;
         d.finish().map_err(|e| corrupt(e.to_string()))?;
-        if inode.id != id || inode.mode > MODE_BITS {
+        let extras = !inode.extras.is_none();
+        if inode.id != id || inode.mode > MODE_BITS || extras != (version == INODE_VERSION_EXTRAS) {
             return Err(corrupt("fields out of range".into()));
         }
         Ok(inode)

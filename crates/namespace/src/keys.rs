@@ -6,6 +6,8 @@ use crate::FileId;
 pub(crate) const INODE: u8 = b'i';
 /// Buckets of directory entries.
 pub(crate) const BUCKET: u8 = b'd';
+/// Extended attributes.
+pub(crate) const XATTR: u8 = b'x';
 /// Files that may have data that no LAYOUTCOMMIT reported (R1).
 pub(crate) const RW_OUT: u8 = b'w';
 /// Truncations under way (R3).
@@ -41,6 +43,27 @@ pub(crate) fn bucket(dir: FileId, hash: u64) -> [u8; 16] {
     key[1..9].copy_from_slice(&dir.0.to_be_bytes());
     key[9..].copy_from_slice(&hash.to_be_bytes()[1..]);
     key
+}
+
+/// `x`, file, cookie of an extended attribute: 17 bytes.
+pub(crate) fn xattr(file: FileId, cookie: u64) -> [u8; 17] {
+    let mut key = [XATTR; 17];
+    key[1..9].copy_from_slice(&file.0.to_be_bytes());
+    key[9..].copy_from_slice(&cookie.to_be_bytes());
+    key
+}
+
+/// File and cookie of an [`xattr`] key.
+pub(crate) fn xattr_of(key: &[u8]) -> Option<(FileId, u64)> {
+    let numbers: [u8; 16] = key.get(1..)?.try_into().ok()?;
+    let (file, cookie) = numbers.split_at(8);
+    let number = |b: &[u8]| u64::from_be_bytes(b.try_into().expect("8 bytes"));
+    Some((FileId(number(file)), number(cookie)))
+}
+
+/// The key behind every extended attribute of a file.
+pub(crate) fn xattr_end(file: FileId) -> Vec<u8> {
+    meta::prefix_end(&numbered(XATTR, file.0))
 }
 
 /// Directory and hash of a [`bucket`] key, if it is one that a name can have.

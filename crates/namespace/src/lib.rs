@@ -1,6 +1,6 @@
 //! The POSIX name space over the metadata store: inodes, directories, attributes, recovery marks.
 //!
-//! The crate owns the keys `s i d w t o r` of docs/architecture.md, the rules of POSIX about who may do
+//! The crate owns the keys `s i d x w t o r` of docs/architecture.md, the rules of POSIX about who may do
 //! what, and the durable notes from which an MDS recovers (which files may have unreported data, which
 //! truncations and removals are unfinished). It knows no protocol, no clock, no randomness and no
 //! data server: those come in as arguments or are the caller's. Every call is synchronous.
@@ -24,6 +24,7 @@ mod bucket;
 mod cache;
 mod check;
 mod error;
+mod extras;
 mod inode;
 mod keys;
 mod namespace;
@@ -36,6 +37,7 @@ mod types;
 pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
+pub use extras::{Extras, Rare, XattrTotals};
 pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
 pub use namespace::{Format, Limits, Namespace, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
@@ -46,6 +48,9 @@ pub use ops::removal::{PAGE_MAX, RemovalState};
 pub use ops::remove::{Removed, What};
 pub use ops::rename::Renamed;
 pub use ops::setattr::{AttrsSet, SetAttr, SetTime};
+pub use ops::xattr::{
+    SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
+};
 pub use perm::{EXECUTE, READ, WRITE};
 pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
 pub use types::{ChangeInfo, Cred, Device, FileId, Op, Placement, Time};

@@ -8,7 +8,7 @@ use crate::bucket::Bucket;
 use crate::cache::Cache;
 use crate::inode::{FileType, Inode};
 use crate::records::{self, Counters, Identity, RwOut};
-use crate::{Device, FileId, NsError, Op, Time, keys};
+use crate::{Device, Extras, FileId, NsError, Op, Time, keys};
 use meta::{MetaStore, Purpose, Seq, Tx};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -295,5 +295,6 @@ fn root_directory(now: Time) -> Inode {
         placement: None,
         epoch: 0,
         verifier: None,
+        extras: Extras::default(),
     }
 }

@@ -32,6 +32,8 @@ enum Act {
     Chown(usize, u32),
     Close(usize),
     Commit(usize, u64),
+    SetXattr(usize, usize, u8),
+    RemoveXattr(usize, usize),
     Sync,
     Crash,
 }
@@ -56,6 +58,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (d.clone(), mode).prop_map(|(d, m)| Act::Chmod(d, m)),
         1 => (d.clone(), 0..3_u32).prop_map(|(d, u)| Act::Chown(d, u)),
         2 => d.clone().prop_map(Act::Close),
+        4 => (d.clone(), 0..6_usize, any::<u8>()).prop_map(|(d, n, v)| Act::SetXattr(d, n, v)),
+        2 => (d.clone(), 0..6_usize).prop_map(|(d, n)| Act::RemoveXattr(d, n)),
         2 => (d, 0..100_u64).prop_map(|(d, s)| Act::Commit(d, s)),
         2 => Just(Act::Sync),
         1 => Just(Act::Crash),
@@ -73,6 +77,7 @@ struct Node {
     orphan: bool,
     parent: FileId,
     names: BTreeMap<Vec<u8>, FileId>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// A tree without any cleverness. Keyed by the numbers that the name space chose.
@@ -97,6 +102,7 @@ impl Model {
             orphan: false,
             parent: FileId::ROOT,
             names: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
         };
         Self {
             nodes: BTreeMap::from([(FileId::ROOT, root)]),
@@ -173,9 +179,36 @@ impl Model {
             orphan: false,
             parent: dir,
             names: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
         };
         self.nodes.insert(id, node);
         self.ids.push(id);
+    }
+
+    /// Sets or removes; whether anything changed.
+    fn xattr(
+        &mut self,
+        who: u32,
+        id: FileId,
+        name: &[u8],
+        value: Option<Vec<u8>>,
+    ) -> Verdict<bool> {
+        let node = self.nodes.get(&id).ok_or(NsError::Stale)?;
+        if node.kind == FileType::Symlink {
+            return Err(NsError::Perm);
+        }
+        if !self.allows(who, id, WRITE) {
+            return Err(NsError::Access);
+        }
+        let is_dir = node.kind == FileType::Directory;
+        if is_dir && node.mode & 0o1000 != 0 && who != 0 && who != node.uid {
+            return Err(NsError::Perm);
+        }
+        let xattrs = &mut self.nodes.get_mut(&id).unwrap().xattrs;
+        match value {
+            Some(value) => Ok(xattrs.insert(name.to_vec(), value.clone()) != Some(value)),
+            None => xattrs.remove(name).map(|_| true).ok_or(NsError::NoXattr),
+        }
     }
 
     fn may_take(&self, who: u32, dir: FileId, id: FileId) -> Verdict<()> {
@@ -381,6 +414,11 @@ impl World {
                 }
             }
             Act::Commit(f, end) => self.commit(f, end),
+            Act::SetXattr(f, n, value) => {
+                let value = vec![value; usize::from(value)];
+                self.xattr(who, f, &name(n), Some(value));
+            }
+            Act::RemoveXattr(f, n) => self.xattr(who, f, &name(n), None),
             Act::Sync => {
                 self.store.sync();
                 self.synced = self.model.clone();
@@ -484,6 +522,35 @@ impl World {
         assert_eq!(got.map(|_| ()), want);
     }
 
+    fn xattr(&mut self, who: u32, f: usize, name: &[u8], value: Option<Vec<u8>>) {
+        let id = self.model.id(f);
+        let got = self.call(who, |ns, op| match &value {
+            Some(value) => ns.set_xattr(op, id, name, value, SetXattr::Either),
+            None => ns.remove_xattr(op, id, name),
+        });
+        let want = self.model.xattr(who, id, name, value);
+        assert_eq!(got.map(|c| c.before != c.after), want);
+    }
+
+    /// What listing and reading show.
+    fn xattrs(&self, file: FileId) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let cred = Cred::root();
+        let mut op = Op::new(&cred, Time::default());
+        let (mut all, mut cookie) = (BTreeMap::new(), 0);
+        loop {
+            let page = self.ns.list_xattrs(&mut op, file, cookie, 16).unwrap();
+            for (at, name) in page.names {
+                assert!(at > cookie && at >= COOKIE_FIRST);
+                cookie = at;
+                let value = self.ns.xattr(&mut op, file, &name).unwrap();
+                assert_eq!(all.insert(name, value), None);
+            }
+            if page.eof {
+                return all;
+            }
+        }
+    }
+
     fn crash(&mut self) {
         self.store = Arc::new(self.store.after_crash());
         self.ns = open(&self.store);
@@ -518,6 +585,7 @@ impl World {
                 self.newest.entry(id).or_insert(op.observed());
             }
             assert!(op.observed() >= self.newest.get(&id).copied().unwrap_or_default());
+            assert_eq!(self.xattrs(id), node.xattrs);
             if node.kind == FileType::Directory {
                 assert_eq!(self.listing(id), node.names);
                 let parent = self.ns.lookup_parent(&mut op, id).map(|p| p.id);
@@ -574,7 +642,7 @@ proptest! {
 #[test]
 fn the_checker_sees_what_is_wrong() {
     type Damage<'d> = (&'d str, &'d dyn Fn(&MemStore));
-    let damage: [Damage<'_>; 7] = [
+    let damage: [Damage<'_>; 9] = [
         ("which is not", &|s| {
             delete(s, &keys::numbered(keys::INODE, 3));
         }),
@@ -582,6 +650,13 @@ fn the_checker_sees_what_is_wrong() {
         ("nlink", &|s| edit(s, 1, |i| i.nlink = 9)),
         ("size", &|s| edit(s, 1, |i| i.size = 9)),
         ("parent", &|s| edit(s, 2, |i| i.parent = FileId(2))),
+        ("extended attributes", &|s| {
+            edit(s, 3, |i| i.extras.edit(|r| r.xattrs.bytes = 9));
+        }),
+        ("attribute of inode 9", &|s| {
+            let stored = b"\0\0\0\x01a\0\0\0\0\0\0\0";
+            put(s, &keys::xattr(FileId(9), 300), stored);
+        }),
         ("no regular file", &|s| {
             put(s, &keys::numbered(keys::ORPHAN, 77), &[]);
         }),

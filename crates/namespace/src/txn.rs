@@ -328,13 +328,33 @@ impl Txn<'_> {
 
     /// Writes a record that has no cache.
     pub(crate) fn put_record(&mut self, tag: u8, number: u64, value: &[u8]) {
-        self.tx.put(&keys::numbered(tag, number), value);
-        self.writer.records_written = self.writer.records_written.wrapping_add(1);
+        self.put(&keys::numbered(tag, number), value);
     }
 
     /// Removes a record that has no cache.
     pub(crate) fn delete_record(&mut self, tag: u8, number: u64) {
-        self.tx.delete(&keys::numbered(tag, number));
+        self.delete(&keys::numbered(tag, number));
+    }
+
+    /// Reads of keys that have no cache; what the caller observes by them he sees to himself.
+    pub(crate) fn store(&self) -> &dyn Tx {
+        self.tx
+    }
+
+    /// The name space.
+    pub(crate) fn namespace(&self) -> &Namespace {
+        self.ns
+    }
+
+    /// Writes a key that has no cache.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.tx.put(key, value);
+        self.writer.records_written = self.writer.records_written.wrapping_add(1);
+    }
+
+    /// Removes a key that has no cache.
+    pub(crate) fn delete(&mut self, key: &[u8]) {
+        self.tx.delete(key);
         self.writer.records_written = self.writer.records_written.wrapping_add(1);
     }
 

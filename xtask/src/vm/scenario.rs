@@ -77,6 +77,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "special files, modes, owners, groups, links, times, names",
     ),
     plain(
+        "xattr",
+        "extended attributes: large values, long lists, two mounts, permissions",
+    ),
+    plain(
         "openunlink",
         "unlink and rename of open files, here and by another mount",
     ),

@@ -6,7 +6,7 @@ use namespace::{EXECUTE, READ, WRITE};
 use nfs4::NfsStatus;
 use nfs4::ops::{
     ACCESS_DELETE, ACCESS_EXECUTE, ACCESS_EXTEND, ACCESS_LOOKUP, ACCESS_MODIFY, ACCESS_READ,
-    AccessArgs, AccessRes,
+    ACCESS_XALIST, ACCESS_XAREAD, ACCESS_XAWRITE, AccessArgs, AccessRes,
 };
 use server::Nfsd;
 
@@ -37,6 +37,16 @@ pub(super) fn access(
         supported |= ACCESS_EXECUTE;
         if bits & EXECUTE != 0 {
             granted |= ACCESS_EXECUTE;
+        }
+    }
+    if cx.minor_version >= 2 {
+        supported |= ACCESS_XAREAD | ACCESS_XAWRITE | ACCESS_XALIST;
+        if bits & READ != 0 {
+            granted |= ACCESS_XAREAD | ACCESS_XALIST;
+        }
+        let has_xattrs = inode.is_dir() || inode.is_regular();
+        if bits & WRITE != 0 && has_xattrs && !cx.caller.read_only {
+            granted |= ACCESS_XAWRITE;
         }
     }
     let supported = supported & args.access;

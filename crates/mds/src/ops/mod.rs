@@ -11,11 +11,13 @@ mod create;
 mod free_stateid;
 mod getattr;
 mod getdeviceinfo;
+mod getxattr;
 mod layoutcommit;
 mod layoutget;
 mod layoutreturn;
 mod layoutstats;
 mod link;
+mod listxattrs;
 mod lock;
 mod lookup;
 mod open;
@@ -24,9 +26,11 @@ mod read;
 mod readdir;
 mod readlink;
 mod remove;
+mod removexattr;
 mod rename;
 mod secinfo;
 mod setattr;
+mod setxattr;
 mod test_stateid;
 mod verify;
 mod write;
@@ -63,10 +67,6 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::Seek,
     OpNum::WriteSame,
     OpNum::Clone,
-    OpNum::GetXattr,
-    OpNum::SetXattr,
-    OpNum::ListXattrs,
-    OpNum::RemoveXattr,
 ];
 
 fn args<'r, T: Decode<'r>>(args: &mut OpReader<'r>) -> Result<T, NfsStatus> {
@@ -108,6 +108,10 @@ pub(crate) async fn perform<'r>(
             Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
             Err(status) => fail(reply, op, status),
         },
+        OpNum::GetXattr => match args(ops) {
+            Ok(a) => getxattr::getxattr(nfsd, cx, a, reply).await,
+            Err(status) => fail(reply, op, status),
+        },
         OpNum::LayoutCommit => match args(ops) {
             Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
@@ -122,6 +126,10 @@ pub(crate) async fn perform<'r>(
         },
         OpNum::LayoutStats | OpNum::LayoutError => layoutstats::perform(nfsd, cx, op, ops, reply),
         OpNum::Link => run!(reply, ops, |a| link::link(nfsd, cx, a)),
+        OpNum::ListXattrs => match args(ops) {
+            Ok(a) => listxattrs::listxattrs(nfsd, cx, a, reply),
+            Err(status) => fail(reply, op, status),
+        },
         OpNum::Lock => match args(ops) {
             Ok(a) => lock::lock(nfsd, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
@@ -148,6 +156,7 @@ pub(crate) async fn perform<'r>(
         },
         OpNum::ReadLink => readlink::readlink(nfsd, cx, reply),
         OpNum::Remove => run!(reply, ops, |a| remove::remove(nfsd, cx, a).await),
+        OpNum::RemoveXattr => run!(reply, ops, |a| removexattr::removexattr(nfsd, cx, a)),
         OpNum::Rename => run!(reply, ops, |a| rename::rename(nfsd, cx, a).await),
         OpNum::SecInfo => run!(reply, ops, |a| secinfo::secinfo(nfsd, cx, a)),
         OpNum::SecInfoNoName => run!(reply, ops, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
@@ -155,6 +164,7 @@ pub(crate) async fn perform<'r>(
             Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
             Err(status) => fail(reply, op, status),
         },
+        OpNum::SetXattr => run!(reply, ops, |a| setxattr::setxattr(nfsd, cx, a)),
         OpNum::TestStateid => run!(reply, ops, |a| test_stateid::test_stateid(nfsd, cx, &a)),
         OpNum::Verify => run!(reply, ops, |a| verify::verify(nfsd, cx, &a)),
         OpNum::Write => run!(reply, ops, |a| write::write(nfsd, cx, a).await),

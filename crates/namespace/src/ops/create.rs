@@ -4,7 +4,7 @@ use crate::inode::{FileType, GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SYMLINK_BY
 use crate::ops::setattr::{SetTime, require_group, require_owner};
 use crate::perm::{EXECUTE, WRITE};
 use crate::txn::Txn;
-use crate::{ChangeInfo, Cred, Device, FileId, Namespace, NsError, Op, Placement, Time};
+use crate::{ChangeInfo, Cred, Device, Extras, FileId, Namespace, NsError, Op, Placement, Time};
 use std::sync::Arc;
 use xdr::OpaqueBuf;
 
@@ -289,6 +289,7 @@ fn make(
         placement: special.placement,
         epoch: 0,
         verifier: special.verifier,
+        extras: Extras::default(),
     };
     txn.add(inode.clone());
     txn.set_entry(dir, name, id, kind)?;

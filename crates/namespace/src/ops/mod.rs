@@ -10,3 +10,4 @@ pub(crate) mod removal;
 pub(crate) mod remove;
 pub(crate) mod rename;
 pub(crate) mod setattr;
+pub(crate) mod xattr;

@@ -10,6 +10,7 @@
 //! itself first and then look again whether the inode still exists; one of the two then sees the other.
 
 use crate::inode::Inode;
+use crate::ops::xattr;
 use crate::perm::{EXECUTE, WRITE};
 use crate::records::Removal;
 use crate::txn::Txn;
@@ -127,6 +128,7 @@ pub(crate) fn unlink(
 /// Drops an inode without names, with its marks, and queues the removal of its objects.
 pub(crate) fn discard(txn: &mut Txn<'_>, inode: &Inode) -> Result<(), NsError> {
     txn.drop_inode(inode.id)?;
+    xattr::remove_all(txn, inode)?;
     if !inode.is_regular() {
         return Ok(());
     }

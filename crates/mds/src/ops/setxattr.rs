@@ -1,0 +1,29 @@
+//! SETXATTR (RFC 8276 §8.4.2).
+
+use crate::Mds;
+use crate::cx::{self, Cx, ns};
+use namespace::SetXattr;
+use nfs4::NfsStatus;
+use nfs4::ops::{SetXattrArgs, SetXattrOption, SetXattrRes};
+use server::Nfsd;
+
+pub(super) fn setxattr(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: SetXattrArgs<'_>,
+) -> Result<SetXattrRes, NfsStatus> {
+    let mds = nfsd.role();
+    let file = cx::current(mds, cx)?.id;
+    cx::writable(cx)?;
+    let how = match args.option {
+        SetXattrOption::Either => SetXattr::Either,
+        SetXattrOption::Create => SetXattr::Create,
+        SetXattrOption::Replace => SetXattr::Replace,
+    };
+    let changed = ns(mds, cx, |ns, op| {
+        ns.set_xattr(op, file, args.name.0, args.value.0, how)
+    })?;
+    Ok(SetXattrRes {
+        cinfo: super::cinfo(changed),
+    })
+}
