@@ -29,6 +29,7 @@ mod stats;
 mod stripes;
 mod url;
 mod waits;
+mod xattrs;
 
 pub use client::Client;
 pub use config::{ClientConfig, Identity};

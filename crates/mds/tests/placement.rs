@@ -8,12 +8,19 @@
 
 mod rig;
 
-use nfs4::{IoMode, NfsStatus};
-use rig::Rig;
+use namespace::LayoutPolicy;
+use nfs4::ops::{
+    GetXattrArgs, GetXattrRes, ListXattrsArgs, ListXattrsRes, SetXattrArgs, SetXattrOption,
+    SetXattrRes,
+};
+use nfs4::{FileHandle, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port};
 use rig::file::{File, patiently};
+use rig::{Client, Rig, after_putfh};
 use ropewalk_mds::data::{expel, removals_waiting};
+use std::sync::Arc;
 use std::time::Duration;
+use xdr::Opaque;
 
 async fn heartbeats() {
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -31,7 +38,13 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
     let root = alice.lookup(&[]).await.unwrap();
     let groups = || rig.nfsd.role().data().status().groups;
     let group_of_new = || {
-        let id = rig.nfsd.role().data().place().unwrap().group;
+        let id = rig
+            .nfsd
+            .role()
+            .data()
+            .place(LayoutPolicy::default())
+            .unwrap()
+            .group;
         groups().into_iter().find(|g| g.0 == id).unwrap().1
     };
     heartbeats().await;
@@ -130,7 +143,13 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
         file.try_layout(IoMode::Rw).await.unwrap_err(),
         NfsStatus::LayoutUnavailable
     );
-    let new = rig.nfsd.role().data().place().unwrap().group;
+    let new = rig
+        .nfsd
+        .role()
+        .data()
+        .place(LayoutPolicy::default())
+        .unwrap()
+        .group;
     let groups = rig.nfsd.role().data().status().groups;
     let of_new = groups.into_iter().find(|g| g.0 == new).unwrap().1;
     assert_eq!(of_new, [servers[stays].id]);
@@ -168,4 +187,134 @@ async fn a_removal_that_only_an_expelled_data_server_lacks_is_done() {
     heartbeats().await;
     assert_eq!(removals_waiting(&rig.nfsd), 0);
     assert_eq!(servers[0].told.lock().removed.len(), 1, "told once");
+}
+
+/// SETXATTR of a directory's layout policy.
+async fn set_policy(client: &Client, dir: &FileHandle, text: &str) -> Result<(), NfsStatus> {
+    let done = client
+        .on(dir, |b| {
+            b.push(&SetXattrArgs {
+                option: SetXattrOption::Either,
+                name: Opaque(b"ropewalk.layout"),
+                value: Opaque(text.as_bytes()),
+            });
+        })
+        .await;
+    let set = after_putfh(&done).take::<SetXattrRes>();
+    set.map(drop).map_err(|e| e.status().unwrap())
+}
+
+/// GETXATTR of the same.
+async fn policy(client: &Client, fh: &FileHandle) -> String {
+    let done = client
+        .on(fh, |b| {
+            b.push(&GetXattrArgs {
+                name: Opaque(b"ropewalk.layout"),
+            });
+        })
+        .await;
+    let got = after_putfh(&done).take::<GetXattrRes<'_>>().unwrap();
+    String::from_utf8(got.value.0.to_vec()).unwrap()
+}
+
+async fn policies_listed(client: &Client, fh: &FileHandle) -> usize {
+    let done = client
+        .on(fh, |b| {
+            b.push(&ListXattrsArgs {
+                cookie: 0,
+                maxcount: 4096,
+            });
+        })
+        .await;
+    let page = after_putfh(&done).take::<ListXattrsRes<'_>>().unwrap();
+    page.names.0.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_restart() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut servers = Vec::new();
+    for number in 1..=5 {
+        servers.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    heartbeats().await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let before = File::create(&alice, "before").await;
+    assert_eq!(
+        policy(&alice, &root).await,
+        "stripe_unit=4096 stripe_count=all"
+    );
+    for wrong in [
+        "stripe_count=6",
+        "stripe_count=0",
+        "stripe_unit=1",
+        "what=1",
+    ] {
+        let refused = set_policy(&alice, &root, wrong).await;
+        assert_eq!(refused, Err(NfsStatus::Inval), "{wrong}");
+    }
+    let on_file = set_policy(&alice, &before.fh, "stripe_count=1").await;
+    assert_eq!(on_file, Err(NfsStatus::Inval));
+    let stranger = alice.user(1000);
+    let by_stranger = set_policy(&stranger, &root, "stripe_count=1").await;
+    assert_eq!(by_stranger, Err(NfsStatus::Perm));
+    assert_eq!(policies_listed(&alice, &root).await, 0);
+    set_policy(&alice, &root, "stripe_unit=8K stripe_count=2")
+        .await
+        .unwrap();
+    assert_eq!(policies_listed(&alice, &root).await, 1);
+    assert_eq!(
+        policy(&stranger, &root).await,
+        "stripe_unit=8192 stripe_count=2"
+    );
+
+    // Three runs, the last goes on at the front; then again from their second data server.
+    let mut seen = Vec::new();
+    for n in 0..4 {
+        let file = File::create(&alice, &format!("f{n}")).await;
+        let body = file.layout(IoMode::Rw).await.body;
+        assert_eq!(body.util.stripe_unit_bytes(), 8192);
+        assert_eq!(body.file_handles.0.len(), 2);
+        let id = rig.nfsd.role().data().place(LayoutPolicy::default());
+        assert_eq!(id.unwrap().group, 1, "others go on as before");
+        let group = layout::DeviceName::from_device_id(body.device_id).group;
+        let groups = rig.nfsd.role().data().status().groups;
+        let of_file = groups.into_iter().find(|g| g.0 == group).unwrap().1;
+        seen.push((of_file, body.first_stripe_index));
+        assert_eq!(
+            policy(&alice, &file.fh).await,
+            "stripe_unit=8192 stripe_count=2"
+        );
+        assert_eq!(
+            policies_listed(&alice, &file.fh).await,
+            0,
+            "a copy of it must not fail"
+        );
+    }
+    let ids = |list: [usize; 2]| list.map(|n| servers[n].id).to_vec();
+    assert_eq!(
+        seen,
+        [
+            (ids([0, 1]), 0),
+            (ids([2, 3]), 0),
+            (ids([4, 0]), 0),
+            (ids([0, 1]), 1)
+        ]
+    );
+    assert_eq!(
+        policy(&alice, &before.fh).await,
+        "stripe_unit=4096 stripe_count=5"
+    );
+
+    // Before any data server is back, a file without a policy goes to a whole group.
+    let again = Rig::over(Arc::clone(&rig.store)).await;
+    let place = again.nfsd.role().data().place(LayoutPolicy::default());
+    assert_eq!(place.unwrap().group, 1);
+    let alice = again.session("alice").await;
+    assert_eq!(
+        policy(&alice, &root).await,
+        "stripe_unit=8192 stripe_count=2"
+    );
 }

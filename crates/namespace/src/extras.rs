@@ -1,4 +1,4 @@
-//! What few inodes have: sums of their extended attributes.
+//! What few inodes have: sums of their extended attributes, a layout policy.
 //!
 //! An inode without any of it stores nothing for it and keeps one empty pointer in memory.
 
@@ -15,11 +15,22 @@ xdr::xdr_struct! {
         pub bytes: u32,
     }
 
+    /// How new files below a directory are to be cut.
+    #[derive(Copy, Default)]
+    pub struct LayoutPolicy {
+        /// Bytes of a stripe unit; 0 is the server's own choice.
+        pub stripe_unit: u32,
+        /// Data servers of a file; 0 is all of a placement group.
+        pub stripe_count: u32,
+    }
+
     /// The rare attributes.
     #[derive(Default)]
     pub struct Rare {
         /// Extended attributes (RFC 8276).
         pub xattrs: XattrTotals,
+        /// The policy for new files; directories only.
+        pub layout: Option<LayoutPolicy>,
     }
 }
 

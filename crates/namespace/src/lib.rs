@@ -37,7 +37,7 @@ mod types;
 pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
-pub use extras::{Extras, Rare, XattrTotals};
+pub use extras::{Extras, LayoutPolicy, Rare, XattrTotals};
 pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
 pub use namespace::{Format, Limits, Namespace, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};

@@ -275,3 +275,43 @@ fn a_copy_survives_the_death_of_each_server() {
         assert!(cluster.ok(&["cat", &target[1..]]) == content, "{victim}");
     }
 }
+
+#[test]
+fn a_layout_is_set_on_a_directory_and_files_made_below_have_it() {
+    let cluster = Cluster::start();
+    cluster.ok(&["mkdir", ":/d"]);
+    let set = [
+        "layout",
+        "set",
+        ":/d",
+        "--stripe-unit",
+        "8KiB",
+        "--stripe-count",
+    ];
+    let with = |count| [&set[..], &[count]].concat();
+    cluster.refused(&with("4"), 1, "no more than there are data servers");
+    cluster.refused(&with("257"), 2, "257");
+    cluster.refused(&["layout", "set", ":/d"], 2, "--stripe-count");
+    cluster.ok(&with("2"));
+    let local = tempfile::tempdir().unwrap();
+    let (src, out) = (local.path().join("src"), local.path().join("out"));
+    fs::write(&src, bytes(5, 1_000_000)).unwrap();
+    cluster.ok(&["mkdir", ":/d/below"]);
+    cluster.ok(&["cp", src.to_str().unwrap(), ":/d/below/f"]);
+    cluster.ok(&["cp", ":/d/below/f", out.to_str().unwrap()]);
+    assert!(fs::read(src).unwrap() == fs::read(out).unwrap());
+    let shown = |path| {
+        let out = cluster.ok(&["layout", "get", "--json", path]);
+        let shown: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        (
+            shown[0]["stripe_unit"].as_u64(),
+            shown[0]["stripe_count"].as_u64(),
+        )
+    };
+    assert_eq!(shown(":/d/below/f"), (Some(8192), Some(2)));
+    assert_eq!(shown(":/d/below"), (Some(8192), Some(2)));
+    assert_eq!(shown(":/"), (Some(65_536), None), "all");
+    cluster.ok(&["layout", "set", ":/d", "--unset"]);
+    cluster.ok(&["layout", "set", ":/d", "--unset"]);
+    assert_eq!(shown(":/d"), (Some(65_536), None));
+}

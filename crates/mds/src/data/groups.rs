@@ -10,6 +10,7 @@
 //! that a group of the others takes over; the old one is taken up again when its members are back. A group with a full
 //! member takes no new files at once; when no other is left, those with room make one, down to a single data server.
 
+use super::narrow::{NARROW_ID_MIN, Narrow};
 use super::records;
 use super::servers::Servers;
 use layout::{GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placement, PlacementError};
@@ -34,6 +35,13 @@ pub(crate) struct Groups {
     full: BTreeSet<u32>,
     next_id: u32,
     seed: u32,
+    /// Groups of files whose directory wants fewer data servers.
+    pub(super) narrow: Narrow,
+}
+
+/// Whether files without a policy may go to a group.
+fn is_whole(group: &&Group) -> bool {
+    group.id < NARROW_ID_MIN
 }
 
 /// Why a new file has no place.
@@ -69,11 +77,13 @@ impl Groups {
             full: BTreeSet::new(),
             next_id: 1,
             seed,
+            narrow: Narrow::default(),
         };
         // Until the data servers are back, the newest group takes new files.
-        out.current = groups.last().map(|g| g.id).into_iter().collect();
+        let newest = groups.iter().rfind(is_whole).map(|g| g.id);
+        out.current = newest.into_iter().collect();
+        out.next_id = newest.map_or(1, |id| id.saturating_add(1));
         for group in groups {
-            out.next_id = out.next_id.max(group.id.saturating_add(1));
             out.placement.add(group, 0, seed)?;
         }
         out.apply_current();
@@ -124,6 +134,13 @@ impl Groups {
         Ok(())
     }
 
+    /// Those of the current groups that are not full.
+    pub(super) fn servers_with_room(&self) -> Vec<u32> {
+        let mut servers = self.current_servers();
+        servers.retain(|id| !self.full.contains(id));
+        servers
+    }
+
     fn current_servers(&self) -> Vec<u32> {
         let servers = self.current.iter().filter_map(|id| self.servers_of(*id));
         servers.flatten().collect()
@@ -140,6 +157,7 @@ impl Groups {
             let same = self
                 .placement
                 .groups()
+                .filter(is_whole)
                 .find(|g| g.servers.0 == list)
                 .map(|g| g.id);
             match same {
@@ -162,7 +180,7 @@ impl Groups {
     /// With no room for another group: the widest of those that are there whose members were all seen.
     fn widest_seen(&self) -> Vec<u32> {
         let seen = |g: &&Group| g.servers.0.iter().all(|id| self.seen.0.contains(id));
-        let groups = self.placement.groups().filter(seen);
+        let groups = self.placement.groups().filter(is_whole).filter(seen);
         let widest = groups.max_by_key(|g| g.width()).map(|g| g.id);
         widest.into_iter().collect()
     }
@@ -176,14 +194,24 @@ impl Groups {
     }
 
     fn make(&mut self, store: &dyn MetaStore, list: Vec<u32>) -> Result<u32, MetaError> {
+        let id = self.add(store, self.next_id, list)?;
+        self.next_id = self.next_id.saturating_add(1);
+        Ok(id)
+    }
+
+    /// Stores a group and takes it into the table.
+    pub(super) fn add(
+        &mut self,
+        store: &dyn MetaStore,
+        id: u32,
+        list: Vec<u32>,
+    ) -> Result<u32, MetaError> {
         let group = Group {
-            id: self.next_id,
+            id,
             version: 1,
             servers: list.into(),
         };
         records::put_group(store, &group)?;
-        let id = group.id;
-        self.next_id = self.next_id.saturating_add(1);
         if let Err(error) = self.placement.add(group, 0, self.seed) {
             return Err(MetaError::Corrupt(format!("placement group {id}: {error}")));
         }
@@ -204,13 +232,18 @@ impl Groups {
         }
     }
 
-    /// Where a new file goes. Members of its group may be away: an inode needs no data server.
+    /// Where a new file goes; `width` is the number of data servers that it is to have, 0 for all of a group. Members of its group
+    /// may be away: an inode needs no data server.
     pub(crate) fn pick(
         &mut self,
         store: &dyn MetaStore,
         servers: &Servers,
+        width: u32,
     ) -> Result<Result<layout::Placed, NoPlace>, MetaError> {
         self.note_full(servers);
+        if let Some(placed) = self.pick_narrow(store, width)? {
+            return Ok(Ok(placed));
+        }
         if let Some(placed) = self.placement.pick() {
             return Ok(Ok(placed));
         }

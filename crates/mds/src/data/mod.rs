@@ -18,6 +18,7 @@ mod grants;
 mod groups;
 mod join;
 mod keys;
+mod narrow;
 mod port;
 mod proxy;
 mod records;
@@ -49,7 +50,7 @@ use groups::{Groups, NoPlace};
 use keys::Keys;
 use layout::{ClientTag, Group};
 use meta::MetaStore;
-use namespace::{FileId, Namespace, Placement, Time};
+use namespace::{FileId, LayoutPolicy, Namespace, Placement, Time};
 use nfs4::{DeviceId, NetAddr, NfsStatus, Verifier};
 use parking_lot::Mutex;
 use server::Nfsd;
@@ -265,15 +266,15 @@ impl DataPlane {
         self.stripe_unit_bytes
     }
 
-    /// Where a new file goes.
+    /// Where a new file goes, under the policy of its directory.
     ///
     /// # Errors
     /// [`NfsStatus::NoSpc`] when all data servers are full; [`NfsStatus::Delay`] as long as none has joined, or the
     /// ones with room have just gone: a file made without a place would never get one.
-    pub fn place(&self) -> Result<Placement, NfsStatus> {
+    pub fn place(&self, policy: LayoutPolicy) -> Result<Placement, NfsStatus> {
         let mut groups = self.groups.lock();
         let servers = self.servers.lock();
-        let picked = groups.pick(&*self.store, &servers);
+        let picked = groups.pick(&*self.store, &servers, policy.stripe_count);
         drop(servers);
         let placed = picked
             .inspect_err(|error| tracing::error!(%error, "placement groups"))
@@ -284,9 +285,20 @@ impl DataPlane {
             })?;
         Ok(Placement {
             group: placed.group,
-            stripe_unit: self.stripe_unit_bytes,
+            stripe_unit: match policy.stripe_unit {
+                0 => self.stripe_unit_bytes,
+                unit => unit,
+            },
             first_index: placed.first_index,
         })
+    }
+
+    /// Most data servers that a file can have now.
+    pub(crate) fn stripe_count_max(&self) -> u32 {
+        let servers = self.servers.lock();
+        let members = servers.map.values().filter(|s| s.is_member()).count();
+        let members = u32::try_from(members).unwrap_or(u32::MAX);
+        members.min(layout::GROUP_WIDTH_MAX)
     }
 
     /// Room on all data servers of the cluster, as they last said; a disk that some of them share counts once.

@@ -1,5 +1,6 @@
 //! GETXATTR (RFC 8276 §8.4.1).
 
+use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
 use namespace::XATTR_VALUE_BYTES_MAX;
@@ -32,6 +33,9 @@ async fn value(
 ) -> Result<Vec<u8>, NfsStatus> {
     let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
+    if args.name.0 == layout_xattr::NAME {
+        return layout_xattr::get(mds, cx, &inode).map(String::into_bytes);
+    }
     let bytes_max = inode.xattrs().bytes.min(XATTR_VALUE_BYTES_MAX);
     cx.charge_reply(bytes_max).await?;
     ns(mds, cx, |ns, op| ns.xattr(op, inode.id, args.name.0))

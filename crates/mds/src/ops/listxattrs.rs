@@ -1,5 +1,6 @@
 //! LISTXATTRS (RFC 8276 §8.4.3). A cookie belongs to its name, so a listing goes on while others come and go.
 
+use super::layout_xattr::{self, COOKIE, NAME};
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
 use namespace::XattrPage;
@@ -41,12 +42,24 @@ fn page(
     room: usize,
 ) -> Result<XattrPage, NfsStatus> {
     let mds = nfsd.role();
-    let file = cx::current(mds, cx)?.id;
+    let inode = cx::current(mds, cx)?;
     let bytes_max = room.min(args.maxcount as usize).checked_sub(RESULT_BYTES);
     let bytes_max = bytes_max.ok_or(NfsStatus::TooSmall)?;
-    let page = ns(mds, cx, |ns, op| {
-        ns.list_xattrs(op, file, args.cookie, bytes_max)
+    let mut page = ns(mds, cx, |ns, op| {
+        ns.list_xattrs(op, inode.id, args.cookie, bytes_max)
     })?;
+    if args.cookie < COOKIE && layout_xattr::is_set(&inode) {
+        page.names.insert(0, (COOKIE, NAME.to_vec()));
+        let bytes = |name: &[u8]| 4 + name.len().next_multiple_of(4);
+        let mut sum = 0;
+        let fit = page.names.iter().take_while(|(_, name)| {
+            sum += bytes(name);
+            sum <= bytes_max
+        });
+        let fit = fit.count();
+        page.eof &= fit == page.names.len();
+        page.names.truncate(fit);
+    }
     if page.names.is_empty() && !page.eof {
         return Err(NfsStatus::TooSmall);
     }

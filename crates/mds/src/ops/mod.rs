@@ -12,6 +12,7 @@ mod free_stateid;
 mod getattr;
 mod getdeviceinfo;
 mod getxattr;
+mod layout_xattr;
 mod layoutcommit;
 mod layoutget;
 mod layoutreturn;

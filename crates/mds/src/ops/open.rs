@@ -117,8 +117,8 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
     let mds = nfsd.role();
     match (&args.claim, &args.how) {
         (OpenClaim::Null(name), OpenHow::Create(how)) => {
-            let dir = cx::current_dir(mds, cx)?.id;
-            create(nfsd, cx, dir, super::name(*name)?, how)
+            let dir = cx::current_dir(mds, cx)?;
+            create(nfsd, cx, &dir, super::name(*name)?, how)
         }
         (OpenClaim::Null(name), OpenHow::NoCreate) => {
             let dir = cx::current_dir(mds, cx)?;
@@ -156,7 +156,7 @@ fn existing(inode: Arc<Inode>, cinfo: ChangeInfo) -> Found {
 fn create(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
-    dir: FileId,
+    dir: &Inode,
     name: &[u8],
     how: &CreateHow<'_>,
 ) -> Result<Found, NfsStatus> {
@@ -173,7 +173,9 @@ fn create(
         return Err(NfsStatus::Inval);
     }
     let new = attrs::to_new_node(&wanted, MODE_DEFAULT)?;
-    let created = match mds.data().place() {
+    let policy = dir.layout_policy().unwrap_or_default();
+    let dir = dir.id;
+    let created = match mds.data().place(policy) {
         Ok(place) => ns(mds, cx, |ns, op| {
             ns.create(op, dir, name, &new, how, Some(place))
         })?,

@@ -1,5 +1,6 @@
 //! REMOVEXATTR (RFC 8276 §8.4.4).
 
+use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
 use nfs4::NfsStatus;
@@ -12,9 +13,13 @@ pub(super) fn removexattr(
     args: RemoveXattrArgs<'_>,
 ) -> Result<RemoveXattrRes, NfsStatus> {
     let mds = nfsd.role();
-    let file = cx::current(mds, cx)?.id;
+    let inode = cx::current(mds, cx)?;
     cx::writable(cx)?;
-    let changed = ns(mds, cx, |ns, op| ns.remove_xattr(op, file, args.name.0))?;
+    let changed = if args.name.0 == layout_xattr::NAME {
+        layout_xattr::remove(mds, cx, &inode)?
+    } else {
+        ns(mds, cx, |ns, op| ns.remove_xattr(op, inode.id, args.name.0))?
+    };
     Ok(RemoveXattrRes {
         cinfo: super::cinfo(changed),
     })

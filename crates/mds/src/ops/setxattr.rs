@@ -1,5 +1,6 @@
 //! SETXATTR (RFC 8276 §8.4.2).
 
+use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
 use namespace::SetXattr;
@@ -13,16 +14,21 @@ pub(super) fn setxattr(
     args: SetXattrArgs<'_>,
 ) -> Result<SetXattrRes, NfsStatus> {
     let mds = nfsd.role();
-    let file = cx::current(mds, cx)?.id;
+    let inode = cx::current(mds, cx)?;
     cx::writable(cx)?;
     let how = match args.option {
         SetXattrOption::Either => SetXattr::Either,
         SetXattrOption::Create => SetXattr::Create,
         SetXattrOption::Replace => SetXattr::Replace,
     };
-    let changed = ns(mds, cx, |ns, op| {
-        ns.set_xattr(op, file, args.name.0, args.value.0, how)
-    })?;
+    let (name, value) = (args.name.0, args.value.0);
+    let changed = if name == layout_xattr::NAME {
+        layout_xattr::set(mds, cx, &inode, value, how)?
+    } else {
+        ns(mds, cx, |ns, op| {
+            ns.set_xattr(op, inode.id, name, value, how)
+        })?
+    };
     Ok(SetXattrRes {
         cinfo: super::cinfo(changed),
     })

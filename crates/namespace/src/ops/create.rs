@@ -289,7 +289,7 @@ fn make(
         placement: special.placement,
         epoch: 0,
         verifier: special.verifier,
-        extras: Extras::default(),
+        extras: inherited(&parent, kind),
     };
     txn.add(inode.clone());
     txn.set_entry(dir, name, id, kind)?;
@@ -306,6 +306,15 @@ fn make(
         },
         existing: Existing::No,
     })
+}
+
+/// What a directory hands down.
+fn inherited(parent: &Inode, kind: FileType) -> Extras {
+    let mut extras = Extras::default();
+    if kind == FileType::Directory && parent.layout_policy().is_some() {
+        extras.edit(|rare| rare.layout = parent.layout_policy());
+    }
+    extras
 }
 
 /// Owner and group: the caller's, but a setgid directory hands down its group.

@@ -3,6 +3,7 @@
 
 pub(crate) mod create;
 pub(crate) mod data;
+mod layout;
 pub(crate) mod link;
 mod lookup;
 pub(crate) mod readdir;

@@ -8,6 +8,7 @@ mod copy;
 mod cp;
 mod du;
 mod error;
+mod layout;
 mod ln;
 mod ls;
 mod mkdir;
@@ -53,6 +54,9 @@ pub(crate) enum ClientCommand {
     Ln(ln::Args),
     /// Add up the space that directories take
     Du(du::Args),
+    /// Say or show how files are striped over data servers
+    #[command(subcommand)]
+    Layout(layout::LayoutCommand),
 }
 
 /// Runs a command on a runtime of its own.
@@ -119,5 +123,6 @@ async fn run_command(command: &ClientCommand, servers: &remote::Servers) -> Resu
         ClientCommand::Mv(args) => mv::run(args, servers).await,
         ClientCommand::Ln(args) => ln::run(args, servers).await,
         ClientCommand::Du(args) => du::run(args, servers).await,
+        ClientCommand::Layout(command) => layout::run(command, servers).await,
     }
 }

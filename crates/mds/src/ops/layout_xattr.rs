@@ -1,0 +1,160 @@
+//! The virtual extended attribute `ropewalk.layout` (`user.ropewalk.layout` on Linux): how data are striped.
+//!
+//! A plain attribute to clients, so `setfattr` and `getfattr` on a kernel mount do what `ropewalk layout` does. On a directory it
+//! is the policy for new files and directories below; reading shows what applies, set or not. On a file it shows where
+//! the file lies, and cannot be set: that is decided at its creation.
+//!
+//! The value is text: `stripe_unit=1048576 stripe_count=4`, each word optional; sizes may end in K, M or G (powers of 1024, `KiB` too),
+//! and `stripe_count=all` is a whole placement group.
+
+use crate::Mds;
+use crate::cx::{Cx, ns};
+use crate::data::STRIPE_UNIT_BYTES_MIN;
+use namespace::{ChangeInfo, EXECUTE, Inode, LayoutPolicy, READ, SetXattr, WRITE};
+use nfs4::NfsStatus;
+
+/// Its name on the wire.
+pub(super) const NAME: &[u8] = b"ropewalk.layout";
+/// Its LISTXATTRS cookie: below that of any other.
+pub(super) const COOKIE: u64 = 1;
+/// Longest text.
+const TEXT_BYTES_MAX: usize = 256;
+/// Largest stripe unit in bytes.
+const STRIPE_UNIT_BYTES_MAX: u64 = 1 << 30;
+
+/// The text for a file or directory. Whoever may use it in any way may see how it is striped.
+pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, NfsStatus> {
+    let rights = ns(mds, cx, |ns, op| ns.access(op, inode.id))?;
+    if rights & (READ | WRITE | EXECUTE) == 0 {
+        return Err(NfsStatus::Access);
+    }
+    let data = mds.data();
+    let (unit, count) = if inode.is_dir() {
+        let policy = inode.layout_policy().unwrap_or_default();
+        (policy.stripe_unit, policy.stripe_count)
+    } else {
+        let placement = inode.placement.ok_or(NfsStatus::NoXattr)?;
+        (placement.stripe_unit, data.width(placement.group))
+    };
+    let unit = if unit == 0 {
+        data.stripe_unit_bytes()
+    } else {
+        unit
+    };
+    Ok(match count {
+        0 => format!("stripe_unit={unit} stripe_count=all"),
+        count => format!("stripe_unit={unit} stripe_count={count}"),
+    })
+}
+
+/// Whether a directory has a policy of its own, which LISTXATTRS shows.
+pub(super) fn is_set(inode: &Inode) -> bool {
+    inode.layout_policy().is_some()
+}
+
+/// Sets a directory's policy.
+pub(super) fn set(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    inode: &Inode,
+    value: &[u8],
+    how: SetXattr,
+) -> Result<ChangeInfo, NfsStatus> {
+    if !inode.is_dir() {
+        return Err(NfsStatus::Inval);
+    }
+    match how {
+        SetXattr::Create if is_set(inode) => return Err(NfsStatus::Exist),
+        SetXattr::Replace if !is_set(inode) => return Err(NfsStatus::NoXattr),
+        _ => {}
+    }
+    let policy = parse(value, mds.data().stripe_count_max()).ok_or(NfsStatus::Inval)?;
+    ns(mds, cx, |ns, op| {
+        ns.set_layout_policy(op, inode.id, Some(policy))
+    })
+}
+
+/// Takes a directory's policy away.
+pub(super) fn remove(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<ChangeInfo, NfsStatus> {
+    if !is_set(inode) {
+        return Err(NfsStatus::NoXattr);
+    }
+    ns(mds, cx, |ns, op| ns.set_layout_policy(op, inode.id, None))
+}
+
+/// Reads the text; `None` for what makes no sense or is beyond its bounds.
+fn parse(value: &[u8], count_max: u32) -> Option<LayoutPolicy> {
+    let text = std::str::from_utf8(value).ok()?;
+    // `setfattr` of a shell variable may end with a line or, by some tools, a NUL.
+    let text = text.trim_end_matches('\0');
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
+    let mut policy = LayoutPolicy::default();
+    for word in text.split_ascii_whitespace() {
+        match word.split_once('=')? {
+            ("stripe_unit", size) => policy.stripe_unit = stripe_unit(size)?,
+            ("stripe_count", "all") => policy.stripe_count = 0,
+            ("stripe_count", count) => {
+                policy.stripe_count = count
+                    .parse()
+                    .ok()
+                    .filter(|count| (1..=count_max).contains(count))?;
+            }
+            _ => return None,
+        }
+    }
+    Some(policy)
+}
+
+fn stripe_unit(text: &str) -> Option<u32> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return None,
+    };
+    let bytes = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    let step = u64::from(STRIPE_UNIT_BYTES_MIN);
+    let good = bytes >= step && bytes <= STRIPE_UNIT_BYTES_MAX && bytes.is_multiple_of(step);
+    good.then(|| u32::try_from(bytes).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a policy is taken as written or refused, never bent.
+    use super::*;
+
+    #[test]
+    fn units_and_counts_have_bounds() {
+        let is = |stripe_unit, stripe_count| {
+            Some(LayoutPolicy {
+                stripe_unit,
+                stripe_count,
+            })
+        };
+        for (text, policy) in [
+            ("stripe_unit=65536 stripe_count=4", is(65536, 4)),
+            ("stripe_count=1", is(0, 1)),
+            ("stripe_unit=1MiB\n", is(1 << 20, 0)),
+            ("stripe_unit=1G stripe_count=all\0", is(1 << 30, 0)),
+            ("", is(0, 0)),
+            ("stripe_count=0", None),
+            ("stripe_count=5", None),
+            ("stripe_count=-1", None),
+            ("stripe_unit=4097", None),
+            ("stripe_unit=0", None),
+            ("stripe_unit=2G", None),
+            ("stripe_unit=1MB", None),
+            ("stripe_unit=99999999999999999999G", None),
+            ("stripe_unit", None),
+            ("pool=a", None),
+        ] {
+            assert_eq!(parse(text.as_bytes(), 4), policy, "{text}");
+        }
+        assert_eq!(parse(b"\xff", 4), None);
+        assert_eq!(parse(&[b' '; TEXT_BYTES_MAX + 1], 4), None);
+    }
+}

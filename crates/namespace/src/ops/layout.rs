@@ -1,0 +1,53 @@
+//! Layout policies: how the data of new files below a directory are to be cut.
+//!
+//! A directory hands its policy down to the directories made in it. It says nothing of files that exist: where the data of
+//! a file are never changes.
+
+use crate::extras::LayoutPolicy;
+use crate::inode::Inode;
+use crate::{ChangeInfo, FileId, Namespace, NsError, Op};
+
+impl Inode {
+    /// The policy for new files of a directory, if it has one.
+    #[must_use]
+    pub fn layout_policy(&self) -> Option<LayoutPolicy> {
+        self.extras.rare().and_then(|r| r.layout)
+    }
+}
+
+impl Namespace {
+    /// Gives a directory a policy, or takes it away. Only its owner and root may. What the values mean is the caller's.
+    ///
+    /// # Errors
+    /// [`NsError::NotDir`], [`NsError::Perm`], [`NsError::Stale`].
+    pub fn set_layout_policy(
+        &self,
+        op: &mut Op<'_>,
+        dir: FileId,
+        policy: Option<LayoutPolicy>,
+    ) -> Result<ChangeInfo, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            let inode = txn.need(dir)?;
+            if !inode.is_dir() {
+                return Err(NsError::NotDir);
+            }
+            if !cred.owns(&inode) {
+                return Err(NsError::Perm);
+            }
+            if inode.layout_policy() == policy {
+                return Ok(ChangeInfo {
+                    before: inode.change,
+                    after: inode.change,
+                });
+            }
+            let after = txn.touch(dir)?;
+            after.ctime = now;
+            after.extras.edit(|rare| rare.layout = policy);
+            Ok(ChangeInfo {
+                before: inode.change,
+                after: after.change,
+            })
+        })
+    }
+}

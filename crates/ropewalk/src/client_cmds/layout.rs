@@ -1,0 +1,124 @@
+//! `ropewalk layout`: how files are striped, by the extended attribute `ropewalk.layout`.
+
+use super::CliError;
+use super::error::Failures;
+use super::output::Listing;
+use super::remote::{Place, Servers};
+use bytesize::ByteSize;
+use client::{Error, NfsStatus};
+use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
+
+/// The attribute; `user.ropewalk.layout` on a kernel mount.
+const XATTR: &[u8] = b"ropewalk.layout";
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum LayoutCommand {
+    /// Say how new files in a directory, and in directories made below it, are striped
+    Set(SetArgs),
+    /// Show how a file is striped, or what applies to new files of a directory
+    Get(GetArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArgs {
+    /// nfs://HOST[:PORT]/DIR, or a path below ROPEWALK_URL
+    #[arg(value_name = "DIR", required = true)]
+    paths: Vec<OsString>,
+    /// Bytes on one data server before the next one's turn: a multiple of 4KiB, at most 1GiB [default: the server's]
+    #[arg(long, value_name = "SIZE")]
+    stripe_unit: Option<ByteSize>,
+    /// Data servers of a file: at most 256, and no more than there are [default: all of a placement group]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    stripe_count: Option<u32>,
+    /// Take the directory's own setting away
+    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count"])]
+    unset: bool,
+    /// Print JSON: what was done
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GetArgs {
+    /// nfs://HOST[:PORT]/PATH, or a path below ROPEWALK_URL
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(command: &LayoutCommand, servers: &Servers) -> Result<(), CliError> {
+    match command {
+        LayoutCommand::Set(args) => set(args, servers).await,
+        LayoutCommand::Get(args) => get(args, servers).await,
+    }
+}
+
+async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
+    if args.stripe_unit.is_none() && args.stripe_count.is_none() && !args.unset {
+        return Err(CliError::usage(
+            "say --stripe-unit, --stripe-count or --unset",
+        ));
+    }
+    let mut words = Vec::new();
+    if let Some(unit) = args.stripe_unit {
+        words.push(format!("stripe_unit={}", unit.as_u64()));
+    }
+    if let Some(count) = args.stripe_count {
+        words.push(format!("stripe_count={count}"));
+    }
+    let text = words.join(" ");
+    let value = (!args.unset).then_some(text.as_bytes());
+    let mut out = Listing::new(args.json);
+    for path in &args.paths {
+        let place = servers.place(path).await?;
+        match place.client.set_xattr(place.path(), XATTR, value).await {
+            // Unset is what it is to be.
+            Err(Error::Status(NfsStatus::NoXattr)) if args.unset => {}
+            Err(Error::Status(NfsStatus::Inval)) => return Err(refused(&place)),
+            done => done.map_err(CliError::cannot("set the layout of", &place.url))?,
+        }
+        out.done(|| json!({ "set": place.url.to_string() }))?;
+    }
+    out.finish()
+}
+
+fn refused(place: &Place) -> CliError {
+    CliError::new(format!(
+        "the server refuses this layout for {}: it must be a directory, the stripe unit a multiple of 4KiB up to 1GiB, \
+         the stripe count no more than there are data servers",
+        place.url
+    ))
+}
+
+async fn get(args: &GetArgs, servers: &Servers) -> Result<(), CliError> {
+    let (mut out, mut failures) = (Listing::new(args.json), Failures::default());
+    for path in &args.paths {
+        failures.note(show(path, servers, &mut out).await)?;
+    }
+    out.finish()?;
+    failures.verdict("path")
+}
+
+async fn show(path: &OsStr, servers: &Servers, out: &mut Listing) -> Result<(), CliError> {
+    let place = servers.place(path).await?;
+    let value = place.client.xattr(place.path(), XATTR).await;
+    let value = value.map_err(CliError::cannot("read the layout of", &place.url))?;
+    let text = String::from_utf8_lossy(&value).into_owned();
+    out.item(
+        || format!("{}: {text}", place.url),
+        || json_of(&place, &text),
+    )
+}
+
+/// Numbers as numbers; `all` is null.
+fn json_of(place: &Place, text: &str) -> Value {
+    let words = text.split_whitespace().filter_map(|w| w.split_once('='));
+    let number = |v: &str| v.parse::<u64>().map_or(Value::Null, Value::from);
+    let mut object = serde_json::Map::new();
+    object.insert("url".into(), place.url.to_string().into());
+    object.extend(words.map(|(name, value)| (name.to_owned(), number(value))));
+    object.into()
+}
