@@ -10,7 +10,7 @@ use fabric::{
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +20,11 @@ use tokio::time::timeout;
 
 /// How long TCP and MPA set-up may take (RFC 5044 §7.1.2 rule 10).
 const SETUP_TIME: Duration = Duration::from_secs(10);
+/// How long a connection is silent before the peer is asked whether it is still there, how often it is asked then, and how
+/// many times it may not answer.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
 /// Peers in their set-up at a time on one listener; more wait in the backlog.
 const SETUPS_MAX: usize = 256;
 const BACKLOG: i32 = 1024;
@@ -149,17 +154,28 @@ async fn connect(
     if private_data.len() > PRIVATE_DATA_MAX {
         return Err(ConnectError::TooMuch);
     }
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
     let wish = wish(&config);
-    write_setup(&mut stream, &mpa::request(wish, &private_data)).await?;
-    let reply = read_setup(&mut stream, true).await?;
+    let (stream, reply, conclusion) = match ask(address, &mpa::request(wish, &private_data)).await {
+        Ok((stream, reply)) if reply.revision > 1 => {
+            let conclusion = mpa::conclude(wish, &reply);
+            (stream, reply, conclusion)
+        }
+        Err(e) if !is_closing(&e) => return Err(e),
+        // A peer that only knows revision 1 closes, or rejects what it misreads (RFC 6581 §10).
+        Ok(_) | Err(_) => {
+            tracing::debug!("{address} is asked again with MPA revision 1");
+            let request = mpa::plain_request(wish, &private_data);
+            let (stream, reply) = ask(address, &request).await?;
+            let conclusion = mpa::conclude_plain(wish, &reply);
+            (stream, reply, conclusion)
+        }
+    };
     if reply.rejected {
         return Err(ConnectError::Rejected {
             private_data: reply.private_data.into(),
         });
     }
-    match mpa::conclude(wish, &reply) {
+    match conclusion {
         Ok(agreed) => {
             let machine = iwarp.machine(&stream, config, agreed, true)?;
             let private_data = reply.private_data.into();
@@ -179,6 +195,31 @@ async fn connect(
             Err(ConnectError::Protocol("no read depths or RTR in common"))
         }
     }
+}
+
+/// Opens a TCP connection and hears what the peer says to this request.
+async fn ask(address: SocketAddr, request: &Setup) -> Result<(TcpStream, Setup), ConnectError> {
+    let mut stream = TcpStream::connect(address).await?;
+    tune(&stream)?;
+    write_setup(&mut stream, request).await?;
+    let reply = read_setup(&mut stream, true).await?;
+    Ok((stream, reply))
+}
+
+/// Whether the peer has closed the TCP connection.
+fn is_closing(e: &ConnectError) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(e, ConnectError::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof))
+}
+
+/// Small frames leave at once, and a peer that is gone without a word is noticed.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
 impl Fabric for Iwarp {
@@ -293,7 +334,7 @@ async fn greet(
     mut stream: TcpStream,
     peer: SocketAddr,
 ) -> Result<IwarpIncoming, ConnectError> {
-    stream.set_nodelay(true)?;
+    tune(&stream)?;
     let mut request = read_setup(&mut stream, false).await?;
     if request.markers {
         // Nothing that the upper layer could say would help.

@@ -237,6 +237,92 @@ async fn replies_that_cannot_be_used_are_answered() {
     }
 }
 
+/// A responder that knows revision 1 only closes, or takes what it misreads for a refusal: it is asked once more, in its
+/// own words (RFC 6581 §10).
+#[tokio::test]
+async fn an_old_responder_is_asked_again_with_revision_1() {
+    for first_reply in [
+        None,
+        Some(Setup {
+            rejected: true,
+            ..setup(true, 1, None)
+        }),
+    ] {
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let responding = tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            assert_eq!(heard(&mut peer, false).await.revision, 2);
+            if let Some(reply) = &first_reply {
+                said(&mut peer, reply).await;
+            }
+            drop(peer);
+            let (mut peer, _) = listener.accept().await.unwrap();
+            let request = heard(&mut peer, false).await;
+            let expected = Setup {
+                private_data: b"ours".to_vec(),
+                ..setup(false, 1, None)
+            };
+            assert_eq!(request, expected);
+            said(&mut peer, &setup(true, 1, None)).await;
+            // No RTR indication: the message is the first frame.
+            let mut first = vec![0; message(b"hello").len()];
+            peer.read_exact(&mut first).await.unwrap();
+            assert_eq!(first, message(b"hello"));
+        });
+        let config = EndpointConfig::default();
+        let iwarp = Iwarp::default();
+        let ours = Bytes::from_static(b"ours");
+        let connecting = iwarp.connect(address, config, ours, Vec::new());
+        let mut connected = connecting.await.unwrap();
+        assert_eq!(connected.private_data, &b"from afar"[..]);
+        let work = fabric::Work::Send {
+            data: vec![Bytes::from_static(b"hello")],
+            invalidate: None,
+        };
+        assert!(connected.endpoint.post(3, work, true).is_ok());
+        connected.endpoint.ring();
+        responding.await.unwrap();
+    }
+}
+
+/// A refusal of the upper layer is one, and no reason to ask again.
+#[tokio::test]
+async fn a_rejection_is_final_whatever_the_revision() {
+    for revision in [1, 2] {
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let responding = tokio::spawn(async move {
+            let mut asked = 0;
+            loop {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                let request = heard(&mut peer, false).await;
+                asked += 1;
+                if request.revision > revision {
+                    continue;
+                }
+                let reply = Setup {
+                    rejected: true,
+                    enhanced: request.enhanced,
+                    ..setup(true, revision, None)
+                };
+                said(&mut peer, &reply).await;
+                let mut rest = Vec::new();
+                let _ = peer.read_to_end(&mut rest).await;
+                return asked;
+            }
+        });
+        let config = EndpointConfig::default();
+        let iwarp = Iwarp::default();
+        let refused = iwarp.connect(address, config, Bytes::new(), Vec::new());
+        match refused.await {
+            Err(ConnectError::Rejected { private_data }) => assert_eq!(private_data, "from afar"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(responding.await.unwrap(), 3 - u32::from(revision));
+    }
+}
+
 /// A peer that stops in the middle of an answer and goes away is a lost connection, and the sink comes back.
 #[tokio::test]
 async fn a_peer_that_vanishes_in_an_answer_is_lost() {
