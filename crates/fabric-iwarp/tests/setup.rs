@@ -278,7 +278,10 @@ async fn a_peer_that_vanishes_in_an_answer_is_lost() {
         len: 10_000,
     };
     let (sink, at) = (pool.take().unwrap(), 0);
-    let work = fabric::Work::Read { sink, at, remote };
+    let work = fabric::Work::Read {
+        sink,
+        parts: vec![fabric::Part { at, remote }],
+    };
     assert!(connected.endpoint.post(3, work, true).is_ok());
     let mut done = Vec::new();
     let mut end = None;

@@ -28,7 +28,10 @@ pub use connect::{
 };
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated};
 pub use pool::{Buffer, Pool, PoolConfig};
-pub use work::{Completion, Done, Fault, Memory, Receive, Refusal, Refused, Remote, Status, Work};
+pub use work::{
+    Completion, Done, Fault, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote,
+    Status, Work,
+};
 
 use std::future::Future;
 use std::pin::Pin;

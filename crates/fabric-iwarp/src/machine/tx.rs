@@ -3,7 +3,7 @@
 //! Frames are made while few bytes wait to be written, so that a Read Response never stands behind much that
 //! was framed before it.
 
-use super::{Exposure, Machine, Op, ReadOut};
+use super::{Exposure, Machine, Op, ReadOut, Whose};
 use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
 use crate::mpa;
@@ -444,7 +444,7 @@ impl Machine {
                 last
             }
             Op::Read { .. } => return self.frame_read(),
-            Op::Invalidate { .. } | Op::Reading => true,
+            Op::Invalidate { .. } => true,
         };
         if last {
             item.end = Some(tx.made);
@@ -456,24 +456,33 @@ impl Machine {
         }
     }
 
+    /// One Read Request of the read that is next.
     fn frame_read(&mut self) {
         let index = self.tx.framed_items;
-        let op = std::mem::replace(&mut self.send_queue[index].op, Op::Reading);
-        let Op::Read {
-            sink, at, remote, ..
-        } = op
-        else {
+        let Op::Read { sink, parts, .. } = &mut self.send_queue[index].op else {
             unreachable!("only reads are framed here");
         };
+        let Some(part) = parts.pop_front() else {
+            return self.framed_read(index, self.tx.made);
+        };
+        let is_last = parts.is_empty();
+        self.sinks.extend(sink.take());
         let Ok(stag) = self.keys.insert(Exposure::Sink) else {
             unreachable!("there is a key for each read that may be outstanding");
         };
         let end = self.send_read_request(ReadOut {
             stag,
-            remote,
+            part,
             placed: 0,
-            sink: Some((sink, at)),
+            whose: Whose::Work { is_last },
         });
+        if is_last {
+            self.framed_read(index, end);
+        }
+    }
+
+    /// All of a read was asked for.
+    fn framed_read(&mut self, index: usize, end: u64) {
         self.send_queue[index].end = Some(end);
         self.tx.framed_items += 1;
         self.tx.responded_last = false;
