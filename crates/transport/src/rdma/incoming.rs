@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::Bytes;
-use fabric::Buffer;
+use fabric::{Buffer, Part, READ_PARTS_MAX};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rpcrdma::{Placement, Pull};
@@ -34,7 +34,8 @@ struct Record {
     charge: Charge,
     /// `None` while a read has it.
     buffer: Option<Buffer>,
-    pulls: VecDeque<Pull>,
+    /// What is not asked for yet.
+    pulls: Vec<Pull>,
 }
 
 impl Records {
@@ -74,7 +75,7 @@ impl Records {
         let record = Record {
             charge,
             buffer: Some(self.memory.take(bytes as usize)),
-            pulls: VecDeque::new(),
+            pulls: Vec::new(),
         };
         self.records.insert(xid, record);
     }
@@ -90,7 +91,7 @@ impl Records {
                 buffer[at..at + piece.bytes.len()].copy_from_slice(&piece.bytes);
             }
         }
-        record.pulls = placement.pulls.into();
+        record.pulls = placement.pulls;
         if record.pulls.is_empty() {
             return true;
         }
@@ -103,14 +104,14 @@ impl Records {
         let xid = self.to_read.pop_front()?;
         let record = self.records.get_mut(&xid)?;
         let sink = record.buffer.take()?;
-        let pull = record.pulls.pop_front()?;
-        self.reading += 1;
-        let read = fabric::Work::Read {
-            sink,
+        let part = |pull: Pull| Part {
             at: pull.at as usize,
             remote: remote(&pull.segment),
         };
-        Some((xid, read))
+        let count = record.pulls.len().min(READ_PARTS_MAX);
+        let parts = record.pulls.drain(..count).map(part).collect();
+        self.reading += 1;
+        Some((xid, fabric::Work::Read { sink, parts }))
     }
 
     /// A read is complete. `true` when it was the last one of its record.
