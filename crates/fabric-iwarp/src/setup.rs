@@ -345,7 +345,7 @@ async fn greet(
     let private_data = std::mem::take(&mut request.private_data).into();
     Ok(IwarpIncoming {
         iwarp,
-        stream,
+        stream: Some(stream),
         peer,
         request,
         private_data,
@@ -354,7 +354,8 @@ async fn greet(
 
 struct IwarpIncoming {
     iwarp: Iwarp,
-    stream: TcpStream,
+    /// `None` once the peer has its answer.
+    stream: Option<TcpStream>,
     peer: SocketAddr,
     /// Without its private data.
     request: Setup,
@@ -374,9 +375,22 @@ impl IwarpIncoming {
         }
         let (reply, agreed) = mpa::respond(&self.request, wish(&config), &private_data)
             .map_err(ConnectError::Protocol)?;
-        let machine = self.iwarp.machine(&self.stream, config, agreed, false)?;
-        write_setup(&mut self.stream, &reply).await?;
-        connected(self.stream, self.peer, machine, receives, self.private_data)
+        let mut stream = self.stream.take().expect("it was not answered before");
+        let machine = self.iwarp.machine(&stream, config, agreed, false)?;
+        write_setup(&mut stream, &reply).await?;
+        let private_data = std::mem::take(&mut self.private_data);
+        connected(stream, self.peer, machine, receives, private_data)
+    }
+}
+
+impl Drop for IwarpIncoming {
+    /// A peer that heard nothing would take us for one that knows only revision 1, and come back at once.
+    fn drop(&mut self) {
+        let rejection = mpa::rejection(&self.request, &[]).encode();
+        if let (Some(stream), Some(frame)) = (self.stream.take(), rejection) {
+            // Nothing was sent before, so there is room, unless the peer has left.
+            let _ = stream.try_write(&frame);
+        }
     }
 }
 
@@ -401,8 +415,9 @@ impl Incoming for IwarpIncoming {
     fn reject(mut self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>> {
         Box::pin(async move {
             let rejection = mpa::rejection(&self.request, &private_data);
-            let written = in_time(write_setup(&mut self.stream, &rejection)).await;
-            see_out(self.stream, Vec::new());
+            let mut stream = self.stream.take().expect("it was not answered before");
+            let written = in_time(write_setup(&mut stream, &rejection)).await;
+            see_out(stream, Vec::new());
             written.map_err(|e| match e {
                 ConnectError::Io(e) => e,
                 e => io::Error::new(io::ErrorKind::InvalidInput, e),

@@ -169,6 +169,21 @@ async fn a_peer_that_wants_markers_is_rejected() {
     assert!(reply.rejected && !reply.markers);
 }
 
+/// Who is turned away hears so, and has no reason to ask again in other words.
+#[tokio::test]
+async fn dropping_a_request_rejects_it() {
+    for (revision, enhanced) in [(1, None), (2, Some(Enhanced::default()))] {
+        let mut listener = listening().await;
+        let mut peer = TcpStream::connect(listener.local()).await.unwrap();
+        said(&mut peer, &setup(false, revision, enhanced)).await;
+        drop(listener.accept().await.unwrap());
+        let reply = heard(&mut peer, true).await;
+        assert!(reply.rejected && reply.private_data.is_empty());
+        assert_eq!((reply.revision, reply.enhanced), (revision, enhanced));
+        assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
+    }
+}
+
 /// A Terminate arrives although its peer never stops sending: the connection is not reset before.
 #[tokio::test]
 async fn the_last_word_is_heard() {
