@@ -1,4 +1,8 @@
 //! Goal: a directory's layout policy is set by its owner, handed down to directories and to nothing else, and kept.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
 
 mod common;
 
