@@ -1,8 +1,8 @@
 //! Attributes of RFC 8881 §5 from an inode, and inodes' changes from attributes.
 
-use crate::Mds;
 use crate::cx::handle_of;
-use namespace::{FileType, Inode, NewNode, SetAttr, SetTime, Time};
+use crate::{Mds, acl};
+use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{Bitmap, ChangeAttrType, FH_PERSISTENT, FsId, NfsStatus, NfsTime, Owner, SpecData};
 use xdr::List;
@@ -28,6 +28,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::UNIQUE_HANDLES,
     attr::LEASE_TIME,
     attr::RDATTR_ERROR,
+    attr::ACL,
     attr::ACLSUPPORT,
     attr::CANSETTIME,
     attr::CASE_INSENSITIVE,
@@ -62,6 +63,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::TIME_MODIFY,
     attr::TIME_MODIFY_SET,
     attr::MOUNTED_ON_FILEID,
+    attr::DACL,
     attr::FS_LAYOUT_TYPES,
     attr::LAYOUT_TYPES,
     attr::LAYOUT_BLKSIZE,
@@ -81,6 +83,8 @@ const MINOR_2_ONLY: Bitmap = Bitmap::of(&[
 /// Attributes that can be set.
 const SETTABLE: Bitmap = Bitmap::of(&[
     attr::SIZE,
+    attr::ACL,
+    attr::DACL,
     attr::MODE,
     attr::OWNER,
     attr::OWNER_GROUP,
@@ -108,7 +112,7 @@ fn time(t: Time) -> NfsTime {
     }
 }
 
-fn number(id: u32) -> Owner {
+pub(crate) fn number(id: u32) -> Owner {
     Owner::from(id.to_string().as_bytes())
 }
 
@@ -162,6 +166,12 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
     if want.contains(attr::OWNER_GROUP) {
         a.owner_group = Some(number(inode.gid));
     }
+    if want.contains(attr::ACL) {
+        a.acl = Some(acl::acl_of(inode));
+    }
+    if want.contains(attr::DACL) {
+        a.dacl = Some(acl::dacl_of(inode));
+    }
     if want.contains(attr::FILEHANDLE) {
         a.filehandle = Some(handle_of(mds, inode));
     }
@@ -177,6 +187,8 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
     attr::CHANGE,
     attr::SIZE,
     attr::FSID,
+    attr::ACL,
+    attr::DACL,
     attr::FILEHANDLE,
     attr::FILEID,
     attr::MODE,
@@ -201,7 +213,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.unique_handles = Some(true);
     a.lease_time_s = Some(u32::try_from(mds.lease_ms().div_ceil(1000)).unwrap_or(u32::MAX));
     a.rdattr_error = Some(NfsStatus::Ok);
-    a.aclsupport = Some(0);
+    a.aclsupport = Some(acl::SUPPORT);
     a.cansettime = Some(true);
     a.case_insensitive = Some(false);
     a.case_preserving = Some(true);
@@ -251,10 +263,13 @@ pub(crate) fn decode(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, Nfs
     Ok(attrs)
 }
 
-fn id(owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
-    let Some(owner) = owner else { return Ok(None) };
+fn id_of(owner: &Owner) -> Result<u32, NfsStatus> {
     let text = std::str::from_utf8(&owner.0).map_err(|_| NfsStatus::Inval)?;
-    text.parse().map(Some).map_err(|_| NfsStatus::BadOwner)
+    text.parse().map_err(|_| NfsStatus::BadOwner)
+}
+
+fn id(owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
+    owner.map(id_of).transpose()
 }
 
 fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
@@ -265,15 +280,6 @@ fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
             nanos: t.nanoseconds,
         }),
     })
-}
-
-/// Permission bits of a new object (RFC 8275: the client's umask is applied here, since there is no inherited ACL).
-fn new_mode(attrs: &Attrs, default: u32) -> u32 {
-    match (attrs.mode, attrs.mode_umask) {
-        (Some(mode), _) => mode & 0o7777,
-        (None, Some(m)) => m.mode & !(m.umask & 0o777) & 0o7777,
-        (None, None) => default,
-    }
 }
 
 /// Attributes of SETATTR for the name space. `mode_umask` is for creation only (RFC 8275 §5).
@@ -291,16 +297,38 @@ pub(crate) fn to_setattr(attrs: &Attrs) -> Result<SetAttr, NfsStatus> {
         size: attrs.size,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
+        acl: acl::decode(attrs, |owner, _| id_of(owner))?,
     })
 }
 
-/// Attributes of a new object.
+/// Attributes of a new object. A umask is for the name space to apply, since what the directory hands down may take its
+/// place (RFC 8275 §5).
 pub(crate) fn to_new_node(attrs: &Attrs, default_mode: u32) -> Result<NewNode, NfsStatus> {
+    let (mode, umask) = match (attrs.mode, attrs.mode_umask) {
+        (Some(mode), _) => (mode, 0),
+        (None, Some(both)) => (both.mode, both.umask),
+        (None, None) => (default_mode, 0),
+    };
+    if mode & !0o7777 != 0 || umask & !0o777 != 0 {
+        return Err(NfsStatus::Inval);
+    }
     Ok(NewNode {
         uid: id(attrs.owner.as_ref())?,
         gid: id(attrs.owner_group.as_ref())?,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
-        ..NewNode::mode(new_mode(attrs, default_mode))
+        umask,
+        mode_is_default: attrs.mode.is_none() && attrs.mode_umask.is_none(),
+        acl: acl::decode(attrs, |owner, _| id_of(owner))?,
+        ..NewNode::mode(mode)
     })
+}
+
+/// Whether the caller may see the attributes that not everyone may (RFC 8881 §6.2.1.3.1).
+pub(crate) fn may_see(cred: &Cred, inode: &Inode, want: &Bitmap) -> Result<(), NfsStatus> {
+    let lists = want.contains(attr::ACL) || want.contains(attr::DACL);
+    if lists && cred.rights(inode) & READ_ACL == 0 {
+        return Err(NfsStatus::Access);
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@
 //! Entry points: [`Mds::open`], [`exports`].
 #![forbid(unsafe_code)]
 
+mod acl;
 mod attrs;
 mod cx;
 pub mod data;

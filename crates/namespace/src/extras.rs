@@ -1,7 +1,8 @@
-//! What few inodes have: sums of their extended attributes, a layout policy.
+//! What few inodes have: sums of their extended attributes, a layout policy, an access control list.
 //!
 //! An inode without any of it stores nothing for it and keeps one empty pointer in memory.
 
+use crate::Acl;
 use std::sync::Arc;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -31,6 +32,8 @@ xdr::xdr_struct! {
         pub xattrs: XattrTotals,
         /// The policy for new files; directories only.
         pub layout: Option<LayoutPolicy>,
+        /// The access control list, unless the mode says it all.
+        pub acl: Option<Acl>,
     }
 }
 

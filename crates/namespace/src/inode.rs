@@ -1,6 +1,6 @@
 //! The inode: attributes of a file and the state of its data, and its stored form.
 
-use crate::{Device, Extras, FileId, NsError, Placement, Time, XattrTotals};
+use crate::{Acl, Device, Extras, FileId, NsError, Placement, Time, XattrTotals};
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
 /// Longest symlink target in bytes (PATH_MAX of Linux).
@@ -103,6 +103,12 @@ impl Inode {
     #[must_use]
     pub fn is_sticky(&self) -> bool {
         self.mode & STICKY != 0
+    }
+
+    /// Its access control list, unless the mode says it all.
+    #[must_use]
+    pub fn acl(&self) -> Option<&Acl> {
+        self.extras.rare()?.acl.as_ref()
     }
 
     /// How many extended attributes it has, and how long they are.

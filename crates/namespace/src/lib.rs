@@ -20,6 +20,7 @@
 //! show the last state that was known to be applied.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 mod bucket;
 mod cache;
 mod check;
@@ -34,6 +35,7 @@ mod records;
 mod txn;
 mod types;
 
+pub use acl::{ACES_MAX, Ace, Acl, Who, WhoKind};
 pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
@@ -51,7 +53,10 @@ pub use ops::setattr::{AttrsSet, SetAttr, SetTime};
 pub use ops::xattr::{
     SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
 };
-pub use perm::{EXECUTE, READ, WRITE};
+pub use perm::{
+    APPEND, DELETE, DELETE_CHILD, EXECUTE, READ, READ_ACL, READ_ATTRIBUTES, READ_XATTRS,
+    SYNCHRONIZE, WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, WRITE_XATTRS,
+};
 pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
 pub use types::{ChangeInfo, Cred, Device, FileId, Op, Placement, Time};
 

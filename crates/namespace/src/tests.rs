@@ -122,7 +122,8 @@ impl Model {
             w if w == n.gid => n.mode >> 3,
             _ => n.mode,
         };
-        bits & want == want
+        let has = |right, bit| want & right == 0 || bits & bit != 0;
+        has(READ, 4) && has(WRITE, 2) && has(EXECUTE, 1)
     }
 
     fn dir(&self, who: u32, id: FileId, want: u32) -> Verdict<&Node> {

@@ -444,7 +444,9 @@ impl StagedInode {
     /// Whether all that a permission check reads is as before.
     fn keeps_access(&self) -> bool {
         match (&self.before, &self.after) {
-            (Some(a), Some(b)) => (a.mode, a.uid, a.gid) == (b.mode, b.uid, b.gid),
+            (Some(a), Some(b)) => {
+                (a.mode, a.uid, a.gid, a.acl()) == (b.mode, b.uid, b.gid, b.acl())
+            }
             _ => false,
         }
     }

@@ -93,7 +93,7 @@ pub(crate) async fn truncate(
     let _alone = alone(nfsd, inode, client).await?;
     let attrs = SetAttr {
         size: None,
-        ..*wanted
+        ..wanted.clone()
     };
     let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
     let me = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);

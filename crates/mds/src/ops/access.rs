@@ -2,7 +2,7 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
-use namespace::{EXECUTE, READ, WRITE};
+use namespace::{APPEND, DELETE_CHILD, EXECUTE, READ, READ_XATTRS, WRITE, WRITE_XATTRS};
 use nfs4::NfsStatus;
 use nfs4::ops::{
     ACCESS_DELETE, ACCESS_EXECUTE, ACCESS_EXTEND, ACCESS_LOOKUP, ACCESS_MODIFY, ACCESS_READ,
@@ -17,36 +17,47 @@ pub(super) fn access(
 ) -> Result<AccessRes, NfsStatus> {
     let inode = cx::current(nfsd.role(), cx)?;
     let bits = ns(nfsd.role(), cx, |ns, op| ns.access(op, inode.id))?;
-    let mut granted = 0;
-    let mut supported = ACCESS_READ | ACCESS_MODIFY | ACCESS_EXTEND;
-    if bits & READ != 0 {
-        granted |= ACCESS_READ;
-    }
-    if bits & WRITE != 0 && !cx.caller.read_only {
-        granted |= ACCESS_MODIFY | ACCESS_EXTEND;
-    }
-    if inode.is_dir() {
-        supported |= ACCESS_LOOKUP | ACCESS_DELETE;
-        if bits & EXECUTE != 0 {
-            granted |= ACCESS_LOOKUP;
-        }
-        if bits & WRITE != 0 && !cx.caller.read_only {
-            granted |= ACCESS_DELETE;
-        }
+    // What each bit takes: any of a mask. Who may write a file may make it longer (RFC 8881 §6.2.1.3.1).
+    let read = (ACCESS_READ, READ);
+    let table = if inode.is_dir() {
+        [
+            read,
+            (ACCESS_LOOKUP, EXECUTE),
+            (ACCESS_MODIFY, WRITE),
+            (ACCESS_EXTEND, WRITE | APPEND),
+            (ACCESS_DELETE, DELETE_CHILD),
+        ]
     } else {
-        supported |= ACCESS_EXECUTE;
-        if bits & EXECUTE != 0 {
-            granted |= ACCESS_EXECUTE;
-        }
+        [
+            read,
+            (ACCESS_EXECUTE, EXECUTE),
+            (ACCESS_MODIFY, WRITE),
+            (ACCESS_EXTEND, WRITE),
+            (0, 0),
+        ]
+    };
+    let of_xattrs = [
+        (ACCESS_XAREAD, READ_XATTRS),
+        (ACCESS_XALIST, READ_XATTRS),
+        (ACCESS_XAWRITE, WRITE_XATTRS),
+    ];
+    let of_xattrs = if cx.minor_version >= 2 {
+        &of_xattrs[..]
+    } else {
+        &[]
+    };
+    let mut never = 0;
+    if cx.caller.read_only {
+        never |= ACCESS_MODIFY | ACCESS_EXTEND | ACCESS_DELETE | ACCESS_XAWRITE;
     }
-    if cx.minor_version >= 2 {
-        supported |= ACCESS_XAREAD | ACCESS_XAWRITE | ACCESS_XALIST;
-        if bits & READ != 0 {
-            granted |= ACCESS_XAREAD | ACCESS_XALIST;
-        }
-        let has_xattrs = inode.is_dir() || inode.is_regular();
-        if bits & WRITE != 0 && has_xattrs && !cx.caller.read_only {
-            granted |= ACCESS_XAWRITE;
+    if !inode.is_dir() && !inode.is_regular() {
+        never |= ACCESS_XAWRITE;
+    }
+    let (mut supported, mut granted) = (0, 0);
+    for (access, any_of) in table.iter().chain(of_xattrs) {
+        supported |= access;
+        if bits & any_of != 0 {
+            granted |= access & !never;
         }
     }
     let supported = supported & args.access;

@@ -28,6 +28,9 @@ pub(super) fn getattr(
     let mask = args
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
+    if let Err(status) = attrs::may_see(&cx.caller.cred, &inode, &mask) {
+        return fail(reply, OpNum::GetAttr, status);
+    }
     let values = attrs::of(mds, &inode, &mask, cx.minor_version);
     let _ = reply.result(&GetAttrResOf(FattrOf {
         mask: &mask,

@@ -113,9 +113,10 @@ fn values(
         return Ok((*mask, Attrs::default()));
     }
     let problem = match (&entry.inode, data::ready(nfsd, entry.file)) {
-        (Some(inode), Ok(())) => {
-            return Ok((*mask, attrs::of(nfsd.role(), inode, mask, cx.minor_version)));
-        }
+        (Some(inode), Ok(())) => match attrs::may_see(&cx.caller.cred, inode, mask) {
+            Ok(()) => return Ok((*mask, attrs::of(nfsd.role(), inode, mask, cx.minor_version))),
+            Err(status) => status,
+        },
         (None, Ok(())) => NfsStatus::Access,
         (_, Err(status)) => status,
     };

@@ -43,6 +43,7 @@ fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, Nf
         return Err(NfsStatus::AttrNotSupp);
     }
     given.attrs().map_err(|e| e.status())?;
+    attrs::may_see(&cx.caller.cred, &inode, &given.mask)?;
     data::ready(nfsd, inode.id)?;
     let mut ours = attrs::of(mds, &inode, &given.mask, cx.minor_version);
     ours.retain(&given.mask);

@@ -2,17 +2,25 @@
 
 use crate::inode::{FileType, GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SYMLINK_BYTES_MAX};
 use crate::ops::setattr::{SetTime, require_group, require_owner};
-use crate::perm::{EXECUTE, WRITE};
+use crate::perm::{EXECUTE, making};
 use crate::txn::Txn;
-use crate::{ChangeInfo, Cred, Device, Extras, FileId, Namespace, NsError, Op, Placement, Time};
+use crate::{
+    Acl, ChangeInfo, Cred, Device, Extras, FileId, Namespace, NsError, Op, Placement, Time,
+};
 use std::sync::Arc;
 use xdr::OpaqueBuf;
 
 /// Attributes of an inode at its creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewNode {
-    /// Permission bits, the umask already applied.
+    /// Permission bits.
     pub mode: u32,
+    /// Bits to take off them, as far as the directory hands down nothing that speaks of them (RFC 8275).
+    pub umask: u32,
+    /// Whether nobody named the mode: then what the directory hands down decides alone.
+    pub mode_is_default: bool,
+    /// Access control list; the directory then hands down none.
+    pub acl: Option<Acl>,
     /// Owner, when not the caller: root only.
     pub uid: Option<u32>,
     /// Group, when not the caller's or the directory's: one of the caller's groups, or root.
@@ -24,7 +32,7 @@ pub struct NewNode {
 }
 
 impl NewNode {
-    /// A mode, and everything else by default.
+    /// A mode that somebody named, and everything else by default.
     #[must_use]
     pub fn mode(mode: u32) -> Self {
         Self {
@@ -136,7 +144,7 @@ impl Namespace {
                 let inode = txn.entry_inode(entry.file)?;
                 return exists(&parent, inode, how);
             }
-            txn.dir(cred, dir, WRITE | EXECUTE)?;
+            txn.dir(cred, dir, making(false))?;
             // Ends the transaction without a change.
             Err(NsError::NoEnt)
         });
@@ -262,17 +270,18 @@ fn make(
     new: &NewNode,
     special: &Special,
 ) -> Result<Created, NsError> {
-    let parent = txn.dir(cred, dir, WRITE | EXECUTE)?;
+    let parent = txn.dir(cred, dir, making(kind == FileType::Directory))?;
     if kind == FileType::Directory && parent.nlink >= txn.link_count_max() {
         return Err(NsError::MLink);
     }
     let (uid, gid) = owner_of_new(cred, &parent, new)?;
     let id = txn.allocate()?;
+    let (mode, acl) = permissions(&parent, kind, new);
     let inode = Inode {
         id,
         generation: 1,
         kind,
-        mode: mode_of_new(cred, &parent, kind, new.mode, gid),
+        mode: mode_of_new(cred, &parent, kind, mode, gid),
         uid,
         gid,
         nlink: if kind == FileType::Directory { 2 } else { 1 },
@@ -289,7 +298,7 @@ fn make(
         placement: special.placement,
         epoch: 0,
         verifier: special.verifier,
-        extras: inherited(&parent, kind),
+        extras: extras_of_new(&parent, kind, acl),
     };
     txn.add(inode.clone());
     txn.set_entry(dir, name, id, kind)?;
@@ -308,11 +317,44 @@ fn make(
     })
 }
 
-/// What a directory hands down.
-fn inherited(parent: &Inode, kind: FileType) -> Extras {
+/// Mode and access control list (RFC 8881 §6.4.3, RFC 8275 §5).
+///
+/// A umask goes as far as the inherited entries say nothing of a class of users; where they do, they limit what the client
+/// asked for, as a default list does on a local file system, so that no entry about one user opens a file to all.
+fn permissions(parent: &Inode, kind: FileType, new: &NewNode) -> (u32, Option<Acl>) {
+    let is_dir = kind == FileType::Directory;
+    let mode = new.mode & MODE_BITS;
+    if let Some(acl) = &new.acl {
+        let acl = acl.clone().settled(is_dir);
+        return (mode & !0o777 | acl.mode(), acl.unless_trivial(is_dir));
+    }
+    let inherited = match kind {
+        FileType::Symlink => None,
+        _ => parent.acl().and_then(|acl| acl.inherited(is_dir)),
+    };
+    let Some(acl) = inherited else {
+        return (mode & !new.umask, None);
+    };
+    if new.mode_is_default {
+        return (acl.mode(), Some(acl));
+    }
+    let mode = if new.umask == 0 {
+        mode
+    } else {
+        let (spoken, allowed) = acl.spoken_mode();
+        mode & !(new.umask & !spoken) & !(spoken & !allowed)
+    };
+    (mode, acl.with_mode(mode, is_dir))
+}
+
+/// What a directory hands down, and the list.
+fn extras_of_new(parent: &Inode, kind: FileType, acl: Option<Acl>) -> Extras {
     let mut extras = Extras::default();
-    if kind == FileType::Directory && parent.layout_policy().is_some() {
-        extras.edit(|rare| rare.layout = parent.layout_policy());
+    let layout = parent
+        .layout_policy()
+        .filter(|_| kind == FileType::Directory);
+    if layout.is_some() || acl.is_some() {
+        extras.edit(|rare| (rare.layout, rare.acl) = (layout, acl));
     }
     extras
 }

@@ -217,7 +217,7 @@ impl Namespace {
             let intent: TruncateIntent = records::decode(&intent, "truncate intent")?;
             let set = SetAttr {
                 size: None,
-                ..*attrs
+                ..attrs.clone()
             };
             let mut after = if set == SetAttr::default() {
                 (*before).clone()

@@ -11,10 +11,10 @@
 
 use crate::inode::Inode;
 use crate::ops::xattr;
-use crate::perm::{EXECUTE, WRITE};
+use crate::perm::EXECUTE;
 use crate::records::Removal;
 use crate::txn::Txn;
-use crate::{ChangeInfo, Cred, FileId, Namespace, NsError, Op, Time, keys, records};
+use crate::{ChangeInfo, FileId, Namespace, NsError, Op, Time, keys, records};
 use meta::Purpose;
 use std::sync::Arc;
 use xdr::List;
@@ -62,7 +62,7 @@ impl Namespace {
             let parent = txn.dir(cred, dir, EXECUTE)?;
             let entry = txn.entry(dir, name)?.ok_or(NsError::NoEnt)?;
             let inode = txn.entry_inode(entry.file)?;
-            check_removable(cred, &parent, &inode)?;
+            cred.require_removable(&parent, &inode)?;
             match what {
                 What::File if inode.is_dir() => return Err(NsError::IsDir),
                 What::Directory if !inode.is_dir() => return Err(NsError::NotDir),
@@ -86,12 +86,6 @@ impl Namespace {
             })
         })
     }
-}
-
-/// Whether `cred` may take the name of `inode` out of `dir`.
-pub(crate) fn check_removable(cred: &Cred, dir: &Inode, inode: &Inode) -> Result<(), NsError> {
-    cred.require(dir, WRITE | EXECUTE)?;
-    cred.require_unsticky(dir, inode)
 }
 
 /// Takes one name from an inode, and the inode with the last one. The entry and the directory are the

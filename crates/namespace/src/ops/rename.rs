@@ -5,8 +5,8 @@
 //! a directory meanwhile, so a directory never ends up below itself.
 
 use crate::inode::Inode;
-use crate::ops::remove::{check_removable, unlink};
-use crate::perm::{EXECUTE, WRITE};
+use crate::ops::remove::unlink;
+use crate::perm::{EXECUTE, WRITE, making};
 use crate::txn::Txn;
 use crate::{ChangeInfo, Cred, FileId, Namespace, NsError, Op, Time};
 use std::sync::Arc;
@@ -111,8 +111,8 @@ fn check_rename(
     source: &Inode,
     target: Option<&Inode>,
 ) -> Result<(), NsError> {
-    check_removable(cred, from, source)?;
-    cred.require(to, WRITE | EXECUTE)?;
+    cred.require_removable(from, source)?;
+    cred.require(to, making(source.is_dir()))?;
     if source.is_dir() && from.id != to.id {
         // Its ".." changes, which is an entry of the directory itself.
         cred.require(source, WRITE)?;
@@ -120,7 +120,7 @@ fn check_rename(
     let Some(target) = target else {
         return Ok(());
     };
-    cred.require_unsticky(to, target)?;
+    cred.require_removable(to, target)?;
     match (source.is_dir(), target.is_dir()) {
         (true, false) => Err(NsError::NotDir),
         (false, true) => Err(NsError::IsDir),

@@ -1,9 +1,12 @@
 //! SETATTR: who may change which attribute, and what follows from it.
 
 use crate::inode::{Inode, MODE_BITS};
-use crate::perm::{WRITE, mode_after_chmod, mode_after_chown, mode_after_write};
+use crate::perm::{
+    WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, mode_after_chmod, mode_after_chown,
+    mode_after_write,
+};
 use crate::txn::Txn;
-use crate::{Cred, FileId, Namespace, NsError, Op, Time, keys};
+use crate::{Acl, Cred, FileId, Namespace, NsError, Op, Time, keys};
 use std::sync::Arc;
 
 /// Largest file size: a signed 64-bit offset.
@@ -34,7 +37,7 @@ impl SetTime {
 }
 
 /// Attributes to set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SetAttr {
     /// Permission bits.
     pub mode: Option<u32>,
@@ -48,6 +51,8 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
+    /// Access control list; set after the mode (RFC 8881 §6.4.1.3).
+    pub acl: Option<Acl>,
 }
 
 /// A SETATTR that succeeded.
@@ -192,14 +197,15 @@ pub(crate) fn changed(
     let mut after = before.clone();
     if let Some(uid) = attrs.uid {
         let same = cred.owns(before) && uid == before.uid;
-        if !same {
+        let takes_over = uid == cred.uid && cred.rights(before) & WRITE_OWNER != 0;
+        if !same && !takes_over {
             require_owner(cred)?;
         }
         after.uid = uid;
     }
     if let Some(gid) = attrs.gid {
         if !cred.owns(before) {
-            return Err(NsError::Perm);
+            cred.require_owners(before, WRITE_OWNER)?;
         }
         if gid != before.gid {
             require_group(cred, gid)?;
@@ -210,17 +216,26 @@ pub(crate) fn changed(
         after.mode = mode_after_chown(before, cred);
     }
     if let Some(mode) = attrs.mode {
-        if !cred.owns(before) {
-            return Err(NsError::Perm);
-        }
+        cred.require_owners(before, WRITE_ACL)?;
         if mode & !MODE_BITS != 0 {
             return Err(NsError::Inval);
         }
         after.mode = mode_after_chmod(mode, after.gid, cred);
+        if let Some(acl) = before.acl() {
+            let acl = acl.chmod(after.mode, before.is_dir());
+            after.extras.edit(|rare| rare.acl = acl);
+        }
+    }
+    if let Some(acl) = &attrs.acl {
+        cred.require_owners(before, WRITE_ACL)?;
+        let acl = acl.clone().settled(before.is_dir());
+        after.mode = after.mode & !0o777 | acl.mode();
+        let acl = acl.unless_trivial(before.is_dir());
+        after.extras.edit(|rare| rare.acl = acl);
     }
     for time in [attrs.atime, attrs.mtime].into_iter().flatten() {
         match time {
-            _ if cred.owns(before) => {}
+            _ if cred.rights(before) & WRITE_ATTRIBUTES != 0 => {}
             SetTime::Server => cred.require(before, WRITE)?,
             SetTime::Client(_) => return Err(NsError::Perm),
         }
@@ -240,7 +255,8 @@ pub(crate) fn changed(
 fn narrows(before: &Inode, after: &Inode) -> bool {
     let moved = (before.uid, before.gid) != (after.uid, after.gid);
     let taken = before.mode & !after.mode & 0o666 != 0;
-    before.is_regular() && (moved || taken)
+    let listed = before.acl() != after.acl();
+    before.is_regular() && (moved || taken || listed)
 }
 
 /// Puts the changed inode in place and raises its change counter.

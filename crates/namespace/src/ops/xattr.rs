@@ -13,7 +13,7 @@
 
 use crate::bucket::{COOKIE_FIRST, COOKIES_PER_HASH, NAME_BYTES_MAX, hash_name};
 use crate::inode::Inode;
-use crate::perm::{READ, WRITE};
+use crate::perm::{READ_XATTRS, WRITE_XATTRS};
 use crate::txn::Txn;
 use crate::{ChangeInfo, Cred, FileId, Namespace, NsError, Op, keys, records};
 use meta::{Pair, Purpose, Read};
@@ -72,13 +72,13 @@ impl Namespace {
     pub fn xattr(&self, op: &mut Op<'_>, file: FileId, name: &[u8]) -> Result<Vec<u8>, NsError> {
         check_name(name)?;
         let inode = self.getattr(op, file)?;
-        op.cred.require(&inode, READ)?;
+        op.cred.require(&inode, READ_XATTRS)?;
         if inode.xattrs().count == 0 {
             return Err(NsError::NoXattr);
         }
         let found = find(&*self.store, self.xattr_cookies(name), file, name)?;
         let inode = self.getattr(op, file)?;
-        op.cred.require(&inode, READ)?;
+        op.cred.require(&inode, READ_XATTRS)?;
         found.stored.map(|s| s.value.0).ok_or(NsError::NoXattr)
     }
 
@@ -95,7 +95,7 @@ impl Namespace {
         bytes_max: usize,
     ) -> Result<XattrPage, NsError> {
         let inode = self.getattr(op, file)?;
-        op.cred.require(&inode, READ)?;
+        op.cred.require(&inode, READ_XATTRS)?;
         let mut page = XattrPage {
             names: Vec::new(),
             eof: true,
@@ -103,7 +103,7 @@ impl Namespace {
         if inode.xattrs().count > 0 {
             page.eof = self.fill(&mut page.names, file, cookie, bytes_max)?;
             let inode = self.getattr(op, file)?;
-            op.cred.require(&inode, READ)?;
+            op.cred.require(&inode, READ_XATTRS)?;
         }
         Ok(page)
     }
@@ -301,7 +301,7 @@ fn check_settable(cred: &Cred, inode: &Arc<Inode>) -> Result<(), NsError> {
     if !inode.is_regular() && !inode.is_dir() {
         return Err(NsError::Perm);
     }
-    cred.require(inode, WRITE)?;
+    cred.require(inode, WRITE_XATTRS)?;
     if inode.is_dir() && inode.is_sticky() && !cred.owns(inode) {
         return Err(NsError::Perm);
     }
