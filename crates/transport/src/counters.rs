@@ -84,6 +84,8 @@ reasons! {
     RdmaProtocol = "rdma_protocol",
     /// The peer placed a result that its reply does not have.
     RdmaBadReply = "rdma_bad_reply",
+    /// The peer did not answer an RDMA Read.
+    RdmaUnanswered = "rdma_unanswered",
     /// The peer sent more calls than its credits allow.
     RdmaCreditFlood = "rdma_credit_flood",
     /// The peer sent a call with the transaction id of one that is not answered yet.

@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
-use fabric::{Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Refusal, Remote, Status};
+use fabric::{
+    Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Refusal, Remote, Stall, Status,
+};
 use rpcrdma::{Engine, Event, FailReason, Record, Segment, Work};
 
 use super::calls::Calls;
@@ -528,6 +530,9 @@ fn why(ended: Ended) -> (CloseReason, String) {
         Ended::Closed => CloseReason::Asked,
         Ended::PeerClosed => CloseReason::PeerClosed,
         Ended::Lost(_) => CloseReason::Io,
+        Ended::Stalled(Stall::MidFrame) => CloseReason::ReadStalled,
+        Ended::Stalled(Stall::Unread) => CloseReason::WriteStalled,
+        Ended::Stalled(Stall::Unanswered) => CloseReason::RdmaUnanswered,
         Ended::Accused(_) => CloseReason::RdmaAccessRefused,
         Ended::Faulted(fault) => match fault {
             Fault::BadKey => CloseReason::RdmaBadKey,
