@@ -3,6 +3,7 @@
 //! ALLOW and DENY entries for users, groups, `OWNER@`, `GROUP@` and `EVERYONE@`. The attributes are `acl` and `dacl`; there is no
 //! `sacl`, since nothing is audited.
 
+use crate::identities::{Identities, Kind};
 use namespace::acl::{AUTO_INHERIT, DEFAULTED, INHERITANCE, INHERITED, PROTECTED};
 use namespace::{Ace, Acl, Inode, Who, WhoKind};
 use nfs4::{
@@ -21,7 +22,7 @@ const MASK: u32 = 0x1f_01ff;
 type WireAces = List<nfs4::Ace, ACES_MAX>;
 
 /// The list of a file as `dacl`: that of its mode when it has none.
-pub(crate) fn dacl_of(inode: &Inode) -> nfs4::Acl {
+pub(crate) fn dacl_of(inode: &Inode, ids: &Identities) -> nfs4::Acl {
     let of_mode;
     let acl = match inode.acl() {
         Some(acl) => acl,
@@ -32,18 +33,18 @@ pub(crate) fn dacl_of(inode: &Inode) -> nfs4::Acl {
     };
     nfs4::Acl {
         flag: acl.flags,
-        aces: List(acl.aces.0.iter().map(to_wire).collect()),
+        aces: List(acl.aces.0.iter().map(|a| to_wire(a, ids)).collect()),
     }
 }
 
 /// The same as `acl`: nothing of automatic inheritance.
-pub(crate) fn acl_of(inode: &Inode) -> WireAces {
-    let mut aces = dacl_of(inode).aces;
+pub(crate) fn acl_of(inode: &Inode, ids: &Identities) -> WireAces {
+    let mut aces = dacl_of(inode, ids).aces;
     aces.0.iter_mut().for_each(|ace| ace.flag &= !INHERITED);
     aces
 }
 
-fn to_wire(ace: &Ace) -> nfs4::Ace {
+fn to_wire(ace: &Ace, ids: &Identities) -> nfs4::Ace {
     let named_group = ace.who.kind == WhoKind::NamedGroup;
     let group = if named_group { ACE_IDENTIFIER_GROUP } else { 0 };
     nfs4::Ace {
@@ -58,16 +59,39 @@ fn to_wire(ace: &Ace) -> nfs4::Ace {
             WhoKind::Owner => Owner::from(b"OWNER@".as_slice()),
             WhoKind::Group => Owner::from(b"GROUP@".as_slice()),
             WhoKind::Everyone => Owner::from(b"EVERYONE@".as_slice()),
-            WhoKind::User | WhoKind::NamedGroup => crate::attrs::number(ace.who.id),
+            WhoKind::User => ids.owner(Kind::User, ace.who.id),
+            WhoKind::NamedGroup => ids.owner(Kind::Group, ace.who.id),
         },
     }
 }
 
-/// The list that SETATTR, CREATE or OPEN sets; `id` reads a user or group.
-pub(crate) fn decode(
-    attrs: &Attrs,
-    id: impl Fn(&Owner, bool) -> Result<u32, NfsStatus>,
-) -> Result<Option<Acl>, NfsStatus> {
+/// The users and groups that a list names.
+pub(crate) fn named(acl: &Acl) -> Vec<(Kind, u32)> {
+    let kind = |who: Who| match who.kind {
+        WhoKind::User => Some((Kind::User, who.id)),
+        WhoKind::NamedGroup => Some((Kind::Group, who.id)),
+        WhoKind::Owner | WhoKind::Group | WhoKind::Everyone => None,
+    };
+    acl.aces.0.iter().filter_map(|a| kind(a.who)).collect()
+}
+
+/// The principals of lists to set.
+pub(crate) fn principals(attrs: &Attrs) -> impl Iterator<Item = (Kind, &Owner)> {
+    let acl = attrs.acl.iter().flat_map(|aces| &aces.0);
+    let dacl = attrs.dacl.iter().flat_map(|dacl| &dacl.aces.0);
+    acl.chain(dacl).map(|ace| (kind_of(ace), &ace.who))
+}
+
+fn kind_of(ace: &nfs4::Ace) -> Kind {
+    if ace.flag & ACE_IDENTIFIER_GROUP != 0 {
+        Kind::Group
+    } else {
+        Kind::User
+    }
+}
+
+/// The list that SETATTR, CREATE or OPEN sets.
+pub(crate) fn decode(attrs: &Attrs, ids: &Identities) -> Result<Option<Acl>, NfsStatus> {
     let (flags, keep, aces) = match (&attrs.acl, &attrs.dacl) {
         (None, None) => return Ok(None),
         // RFC 8881 §6.4.1.
@@ -79,18 +103,14 @@ pub(crate) fn decode(
     if flags & !(AUTO_INHERIT | PROTECTED | DEFAULTED) != 0 {
         return Err(NfsStatus::Inval);
     }
-    let aces: Result<Vec<Ace>, _> = aces.0.iter().map(|a| of_wire(a, keep, &id)).collect();
+    let aces: Result<Vec<Ace>, _> = aces.0.iter().map(|a| of_wire(a, keep, ids)).collect();
     Ok(Some(Acl {
         flags,
         aces: List(aces?),
     }))
 }
 
-fn of_wire(
-    ace: &nfs4::Ace,
-    keep: u32,
-    id: impl Fn(&Owner, bool) -> Result<u32, NfsStatus>,
-) -> Result<Ace, NfsStatus> {
+fn of_wire(ace: &nfs4::Ace, keep: u32, ids: &Identities) -> Result<Ace, NfsStatus> {
     let denies = match ace.ace_type {
         ACE_TYPE_ALLOW => false,
         ACE_TYPE_DENY => true,
@@ -101,17 +121,15 @@ fn of_wire(
     if ace.flag & !known != 0 || ace.access_mask & !MASK != 0 {
         return Err(NfsStatus::AttrNotSupp);
     }
-    let is_group = ace.flag & ACE_IDENTIFIER_GROUP != 0;
     let special = |kind| Ok(Who { kind, id: 0 });
     let who = match ace.who.0.as_slice() {
         b"OWNER@" => special(WhoKind::Owner),
         b"GROUP@" => special(WhoKind::Group),
         b"EVERYONE@" => special(WhoKind::Everyone),
-        _ => id(&ace.who, is_group).map(|id| Who {
-            kind: if is_group {
-                WhoKind::NamedGroup
-            } else {
-                WhoKind::User
+        _ => ids.id(kind_of(ace), &ace.who).map(|id| Who {
+            kind: match kind_of(ace) {
+                Kind::User => WhoKind::User,
+                Kind::Group => WhoKind::NamedGroup,
             },
             id,
         }),

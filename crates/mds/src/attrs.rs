@@ -1,6 +1,7 @@
 //! Attributes of RFC 8881 §5 from an inode, and inodes' changes from attributes.
 
 use crate::cx::handle_of;
+use crate::identities::{Identities, Kind, Question};
 use crate::{Mds, acl};
 use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
@@ -112,10 +113,6 @@ fn time(t: Time) -> NfsTime {
     }
 }
 
-pub(crate) fn number(id: u32) -> Owner {
-    Owner::from(id.to_string().as_bytes())
-}
-
 /// The wire type of an inode.
 pub(crate) fn type_of(kind: FileType) -> nfs4::FileType {
     match kind {
@@ -127,6 +124,28 @@ pub(crate) fn type_of(kind: FileType) -> nfs4::FileType {
         FileType::Socket => nfs4::FileType::Sock,
         FileType::Fifo => nfs4::FileType::Fifo,
     }
+}
+
+/// Learns the names that attributes of an inode have on the wire.
+pub(crate) async fn learn_names(mds: &Mds, inode: &Inode, want: &Bitmap) {
+    let ids = mds.identities();
+    if !ids.has_names() {
+        return;
+    }
+    let user = want
+        .contains(attr::OWNER)
+        .then_some((Kind::User, inode.uid));
+    let group = want
+        .contains(attr::OWNER_GROUP)
+        .then_some((Kind::Group, inode.gid));
+    let lists = want.contains(attr::ACL) || want.contains(attr::DACL);
+    let named = inode
+        .acl()
+        .filter(|_| lists)
+        .map_or_else(Vec::new, acl::named);
+    let all = user.into_iter().chain(group).chain(named);
+    ids.learn(all.map(|(kind, id)| Question::Name(kind, id)))
+        .await;
 }
 
 /// The values of an inode's attributes, as far as `want` names them.
@@ -161,16 +180,16 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
     };
     // What costs an allocation or a look elsewhere is made only on demand.
     if want.contains(attr::OWNER) {
-        a.owner = Some(number(inode.uid));
+        a.owner = Some(mds.identities().owner(Kind::User, inode.uid));
     }
     if want.contains(attr::OWNER_GROUP) {
-        a.owner_group = Some(number(inode.gid));
+        a.owner_group = Some(mds.identities().owner(Kind::Group, inode.gid));
     }
     if want.contains(attr::ACL) {
-        a.acl = Some(acl::acl_of(inode));
+        a.acl = Some(acl::acl_of(inode, mds.identities()));
     }
     if want.contains(attr::DACL) {
-        a.dacl = Some(acl::dacl_of(inode));
+        a.dacl = Some(acl::dacl_of(inode, mds.identities()));
     }
     if want.contains(attr::FILEHANDLE) {
         a.filehandle = Some(handle_of(mds, inode));
@@ -247,8 +266,26 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.space_avail = Some(space.free_bytes);
 }
 
-/// Decodes attributes to set; `BadOwner` for an owner that is no number.
-pub(crate) fn decode(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, NfsStatus> {
+/// Decodes attributes to set, and learns the names in them.
+pub(crate) async fn decode(
+    mds: &Mds,
+    fattr: &Fattr<'_>,
+    minor_version: u32,
+) -> Result<Attrs, NfsStatus> {
+    let attrs = checked(fattr, minor_version)?;
+    let ids = mds.identities();
+    if ids.has_names() {
+        let user = attrs.owner.iter().map(|o| (Kind::User, o));
+        let group = attrs.owner_group.iter().map(|o| (Kind::Group, o));
+        let named = acl::principals(&attrs);
+        let all = user.chain(group).chain(named);
+        let questions: Vec<_> = all.filter_map(|(k, o)| ids.question_of(k, o)).collect();
+        ids.learn(questions).await;
+    }
+    Ok(attrs)
+}
+
+fn checked(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, NfsStatus> {
     let attrs = fattr.attrs().map_err(|e| e.status())?;
     let supported = supported(minor_version);
     if !fattr.mask.difference(&supported).is_empty() {
@@ -263,13 +300,8 @@ pub(crate) fn decode(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, Nfs
     Ok(attrs)
 }
 
-fn id_of(owner: &Owner) -> Result<u32, NfsStatus> {
-    let text = std::str::from_utf8(&owner.0).map_err(|_| NfsStatus::Inval)?;
-    text.parse().map_err(|_| NfsStatus::BadOwner)
-}
-
-fn id(owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
-    owner.map(id_of).transpose()
+fn id(ids: &Identities, kind: Kind, owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
+    owner.map(|owner| ids.id(kind, owner)).transpose()
 }
 
 fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
@@ -283,7 +315,7 @@ fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
 }
 
 /// Attributes of SETATTR for the name space. `mode_umask` is for creation only (RFC 8275 §5).
-pub(crate) fn to_setattr(attrs: &Attrs) -> Result<SetAttr, NfsStatus> {
+pub(crate) fn to_setattr(ids: &Identities, attrs: &Attrs) -> Result<SetAttr, NfsStatus> {
     if attrs.mode_umask.is_some() {
         return Err(NfsStatus::Inval);
     }
@@ -292,18 +324,22 @@ pub(crate) fn to_setattr(attrs: &Attrs) -> Result<SetAttr, NfsStatus> {
     }
     Ok(SetAttr {
         mode: attrs.mode,
-        uid: id(attrs.owner.as_ref())?,
-        gid: id(attrs.owner_group.as_ref())?,
+        uid: id(ids, Kind::User, attrs.owner.as_ref())?,
+        gid: id(ids, Kind::Group, attrs.owner_group.as_ref())?,
         size: attrs.size,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
-        acl: acl::decode(attrs, |owner, _| id_of(owner))?,
+        acl: acl::decode(attrs, ids)?,
     })
 }
 
 /// Attributes of a new object. A umask is for the name space to apply, since what the directory hands down may take its
 /// place (RFC 8275 §5).
-pub(crate) fn to_new_node(attrs: &Attrs, default_mode: u32) -> Result<NewNode, NfsStatus> {
+pub(crate) fn to_new_node(
+    ids: &Identities,
+    attrs: &Attrs,
+    default_mode: u32,
+) -> Result<NewNode, NfsStatus> {
     let (mode, umask) = match (attrs.mode, attrs.mode_umask) {
         (Some(mode), _) => (mode, 0),
         (None, Some(both)) => (both.mode, both.umask),
@@ -313,13 +349,13 @@ pub(crate) fn to_new_node(attrs: &Attrs, default_mode: u32) -> Result<NewNode, N
         return Err(NfsStatus::Inval);
     }
     Ok(NewNode {
-        uid: id(attrs.owner.as_ref())?,
-        gid: id(attrs.owner_group.as_ref())?,
+        uid: id(ids, Kind::User, attrs.owner.as_ref())?,
+        gid: id(ids, Kind::Group, attrs.owner_group.as_ref())?,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
         umask,
         mode_is_default: attrs.mode.is_none() && attrs.mode_umask.is_none(),
-        acl: acl::decode(attrs, |owner, _| id_of(owner))?,
+        acl: acl::decode(attrs, ids)?,
         ..NewNode::mode(mode)
     })
 }

@@ -12,6 +12,7 @@ mod attrs;
 mod cx;
 pub mod data;
 pub mod exports;
+pub mod identities;
 mod mds;
 mod ops;
 

@@ -13,6 +13,7 @@
 use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
 use crate::exports::Exports;
+use crate::identities::{Identities, IdentityConfig, Question};
 use crate::ops;
 use meta::{MetaError, MetaStore, Seq};
 use namespace::{Cred, Format, Limits, Namespace, NsError, Time};
@@ -37,6 +38,8 @@ pub struct MdsConfig {
     pub store: Arc<dyn MetaStore>,
     /// Who may mount.
     pub exports: Exports,
+    /// How users and groups are translated.
+    pub identities: IdentityConfig,
     /// Lease of clients in milliseconds.
     pub lease_ms: u64,
     /// Wall time.
@@ -88,6 +91,7 @@ pub struct Mds {
     data: DataPlane,
     identity: Identity,
     exports: Exports,
+    identities: Identities,
     clock: WallClock,
     lease_ms: u64,
 }
@@ -130,6 +134,7 @@ impl Mds {
             data,
             identity,
             exports: config.exports,
+            identities: Identities::new(config.identities),
             clock: config.clock,
             lease_ms,
         };
@@ -152,6 +157,11 @@ impl Mds {
     /// Data servers, layouts and proxy I/O.
     pub fn data(&self) -> &DataPlane {
         &self.data
+    }
+
+    /// Users and groups.
+    pub(crate) fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// Wall time.
@@ -204,14 +214,27 @@ impl Role for Mds {
         self.exports.contains(peer)
     }
 
+    async fn prepare(&self, cred: &Credential<'_>) {
+        if let Credential::Sys(sys) = cred
+            && self.identities.manages_groups()
+        {
+            self.identities.learn([Question::Groups(sys.uid)]).await;
+        }
+    }
+
     fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Caller, AuthStat> {
         // A connection within the process (tests, the simulator) comes from this machine.
         let peer = conn
             .peer()
             .socket()
             .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |a| a.ip());
+        let looked_up;
         let identity = match cred {
-            Credential::Sys(sys) => Some((sys.uid, sys.gid, sys.gids.as_slice())),
+            Credential::Sys(sys) => {
+                looked_up = self.identities.groups(sys.uid);
+                let groups = looked_up.as_deref().unwrap_or(&sys.gids);
+                Some((sys.uid, sys.gid, groups))
+            }
             _ => None,
         };
         let admitted = self

@@ -152,6 +152,12 @@ pub(crate) struct MdsConfig {
     /// Who may mount. Required when a listener is not on loopback.
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportTable>,
+    /// Whether users have the groups that this machine knows, rather than the 16 at most that a client sends.
+    #[serde(default)]
+    pub manage_gids: bool,
+    /// Domain of owners' names on the wire; without one owners are numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// The root directory of a new file system; later it is changed with chown and chmod.
     #[serde(default)]
     pub root: RootTable,
@@ -407,6 +413,9 @@ fn need_connections(connections_max: u32) -> Result<(), ConfigError> {
     )))
 }
 
+/// Longest domain name (RFC 1035 §2.3.4).
+const DOMAIN_BYTES_MAX: usize = 255;
+
 /// Addresses that others can connect to.
 fn need_reachable(key: &str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
     match addresses
@@ -455,6 +464,14 @@ impl Checked for MdsConfig {
             )));
         }
         need_reachable("advertise", self.advertised())?;
+        if let Some(domain) = &self.domain {
+            let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+            if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || !domain.chars().all(good) {
+                return Err(wrong(
+                    "`domain` must be a domain name, as in \"example.org\"",
+                ));
+            }
+        }
         if !KEY_ROTATION_RANGE.contains(&self.key_rotation.0) {
             return Err(wrong("`key_rotation` must be between 10m and 365d"));
         }
@@ -486,6 +503,8 @@ impl MdsConfig {
             connections_max: default_connections_max(),
             metrics_listen: Vec::new(),
             exports: Vec::new(),
+            manage_gids: false,
+            domain: None,
             root: RootTable::default(),
         }
     }

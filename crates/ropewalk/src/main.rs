@@ -15,6 +15,7 @@ mod failure;
 mod key;
 mod man;
 mod metrics;
+mod nss;
 mod out;
 mod rdma;
 mod serve_ds;

@@ -20,6 +20,7 @@ use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
 use crate::metrics::{self, Watched};
+use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{
@@ -31,6 +32,7 @@ use mds::data::{
     ControlService, DataConfig, KeyState, KeyTimes, REMOVALS_COUNTED_MAX, ServerState, add_token,
     expel, removals_waiting, rotate_key, tls_peer, waiting_tokens,
 };
+use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
@@ -209,6 +211,7 @@ async fn open_mds(
     let parts = Parts {
         store: Arc::clone(store),
         exports: config.export_list()?,
+        identities: identities(config),
         lease_ms: config.lease_seconds * 1000,
         clock: Arc::new(wall_time),
         random: Arc::new(daemon::random_u64),
@@ -227,6 +230,16 @@ async fn open_mds(
     Mds::open(parts)
         .await
         .map_err(cannot("open the file system"))
+}
+
+/// How users and groups are translated. Without a wish for it the name service is never asked.
+fn identities(config: &MdsConfig) -> IdentityConfig {
+    let wanted = config.manage_gids || config.domain.is_some();
+    IdentityConfig {
+        directory: wanted.then(|| Arc::new(NameService) as Arc<dyn Directory>),
+        manage_gids: config.manage_gids,
+        domain: config.domain.clone(),
+    }
 }
 
 fn wall_time() -> Time {

@@ -122,13 +122,16 @@ impl<R: Role> Nfsd<R> {
                 rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
                 Some(e.into())
             }
-            PROC_COMPOUND => match self.role.admit(conn, &credential) {
-                Err(stat) => refuse(stat),
-                Ok(caller) => {
-                    let who = (caller, credential);
-                    self.compound(conn, xid, who, record.len(), args).await
+            PROC_COMPOUND => {
+                self.role.prepare(&credential).await;
+                match self.role.admit(conn, &credential) {
+                    Err(stat) => refuse(stat),
+                    Ok(caller) => {
+                        let who = (caller, credential);
+                        self.compound(conn, xid, who, record.len(), args).await
+                    }
                 }
-            },
+            }
             _ => Some(rpc_error(xid, AcceptError::ProcUnavail.into())),
         }
     }

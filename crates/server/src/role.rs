@@ -32,6 +32,11 @@ pub trait Role: Send + Sync + Sized + 'static {
         true
     }
 
+    /// Learns what must be known of a credential before it is judged, such as a user's groups. Nothing by default.
+    fn prepare(&self, _cred: &Credential<'_>) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Judges the address and the credential of a call, before anything is executed.
     ///
     /// # Errors

@@ -106,6 +106,7 @@ impl MdsNode {
         MdsConfig {
             store: self.store.clone(),
             exports: Exports::loopback(Squash::None),
+            identities: mds::identities::IdentityConfig::default(),
             lease_ms: LEASE_MS,
             clock: Arc::new(move || {
                 let run = start.elapsed();

@@ -81,6 +81,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "extended attributes: large values, long lists, two mounts, permissions",
     ),
     plain(
+        "acl",
+        "NFSv4 access control lists: enforced, inherited, in step with the mode",
+    ),
+    plain(
         "openunlink",
         "unlink and rename of open files, here and by another mount",
     ),

@@ -11,7 +11,7 @@ use server::Nfsd;
 /// Mode of an object whose creator named none.
 const MODE_DEFAULT: u32 = 0o755;
 
-pub(super) fn create(
+pub(super) async fn create(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &CreateArgs<'_>,
@@ -20,11 +20,11 @@ pub(super) fn create(
     cx::writable(cx)?;
     let dir = cx::current_dir(mds, cx)?.id;
     let name = super::name(args.name)?;
-    let wanted = attrs::decode(&args.attrs, cx.minor_version)?;
+    let wanted = attrs::decode(mds, &args.attrs, cx.minor_version).await?;
     if wanted.size.is_some() {
         return Err(NfsStatus::Inval);
     }
-    let new = attrs::to_new_node(&wanted, MODE_DEFAULT)?;
+    let new = attrs::to_new_node(mds.identities(), &wanted, MODE_DEFAULT)?;
     let device = |d: &nfs4::SpecData| Device {
         major: d.major,
         minor: d.minor,

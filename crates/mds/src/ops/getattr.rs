@@ -8,7 +8,7 @@ use nfs4::ops::{GetAttrArgs, GetAttrResOf};
 use nfs4::{NfsStatus, OpNum, ReplyWriter};
 use server::Nfsd;
 
-pub(super) fn getattr(
+pub(super) async fn getattr(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &GetAttrArgs,
@@ -31,6 +31,7 @@ pub(super) fn getattr(
     if let Err(status) = attrs::may_see(&cx.caller.cred, &inode, &mask) {
         return fail(reply, OpNum::GetAttr, status);
     }
+    attrs::learn_names(mds, &inode, &mask).await;
     let values = attrs::of(mds, &inode, &mask, cx.minor_version);
     let _ = reply.result(&GetAttrResOf(FattrOf {
         mask: &mask,

@@ -99,10 +99,10 @@ pub(crate) async fn perform<'r>(
         OpNum::Access => run!(reply, ops, |a| access::access(nfsd, cx, a)),
         OpNum::Close => run!(reply, ops, |a| close::close(nfsd, cx, a).await),
         OpNum::Commit => run!(reply, ops, |a| commit::commit(nfsd, cx, a).await),
-        OpNum::Create => run!(reply, ops, |a| create::create(nfsd, cx, &a)),
+        OpNum::Create => run!(reply, ops, |a| create::create(nfsd, cx, &a).await),
         OpNum::FreeStateid => run!(reply, ops, |a| free_stateid::free_stateid(nfsd, cx, a)),
         OpNum::GetAttr => match args(ops) {
-            Ok(a) => getattr::getattr(nfsd, cx, &a, reply),
+            Ok(a) => getattr::getattr(nfsd, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::GetDeviceInfo => match args(ops) {
@@ -142,7 +142,7 @@ pub(crate) async fn perform<'r>(
         OpNum::LockU => run!(reply, ops, |a| lock::locku(nfsd, cx, a)),
         OpNum::Lookup => run!(reply, ops, |a| lookup::lookup(nfsd, cx, a)),
         OpNum::LookupP => run!(reply, ops, |a| lookup::lookupp(nfsd, cx, a)),
-        OpNum::NVerify => run!(reply, ops, |a| verify::nverify(nfsd, cx, &a)),
+        OpNum::NVerify => run!(reply, ops, |a| verify::nverify(nfsd, cx, &a).await),
         OpNum::Open => run!(reply, ops, |a| open::open(nfsd, cx, &a).await),
         OpNum::OpenDowngrade => {
             run!(reply, ops, |a| open_downgrade::open_downgrade(nfsd, cx, a))
@@ -152,7 +152,7 @@ pub(crate) async fn perform<'r>(
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadDir => match args(ops) {
-            Ok(a) => readdir::readdir(nfsd, cx, &a, reply),
+            Ok(a) => readdir::readdir(nfsd, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadLink => readlink::readlink(nfsd, cx, reply),
@@ -167,7 +167,7 @@ pub(crate) async fn perform<'r>(
         },
         OpNum::SetXattr => run!(reply, ops, |a| setxattr::setxattr(nfsd, cx, a)),
         OpNum::TestStateid => run!(reply, ops, |a| test_stateid::test_stateid(nfsd, cx, &a)),
-        OpNum::Verify => run!(reply, ops, |a| verify::verify(nfsd, cx, &a)),
+        OpNum::Verify => run!(reply, ops, |a| verify::verify(nfsd, cx, &a).await),
         OpNum::Write => run!(reply, ops, |a| write::write(nfsd, cx, a).await),
         _ => fail(reply, op, NfsStatus::NotSupp),
     }

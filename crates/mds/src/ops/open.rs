@@ -118,7 +118,7 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
     match (&args.claim, &args.how) {
         (OpenClaim::Null(name), OpenHow::Create(how)) => {
             let dir = cx::current_dir(mds, cx)?;
-            create(nfsd, cx, &dir, super::name(*name)?, how)
+            create(nfsd, cx, &dir, super::name(*name)?, how).await
         }
         (OpenClaim::Null(name), OpenHow::NoCreate) => {
             let dir = cx::current_dir(mds, cx)?;
@@ -153,7 +153,7 @@ fn existing(inode: Arc<Inode>, cinfo: ChangeInfo) -> Found {
     }
 }
 
-fn create(
+async fn create(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     dir: &Inode,
@@ -168,11 +168,11 @@ fn create(
         CreateHow::Exclusive(verifier) => (&none, How::Exclusive(verifier.bytes)),
         CreateHow::Exclusive41(both) => (&both.attrs, How::Exclusive(both.verifier.bytes)),
     };
-    let wanted = attrs::decode(fattr, cx.minor_version)?;
+    let wanted = attrs::decode(mds, fattr, cx.minor_version).await?;
     if wanted.size.is_some_and(|size| size != 0) {
         return Err(NfsStatus::Inval);
     }
-    let new = attrs::to_new_node(&wanted, MODE_DEFAULT)?;
+    let new = attrs::to_new_node(mds.identities(), &wanted, MODE_DEFAULT)?;
     let policy = dir.layout_policy().unwrap_or_default();
     let dir = dir.id;
     let created = match mds.data().place(policy) {

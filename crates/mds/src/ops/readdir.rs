@@ -16,7 +16,7 @@ const TAIL_BYTES: usize = 256;
 /// Cookies are valid as long as their directory: the verifier never changes.
 const COOKIE_VERIFIER: Verifier = Verifier { bytes: [0; 8] };
 
-pub(super) fn readdir(
+pub(super) async fn readdir(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &ReadDirArgs,
@@ -28,7 +28,7 @@ pub(super) fn readdir(
     }
     let room = cx.room(reply.wire_len()).saturating_sub(TAIL_BYTES);
     let bytes_max = args.maxcount.min(u32::try_from(room).unwrap_or(u32::MAX));
-    match page(nfsd, cx, args, bytes_max, reply) {
+    match page(nfsd, cx, args, bytes_max, reply).await {
         Ok(()) => NfsStatus::Ok,
         Err(status) => fail(reply, OpNum::ReadDir, status),
     }
@@ -48,7 +48,7 @@ fn check(cx: &Cx<'_>, args: &ReadDirArgs) -> Result<(), NfsStatus> {
     Ok(())
 }
 
-fn page(
+async fn page(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &ReadDirArgs,
@@ -67,6 +67,9 @@ fn page(
         with_inodes: !mask.is_empty(),
     };
     let page = ns(mds, cx, |ns, op| ns.readdir(op, dir, wanted))?;
+    for inode in page.entries.iter().filter_map(|e| e.inode.as_deref()) {
+        attrs::learn_names(mds, inode, &mask).await;
+    }
     let before = reply.checkpoint();
     let mark = reply.begin_op(OpNum::ReadDir);
     let writer = ReadDirWriter::new(reply.encoder(), COOKIE_VERIFIER, bytes_max, args.dircount);

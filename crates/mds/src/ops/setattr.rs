@@ -35,7 +35,10 @@ async fn set(
     let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
     cx::writable(cx)?;
-    let wanted = attrs::to_setattr(&attrs::decode(&args.attrs, cx.minor_version)?)?;
+    let wanted = attrs::to_setattr(
+        mds.identities(),
+        &attrs::decode(mds, &args.attrs, cx.minor_version).await?,
+    )?;
     let opened = match wanted.size {
         Some(_) => check_size_stateid(nfsd, cx, &inode, args.stateid)?,
         None => false,

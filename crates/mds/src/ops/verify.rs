@@ -7,24 +7,24 @@ use nfs4::ops::{NVerifyArgs, NVerifyRes, VerifyArgs, VerifyRes};
 use nfs4::{Fattr, NfsStatus};
 use server::Nfsd;
 
-pub(super) fn verify(
+pub(super) async fn verify(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &VerifyArgs<'_>,
 ) -> Result<VerifyRes, NfsStatus> {
-    if same(nfsd, cx, &args.attrs)? {
+    if same(nfsd, cx, &args.attrs).await? {
         Ok(VerifyRes {})
     } else {
         Err(NfsStatus::NotSame)
     }
 }
 
-pub(super) fn nverify(
+pub(super) async fn nverify(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &NVerifyArgs<'_>,
 ) -> Result<NVerifyRes, NfsStatus> {
-    if same(nfsd, cx, &args.attrs)? {
+    if same(nfsd, cx, &args.attrs).await? {
         Err(NfsStatus::Same)
     } else {
         Ok(NVerifyRes {})
@@ -32,7 +32,7 @@ pub(super) fn nverify(
 }
 
 /// Compares the encoded values: both sides encode alike.
-fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, NfsStatus> {
+async fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, NfsStatus> {
     let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
     let supported = attrs::supported(cx.minor_version);
@@ -45,6 +45,7 @@ fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, Nf
     given.attrs().map_err(|e| e.status())?;
     attrs::may_see(&cx.caller.cred, &inode, &given.mask)?;
     data::ready(nfsd, inode.id)?;
+    attrs::learn_names(mds, &inode, &given.mask).await;
     let mut ours = attrs::of(mds, &inode, &given.mask, cx.minor_version);
     ours.retain(&given.mask);
     Ok(Fattr::new(&ours).values == given.values)

@@ -13,6 +13,7 @@ use ropewalk_mds as mds;
 
 use mds::data::{DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
+use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
 use meta::MemStore;
 use namespace::{Limits, Time};
@@ -81,11 +82,22 @@ impl Rig {
         clock_s: Arc<AtomicI64>,
         exports: Exports,
     ) -> Self {
+        Self::knowing(store, clock_s, exports, IdentityConfig::default()).await
+    }
+
+    /// With a directory of users and groups.
+    pub async fn knowing(
+        store: Arc<MemStore>,
+        clock_s: Arc<AtomicI64>,
+        exports: Exports,
+        identities: IdentityConfig,
+    ) -> Self {
         let now_s = Arc::clone(&clock_s);
         let network = Network::default();
         let config = MdsConfig {
             store: store.clone(),
             exports,
+            identities,
             lease_ms: 30_000,
             clock: Arc::new(move || Time {
                 secs: now_s.load(Ordering::Relaxed),
@@ -174,12 +186,17 @@ impl Rig {
 
 /// The credential of a user, whose group has the same number.
 fn auth_sys(machine: &str, uid: u32) -> Caller {
+    auth_sys_with(machine, uid, vec![])
+}
+
+/// The same with further groups.
+fn auth_sys_with(machine: &str, uid: u32, gids: Vec<u32>) -> Caller {
     Caller::auth_sys(&AuthSys {
         stamp: 0,
         machine: machine.as_bytes().to_vec(),
         uid,
         gid: uid,
-        gids: vec![],
+        gids,
     })
 }
 
@@ -194,6 +211,14 @@ impl Client {
         Self {
             session: Arc::clone(&self.session),
             caller: auth_sys("client", uid),
+        }
+    }
+
+    /// Another user who claims further groups.
+    pub fn user_with(&self, uid: u32, gids: Vec<u32>) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            caller: auth_sys_with("client", uid, gids),
         }
     }
 
