@@ -5,7 +5,10 @@ use crate::identities::{Identities, Kind, Question};
 use crate::{Mds, acl};
 use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
-use nfs4::{Bitmap, ChangeAttrType, FH_PERSISTENT, FsId, NfsStatus, NfsTime, Owner, SpecData};
+use nfs4::{
+    Bitmap, CHARSET_CONTAINS_NON_UTF8, ChangeAttrType, FH_PERSISTENT, FsId, NfsStatus, NfsTime,
+    Owner, SpecData,
+};
 use xdr::List;
 
 /// `LAYOUT4_NFSV4_1_FILES`.
@@ -69,6 +72,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::LAYOUT_TYPES,
     attr::LAYOUT_BLKSIZE,
     attr::SUPPATTR_EXCLCREAT,
+    attr::FS_CHARSET_CAP,
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
@@ -90,6 +94,7 @@ const SETTABLE: Bitmap = Bitmap::of(&[
     attr::OWNER,
     attr::OWNER_GROUP,
     attr::TIME_ACCESS_SET,
+    attr::TIME_CREATE,
     attr::TIME_MODIFY_SET,
     attr::MODE_UMASK,
 ]);
@@ -251,6 +256,8 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.fs_layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_blksize = Some(mds.data().stripe_unit_bytes());
+    // Names are bytes (RFC 8881 §14.4).
+    a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     a.change_attr_type = Some(ChangeAttrType::MonotonicIncr);
     a.xattr_support = Some(true);
@@ -307,11 +314,15 @@ fn id(ids: &Identities, kind: Kind, owner: Option<&Owner>) -> Result<Option<u32>
 fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
     t.map(|t| match t {
         nfs4::SetTime::Server => SetTime::Server,
-        nfs4::SetTime::Client(t) => SetTime::Client(Time {
-            secs: t.seconds,
-            nanos: t.nanoseconds,
-        }),
+        nfs4::SetTime::Client(t) => SetTime::Client(of_time(t)),
     })
+}
+
+fn of_time(t: NfsTime) -> Time {
+    Time {
+        secs: t.seconds,
+        nanos: t.nanoseconds,
+    }
 }
 
 /// Attributes of SETATTR for the name space. `mode_umask` is for creation only (RFC 8275 §5).
@@ -329,6 +340,7 @@ pub(crate) fn to_setattr(ids: &Identities, attrs: &Attrs) -> Result<SetAttr, Nfs
         size: attrs.size,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
+        btime: attrs.time_create.map(of_time),
         acl: acl::decode(attrs, ids)?,
     })
 }
@@ -353,6 +365,7 @@ pub(crate) fn to_new_node(
         gid: id(ids, Kind::Group, attrs.owner_group.as_ref())?,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
+        btime: attrs.time_create.map(of_time),
         umask,
         mode_is_default: attrs.mode.is_none() && attrs.mode_umask.is_none(),
         acl: acl::decode(attrs, ids)?,

@@ -8,7 +8,7 @@ use nfs4::ops::{
     AccessArgs, AccessRes, CloseArgs, CloseRes, CreateArgs, CreateHow, CreateRes, CreateType,
     GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LockArgs, LockRes, Locker, OpenArgs, OpenClaim,
     OpenHow, OpenRes, OpenToLockOwner, ReadDirArgs, ReadDirRes, RemoveArgs, RemoveRes,
-    SHARE_ACCESS_BOTH,
+    SHARE_ACCESS_BOTH, SetAttrArgs, SetAttrRes,
 };
 use nfs4::{
     Bitmap, ClientId, Fattr, FileHandle, FileType, LockType, NfsStatus, StateOwner, Stateid,
@@ -216,4 +216,52 @@ async fn attributes_of_the_root_are_complete() {
         readable.difference(&answered).iter().collect::<Vec<_>>()
     );
     assert_eq!(reply.take::<AccessRes>().unwrap().access, 0x1f);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attribute_that_is_called_supported_has_a_value_and_the_creation_time_can_be_set() {
+    let rig = Rig::new().await;
+    let me = rig.session("alice").await;
+    let root = me.lookup(&[]).await.unwrap();
+    let ask = |mask: Bitmap| {
+        let (me, root) = (&me, &root);
+        async move {
+            let done = me
+                .on(root, |b| {
+                    b.push(&GetAttrArgs { attr_request: mask });
+                })
+                .await;
+            let got = after_putfh(&done).take::<GetAttrRes<'_>>().unwrap();
+            got.attributes.attrs().unwrap()
+        }
+    };
+    let supported = ask(Bitmap::of(&[attr::SUPPORTED_ATTRS])).await;
+    let supported = supported.supported_attrs.unwrap();
+    let readable = supported.difference(&attr::WRITE_ONLY);
+    assert_eq!(ask(readable).await.present(), readable);
+    // All that RFC 8881 §5.6 requires.
+    let required = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 19, 75];
+    let missing = Bitmap::of(&required).difference(&supported);
+    assert!(missing.is_empty(), "{missing:?}");
+
+    let born = nfs4::NfsTime {
+        seconds: 77,
+        nanoseconds: 5,
+    };
+    let fattr = Fattr::new(&Attrs {
+        time_create: Some(born),
+        ..Attrs::default()
+    });
+    let done = me
+        .on(&root, |b| {
+            b.push(&SetAttrArgs {
+                stateid: Stateid::default(),
+                attrs: fattr.clone(),
+            });
+        })
+        .await;
+    let set = after_putfh(&done).take::<SetAttrRes>().unwrap();
+    assert_eq!((set.status, set.attrsset), (NfsStatus::Ok, fattr.mask));
+    let got = ask(Bitmap::of(&[attr::TIME_CREATE])).await;
+    assert_eq!(got.time_create, Some(born));
 }

@@ -169,6 +169,13 @@ fn attributes_are_set_by_whom_the_list_allows() {
         (chmod(0o600), WRITE_ACL),
         (attrs(acl(&[])), WRITE_ACL),
         (times(client), WRITE_ATTRIBUTES),
+        (
+            SetAttr {
+                btime: Some(at(1)),
+                ..SetAttr::default()
+            },
+            WRITE_ATTRIBUTES,
+        ),
         (times(server), WRITE_ATTRIBUTES),
         (times(server), WRITE),
         (ids(Some(5), None), WRITE_OWNER),

@@ -29,6 +29,8 @@ pub struct NewNode {
     pub atime: Option<SetTime>,
     /// Modification time, when not now.
     pub mtime: Option<SetTime>,
+    /// Creation time, when not now.
+    pub btime: Option<Time>,
 }
 
 impl NewNode {
@@ -290,7 +292,7 @@ fn make(
         atime: SetTime::resolve(new.atime, now)?.unwrap_or(now),
         mtime: SetTime::resolve(new.mtime, now)?.unwrap_or(now),
         ctime: now,
-        btime: now,
+        btime: SetTime::resolve(new.btime.map(SetTime::Client), now)?.unwrap_or(now),
         change: 1,
         parent: dir,
         device: special.device,

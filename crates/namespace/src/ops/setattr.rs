@@ -51,6 +51,8 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
+    /// Creation time.
+    pub btime: Option<Time>,
     /// Access control list; set after the mode (RFC 8881 §6.4.1.3).
     pub acl: Option<Acl>,
 }
@@ -233,7 +235,8 @@ pub(crate) fn changed(
         let acl = acl.unless_trivial(before.is_dir());
         after.extras.edit(|rare| rare.acl = acl);
     }
-    for time in [attrs.atime, attrs.mtime].into_iter().flatten() {
+    let btime = attrs.btime.map(SetTime::Client);
+    for time in [attrs.atime, attrs.mtime, btime].into_iter().flatten() {
         match time {
             _ if cred.rights(before) & WRITE_ATTRIBUTES != 0 => {}
             SetTime::Server => cred.require(before, WRITE)?,
@@ -245,6 +248,9 @@ pub(crate) fn changed(
     }
     if let Some(time) = SetTime::resolve(attrs.mtime, now)? {
         after.mtime = time;
+    }
+    if let Some(time) = SetTime::resolve(btime, now)? {
+        after.btime = time;
     }
     after.ctime = now;
     after.verifier = None;
