@@ -83,6 +83,22 @@ def permissions(d, d2):
     equal(os.getxattr(f"{d2}/private", "user.secret"), b"s", "the value at the end")
 
 
+def layout_policies(d, d2):
+    policy = "user.ropewalk.layout"
+    os.mkdir(f"{d}/striped")
+    os.setxattr(f"{d}/striped", policy, b"stripe_unit=64KiB stripe_count=1")
+    os.mkdir(f"{d}/striped/below")
+    with open(f"{d}/striped/below/f", "wb") as f:
+        f.write(bytes(300_000))
+    for path in ["striped", "striped/below", "striped/below/f"]:
+        equal(os.getxattr(f"{d2}/{path}", policy), b"stripe_unit=65536 stripe_count=1", path)
+    equal(names(f"{d}/striped/below/f"), [], "names on a file: a copy must not try to set them")
+    fails_with([errno.EINVAL], "more data servers than there are",
+               os.setxattr, f"{d}/striped", policy, b"stripe_count=200")
+    os.removexattr(f"{d}/striped", policy)
+    equal(names(f"{d2}/striped"), [], "names without the policy")
+
+
 def none(d):
     """NFSv4.1 has none (RFC 8276 §8)."""
     fails_with([errno.EOPNOTSUPP], "setxattr over NFSv4.1", os.setxattr, d, "user.x", b"1")
@@ -91,7 +107,7 @@ def none(d):
 def main():
     if sys.argv[1] == "--none":
         return none(sys.argv[2])
-    for part in (sets_and_removes, sizes, follow_the_file, permissions):
+    for part in (sets_and_removes, sizes, follow_the_file, permissions, layout_policies):
         part(*sys.argv[1:])
 
 

@@ -176,7 +176,7 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
     };
     let has = |needs| match needs {
         Needs::Server => true,
-        Needs::Layouts => args.ds_count.is_some(),
+        Needs::Ropewalk | Needs::Layouts => args.ds_count.is_some(),
         Needs::Crash => args.crash,
         Needs::Cluster => args.crash && args.cluster_dir.is_some(),
         Needs::SmallDisk => args.small_disk,

@@ -19,6 +19,8 @@ use super::prepare::Tools;
 pub(crate) enum Needs {
     /// Nothing.
     Server,
+    /// A Ropewalk server: extended attributes, layout policies among them, and access control lists.
+    Ropewalk,
     /// A server that gives layouts of at least two data servers.
     Layouts,
     /// The host, which kills the server and starts it again.
@@ -51,6 +53,13 @@ const fn plain(name: &'static str, checks: &'static str) -> Scenario {
     }
 }
 
+const fn extended(name: &'static str, checks: &'static str) -> Scenario {
+    Scenario {
+        needs: Needs::Ropewalk,
+        ..plain(name, checks)
+    }
+}
+
 const fn hosted(
     name: &'static str,
     checks: &'static str,
@@ -76,13 +85,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "special",
         "special files, modes, owners, groups, links, times, names",
     ),
-    plain(
+    extended(
         "xattr",
-        "extended attributes: large values, long lists, two mounts, permissions",
+        "extended attributes: large values, long lists, permissions, layout policies (--ds-count)",
     ),
-    plain(
+    extended(
         "acl",
-        "NFSv4 access control lists: enforced, inherited, in step with the mode",
+        "NFSv4 access control lists: enforced, inherited, in step with the mode (--ds-count)",
     ),
     plain(
         "openunlink",
