@@ -300,19 +300,6 @@ impl Acl {
             aces: List(aces),
         })
     }
-
-    /// Which of the nine permission bits the list speaks about for its classes of users, and which of these it allows.
-    pub(crate) fn spoken_mode(&self) -> (u32, u32) {
-        let class = |kind| {
-            let is = |who: Who| who.kind == kind || who.kind == WhoKind::Everyone;
-            let speaks = self.aces.0.iter().any(|a| a.is_effective() && is(a.who));
-            if speaks { 7 } else { 0 }
-        };
-        let kinds = [WhoKind::Owner, WhoKind::Group, WhoKind::Everyone];
-        let [owner, group, other] = kinds.map(class);
-        let spoken = owner << 6 | group << 3 | other;
-        (spoken, self.mode() & spoken)
-    }
 }
 
 fn inherit(ace: &Ace, is_dir: bool) -> Option<Ace> {

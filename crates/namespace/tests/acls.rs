@@ -257,7 +257,7 @@ fn new_objects_get_what_their_directory_hands_down() {
     let (ns, dir, _) = world(&[named]);
     let file = make(&ns, dir, "a", &new(0o660, 0));
     assert_eq!((file.mode, rights(&file)), (0o660, rw));
-    // Nothing that is handed down speaks of owner, group and others: the umask does.
+    // Nothing that is handed down allows anything to the group and others: the umask takes it.
     let file = make(&ns, dir, "b", &new(0o666, 0o027));
     assert_eq!((file.mode, rights(&file)), (0o640, READ));
     let made = run(&root, 1, |op| ns.mkdir(op, dir, b"sub", &new(0o777, 0o022)));
@@ -281,7 +281,7 @@ fn new_objects_get_what_their_directory_hands_down() {
     );
     assert_eq!(user(8).rights(&file) & rw, READ);
 
-    // What is handed down for everyone takes the umask's place (RFC 8275), and is no more than what was asked for.
+    // What is handed down to everyone takes the umask's place (RFC 8275), and is no more than what was asked for.
     let others = ace(false, both, rw, WhoKind::Everyone, 0);
     let (ns, dir, _) = world(&[named, others]);
     assert_eq!(make(&ns, dir, "a", &new(0o666, 0o077)).mode, 0o666);

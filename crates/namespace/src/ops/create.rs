@@ -15,7 +15,7 @@ use xdr::OpaqueBuf;
 pub struct NewNode {
     /// Permission bits.
     pub mode: u32,
-    /// Bits to take off them, as far as the directory hands down nothing that speaks of them (RFC 8275).
+    /// Bits to take off them, unless what the directory hands down allows them (RFC 8275).
     pub umask: u32,
     /// Whether nobody named the mode: then what the directory hands down decides alone.
     pub mode_is_default: bool,
@@ -321,8 +321,8 @@ fn make(
 
 /// Mode and access control list (RFC 8881 §6.4.3, RFC 8275 §5).
 ///
-/// A umask goes as far as the inherited entries say nothing of a class of users; where they do, they limit what the client
-/// asked for, as a default list does on a local file system, so that no entry about one user opens a file to all.
+/// What is inherited takes the umask's place as far as it allows what the umask would take: taken literally, RFC 8275 would
+/// ignore the umask also where only one named user is inherited, and open the new file to all.
 fn permissions(parent: &Inode, kind: FileType, new: &NewNode) -> (u32, Option<Acl>) {
     let is_dir = kind == FileType::Directory;
     let mode = new.mode & MODE_BITS;
@@ -340,12 +340,7 @@ fn permissions(parent: &Inode, kind: FileType, new: &NewNode) -> (u32, Option<Ac
     if new.mode_is_default {
         return (acl.mode(), Some(acl));
     }
-    let mode = if new.umask == 0 {
-        mode
-    } else {
-        let (spoken, allowed) = acl.spoken_mode();
-        mode & !(new.umask & !spoken) & !(spoken & !allowed)
-    };
+    let mode = mode & !(new.umask & !acl.mode());
     (mode, acl.with_mode(mode, is_dir))
 }
 
