@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 /// Smallest and largest stripe unit.
 const STRIPE_UNIT_RANGE: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024 * 1024;
+/// Largest `mds_threshold`: what is larger is no small file, and the metadata server is no data server.
+const MDS_THRESHOLD_MAX: u64 = 1024 * 1024;
 /// Fewest and most connections of clients.
 const CONNECTIONS_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Shortest and longest lease in seconds.
@@ -131,6 +133,9 @@ pub(crate) struct MdsConfig {
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
+    /// Files below this size are written through the metadata server; 0 sends all to the data servers.
+    #[serde(default = "default_mds_threshold", serialize_with = "exact_size")]
+    pub mds_threshold: ByteSize,
     /// How old the key that signs handles for data servers becomes before a new one takes over.
     #[serde(default = "default_key_rotation")]
     pub key_rotation: Length,
@@ -288,6 +293,10 @@ fn default_stripe_unit() -> ByteSize {
     ByteSize::mib(1)
 }
 
+fn default_mds_threshold() -> ByteSize {
+    ByteSize::kib(64)
+}
+
 fn default_key_rotation() -> Length {
     Length(Duration::from_secs(24 * 3600))
 }
@@ -439,6 +448,9 @@ impl Checked for MdsConfig {
                 "`stripe_unit` must be a multiple of 4096 bytes, at most 1 GiB",
             ));
         }
+        if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
+            return Err(wrong("`mds_threshold` must be at most 1 MiB"));
+        }
         let open = self.listen.iter().find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {
             return Err(wrong(format!(
@@ -473,6 +485,7 @@ impl MdsConfig {
             store: StoreKind::default(),
             lease_seconds: default_lease_seconds(),
             stripe_unit: default_stripe_unit(),
+            mds_threshold: default_mds_threshold(),
             workers: 0,
             connections_max: default_connections_max(),
             metrics_listen: Vec::new(),
@@ -684,6 +697,10 @@ mod tests {
             (
                 "state_dir = '/s'\nstripe_unit = '5000B'",
                 "multiple of 4096",
+            ),
+            (
+                "state_dir = '/s'\nmds_threshold = '2MiB'",
+                "`mds_threshold` must be at most 1 MiB",
             ),
             (
                 "state_dir = '/s'\nlisten = ['0.0.0.0:2049']\n[[export]]\nclients = '*'",

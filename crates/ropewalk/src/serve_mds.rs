@@ -212,6 +212,7 @@ async fn open_mds(
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
+            mds_threshold_bytes: config.mds_threshold.as_u64(),
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(TcpConnector::new(proxy_context.clone())),
             keys: KeyTimes {

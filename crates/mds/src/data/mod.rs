@@ -71,6 +71,8 @@ const RECALLS_MAX: usize = 256;
 pub struct DataConfig {
     /// Bytes of a stripe unit of new files: a multiple of 64, at least [`STRIPE_UNIT_BYTES_MIN`].
     pub stripe_unit_bytes: u32,
+    /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
+    pub mds_threshold_bytes: u64,
     /// Lease of data servers in milliseconds.
     pub ds_lease_ms: u32,
     /// Connects to data servers for proxy I/O.
@@ -92,6 +94,7 @@ pub struct Space {
 pub struct DataPlane {
     cluster_id: u64,
     stripe_unit_bytes: u32,
+    mds_threshold_bytes: u64,
     ds_lease_ms: u32,
     connector: Arc<dyn Connector>,
     store: Arc<dyn MetaStore>,
@@ -165,6 +168,7 @@ impl DataPlane {
         Ok(Self {
             cluster_id: ns.cluster_id(),
             stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
+            mds_threshold_bytes: config.mds_threshold_bytes,
             ds_lease_ms: config.ds_lease_ms,
             connector: config.connector,
             proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
@@ -263,6 +267,11 @@ impl DataPlane {
     /// Bytes of a stripe unit of new files.
     pub fn stripe_unit_bytes(&self) -> u32 {
         self.stripe_unit_bytes
+    }
+
+    /// Below which size files are to be written through this server; 0 for none.
+    pub(crate) fn mds_threshold_bytes(&self) -> u64 {
+        self.mds_threshold_bytes
     }
 
     /// Where a new file goes.
