@@ -111,8 +111,8 @@ pub struct DataPlane {
     fences: Mutex<Fences>,
     delivering: Mutex<BTreeSet<u32>>,
     unknown: Mutex<sizes::Unknown>,
-    /// Files whose truncation has an intent.
-    truncating: Mutex<BTreeSet<FileId>>,
+    /// Files whose truncation has an intent, and what those are told that come meanwhile.
+    truncating: Mutex<BTreeMap<FileId, NfsStatus>>,
     writers: Mutex<writers::Writers>,
     /// Proxied I/O against truncations, by file.
     gates: Mutex<BTreeMap<u64, Arc<RwLock<()>>>>,
@@ -344,6 +344,14 @@ impl DataPlane {
     /// The data servers of a group, in stripe order.
     fn group_servers(&self, group: u32) -> Vec<u32> {
         self.groups.lock().servers_of(group).unwrap_or_default()
+    }
+
+    /// Refuses what must wait for a truncation of the file: DELAY, or IO when a data server's store fails it.
+    pub(crate) fn cutting(&self, file: FileId) -> Result<(), NfsStatus> {
+        match self.truncating.lock().get(&file) {
+            Some(status) => Err(*status),
+            None => Ok(()),
+        }
     }
 
     /// The lock that orders grants and returns on a file.

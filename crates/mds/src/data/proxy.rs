@@ -91,9 +91,7 @@ pub(crate) async fn read(
     let data = nfsd.role().data();
     let gate = data.gate(inode.id);
     let _shared = gate.read().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
+    data.cutting(inode.id)?;
     super::ready(nfsd, inode.id)?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
@@ -137,9 +135,7 @@ pub(crate) async fn write(
     let data = nfsd.role().data();
     let gate = data.gate(inode.id);
     let _shared = gate.read().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
+    data.cutting(inode.id)?;
     super::ready(nfsd, inode.id)?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
