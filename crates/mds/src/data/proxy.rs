@@ -130,7 +130,7 @@ pub(crate) async fn write(
     inode: &Arc<Inode>,
     offset: u64,
     stable: StableHow,
-    bytes: &[u8],
+    bytes: Bytes,
 ) -> Result<(StableHow, Verifier), NfsStatus> {
     let data = nfsd.role().data();
     let gate = data.gate(inode.id);
@@ -146,14 +146,13 @@ pub(crate) async fn write(
         StableHow::FileSync => StableHow::DataSync,
         other => other,
     };
-    let whole = Bytes::copy_from_slice(bytes);
     let piece = |extent: Extent| {
         let at = usize::try_from(extent.offset - offset).unwrap_or(0);
         let end = at + usize::try_from(extent.len).unwrap_or(0);
         Piece::Write {
             extent,
             stable: ds_stable,
-            bytes: whole.slice(at..end),
+            bytes: bytes.slice(at..end),
         }
     };
     let pieces = each(nfsd, &target, piece).await?;
