@@ -148,6 +148,9 @@ pub(crate) struct MdsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Of those, connections of one address (one /64 of IPv6); default a quarter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_address_max: Option<u32>,
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
@@ -256,6 +259,9 @@ pub(crate) struct DsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Of those, connections of one address (one /64 of IPv6); default a quarter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_address_max: Option<u32>,
     /// Networks that may connect, the metadata server's included; everybody by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
@@ -400,9 +406,14 @@ fn need_directory(dir: &Path) -> Result<(), ConfigError> {
     }
 }
 
-fn need_connections(connections_max: u32) -> Result<(), ConfigError> {
+fn need_connections(connections_max: u32, per_address_max: Option<u32>) -> Result<(), ConfigError> {
     if CONNECTIONS_RANGE.contains(&connections_max) {
-        return Ok(());
+        return match per_address_max {
+            Some(max) if max == 0 || max > connections_max => Err(wrong(
+                "`connections_per_address_max` must be at least 1, and no more than `connections_max`",
+            )),
+            _ => Ok(()),
+        };
     }
     let (least, most) = (CONNECTIONS_RANGE.start(), CONNECTIONS_RANGE.end());
     Err(wrong(format!(
@@ -438,7 +449,7 @@ impl Checked for MdsConfig {
         ])?;
         need_directory(&self.state_dir)?;
         need_reachable("control_advertise", self.control_advertised())?;
-        need_connections(self.connections_max)?;
+        need_connections(self.connections_max, self.connections_per_address_max)?;
         if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
             return Err(wrong("`lease_seconds` must be between 1 and 3600"));
         }
@@ -488,6 +499,7 @@ impl MdsConfig {
             mds_threshold: default_mds_threshold(),
             workers: 0,
             connections_max: default_connections_max(),
+            connections_per_address_max: None,
             metrics_listen: Vec::new(),
             exports: Vec::new(),
             root: RootTable::default(),
@@ -554,7 +566,7 @@ impl Checked for DsConfig {
         ])?;
         need_directory(&self.state_dir)?;
         need_reachable("advertise", self.advertised())?;
-        need_connections(self.connections_max)?;
+        need_connections(self.connections_max, self.connections_per_address_max)?;
         let no_port = |m: &&String| {
             m.rsplit_once(':')
                 .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
@@ -720,6 +732,10 @@ mod tests {
             (
                 "state_dir = '/s'\nconnections_max = 0",
                 "`connections_max` must be",
+            ),
+            (
+                "state_dir = '/s'\nconnections_max = 3\nconnections_per_address_max = 4",
+                "no more than `connections_max`",
             ),
             (
                 "state_dir = '/s'\nlisten = ['127.0.0.1:1', '127.0.0.1:1']",

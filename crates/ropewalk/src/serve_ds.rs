@@ -76,7 +76,10 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let context = Context::new(daemon::transport_limits(config.connections_max));
+    let context = Context::new(daemon::transport_limits(
+        config.connections_max,
+        config.connections_per_address_max,
+    ));
 
     let (index, objects) = open_stores(config, state.path())?;
     let parts = Parts {

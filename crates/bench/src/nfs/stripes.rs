@@ -50,7 +50,11 @@ impl Subject for FirstLives {
             Part::Whole => "create+write+close",
             Part::Proxied => "the same through the mds",
         };
-        format!("{part}, {} ds, {} KiB", self.cluster.ds_count, self.write_bytes / 1024)
+        format!(
+            "{part}, {} ds, {} KiB",
+            self.cluster.ds_count,
+            self.write_bytes / 1024
+        )
     }
 
     fn settings(&self) -> Value {
