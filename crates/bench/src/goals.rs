@@ -39,7 +39,7 @@ const CREATES_COUNT: usize = 64;
 /// Data servers of the curve, and of that of `--quick`.
 const DS_COUNTS: [u16; 5] = [1, 2, 4, 8, 16];
 const DS_COUNTS_QUICK: [u16; 2] = [1, 4];
-/// Sizes of the files of `small`: the metadata server wants what is below 64 KiB for itself.
+/// Sizes of the files of `small`: the metadata server wants what is below 32 KiB for itself.
 const SMALL_FILES_BYTES: [usize; 3] = [4 * 1024, 16 * 1024, 60 * 1024];
 /// A row in memory is read here: a tmpfs leaves out the disk.
 const MEMORY_DIR: &str = "/dev/shm";

@@ -300,7 +300,7 @@ fn default_stripe_unit() -> ByteSize {
 }
 
 fn default_mds_threshold() -> ByteSize {
-    ByteSize::kib(64)
+    ByteSize::kib(32)
 }
 
 fn default_key_rotation() -> Length {
