@@ -21,6 +21,7 @@ pub mod fuzz;
 pub mod layout;
 mod opnum;
 pub mod ops;
+mod reply_bytes;
 mod status;
 mod threshold;
 mod types;
@@ -38,6 +39,7 @@ pub use compound::{
     Reply, ReplyWriter, TAG_BYTES_MAX,
 };
 pub use opnum::{CbOpNum, OpNum};
+pub use reply_bytes::ReplyBytes;
 pub use status::NfsStatus;
 pub use threshold::Thresholds;
 pub use types::{

@@ -198,9 +198,9 @@ counters! {
     bytes_out,
     /// Payload bytes sent from files by sendfile.
     payload_sendfile_bytes,
-    /// Payload bytes sent from files by copy; over RDMA read from them into registered memory.
+    /// Payload bytes sent from files by copy.
     payload_copy_bytes,
-    /// Payload bytes sent from memory.
+    /// Payload bytes sent from memory over a stream.
     payload_memory_bytes,
     /// RPC-over-RDMA connections that were set up.
     rdma_connections,
@@ -220,6 +220,8 @@ counters! {
     rdma_reply_chunk_bytes_in,
     /// Bytes of whole replies that we placed into the peers' memory by RDMA Write.
     rdma_reply_chunk_bytes_out,
+    /// Payload bytes of our replies that were read from files into registered memory: one copy.
+    rdma_file_bytes,
     /// Payload bytes of RDMA connections that this process copied once more in memory: results put together with their
     /// reply, scattered arguments gathered, and what the provider itself copied.
     rdma_copied_bytes,

@@ -169,6 +169,7 @@ impl Plan {
                     connections_max: config::default_connections_max(),
                     connections_per_address_max: None,
                     clients: Vec::new(),
+                    rdma_listen: Vec::new(),
                     metrics_listen: Vec::new(),
                 }));
         }

@@ -143,10 +143,7 @@ impl Replies {
         let mut file_bytes = 0;
         for payload in &payloads {
             match payload {
-                Payload::Bytes(bytes) => {
-                    Counters::add_some(&counters.payload_memory_bytes, bytes.len());
-                    in_memory.push(bytes.clone());
-                }
+                Payload::Bytes(bytes) => in_memory.push(bytes.clone()),
                 Payload::File(file) => file_bytes += file.len,
             }
         }
@@ -160,7 +157,7 @@ impl Replies {
             memory: self.memory.clone(),
         };
         if charge.is_some() && filling.try_read() {
-            Counters::add(&counters.payload_copy_bytes, file_bytes as usize);
+            Counters::add(&counters.rdma_file_bytes, file_bytes as usize);
             return Some(kind.filled(head, spans, filling.read, charge));
         }
         let conn = self.conn.clone();
@@ -171,7 +168,7 @@ impl Replies {
             };
             let read = filling.read().await?;
             let counters = conn.context().counters();
-            Counters::add(&counters.payload_copy_bytes, file_bytes as usize);
+            Counters::add(&counters.rdma_file_bytes, file_bytes as usize);
             Ok(kind.filled(head, spans, read, Some(charge)))
         }));
         None

@@ -120,7 +120,8 @@ on_every_transport! {
         let sum = 300_000 + 1 + 131_073 + 1;
         match on {
             On::Tcp => assert_eq!(counters.payload_sendfile_bytes, sum),
-            On::Tls | On::Rdma | On::Iwarp => assert_eq!(counters.payload_copy_bytes, sum),
+            On::Tls => assert_eq!(counters.payload_copy_bytes, sum),
+            On::Rdma | On::Iwarp => assert_eq!(counters.rdma_file_bytes, sum),
             On::Memory => {}
         }
     }
