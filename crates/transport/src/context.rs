@@ -244,31 +244,26 @@ impl Context {
 
     /// A place for a connection that a peer has made, or `None` (counted) when there are too many of all or of this address.
     pub(crate) fn admit_peer(&self, endpoint: &Endpoint) -> Option<Admission> {
+        let mut admission = self.admit()?;
         let max = self.limits.connections_per_address_max;
         let peer = Peer::from(endpoint);
-        let is_full = {
+        {
             let mut by_peer = self.shared.by_peer.lock();
             let count = by_peer.entry(peer.clone()).or_default();
-            let is_full = *count >= max;
-            *count += u32::from(!is_full);
-            is_full
-        };
-        if is_full {
-            Counters::add(&self.counters.connections_refused_by_address, 1);
-            if let Some(refused) = self.shared.crowds.note() {
-                tracing::warn!(
-                    peer = %endpoint, max, refused,
-                    "connections refused: connections_per_address_max come from there already"
-                );
+            if *count < max {
+                *count += 1;
+                admission.peer = Some(peer);
+                return Some(admission);
             }
-            return None;
         }
-        let Some(mut admission) = self.admit() else {
-            self.shared.leave(&peer);
-            return None;
-        };
-        admission.peer = Some(peer);
-        Some(admission)
+        Counters::add(&self.counters.connections_refused_by_address, 1);
+        if let Some(refused) = self.shared.crowds.note() {
+            tracing::warn!(
+                peer = %endpoint, max, refused,
+                "connections refused: connections_per_address_max come from there already"
+            );
+        }
+        None
     }
 
     /// A place for one more connection, or `None` (counted) at the limit.
