@@ -295,7 +295,7 @@ impl Acl {
             .iter()
             .filter_map(|a| inherit(a, is_dir))
             .collect();
-        (!aces.is_empty()).then(|| Self {
+        (!aces.is_empty()).then_some(Self {
             flags: self.flags & AUTO_INHERIT,
             aces: List(aces),
         })
