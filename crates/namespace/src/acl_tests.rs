@@ -110,7 +110,7 @@ proptest! {
     fn a_list_survives_its_stored_form(acl in acl()) {
         let inode = file(0o644, Some(acl), FileType::Regular);
         let stored = inode.to_stored();
-        prop_assert_eq!(Inode::from_stored(inode.id, &stored).unwrap(), inode.clone());
+        prop_assert_eq!(&Inode::from_stored(inode.id, &stored).unwrap(), &inode);
         for end in 0..stored.len() {
             let cut = Inode::from_stored(inode.id, &stored[..end]);
             prop_assert!(cut.is_err());
