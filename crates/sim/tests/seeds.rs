@@ -73,6 +73,18 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
+fn connections_are_made_over_rdma_and_over_memory() {
+    let over_rdma = |seed| {
+        let lines = run(seed, &Config::names()).lines;
+        let connects = |line: &&String| line.contains("connects to mds over RDMA");
+        lines.iter().filter(connects).count()
+    };
+    let counts: Vec<usize> = (0..8).map(over_rdma).collect();
+    assert!(counts.contains(&0), "{counts:?}");
+    assert!(counts.iter().any(|count| *count > 0), "{counts:?}");
+}
+
+#[test]
 fn replies_before_durability_are_found() {
     let words = "no order of the name space explains";
     assert!(is_found(Canary::ReplyBeforeDurable, Config::names(), words));
