@@ -42,9 +42,10 @@ pub(crate) struct Wires {
 }
 
 impl Wires {
-    /// The transports over `net`, with a share of RDMA that `rng` chooses.
-    pub(crate) fn new(net: Net, tap: Tap, trace: Trace, mut rng: Rng) -> Self {
-        let share = SHARES[rng.index(SHARES.len())];
+    /// The transports over `net`, with this share of RDMA, or one that `rng` chooses.
+    pub(crate) fn new(net: Net, tap: Tap, trace: Trace, mut rng: Rng, share: Option<u32>) -> Self {
+        let chosen = SHARES[rng.index(SHARES.len())];
+        let share = share.unwrap_or(chosen);
         trace.tell(
             "net",
             format_args!("{share} of 1000 connections are over RDMA"),

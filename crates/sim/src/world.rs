@@ -47,6 +47,8 @@ pub struct Config {
     pub weather: Weather,
     /// Whether servers crash.
     pub crashes: bool,
+    /// Connections over RDMA, in 1000; `None` lets the seed choose.
+    pub rdma: Option<u32>,
     /// A built-in fault.
     pub canary: Option<Canary>,
 }
@@ -64,6 +66,7 @@ impl Config {
             steps: 40,
             weather: Weather::ROUGH,
             crashes: true,
+            rdma: None,
             canary: None,
         }
     }
@@ -177,7 +180,13 @@ impl World {
         let net = Net::new(rng.split(), Weather::CALM, trace.clone(), tap.clone());
         // Of its own, so that the choice of transports shifts no other draw.
         let wires_rng = Rng::new(seed ^ WIRES_SALT);
-        let wires = Wires::new(net.clone(), tap.clone(), trace.clone(), wires_rng);
+        let wires = Wires::new(
+            net.clone(),
+            tap.clone(),
+            trace.clone(),
+            wires_rng,
+            config.rdma,
+        );
         let mds = MdsNode::new(
             wires.clone(),
             net.clone(),
