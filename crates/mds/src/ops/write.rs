@@ -33,12 +33,5 @@ pub(super) async fn write(
             write_verifier,
         });
     }
-    let (committed, write_verifier) =
-        data::write(nfsd, cx, &inode, args.offset, args.stable, args.data.0).await?;
-    let count = u32::try_from(len).map_err(|_| NfsStatus::Inval)?;
-    Ok(WriteRes {
-        count,
-        committed,
-        write_verifier,
-    })
+    data::write(nfsd, cx, &inode, args.offset, args.stable, args.data.0).await
 }
