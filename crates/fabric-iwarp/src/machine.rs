@@ -25,6 +25,7 @@ use crate::ddp::Header;
 use crate::keys::Keys;
 use crate::mpa::{Agreed, MULPDU_BYTES_MIN, Rtr, ULPDU_BYTES_MAX};
 use crate::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
+use crate::watch::Owed;
 use bytes::Bytes;
 use fabric::{
     Buffer, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated, Part,
@@ -58,6 +59,7 @@ pub const TRANSFER_BYTES_MAX: u32 = 1 << 30;
 pub struct Machine {
     config: EndpointConfig,
     agreed: Agreed,
+    is_initiator: bool,
     /// The responder sends nothing before the initiator has (RFC 5044 §7.1.2 rule 4).
     may_send: bool,
     closing: bool,
@@ -143,6 +145,7 @@ impl Machine {
         let mut machine = Self {
             config,
             agreed,
+            is_initiator: start.is_initiator,
             may_send: start.is_initiator,
             closing: false,
             ended: None,
@@ -317,6 +320,33 @@ impl Machine {
     #[must_use]
     pub fn completions_waiting(&self) -> usize {
         self.completions.len()
+    }
+
+    /// What the peer keeps this side waiting for.
+    #[must_use]
+    pub fn owed(&self) -> Owed {
+        if self.ended.is_some() {
+            return Owed::default();
+        }
+        Owed {
+            frame: (!self.rx.is_between_frames()).then_some(self.rx.frames()),
+            answer: (!self.reads.is_empty()).then_some(self.rx.answers()),
+            room: self.tx.frames_taken_while_others_wait(),
+        }
+    }
+
+    /// Whether this side has announced that it is ready, and nothing came yet.
+    #[must_use]
+    pub fn is_peer_silent(&self) -> bool {
+        let announced = self.is_initiator && self.agreed.rtr != Rtr::None;
+        announced && self.ended.is_none() && self.rx.frames() == 0 && self.rx.is_between_frames()
+    }
+
+    /// Sends a Write of nothing, which changes nothing, unless something else is on its way.
+    pub fn nudge(&mut self) {
+        if self.ended.is_none() && self.tx.is_between_messages() {
+            self.tx.empty_write(self.agreed.crc);
+        }
     }
 
     /// What both sides agreed on.

@@ -1,10 +1,11 @@
 //! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`), injected faults (`faults`) or slow peers (`pace`) can show. Method: a service whose procedures are the
+//! (`sockets`), injected faults (`faults`), slow peers (`pace`) or faulty RDMA peers (`rdma_peers`) can show. Method: a service whose procedures are the
 //! situations to test, behind a rig that hides the transport.
 
 mod contract;
 mod faults;
 mod pace;
+mod rdma_peers;
 mod sockets;
 
 use std::fs::File;
@@ -19,10 +20,11 @@ use rpc::{CallHeader, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use tokio::sync::Semaphore;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
+use crate::rdma::Rdma;
 use crate::workers::Shutdown;
 use crate::{
     Address, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint, FilePayload,
-    Limits, Message, Payload, Service, memory, tcp, tls,
+    Limits, Message, Payload, ReplyRoom, Service, memory, rdma, tcp, tls,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -50,7 +52,23 @@ pub(crate) fn call(procedure: u32, args: &[u8]) -> Message {
     start.encode(&mut e);
     let args = Payload::Bytes(Bytes::copy_from_slice(args));
     e.payload(u32::try_from(args.len()).unwrap());
-    Message::new(e, vec![args])
+    Message::new(e, vec![args]).with_reply_room(room(2 * RESULT_BYTES_MAX))
+}
+
+/// Most bytes of a result that the calls here make room for.
+const RESULT_BYTES_MAX: u32 = 512 * 1024;
+
+/// Room for a reply with a result of so many bytes.
+pub(crate) fn room(result_bytes_max: u32) -> ReplyRoom {
+    ReplyRoom {
+        reply_bytes_max: 200,
+        result_bytes_max,
+        locate: |reply| {
+            let mut d = Decoder::new(reply);
+            let header = ReplyHeader::decode(&mut d).ok()?;
+            matches!(header.verdict, ReplyVerdict::Success { .. }).then(|| d.position() + 4)
+        },
+    }
 }
 
 pub(crate) fn words(words: &[u32]) -> Vec<u8> {
@@ -193,6 +211,16 @@ pub(crate) enum On {
     Tcp,
     Tls,
     Memory,
+    /// RDMA within the process.
+    Rdma,
+    /// RDMA over software iWARP.
+    Iwarp,
+}
+
+impl On {
+    pub(crate) const fn is_rdma(self) -> bool {
+        matches!(self, Self::Rdma | Self::Iwarp)
+    }
 }
 
 /// A server and the means to connect to it.
@@ -201,13 +229,15 @@ pub(crate) struct Rig {
     pub(crate) server: Context,
     pub(crate) client: Context,
     pub(crate) address: Address,
+    /// On RDMA.
+    pub(crate) rdma: Option<Rdma>,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) shutdown: Shutdown,
     pub(crate) task: tokio::task::JoinHandle<()>,
 }
 
 impl Rig {
-    pub(crate) fn new(on: On, limits: Limits) -> Self {
+    pub(crate) async fn new(on: On, limits: Limits) -> Self {
         let (server, client) = (Context::new(limits), Context::new(Limits::default()));
         let service = Situations::new();
         let shutdown = Shutdown::new();
@@ -218,6 +248,7 @@ impl Rig {
             let address = listeners[0].local_addr().unwrap();
             (listeners, address)
         };
+        let mut rdma = None;
         let (address, connector, task): (_, Arc<dyn Connector>, _) = match on {
             On::Tcp => {
                 let (listeners, address) = bind();
@@ -250,12 +281,30 @@ impl Rig {
                     tokio::spawn(listener.serve(dynamic, context, signal)),
                 )
             }
+            On::Rdma | On::Iwarp => {
+                let fabric: Arc<dyn fabric::Fabric> = match on {
+                    On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
+                    _ => Arc::new(fabric_iwarp::Iwarp::default()),
+                };
+                let over = Rdma::new(fabric, rdma::Config::default());
+                rdma = Some(over.clone());
+                let any = "127.0.0.1:0".parse().unwrap();
+                let listener = rdma::listen(any, &over).await.unwrap();
+                let address = listener.local();
+                let serve = rdma::serve(vec![listener], over.clone(), dynamic, context, signal);
+                (
+                    Address::Rdma(address),
+                    Arc::new(tcp::TcpConnector::new(client.clone()).with_rdma(over)),
+                    tokio::spawn(serve),
+                )
+            }
         };
         Self {
             service,
             server,
             client,
             address,
+            rdma,
             connector,
             shutdown,
             task,

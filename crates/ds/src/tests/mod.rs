@@ -6,6 +6,7 @@ mod handles;
 mod io;
 mod joins;
 mod lease;
+mod rdma;
 mod real;
 mod restart;
 mod stores;

@@ -40,6 +40,10 @@ pub(super) struct Rx {
     send: Option<SendIn>,
     msn_send: u32,
     msn_read_request: u32,
+    /// Frames that came whole.
+    frames: u64,
+    /// Of those, segments of answers to reads.
+    answers: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +89,14 @@ struct SendIn {
 impl Rx {
     pub(super) fn is_between_frames(&self) -> bool {
         self.segment.is_none() && self.start == self.end
+    }
+
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Whether a segment into this memory is under way.
@@ -273,6 +285,7 @@ impl Machine {
         }
         self.rx.start += pad + 4;
         self.rx.segment = None;
+        self.rx.frames += 1;
         self.may_send = true;
         if let Err((term, read)) = self.deliver(&segment) {
             self.fault(term, Some((segment.header, segment.ulpdu_bytes)), read);
@@ -404,6 +417,7 @@ impl Machine {
             return Err((Term::UNEXPECTED_OPCODE, None));
         };
         self.counters.received_bytes += payload as u64;
+        self.rx.answers += 1;
         read.placed += u32::try_from(payload).expect("a segment has 16 bits of length");
         if !last {
             return Ok(());

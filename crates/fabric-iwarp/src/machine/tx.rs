@@ -67,6 +67,7 @@ pub(super) struct Tx {
     /// Ends of the frames that are not all sent, and of the one before.
     frame_ends: VecDeque<u64>,
     last_end_sent: u64,
+    frames_sent: u64,
     payload_bytes: u64,
     copied_bytes: u64,
     /// Items at the head of the send queue of which everything was framed.
@@ -105,6 +106,7 @@ impl Tx {
             sent: 0,
             frame_ends: VecDeque::new(),
             last_end_sent: 0,
+            frames_sent: 0,
             payload_bytes: 0,
             copied_bytes: 0,
             framed_items: 0,
@@ -130,6 +132,16 @@ impl Tx {
     /// Whether nothing waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.made == self.sent && self.responses.is_empty()
+    }
+
+    /// Whether a frame of its own would stand between two messages and leave at once.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.made == self.sent && self.message == Message::None
+    }
+
+    /// Frames that the network has taken, if others wait for it.
+    pub(super) fn frames_taken_while_others_wait(&self) -> Option<u64> {
+        (self.made > self.sent).then_some(self.frames_sent)
     }
 
     /// An item left the head of the send queue.
@@ -282,6 +294,7 @@ impl Tx {
         }
         while let Some(end) = self.frame_ends.front().filter(|end| **end <= self.sent) {
             self.last_end_sent = *end;
+            self.frames_sent += 1;
             self.frame_ends.pop_front();
         }
         let left = self.response_ends.iter().filter(|end| **end > self.sent);
