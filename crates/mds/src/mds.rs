@@ -277,6 +277,10 @@ impl Role for Mds {
         true
     }
 
+    fn keep(&self, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
+        persist::keep(self, slot, reply)
+    }
+
     fn kept(&self, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
         persist::kept(self, slot)
     }

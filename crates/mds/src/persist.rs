@@ -39,6 +39,24 @@ fn boot_of(session: SessionId) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
+/// Keeps a whole reply.
+pub(crate) fn keep(mds: &Mds, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
+    let key = key(slot);
+    let seq = mds.store().transact(&mut |tx| {
+        tx.purpose(Purpose::Upkeep);
+        tx.put(&key, reply);
+        Ok(Outcome::Commit)
+    });
+    match seq {
+        Ok(seq) => Ok(seq.0),
+        Err(MetaError::NoSpace) => Err(NfsStatus::NoSpc),
+        Err(error) => {
+            tracing::error!(%error, "kept replies");
+            Err(NfsStatus::ServerFault)
+        }
+    }
+}
+
 /// What an earlier run kept of a slot.
 pub(crate) fn kept(mds: &Mds, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
     let boot = boot_of(slot.session);

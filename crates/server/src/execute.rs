@@ -75,6 +75,7 @@ impl<R: Role> Nfsd<R> {
             }
             First::Sequenced(slot) => {
                 let status = self.operations(&mut cx, &mut walk.ops, &mut reply).await;
+                self.keep_whole(&mut cx, &reply, status);
                 (status, Some(slot))
             }
         };

@@ -5,7 +5,8 @@
 //! this operation's result included, and where the COMPOUND was: [`Compound::kept`]. After a restart such a session is dead for
 //! new requests, but a retry of the last change of a slot continues there: the results are those of then, and operations
 //! behind them that only look are executed now. So effect and answer are atomic without holding a transaction over a whole COMPOUND,
-//! and nothing is written for COMPOUNDs that only look.
+//! and nothing is written for COMPOUNDs that only look. Results behind the last change are added before the reply leaves; only a server that
+//! went down in between, when nobody had seen them, looks again.
 //!
 //! # Ordering
 //! A slot keeps one change, the newest: its client sends a new request only when it has the reply of the one before.
@@ -18,6 +19,7 @@ use crate::tables::only_looks_at_names;
 use crate::{Compound, Nfsd, Role};
 use nfs4::ops::SequenceArgs;
 use nfs4::{FileHandle, NfsStatus, OpBody, OpNum, OpReader, ReplyWriter, SessionId};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use xdr::{Decoder, Encoder, OpaqueBuf};
 
 /// Most bytes of results that are kept. Those before a change are of small operations.
@@ -34,6 +36,8 @@ xdr::xdr_struct! {
         results_count: u32,
         /// Their results.
         results: OpaqueBuf<KEPT_RESULTS_BYTES_MAX>,
+        /// How the COMPOUND ended; `None` while it went on.
+        ended: Option<NfsStatus>,
         /// Bytes of the request behind them.
         rest_bytes: u32,
         /// Current file handle behind them.
@@ -44,7 +48,7 @@ xdr::xdr_struct! {
 }
 
 /// The slot of a COMPOUND in a persistent session, and how far it has come.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Persist {
     session: SessionId,
     slot: u32,
@@ -53,6 +57,8 @@ pub(crate) struct Persist {
     results_count: u32,
     results: Vec<u8>,
     rest_bytes: u32,
+    /// Results in what was kept last; 0 when nothing was.
+    kept_count: AtomicU32,
 }
 
 impl Persist {
@@ -65,6 +71,14 @@ impl Persist {
             results_count: 0,
             results: Vec::new(),
             rest_bytes: 0,
+            kept_count: AtomicU32::new(0),
+        }
+    }
+
+    fn slot(&self) -> SlotOf {
+        SlotOf {
+            session: self.session,
+            slot: self.slot,
         }
     }
 }
@@ -114,20 +128,47 @@ impl<R: Role> Compound<'_, R> {
         e.u32(B::OP as u32);
         e.u32(res.status() as u32);
         res.encode(&mut e);
+        let results_count = persist.results_count + 1;
+        persist.kept_count.store(results_count, Relaxed);
         let kept = Kept {
             seqid: persist.seqid,
             fingerprint: persist.fingerprint,
-            results_count: persist.results_count + 1,
+            results_count,
             results: OpaqueBuf(e.into_bytes()),
+            ended: None,
             rest_bytes: persist.rest_bytes,
             current_fh: made.or_else(|| self.current_fh.clone()),
             saved_fh: self.saved_fh.clone(),
         };
-        let slot = SlotOf {
-            session: persist.session,
-            slot: persist.slot,
+        Some((persist.slot(), xdr::encode_to_vec(&kept)))
+    }
+
+    /// The whole reply, when results have come behind the last change: a retry then gets them too as they were.
+    fn kept_whole(
+        &self,
+        reply: &ReplyWriter<OpNum>,
+        status: NfsStatus,
+    ) -> Option<(SlotOf, Vec<u8>)> {
+        let persist = self.persist.as_ref()?;
+        let kept_count = persist.kept_count.load(Relaxed);
+        if kept_count == 0 || kept_count == reply.count() {
+            return None;
+        }
+        let results = reply.results()?;
+        if results.len() > KEPT_RESULTS_BYTES_MAX as usize {
+            return None;
+        }
+        let kept = Kept {
+            seqid: persist.seqid,
+            fingerprint: persist.fingerprint,
+            results_count: reply.count(),
+            results: OpaqueBuf(results.to_vec()),
+            ended: Some(status),
+            rest_bytes: 0,
+            current_fh: None,
+            saved_fh: None,
         };
-        Some((slot, xdr::encode_to_vec(&kept)))
+        Some((persist.slot(), xdr::encode_to_vec(&kept)))
     }
 }
 
@@ -135,6 +176,23 @@ impl<R: Role> Compound<'_, R> {
 const KEPT_RESULT_BYTES_MAX: usize = 1024;
 
 impl<R: Role> Nfsd<R> {
+    /// Keeps the rest of a reply that tells of a change.
+    pub(crate) fn keep_whole(
+        &self,
+        cx: &mut Compound<'_, R>,
+        reply: &ReplyWriter<OpNum>,
+        status: NfsStatus,
+    ) {
+        let Some((slot, bytes)) = cx.kept_whole(reply, status) else {
+            return;
+        };
+        match self.role().keep(slot, &bytes) {
+            Ok(seq) => cx.observe(seq),
+            // A retry after a restart will look up anew what follows the change.
+            Err(status) => tracing::debug!(%status, "a reply is kept in part"),
+        }
+    }
+
     /// A SEQUENCE in a session that this run does not have: of an earlier run, whose slot kept this very request?
     ///
     /// # Errors
@@ -168,6 +226,9 @@ impl<R: Role> Nfsd<R> {
         reply: &mut ReplyWriter<OpNum>,
     ) -> NfsStatus {
         reply.append(kept.results_count, &kept.results.0);
+        if let Some(status) = kept.ended {
+            return status;
+        }
         cx.current_fh = kept.current_fh;
         cx.saved_fh = kept.saved_fh;
         let rest = usize::try_from(kept.rest_bytes).unwrap_or(usize::MAX);

@@ -78,6 +78,14 @@ pub trait Role: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Keeps the whole reply of a COMPOUND that made a change. Returns the transaction to wait for.
+    ///
+    /// # Errors
+    /// What the store answers; the reply may leave all the same.
+    fn keep(&self, _slot: SlotOf, _reply: &[u8]) -> Result<u64, NfsStatus> {
+        Err(NfsStatus::NotSupp)
+    }
+
     /// What an earlier run kept of a slot.
     ///
     /// # Errors
