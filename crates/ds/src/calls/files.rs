@@ -43,10 +43,10 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
 async fn cut(ds: &Ds, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
     let _order = ds.stripe(id.file_id).lock().await;
     let Some(now_bytes) = ds.size_of(id)? else {
-        // Missing although the mark is above the new size: lost, and the cut must not hide it.
+        // Missing although it has a mark: lost. What the cut leaves of the mark goes on saying so to whoever reads or writes.
         let known = ds.index.known(id)?;
         if known.high_water_bytes > 0 && size_bytes > 0 {
-            return Err(Fault::Lost);
+            ds.note(id, &Fault::Lost);
         }
         let seq = ds.index.lower(id, size_bytes)?;
         return Ok(ds.index.durable(seq).await?);

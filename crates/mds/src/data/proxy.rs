@@ -91,9 +91,7 @@ pub(crate) async fn read(
     let data = nfsd.role().data();
     let gate = data.gate(inode.id);
     let _shared = gate.read().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
+    data.cutting(inode.id)?;
     super::ready(nfsd, inode.id)?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
@@ -132,14 +130,12 @@ pub(crate) async fn write(
     inode: &Arc<Inode>,
     offset: u64,
     stable: StableHow,
-    bytes: &[u8],
+    bytes: Bytes,
 ) -> Result<WriteRes, NfsStatus> {
     let data = nfsd.role().data();
     let gate = data.gate(inode.id);
     let _shared = gate.read().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
+    data.cutting(inode.id)?;
     super::ready(nfsd, inode.id)?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
@@ -150,14 +146,13 @@ pub(crate) async fn write(
         StableHow::FileSync => StableHow::DataSync,
         other => other,
     };
-    let whole = Bytes::copy_from_slice(bytes);
     let piece = |extent: Extent| {
         let at = usize::try_from(extent.offset - offset).unwrap_or(0);
         let end = at + usize::try_from(extent.len).unwrap_or(0);
         Piece::Write {
             extent,
             stable: ds_stable,
-            bytes: whole.slice(at..end),
+            bytes: bytes.slice(at..end),
         }
     };
     let pieces = each(nfsd, &target, piece).await?;

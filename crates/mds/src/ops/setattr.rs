@@ -79,6 +79,9 @@ pub(super) async fn apply(
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let mds = nfsd.role();
+    if wanted.size.is_some() {
+        mds.data().cutting(inode.id)?;
+    }
     let mut needs_truncate = false;
     let result = cx::change_as(mds, cx, kept, |ns, op| {
         match ns.setattr(op, inode.id, wanted, opened_for_write) {

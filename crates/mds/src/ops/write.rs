@@ -9,10 +9,10 @@ use nfs4::ops::{WriteArgs, WriteRes};
 use server::Nfsd;
 use state::Io;
 
-pub(super) async fn write(
+pub(super) async fn write<'r>(
     nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: WriteArgs<'_>,
+    cx: &mut Cx<'r>,
+    args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     cx::writable(cx)?;
     let inode = check_io(nfsd, cx, args.stateid, Io::Write)?;
@@ -33,5 +33,6 @@ pub(super) async fn write(
             write_verifier,
         });
     }
-    data::write(nfsd, cx, &inode, args.offset, args.stable, args.data.0).await
+    let bytes = cx.share(args.data.0);
+    data::write(nfsd, cx, &inode, args.offset, args.stable, bytes).await
 }

@@ -50,10 +50,13 @@ pub struct Toy {
     pub keeps: Option<Arc<Keeps>>,
 }
 
-/// Kept replies by session and slot.
+/// A session id and a slot.
+type SlotKey = ([u8; 16], u32);
+
+/// Kept replies.
 #[derive(Default)]
 pub struct Keeps {
-    pub slots: Mutex<BTreeMap<([u8; 16], u32), Vec<u8>>>,
+    pub slots: Mutex<BTreeMap<SlotKey, Vec<u8>>>,
     /// The server goes down before it keeps a whole reply.
     pub only_changes: std::sync::atomic::AtomicBool,
 }
