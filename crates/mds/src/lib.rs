@@ -15,6 +15,7 @@ pub mod exports;
 pub mod identities;
 mod mds;
 mod ops;
+mod persist;
 
 pub use mds::{Mds, MdsConfig, MdsError, Random, WallClock};
 pub use ops::NOT_SUPPORTED;

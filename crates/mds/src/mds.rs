@@ -14,17 +14,19 @@ use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
 use crate::exports::Exports;
 use crate::identities::{Identities, IdentityConfig, Question};
-use crate::ops;
+use crate::{ops, persist};
+use bytes::Bytes;
 use meta::{MetaError, MetaStore, Seq};
 use namespace::{Cred, Format, Limits, Namespace, NsError, Time};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
-use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
+use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use parking_lot::{Mutex, MutexGuard};
 use rpc::{AuthStat, Credential};
-use server::{Identity, Nfsd, NfsdConfig, Role};
+use server::{Identity, Nfsd, NfsdConfig, Role, SlotOf};
 use state::{ClientLimits, ClientRecord, Clients, FileStates, Grace, Removed, StateLimits};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use transport::ConnHandle;
 
 /// Wall time, for the times of files.
@@ -94,6 +96,8 @@ pub struct Mds {
     identities: Identities,
     clock: WallClock,
     lease_ms: u64,
+    /// What sessions of earlier runs kept is gone.
+    swept: AtomicBool,
 }
 
 impl Mds {
@@ -137,6 +141,7 @@ impl Mds {
             identities: Identities::new(config.identities),
             clock: config.clock,
             lease_ms,
+            swept: AtomicBool::new(false),
         };
         let random = Box::new(move || random());
         let nfsd = Nfsd::new(mds, NfsdConfig { clients, random });
@@ -179,6 +184,14 @@ impl Mds {
         self.lease_ms
     }
 
+    pub(crate) fn is_swept(&self) -> bool {
+        self.swept.load(Relaxed)
+    }
+
+    pub(crate) fn set_swept(&self) {
+        self.swept.store(true, Relaxed);
+    }
+
     /// The metadata store.
     pub fn store(&self) -> &Arc<dyn MetaStore> {
         self.ns.store()
@@ -199,6 +212,7 @@ impl Mds {
     pub async fn tick(nfsd: &Nfsd<Self>) {
         nfsd.expire().await;
         ops::client_record::poll_grace(nfsd).await;
+        persist::sweep(nfsd);
         DataPlane::tick(nfsd).await;
     }
 }
@@ -280,6 +294,22 @@ impl Role for Mds {
 
     fn sequence_flags(&self, client: ClientId) -> u32 {
         self.state().revoked_flags(client)
+    }
+
+    fn persists(&self) -> bool {
+        true
+    }
+
+    fn keep(&self, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
+        persist::keep(self, slot, reply)
+    }
+
+    fn kept(&self, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
+        persist::kept(self, slot)
+    }
+
+    fn session_destroyed(&self, session: SessionId) {
+        persist::destroyed(self, session);
     }
 
     fn has_state(&self, client: ClientId) -> bool {

@@ -58,7 +58,7 @@ pub use perm::{
     SYNCHRONIZE, WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, WRITE_XATTRS,
 };
 pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
-pub use types::{ChangeInfo, Cred, Device, FileId, Op, Placement, Time};
+pub use types::{ChangeInfo, Cred, Device, FileId, Keep, Op, Placement, Time};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@
 use crate::Mds;
 use crate::cx::{Cx, ns};
 use crate::data::STRIPE_UNIT_BYTES_MIN;
-use namespace::{ChangeInfo, EXECUTE, Inode, LayoutPolicy, READ, SetXattr, WRITE};
+use namespace::{EXECUTE, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
 
 /// Its name on the wire.
@@ -52,14 +52,13 @@ pub(super) fn is_set(inode: &Inode) -> bool {
     inode.layout_policy().is_some()
 }
 
-/// Sets a directory's policy.
-pub(super) fn set(
+/// The policy that a value sets on a directory.
+pub(super) fn to_set(
     mds: &Mds,
-    cx: &mut Cx<'_>,
     inode: &Inode,
     value: &[u8],
     how: SetXattr,
-) -> Result<ChangeInfo, NfsStatus> {
+) -> Result<LayoutPolicy, NfsStatus> {
     if !inode.is_dir() {
         return Err(NfsStatus::Inval);
     }
@@ -68,18 +67,7 @@ pub(super) fn set(
         SetXattr::Replace if !is_set(inode) => return Err(NfsStatus::NoXattr),
         _ => {}
     }
-    let policy = parse(value, mds.data().stripe_count_max()).ok_or(NfsStatus::Inval)?;
-    ns(mds, cx, |ns, op| {
-        ns.set_layout_policy(op, inode.id, Some(policy))
-    })
-}
-
-/// Takes a directory's policy away.
-pub(super) fn remove(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<ChangeInfo, NfsStatus> {
-    if !is_set(inode) {
-        return Err(NfsStatus::NoXattr);
-    }
-    ns(mds, cx, |ns, op| ns.set_layout_policy(op, inode.id, None))
+    parse(value, mds.data().stripe_count_max()).ok_or(NfsStatus::Inval)
 }
 
 /// Reads the text; `None` for what makes no sense or is beyond its bounds.

@@ -2,7 +2,8 @@
 
 use super::layout_xattr;
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
+use namespace::ChangeInfo;
 use nfs4::NfsStatus;
 use nfs4::ops::{RemoveXattrArgs, RemoveXattrRes};
 use server::Nfsd;
@@ -15,12 +16,18 @@ pub(super) fn removexattr(
     let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
     cx::writable(cx)?;
-    let changed = if args.name.0 == layout_xattr::NAME {
-        layout_xattr::remove(mds, cx, &inode)?
-    } else {
-        ns(mds, cx, |ns, op| ns.remove_xattr(op, inode.id, args.name.0))?
+    let name = args.name.0;
+    let is_policy = name == layout_xattr::NAME;
+    if is_policy && !layout_xattr::is_set(&inode) {
+        return Err(NfsStatus::NoXattr);
+    }
+    let answer = |changed: &ChangeInfo| RemoveXattrRes {
+        cinfo: super::cinfo(*changed),
     };
-    Ok(RemoveXattrRes {
-        cinfo: super::cinfo(changed),
-    })
+    let kept = |changed: &ChangeInfo| (answer(changed), None);
+    let changed = cx::change(mds, cx, kept, |ns, op| match is_policy {
+        true => ns.set_layout_policy(op, inode.id, None),
+        false => ns.remove_xattr(op, inode.id, name),
+    })?;
+    Ok(answer(&changed))
 }

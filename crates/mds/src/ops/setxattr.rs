@@ -2,8 +2,8 @@
 
 use super::layout_xattr;
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
-use namespace::SetXattr;
+use crate::cx::{self, Cx};
+use namespace::{ChangeInfo, SetXattr};
 use nfs4::NfsStatus;
 use nfs4::ops::{SetXattrArgs, SetXattrOption, SetXattrRes};
 use server::Nfsd;
@@ -22,14 +22,17 @@ pub(super) fn setxattr(
         SetXattrOption::Replace => SetXattr::Replace,
     };
     let (name, value) = (args.name.0, args.value.0);
-    let changed = if name == layout_xattr::NAME {
-        layout_xattr::set(mds, cx, &inode, value, how)?
-    } else {
-        ns(mds, cx, |ns, op| {
-            ns.set_xattr(op, inode.id, name, value, how)
-        })?
+    let policy = match name {
+        layout_xattr::NAME => Some(layout_xattr::to_set(mds, &inode, value, how)?),
+        _ => None,
     };
-    Ok(SetXattrRes {
-        cinfo: super::cinfo(changed),
-    })
+    let answer = |changed: &ChangeInfo| SetXattrRes {
+        cinfo: super::cinfo(*changed),
+    };
+    let kept = |changed: &ChangeInfo| (answer(changed), None);
+    let changed = cx::change(mds, cx, kept, |ns, op| match policy {
+        Some(_) => ns.set_layout_policy(op, inode.id, policy),
+        None => ns.set_xattr(op, inode.id, name, value, how),
+    })?;
+    Ok(answer(&changed))
 }
