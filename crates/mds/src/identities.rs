@@ -376,7 +376,7 @@ mod tests {
     fn the_cache_forgets_the_oldest_beyond_its_bound() {
         let mut cache = Cache::default();
         let until = Instant::now();
-        for n in 0..ANSWERS_MAX as u32 + 10 {
+        for n in 0..u32::try_from(ANSWERS_MAX).unwrap() + 10 {
             cache.keep(Question::Groups(n), Answer::Unknown, until);
         }
         assert_eq!(

@@ -231,7 +231,7 @@ async fn policies_listed(client: &Client, fh: &FileHandle) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_restart() {
+async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
     let rig = Rig::new().await;
     let port = Port::open(&rig);
     let mut servers = Vec::new();
@@ -269,6 +269,23 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
         policy(&stranger, &root).await,
         "stripe_unit=8192 stripe_count=2"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_restart() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut servers = Vec::new();
+    for number in 1..=5 {
+        servers.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    heartbeats().await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let before = File::create(&alice, "before").await;
+    set_policy(&alice, &root, "stripe_unit=8K stripe_count=2")
+        .await
+        .unwrap();
 
     // Three runs, the last goes on at the front; then again from their second data server.
     let mut seen = Vec::new();
