@@ -42,9 +42,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
-use transport::tcp::TcpConnector;
 use transport::workers::Shutdown;
-use transport::{Context, Limits as TransportLimits};
+use transport::{AnyConnector, Context, Limits as TransportLimits};
 
 /// Lease of data servers: how long a lost one delays what must be known everywhere.
 const DS_LEASE_MS: u32 = 15_000;
@@ -218,7 +217,9 @@ async fn open_mds(
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             ds_lease_ms: DS_LEASE_MS,
-            connector: Arc::new(TcpConnector::new(proxy_context.clone())),
+            connector: Arc::new(AnyConnector::new(proxy_context, rdma::software())),
+            proxy_transport: config.proxy_transport.into(),
+            data_transport: config.data_transport.into(),
             keys: KeyTimes {
                 rotation_ms: config.key_rotation.as_ms(),
                 overlap_ms: config.key_overlap.as_ms(),

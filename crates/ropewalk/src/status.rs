@@ -359,6 +359,13 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         bytes(mds.proxy_read_bytes),
         bytes(mds.proxy_written_bytes),
     );
+    let fallbacks = mds.control_transport.get("rdma_fallbacks");
+    if let Some(count) = fallbacks.filter(|count| **count > 0) {
+        let _ = writeln!(
+            text,
+            "{count} connections to data servers use TCP because RDMA did not come up\n"
+        );
+    }
     let row = |ds: &DataServerRow| {
         vec![
             ds.id.to_string(),
