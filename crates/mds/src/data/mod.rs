@@ -36,7 +36,9 @@ pub use port::{ControlService, Issuer, PeerOf, tls_peer};
 pub use removal::{REMOVALS_COUNTED_MAX, removals_waiting};
 pub use status::{DataStatus, ServerState, ServerStatus};
 
-pub(crate) use grants::{GrantRequest, access_narrowed, client_gone, commit_layout, grant};
+pub(crate) use grants::{
+    GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
+};
 pub(crate) use grants::{layouts_returned, may_have_data, return_layouts};
 pub(crate) use proxy::{commit, read, write};
 pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};

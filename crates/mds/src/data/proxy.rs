@@ -14,7 +14,7 @@
 use super::call::call;
 use super::sizes::{object_of, striping_of};
 use crate::Mds;
-use crate::cx::{Cx, ns};
+use crate::cx::{self, Cx, Prepared, ns};
 use bytes::{Bytes, BytesMut};
 use control::{CommitArgs, Status};
 use layout::{DsHandle, Epoch, Extent, Rights, SigningKey};
@@ -123,7 +123,7 @@ pub(crate) async fn read(
     Ok((out.freeze(), eof))
 }
 
-/// Writes bytes, at least as stable as asked. Returns how stable, and the verifier.
+/// Writes bytes, at least as stable as asked.
 pub(crate) async fn write(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
@@ -131,7 +131,7 @@ pub(crate) async fn write(
     offset: u64,
     stable: StableHow,
     bytes: Bytes,
-) -> Result<(StableHow, Verifier), NfsStatus> {
+) -> Result<WriteRes, NfsStatus> {
     let data = nfsd.role().data();
     let gate = data.gate(inode.id);
     let _shared = gate.read().await;
@@ -169,17 +169,23 @@ pub(crate) async fn write(
         new_end: Some(offset + len),
         ..SizeCommit::default()
     };
-    ns(nfsd.role(), cx, |ns, op| {
-        ns.commit_size(op, inode.id, commit)
-    })?;
-    data.proxied_written_bytes.fetch_add(len, Relaxed);
     let committed = if committed >= ds_stable && stable == StableHow::FileSync {
         StableHow::FileSync
     } else {
         // A size that is durable does not make a promise about data: never more than was asked and given (R2).
         committed.min(stable)
     };
-    Ok((committed, verifier(nfsd, &target.ids, &seen)))
+    let res = WriteRes {
+        count: u32::try_from(len).map_err(|_| NfsStatus::Inval)?,
+        committed,
+        write_verifier: verifier(nfsd, &target.ids, &seen),
+    };
+    let kept = Prepared::new(cx, &res, None);
+    cx::change_as(nfsd.role(), cx, &kept, |ns, op| {
+        ns.commit_size(op, inode.id, commit)
+    })?;
+    data.proxied_written_bytes.fetch_add(len, Relaxed);
+    Ok(res)
 }
 
 /// Makes what was written to a file durable at all its data servers.

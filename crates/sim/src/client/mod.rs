@@ -21,8 +21,8 @@ use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use nfs4::ops::{
-    CreateArgs, CreateRes, CreateType, DelegationType, GetFhArgs, GetFhRes, LockArgs, LockRes,
-    Locker, OpenArgs, OpenClaim, OpenHow, OpenRes, OpenToLockOwner, PutFhArgs, PutFhRes,
+    CloseArgs, CreateArgs, CreateRes, CreateType, DelegationType, GetFhArgs, GetFhRes, LockArgs,
+    LockRes, Locker, OpenArgs, OpenClaim, OpenHow, OpenRes, OpenToLockOwner, PutFhArgs, PutFhRes,
     PutRootFhArgs, PutRootFhRes, ReclaimCompleteArgs, ReclaimCompleteRes, SHARE_ACCESS_BOTH,
 };
 use nfs4::{
@@ -434,7 +434,20 @@ impl Client {
                     let text = format!("{}: a reclaimed lock was denied", self.parts.name);
                     self.parts.findings.add(text);
                 }
-                Err(e) => return Ok(Err(e)),
+                Err(e) => {
+                    // The grace period ended between the two. An open that nobody remembers would keep its file for ever.
+                    self.ask(session, |b| {
+                        b.push(&PutFhArgs {
+                            object: Opaque(&held.fh.0),
+                        });
+                        b.push(&CloseArgs {
+                            seqid: 0,
+                            open_stateid: held.stateid,
+                        });
+                    })
+                    .await?;
+                    return Ok(Err(e));
+                }
             }
         }
         Ok(Ok(held))
