@@ -116,13 +116,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
-    tracing::info!(
-        listen = ?config.listen,
-        control = ?config.control_listen,
-        workers,
-        boot = nfsd.role().namespace().boot(),
-        "serving"
-    );
+    tell_serving(config, workers, &nfsd);
 
     let end = tokio::select! {
         why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
@@ -147,6 +141,17 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     synced.map_err(cannot("sync the store"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {
+    tracing::info!(
+        listen = ?config.listen,
+        rdma = ?config.rdma_listen,
+        control = ?config.control_listen,
+        workers,
+        boot = nfsd.role().namespace().boot(),
+        "serving"
+    );
 }
 
 /// Returns when the store has failed for good.
