@@ -89,7 +89,6 @@ impl<'a> Cluster<'a> {
             .script("siw/nfs.sh")
             .env("PORT", RDMA_PORT)
             .env("PROTO", "rdma")
-            .env("DATA", "tcp")
             .env("VERS", vers)
             .env("EXPORT", "/")
             .env("MNT", "/mnt/a")
