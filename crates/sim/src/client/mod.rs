@@ -17,6 +17,7 @@ pub(crate) const PLACES: usize = names::PLACES_PER_DIR;
 use crate::check::Findings;
 use crate::check::linear::Moment;
 use crate::check::locks::Hold;
+use crate::connector::Wires;
 use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -35,8 +36,7 @@ use session_client::{Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::memory::Network;
-use transport::{Address, Context, Limits};
+use transport::Address;
 use xdr::Opaque;
 
 /// How long one try of a request waits, in milliseconds.
@@ -111,7 +111,7 @@ pub(crate) struct Parts {
     /// Name of its host.
     pub name: String,
     /// Where it lives.
-    pub network: Network,
+    pub wires: Wires,
     /// Its choices.
     pub rng: Rng,
     /// What it was promised.
@@ -555,8 +555,7 @@ impl Client {
 }
 
 fn session(parts: &Parts, caller: &Caller, incarnation: u64) -> Arc<Session> {
-    let context = Context::new(Limits::default());
-    let connector = parts.network.connector(&parts.name, context);
+    let connector = parts.wires.connector(&parts.name);
     let config = SessionConfig {
         owner: parts.name.as_bytes().to_vec(),
         verifier: Verifier {
@@ -572,7 +571,7 @@ fn session(parts: &Parts, caller: &Caller, incarnation: u64) -> Arc<Session> {
         try_timeout: Duration::from_millis(TRY_MS),
         give_up: Duration::from_millis(GIVE_UP_MS),
     };
-    Session::new(Arc::new(connector), config)
+    Session::new(connector, config)
 }
 
 pub(crate) fn owner(worker: &str) -> StateOwner<'_> {
