@@ -92,7 +92,7 @@ impl<'a> Cluster<'a> {
     pub(super) fn mount(&self, vers: &str, data: Data, echo: bool) -> Result<Outcome> {
         let started = Instant::now();
         let (what, layouts, transport) = match data {
-            Data::ByLayout => ("nfs", "yes", "tcp"),
+            Data::ByLayout => ("nfs", "yes", "rdma"),
             Data::ByMds => ("nfs-by-mds", "no", "none"),
         };
         let name = format!("logs/siw-{}-{what}-{vers}.pcapng", std::process::id());
