@@ -195,9 +195,8 @@ impl Identities {
             let now = Instant::now();
             match answer {
                 Ok(Answer::Unknown) => {
-                    cache
-                        .lock()
-                        .keep(question, Answer::Unknown, now + UNKNOWN_FOR)
+                    let until = now + UNKNOWN_FOR;
+                    cache.lock().keep(question, Answer::Unknown, until);
                 }
                 Ok(answer) => cache.lock().keep(question, answer, now + KNOWN_FOR),
                 Err(error) => {
