@@ -11,7 +11,8 @@ VALUE_BYTES_MAX = 1 << 16
 
 
 def names(path):
-    return sorted(os.listxattr(path))
+    # The kernel lists its views of the access control list, too.
+    return sorted(name for name in os.listxattr(path) if name.startswith("user."))
 
 
 def sets_and_removes(d, d2):

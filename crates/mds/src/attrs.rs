@@ -277,11 +277,10 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
         seconds: 0,
         nanoseconds: 1,
     });
+    a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
     a.fs_layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_blksize = Some(mds.data().stripe_unit_bytes());
-    // Names are bytes (RFC 8881 §14.4).
-    a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     a.change_attr_type = Some(ChangeAttrType::MonotonicIncr);
     a.xattr_support = Some(true);

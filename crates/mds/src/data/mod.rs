@@ -217,7 +217,7 @@ impl DataPlane {
     }
 
     /// The service, for tasks that outlive the operation which starts them.
-    fn service(&self) -> Option<Arc<Nfsd<Mds>>> {
+    pub(crate) fn service(&self) -> Option<Arc<Nfsd<Mds>>> {
         self.me.get().and_then(Weak::upgrade)
     }
 
