@@ -2,7 +2,7 @@
 //!
 //! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
 //! what must be known everywhere before something is granted again, `keys` what signs handles, `grants` layouts and their recall, `sizes` the
-//! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts. Names and
+//! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts, `ranges` holes and reserved storage. Names and
 //! open state are not here; they call in by the functions that this module exports.
 //!
 //! # Ownership
@@ -20,6 +20,7 @@ mod join;
 mod keys;
 mod port;
 mod proxy;
+mod ranges;
 mod records;
 mod removal;
 mod servers;
@@ -38,6 +39,7 @@ pub use status::{DataStatus, ServerState, ServerStatus};
 pub(crate) use grants::{GrantRequest, access_narrowed, client_gone, commit_layout, grant};
 pub(crate) use grants::{layouts_returned, may_have_data, return_layouts};
 pub(crate) use proxy::{commit, read, write};
+pub(crate) use ranges::{Content, Sought, allocate, deallocate, seek};
 pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};
 pub(crate) use sizes::{ready, ready_for_open};
 pub(crate) use truncate::truncate;

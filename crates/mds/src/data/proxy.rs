@@ -14,7 +14,7 @@
 use super::call::call;
 use super::sizes::{object_of, striping_of};
 use crate::Mds;
-use crate::cx::{Cx, ns};
+use crate::cx::{Asker, Cx};
 use bytes::{Bytes, BytesMut};
 use control::{CommitArgs, Status};
 use layout::{DsHandle, Epoch, Extent, Rights, SigningKey};
@@ -29,7 +29,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
 use tokio::task::JoinSet;
 use transport::{Address, Payload};
 use xdr::Opaque;
@@ -88,15 +88,24 @@ pub(crate) async fn read(
     offset: u64,
     count: u32,
 ) -> Result<(Bytes, bool), NfsStatus> {
+    let mut asker = Asker::new(&cx.caller.cred);
+    let result = read_as(nfsd, &mut asker, inode, offset, count).await;
+    let observed = asker.observed;
+    cx.observe(observed.0);
+    result
+}
+
+/// As [`read`], for work that is no part of a COMPOUND.
+pub(super) async fn read_as(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    count: u32,
+) -> Result<(Bytes, bool), NfsStatus> {
     let data = nfsd.role().data();
-    let gate = data.gate(inode.id);
-    let _shared = gate.read().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
-    super::ready(nfsd, inode.id)?;
+    let (_shared, inode) = enter(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
-    let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
     let len = inode.size.saturating_sub(offset).min(u64::from(count));
     let eof = offset.saturating_add(len) >= inode.size;
     if len == 0 {
@@ -125,6 +134,22 @@ pub(crate) async fn read(
     Ok((out.freeze(), eof))
 }
 
+/// Keeps truncations out while the file is worked on, and takes a look at it as it is then.
+pub(super) async fn enter(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Inode,
+) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
+    let data = nfsd.role().data();
+    let shared = data.gate(inode.id).read_owned().await;
+    if data.truncating.lock().contains(&inode.id) {
+        return Err(NfsStatus::Delay);
+    }
+    super::ready(nfsd, inode.id)?;
+    let inode = asker.ns(nfsd.role(), |ns, op| ns.getattr(op, inode.id))?;
+    Ok((shared, inode))
+}
+
 /// Writes bytes, at least as stable as asked. Returns how stable, and the verifier.
 pub(crate) async fn write(
     nfsd: &Nfsd<Mds>,
@@ -134,23 +159,44 @@ pub(crate) async fn write(
     stable: StableHow,
     bytes: &[u8],
 ) -> Result<(StableHow, Verifier), NfsStatus> {
+    let mut asker = Asker::new(&cx.caller.cred);
+    let whole = Bytes::copy_from_slice(bytes);
+    let result = write_as(nfsd, &mut asker, inode, offset, stable, whole).await;
+    let observed = asker.observed;
+    cx.observe(observed.0);
+    let written = result?;
+    let verifier = verifier(nfsd, &written.ids, &written.seen);
+    Ok((written.committed, verifier))
+}
+
+/// What became of bytes that were written.
+pub(super) struct Written {
+    pub(super) committed: StableHow,
+    /// The data servers of the file.
+    ids: Vec<u32>,
+    /// Write verifiers of those that were written to.
+    pub(super) seen: BTreeMap<u32, Verifier>,
+}
+
+/// As [`write`], for work that is no part of a COMPOUND.
+pub(super) async fn write_as(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    stable: StableHow,
+    whole: Bytes,
+) -> Result<Written, NfsStatus> {
     let data = nfsd.role().data();
-    let gate = data.gate(inode.id);
-    let _shared = gate.read().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
-    super::ready(nfsd, inode.id)?;
+    let (_shared, inode) = enter(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
-    let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
-    let len = u64::try_from(bytes.len()).map_err(|_| NfsStatus::Inval)?;
+    let len = u64::try_from(whole.len()).map_err(|_| NfsStatus::Inval)?;
     let target = target(nfsd, &key, &inode, Rights::ReadWrite, (offset, len))?;
     // The size is the MDS's own and durable with the reply: FILE_SYNC of the data server would only report it back.
     let ds_stable = match stable {
         StableHow::FileSync => StableHow::DataSync,
         other => other,
     };
-    let whole = Bytes::copy_from_slice(bytes);
     let piece = |extent: Extent| {
         let at = usize::try_from(extent.offset - offset).unwrap_or(0);
         let end = at + usize::try_from(extent.len).unwrap_or(0);
@@ -174,9 +220,7 @@ pub(crate) async fn write(
         new_end: Some(offset + len),
         ..SizeCommit::default()
     };
-    ns(nfsd.role(), cx, |ns, op| {
-        ns.commit_size(op, inode.id, commit)
-    })?;
+    asker.ns(nfsd.role(), |ns, op| ns.commit_size(op, inode.id, commit))?;
     data.proxied_written_bytes.fetch_add(len, Relaxed);
     let committed = if committed >= ds_stable && stable == StableHow::FileSync {
         StableHow::FileSync
@@ -184,14 +228,27 @@ pub(crate) async fn write(
         // A size that is durable does not make a promise about data: never more than was asked and given (R2).
         committed.min(stable)
     };
-    Ok((committed, verifier(nfsd, &target.ids, &seen)))
+    Ok(Written {
+        committed,
+        ids: target.ids,
+        seen,
+    })
 }
 
 /// Makes what was written to a file durable at all its data servers.
 pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, NfsStatus> {
+    commit_as(nfsd, inode).await.map(|(verifier, _)| verifier)
+}
+
+/// As [`commit`]; tells the write verifier of each data server too.
+pub(super) async fn commit_as(
+    nfsd: &Nfsd<Mds>,
+    inode: &Inode,
+) -> Result<(Verifier, BTreeMap<u32, Verifier>), NfsStatus> {
     let data = nfsd.role().data();
+    let mut seen = BTreeMap::new();
     let Some(placement) = inode.placement else {
-        return Ok(verifier(nfsd, &[], &BTreeMap::new()));
+        return Ok((verifier(nfsd, &[], &seen), seen));
     };
     let ids = data.group_servers(placement.group);
     let object = object_of(inode);
@@ -210,7 +267,6 @@ pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, 
             (ds, call(&conn, &args).await)
         });
     }
-    let mut seen = BTreeMap::new();
     while let Some(done) = tasks.join_next().await {
         let (ds, result) = done.map_err(|_| NfsStatus::ServerFault)?;
         let ok = result.map_err(|error| {
@@ -225,7 +281,7 @@ pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, 
         }
         seen.insert(ds, ok.verifier);
     }
-    Ok(verifier(nfsd, &ids, &seen))
+    Ok((verifier(nfsd, &ids, &seen), seen))
 }
 
 /// One verifier for those of many data servers; remembers what was seen.

@@ -4,6 +4,7 @@
 //! not have (README, "Operations that answer NOTSUPP") answer `NotSupp` here.
 
 mod access;
+mod allocate;
 pub(crate) mod client_record;
 mod close;
 mod commit;
@@ -11,6 +12,7 @@ mod create;
 mod free_stateid;
 mod getattr;
 mod getdeviceinfo;
+mod io_advise;
 mod layoutcommit;
 mod layoutget;
 mod layoutreturn;
@@ -21,11 +23,13 @@ mod lookup;
 mod open;
 mod open_downgrade;
 mod read;
+mod read_plus;
 mod readdir;
 mod readlink;
 mod remove;
 mod rename;
 mod secinfo;
+mod seek;
 mod setattr;
 mod test_stateid;
 mod verify;
@@ -52,15 +56,10 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::GetDeviceList,
     OpNum::SetSsv,
     OpNum::WantDelegation,
-    OpNum::Allocate,
     OpNum::Copy,
     OpNum::CopyNotify,
-    OpNum::Deallocate,
-    OpNum::IoAdvise,
     OpNum::OffloadCancel,
     OpNum::OffloadStatus,
-    OpNum::ReadPlus,
-    OpNum::Seek,
     OpNum::WriteSame,
     OpNum::Clone,
     OpNum::GetXattr,
@@ -96,9 +95,11 @@ pub(crate) async fn perform<'r>(
 ) -> NfsStatus {
     match op {
         OpNum::Access => run!(reply, ops, |a| access::access(nfsd, cx, a)),
+        OpNum::Allocate => run!(reply, ops, |a| allocate::allocate(nfsd, cx, a).await),
         OpNum::Close => run!(reply, ops, |a| close::close(nfsd, cx, a).await),
         OpNum::Commit => run!(reply, ops, |a| commit::commit(nfsd, cx, a).await),
         OpNum::Create => run!(reply, ops, |a| create::create(nfsd, cx, &a)),
+        OpNum::Deallocate => run!(reply, ops, |a| allocate::deallocate(nfsd, cx, a).await),
         OpNum::FreeStateid => run!(reply, ops, |a| free_stateid::free_stateid(nfsd, cx, a)),
         OpNum::GetAttr => match args(ops) {
             Ok(a) => getattr::getattr(nfsd, cx, &a, reply),
@@ -108,6 +109,7 @@ pub(crate) async fn perform<'r>(
             Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
             Err(status) => fail(reply, op, status),
         },
+        OpNum::IoAdvise => run!(reply, ops, |a| io_advise::io_advise(nfsd, cx, &a)),
         OpNum::LayoutCommit => match args(ops) {
             Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
@@ -142,6 +144,13 @@ pub(crate) async fn perform<'r>(
             Ok(a) => answer_body(reply, op, read::read(nfsd, cx, a).await),
             Err(status) => fail(reply, op, status),
         },
+        OpNum::ReadPlus => match args(ops) {
+            Ok(a) => match read_plus::read_plus(nfsd, cx, a).await {
+                Ok(read) => answer_body(reply, op, Ok(read.result())),
+                Err(status) => fail(reply, op, status),
+            },
+            Err(status) => fail(reply, op, status),
+        },
         OpNum::ReadDir => match args(ops) {
             Ok(a) => readdir::readdir(nfsd, cx, &a, reply),
             Err(status) => fail(reply, op, status),
@@ -151,6 +160,7 @@ pub(crate) async fn perform<'r>(
         OpNum::Rename => run!(reply, ops, |a| rename::rename(nfsd, cx, a).await),
         OpNum::SecInfo => run!(reply, ops, |a| secinfo::secinfo(nfsd, cx, a)),
         OpNum::SecInfoNoName => run!(reply, ops, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
+        OpNum::Seek => run!(reply, ops, |a| seek::seek(nfsd, cx, a).await),
         OpNum::SetAttr => match args(ops) {
             Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
             Err(status) => fail(reply, op, status),
