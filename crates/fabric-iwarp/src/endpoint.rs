@@ -6,6 +6,7 @@
 //! (RFC 5040 §6.2.1). That task holds no memory of the caller.
 
 use crate::machine::Machine;
+use crate::watch::{Verdict, Watch};
 use fabric::{
     Buffer, Close, Completion, Counters, Ended, Endpoint, Memory, Negotiated, Refused, Remote, Work,
 };
@@ -32,6 +33,7 @@ pub(crate) struct IwarpEndpoint {
     stream: Option<TcpStream>,
     peer: SocketAddr,
     machine: Machine,
+    watch: Watch,
 }
 
 impl IwarpEndpoint {
@@ -40,6 +42,26 @@ impl IwarpEndpoint {
             stream: Some(stream),
             peer,
             machine,
+            watch: Watch::new(),
+        }
+    }
+
+    /// Moves what can be moved and looks at the clock; whether enough was done.
+    fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        loop {
+            if self.machine.ended().is_some() {
+                return false;
+            }
+            // Whoever has bytes in our socket is not late.
+            if self.turn(cx) {
+                return true;
+            }
+            let (owed, is_silent) = (self.machine.owed(), self.machine.is_peer_silent());
+            match self.watch.poll(cx, owed, is_silent) {
+                None => return false,
+                Some(Verdict::Nudge) => self.machine.nudge(),
+                Some(Verdict::Stalled(stall)) => self.machine.end(Ended::Stalled(stall)),
+            }
         }
     }
 
@@ -122,8 +144,11 @@ impl IwarpEndpoint {
         let Some(stream) = self.stream.take() else {
             return;
         };
-        let lost = matches!(self.machine.ended(), Some(Ended::Lost(_)));
-        if !lost {
+        let is_gone = matches!(
+            self.machine.ended(),
+            Some(Ended::Lost(_) | Ended::Stalled(_))
+        );
+        if !is_gone {
             see_out(stream, self.machine.last_words());
         }
     }
@@ -193,7 +218,7 @@ impl Endpoint for IwarpEndpoint {
         cx: &mut Context<'_>,
         completions: &mut Vec<Completion>,
     ) -> Poll<Result<(), Ended>> {
-        let enough = self.machine.ended().is_none() && self.turn(cx);
+        let enough = self.advance(cx);
         let ended = self.machine.ended();
         if ended.is_some() {
             self.let_go();

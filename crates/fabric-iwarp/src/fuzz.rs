@@ -7,7 +7,7 @@ use crate::machine::{Machine, Start};
 use crate::mpa::{self, Agreed, Rtr, Setup, Wish};
 use crate::rdmap::{Opcode, Terminate};
 use bytes::Bytes;
-use fabric::{Completion, EndpointConfig, Memory, Pool, PoolConfig, Remote, Work};
+use fabric::{Completion, EndpointConfig, Memory, Part, Pool, PoolConfig, Remote, Work};
 use std::io::IoSlice;
 
 /// Set-up frames of both kinds: what is understood encodes to the same, and both sides come to terms or say why not.
@@ -109,7 +109,14 @@ fn endpoint(pool: &Pool) -> Machine {
         len: 200,
     };
     let (sink, at) = (buffer(), 10);
-    let _ = machine.post(2, Work::Read { sink, at, remote }, true);
+    let _ = machine.post(
+        2,
+        Work::Read {
+            sink,
+            parts: vec![Part { at, remote }],
+        },
+        true,
+    );
     speak(&mut machine);
     machine
 }
@@ -211,8 +218,10 @@ pub fn stream_sample() -> Vec<u8> {
     let (sink, at) = (pool.take().expect("there is one"), 0);
     let read = Work::Read {
         sink,
-        at,
-        remote: remote(keys[1]),
+        parts: vec![Part {
+            at,
+            remote: remote(keys[1]),
+        }],
     };
     let invalidate = Some(keys[0]);
     let send = Work::Send { data, invalidate };

@@ -15,5 +15,7 @@ pub mod rdmap;
 
 mod endpoint;
 mod setup;
+mod watch;
 
 pub use setup::{Framing, Iwarp};
+pub use watch::Owed;

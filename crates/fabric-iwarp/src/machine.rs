@@ -25,10 +25,11 @@ use crate::ddp::Header;
 use crate::keys::Keys;
 use crate::mpa::{Agreed, MULPDU_BYTES_MIN, Rtr, ULPDU_BYTES_MAX};
 use crate::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
+use crate::watch::Owed;
 use bytes::Bytes;
 use fabric::{
-    Buffer, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated, Receive,
-    Refusal, Refused, Remote, Status, Work,
+    Buffer, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated, Part,
+    READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use std::collections::VecDeque;
 use tx::Gather;
@@ -58,6 +59,7 @@ pub const TRANSFER_BYTES_MAX: u32 = 1 << 30;
 pub struct Machine {
     config: EndpointConfig,
     agreed: Agreed,
+    is_initiator: bool,
     /// The responder sends nothing before the initiator has (RFC 5044 §7.1.2 rule 4).
     may_send: bool,
     closing: bool,
@@ -70,6 +72,8 @@ pub struct Machine {
     send_queue: VecDeque<Item>,
     /// Requests sent and not answered, in order.
     reads: VecDeque<ReadOut>,
+    /// Of reads that are under way, in order.
+    sinks: VecDeque<Buffer>,
     completions: Vec<Completion>,
     counters: Counters,
     tx: tx::Tx,
@@ -103,15 +107,12 @@ enum Op {
         data: Gather,
         remote: Remote,
     },
-    /// Not sent yet, and whatever was read.
     Read {
-        sink: Buffer,
-        at: usize,
-        remote: Remote,
-        answered: bool,
+        /// `None` while it is under way: then it is in [`Machine::sinks`].
+        sink: Option<Buffer>,
+        /// Not asked for yet.
+        parts: VecDeque<Part>,
     },
-    /// Sent; the sink is in [`Machine::reads`].
-    Reading,
     Invalidate {
         key: u32,
     },
@@ -121,10 +122,18 @@ enum Op {
 #[derive(Debug)]
 struct ReadOut {
     stag: u32,
-    remote: Remote,
+    part: Part,
     placed: u32,
-    /// `None` for the read that is the RTR indication.
-    sink: Option<(Buffer, usize)>,
+    whose: Whose,
+}
+
+/// What a Read Request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// To nobody: it is the RTR indication.
+    Rtr,
+    /// To the read of the first of [`Machine::sinks`], when its turn has come.
+    Work { is_last: bool },
 }
 
 impl Machine {
@@ -136,6 +145,7 @@ impl Machine {
         let mut machine = Self {
             config,
             agreed,
+            is_initiator: start.is_initiator,
             may_send: start.is_initiator,
             closing: false,
             ended: None,
@@ -144,6 +154,7 @@ impl Machine {
             receives: VecDeque::new(),
             send_queue: VecDeque::new(),
             reads: VecDeque::new(),
+            sinks: VecDeque::new(),
             completions: Vec::new(),
             counters: Counters::default(),
             tx: tx::Tx::new(start.mulpdu.clamp(MULPDU_BYTES_MIN, ULPDU_BYTES_MAX)),
@@ -172,11 +183,9 @@ impl Machine {
                 data: Gather::new(data),
                 remote,
             },
-            Work::Read { sink, at, remote } => Op::Read {
-                sink,
-                at,
-                remote,
-                answered: false,
+            Work::Read { sink, parts } => Op::Read {
+                sink: Some(sink),
+                parts: parts.into(),
             },
             Work::Invalidate { key } => Op::Invalidate { key },
         };
@@ -199,9 +208,10 @@ impl Machine {
                 let max = u64::from(TRANSFER_BYTES_MAX.min(remote.len));
                 total(data) > max || remote.offset.checked_add(max).is_none()
             }
-            Work::Read { sink, at, remote } => {
-                let end = at.checked_add(to_usize(remote.len));
-                remote.len > TRANSFER_BYTES_MAX || end.is_none_or(|end| end > sink.len())
+            Work::Read { sink, parts } => {
+                let fits =
+                    |part: &Part| part.remote.len <= TRANSFER_BYTES_MAX && part.fits(sink.len());
+                parts.len() > READ_PARTS_MAX || !parts.iter().all(fits)
             }
             Work::Invalidate { key } => match self.keys.get(*key) {
                 Some(Exposure::Memory(_)) => false,
@@ -312,6 +322,33 @@ impl Machine {
         self.completions.len()
     }
 
+    /// What the peer keeps this side waiting for.
+    #[must_use]
+    pub fn owed(&self) -> Owed {
+        if self.ended.is_some() {
+            return Owed::default();
+        }
+        Owed {
+            frame: (!self.rx.is_between_frames()).then_some(self.rx.frames()),
+            answer: (!self.reads.is_empty()).then_some(self.rx.answers()),
+            room: self.tx.frames_taken_while_others_wait(),
+        }
+    }
+
+    /// Whether this side has announced that it is ready, and nothing came yet.
+    #[must_use]
+    pub fn is_peer_silent(&self) -> bool {
+        let announced = self.is_initiator && self.agreed.rtr != Rtr::None;
+        announced && self.ended.is_none() && self.rx.frames() == 0 && self.rx.is_between_frames()
+    }
+
+    /// Sends a Write of nothing, which changes nothing, unless something else is on its way.
+    pub fn nudge(&mut self) {
+        if self.ended.is_none() && self.tx.is_between_messages() {
+            self.tx.empty_write(self.agreed.crc);
+        }
+    }
+
     /// What both sides agreed on.
     #[must_use]
     pub fn negotiated(&self) -> Negotiated {
@@ -343,8 +380,7 @@ impl Machine {
             let sent = item.end.is_some_and(|end| end <= self.tx.sent());
             let complete = match item.op {
                 Op::Send { .. } | Op::Write { .. } => sent,
-                Op::Read { answered, .. } => answered,
-                Op::Reading => false,
+                Op::Read { ref sink, .. } => sink.is_some() && item.end.is_some(),
                 // Whatever stands before it is complete: nothing of ours can name the key any more.
                 Op::Invalidate { key } => item.end.is_some() && !self.rx.is_placing_into(key),
             };
@@ -359,8 +395,9 @@ impl Machine {
                 Op::Send { .. } if item.signalled => Done::Send,
                 Op::Write { .. } if item.signalled => Done::Write,
                 Op::Send { .. } | Op::Write { .. } => continue,
-                Op::Read { sink, .. } => Done::Read { sink },
-                Op::Reading => unreachable!("an unanswered read is not complete"),
+                Op::Read { sink, .. } => Done::Read {
+                    sink: sink.expect("a read that was answered has its sink"),
+                },
                 Op::Invalidate { key } => Done::Invalidate {
                     memory: self.withdraw(key),
                 },
@@ -435,17 +472,14 @@ impl Machine {
             let done = match item.op {
                 Op::Send { .. } => Done::Send,
                 Op::Write { .. } => Done::Write,
-                Op::Read { sink, answered, .. } => {
-                    if answered {
-                        status = Status::Ok;
+                Op::Read { sink, .. } => {
+                    if sink.is_none() {
+                        status = std::mem::replace(&mut read_status, Status::Flushed);
                     }
-                    Done::Read { sink }
-                }
-                Op::Reading => {
-                    status = std::mem::replace(&mut read_status, Status::Flushed);
-                    let sink = std::iter::from_fn(|| self.reads.pop_front()).find_map(|r| r.sink);
-                    let (sink, _) = sink.expect("each read under way has its sink");
-                    Done::Read { sink }
+                    let sink = sink.or_else(|| self.sinks.pop_front());
+                    Done::Read {
+                        sink: sink.expect("each read under way has its sink"),
+                    }
                 }
                 Op::Invalidate { key } => Done::Invalidate {
                     memory: self.withdraw(key),
@@ -508,9 +542,9 @@ impl Machine {
                 };
                 self.send_read_request(ReadOut {
                     stag,
-                    remote,
+                    part: Part { at: 0, remote },
                     placed: 0,
-                    sink: None,
+                    whose: Whose::Rtr,
                 });
             }
         }
@@ -519,29 +553,27 @@ impl Machine {
     fn send_read_request(&mut self, read: ReadOut) -> u64 {
         let request = ReadRequest {
             sink_stag: read.stag,
-            sink_to: read.sink.as_ref().map_or(0, |(_, at)| *at as u64),
-            len: read.remote.len,
-            source_stag: read.remote.key,
-            source_to: read.remote.offset,
+            sink_to: read.part.at as u64,
+            len: read.part.remote.len,
+            source_stag: read.part.remote.key,
+            source_to: read.part.remote.offset,
         };
         self.reads.push_back(read);
         self.tx.read_request(&request, self.agreed.crc)
     }
 
-    /// The oldest read was answered.
-    fn read_answered(&mut self, read: ReadOut) {
+    /// The oldest Read Request was answered.
+    fn read_answered(&mut self, read: &ReadOut) {
         self.keys.remove(read.stag);
-        let Some((sink, at)) = read.sink else {
+        if read.whose != (Whose::Work { is_last: true }) {
             return;
-        };
+        }
         let mut items = self.send_queue.iter_mut();
-        let item = items.find(|item| matches!(item.op, Op::Reading));
+        let item = items.find(|item| matches!(item.op, Op::Read { sink: None, .. }));
         let item = item.expect("a read under way is in the queue");
         item.op = Op::Read {
-            sink,
-            at,
-            remote: read.remote,
-            answered: true,
+            sink: self.sinks.pop_front(),
+            parts: VecDeque::new(),
         };
     }
 

@@ -238,6 +238,17 @@ pub fn request(wish: Wish, private_data: &[u8]) -> Setup {
     }
 }
 
+/// The request of revision 1, for a responder that knows no other: this side speaks first, and read depths are as
+/// each side likes them (RFC 6581 §10).
+#[must_use]
+pub fn plain_request(wish: Wish, private_data: &[u8]) -> Setup {
+    Setup {
+        revision: 1,
+        enhanced: None,
+        ..request(wish, private_data)
+    }
+}
+
 /// A reply without a connection, in the form of the request.
 #[must_use]
 pub fn rejection(request: &Setup, private_data: &[u8]) -> Setup {
@@ -317,7 +328,26 @@ pub enum Unusable {
     Terminate(Term),
 }
 
-/// The initiator's decision on a reply to `wish` that is no rejection.
+/// The initiator's decision on a reply to its [`plain_request`] that is no rejection.
+///
+/// # Errors
+/// How to give up.
+pub fn conclude_plain(wish: Wish, reply: &Setup) -> Result<Agreed, Unusable> {
+    if reply.markers {
+        return Err(Unusable::Malformed("the peer wants markers"));
+    }
+    if reply.enhanced.is_some() {
+        return Err(Unusable::Malformed("an enhanced reply to a plain request"));
+    }
+    Ok(Agreed {
+        ird: wish.ird,
+        ord: wish.ord,
+        crc: wish.crc || reply.crc,
+        rtr: Rtr::None,
+    })
+}
+
+/// The initiator's decision on a reply to its [`request`] that is no rejection.
 ///
 /// # Errors
 /// How to give up.

@@ -10,7 +10,7 @@ use fabric::{
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +20,11 @@ use tokio::time::timeout;
 
 /// How long TCP and MPA set-up may take (RFC 5044 §7.1.2 rule 10).
 const SETUP_TIME: Duration = Duration::from_secs(10);
+/// How long a connection is silent before the peer is asked whether it is still there, how often it is asked then, and how
+/// many times it may not answer.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
 /// Peers in their set-up at a time on one listener; more wait in the backlog.
 const SETUPS_MAX: usize = 256;
 const BACKLOG: i32 = 1024;
@@ -149,17 +154,28 @@ async fn connect(
     if private_data.len() > PRIVATE_DATA_MAX {
         return Err(ConnectError::TooMuch);
     }
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
     let wish = wish(&config);
-    write_setup(&mut stream, &mpa::request(wish, &private_data)).await?;
-    let reply = read_setup(&mut stream, true).await?;
+    let (stream, reply, conclusion) = match ask(address, &mpa::request(wish, &private_data)).await {
+        Ok((stream, reply)) if reply.revision > 1 => {
+            let conclusion = mpa::conclude(wish, &reply);
+            (stream, reply, conclusion)
+        }
+        Err(e) if !is_closing(&e) => return Err(e),
+        // A peer that only knows revision 1 closes, or rejects what it misreads (RFC 6581 §10).
+        Ok(_) | Err(_) => {
+            tracing::debug!("{address} is asked again with MPA revision 1");
+            let request = mpa::plain_request(wish, &private_data);
+            let (stream, reply) = ask(address, &request).await?;
+            let conclusion = mpa::conclude_plain(wish, &reply);
+            (stream, reply, conclusion)
+        }
+    };
     if reply.rejected {
         return Err(ConnectError::Rejected {
             private_data: reply.private_data.into(),
         });
     }
-    match mpa::conclude(wish, &reply) {
+    match conclusion {
         Ok(agreed) => {
             let machine = iwarp.machine(&stream, config, agreed, true)?;
             let private_data = reply.private_data.into();
@@ -179,6 +195,31 @@ async fn connect(
             Err(ConnectError::Protocol("no read depths or RTR in common"))
         }
     }
+}
+
+/// Opens a TCP connection and hears what the peer says to this request.
+async fn ask(address: SocketAddr, request: &Setup) -> Result<(TcpStream, Setup), ConnectError> {
+    let mut stream = TcpStream::connect(address).await?;
+    tune(&stream)?;
+    write_setup(&mut stream, request).await?;
+    let reply = read_setup(&mut stream, true).await?;
+    Ok((stream, reply))
+}
+
+/// Whether the peer has closed the TCP connection.
+fn is_closing(e: &ConnectError) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(e, ConnectError::Io(e) if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof))
+}
+
+/// Small frames leave at once, and a peer that is gone without a word is noticed.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new()
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
 impl Fabric for Iwarp {
@@ -293,7 +334,7 @@ async fn greet(
     mut stream: TcpStream,
     peer: SocketAddr,
 ) -> Result<IwarpIncoming, ConnectError> {
-    stream.set_nodelay(true)?;
+    tune(&stream)?;
     let mut request = read_setup(&mut stream, false).await?;
     if request.markers {
         // Nothing that the upper layer could say would help.
@@ -304,7 +345,7 @@ async fn greet(
     let private_data = std::mem::take(&mut request.private_data).into();
     Ok(IwarpIncoming {
         iwarp,
-        stream,
+        stream: Some(stream),
         peer,
         request,
         private_data,
@@ -313,7 +354,8 @@ async fn greet(
 
 struct IwarpIncoming {
     iwarp: Iwarp,
-    stream: TcpStream,
+    /// `None` once the peer has its answer.
+    stream: Option<TcpStream>,
     peer: SocketAddr,
     /// Without its private data.
     request: Setup,
@@ -333,9 +375,22 @@ impl IwarpIncoming {
         }
         let (reply, agreed) = mpa::respond(&self.request, wish(&config), &private_data)
             .map_err(ConnectError::Protocol)?;
-        let machine = self.iwarp.machine(&self.stream, config, agreed, false)?;
-        write_setup(&mut self.stream, &reply).await?;
-        connected(self.stream, self.peer, machine, receives, self.private_data)
+        let mut stream = self.stream.take().expect("it was not answered before");
+        let machine = self.iwarp.machine(&stream, config, agreed, false)?;
+        write_setup(&mut stream, &reply).await?;
+        let private_data = std::mem::take(&mut self.private_data);
+        connected(stream, self.peer, machine, receives, private_data)
+    }
+}
+
+impl Drop for IwarpIncoming {
+    /// A peer that heard nothing would take us for one that knows only revision 1, and come back at once.
+    fn drop(&mut self) {
+        let rejection = mpa::rejection(&self.request, &[]).encode();
+        if let (Some(stream), Some(frame)) = (self.stream.take(), rejection) {
+            // Nothing was sent before, so there is room, unless the peer has left.
+            let _ = stream.try_write(&frame);
+        }
     }
 }
 
@@ -360,8 +415,9 @@ impl Incoming for IwarpIncoming {
     fn reject(mut self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>> {
         Box::pin(async move {
             let rejection = mpa::rejection(&self.request, &private_data);
-            let written = in_time(write_setup(&mut self.stream, &rejection)).await;
-            see_out(self.stream, Vec::new());
+            let mut stream = self.stream.take().expect("it was not answered before");
+            let written = in_time(write_setup(&mut stream, &rejection)).await;
+            see_out(stream, Vec::new());
             written.map_err(|e| match e {
                 ConnectError::Io(e) => e,
                 e => io::Error::new(io::ErrorKind::InvalidInput, e),

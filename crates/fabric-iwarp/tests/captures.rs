@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use fabric::{
-    Completion, Connected, Ended, Endpoint, EndpointConfig, Fabric, Memory, Pool, PoolConfig,
+    Completion, Connected, Ended, Endpoint, EndpointConfig, Fabric, Memory, Part, Pool, PoolConfig,
     Receive, Remote, Work,
 };
 use ropewalk_fabric_iwarp::{Framing, Iwarp};
@@ -198,7 +198,10 @@ async fn conversation(framing: Framing, config: EndpointConfig) -> Capture {
     for _ in 0..2 {
         let (sink, at) = (pool.take().unwrap(), 0);
         let remote = source;
-        a.post(Work::Read { sink, at, remote });
+        a.post(Work::Read {
+            sink,
+            parts: vec![Part { at, remote }],
+        });
     }
     for len in [0, 1, 2, 3, 100_000] {
         let data = vec![Bytes::from(vec![9; len])];
@@ -215,7 +218,10 @@ async fn conversation(framing: Framing, config: EndpointConfig) -> Capture {
         len: 1,
     };
     let (sink, at) = (pool.take().unwrap(), 0);
-    a.post(Work::Read { sink, at, remote });
+    a.post(Work::Read {
+        sink,
+        parts: vec![Part { at, remote }],
+    });
     until(&mut a, &mut b, |a, b| {
         a.ended.is_some() && b.ended.is_some()
     })

@@ -5,7 +5,7 @@
 mod rig;
 
 use bytes::Bytes;
-use fabric::{Completion, Done, Ended, EndpointConfig, Fault, Memory, Remote, Status, Work};
+use fabric::{Completion, Done, Ended, EndpointConfig, Fault, Memory, Part, Remote, Status, Work};
 use rig::{Party, Roll, agreed, deliver, pair, start, wire};
 use ropewalk_fabric_iwarp::machine::Machine;
 use ropewalk_fabric_iwarp::mpa::Rtr;
@@ -104,7 +104,13 @@ fn post_something(
             expected.reads.insert(id.into(), (at, len));
             let remote = part(source);
             let (sink, at) = (a.pool.take().unwrap(), 5);
-            a.post(id, Work::Read { sink, at, remote });
+            a.post(
+                id,
+                Work::Read {
+                    sink,
+                    parts: vec![Part { at, remote }],
+                },
+            );
         }
         _ => {
             b.post_receive(id);
@@ -132,7 +138,13 @@ fn a_stream_cut_anywhere_ends_cleanly() {
         a.post(0, Work::Write { data, remote });
         let (sink, at) = (a.pool.take().unwrap(), 0);
         let remote = source;
-        a.post(1, Work::Read { sink, at, remote });
+        a.post(
+            1,
+            Work::Read {
+                sink,
+                parts: vec![Part { at, remote }],
+            },
+        );
         let data = vec![Bytes::from_static(b"message")];
         let invalidate = Some(target.key);
         a.post(2, Work::Send { data, invalidate });
@@ -224,8 +236,7 @@ fn responses_and_work_take_turns() {
             0,
             Work::Read {
                 sink,
-                at,
-                remote: source,
+                parts: vec![Part { at, remote: source }],
             },
         );
     }
@@ -258,7 +269,13 @@ fn reads_wait_at_the_outbound_depth() {
     };
     for id in 0..5 {
         let (sink, at) = (a.pool.take().unwrap(), 0);
-        a.post(id, Work::Read { sink, at, remote });
+        a.post(
+            id,
+            Work::Read {
+                sink,
+                parts: vec![Part { at, remote }],
+            },
+        );
     }
     let invalidate = None;
     let data = Vec::new();
@@ -339,7 +356,13 @@ fn the_read_that_the_peer_names_is_the_one_that_failed() {
     };
     for (id, remote) in [(0, good), (1, bad), (2, good)] {
         let (sink, at) = (a.pool.take().unwrap(), 0);
-        a.post(id, Work::Read { sink, at, remote });
+        a.post(
+            id,
+            Work::Read {
+                sink,
+                parts: vec![Part { at, remote }],
+            },
+        );
     }
     let said = a.said();
     // The answers to the first read are lost in the fault; the peer blames the second.
@@ -354,7 +377,13 @@ fn the_read_that_the_peer_names_is_the_one_that_failed() {
     let (mut a, mut b) = pair(1448, agreed(4, true, Rtr::None));
     let (sink, at) = (a.pool.take().unwrap(), 0);
     let remote = bad;
-    a.post(0, Work::Read { sink, at, remote });
+    a.post(
+        0,
+        Work::Read {
+            sink,
+            parts: vec![Part { at, remote }],
+        },
+    );
     deliver(&mut b.machine, &a.said());
     deliver(&mut a.machine, &b.machine.last_words());
     let failed = a.completed(0);

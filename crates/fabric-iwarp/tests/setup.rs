@@ -7,7 +7,7 @@ mod rig;
 use bytes::Bytes;
 use fabric::{
     Completion, ConnectError, Connected, Done, Ended, EndpointConfig, Fabric, Fault, Listener,
-    Receive, Status,
+    Receive, Stall, Status,
 };
 use rig::frame;
 use ropewalk_fabric_iwarp::Iwarp;
@@ -169,6 +169,21 @@ async fn a_peer_that_wants_markers_is_rejected() {
     assert!(reply.rejected && !reply.markers);
 }
 
+/// Who is turned away hears so, and has no reason to ask again in other words.
+#[tokio::test]
+async fn dropping_a_request_rejects_it() {
+    for (revision, enhanced) in [(1, None), (2, Some(Enhanced::default()))] {
+        let mut listener = listening().await;
+        let mut peer = TcpStream::connect(listener.local()).await.unwrap();
+        said(&mut peer, &setup(false, revision, enhanced)).await;
+        drop(listener.accept().await.unwrap());
+        let reply = heard(&mut peer, true).await;
+        assert!(reply.rejected && reply.private_data.is_empty());
+        assert_eq!((reply.revision, reply.enhanced), (revision, enhanced));
+        assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
+    }
+}
+
 /// A Terminate arrives although its peer never stops sending: the connection is not reset before.
 #[tokio::test]
 async fn the_last_word_is_heard() {
@@ -237,6 +252,198 @@ async fn replies_that_cannot_be_used_are_answered() {
     }
 }
 
+/// A responder that knows revision 1 only closes, or takes what it misreads for a refusal: it is asked once more, in its
+/// own words (RFC 6581 §10).
+#[tokio::test]
+async fn an_old_responder_is_asked_again_with_revision_1() {
+    for first_reply in [
+        None,
+        Some(Setup {
+            rejected: true,
+            ..setup(true, 1, None)
+        }),
+    ] {
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let responding = tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            assert_eq!(heard(&mut peer, false).await.revision, 2);
+            if let Some(reply) = &first_reply {
+                said(&mut peer, reply).await;
+            }
+            drop(peer);
+            let (mut peer, _) = listener.accept().await.unwrap();
+            let request = heard(&mut peer, false).await;
+            let expected = Setup {
+                private_data: b"ours".to_vec(),
+                ..setup(false, 1, None)
+            };
+            assert_eq!(request, expected);
+            said(&mut peer, &setup(true, 1, None)).await;
+            // No RTR indication: the message is the first frame.
+            let mut first = vec![0; message(b"hello").len()];
+            peer.read_exact(&mut first).await.unwrap();
+            assert_eq!(first, message(b"hello"));
+        });
+        let config = EndpointConfig::default();
+        let iwarp = Iwarp::default();
+        let ours = Bytes::from_static(b"ours");
+        let connecting = iwarp.connect(address, config, ours, Vec::new());
+        let mut connected = connecting.await.unwrap();
+        assert_eq!(connected.private_data, &b"from afar"[..]);
+        let work = fabric::Work::Send {
+            data: vec![Bytes::from_static(b"hello")],
+            invalidate: None,
+        };
+        assert!(connected.endpoint.post(3, work, true).is_ok());
+        connected.endpoint.ring();
+        responding.await.unwrap();
+    }
+}
+
+/// A refusal of the upper layer is one, and no reason to ask again.
+#[tokio::test]
+async fn a_rejection_is_final_whatever_the_revision() {
+    for revision in [1, 2] {
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let responding = tokio::spawn(async move {
+            let mut asked = 0;
+            loop {
+                let (mut peer, _) = listener.accept().await.unwrap();
+                let request = heard(&mut peer, false).await;
+                asked += 1;
+                if request.revision > revision {
+                    continue;
+                }
+                let reply = Setup {
+                    rejected: true,
+                    enhanced: request.enhanced,
+                    ..setup(true, revision, None)
+                };
+                said(&mut peer, &reply).await;
+                let mut rest = Vec::new();
+                let _ = peer.read_to_end(&mut rest).await;
+                return asked;
+            }
+        });
+        let config = EndpointConfig::default();
+        let iwarp = Iwarp::default();
+        let refused = iwarp.connect(address, config, Bytes::new(), Vec::new());
+        match refused.await {
+            Err(ConnectError::Rejected { private_data }) => assert_eq!(private_data, "from afar"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(responding.await.unwrap(), 3 - u32::from(revision));
+    }
+}
+
+/// A responder that looks for the first frame too late is told again that we are there, until it has said
+/// something; then it may be silent for as long as it likes.
+#[tokio::test]
+async fn a_responder_that_missed_the_first_frame_hears_another() {
+    let (mut peer, mut connected) = connected_to_a_socket().await;
+    let nothing = frame(&{
+        let mut ulpdu = Vec::new();
+        Header {
+            last: true,
+            control: Opcode::Write.control(),
+            place: Place::Tagged { stag: 0, to: 0 },
+        }
+        .encode(&mut ulpdu);
+        ulpdu
+    });
+    tokio::time::pause();
+    let idle = async {
+        let mut done = Vec::new();
+        next(&mut connected, &mut done).await.map(|()| done)
+    };
+    let heard = async {
+        let mut frames = vec![0; 3 * nothing.len()];
+        peer.read_exact(&mut frames).await.unwrap();
+        assert_eq!(frames, nothing.repeat(3));
+        peer.write_all(&message(b"at last")).await.unwrap();
+        let mut more = vec![0; 1];
+        let quiet = tokio::time::timeout(HOUR, peer.read(&mut more)).await;
+        assert!(quiet.is_err(), "{quiet:?}");
+    };
+    let (done, ()) = tokio::join!(idle, heard);
+    assert!(matches!(done.unwrap()[0].done, Done::Receive { .. }));
+}
+
+const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// One of our endpoints with a receive, and the responder as a plain socket.
+async fn connected_to_a_socket() -> (TcpStream, Connected) {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let responding = async {
+        let (mut peer, _) = listener.accept().await.unwrap();
+        let request = heard(&mut peer, false).await;
+        let enhanced = request.enhanced.map(|asked| Enhanced {
+            peer_to_peer: true,
+            rtr_write: true,
+            ird: 4,
+            ord: 4,
+            ..asked
+        });
+        said(&mut peer, &setup(true, 2, enhanced)).await;
+        peer
+    };
+    let buffer = rig::pool().take().unwrap();
+    let receives = vec![Receive { id: 7, buffer }];
+    let config = EndpointConfig::default();
+    let iwarp = Iwarp::default();
+    let connecting = iwarp.connect(address, config, Bytes::new(), receives);
+    let (peer, connected) = tokio::join!(responding, connecting);
+    (peer, connected.unwrap())
+}
+
+/// Peers that are there but do not go on end their connection with a reason; idleness is none.
+#[tokio::test]
+async fn a_peer_that_does_not_go_on_is_cut_off() {
+    for stall in [Stall::MidFrame, Stall::Unanswered, Stall::Unread] {
+        let (mut peer, mut connected) = connected_to_a_socket().await;
+        peer.write_all(&message(b"hello")).await.unwrap();
+        let mut done = Vec::new();
+        next(&mut connected, &mut done).await.unwrap();
+        let pool = rig::pool();
+        let remote = fabric::Remote {
+            key: 5,
+            offset: 0,
+            len: 1 << 26,
+        };
+        let post = |connected: &mut Connected, work| {
+            assert!(connected.endpoint.post(3, work, true).is_ok());
+        };
+        match stall {
+            Stall::MidFrame => peer.write_all(&message(b"hello")[..9]).await.unwrap(),
+            Stall::Unanswered => {
+                let sink = pool.take().unwrap();
+                let remote = remote.part(0, 100).unwrap();
+                let parts = vec![fabric::Part { at: 0, remote }];
+                post(&mut connected, fabric::Work::Read { sink, parts });
+            }
+            Stall::Unread => {
+                let data = vec![Bytes::from(vec![0; 1 << 26])];
+                post(&mut connected, fabric::Work::Write { data, remote });
+            }
+        }
+        connected.endpoint.ring();
+        tokio::time::pause();
+        assert_eq!(ended(&mut connected).await, Ended::Stalled(stall));
+        tokio::time::resume();
+        assert_eq!(pool.taken(), 0, "{stall:?}");
+    }
+    let (mut peer, mut connected) = connected_to_a_socket().await;
+    peer.write_all(&message(b"hello")).await.unwrap();
+    let mut done = Vec::new();
+    next(&mut connected, &mut done).await.unwrap();
+    tokio::time::pause();
+    let idle = tokio::time::timeout(HOUR, next(&mut connected, &mut done)).await;
+    assert!(idle.is_err(), "{idle:?}");
+}
+
 /// A peer that stops in the middle of an answer and goes away is a lost connection, and the sink comes back.
 #[tokio::test]
 async fn a_peer_that_vanishes_in_an_answer_is_lost() {
@@ -278,7 +485,10 @@ async fn a_peer_that_vanishes_in_an_answer_is_lost() {
         len: 10_000,
     };
     let (sink, at) = (pool.take().unwrap(), 0);
-    let work = fabric::Work::Read { sink, at, remote };
+    let work = fabric::Work::Read {
+        sink,
+        parts: vec![fabric::Part { at, remote }],
+    };
     assert!(connected.endpoint.post(3, work, true).is_ok());
     let mut done = Vec::new();
     let mut end = None;

@@ -349,7 +349,13 @@ fn responses_are_checked_before_they_are_placed() {
             offset: 0,
             len: 100,
         };
-        a.post(0, fabric::Work::Read { sink, at, remote });
+        a.post(
+            0,
+            fabric::Work::Read {
+                sink,
+                parts: vec![fabric::Part { at, remote }],
+            },
+        );
         let asked = a.said();
         let asked = rig::ulpdus(&asked)[0].to_vec();
         let sink_stag = ReadRequest::decode(asked[18..].first_chunk().unwrap()).sink_stag;
@@ -366,7 +372,13 @@ fn responses_are_checked_before_they_are_placed() {
         // A Write into the sink of a read is as forbidden.
         let (mut a, _) = pair(1448, agreed(2, true, Rtr::None));
         let (sink, at) = (a.pool.take().unwrap(), 10);
-        a.post(0, fabric::Work::Read { sink, at, remote });
+        a.post(
+            0,
+            fabric::Work::Read {
+                sink,
+                parts: vec![fabric::Part { at, remote }],
+            },
+        );
         a.said();
         let wrong = segment(&tagged(0x40, sink_stag, 10), b"x");
         deliver(&mut a.machine, &frame(&wrong));

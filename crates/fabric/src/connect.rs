@@ -63,7 +63,7 @@ pub trait Listener: Send {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>>;
 }
 
-/// A peer that asks for a connection. Dropping it turns the peer away without a word.
+/// A peer that asks for a connection. Dropping it turns the peer away, without private data.
 pub trait Incoming: Send {
     /// Its address.
     fn peer(&self) -> SocketAddr;

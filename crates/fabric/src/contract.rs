@@ -16,7 +16,7 @@ pub use moving::*;
 
 use crate::{
     Buffer, Completion, Connected, Done, Ended, Endpoint, EndpointConfig, Fabric, Listener, Memory,
-    Pool, PoolConfig, Receive, Remote, Status, Work,
+    Part, Pool, PoolConfig, Receive, Remote, Status, Work,
 };
 use bytes::Bytes;
 use std::future::{Future, poll_fn};
@@ -40,6 +40,7 @@ macro_rules! contract_tests {
             either_side_sends_first
             messages_of_every_size_arrive writes_and_reads_move_bytes nothing_moves_as_well
             completions_come_once_and_in_order reads_beyond_the_depth_wait_their_turn
+            a_read_of_many_parts_completes_once a_read_fails_as_a_whole
             a_full_queue_is_a_value what_does_not_fit_is_refused
             reads_are_answered_beside_queued_writes both_sides_may_be_full_of_work
             invalidation_ends_access remote_invalidation_ends_access
@@ -127,9 +128,12 @@ impl Side {
     }
 
     fn read(&mut self, id: u64, remote: Remote) {
+        self.read_parts(id, vec![Part { at: 0, remote }]);
+    }
+
+    fn read_parts(&mut self, id: u64, parts: Vec<Part>) {
         let sink = self.buffer();
-        let at = 0;
-        self.post(id, Work::Read { sink, at, remote });
+        self.post(id, Work::Read { sink, parts });
     }
 
     /// Ids of completions other than receives, in order.
@@ -154,6 +158,14 @@ impl Side {
         let ours = |c: &Completion| c.id == id && !matches!(c.done, Done::Receive { .. });
         let at = self.seen.iter().position(ours);
         self.seen.remove(at.expect("it is complete"))
+    }
+
+    /// Takes what a read has filled.
+    fn take_sink(&mut self, id: u64) -> Buffer {
+        match self.take(id).done {
+            Done::Read { sink } => sink,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Takes the first message.

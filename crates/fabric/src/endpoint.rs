@@ -67,6 +67,27 @@ pub struct Counters {
     pub copied_bytes: u64,
 }
 
+/// What a peer kept this side waiting for. An idle connection waits for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stall {
+    /// The rest of what it had begun to send.
+    MidFrame,
+    /// The answer to a read.
+    Unanswered,
+    /// Taking what this side sends.
+    Unread,
+}
+
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MidFrame => "it stopped in the middle of a frame",
+            Self::Unanswered => "it does not answer a read",
+            Self::Unread => "it does not take what is sent",
+        })
+    }
+}
+
 /// Why a connection is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -78,6 +99,8 @@ pub enum Ended {
     Faulted(Fault),
     /// The peer says that this side did this.
     Accused(Fault),
+    /// The peer is there and does not go on.
+    Stalled(Stall),
     /// The network failed.
     Lost(io::ErrorKind),
 }
@@ -89,6 +112,7 @@ impl fmt::Display for Ended {
             Self::PeerClosed => write!(f, "closed by the peer"),
             Self::Faulted(fault) => write!(f, "the peer broke a rule: {fault}"),
             Self::Accused(fault) => write!(f, "the peer says that we broke a rule: {fault}"),
+            Self::Stalled(stall) => write!(f, "the peer stalls: {stall}"),
             Self::Lost(kind) => write!(f, "connection lost: {kind}"),
         }
     }

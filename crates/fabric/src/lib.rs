@@ -26,9 +26,12 @@ mod work;
 pub use connect::{
     ConnectError, Connected, Fabric, Incoming, Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE,
 };
-pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated};
+pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
 pub use pool::{Buffer, Pool, PoolConfig};
-pub use work::{Completion, Done, Fault, Memory, Receive, Refusal, Refused, Remote, Status, Work};
+pub use work::{
+    Completion, Done, Fault, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote,
+    Status, Work,
+};
 
 use std::future::Future;
 use std::pin::Pin;

@@ -255,6 +255,24 @@ mod tests {
     }
 
     #[test]
+    fn records_of_a_mebibyte_are_frozen_where_they_lie_and_come_back() {
+        const RECORD_BYTES: usize = (1 << 20) + 4096;
+        let pool = pool(RECORD_BYTES, 4 << 20, 8 << 20);
+        for _ in 0..3 {
+            let mut held = Vec::new();
+            while let Some(buffer) = pool.take() {
+                assert_eq!(buffer.len(), RECORD_BYTES);
+                let address = buffer.as_ptr();
+                let bytes = buffer.freeze(4096..RECORD_BYTES);
+                assert_eq!(bytes.as_ptr().addr(), address.addr() + 4096);
+                held.push(bytes);
+            }
+            assert_eq!((held.len(), pool.slabs().len()), (7, 3));
+        }
+        assert_eq!(pool.taken(), 0);
+    }
+
+    #[test]
     #[should_panic(expected = "inside the buffer")]
     fn freezing_beyond_the_length_is_a_mistake_of_the_caller() {
         let pool = pool(16, 16, 16);

@@ -29,6 +29,28 @@ impl Remote {
     }
 }
 
+/// Most parts of one [`Work::Read`], each of which a provider asks for on its own.
+pub const READ_PARTS_MAX: usize = 128;
+
+/// Memory of the peer and where it goes in a buffer of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// First byte of the buffer that is written; it must hold `remote.len` bytes from there on.
+    pub at: usize,
+    /// Where from.
+    pub remote: Remote,
+}
+
+impl Part {
+    /// Whether a buffer of `sink_bytes` holds it.
+    #[must_use]
+    pub fn fits(&self, sink_bytes: usize) -> bool {
+        let len = usize::try_from(self.remote.len).ok();
+        let end = len.and_then(|len| self.at.checked_add(len));
+        end.is_some_and(|end| end <= sink_bytes)
+    }
+}
+
 /// What an endpoint is asked to do.
 #[derive(Debug)]
 pub enum Work {
@@ -46,14 +68,13 @@ pub enum Work {
         /// Where to; at least as long as the data.
         remote: Remote,
     },
-    /// Bytes of the peer's memory into a buffer of ours. Always completes, signalled or not.
+    /// Bytes of the peer's memory into a buffer of ours. Always completes, signalled or not: once, when all
+    /// parts are in their place.
     Read {
-        /// Where to; must hold `remote.len` bytes from `at` on.
+        /// Where to; what lies between the parts stays as it is.
         sink: Buffer,
-        /// First byte of `sink` that is written.
-        at: usize,
-        /// Where from.
-        remote: Remote,
+        /// What goes where, at most [`READ_PARTS_MAX`]; none complete in their turn.
+        parts: Vec<Part>,
     },
     /// Takes back memory that was exposed. Always completes, signalled or not.
     Invalidate {
@@ -104,7 +125,7 @@ pub enum Refusal {
     Full,
     /// The connection is closing or has ended.
     Closed,
-    /// More bytes than the provider takes, than the target holds, or than the sink has room for.
+    /// More bytes or parts than the provider takes, than the target holds, or than the sink has room for.
     TooLong,
     /// This endpoint exposes nothing under that key (any more).
     BadKey,
@@ -148,7 +169,7 @@ pub enum Done {
     Send,
     /// A [`Work::Write`]; its data were dropped.
     Write,
-    /// A [`Work::Read`]; unless the status is Ok any bytes from `at` on may have changed.
+    /// A [`Work::Read`]; unless the status is Ok any bytes of its parts may have changed.
     Read {
         /// As posted, with the bytes read.
         sink: Buffer,

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Mark, Opaque};
 
-use crate::{CbOpNum, NfsStatus, OpNum};
+use crate::{CbOpNum, NfsStatus, OpNum, ReplyBytes};
 
 /// Longest tag in bytes. The RFC sets no limit; clients use at most a few dozen bytes.
 pub const TAG_BYTES_MAX: u32 = 1024;
@@ -30,6 +30,9 @@ pub trait OpNumber: Copy + Eq + std::fmt::Debug {
     /// Writes the body that the result union prescribes for `status` when the operation has nothing
     /// to say in it. Most failures have no body.
     fn encode_error_body(self, status: NfsStatus, e: &mut Encoder);
+
+    /// Adds what the result of this operation may take to the estimate of a reply.
+    fn add_reply_bytes(self, args: &[u8], to: &mut ReplyBytes);
 }
 
 impl OpNumber for OpNum {
@@ -64,6 +67,10 @@ impl OpNumber for OpNum {
             _ => {}
         }
     }
+
+    fn add_reply_bytes(self, args: &[u8], to: &mut ReplyBytes) {
+        to.add(self, args);
+    }
 }
 
 impl OpNumber for CbOpNum {
@@ -78,6 +85,9 @@ impl OpNumber for CbOpNum {
     }
 
     fn encode_error_body(self, _: NfsStatus, _: &mut Encoder) {}
+
+    /// Replies to callbacks are small.
+    fn add_reply_bytes(self, _: &[u8], _: &mut ReplyBytes) {}
 }
 
 /// Arguments of one operation.
@@ -316,6 +326,7 @@ pub struct Builder<N> {
     e: Encoder,
     count_at: Mark,
     count: u32,
+    reply_bytes: ReplyBytes,
     num: PhantomData<N>,
 }
 
@@ -330,7 +341,7 @@ impl Builder<OpNum> {
     pub fn new(mut e: Encoder, tag: &[u8], minorversion: u32) -> Self {
         e.opaque(tag);
         e.u32(minorversion);
-        Self::after_header(e)
+        Self::after_header(e, tag)
     }
 }
 
@@ -341,17 +352,18 @@ impl Builder<CbOpNum> {
         e.opaque(tag);
         e.u32(minorversion);
         e.u32(0);
-        Self::after_header(e)
+        Self::after_header(e, tag)
     }
 }
 
 impl<N: OpNumber> Builder<N> {
-    fn after_header(mut e: Encoder) -> Self {
+    fn after_header(mut e: Encoder, tag: &[u8]) -> Self {
         let count_at = e.reserve_u32();
         Self {
             e,
             count_at,
             count: 0,
+            reply_bytes: ReplyBytes::new(tag),
             num: PhantomData,
         }
     }
@@ -363,9 +375,17 @@ impl<N: OpNumber> Builder<N> {
     pub fn push<A: OpArgs<Num = N>>(&mut self, args: &A) -> &mut Self {
         assert!(self.count < OPS_MAX, "a COMPOUND has too many operations");
         self.e.u32(A::OP.to_wire());
+        let start = self.e.len();
         args.encode(&mut self.e);
+        A::OP.add_reply_bytes(&self.e.as_bytes()[start..], &mut self.reply_bytes);
         self.count += 1;
         self
+    }
+
+    /// Most bytes of the reply to what was appended so far.
+    #[must_use]
+    pub const fn reply_bytes(&self) -> ReplyBytes {
+        self.reply_bytes
     }
 
     /// Operations so far.

@@ -21,6 +21,7 @@ pub mod fuzz;
 pub mod layout;
 mod opnum;
 pub mod ops;
+mod reply_bytes;
 mod status;
 mod types;
 
@@ -37,6 +38,7 @@ pub use compound::{
     Reply, ReplyWriter, TAG_BYTES_MAX,
 };
 pub use opnum::{CbOpNum, OpNum};
+pub use reply_bytes::ReplyBytes;
 pub use status::NfsStatus;
 pub use types::{
     Ace, ChangeInfo, ClientOwner, FhRef, FileType, GSS_HANDLE_BYTES_MAX, IO_BYTES_MAX, ImplId,

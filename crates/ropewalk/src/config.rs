@@ -113,6 +113,9 @@ pub(crate) struct MdsConfig {
     /// NFS listeners.
     #[serde(default = "default_nfs_listen")]
     pub listen: Vec<SocketAddr>,
+    /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rdma_listen: Vec<SocketAddr>,
     /// Addresses that clients mount from; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
@@ -233,6 +236,9 @@ pub(crate) struct DsConfig {
     /// NFS listeners.
     #[serde(default = "default_nfs_listen")]
     pub listen: Vec<SocketAddr>,
+    /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rdma_listen: Vec<SocketAddr>,
     /// Addresses that clients are told; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
@@ -424,6 +430,7 @@ impl Checked for MdsConfig {
         need_listener("control_listen", &self.control_listen)?;
         need_distinct(&[
             ("listen", &self.listen),
+            ("rdma_listen", &self.rdma_listen),
             ("control_listen", &self.control_listen),
             ("metrics_listen", &self.metrics_listen),
         ])?;
@@ -439,10 +446,11 @@ impl Checked for MdsConfig {
                 "`stripe_unit` must be a multiple of 4096 bytes, at most 1 GiB",
             ));
         }
-        let open = self.listen.iter().find(|a| !is_loopback(a.ip()));
+        let mut listeners = self.listen.iter().chain(&self.rdma_listen);
+        let open = listeners.find(|a| !is_loopback(a.ip()));
         if let (Some(open), true) = (open, self.exports.is_empty()) {
             return Err(wrong(format!(
-                "`listen` has {open}, beyond loopback, but there is no [[export]]: say which networks may mount, \
+                "`listen` or `rdma_listen` has {open}, beyond loopback, but there is no [[export]]: say which networks may mount, \
                  for example [[export]] with clients = \"10.0.0.0/8\""
             )));
         }
@@ -465,6 +473,7 @@ impl MdsConfig {
         Self {
             state_dir: state_dir.to_owned(),
             listen: default_nfs_listen(),
+            rdma_listen: Vec::new(),
             control_listen: default_control_listen(),
             control_advertise: Vec::new(),
             advertise: Vec::new(),
@@ -537,6 +546,7 @@ impl Checked for DsConfig {
         need_listener("listen", &self.listen)?;
         need_distinct(&[
             ("listen", &self.listen),
+            ("rdma_listen", &self.rdma_listen),
             ("metrics_listen", &self.metrics_listen),
         ])?;
         need_directory(&self.state_dir)?;

@@ -8,6 +8,7 @@
 //! the option to change.
 
 use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::rdma::RdmaListen;
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -299,10 +300,11 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts one thread for each set of listeners.
+    /// Starts one thread for each set of listeners. Each listens for RDMA too.
     pub(crate) fn start(
         name: &str,
         listeners: Vec<Vec<TcpListener>>,
+        rdma: RdmaListen,
         service: Arc<dyn DynService>,
         context: &Context,
         shutdown: &Shutdown,
@@ -318,13 +320,18 @@ impl Serving {
         let workers = spawn_workers(count, name, move |index| {
             let place = places.lock()[index].take();
             let (service, stop) = (Arc::clone(&service), shutdown.signal());
-            let shutdown = shutdown.clone();
+            let (shutdown, rdma) = (shutdown.clone(), rdma.clone());
             async move {
                 let (sockets, context) = place.expect("each worker takes its own place once");
-                if let Err(error) = transport::tcp::serve(sockets, service, context, stop).await {
-                    tracing::error!(%error, "a worker cannot serve");
-                    shutdown.trigger();
-                }
+                let check = |served: std::io::Result<()>| {
+                    if let Err(error) = served {
+                        tracing::error!(%error, "a worker cannot serve");
+                        shutdown.trigger();
+                    }
+                };
+                let rdma = rdma.serve(Arc::clone(&service), context.clone(), stop.clone());
+                let tcp = transport::tcp::serve(sockets, service, context, stop);
+                tokio::join!(async { check(tcp.await) }, async { check(rdma.await) });
             }
         })
         .map_err(cannot("start worker threads"))?;

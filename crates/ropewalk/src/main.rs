@@ -16,6 +16,7 @@ mod key;
 mod man;
 mod metrics;
 mod out;
+mod rdma;
 mod serve_ds;
 mod serve_mds;
 mod status;

@@ -19,6 +19,7 @@ use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
 use crate::metrics::{self, Watched};
 use crate::out;
+use crate::rdma::{self, RdmaListen};
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
 use cluster_tls::{Identity, JoinToken};
@@ -75,6 +76,8 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
+    let rdma = rdma::software();
+    let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(config.connections_max));
 
@@ -95,7 +98,8 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
 
     let shutdown = Shutdown::new();
     let socket = AdminSocket::bind(state.path())?;
-    let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
+    let nfs = nfsd.clone();
+    let serving = Serving::start("nfs", listeners, rdma_listen, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         config: config.clone(),

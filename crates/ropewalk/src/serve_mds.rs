@@ -21,6 +21,7 @@ use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
 use crate::metrics::{self, Watched};
 use crate::out;
+use crate::rdma::{self, RdmaListen};
 use crate::status::{
     DataServerRow, GroupRow, KeyRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
 };
@@ -81,6 +82,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let workers = daemon::workers_count(config.workers);
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
+    let rdma = rdma::software();
+    let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(config.connections_max));
@@ -100,7 +103,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
         &control_shutdown,
     )?;
     let socket = AdminSocket::bind(state.path())?;
-    let serving = Serving::start("nfs", listeners, nfsd.clone(), &context, &shutdown)?;
+    let nfs = nfsd.clone();
+    let serving = Serving::start("nfs", listeners, rdma_listen, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,

@@ -16,6 +16,8 @@ pub enum SessionError {
     Status(NfsStatus),
     /// The RPC layer of the server refused the call.
     Refused(rpc::Verdict),
+    /// The transport carries this request or its reply in no way. Whether the server executed it is not known.
+    NotCarried,
     /// The server's bytes are wrong.
     Malformed(&'static str),
 }
@@ -39,6 +41,7 @@ impl std::fmt::Display for SessionError {
             Self::Lost => write!(f, "the server has lost the session"),
             Self::Status(status) => write!(f, "the server refused the session: {status}"),
             Self::Refused(verdict) => write!(f, "the server refused the call: {verdict:?}"),
+            Self::NotCarried => write!(f, "the transport cannot carry the request or its reply"),
             Self::Malformed(what) => write!(f, "the server's reply is malformed: {what}"),
         }
     }

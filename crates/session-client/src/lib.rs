@@ -12,6 +12,7 @@
 mod callback;
 mod connections;
 mod error;
+mod room;
 mod session;
 mod slots;
 

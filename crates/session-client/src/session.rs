@@ -13,6 +13,7 @@
 
 use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks};
 use crate::connections::Connections;
+use crate::room::{Estimate, reply_room};
 use crate::slots::{SlotGuard, Slots};
 use crate::{CallbackHandler, Caller, SessionError};
 use bytes::Bytes;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::{
-    Address, CloseReason, ConnHandle, Connector, DynService, Message, NoService, Payload,
+    Address, CallError, CloseReason, ConnHandle, Connector, DynService, Message, NoService, Payload,
 };
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
@@ -397,11 +398,21 @@ impl Session {
         let mut pause = Duration::from_millis(PAUSE_MS);
         // Told once: every try must be the same request, or the server takes it for another (RFC 8881 §2.10.6.1.3.1).
         let highest_slot = live.slots.highest_busy();
+        let mut estimate = Estimate::Usual;
         loop {
             if live.slots.is_closed() {
                 return Err(SessionError::Lost);
             }
-            let error = match self.one_try(live, slot, highest_slot, request).await {
+            let tried = self
+                .one_try(live, slot, highest_slot, request, estimate)
+                .await;
+            let error = match tried {
+                // A reply that was too long for its room is asked for again (RFC 8267 §4.1): the server either has
+                // not executed the request or answers the retry as it answers every other.
+                Err(SessionError::NotCarried) if estimate == Estimate::Usual => {
+                    estimate = Estimate::Most;
+                    continue;
+                }
                 Err(SessionError::Lost) => {
                     self.lose(live);
                     return Err(SessionError::Lost);
@@ -423,6 +434,7 @@ impl Session {
         slot: &SlotGuard,
         highest_slot: u32,
         (caller, cache_this, build): (&Caller, bool, &Build<'_>),
+        estimate: Estimate,
     ) -> Result<Outcome, SessionError> {
         let bind = |conn: ConnHandle| async move { self.bind(&conn, live).await };
         let conn = live.connections.pick(bind).await?;
@@ -439,11 +451,20 @@ impl Session {
             cache_this,
         });
         let payloads = build(&mut b);
-        let message = Message::new(b.finish(), payloads);
-        let Ok(record) = conn.call(message, self.config.try_timeout).await else {
-            // A connection that does not answer may be half dead: do not wait for it again.
-            conn.close(CloseReason::Asked);
-            return Err(SessionError::TimedOut);
+        let room = reply_room(
+            b.reply_bytes(),
+            live.established.response_bytes_max,
+            estimate,
+        );
+        let message = Message::new(b.finish(), payloads).with_reply_room(room);
+        let record = match conn.call(message, self.config.try_timeout).await {
+            Ok(record) => record,
+            Err(CallError::Refused) => return Err(SessionError::NotCarried),
+            Err(_) => {
+                // A connection that does not answer may be half dead: do not wait for it again.
+                conn.close(CloseReason::Asked);
+                return Err(SessionError::TimedOut);
+            }
         };
         let (mut reply, results_at) = accepted(&record)?;
         let res = reply.take::<SequenceRes>().map_err(op_error)?;
@@ -514,8 +535,13 @@ impl Session {
         let header = call_header(self.config.caller.credential());
         let mut b = CompoundBuilder::new(header, b"", self.config.minor_version);
         build(&mut b);
-        let call = conn.call(b.finish().into(), self.config.try_timeout).await;
-        call.map_err(|_| SessionError::TimedOut)
+        let room = reply_room(b.reply_bytes(), MESSAGE_BYTES_MAX, Estimate::Usual);
+        let message = Message::from(b.finish()).with_reply_room(room);
+        let call = conn.call(message, self.config.try_timeout).await;
+        call.map_err(|e| match e {
+            CallError::Refused => SessionError::NotCarried,
+            _ => SessionError::TimedOut,
+        })
     }
 
     /// Ends the session and the client id at the server; both may be made anew afterwards.

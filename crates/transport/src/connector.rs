@@ -17,6 +17,8 @@ pub enum Address {
         /// DNS name or textual IP address in the certificate.
         server_name: String,
     },
+    /// RPC-over-RDMA.
+    Rdma(SocketAddr),
     /// A listener of a [`crate::memory::Network`].
     Memory(String),
 }
@@ -29,6 +31,7 @@ impl std::fmt::Display for Address {
                 address,
                 server_name,
             } => write!(f, "tls {address} ({server_name})"),
+            Self::Rdma(a) => write!(f, "rdma {a}"),
             Self::Memory(name) => write!(f, "memory {name}"),
         }
     }

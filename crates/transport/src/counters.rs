@@ -5,95 +5,98 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Why a connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CloseReason {
+macro_rules! reasons {
+    ($( $(#[$meta:meta])* $variant:ident = $text:literal, )*) => {
+        /// Why a connection ended.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum CloseReason { $( $(#[$meta])* $variant, )* }
+
+        impl CloseReason {
+            /// Every reason, in the order of the counters.
+            pub const ALL: [Self; [$( $text, )*].len()] = [$( Self::$variant, )*];
+
+            /// A name for metrics and logs.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $( Self::$variant => $text, )* }
+            }
+        }
+    };
+}
+
+reasons! {
     /// The peer closed it between two records.
-    PeerClosed,
+    PeerClosed = "peer_closed",
     /// The peer closed it inside a record.
-    PeerTruncated,
+    PeerTruncated = "peer_truncated",
     /// The socket failed, for example by a reset.
-    Io,
+    Io = "io",
     /// A record was longer, or in more fragments, than allowed, or empty.
-    MalformedRecord,
+    MalformedRecord = "malformed_record",
     /// A record holds no RPC message.
-    MalformedMessage,
+    MalformedMessage = "malformed_message",
     /// The peer did not read for `write_stall`.
-    WriteStalled,
+    WriteStalled = "write_stalled",
     /// The peer read below the least pace while others waited for memory.
-    WriteSlow,
+    WriteSlow = "write_slow",
     /// Replies that the peer does not read would have taken more memory than there is for them.
-    Unread,
+    Unread = "unread",
     /// The peer sent nothing for `read_stall` within a record.
-    ReadStalled,
+    ReadStalled = "read_stalled",
     /// The peer sent a record below the least pace while others waited for memory.
-    ReadSlow,
+    ReadSlow = "read_slow",
     /// No request for `idle`.
-    Idle,
+    Idle = "idle",
     /// A file was shorter than the reply that had promised its bytes.
-    FileShort,
+    FileShort = "file_short",
     /// A file could not be read while a reply was being sent.
-    FileFailed,
+    FileFailed = "file_failed",
     /// [`crate::ConnHandle::close`] was called by the program above.
-    Asked,
+    Asked = "asked",
     /// The server shuts down.
-    Shutdown,
+    Shutdown = "shutdown",
     /// The TLS handshake failed or took too long.
-    TlsHandshake,
+    TlsHandshake = "tls_handshake",
     /// A fault was injected by a test.
-    Injected,
+    Injected = "injected",
     /// The service panicked: a bug of ours. Other connections live on.
-    ServicePanicked,
+    ServicePanicked = "service_panicked",
+    /// The peer refused an access to its memory that its own chunks had named, or a message of ours: a bad steering tag,
+    /// for example. The log says what it objects to.
+    RdmaAccessRefused = "rdma_access_refused",
+    /// The peer named a key (steering tag) that names nothing of ours.
+    RdmaBadKey = "rdma_bad_key",
+    /// The peer reached beyond the memory that it was given.
+    RdmaOutOfBounds = "rdma_out_of_bounds",
+    /// The peer wrote what it may only read, or read what it may only write.
+    RdmaWrongRights = "rdma_wrong_rights",
+    /// The peer sent more messages than there are receives: more than its credits allow.
+    RdmaNoReceive = "rdma_no_receive",
+    /// The peer sent a message above the inline size.
+    RdmaReceiveTooSmall = "rdma_receive_too_small",
+    /// The peer had more reads outstanding than were agreed.
+    RdmaTooManyReads = "rdma_too_many_reads",
+    /// The peer invalidated what is not exposed to it.
+    RdmaCannotInvalidate = "rdma_cannot_invalidate",
+    /// Bytes of the peer were damaged on their way.
+    RdmaDamaged = "rdma_damaged",
+    /// The peer broke the protocol of the fabric in another way.
+    RdmaProtocol = "rdma_protocol",
+    /// The peer placed a result that its reply does not have.
+    RdmaBadReply = "rdma_bad_reply",
+    /// The peer did not answer an RDMA Read.
+    RdmaUnanswered = "rdma_unanswered",
+    /// The peer sent more calls than its credits allow.
+    RdmaCreditFlood = "rdma_credit_flood",
+    /// The peer sent a call with the transaction id of one that is not answered yet.
+    RdmaDuplicateXid = "rdma_duplicate_xid",
+    /// The peer invalidated memory that does not belong to the call that it replied to.
+    RdmaForeignInvalidation = "rdma_foreign_invalidation",
+    /// The peer sent too many messages that belong to nothing.
+    RdmaStrayMessages = "rdma_stray_messages",
 }
 
 impl CloseReason {
-    /// Every reason, in the order of the counters.
-    pub const ALL: [Self; 18] = [
-        Self::PeerClosed,
-        Self::PeerTruncated,
-        Self::Io,
-        Self::MalformedRecord,
-        Self::MalformedMessage,
-        Self::WriteStalled,
-        Self::WriteSlow,
-        Self::Unread,
-        Self::ReadStalled,
-        Self::ReadSlow,
-        Self::Idle,
-        Self::FileShort,
-        Self::FileFailed,
-        Self::Asked,
-        Self::Shutdown,
-        Self::TlsHandshake,
-        Self::Injected,
-        Self::ServicePanicked,
-    ];
-
-    /// A name for metrics and logs.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PeerClosed => "peer_closed",
-            Self::PeerTruncated => "peer_truncated",
-            Self::Io => "io",
-            Self::MalformedRecord => "malformed_record",
-            Self::MalformedMessage => "malformed_message",
-            Self::WriteStalled => "write_stalled",
-            Self::WriteSlow => "write_slow",
-            Self::Unread => "unread",
-            Self::ReadStalled => "read_stalled",
-            Self::ReadSlow => "read_slow",
-            Self::Idle => "idle",
-            Self::FileShort => "file_short",
-            Self::FileFailed => "file_failed",
-            Self::Asked => "asked",
-            Self::Shutdown => "shutdown",
-            Self::TlsHandshake => "tls_handshake",
-            Self::Injected => "injected",
-            Self::ServicePanicked => "service_panicked",
-        }
-    }
-
     /// Whether the end tells of a faulty or hostile peer or of trouble here, so that it is worth a
     /// line in the log.
     #[must_use]
@@ -113,18 +116,33 @@ impl CloseReason {
 macro_rules! counters {
     ($( $(#[$meta:meta])* $name:ident, )*) => {
         /// Live counters of one [`crate::Context`].
-        #[derive(Debug, Default)]
+        #[derive(Debug)]
         pub struct Counters {
             $( $(#[$meta])* pub(crate) $name: AtomicU64, )*
             closes: [AtomicU64; CloseReason::ALL.len()],
         }
 
         /// Counters at one moment.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct CountersSnapshot {
             $( $(#[$meta])* pub $name: u64, )*
             /// Connections ended, by the index of the reason in [`CloseReason::ALL`].
             pub closes: [u64; CloseReason::ALL.len()],
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self {
+                    $( $name: AtomicU64::new(0), )*
+                    closes: std::array::from_fn(|_| AtomicU64::new(0)),
+                }
+            }
+        }
+
+        impl Default for CountersSnapshot {
+            fn default() -> Self {
+                Self { $( $name: 0, )* closes: [0; CloseReason::ALL.len()] }
+            }
         }
 
         impl Counters {
@@ -180,8 +198,35 @@ counters! {
     payload_sendfile_bytes,
     /// Payload bytes sent from files by copy.
     payload_copy_bytes,
-    /// Payload bytes sent from memory.
+    /// Payload bytes sent from memory over a stream.
     payload_memory_bytes,
+    /// RPC-over-RDMA connections that were set up.
+    rdma_connections,
+    /// Bytes received inside RDMA Sends, transport headers included.
+    rdma_inline_bytes_in,
+    /// Bytes sent inside RDMA Sends, transport headers included.
+    rdma_inline_bytes_out,
+    /// Bytes of the peers' calls that we fetched from their memory by RDMA Read.
+    rdma_read_chunk_bytes_in,
+    /// Bytes of our calls that we offered to be fetched by RDMA Read.
+    rdma_read_chunk_bytes_out,
+    /// Bytes of results that peers placed into our memory by RDMA Write.
+    rdma_write_chunk_bytes_in,
+    /// Bytes of results that we placed into the peers' memory by RDMA Write.
+    rdma_write_chunk_bytes_out,
+    /// Bytes of whole replies that peers placed into our memory by RDMA Write.
+    rdma_reply_chunk_bytes_in,
+    /// Bytes of whole replies that we placed into the peers' memory by RDMA Write.
+    rdma_reply_chunk_bytes_out,
+    /// Payload bytes of our replies that were read from files into registered memory: one copy.
+    rdma_file_bytes,
+    /// Payload bytes of RDMA connections that this process copied once more in memory: results put together with their
+    /// reply, scattered arguments gathered, and what the provider itself copied.
+    rdma_copied_bytes,
+    /// Calls of peers that RPC-over-RDMA answered with an error.
+    rdma_calls_refused,
+    /// Messages of peers that belong to nothing and were dropped.
+    rdma_discarded,
     /// Replies that no call waited for.
     replies_unmatched,
     /// Our calls that got no reply in time.

@@ -36,7 +36,7 @@ use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, DynService, Me
 /// Records handled before other tasks of the thread get their turn.
 const BURST_RECORDS_MAX: u32 = 64;
 /// Requests read ahead of a full connection while a call of ours waits on it.
-const PARKED_RECORDS_MAX: usize = 64;
+pub(crate) const PARKED_RECORDS_MAX: usize = 96;
 /// How long an orderly end may take before the socket is simply closed.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
 
@@ -118,15 +118,17 @@ impl Drop for Finish<'_> {
 
 /// A request that was not ready at once.
 struct Request<'a> {
+    xid: u32,
     future: BoxFuture<'a, Option<Message>>,
     _charge: Option<Charge>,
 }
 
 impl Future for Request<'_> {
-    type Output = Option<Message>;
+    type Output = (u32, Option<Message>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        self.future.as_mut().poll(cx)
+        let xid = self.xid;
+        self.future.as_mut().poll(cx).map(|reply| (xid, reply))
     }
 }
 
@@ -135,8 +137,8 @@ struct Engine<'a, L> {
     conn: &'a ConnHandle,
     service: &'a dyn DynService,
     running: FuturesUnordered<Request<'a>>,
-    /// Requests for which there is no room, at most [`PARKED_RECORDS_MAX`].
-    parked: VecDeque<Received>,
+    /// Requests for which there is no room, at most [`PARKED_RECORDS_MAX`], by transaction id.
+    parked: VecDeque<(u32, Received)>,
     in_flight_max: usize,
     send_queue_bytes: usize,
     draining: bool,
@@ -224,19 +226,24 @@ impl<'a, L: Link> Engine<'a, L> {
     }
 
     fn collect_replies(&mut self, cx: &mut TaskContext<'_>) {
-        while let Poll::Ready(Some(reply)) = self.running.poll_next_unpin(cx) {
-            if let Some(message) = reply {
-                self.link.queue_reply(message);
-            }
+        while let Poll::Ready(Some((xid, reply))) = self.running.poll_next_unpin(cx) {
+            self.answer(xid, reply);
+        }
+    }
+
+    fn answer(&mut self, xid: u32, reply: Option<Message>) {
+        match reply {
+            Some(message) => self.link.queue_reply(message),
+            None => self.link.unanswered(xid),
         }
     }
 
     fn unpark(&mut self, cx: &mut TaskContext<'_>) {
         while !self.is_full() {
-            let Some(received) = self.parked.pop_front() else {
+            let Some((xid, received)) = self.parked.pop_front() else {
                 break;
             };
-            self.start(received, cx);
+            self.start(xid, received, cx);
         }
     }
 
@@ -284,20 +291,20 @@ impl<'a, L: Link> Engine<'a, L> {
             // The peer sends it again on another connection: nothing of it was executed.
             rpc::MessageType::Call if self.draining => {}
             rpc::MessageType::Call if self.is_full() || !self.parked.is_empty() => {
-                self.parked.push_back(received);
+                self.parked.push_back((xid, received));
             }
-            rpc::MessageType::Call => self.start(received, cx),
+            rpc::MessageType::Call => self.start(xid, received, cx),
         }
         Ok(())
     }
 
-    fn start(&mut self, received: Received, cx: &mut TaskContext<'_>) {
+    fn start(&mut self, xid: u32, received: Received, cx: &mut TaskContext<'_>) {
         let Received { bytes, charge } = received;
         let mut future = self.call(bytes);
         match future.as_mut().poll(cx) {
-            Poll::Ready(Some(message)) => self.link.queue_reply(message),
-            Poll::Ready(None) => {}
+            Poll::Ready(reply) => self.answer(xid, reply),
             Poll::Pending => self.running.push(Request {
+                xid,
                 future,
                 _charge: charge,
             }),

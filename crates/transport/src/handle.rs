@@ -78,6 +78,9 @@ pub enum CallError {
     Closed(CloseReason),
     /// No reply in time. Whether the peer executed the call is not known.
     TimedOut,
+    /// The transport cannot carry this call or its reply: it is too large, or the peer says so (RFC 8166 §4.5).
+    /// Permanent: not to be sent again as it was. Whether the peer executed the call is not known.
+    Refused,
 }
 
 impl std::fmt::Display for CallError {
@@ -85,6 +88,7 @@ impl std::fmt::Display for CallError {
         match self {
             Self::Closed(reason) => write!(f, "connection closed: {}", reason.as_str()),
             Self::TimedOut => write!(f, "timed out"),
+            Self::Refused => write!(f, "the transport cannot carry this call or its reply"),
         }
     }
 }
@@ -121,7 +125,7 @@ struct State {
     outgoing: VecDeque<(u32, Message)>,
     /// Calls that wait for a reply, by transaction id.
     /// Ordered, so that a connection's end wakes its callers in the same order in every simulated run.
-    pending: BTreeMap<u32, oneshot::Sender<Bytes>>,
+    pending: BTreeMap<u32, oneshot::Sender<Result<Bytes, CallError>>>,
     last_xid: u32,
     /// Set when requests in progress may end but no more are wanted.
     draining: bool,
@@ -307,16 +311,25 @@ impl ConnHandle {
             }
             Waiting { handle: self, xid }
         };
-        receiver.await.map_err(|_| {
+        receiver.await.unwrap_or_else(|_| {
             let state = self.0.state.lock();
-            CallError::Closed(state.ended().unwrap_or(CloseReason::Io))
+            Err(CallError::Closed(state.ended().unwrap_or(CloseReason::Io)))
         })
     }
 
     /// Hands a REPLY to the call that waits for it; `false` if none does.
     pub(crate) fn route_reply(&self, xid: u32, record: Bytes) -> bool {
+        self.settle(xid, Ok(record))
+    }
+
+    /// Fails the call that the transport cannot carry.
+    pub(crate) fn refuse_call(&self, xid: u32) {
+        self.settle(xid, Err(CallError::Refused));
+    }
+
+    fn settle(&self, xid: u32, outcome: Result<Bytes, CallError>) -> bool {
         let sender = self.0.state.lock().pending.remove(&xid);
-        sender.is_some_and(|s| s.send(record).is_ok())
+        sender.is_some_and(|s| s.send(outcome).is_ok())
     }
 
     /// Takes the next queued call, or registers the task to be woken by one or by `close`.

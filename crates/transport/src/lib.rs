@@ -1,12 +1,12 @@
-//! Transports: whole RPC messages plus payload over TCP, TLS and memory.
+//! Transports: whole RPC messages plus payload over TCP, TLS, RDMA and memory.
 //!
 //! The crate owns sockets, record marks, back-pressure, the two directions of a connection and the
 //! routing of replies by transaction id. It knows no program: a record goes to a [`Service`] as it
-//! arrived, and a [`Message`] leaves as it was given. RPC-over-RDMA will be a sibling behind the
-//! same types, so nothing above this crate may ask for a socket.
+//! arrived, and a [`Message`] leaves as it was given. Nothing above this crate may ask for a socket: with
+//! RPC-over-RDMA there is none.
 //!
 //! Entry points: [`Service`], [`ConnHandle`], [`Message`], [`Context`], [`tcp`], [`tls`],
-//! [`memory`], [`Connector`], [`workers`].
+//! [`rdma`], [`memory`], [`Connector`], [`workers`].
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -20,6 +20,7 @@ mod link;
 pub mod memory;
 mod message;
 mod quiet;
+pub mod rdma;
 mod service;
 mod stream;
 pub mod tcp;
@@ -31,7 +32,7 @@ pub use connector::{Address, ConnectError, Connector};
 pub use context::{Context, Limits};
 pub use counters::{CloseReason, Counters, CountersSnapshot};
 pub use handle::{CallError, ConnHandle, Endpoint, TlsIdentity, TransportKind};
-pub use message::{FilePayload, Message, Payload};
+pub use message::{FilePayload, Message, Payload, ReplyRoom};
 pub use service::{BoxFuture, DynService, NoService, Service};
 
 #[cfg(test)]

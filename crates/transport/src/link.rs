@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::{Charge, CloseReason, Message};
+use crate::{Charge, CloseReason, ConnHandle, Limits, Message};
 
 /// A transport under one connection.
 pub(crate) trait Link: Send + Unpin + 'static {
@@ -25,6 +25,9 @@ pub(crate) trait Link: Send + Unpin + 'static {
     fn queue_reply(&mut self, message: Message) {
         self.queue(message);
     }
+
+    /// The call with this transaction id gets no reply.
+    fn unanswered(&mut self, _xid: u32) {}
 
     /// Bytes that unsent replies hold in memory, where the transport keeps them.
     fn queued_reply_bytes(&self) -> usize {
@@ -190,6 +193,65 @@ impl Pace {
             sleep.as_mut().reset(deadline);
         }
         slow
+    }
+}
+
+/// Judges what a peer that does not read leaves in memory here.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// For the replies of which it has too many.
+    charge: Option<Charge>,
+    pace: Pace,
+}
+
+impl Unread {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            charge: None,
+            pace: Pace::new(limits.write_pace, limits.pace_bytes_per_second),
+        }
+    }
+
+    /// The peer took bytes.
+    pub(crate) fn moved(&mut self, bytes: usize) {
+        self.pace.moved(bytes);
+    }
+
+    /// The peer has taken everything.
+    pub(crate) fn none(&mut self) {
+        self.charge = None;
+        self.pace.disarm();
+    }
+
+    /// The peer does not read now, while replies of so many bytes that no charge stands for wait for it, and so many
+    /// messages with a charge.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        conn: &ConnHandle,
+        uncharged_bytes: usize,
+        charged_messages: usize,
+    ) -> Poll<End> {
+        let limit = conn.context().limits().send_queue_bytes;
+        let uncharged = u32::try_from(uncharged_bytes).unwrap_or(u32::MAX);
+        let charged = self.charge.as_ref().map_or(0, Charge::bytes);
+        if uncharged <= limit {
+            self.charge = None;
+        } else if uncharged > charged {
+            let Some(more) = conn.try_charge_reply(uncharged - charged) else {
+                let detail = format!("{uncharged} bytes of replies are not read");
+                return Poll::Ready(End::with(CloseReason::Unread, detail));
+            };
+            match &mut self.charge {
+                Some(charge) => charge.merge(more),
+                None => self.charge = Some(more),
+            }
+        }
+        let holds = charged_messages > 0 || self.charge.is_some();
+        if holds && self.pace.poll_slow(cx) && conn.send_share().is_wanted() {
+            return Poll::Ready(CloseReason::WriteSlow.into());
+        }
+        Poll::Pending
     }
 }
 

@@ -67,6 +67,31 @@ impl Payload {
     }
 }
 
+/// Room that a caller makes for a reply where the transport has results placed straight into its memory (RDMA). Other
+/// transports do not look at it. A call without it gets a reply of some kilobytes at most there.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplyRoom {
+    /// Most bytes of the reply, those of its bulk result not counted.
+    pub reply_bytes_max: u32,
+    /// Most bytes of its bulk result; 0 when it has none.
+    pub result_bytes_max: u32,
+    /// Where the bulk result belongs: given the reply without these bytes and their padding, the offset right behind
+    /// their count. `None` when it has no such result.
+    pub locate: fn(&[u8]) -> Option<usize>,
+}
+
+impl ReplyRoom {
+    /// For a reply without a bulk result.
+    #[must_use]
+    pub const fn plain(reply_bytes_max: u32) -> Self {
+        Self {
+            reply_bytes_max,
+            result_bytes_max: 0,
+            locate: |_| None,
+        }
+    }
+}
+
 /// An outgoing call or reply: one record on the wire.
 #[derive(Debug)]
 pub struct Message {
@@ -75,6 +100,8 @@ pub struct Message {
     payloads: Vec<Payload>,
     /// For payloads in memory, until the last byte was sent.
     charge: Option<Charge>,
+    /// Of a call.
+    reply_room: Option<ReplyRoom>,
 }
 
 impl Message {
@@ -98,6 +125,7 @@ impl Message {
             spans,
             payloads,
             charge: None,
+            reply_room: None,
         }
     }
 
@@ -106,6 +134,17 @@ impl Message {
     pub fn with_charge(mut self, charge: Option<Charge>) -> Self {
         self.charge = charge;
         self
+    }
+
+    /// Says how large the reply to this call may get.
+    #[must_use]
+    pub const fn with_reply_room(mut self, room: ReplyRoom) -> Self {
+        self.reply_room = Some(room);
+        self
+    }
+
+    pub(crate) const fn reply_room(&self) -> Option<ReplyRoom> {
+        self.reply_room
     }
 
     pub(crate) const fn take_charge(&mut self) -> Option<Charge> {
@@ -120,6 +159,7 @@ impl Message {
             spans: Vec::new(),
             payloads: Vec::new(),
             charge: None,
+            reply_room: None,
         }
     }
 

@@ -23,7 +23,7 @@ use rpc::RecordReader;
 use xdr::{Span, padding};
 
 use crate::budget::Share;
-use crate::link::{End, Link, Pace, Received, StallTimer};
+use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
 use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
 
 /// Bytes of the read buffer, and the size up to which a record is copied out of it.
@@ -82,13 +82,11 @@ pub(crate) struct StreamLink<W> {
     charge: Option<Charge>,
     charging: Option<BoxFuture<'static, Charge>>,
     out: Outbox,
-    /// For the replies of which a peer that does not read has too many.
-    unread: Option<Charge>,
+    unread: Unread,
     unflushed: bool,
     read_stall: StallTimer,
     read_pace: Pace,
     write_stall: StallTimer,
-    write_pace: Pace,
 }
 
 impl<W: Wire> StreamLink<W> {
@@ -103,12 +101,11 @@ impl<W: Wire> StreamLink<W> {
             charge: None,
             charging: None,
             out: Outbox::default(),
-            unread: None,
+            unread: Unread::new(limits),
             unflushed: false,
             read_stall: StallTimer::new(limits.read_stall),
             read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
             write_stall: StallTimer::new(limits.write_stall),
-            write_pace: Pace::new(limits.write_pace, limits.pace_bytes_per_second),
             conn: conn.clone(),
         }
     }
@@ -239,34 +236,10 @@ impl<W: Wire> StreamLink<W> {
         Poll::Ready(Ok(!self.out.queue.is_empty()))
     }
 
-    /// The peer does not read now: judges what it leaves in memory here.
-    fn poll_unread(&mut self, cx: &mut TaskContext<'_>) -> Poll<End> {
-        let limit = self.conn.context().limits().send_queue_bytes;
-        let uncharged = u32::try_from(self.out.uncharged_bytes).unwrap_or(u32::MAX);
-        let charged = self.unread.as_ref().map_or(0, Charge::bytes);
-        if uncharged <= limit {
-            self.unread = None;
-        } else if uncharged > charged {
-            let Some(more) = self.conn.try_charge_reply(uncharged - charged) else {
-                let detail = format!("{uncharged} bytes of replies are not read");
-                return Poll::Ready(End::with(CloseReason::Unread, detail));
-            };
-            match &mut self.unread {
-                Some(charge) => charge.merge(more),
-                None => self.unread = Some(more),
-            }
-        }
-        let holds = self.out.charged > 0 || self.unread.is_some();
-        if holds && self.write_pace.poll_slow(cx) && self.conn.send_share().is_wanted() {
-            return Poll::Ready(CloseReason::WriteSlow.into());
-        }
-        Poll::Pending
-    }
-
     fn advance(&mut self, written: usize) {
         self.unflushed = true;
         self.write_stall.progress();
-        self.write_pace.moved(written);
+        self.unread.moved(written);
         let counters = self.conn.context().counters();
         Counters::add(&counters.bytes_out, written);
         let mut left = written;
@@ -377,15 +350,20 @@ impl<W: Wire> Link for StreamLink<W> {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
                     self.write_stall.disarm();
-                    self.write_pace.disarm();
-                    self.unread = None;
+                    self.unread.none();
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
                 Poll::Pending if self.write_stall.poll_stalled(cx) => {
                     return Poll::Ready(Err(CloseReason::WriteStalled.into()));
                 }
-                Poll::Pending => return self.poll_unread(cx).map(Err),
+                Poll::Pending => {
+                    let out = &self.out;
+                    let judged = self
+                        .unread
+                        .poll(cx, &self.conn, out.uncharged_bytes, out.charged);
+                    return judged.map(Err);
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ use crate::stream::{StreamLink, Wire};
 use crate::workers::ShutdownSignal;
 use crate::{
     Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, Counters, DynService,
-    Endpoint, TransportKind, engine, tls,
+    Endpoint, TransportKind, engine, rdma, tls,
 };
 
 /// Connections that the kernel holds for us before they are accepted.
@@ -209,18 +209,24 @@ pub async fn connect(
     Ok(conn)
 }
 
-/// Connects to TCP addresses, and to TLS addresses when it has a TLS configuration.
+/// Connects to TCP addresses, to TLS addresses when it has a TLS configuration, and to RDMA addresses when it has a
+/// provider.
 #[derive(Debug, Clone)]
 pub struct TcpConnector {
     context: Context,
     tls: Option<Arc<rustls::ClientConfig>>,
+    rdma: Option<rdma::Rdma>,
 }
 
 impl TcpConnector {
     /// A connector for TCP in clear only.
     #[must_use]
     pub const fn new(context: Context) -> Self {
-        Self { context, tls: None }
+        Self {
+            context,
+            tls: None,
+            rdma: None,
+        }
     }
 
     /// A connector for TCP and TLS.
@@ -229,7 +235,15 @@ impl TcpConnector {
         Self {
             context,
             tls: Some(tls),
+            rdma: None,
         }
+    }
+
+    /// The same, that also connects to RDMA addresses.
+    #[must_use]
+    pub fn with_rdma(mut self, rdma: rdma::Rdma) -> Self {
+        self.rdma = Some(rdma);
+        self
     }
 }
 
@@ -240,15 +254,19 @@ impl Connector for TcpConnector {
         reverse: Arc<dyn DynService>,
     ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
         Box::pin(async move {
-            match (address, &self.tls) {
-                (Address::Tcp(address), _) => connect(*address, reverse, &self.context).await,
+            match (address, &self.tls, &self.rdma) {
+                (Address::Tcp(address), ..) => connect(*address, reverse, &self.context).await,
                 (
                     Address::Tls {
                         address,
                         server_name,
                     },
                     Some(tls),
+                    _,
                 ) => tls::connect(*address, server_name, tls.clone(), reverse, &self.context).await,
+                (Address::Rdma(address), _, Some(rdma)) => {
+                    rdma::connect(*address, rdma, reverse, &self.context).await
+                }
                 _ => Err(ConnectError::Unsupported),
             }
         })

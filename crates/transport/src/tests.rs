@@ -19,10 +19,11 @@ use rpc::{CallHeader, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use tokio::sync::Semaphore;
 use xdr::{Decode, Decoder, Encode, Encoder};
 
+use crate::rdma::Rdma;
 use crate::workers::Shutdown;
 use crate::{
     Address, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint, FilePayload,
-    Limits, Message, Payload, Service, memory, tcp, tls,
+    Limits, Message, Payload, ReplyRoom, Service, memory, rdma, tcp, tls,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -50,7 +51,23 @@ pub(crate) fn call(procedure: u32, args: &[u8]) -> Message {
     start.encode(&mut e);
     let args = Payload::Bytes(Bytes::copy_from_slice(args));
     e.payload(u32::try_from(args.len()).unwrap());
-    Message::new(e, vec![args])
+    Message::new(e, vec![args]).with_reply_room(room(2 * RESULT_BYTES_MAX))
+}
+
+/// Most bytes of a result that the calls here make room for.
+const RESULT_BYTES_MAX: u32 = 512 * 1024;
+
+/// Room for a reply with a result of so many bytes.
+pub(crate) fn room(result_bytes_max: u32) -> ReplyRoom {
+    ReplyRoom {
+        reply_bytes_max: 200,
+        result_bytes_max,
+        locate: |reply| {
+            let mut d = Decoder::new(reply);
+            let header = ReplyHeader::decode(&mut d).ok()?;
+            matches!(header.verdict, ReplyVerdict::Success { .. }).then(|| d.position() + 4)
+        },
+    }
 }
 
 pub(crate) fn words(words: &[u32]) -> Vec<u8> {
@@ -193,6 +210,16 @@ pub(crate) enum On {
     Tcp,
     Tls,
     Memory,
+    /// RDMA within the process.
+    Rdma,
+    /// RDMA over software iWARP.
+    Iwarp,
+}
+
+impl On {
+    pub(crate) const fn is_rdma(self) -> bool {
+        matches!(self, Self::Rdma | Self::Iwarp)
+    }
 }
 
 /// A server and the means to connect to it.
@@ -207,7 +234,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    pub(crate) fn new(on: On, limits: Limits) -> Self {
+    pub(crate) async fn new(on: On, limits: Limits) -> Self {
         let (server, client) = (Context::new(limits), Context::new(Limits::default()));
         let service = Situations::new();
         let shutdown = Shutdown::new();
@@ -248,6 +275,22 @@ impl Rig {
                     Address::Memory("server".to_owned()),
                     Arc::new(network.connector("client", client.clone())),
                     tokio::spawn(listener.serve(dynamic, context, signal)),
+                )
+            }
+            On::Rdma | On::Iwarp => {
+                let fabric: Arc<dyn fabric::Fabric> = match on {
+                    On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
+                    _ => Arc::new(fabric_iwarp::Iwarp::default()),
+                };
+                let rdma = Rdma::new(fabric, rdma::Config::default());
+                let any = "127.0.0.1:0".parse().unwrap();
+                let listener = rdma::listen(any, &rdma).await.unwrap();
+                let address = listener.local();
+                let serve = rdma::serve(vec![listener], rdma.clone(), dynamic, context, signal);
+                (
+                    Address::Rdma(address),
+                    Arc::new(tcp::TcpConnector::new(client.clone()).with_rdma(rdma)),
+                    tokio::spawn(serve),
                 )
             }
         };

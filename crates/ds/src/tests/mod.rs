@@ -7,6 +7,7 @@ mod io;
 mod joins;
 mod lease;
 mod ranges;
+mod rdma;
 mod real;
 mod restart;
 mod stores;

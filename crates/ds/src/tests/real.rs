@@ -5,7 +5,7 @@ use meta_fjall::FjallStore;
 use objects_dir::DirObjects;
 use transport::tcp::{self, TcpConnector};
 
-async fn daemon(dir: &std::path::Path) -> World {
+pub(super) async fn daemon(dir: &std::path::Path) -> World {
     let index = FjallStore::open(&dir.join("index"), meta_fjall::Options::default()).unwrap();
     let options = objects_dir::Options {
         reserve_bytes: 0,

@@ -4,14 +4,14 @@
 //! because nothing is delivered before the CRC was right, and a frame that fails it ends the stream: what it
 //! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
 
-use super::{Exposure, Machine, ReadOut, to_usize};
+use super::{Exposure, Machine, to_usize};
 use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, TAGGED_BYTES};
 use crate::keys::Keys;
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Term, Terminate};
 use bytes::Bytes;
-use fabric::{Done, Memory, Receive, Status};
+use fabric::{Buffer, Done, Memory, Receive, Status};
 use std::collections::VecDeque;
 
 /// Bytes read at a time while no large payload is due: few at first, more while many small segments arrive.
@@ -40,6 +40,10 @@ pub(super) struct Rx {
     send: Option<SendIn>,
     msn_send: u32,
     msn_read_request: u32,
+    /// Frames that came whole.
+    frames: u64,
+    /// Of those, segments of answers to reads.
+    answers: u64,
 }
 
 #[derive(Debug)]
@@ -69,7 +73,7 @@ enum Target {
     Nothing,
     /// Exposed memory from an offset on.
     Exposed(u32, usize),
-    /// The sink of the oldest read from an offset on.
+    /// The oldest sink from an offset on.
     Sink(usize),
     /// The oldest receive from an offset on.
     Receive(usize),
@@ -85,6 +89,14 @@ struct SendIn {
 impl Rx {
     pub(super) fn is_between_frames(&self) -> bool {
         self.segment.is_none() && self.start == self.end
+    }
+
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Whether a segment into this memory is under way.
@@ -129,7 +141,7 @@ impl Machine {
         }
         match segment {
             Some(segment) if *end == 0 && segment.due() >= DIRECT_BYTES_MIN => Room {
-                place: segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control),
+                place: segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control),
                 inbox: &mut inbox[..DIRECT_INBOX_BYTES],
             },
             _ => Room {
@@ -153,7 +165,7 @@ impl Machine {
             && segment.due() >= DIRECT_BYTES_MIN
         {
             direct = count.min(segment.due());
-            let place = segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control);
+            let place = segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control);
             segment.placed(&place[..direct], self.agreed.crc);
         }
         *end += count - direct;
@@ -248,7 +260,7 @@ impl Machine {
         };
         let count = segment.due().min(*end - *start);
         let bytes = &inbox[*start..*start + count];
-        let place = segment.place(&mut self.keys, &mut self.reads, &mut self.receives, control);
+        let place = segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control);
         place[..count].copy_from_slice(bytes);
         segment.placed(bytes, self.agreed.crc);
         if !matches!(segment.place, Target::Control) {
@@ -273,6 +285,7 @@ impl Machine {
         }
         self.rx.start += pad + 4;
         self.rx.segment = None;
+        self.rx.frames += 1;
         self.may_send = true;
         if let Err((term, read)) = self.deliver(&segment) {
             self.fault(term, Some((segment.header, segment.ulpdu_bytes)), read);
@@ -334,14 +347,12 @@ impl Machine {
             return Err(Term::INVALID_STAG);
         }
         to.checked_add(len as u64).ok_or(Term::TO_WRAP)?;
-        let Some((_, at)) = &read.sink else {
-            return Err(Term::BOUNDS);
-        };
         let placed = to_usize(read.placed);
-        if to != (at + placed) as u64 || placed + len > to_usize(read.remote.len) {
+        let offset = read.part.at + placed;
+        if to != offset as u64 || placed + len > to_usize(read.part.remote.len) {
             return Err(Term::BOUNDS);
         }
-        Ok(Target::Sink(at + placed))
+        Ok(Target::Sink(offset))
     }
 
     fn admit_send(&self, opcode: Opcode, msn: u32, mo: u32, len: usize) -> Result<Target, Term> {
@@ -406,15 +417,16 @@ impl Machine {
             return Err((Term::UNEXPECTED_OPCODE, None));
         };
         self.counters.received_bytes += payload as u64;
+        self.rx.answers += 1;
         read.placed += u32::try_from(payload).expect("a segment has 16 bits of length");
         if !last {
             return Ok(());
         }
-        if read.placed != read.remote.len {
+        if read.placed != read.part.remote.len {
             return Err((Term::UNSPECIFIED, None));
         }
         if let Some(read) = self.reads.pop_front() {
-            self.read_answered(read);
+            self.read_answered(&read);
         }
         self.settle();
         Ok(())
@@ -503,7 +515,7 @@ impl Segment {
     fn place<'a>(
         &self,
         keys: &'a mut Keys<Exposure>,
-        reads: &'a mut VecDeque<ReadOut>,
+        sinks: &'a mut VecDeque<Buffer>,
         receives: &'a mut VecDeque<Receive>,
         control: &'a mut ControlBuffer,
     ) -> &'a mut [u8] {
@@ -513,8 +525,8 @@ impl Segment {
                 Some(Exposure::Memory(Memory::Buffer(buffer))) => (buffer, offset),
                 _ => unreachable!("exposed memory stays until its segment is whole"),
             },
-            Target::Sink(offset) => match reads.front_mut().and_then(|r| r.sink.as_mut()) {
-                Some((sink, _)) => (sink, offset),
+            Target::Sink(offset) => match sinks.front_mut() {
+                Some(sink) => (sink, offset),
                 None => unreachable!("a sink stays until it was filled"),
             },
             Target::Receive(offset) => match receives.front_mut() {

@@ -3,7 +3,7 @@
 //! Frames are made while few bytes wait to be written, so that a Read Response never stands behind much that
 //! was framed before it.
 
-use super::{Exposure, Machine, Op, ReadOut};
+use super::{Exposure, Machine, Op, ReadOut, Whose};
 use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
 use crate::mpa;
@@ -67,6 +67,7 @@ pub(super) struct Tx {
     /// Ends of the frames that are not all sent, and of the one before.
     frame_ends: VecDeque<u64>,
     last_end_sent: u64,
+    frames_sent: u64,
     payload_bytes: u64,
     copied_bytes: u64,
     /// Items at the head of the send queue of which everything was framed.
@@ -105,6 +106,7 @@ impl Tx {
             sent: 0,
             frame_ends: VecDeque::new(),
             last_end_sent: 0,
+            frames_sent: 0,
             payload_bytes: 0,
             copied_bytes: 0,
             framed_items: 0,
@@ -130,6 +132,16 @@ impl Tx {
     /// Whether nothing waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.made == self.sent && self.responses.is_empty()
+    }
+
+    /// Whether a frame of its own would stand between two messages and leave at once.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.made == self.sent && self.message == Message::None
+    }
+
+    /// Frames that the network has taken, if others wait for it.
+    pub(super) fn frames_taken_while_others_wait(&self) -> Option<u64> {
+        (self.made > self.sent).then_some(self.frames_sent)
     }
 
     /// An item left the head of the send queue.
@@ -282,6 +294,7 @@ impl Tx {
         }
         while let Some(end) = self.frame_ends.front().filter(|end| **end <= self.sent) {
             self.last_end_sent = *end;
+            self.frames_sent += 1;
             self.frame_ends.pop_front();
         }
         let left = self.response_ends.iter().filter(|end| **end > self.sent);
@@ -444,7 +457,7 @@ impl Machine {
                 last
             }
             Op::Read { .. } => return self.frame_read(),
-            Op::Invalidate { .. } | Op::Reading => true,
+            Op::Invalidate { .. } => true,
         };
         if last {
             item.end = Some(tx.made);
@@ -456,24 +469,33 @@ impl Machine {
         }
     }
 
+    /// One Read Request of the read that is next.
     fn frame_read(&mut self) {
         let index = self.tx.framed_items;
-        let op = std::mem::replace(&mut self.send_queue[index].op, Op::Reading);
-        let Op::Read {
-            sink, at, remote, ..
-        } = op
-        else {
+        let Op::Read { sink, parts, .. } = &mut self.send_queue[index].op else {
             unreachable!("only reads are framed here");
         };
+        let Some(part) = parts.pop_front() else {
+            return self.framed_read(index, self.tx.made);
+        };
+        let is_last = parts.is_empty();
+        self.sinks.extend(sink.take());
         let Ok(stag) = self.keys.insert(Exposure::Sink) else {
             unreachable!("there is a key for each read that may be outstanding");
         };
         let end = self.send_read_request(ReadOut {
             stag,
-            remote,
+            part,
             placed: 0,
-            sink: Some((sink, at)),
+            whose: Whose::Work { is_last },
         });
+        if is_last {
+            self.framed_read(index, end);
+        }
+    }
+
+    /// All of a read was asked for.
+    fn framed_read(&mut self, index: usize, end: u64) {
         self.send_queue[index].end = Some(end);
         self.tx.framed_items += 1;
         self.tx.responded_last = false;

@@ -1,7 +1,7 @@
 //! What a peer must not do, and what becomes of it: its connection, and no other.
 
 use super::{Pair, RECEIVE_BYTES, Side};
-use crate::{Done, Ended, EndpointConfig, Fabric, Fault, Memory, Remote, Status, Work};
+use crate::{Done, Ended, EndpointConfig, Fabric, Fault, Memory, Part, Remote, Status, Work};
 use bytes::Bytes;
 use std::net::SocketAddr;
 
@@ -97,6 +97,33 @@ pub async fn forbidden_access_ends_that_connection_only(fabric: &dyn Fabric, add
         }
     }
     other.assert_all_back();
+}
+
+/// One part that the peer does not grant fails the read of which it is one; its sink and what was posted behind come
+/// back.
+pub async fn a_read_fails_as_a_whole(fabric: &dyn Fabric, address: SocketAddr) {
+    for wrong in 0..3 {
+        let mut pair = Pair::new(fabric, address).await;
+        let source = pair.b.expose(Memory::Bytes(Bytes::from_static(&[1; 1000])));
+        let made_up = Remote {
+            key: source.key ^ 0x5555_5500,
+            ..source
+        };
+        let part = |n: usize| Part {
+            at: n * 1000,
+            remote: if n == wrong { made_up } else { source },
+        };
+        pair.a.read(1, source);
+        pair.a.read_parts(2, (0..3).map(part).collect());
+        pair.a.read_parts(3, vec![part(3), part(4)]);
+        pair.until(|a, _| a.ids().len() == 3).await;
+        assert_eq!(pair.a.ids(), [1, 2, 3]);
+        // Parts that were granted do not make it a success, nor what was granted behind it.
+        for id in 2..=3 {
+            assert!(pair.a.count(|c| c.id == id && c.status == Status::Ok) == 0);
+        }
+        assert_cut_off(pair, &[Fault::BadKey], "one part of three").await;
+    }
 }
 
 /// A message that no receive waits for, or that is longer than it, ends the connection, unless the fabric has it wait.

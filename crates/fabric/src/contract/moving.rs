@@ -1,7 +1,9 @@
 //! Messages, writes and reads of connections that are well.
 
 use super::{BUFFER_BYTES, Pair, RECEIVE_BYTES, RECEIVES, WHY, pattern};
-use crate::{Done, EndpointConfig, Fabric, Memory, Refusal, Remote, Status, Work};
+use crate::{
+    Done, EndpointConfig, Fabric, Memory, Part, READ_PARTS_MAX, Refusal, Remote, Status, Work,
+};
 use bytes::Bytes;
 use std::net::SocketAddr;
 
@@ -49,19 +51,15 @@ pub async fn writes_and_reads_move_bytes(fabric: &dyn Fabric, address: SocketAdd
     let place = target.part(1003, 100_000).expect("inside");
     pair.a
         .write(1, vec![data.slice(..5), data.slice(5..)], place);
-    let (sink, at) = (pair.a.buffer(), 77);
     let remote = source.part(4001, 200_003).expect("inside");
-    pair.a.post(2, Work::Read { sink, at, remote });
+    pair.a.read_parts(2, vec![Part { at: 77, remote }]);
     drop(data);
     pair.a.send(3, b"written");
     pair.until(|a, b| a.ids() == [1, 2, 3] && b.messages() == 1)
         .await;
-    match pair.a.take(2).done {
-        Done::Read { sink } => {
-            assert!(sink[77..77 + 200_003] == pattern(BUFFER_BYTES, 9)[4001..204_004]);
-        }
-        other => panic!("{other:?}"),
-    }
+    let sink = pair.a.take_sink(2);
+    assert!(sink[77..77 + 200_003] == pattern(BUFFER_BYTES, 9)[4001..204_004]);
+    drop(sink);
     pair.b.post(4, Work::Invalidate { key: target.key });
     pair.until(|_, b| b.ids() == [4]).await;
     match pair.b.take(4).done {
@@ -119,9 +117,10 @@ pub async fn completions_come_once_and_in_order(fabric: &dyn Fabric, address: So
                 id % 8 == 1,
             ),
             _ => {
-                let (sink, at) = (pair.a.buffer(), 0);
-                let remote = source;
-                (Work::Read { sink, at, remote }, true)
+                let sink = pair.a.buffer();
+                let (at, remote) = (0, source);
+                let parts = vec![Part { at, remote }];
+                (Work::Read { sink, parts }, true)
             }
         };
         let signalled = completes && id % 4 != 2;
@@ -166,14 +165,55 @@ pub async fn reads_beyond_the_depth_wait_their_turn(fabric: &dyn Fabric, address
         .await;
     for (side, seed) in [(&mut pair.a, 4), (&mut pair.b, 6)] {
         for id in 0..40_usize {
-            match side.take(id as u64).done {
-                Done::Read { sink } => {
-                    assert!(sink[..20_000] == pattern(64_000, seed)[id * 1000..id * 1000 + 20_000]);
-                }
-                other => panic!("{other:?}"),
-            }
+            let sink = side.take_sink(id as u64);
+            assert!(sink[..20_000] == pattern(64_000, seed)[id * 1000..id * 1000 + 20_000]);
         }
     }
+    pair.assert_all_back();
+}
+
+/// Parts of several pieces of memory land in one buffer, more of them than may be outstanding, and complete as
+/// one request in its turn; what lies between them stays.
+pub async fn a_read_of_many_parts_completes_once(fabric: &dyn Fabric, address: SocketAddr) {
+    const PART: u32 = 1001;
+    const STRIDE: usize = 1004;
+    let config = EndpointConfig {
+        ird: 3,
+        ord: 3,
+        ..EndpointConfig::default()
+    };
+    let mut pair = Pair::with(fabric, address, config, RECEIVES).await;
+    let (len, seeds) = (READ_PARTS_MAX * 1000 + 1, [4, 6]);
+    let sources = seeds.map(|seed| {
+        pair.b
+            .expose(Memory::Bytes(Bytes::from(pattern(len, seed))))
+    });
+    let part = |n: u32| Part {
+        at: n as usize * STRIDE,
+        remote: sources[n as usize % 2]
+            .part(n * 1000, PART)
+            .expect("inside"),
+    };
+    let count = u32::try_from(READ_PARTS_MAX).expect("few");
+    let mut sink = pair.a.buffer();
+    sink.fill(0xee);
+    let parts = (0..count).map(part).collect();
+    pair.a.post(1, Work::Read { sink, parts });
+    pair.a.read(2, sources[0].part(5, 77).expect("inside"));
+    pair.a.read_parts(3, Vec::new());
+    pair.a.send(4, b"behind");
+    pair.until(|a, b| a.ids() == [1, 2, 3, 4] && b.messages() == 1)
+        .await;
+    let sink = pair.a.take_sink(1);
+    for n in 0..READ_PARTS_MAX {
+        let (place, gap) = sink[n * STRIDE..][..STRIDE].split_at(PART as usize);
+        assert!(place == &pattern(len, seeds[n % 2])[n * 1000..][..PART as usize]);
+        assert!(gap.iter().all(|byte| *byte == 0xee));
+    }
+    assert!(pair.a.take_sink(2)[..77] == pattern(len, seeds[0])[5..82]);
+    let received = pair.a.endpoint.counters().received_bytes;
+    assert_eq!(received, u64::from(count * PART + 77));
+    drop(sink);
     pair.assert_all_back();
 }
 
@@ -237,10 +277,14 @@ pub async fn what_does_not_fit_is_refused(fabric: &dyn Fabric, address: SocketAd
         why(pair.a.endpoint.post(1, work, true)),
         Some(Refusal::TooLong)
     );
-    for at in [BUFFER_BYTES - 8, usize::MAX] {
+    let part = |at| Part { at, remote: small };
+    for parts in [
+        vec![part(BUFFER_BYTES - 8)],
+        vec![part(0), part(usize::MAX)],
+        vec![part(0); READ_PARTS_MAX + 1],
+    ] {
         let sink = pair.a.buffer();
-        let remote = small;
-        let work = Work::Read { sink, at, remote };
+        let work = Work::Read { sink, parts };
         assert_eq!(
             why(pair.a.endpoint.post(1, work, true)),
             Some(Refusal::TooLong)

@@ -3,7 +3,7 @@
 use super::LIMITS;
 use crate::{
     Buffer, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault, Memory,
-    Negotiated, Receive, Refusal, Refused, Remote, Status, Work,
+    Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -79,14 +79,13 @@ impl Link {
                         .map(|()| signalled.then_some(Done::Write))
                         .map_err(|fault| (fault, Done::Write))
                 }
-                Work::Read {
-                    mut sink,
-                    at,
-                    remote,
-                } => match self.read(side, &mut sink, at, remote) {
-                    Ok(()) => Ok(Some(Done::Read { sink })),
-                    Err(fault) => Err((fault, Done::Read { sink })),
-                },
+                Work::Read { mut sink, parts } => {
+                    let mut parts = parts.into_iter();
+                    match parts.try_for_each(|part| self.read(side, &mut sink, part)) {
+                        Ok(()) => Ok(Some(Done::Read { sink })),
+                        Err(fault) => Err((fault, Done::Read { sink })),
+                    }
+                }
                 Work::Invalidate { key } => {
                     let memory = self.ends[side].memory.remove(&key);
                     Ok(Some(Done::Invalidate { memory }))
@@ -151,13 +150,8 @@ impl Link {
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        side: usize,
-        sink: &mut Buffer,
-        at: usize,
-        remote: Remote,
-    ) -> Result<(), Fault> {
+    fn read(&mut self, side: usize, sink: &mut Buffer, part: Part) -> Result<(), Fault> {
+        let Part { at, remote } = part;
         let len = to_usize(remote.len);
         if len == 0 {
             return Ok(());
@@ -233,9 +227,11 @@ impl End {
             Work::Write { data, remote } => {
                 total(data) <= to_usize(remote.len.min(LIMITS.transfer_bytes_max))
             }
-            Work::Read { sink, at, remote } => {
-                let end = at.checked_add(to_usize(remote.len));
-                remote.len <= LIMITS.transfer_bytes_max && end.is_some_and(|end| end <= sink.len())
+            Work::Read { sink, parts } => {
+                let fits = |part: &Part| {
+                    part.remote.len <= LIMITS.transfer_bytes_max && part.fits(sink.len())
+                };
+                parts.len() <= READ_PARTS_MAX && parts.iter().all(fits)
             }
             Work::Invalidate { key } if !self.memory.contains_key(key) => {
                 return Some(Refusal::BadKey);

@@ -168,6 +168,7 @@ impl Plan {
                     workers: 0,
                     connections_max: config::default_connections_max(),
                     clients: Vec::new(),
+                    rdma_listen: Vec::new(),
                     metrics_listen: Vec::new(),
                 }));
         }

@@ -1,4 +1,4 @@
-//! What every transport does alike. Each behaviour runs over TCP, TLS and memory.
+//! What every transport does alike. Each behaviour runs over TCP, TLS, memory and RDMA.
 
 use super::*;
 use crate::{CallError, TransportKind};
@@ -15,13 +15,17 @@ macro_rules! on_every_transport {
             async fn tls() { behaviour(On::Tls).await }
             #[tokio::test]
             async fn memory() { behaviour(On::Memory).await }
+            #[tokio::test]
+            async fn rdma() { behaviour(On::Rdma).await }
+            #[tokio::test]
+            async fn iwarp() { behaviour(On::Iwarp).await }
         }
     )*};
 }
 
 on_every_transport! {
     async fn calls_of_every_size_are_answered(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
         for len in [0, 1, 3, 100, 8_000, 8_192, 8_193, 70_000, 300_001, 1_048_576] {
             let args = pattern(len);
@@ -35,13 +39,16 @@ on_every_transport! {
             On::Tcp => TransportKind::Tcp,
             On::Tls => TransportKind::Tls,
             On::Memory => TransportKind::Memory,
+            On::Rdma | On::Iwarp => TransportKind::Rdma,
         };
         assert_eq!(conn.kind(), kind);
     }
 
     async fn requests_run_concurrently_and_replies_leave_as_they_are_ready(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
+        // Over RDMA there is one credit before the first reply (RFC 8166 §3.3.3).
+        ask(&conn, ECHO, b"first").await;
         let slow = ask(&conn, GATED, b"slow");
         let fast = async {
             rig.until(|r| r.service.waiting.load(SeqCst) == 1).await;
@@ -53,7 +60,7 @@ on_every_transport! {
     }
 
     async fn many_calls_at_once_all_get_their_own_reply(on: On) {
-        let rig = Rig::new(on, Limits { in_flight_max: 5, ..Limits::default() });
+        let rig = Rig::new(on, Limits { in_flight_max: 5, ..Limits::default() }).await;
         let conn = rig.connect().await;
         let calls = (0..400_u32).map(|i| {
             let conn = conn.clone();
@@ -69,8 +76,10 @@ on_every_transport! {
     }
 
     async fn no_more_than_in_flight_max_requests_run(on: On) {
-        let rig = Rig::new(on, Limits { in_flight_max: 3, ..Limits::default() });
+        let rig = Rig::new(on, Limits { in_flight_max: 3, ..Limits::default() }).await;
         let conn = rig.connect().await;
+        // Over RDMA there is one credit before the first reply (RFC 8166 §3.3.3).
+        ask(&conn, ECHO, b"first").await;
         let calls: Vec<_> = (0..10).map(|_| {
             let conn = conn.clone();
             tokio::spawn(async move { ask(&conn, GATED, b"x").await })
@@ -85,13 +94,13 @@ on_every_transport! {
     }
 
     async fn a_service_calls_back_on_the_same_connection(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
         assert_eq!(ask(&conn, CALL_BACK, &pattern(20_000)).await, pattern(20_000));
     }
 
     async fn replies_to_calls_back_are_read_while_all_places_are_taken(on: On) {
-        let rig = Rig::new(on, Limits { in_flight_max: 1, ..Limits::default() });
+        let rig = Rig::new(on, Limits { in_flight_max: 1, ..Limits::default() }).await;
         let conn = rig.connect().await;
         // The second request stands before the reply to the call back of the first.
         let two = tokio::join!(ask(&conn, CALL_BACK, b"a"), ask(&conn, ECHO, b"b"));
@@ -99,7 +108,7 @@ on_every_transport! {
     }
 
     async fn payloads_from_files_arrive_whole_and_release_their_guard(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
         for (offset, len) in [(0, 300_000), (1, 0), (5, 1), (100, 131_073), (299_999, 1)] {
             let bytes = ask(&conn, FILE, &words(&[offset, len])).await;
@@ -112,12 +121,13 @@ on_every_transport! {
         match on {
             On::Tcp => assert_eq!(counters.payload_sendfile_bytes, sum),
             On::Tls => assert_eq!(counters.payload_copy_bytes, sum),
+            On::Rdma | On::Iwarp => assert_eq!(counters.rdma_file_bytes, sum),
             On::Memory => {}
         }
     }
 
     async fn a_file_that_shrank_ends_the_connection_and_no_other(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
         rig.service.file.set_len(100_000).unwrap();
         let err = conn.call(call(FILE, &words(&[0, 300_000])), SOON).await.unwrap_err();
@@ -129,18 +139,24 @@ on_every_transport! {
     }
 
     async fn a_call_without_reply_times_out_and_frees_its_place(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
+        // Over RDMA a call has to be answered, since only that gives its credit back.
+        let (wait, outcome) = match on.is_rdma() {
+            false => (Duration::from_millis(1), CallError::TimedOut),
+            true => (SOON, CallError::Refused),
+        };
         for _ in 0..200 {
-            let short = Duration::from_millis(1);
-            assert_eq!(conn.call(call(SILENT, b""), short).await, Err(CallError::TimedOut));
+            assert_eq!(conn.call(call(SILENT, b""), wait).await, Err(outcome));
         }
-        assert_eq!(rig.client.counters().snapshot().calls_timed_out, 200);
+        if !on.is_rdma() {
+            assert_eq!(rig.client.counters().snapshot().calls_timed_out, 200);
+        }
         assert_eq!(ask(&conn, ECHO, b"x").await, b"x");
     }
 
     async fn a_late_reply_is_dropped_and_counted(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
         let short = Duration::from_millis(20);
         assert_eq!(conn.call(call(GATED, b""), short).await, Err(CallError::TimedOut));
@@ -150,7 +166,7 @@ on_every_transport! {
     }
 
     async fn closing_fails_the_calls_that_wait_and_requests_run_to_their_end(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
         let waiting = conn.call(call(GATED, b""), SOON);
         let close = async {
@@ -169,7 +185,7 @@ on_every_transport! {
     }
 
     async fn a_shutdown_answers_what_is_running_and_then_ends(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let (conn, idle) = (rig.connect().await, rig.connect().await);
         assert_eq!(ask(&idle, ECHO, b"x").await, b"x");
         let waiting = ask(&conn, GATED, b"last");
@@ -188,7 +204,7 @@ on_every_transport! {
 
     async fn a_shutdown_cuts_what_does_not_end_in_time(on: On) {
         let drain = Duration::from_millis(50);
-        let rig = Rig::new(on, Limits { drain, ..Limits::default() });
+        let rig = Rig::new(on, Limits { drain, ..Limits::default() }).await;
         let conn = rig.connect().await;
         let waiting = conn.call(call(GATED, b""), SOON);
         let stop = async {
@@ -203,18 +219,25 @@ on_every_transport! {
     }
 
     async fn a_record_above_the_limit_ends_the_connection_and_no_other(on: On) {
-        let rig = Rig::new(on, Limits { record_bytes_max: 10_000, ..Limits::default() });
+        let rig = Rig::new(on, Limits { record_bytes_max: 10_000, ..Limits::default() }).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
         assert_eq!(ask(&conn, ECHO, &[1; 9_900]).await, [1; 9_900]);
         let err = conn.call(call(ECHO, &[1; 10_000]), SOON).await.unwrap_err();
-        assert!(matches!(err, CallError::Closed(_)), "{err:?}");
-        rig.until(|r| r.service.ended.lock().len() == 1).await;
-        assert_eq!(*rig.service.ended.lock(), [CloseReason::MalformedRecord]);
+        if on.is_rdma() {
+            // It is not sent at all: refusing it leaves the connection in order (RFC 8166 §4.5.3).
+            assert_eq!(err, CallError::Refused);
+            assert_eq!(rig.server.counters().snapshot().rdma_calls_refused, 1);
+            assert_eq!(ask(&conn, ECHO, b"alive").await, b"alive");
+        } else {
+            assert!(matches!(err, CallError::Closed(_)), "{err:?}");
+            rig.until(|r| r.service.ended.lock().len() == 1).await;
+            assert_eq!(*rig.service.ended.lock(), [CloseReason::MalformedRecord]);
+        }
         assert_eq!(ask(&other, ECHO, b"alive").await, b"alive");
     }
 
     async fn a_panic_of_the_service_ends_its_connection_only(on: On) {
-        let rig = Rig::new(on, Limits::default());
+        let rig = Rig::new(on, Limits::default()).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
         let err = conn.call(call(PANIC, b""), SOON).await.unwrap_err();
         assert!(matches!(err, CallError::Closed(_)), "{err:?}");
@@ -226,7 +249,7 @@ on_every_transport! {
 
     async fn a_peer_that_the_service_does_not_admit_takes_no_place(on: On) {
         let limits = Limits { connections_max: 1, ..Limits::default() };
-        let rig = Rig::new(on, limits);
+        let rig = Rig::new(on, limits).await;
         rig.service.closed.store(true, SeqCst);
         for _ in 0..3 {
             if let Ok(conn) = rig.connector.connect(&rig.address, Situations::new()).await {
@@ -242,7 +265,7 @@ on_every_transport! {
     }
 
     async fn connections_above_the_limit_are_refused_and_counted(on: On) {
-        let rig = Rig::new(on, Limits { connections_max: 2, ..Limits::default() });
+        let rig = Rig::new(on, Limits { connections_max: 2, ..Limits::default() }).await;
         let (one, two) = (rig.connect().await, rig.connect().await);
         tokio::join!(ask(&one, ECHO, b"1"), ask(&two, ECHO, b"2"));
         if let Ok(three) = rig.connector.connect(&rig.address, Situations::new()).await {
@@ -256,7 +279,7 @@ on_every_transport! {
 
     async fn a_connection_without_requests_is_closed_when_the_policy_says_so(on: On) {
         let idle = Some(Duration::from_millis(150));
-        let rig = Rig::new(on, Limits { idle, ..Limits::default() });
+        let rig = Rig::new(on, Limits { idle, ..Limits::default() }).await;
         let conn = rig.connect().await;
         assert_eq!(ask(&conn, SLEEP, &words(&[400])).await, words(&[400]));
         conn.closed().await;

@@ -38,7 +38,7 @@ async fn read_record(stream: &mut TcpStream) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_call_that_arrives_byte_by_byte_in_fragments_is_answered() {
-    let rig = Rig::new(On::Tcp, Limits::default());
+    let rig = Rig::new(On::Tcp, Limits::default()).await;
     let mut stream = raw(&rig).await;
     stream.set_nodelay(true).unwrap();
     let body = call(ECHO, b"hello").flatten().unwrap();
@@ -63,7 +63,8 @@ async fn calls_that_arrive_together_are_answered_together() {
             in_flight_max: 7,
             ..Limits::default()
         },
-    );
+    )
+    .await;
     let mut stream = raw(&rig).await;
     let many: Vec<u8> = (0..500_u32)
         .flat_map(|i| record(&call(ECHO, &words(&[i]))))
@@ -89,7 +90,8 @@ async fn hostile_bytes_end_their_connection_with_a_reason_and_no_other() {
             fragments_max: 4,
             ..Limits::default()
         },
-    );
+    )
+    .await;
     let good = rig.connect().await;
     let (record_end, message_end) = (CloseReason::MalformedRecord, CloseReason::MalformedMessage);
     let table: [(&str, Vec<u8>, CloseReason); 7] = [
@@ -130,7 +132,8 @@ async fn a_peer_that_stops_within_a_record_is_cut() {
             read_stall,
             ..Limits::default()
         },
-    );
+    )
+    .await;
     let quiet = rig.connect().await;
     for bytes in [
         words(&[0x8000_0100, 1]),
@@ -159,7 +162,8 @@ async fn a_peer_that_does_not_read_is_cut_and_its_guards_are_released() {
             in_flight_max: 64,
             ..Limits::default()
         },
-    );
+    )
+    .await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(socket_address(&rig)).await.unwrap();
@@ -183,7 +187,8 @@ async fn a_slow_peer_that_makes_progress_is_not_cut() {
             write_stall,
             ..Limits::default()
         },
-    );
+    )
+    .await;
     let mut stream = raw(&rig).await;
     for _ in 0..60 {
         stream
@@ -211,7 +216,7 @@ async fn large_records_wait_for_the_receive_budget_and_all_arrive() {
         receive_share_bytes: 1_200_000,
         ..Limits::default()
     };
-    let rig = Rig::new(On::Tcp, limits);
+    let rig = Rig::new(On::Tcp, limits).await;
     let (a, b) = (rig.connect().await, rig.connect().await);
     let big = pattern(1_000_000);
     let first = ask(&a, GATED, &big);
@@ -245,7 +250,7 @@ async fn a_thousand_idle_connections_cost_little_and_do_not_disturb() {
         maximum: limit.maximum,
     };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).unwrap();
-    let rig = Rig::new(On::Tcp, Limits::default());
+    let rig = Rig::new(On::Tcp, Limits::default()).await;
     let before = resident_bytes();
     let mut streams = Vec::with_capacity(COUNT);
     for _ in 0..COUNT {

@@ -1,0 +1,380 @@
+//! RPC-over-RDMA (RFC 8166, 8167, 8797) over any provider of the fabric seam: listeners, serving and connecting.
+//!
+//! What the protocol says is in `rpcrdma`, what moves bytes in a provider; here both meet the records, budgets and
+//! timers of this crate.
+//!
+//! # Ownership
+//! Memory that a peer may touch belongs to the provider until the peer's access has ended. A record that was fetched by
+//! RDMA Read is one buffer, which the decoder borrows from; a bulk result is placed into the buffer that becomes its
+//! reply's record.
+//!
+//! # Failure
+//! A peer that breaks a rule loses its connection, with the reason counted, and no other connection notices. A call
+//! that the transport cannot carry fails alone ([`crate::CallError::Refused`]).
+
+mod calls;
+mod incoming;
+mod link;
+mod memory;
+mod replies;
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fabric::{EndpointConfig, Fabric, Receive};
+use futures_util::future::select_all;
+use rpcrdma::PrivateData;
+
+use crate::accept::{Host, Tasks};
+use crate::context::Admission;
+use crate::engine::PARKED_RECORDS_MAX;
+use crate::handle::ConnInfo;
+use crate::workers::ShutdownSignal;
+use crate::{
+    Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, Counters, DynService,
+    Endpoint, Limits, TransportKind, engine,
+};
+use link::RdmaLink;
+use memory::Memory;
+
+/// The port of NFS over RDMA (RFC 8267 §9).
+pub const NFS_PORT: u16 = 20049;
+/// Calls above its grant that a peer may send: see [`rpcrdma::Config::overrun`].
+const OVERRUN: u32 = 8;
+/// Work requests posted and not complete.
+const SEND_DEPTH: u32 = 256;
+/// Pieces of memory that a call of ours exposes at most: arguments, a long call, a result, a long reply.
+const EXPOSED_PER_CALL_MAX: u32 = 4;
+/// Pause after accept failed.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// How connections over RDMA are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Most bytes of one Send, and of each posted receive. 1024 to 262144, in units of 1024. Default 4096.
+    pub inline_bytes: u32,
+    /// Credits granted to a peer, so most of its calls at a time. 1 to [`Config::CREDITS_MAX`]. Default 64: each costs
+    /// an idle connection `inline_bytes` of memory.
+    pub credits: u32,
+    /// Checksum over every frame, where the fabric has a choice. Only when both ends say false there is none.
+    pub crc: bool,
+}
+
+impl Config {
+    /// Largest [`Config::credits`].
+    pub const CREDITS_MAX: u32 = 88;
+}
+
+// A reply is never behind more calls than may be read ahead of it.
+const _: () = assert!((Config::CREDITS_MAX + OVERRUN) as usize <= PARKED_RECORDS_MAX);
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            inline_bytes: 4096,
+            credits: 64,
+            crc: true,
+        }
+    }
+}
+
+/// A provider and the memory of the connections over it. Cheap to clone; make one for each process.
+#[derive(Clone)]
+pub struct Rdma(Arc<Inner>);
+
+struct Inner {
+    fabric: Arc<dyn Fabric>,
+    config: Config,
+    memory: Memory,
+}
+
+impl std::fmt::Debug for Rdma {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rdma")
+            .field("fabric", &self.0.fabric.name())
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rdma {
+    /// RDMA over `fabric`.
+    ///
+    /// # Panics
+    /// When the configuration is outside its bounds: it comes checked from the caller.
+    #[must_use]
+    pub fn new(fabric: Arc<dyn Fabric>, config: Config) -> Self {
+        let sizes = rpcrdma::INLINE_BYTES_MIN..=rpcrdma::INLINE_BYTES_MAX;
+        assert!(sizes.contains(&config.inline_bytes), "inline_bytes");
+        assert!(
+            (1..=Config::CREDITS_MAX).contains(&config.credits),
+            "credits"
+        );
+        let memory = Memory::new(config.inline_bytes as usize);
+        Self(Arc::new(Inner {
+            fabric,
+            config,
+            memory,
+        }))
+    }
+
+    /// The provider.
+    #[must_use]
+    pub fn fabric(&self) -> &dyn Fabric {
+        &*self.0.fabric
+    }
+
+    fn own(&self) -> PrivateData {
+        PrivateData {
+            remote_invalidation: true,
+            send_bytes: self.0.config.inline_bytes,
+            receive_bytes: self.0.config.inline_bytes,
+        }
+    }
+
+    fn private_data(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.own().encode())
+    }
+
+    fn engine(&self, peer: &[u8], limits: &Limits) -> rpcrdma::Engine {
+        rpcrdma::Engine::new(rpcrdma::Config {
+            own: self.own(),
+            peer: PrivateData::decode(peer),
+            credits_requested: limits.calls_max.min(rpcrdma::CREDITS_MAX),
+            grant: self.0.config.credits,
+            overrun: OVERRUN,
+            calls_waiting_max: limits.calls_max as usize,
+            record_bytes_max: limits.record_bytes_max,
+            ..rpcrdma::Config::default()
+        })
+    }
+
+    fn endpoint(&self, limits: &Limits) -> EndpointConfig {
+        let calls = limits.calls_max.min(rpcrdma::CREDITS_MAX);
+        EndpointConfig {
+            send_depth: SEND_DEPTH,
+            receive_depth: self.0.config.credits + OVERRUN + calls,
+            exposed_max: calls * EXPOSED_PER_CALL_MAX,
+            crc: self.0.config.crc,
+            ..EndpointConfig::default()
+        }
+    }
+
+    /// What a peer may send before it heard anything.
+    fn first_receives(&self, limits: &Limits) -> Vec<Receive> {
+        let count = self.engine(&[], limits).receives();
+        let receive = |_| Receive {
+            id: 0,
+            buffer: self.0.memory.receive(),
+        };
+        (0..count).map(receive).collect()
+    }
+}
+
+/// Where peers connect to.
+pub struct Listener(Box<dyn fabric::Listener>);
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.0.local())
+    }
+}
+
+impl Listener {
+    /// The address it listens on.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.0.local()
+    }
+}
+
+/// Listens on `address`, on the runtime that calls. Each worker may listen on the same address where the provider
+/// allows it. Port 0 picks a free port.
+///
+/// # Errors
+/// As the provider says.
+pub async fn listen(address: SocketAddr, rdma: &Rdma) -> io::Result<Listener> {
+    rdma.0.fabric.listen(address).await.map(Listener)
+}
+
+/// Serves RDMA connections until the shutdown signal, then drains them.
+pub async fn serve(
+    mut listeners: Vec<Listener>,
+    rdma: Rdma,
+    service: Arc<dyn DynService>,
+    context: Context,
+    shutdown: ShutdownSignal,
+) {
+    let host = Host::new(context, service);
+    let mut tasks = Tasks::new(host.clone());
+    let mut stop = pin!(shutdown.wait());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            accepted = accept(&mut listeners) => accepted,
+        };
+        let (incoming, local) = match accepted {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                host.context.accept_failed(&e);
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        let peer = Endpoint::Socket(incoming.peer());
+        if !host.service.admits_peer(&peer) {
+            host.context.not_admitted(&peer);
+            continue;
+        }
+        let Some(admission) = host.context.admit() else {
+            continue;
+        };
+        Counters::add(&host.context.counters().connections_accepted, 1);
+        tasks.spawn(serve_one(
+            incoming,
+            local,
+            rdma.clone(),
+            host.clone(),
+            admission,
+        ));
+    }
+    drop(listeners);
+    tasks.shut_down().await;
+}
+
+async fn accept(listeners: &mut [Listener]) -> io::Result<(Box<dyn fabric::Incoming>, SocketAddr)> {
+    if listeners.is_empty() {
+        return std::future::pending().await;
+    }
+    let accepting = listeners.iter_mut().map(|listener| {
+        let local = listener.local();
+        let accepting = listener.0.accept();
+        Box::pin(async move { Ok((accepting.await?, local)) })
+    });
+    select_all(accepting).await.0
+}
+
+async fn serve_one(
+    incoming: Box<dyn fabric::Incoming>,
+    local: SocketAddr,
+    rdma: Rdma,
+    host: Host,
+    admission: Admission,
+) {
+    let limits = host.context.limits();
+    let engine = rdma.engine(incoming.private_data(), limits);
+    let receives = rdma.first_receives(limits);
+    let accepting = incoming.accept(rdma.endpoint(limits), rdma.private_data(), receives);
+    let connected = match in_time(limits, accepting).await {
+        Ok(connected) => connected,
+        // A peer that gave up: nothing was served.
+        Err(e) => {
+            tracing::debug!("RDMA connection not set up: {e}");
+            return;
+        }
+    };
+    let (link, conn) = link(connected.endpoint, engine, local, &rdma, &host.context);
+    host.run(link, conn, admission).await;
+}
+
+async fn in_time(
+    limits: &Limits,
+    step: impl Future<Output = Result<fabric::Connected, fabric::ConnectError>>,
+) -> Result<fabric::Connected, ConnectError> {
+    let done = tokio::time::timeout(limits.handshake, step).await;
+    done.map_err(|_| ConnectError::TimedOut)?
+        .map_err(|e| match e {
+            fabric::ConnectError::Io(e) => ConnectError::Io(e),
+            fabric::ConnectError::Rejected { .. } => {
+                ConnectError::Io(io::Error::new(io::ErrorKind::ConnectionRefused, e))
+            }
+            _ => ConnectError::Io(io::Error::new(io::ErrorKind::InvalidData, e)),
+        })
+}
+
+fn link(
+    endpoint: Box<dyn fabric::Endpoint>,
+    engine: rpcrdma::Engine,
+    local: SocketAddr,
+    rdma: &Rdma,
+    context: &Context,
+) -> (RdmaLink, ConnHandle) {
+    Counters::add(&context.counters().rdma_connections, 1);
+    let info = ConnInfo {
+        kind: TransportKind::Rdma,
+        peer: Endpoint::Socket(endpoint.peer()),
+        local: Endpoint::Socket(local),
+        tls: None,
+    };
+    let conn = ConnHandle::new(info, context.clone());
+    let link = RdmaLink::new(endpoint, engine, rdma.0.memory.clone(), &conn);
+    (link, conn)
+}
+
+/// Connects over RDMA. Calls that the server sends go to `reverse`.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect(
+    address: SocketAddr,
+    rdma: &Rdma,
+    reverse: Arc<dyn DynService>,
+    context: &Context,
+) -> Result<ConnHandle, ConnectError> {
+    let admission = context.admit().ok_or(ConnectError::TooMany)?;
+    let limits = context.limits();
+    let receives = rdma.first_receives(limits);
+    let fabric = &rdma.0.fabric;
+    let connecting = fabric.connect(
+        address,
+        rdma.endpoint(limits),
+        rdma.private_data(),
+        receives,
+    );
+    let connected = in_time(limits, connecting).await?;
+    Counters::add(&context.counters().connections_made, 1);
+    let engine = rdma.engine(&connected.private_data, limits);
+    // Providers do not tell which address they connected from.
+    let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let (link, conn) = link(connected.endpoint, engine, local, rdma, context);
+    tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
+    Ok(conn)
+}
+
+/// Connects to RDMA addresses only.
+#[derive(Debug, Clone)]
+pub struct RdmaConnector {
+    context: Context,
+    rdma: Rdma,
+}
+
+impl RdmaConnector {
+    /// A connector over `rdma`.
+    #[must_use]
+    pub const fn new(context: Context, rdma: Rdma) -> Self {
+        Self { context, rdma }
+    }
+}
+
+impl Connector for RdmaConnector {
+    fn connect<'a>(
+        &'a self,
+        address: &'a Address,
+        reverse: Arc<dyn DynService>,
+    ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
+        Box::pin(async move {
+            match address {
+                Address::Rdma(address) => {
+                    connect(*address, &self.rdma, reverse, &self.context).await
+                }
+                _ => Err(ConnectError::Unsupported),
+            }
+        })
+    }
+}

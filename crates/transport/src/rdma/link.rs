@@ -1,0 +1,569 @@
+//! One RDMA connection as a [`Link`]: the engine's work goes to the provider, its completions come back.
+//!
+//! # Ordering
+//! Replies to calls of ours go up before calls of the peer, since nothing may stand in the way of what frees memory.
+//! What has arrived is handed up before the end of the connection is told.
+
+use std::collections::VecDeque;
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use fabric::{
+    Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Refusal, Remote, Stall, Status,
+};
+use rpcrdma::{Engine, Event, FailReason, Record, Segment, Work};
+
+use super::calls::Calls;
+use super::incoming::Records;
+use super::memory::Memory;
+use super::replies::{Filled, Replies};
+use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
+use crate::{CloseReason, ConnHandle, Counters, Message};
+
+/// Room in the send queue below which every request is signalled, since only signalled ones free their places.
+const SIGNAL_ROOM: usize = 32;
+
+/// An RDMA connection.
+pub(crate) struct RdmaLink {
+    endpoint: Box<dyn Endpoint>,
+    engine: Engine,
+    conn: ConnHandle,
+    memory: Memory,
+    completions: Vec<Completion>,
+    receives_posted: u32,
+    /// Sends posted and not complete.
+    sends_posted: usize,
+    /// Calls of the peer, whole.
+    calls_in: VecDeque<Received>,
+    /// Replies to ours.
+    replies_in: VecDeque<Received>,
+    calls: Calls,
+    records: Records,
+    replies: Replies,
+    /// Why there will be no more.
+    ended: Option<(CloseReason, String)>,
+    shutting_down: bool,
+    moved: fabric::Counters,
+    counted: rpcrdma::Counters,
+    read_stall: StallTimer,
+    read_pace: Pace,
+    write_stall: StallTimer,
+    unread: Unread,
+}
+
+impl RdmaLink {
+    pub(super) fn new(
+        endpoint: Box<dyn Endpoint>,
+        engine: Engine,
+        memory: Memory,
+        conn: &ConnHandle,
+    ) -> Self {
+        let limits = conn.context().limits();
+        Self {
+            endpoint,
+            completions: Vec::new(),
+            receives_posted: engine.receives(),
+            engine,
+            sends_posted: 0,
+            calls_in: VecDeque::new(),
+            replies_in: VecDeque::new(),
+            calls: Calls::new(memory.clone()),
+            records: Records::new(memory.clone(), conn),
+            replies: Replies::new(memory.clone(), conn),
+            memory,
+            ended: None,
+            shutting_down: false,
+            moved: fabric::Counters::default(),
+            counted: rpcrdma::Counters::default(),
+            read_stall: StallTimer::new(limits.read_stall),
+            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
+            write_stall: StallTimer::new(limits.write_stall),
+            unread: Unread::new(limits),
+            conn: conn.clone(),
+        }
+    }
+
+    /// Moves everything as far as it goes without waiting.
+    fn drive(&mut self, cx: &mut TaskContext<'_>) -> Result<(), End> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        loop {
+            while let Poll::Ready(Some(filled)) = self.replies.poll_filled(cx) {
+                self.send_filled(filled?);
+            }
+            while let Poll::Ready(Some(xid)) = self.records.poll_charged(cx) {
+                self.engine.allocated(xid);
+            }
+            self.take_events()?;
+            self.post_work()?;
+            match self.endpoint.poll_completions(cx, &mut self.completions) {
+                Poll::Ready(Ok(())) => self.complete()?,
+                Poll::Ready(Err(ended)) => {
+                    self.ended = Some(why(ended));
+                    self.count();
+                    return Ok(());
+                }
+                Poll::Pending => break,
+            }
+        }
+        self.count();
+        self.watch(cx)
+    }
+
+    fn take_events(&mut self) -> Result<(), End> {
+        while let Some(event) = self.engine.next_event() {
+            match event {
+                Event::Expose { region, memory } => {
+                    let exposed = self.calls.expose(region, memory, &mut *self.endpoint);
+                    match exposed {
+                        Some(segment) => self.engine.exposed(region, vec![segment]),
+                        None => self.engine.expose_failed(region),
+                    }
+                }
+                Event::Allocate { xid, bytes } => {
+                    if self.records.allocate(xid, bytes) {
+                        self.engine.allocated(xid);
+                    }
+                }
+                Event::Call { xid, record } => self.called(xid, record),
+                Event::Reply { xid, outcome } => self.replied(xid, outcome)?,
+                Event::Failed(reason) => {
+                    self.endpoint.close(Close::Now);
+                    return Err(fail_reason(reason).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn called(&mut self, xid: u32, record: Record) {
+        let received = match record {
+            Record::Inline(bytes) => Received {
+                bytes,
+                charge: None,
+            },
+            Record::Pulled => self.records.take(xid),
+        };
+        // The engine has not seen what was pulled.
+        let is_the_call = rpc::peek(&received.bytes) == Ok((xid, rpc::MessageType::Call));
+        if is_the_call {
+            Counters::add(&self.conn.context().counters().records_in, 1);
+            self.calls_in.push_back(received);
+        } else {
+            // It was delivered just now, and the connection lives.
+            let _ = self.engine.refuse(xid);
+        }
+    }
+
+    fn replied(
+        &mut self,
+        xid: u32,
+        outcome: Result<rpcrdma::Reply, rpcrdma::CallError>,
+    ) -> Result<(), End> {
+        let counters = self.conn.context().counters();
+        let put_together = outcome.map(|reply| self.calls.record(xid, reply));
+        match put_together {
+            Ok(Ok((bytes, copied))) => {
+                Counters::add(&counters.records_in, 1);
+                Counters::add_some(&counters.rdma_copied_bytes, copied);
+                self.replies_in.push_back(Received {
+                    bytes,
+                    charge: None,
+                });
+                Ok(())
+            }
+            Ok(Err(what)) => Err(End::with(CloseReason::RdmaBadReply, what)),
+            Err(e) => {
+                tracing::debug!(peer = %self.conn.peer(), "call not carried: {e}");
+                self.calls.forget(xid);
+                self.conn.refuse_call(xid);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands work to the provider while there is room for it.
+    fn post_work(&mut self) -> Result<(), End> {
+        let mut posted = false;
+        while self.endpoint.send_room() > 0 {
+            if let Some((xid, read)) = self.records.next_read() {
+                self.post(u64::from(xid), read)?;
+            } else if let Some(work) = self.engine.next_work() {
+                self.post_one(work)?;
+            } else {
+                break;
+            }
+            posted = true;
+        }
+        if posted {
+            self.endpoint.ring();
+        }
+        Ok(())
+    }
+
+    fn post_one(&mut self, work: Work) -> Result<(), End> {
+        match work {
+            Work::Send {
+                data,
+                invalidate,
+                receives,
+            } => {
+                self.post_receives(receives);
+                self.sends_posted += 1;
+                Counters::add(&self.conn.context().counters().records_out, 1);
+                self.post(0, fabric::Work::Send { data, invalidate })
+            }
+            Work::Write { data, segment } => {
+                let remote = remote(&segment);
+                self.post(0, fabric::Work::Write { data, remote })
+            }
+            Work::Pull { xid, placement } => {
+                if self.records.begin(xid, placement) {
+                    self.engine.pulled(xid);
+                }
+                Ok(())
+            }
+            Work::Invalidate { region, handle } => {
+                self.calls.invalidating(region, handle);
+                let key = handle;
+                self.post(u64::from(key), fabric::Work::Invalidate { key })
+            }
+        }
+    }
+
+    fn post(&mut self, id: u64, work: fabric::Work) -> Result<(), End> {
+        let signalled =
+            matches!(work, fabric::Work::Send { .. }) || self.endpoint.send_room() <= SIGNAL_ROOM;
+        match self.endpoint.post(id, work, signalled) {
+            Ok(()) => Ok(()),
+            // The end is about to be reported.
+            Err(refused) if refused.why == Refusal::Closed => Ok(()),
+            Err(refused) => Err(End::with(CloseReason::RdmaProtocol, refused.why)),
+        }
+    }
+
+    fn post_receives(&mut self, wanted: u32) {
+        while self.receives_posted < wanted {
+            if self
+                .endpoint
+                .post_receive(0, self.memory.receive())
+                .is_err()
+            {
+                // Closed: the end is about to be reported.
+                return;
+            }
+            self.receives_posted += 1;
+        }
+    }
+
+    fn complete(&mut self) -> Result<(), End> {
+        let mut completions = std::mem::take(&mut self.completions);
+        for Completion { id, status, done } in completions.drain(..) {
+            if status != Status::Ok {
+                // The end of the connection follows.
+                continue;
+            }
+            match done {
+                Done::Send => self.sends_posted -= 1,
+                Done::Write | Done::Exposed { .. } => {}
+                Done::Read { sink } => {
+                    let xid = u32::try_from(id).expect("reads have the XID of their call");
+                    if self.records.read(xid, sink) {
+                        self.engine.pulled(xid);
+                    }
+                }
+                Done::Invalidate { memory } => {
+                    let key = u32::try_from(id).expect("invalidations have their key");
+                    if let Some(region) = self.calls.access_ended(key, memory) {
+                        self.engine.invalidated(region);
+                    }
+                }
+                Done::Receive {
+                    buffer,
+                    invalidated,
+                } => self.received(buffer, invalidated),
+            }
+        }
+        self.completions = completions;
+        Ok(())
+    }
+
+    fn received(&mut self, buffer: Buffer, invalidated: Option<(u32, fabric::Memory)>) {
+        self.receives_posted -= 1;
+        let key = invalidated.map(|(key, memory)| {
+            self.calls.access_ended(key, Some(memory));
+            key
+        });
+        let len = buffer.len();
+        self.engine.received(&buffer.freeze(0..len), key);
+    }
+
+    fn send_filled(&mut self, filled: Filled) {
+        match filled {
+            // Without its call there is nobody to tell; a reply without room was answered with an error.
+            Filled::Reply(message) => drop(self.engine.reply(&message)),
+            Filled::Call(message, room) => {
+                let xid = message.xid();
+                let chunks = rpcrdma::ReplyRoom {
+                    reply_bytes_max: room.map_or(0, |room| room.reply_bytes_max),
+                    write_chunks: room
+                        .map(|room| room.result_bytes_max)
+                        .filter(|bytes| *bytes > 0)
+                        .into_iter()
+                        .collect(),
+                };
+                match self.engine.call(message, &chunks) {
+                    Ok(()) => self.calls.insert(xid, room),
+                    Err(e) => {
+                        tracing::debug!(peer = %self.conn.peer(), "call not sent: {e}");
+                        self.conn.refuse_call(xid);
+                    }
+                }
+            }
+        }
+    }
+
+    fn unsent(&self) -> bool {
+        self.sends_posted > 0 || self.engine.has_work() || self.replies.is_waiting()
+    }
+
+    /// Everything waits for the peer now: whether it has for too long.
+    fn watch(&mut self, cx: &mut TaskContext<'_>) -> Result<(), End> {
+        let now = self.endpoint.counters();
+        let (sent, received) = (
+            delta(now.sent_bytes, self.moved.sent_bytes),
+            delta(now.received_bytes, self.moved.received_bytes),
+        );
+        let copied = delta(now.copied_bytes, self.moved.copied_bytes);
+        self.moved = now;
+        let counters = self.conn.context().counters();
+        Counters::add_some(&counters.bytes_out, sent);
+        Counters::add_some(&counters.bytes_in, received);
+        Counters::add_some(&counters.rdma_copied_bytes, copied);
+        if sent > 0 {
+            self.write_stall.progress();
+            self.unread.moved(sent);
+        }
+        if received > 0 {
+            self.read_stall.progress();
+            self.read_pace.moved(received);
+        }
+        if self.records.is_reading() {
+            if self.read_stall.poll_stalled(cx) {
+                return Err(CloseReason::ReadStalled.into());
+            }
+            if self.read_pace.poll_slow(cx) && self.records.is_wanted() {
+                return Err(CloseReason::ReadSlow.into());
+            }
+        } else {
+            self.read_stall.disarm();
+            self.read_pace.disarm();
+        }
+        if self.sends_posted == 0 {
+            self.write_stall.disarm();
+            self.unread.none();
+        } else {
+            if self.write_stall.poll_stalled(cx) {
+                return Err(CloseReason::WriteStalled.into());
+            }
+            let (uncharged, charged) = self.replies.held();
+            if let Poll::Ready(end) = self.unread.poll(cx, &self.conn, uncharged, charged) {
+                return Err(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what the engine has counted since.
+    fn count(&mut self) {
+        let (now, then) = (self.engine.counters(), &self.counted);
+        if now == then {
+            return;
+        }
+        let c = self.conn.context().counters();
+        let refused = |c: &rpcrdma::Counters| {
+            let reasons = rpcrdma::RefuseReason::ALL.iter();
+            reasons.map(|r| c.refused_for(*r)).sum::<u64>()
+        };
+        let discarded = |c: &rpcrdma::Counters| {
+            let reasons = rpcrdma::DiscardReason::ALL.iter();
+            reasons.map(|r| c.discarded_for(*r)).sum::<u64>()
+        };
+        for (sum, now, then) in [
+            (
+                &c.rdma_inline_bytes_in,
+                now.inline_bytes_in,
+                then.inline_bytes_in,
+            ),
+            (
+                &c.rdma_inline_bytes_out,
+                now.inline_bytes_out,
+                then.inline_bytes_out,
+            ),
+            (
+                &c.rdma_read_chunk_bytes_in,
+                now.read_chunk_bytes_in,
+                then.read_chunk_bytes_in,
+            ),
+            (
+                &c.rdma_read_chunk_bytes_out,
+                now.read_chunk_bytes_out,
+                then.read_chunk_bytes_out,
+            ),
+            (
+                &c.rdma_write_chunk_bytes_in,
+                now.write_chunk_bytes_in,
+                then.write_chunk_bytes_in,
+            ),
+            (
+                &c.rdma_write_chunk_bytes_out,
+                now.write_chunk_bytes_out,
+                then.write_chunk_bytes_out,
+            ),
+            (
+                &c.rdma_reply_chunk_bytes_in,
+                now.reply_chunk_bytes_in,
+                then.reply_chunk_bytes_in,
+            ),
+            (
+                &c.rdma_reply_chunk_bytes_out,
+                now.reply_chunk_bytes_out,
+                then.reply_chunk_bytes_out,
+            ),
+            (&c.rdma_calls_refused, refused(now), refused(then)),
+            (&c.rdma_discarded, discarded(now), discarded(then)),
+        ] {
+            Counters::add_some(sum, delta(now, then));
+        }
+        self.counted = now.clone();
+    }
+
+    /// The end, once everything before it was handed up.
+    fn end(&self) -> Option<End> {
+        let (reason, detail) = self.ended.as_ref()?;
+        (!self.has_buffered()).then(|| End::with(*reason, detail))
+    }
+}
+
+impl Link for RdmaLink {
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Received, End>> {
+        if !self.has_buffered() {
+            self.drive(cx)?;
+        }
+        let arrived = self.replies_in.pop_front();
+        match arrived.or_else(|| self.calls_in.pop_front()) {
+            Some(received) => Poll::Ready(Ok(received)),
+            None => self
+                .end()
+                .map_or(Poll::Pending, |end| Poll::Ready(Err(end))),
+        }
+    }
+
+    fn has_buffered(&self) -> bool {
+        !self.replies_in.is_empty() || !self.calls_in.is_empty()
+    }
+
+    fn queue(&mut self, message: Message) {
+        if let Some(filled) = self.replies.call(message) {
+            self.send_filled(filled);
+        }
+    }
+
+    fn queue_reply(&mut self, message: Message) {
+        if let Some(filled) = self.replies.reply(message) {
+            self.send_filled(filled);
+        }
+    }
+
+    fn unanswered(&mut self, xid: u32) {
+        // A call without an answer would keep its credit for ever.
+        let _ = self.engine.refuse(xid);
+    }
+
+    fn queued_reply_bytes(&self) -> usize {
+        self.replies.bytes()
+    }
+
+    fn queued(&self) -> usize {
+        self.replies.count()
+    }
+
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), End>> {
+        self.drive(cx)?;
+        match self.end() {
+            Some(end) => Poll::Ready(Err(end)),
+            None if self.ended.is_none() && self.unsent() => Poll::Pending,
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        if !self.shutting_down {
+            self.shutting_down = true;
+            self.endpoint.close(Close::Drain);
+        }
+        loop {
+            match self.endpoint.poll_completions(cx, &mut self.completions) {
+                Poll::Ready(Ok(())) => self.completions.clear(),
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+fn delta(now: u64, then: u64) -> usize {
+    usize::try_from(now - then).unwrap_or(usize::MAX)
+}
+
+pub(super) fn remote(segment: &Segment) -> Remote {
+    Remote {
+        key: segment.handle,
+        offset: segment.offset,
+        len: segment.length,
+    }
+}
+
+fn why(ended: Ended) -> (CloseReason, String) {
+    let reason = match ended {
+        Ended::Closed => CloseReason::Asked,
+        Ended::PeerClosed => CloseReason::PeerClosed,
+        Ended::Lost(_) => CloseReason::Io,
+        Ended::Stalled(Stall::MidFrame) => CloseReason::ReadStalled,
+        Ended::Stalled(Stall::Unread) => CloseReason::WriteStalled,
+        Ended::Stalled(Stall::Unanswered) => CloseReason::RdmaUnanswered,
+        Ended::Accused(_) => CloseReason::RdmaAccessRefused,
+        Ended::Faulted(fault) => match fault {
+            Fault::BadKey => CloseReason::RdmaBadKey,
+            Fault::OutOfBounds => CloseReason::RdmaOutOfBounds,
+            Fault::WrongRights => CloseReason::RdmaWrongRights,
+            Fault::NoReceive => CloseReason::RdmaNoReceive,
+            Fault::ReceiveTooSmall => CloseReason::RdmaReceiveTooSmall,
+            Fault::TooManyReads => CloseReason::RdmaTooManyReads,
+            Fault::CannotInvalidate => CloseReason::RdmaCannotInvalidate,
+            Fault::Damaged => CloseReason::RdmaDamaged,
+            Fault::Protocol => CloseReason::RdmaProtocol,
+        },
+    };
+    (reason, ended.to_string())
+}
+
+const fn fail_reason(reason: FailReason) -> CloseReason {
+    match reason {
+        FailReason::CreditFlood => CloseReason::RdmaCreditFlood,
+        FailReason::DuplicateXid => CloseReason::RdmaDuplicateXid,
+        FailReason::ForeignInvalidation => CloseReason::RdmaForeignInvalidation,
+        FailReason::StrayMessages => CloseReason::RdmaStrayMessages,
+    }
+}
+
+/// Bytes of several pieces in one.
+pub(super) fn gather(mut pieces: Vec<Bytes>) -> (Bytes, usize) {
+    if pieces.len() == 1 {
+        return (pieces.remove(0), 0);
+    }
+    let bytes = pieces.concat();
+    let copied = bytes.len();
+    (bytes.into(), copied)
+}

@@ -1,0 +1,284 @@
+//! Messages on their way into the engine: payloads in files are read into memory first, under the send budget.
+//!
+//! What a reply holds in memory is counted as long as anybody has a part of it, so until the provider has sent it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use fabric::Buffer;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use rustix::io::{Errno, ReadWriteFlags};
+use xdr::Span;
+
+use super::memory::Memory;
+use crate::link::End;
+use crate::message::ReplyRoom;
+use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
+
+/// A message for the engine.
+pub(super) enum Filled {
+    Reply(rpcrdma::Message),
+    Call(rpcrdma::Message, Option<ReplyRoom>),
+}
+
+/// Messages of one connection that are not with the engine yet, and what those that are hold.
+pub(super) struct Replies {
+    memory: Memory,
+    conn: ConnHandle,
+    filling: FuturesUnordered<BoxFuture<'static, Result<Filled, End>>>,
+    held: Arc<Held>,
+}
+
+/// What replies hold in memory.
+#[derive(Debug, Default)]
+struct Held {
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Those that no charge stands for.
+    uncharged_bytes: AtomicUsize,
+    /// Replies with a charge.
+    charged: AtomicUsize,
+}
+
+/// The head of a reply, which lives until it was sent, and what the reply is counted with.
+struct Head {
+    bytes: Vec<u8>,
+    reply_bytes: usize,
+    charge: Option<Charge>,
+    held: Arc<Held>,
+}
+
+impl Head {
+    fn new(bytes: Vec<u8>, reply_bytes: usize, charge: Option<Charge>, held: &Arc<Held>) -> Self {
+        held.count.fetch_add(1, Relaxed);
+        held.bytes.fetch_add(reply_bytes, Relaxed);
+        match &charge {
+            Some(_) => held.charged.fetch_add(1, Relaxed),
+            None => held.uncharged_bytes.fetch_add(reply_bytes, Relaxed),
+        };
+        Self {
+            bytes,
+            reply_bytes,
+            charge,
+            held: Arc::clone(held),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Head {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Head {
+    fn drop(&mut self) {
+        let held = &self.held;
+        held.count.fetch_sub(1, Relaxed);
+        held.bytes.fetch_sub(self.reply_bytes, Relaxed);
+        match self.charge {
+            Some(_) => held.charged.fetch_sub(1, Relaxed),
+            None => held.uncharged_bytes.fetch_sub(self.reply_bytes, Relaxed),
+        };
+    }
+}
+
+/// What becomes of a message.
+enum Kind {
+    Reply(Arc<Held>),
+    Call(Option<ReplyRoom>),
+}
+
+impl Kind {
+    fn filled(
+        self,
+        head: Vec<u8>,
+        spans: Vec<Span>,
+        payloads: Vec<Bytes>,
+        charge: Option<Charge>,
+    ) -> Filled {
+        match self {
+            Self::Reply(held) => {
+                let bytes = head.len() + payloads.iter().map(Bytes::len).sum::<usize>();
+                let head = Bytes::from_owner(Head::new(head, bytes, charge, &held));
+                Filled::Reply(rpcrdma::Message::new(head, spans, payloads))
+            }
+            Self::Call(room) => Filled::Call(rpcrdma::Message::new(head, spans, payloads), room),
+        }
+    }
+}
+
+impl Replies {
+    pub(super) fn new(memory: Memory, conn: &ConnHandle) -> Self {
+        Self {
+            memory,
+            conn: conn.clone(),
+            filling: FuturesUnordered::new(),
+            held: Arc::default(),
+        }
+    }
+
+    /// A reply; `None` when it is not ready for the engine yet.
+    pub(super) fn reply(&mut self, message: Message) -> Option<Filled> {
+        self.fill(message, Kind::Reply(Arc::clone(&self.held)))
+    }
+
+    /// A call of ours; `None` when it is not ready for the engine yet.
+    pub(super) fn call(&mut self, message: Message) -> Option<Filled> {
+        let room = message.reply_room();
+        self.fill(message, Kind::Call(room))
+    }
+
+    fn fill(&mut self, mut message: Message, kind: Kind) -> Option<Filled> {
+        let charge = message.take_charge();
+        let (head, spans, payloads) = message.into_parts();
+        let counters = self.conn.context().counters();
+        let mut in_memory = Vec::with_capacity(payloads.len());
+        let mut file_bytes = 0;
+        for payload in &payloads {
+            match payload {
+                Payload::Bytes(bytes) => in_memory.push(bytes.clone()),
+                Payload::File(file) => file_bytes += file.len,
+            }
+        }
+        if in_memory.len() == payloads.len() {
+            return Some(kind.filled(head, spans, in_memory, charge));
+        }
+        let charge = charge.or_else(|| self.conn.try_charge_reply(file_bytes));
+        let mut filling = Filling {
+            payloads,
+            read: Vec::new(),
+            memory: self.memory.clone(),
+        };
+        if charge.is_some() && filling.try_read() {
+            Counters::add(&counters.rdma_file_bytes, file_bytes as usize);
+            return Some(kind.filled(head, spans, filling.read, charge));
+        }
+        let conn = self.conn.clone();
+        self.filling.push(Box::pin(async move {
+            let charge = match charge {
+                Some(charge) => charge,
+                None => conn.charge_reply(file_bytes).await,
+            };
+            let read = filling.read().await?;
+            let counters = conn.context().counters();
+            Counters::add(&counters.rdma_file_bytes, file_bytes as usize);
+            Ok(kind.filled(head, spans, read, Some(charge)))
+        }));
+        None
+    }
+
+    /// The next message whose files were read.
+    pub(super) fn poll_filled(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Filled, End>>> {
+        self.filling.poll_next_unpin(cx)
+    }
+
+    /// Whether any message is not with the engine yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.filling.is_empty()
+    }
+
+    /// Replies that are not sent.
+    pub(super) fn count(&self) -> usize {
+        self.held.count.load(Relaxed) + self.filling.len()
+    }
+
+    /// Bytes that they hold in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.held.bytes.load(Relaxed)
+    }
+
+    /// Bytes of replies that no charge stands for, and replies with one.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let held = &self.held;
+        (
+            held.uncharged_bytes.load(Relaxed),
+            held.charged.load(Relaxed),
+        )
+    }
+}
+
+/// A message whose files are being read, payload by payload.
+struct Filling {
+    payloads: Vec<Payload>,
+    /// Those that are in memory, from the first on.
+    read: Vec<Bytes>,
+    memory: Memory,
+}
+
+impl Filling {
+    /// Reads what needs no disk; `true` if that is everything.
+    fn try_read(&mut self) -> bool {
+        while let Some(payload) = self.payloads.get(self.read.len()) {
+            let bytes = match payload {
+                Payload::Bytes(bytes) => bytes.clone(),
+                Payload::File(file) => {
+                    let mut buffer = self.memory.take(file.len as usize);
+                    if !read_cached(file, &mut buffer) {
+                        return false;
+                    }
+                    let len = buffer.len();
+                    buffer.freeze(0..len)
+                }
+            };
+            self.read.push(bytes);
+        }
+        true
+    }
+
+    /// Reads everything else on the blocking pool.
+    async fn read(mut self) -> Result<Vec<Bytes>, End> {
+        while !self.try_read() {
+            let at = self.read.len();
+            let file = std::mem::replace(&mut self.payloads[at], Payload::Bytes(Bytes::new()));
+            let Payload::File(file) = file else {
+                continue;
+            };
+            let buffer = self.memory.take(file.len as usize);
+            let reading = tokio::task::spawn_blocking(move || read_file(&file, buffer));
+            let read = reading
+                .await
+                .map_err(|e| End::with(CloseReason::FileFailed, e))?;
+            self.read.push(read?);
+        }
+        Ok(self.read)
+    }
+}
+
+/// Reads what is in the page cache; `false` unless that is all of it.
+fn read_cached(payload: &FilePayload, buffer: &mut Buffer) -> bool {
+    let mut at = 0;
+    while at < buffer.len() {
+        match read_now(&payload.file, &mut buffer[at..], payload.offset + at as u64) {
+            Ok(0) => return false,
+            Ok(read) => at += read,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+fn read_now(file: &File, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut slices = [io::IoSliceMut::new(into)];
+    rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
+}
+
+fn read_file(payload: &FilePayload, mut buffer: Buffer) -> Result<Bytes, End> {
+    let read = payload.file.read_exact_at(&mut buffer, payload.offset);
+    read.map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => End::with(CloseReason::FileShort, e),
+        _ => End::with(CloseReason::FileFailed, e),
+    })?;
+    let len = buffer.len();
+    Ok(buffer.freeze(0..len))
+}
