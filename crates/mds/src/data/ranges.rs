@@ -25,6 +25,7 @@ use nfs4::{NfsStatus, Verifier};
 use server::Nfsd;
 use state::IoModes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::task::JoinSet;
 use transport::ConnHandle;
 
@@ -172,6 +173,16 @@ pub(super) async fn seek_as(
         _ if offset >= end => Err(NfsStatus::NxIo),
         Some(at) if at < end => Ok(Sought::At(at)),
         _ => Ok(Sought::End(end)),
+    }
+}
+
+/// The end of a file, with what is written to data servers under layouts that are out: Linux asks for a range of a file, or a
+/// copy of it, before it has said LAYOUTCOMMIT.
+pub(crate) async fn end_of(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64, NfsStatus> {
+    if may_be_longer(nfsd, inode) {
+        Ok(super::sizes::measure(nfsd, inode).await?.max(inode.size))
+    } else {
+        Ok(inode.size)
     }
 }
 

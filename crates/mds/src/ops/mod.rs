@@ -8,6 +8,7 @@ mod allocate;
 pub(crate) mod client_record;
 mod close;
 mod commit;
+mod copy;
 mod create;
 mod free_stateid;
 mod getattr;
@@ -56,10 +57,7 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::GetDeviceList,
     OpNum::SetSsv,
     OpNum::WantDelegation,
-    OpNum::Copy,
     OpNum::CopyNotify,
-    OpNum::OffloadCancel,
-    OpNum::OffloadStatus,
     OpNum::WriteSame,
     OpNum::Clone,
     OpNum::GetXattr,
@@ -98,6 +96,10 @@ pub(crate) async fn perform<'r>(
         OpNum::Allocate => run!(reply, ops, |a| allocate::allocate(nfsd, cx, a).await),
         OpNum::Close => run!(reply, ops, |a| close::close(nfsd, cx, a).await),
         OpNum::Commit => run!(reply, ops, |a| commit::commit(nfsd, cx, a).await),
+        OpNum::Copy => match args(ops) {
+            Ok(a) => answer_body(reply, op, copy::copy(nfsd, cx, &a).await),
+            Err(status) => fail(reply, op, status),
+        },
         OpNum::Create => run!(reply, ops, |a| create::create(nfsd, cx, &a)),
         OpNum::Deallocate => run!(reply, ops, |a| allocate::deallocate(nfsd, cx, a).await),
         OpNum::FreeStateid => run!(reply, ops, |a| free_stateid::free_stateid(nfsd, cx, a)),
@@ -136,6 +138,8 @@ pub(crate) async fn perform<'r>(
         OpNum::Lookup => run!(reply, ops, |a| lookup::lookup(nfsd, cx, a)),
         OpNum::LookupP => run!(reply, ops, |a| lookup::lookupp(nfsd, cx, a)),
         OpNum::NVerify => run!(reply, ops, |a| verify::nverify(nfsd, cx, &a)),
+        OpNum::OffloadCancel => run!(reply, ops, |a| copy::offload_cancel(nfsd, cx, a)),
+        OpNum::OffloadStatus => run!(reply, ops, |a| copy::offload_status(nfsd, cx, a)),
         OpNum::Open => run!(reply, ops, |a| open::open(nfsd, cx, &a).await),
         OpNum::OpenDowngrade => {
             run!(reply, ops, |a| open_downgrade::open_downgrade(nfsd, cx, a))

@@ -4,6 +4,7 @@
 use super::read::check_io;
 use crate::attrs::IO_BYTES_MAX;
 use crate::cx::Cx;
+use crate::data::is_zero;
 use crate::{Mds, data};
 use bytes::Bytes;
 use nfs4::NfsStatus;
@@ -88,13 +89,6 @@ impl Read {
         let run = (1..blocks).find(|n| is_hole(*n) != first_is_hole);
         run.map_or(self.bytes.len(), |n| at + n * BLOCK_BYTES)
     }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
-    bytes
-        .chunks(BLOCK_BYTES)
-        .all(|part| *part == ZEROS[..part.len()])
 }
 
 #[cfg(test)]
