@@ -1,7 +1,7 @@
 # What every scenario script sources. Gives: scenario, two_mounts, mount_at, unmount, check, pass, fail,
 # signal, await, operations. A scenario prints exactly one line "ok NAME" or "FAIL NAME: why".
 #
-# Environment: SERVER, PORT, VERS (4.1 or 4.2), EXPORT (path on the server), MNT (where to mount).
+# Environment: SERVER, PORT, VERS (4.1 or 4.2), PROTO (tcp or rdma), EXPORT (path on the server), MNT (where to mount).
 
 : "${SERVER:?}" "${PORT:=2049}" "${VERS:=4.2}" "${EXPORT:=/}" "${MNT:=/mnt/a}"
 LIB=/run/job/guest
@@ -15,7 +15,7 @@ mount_at() {
     helper=/run/tools/sbin/mount.nfs4
     LD_LIBRARY_PATH=$(echo /run/tools/lib/*-linux-gnu):$(echo /run/tools/usr/lib/*-linux-gnu) \
         timeout 240 "$helper" "$SERVER:$EXPORT" "$1" \
-        -o "vers=$VERS,port=$PORT,sec=sys,proto=tcp,hard,timeo=100${2:+,$2}"
+        -o "vers=$VERS,port=$PORT,sec=sys,proto=${PROTO:-tcp},hard,timeo=100${2:+,$2}"
 }
 
 # unmount DIR: a plain umount; the helper of the NFS tools would only look for NFSv3 state.

@@ -34,7 +34,8 @@ pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
     }
     steps.program("tests", Counting::Libtest, repo::cargo().args(tests));
     if has_vm {
-        kernel_client(steps);
+        vm(steps, "kernel client", "kernel-client");
+        vm(steps, "kernel's RDMA", "siw");
     }
 }
 
@@ -51,26 +52,23 @@ fn component(steps: &mut Steps, name: &str, subcommand: &str, arguments: &[&str]
     }
 }
 
-/// The tests with a Linux kernel as the client run in their own process: they take part in the count
+/// The tests with a Linux kernel as the client run in their own processes: they take part in the count
 /// by the closing line that they print.
-fn kernel_client(steps: &mut Steps) {
-    const NAME: &str = "kernel client";
+fn vm(steps: &mut Steps, name: &str, subcommand: &str) {
     if !packages::is_root() {
         let reason = "it needs root for network namespaces and packages";
-        steps.missing(NAME, reason);
+        steps.missing(name, reason);
         return;
     }
     match std::env::current_exe() {
         Ok(program) => {
             let mut command = Command::new(program);
-            command
-                .args(["vm", "kernel-client"])
-                .current_dir(repo::root());
+            command.args(["vm", subcommand]).current_dir(repo::root());
             if in_ci() {
                 command.env("CI", "true");
             }
-            steps.program(NAME, Counting::ClosingLine, &mut command);
+            steps.program(name, Counting::ClosingLine, &mut command);
         }
-        Err(e) => steps.missing(NAME, &format!("cannot find this program: {e}")),
+        Err(e) => steps.missing(name, &format!("cannot find this program: {e}")),
     }
 }

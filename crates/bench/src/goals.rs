@@ -11,7 +11,7 @@ use crate::nfs::cluster::{self, ClusterOptions};
 use crate::nfs::create::Creates;
 use crate::nfs::getattr::GetAttrs;
 use crate::nfs::read::{Form as ReadForm, Reads};
-use crate::nfs::stripes::{FirstLives, Part};
+use crate::nfs::stripes::{FirstLives, Part, WRITE_BYTES};
 use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::runner::{self, Comparison, Metric, Spread};
@@ -39,6 +39,8 @@ const CREATES_COUNT: usize = 64;
 /// Data servers of the curve, and of that of `--quick`.
 const DS_COUNTS: [u16; 5] = [1, 2, 4, 8, 16];
 const DS_COUNTS_QUICK: [u16; 2] = [1, 4];
+/// Sizes of the files of `small`: the metadata server wants what is below 32 KiB for itself.
+const SMALL_FILES_BYTES: [usize; 3] = [4 * 1024, 16 * 1024, 60 * 1024];
 /// A row in memory is read here: a tmpfs leaves out the disk.
 const MEMORY_DIR: &str = "/dev/shm";
 /// Seconds and rounds of `--quick`.
@@ -414,7 +416,11 @@ impl Bench<'_> {
         for part in [Part::Create, Part::Whole] {
             for ds_count in ds_counts {
                 let cluster = self.cluster(dir.clone(), *ds_count, self.options.memory);
-                subjects.push(Box::new(FirstLives { cluster, part }));
+                subjects.push(Box::new(FirstLives {
+                    cluster,
+                    part,
+                    write_bytes: WRITE_BYTES,
+                }));
             }
         }
         let comparison = self.compare(1, subjects)?;
@@ -443,22 +449,33 @@ impl Bench<'_> {
 
     fn small(&self) -> Result<Measured, BenchError> {
         let dir = self.dir(Path::new(MEMORY_DIR));
-        let subject = |part| {
-            let cluster = self.cluster(dir.clone(), 1, self.options.memory);
-            Box::new(FirstLives { cluster, part }) as Box<dyn Subject>
-        };
-        let comparison = self.compare(1, vec![subject(Part::Whole), subject(Part::Proxied)])?;
-        let verdict = Verdict {
-            what: "A small file through the metadata server, to one by a layout".to_owned(),
-            metric: Metric::LatencyP50Us,
-            goal: None,
-            ratio: comparison.ratio(1, Metric::LatencyP50Us),
-        };
-        let title = format!(
-            "Create, write 4 KiB, close; everything {}",
-            self.kept_in(&dir)
-        );
-        Ok(self.measured(title, comparison, vec![verdict]))
+        let mut subjects = Vec::new();
+        for write_bytes in SMALL_FILES_BYTES {
+            for part in [Part::Whole, Part::Proxied] {
+                let cluster = self.cluster(dir.clone(), 1, self.options.memory);
+                subjects.push(Box::new(FirstLives {
+                    cluster,
+                    part,
+                    write_bytes,
+                }) as Box<dyn Subject>);
+            }
+        }
+        let comparison = self.compare(1, subjects)?;
+        let verdicts = SMALL_FILES_BYTES.iter().enumerate().map(|(index, bytes)| {
+            let p50 = Metric::LatencyP50Us;
+            Verdict {
+                what: format!(
+                    "A file of {} KiB through the metadata server, to one by a layout",
+                    bytes / 1024
+                ),
+                metric: p50,
+                goal: None,
+                ratio: comparison.ratio_to(2 * index + 1, 2 * index, p50),
+            }
+        });
+        let verdicts = verdicts.collect();
+        let title = format!("Create, write, close; everything {}", self.kept_in(&dir));
+        Ok(self.measured(title, comparison, verdicts))
     }
 
     fn kept_in(&self, dir: &Path) -> String {

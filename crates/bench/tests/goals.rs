@@ -145,6 +145,7 @@ fn first_lives_touch_every_data_server() {
         let mut subject = FirstLives {
             cluster: options(&dir, 3, false),
             part,
+            write_bytes: 4096,
         };
         let sample = subject.run(&LOAD).unwrap();
         assert!(sample.requests_count > 0, "{part:?}");

@@ -70,6 +70,12 @@ impl File {
         }
     }
 
+    /// Takes what OPEN told of the file.
+    pub(crate) fn opened(&self, metadata: &Metadata) {
+        let mut small = self.node.small.lock();
+        small.opened(metadata.size, metadata.thresholds);
+    }
+
     /// The file's handle.
     #[must_use]
     pub fn handle(&self) -> &FileHandle {
@@ -196,7 +202,9 @@ impl File {
             size: Some(size),
             ..SetAttrs::default()
         };
-        self.set_attrs_as_holder(&attrs).await
+        self.set_attrs_as_holder(&attrs).await?;
+        self.node.small.lock().resized(size);
+        Ok(())
     }
 
     /// Sets attributes under the open, whose stateid changes when the server restarts or forgets it meanwhile.

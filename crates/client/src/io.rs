@@ -49,7 +49,8 @@ enum Via {
         object_offset: u64,
         segment: Arc<Segment>,
     },
-    Mds,
+    /// How stable its writes are to be.
+    Mds(StableHow),
 }
 
 /// Why a job has no result.
@@ -158,6 +159,11 @@ impl Node {
         let mut jobs = Vec::new();
         for (offset, len) in ranges.iter().copied() {
             let end = offset.saturating_add(len);
+            let small = self.small.lock().through_mds(offset, len, write);
+            if let Some(stable) = small {
+                self.through_mds((offset, len), write, stable, &mut jobs);
+                continue;
+            }
             let segment = if tried < LAYOUTS_TRIED_MAX {
                 self.segment(open, offset, end, write).await?
             } else {
@@ -167,14 +173,15 @@ impl Node {
                 if tried > 0 {
                     add(&self.client.stats.mds_fallbacks, 1);
                 }
-                self.through_mds(offset, len, write, &mut jobs);
+                self.through_mds((offset, len), write, StableHow::Unstable, &mut jobs);
                 continue;
             };
             for part in segment.parts(offset, len) {
                 if part.ds.ready().await.is_err() {
                     add(&self.client.stats.ds_failures, 1);
                     add(&self.client.stats.mds_fallbacks, 1);
-                    self.through_mds(part.offset, part.len, write, &mut jobs);
+                    let range = (part.offset, part.len);
+                    self.through_mds(range, write, StableHow::Unstable, &mut jobs);
                     continue;
                 }
                 let step = if write {
@@ -199,7 +206,13 @@ impl Node {
         Ok(jobs)
     }
 
-    fn through_mds(&self, offset: u64, len: u64, write: bool, jobs: &mut Vec<Job>) {
+    fn through_mds(
+        &self,
+        (offset, len): (u64, u64),
+        write: bool,
+        stable: StableHow,
+        jobs: &mut Vec<Job>,
+    ) {
         let step = if write {
             self.client.write_bytes_max()
         } else {
@@ -209,7 +222,7 @@ impl Node {
             jobs.push(Job {
                 offset,
                 len,
-                via: Via::Mds,
+                via: Via::Mds(stable),
             });
         });
     }
@@ -268,7 +281,7 @@ impl Node {
                     b.push(&WriteArgsPayload {
                         stateid,
                         offset,
-                        stable: StableHow::Unstable,
+                        stable: job.stable(),
                         len: job.len - at,
                     });
                     vec![Payload::Bytes(rest.clone())]
@@ -313,7 +326,7 @@ impl Node {
                 Via::Ds {
                     fh, object_offset, ..
                 } => (fh, *object_offset),
-                Via::Mds => (&self.fh, job.offset),
+                Via::Mds(_) => (&self.fh, job.offset),
             };
             let build: &Build<'_> = &|b| {
                 b.push(&PutFhArgs {
@@ -388,12 +401,19 @@ struct Counters<'a>(
 );
 
 impl Job {
+    fn stable(&self) -> StableHow {
+        match &self.via {
+            Via::Ds { .. } => StableHow::Unstable,
+            Via::Mds(stable) => *stable,
+        }
+    }
+
     /// Who must COMMIT what this job wrote.
     fn target(&self) -> Target {
         match &self.via {
             Via::Ds { segment, .. } if segment.is_commit_thru_mds => Target::ThroughMds,
             Via::Ds { ds, fh, .. } => Target::Ds(Arc::clone(ds), fh.clone()),
-            Via::Mds => Target::Mds,
+            Via::Mds(_) => Target::Mds,
         }
     }
 }

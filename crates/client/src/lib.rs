@@ -27,6 +27,7 @@ mod path;
 mod recovery;
 mod stats;
 mod stripes;
+mod threshold;
 mod url;
 mod waits;
 

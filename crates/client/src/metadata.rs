@@ -3,13 +3,14 @@
 use crate::Error;
 use crate::client::Client;
 use crate::node::Node;
+use nfs4::layout::LAYOUT_NFSV4_1_FILES;
 use nfs4::ops::{
     GetAttrArgs, GetAttrRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes, SetAttrArgs,
     SetAttrRes,
 };
 use nfs4::{
     Attrs, Bitmap, Fattr, FileHandle, FileType, FsId, NfsStatus, NfsTime, SetTime, SpecData,
-    Stateid, attr,
+    Stateid, Thresholds, attr,
 };
 use std::sync::{Arc, Weak};
 use xdr::{Opaque, OpaqueBuf};
@@ -31,6 +32,13 @@ pub(crate) const WANTED: Bitmap = Bitmap::of(&[
     attr::TIME_METADATA,
     attr::TIME_MODIFY,
 ]);
+
+/// The same behind OPEN, which is also told what the MDS wants for itself.
+pub(crate) const WANTED_AT_OPEN: Bitmap = {
+    let mut wanted = WANTED;
+    wanted.insert(attr::MDSTHRESHOLD);
+    wanted
+};
 
 const FS_WANTED: Bitmap = Bitmap::of(&[
     attr::FILES_AVAIL,
@@ -72,6 +80,8 @@ pub struct Metadata {
     pub mtime: NfsTime,
     /// Last change of metadata.
     pub ctime: NfsTime,
+    /// What I/O the MDS wants for itself; known behind OPEN only.
+    pub(crate) thresholds: Thresholds,
 }
 
 impl Metadata {
@@ -97,6 +107,10 @@ impl Metadata {
             atime: a.time_access.unwrap_or_default(),
             mtime: a.time_modify.unwrap_or_default(),
             ctime: a.time_metadata.unwrap_or_default(),
+            thresholds: a
+                .mdsthreshold
+                .and_then(|t| Thresholds::of(&t, LAYOUT_NFSV4_1_FILES).ok())
+                .unwrap_or_default(),
         })
     }
 

@@ -8,6 +8,7 @@ use crate::client::Inner;
 use crate::device::Ds;
 use crate::dirty::Dirty;
 use crate::layouts::LayoutState;
+use crate::threshold::Small;
 use nfs4::ops::{SHARE_ACCESS_READ, SHARE_ACCESS_WRITE};
 use nfs4::{FileHandle, Stateid};
 use parking_lot::Mutex;
@@ -103,6 +104,7 @@ pub(crate) struct Node {
     opens: Mutex<Vec<Arc<Open>>>,
     pub(crate) layout: Mutex<LayoutState>,
     pub(crate) dirty: Mutex<Dirty<Target>>,
+    pub(crate) small: Mutex<Small>,
     pub(crate) flushing: AsyncMutex<()>,
     pub(crate) gate: RwLock<()>,
     pub(crate) getting: AsyncMutex<()>,
@@ -131,6 +133,7 @@ impl Node {
                 opens: Mutex::default(),
                 layout: Mutex::default(),
                 dirty: Mutex::default(),
+                small: Mutex::default(),
                 flushing: AsyncMutex::default(),
                 gate: RwLock::default(),
                 getting: AsyncMutex::default(),

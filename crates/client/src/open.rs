@@ -1,7 +1,7 @@
 //! Opening and making files.
 
 use crate::client::Client;
-use crate::metadata::WANTED;
+use crate::metadata::WANTED_AT_OPEN;
 use crate::names::{Object, take_handle};
 use crate::node::Open;
 use crate::path::components;
@@ -94,6 +94,7 @@ impl Client {
         };
         let (object, open) = opened?;
         let file = File::new(self.clone(), object.fh, open);
+        file.opened(&object.metadata);
         if options.truncate && object.metadata.size > 0 {
             file.set_len(0).await?;
         }
@@ -148,7 +149,7 @@ impl Client {
                 });
                 b.push(&GetFhArgs {});
                 b.push(&GetAttrArgs {
-                    attr_request: WANTED,
+                    attr_request: WANTED_AT_OPEN,
                 });
                 Vec::new()
             })

@@ -8,6 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use fake::{Cluster, UNIT};
+use nfs4::Thresholds;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -301,6 +302,36 @@ async fn without_layouts_all_goes_through_the_mds() {
     let stats = client.stats();
     assert_eq!((stats.layouts_refused, stats.mds_fallbacks), (1, 0));
     assert_eq!(stats.ds_written_bytes, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_file_goes_through_the_mds_that_wants_it_and_a_large_one_does_not() {
+    let (cluster, client) = rig(2).await;
+    cluster.state.lock().thresholds = Some(Thresholds {
+        write_file_bytes: Some(10_000),
+        write_io_bytes: Some(10_000),
+        ..Thresholds::default()
+    });
+    let data = pattern(5, 20_000);
+    let (file, id) = new_file(&client).await;
+    file.write_at(0, data.slice(..6000)).await.unwrap();
+    assert_eq!(file.uncommitted_bytes(), 0, "it was written stably");
+    assert_eq!(cluster.durable(id), data[..6000]);
+    file.write_at(6000, data.slice(6000..9000)).await.unwrap();
+    assert!(!cluster.has_layout(id));
+    let stats = client.stats();
+    assert_eq!((stats.mds_written_bytes, stats.layouts_granted), (9000, 0));
+    // From here on it is no small file: nothing more goes through the MDS, and all of it is there.
+    file.write_at(9000, data.slice(9000..)).await.unwrap();
+    assert_eq!(content(&file, u32::MAX).await, data);
+    file.close().await.unwrap();
+    assert_eq!(cluster.durable(id), data);
+    let stats = client.stats();
+    assert_eq!(
+        (stats.mds_written_bytes, stats.ds_written_bytes),
+        (9000, 11_000)
+    );
+    assert_eq!((stats.mds_read_bytes, stats.mds_fallbacks), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,10 @@ use crate::Mds;
 use crate::cx::handle_of;
 use namespace::{FileType, Inode, NewNode, SetAttr, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
-use nfs4::{Bitmap, ChangeAttrType, FH_PERSISTENT, FsId, NfsStatus, NfsTime, Owner, SpecData};
+use nfs4::{
+    Bitmap, ChangeAttrType, FH_PERSISTENT, FsId, MdsThreshold, NfsStatus, NfsTime, Owner, SpecData,
+    Thresholds,
+};
 use xdr::List;
 
 /// `LAYOUT4_NFSV4_1_FILES`.
@@ -65,6 +68,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::FS_LAYOUT_TYPES,
     attr::LAYOUT_TYPES,
     attr::LAYOUT_BLKSIZE,
+    attr::MDSTHRESHOLD,
     attr::SUPPATTR_EXCLCREAT,
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
@@ -165,6 +169,9 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
     if want.contains(attr::FILEHANDLE) {
         a.filehandle = Some(handle_of(mds, inode));
     }
+    if want.contains(attr::MDSTHRESHOLD) {
+        a.mdsthreshold = Some(threshold(mds, inode));
+    }
     if !want.intersection(&FILE_SYSTEM).is_empty() {
         of_file_system(mds, &mut a, minor_version);
     }
@@ -190,7 +197,27 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
     attr::TIME_METADATA,
     attr::TIME_MODIFY,
     attr::MOUNTED_ON_FILEID,
+    attr::MDSTHRESHOLD,
 ]));
+
+/// What should be written through this server, of a file that has layouts: while it is small, and little of it was written.
+///
+/// Reads are not named: by a layout, which OPEN brings along, they take one hop, and here two. Of the two write thresholds the one
+/// for file sizes alone would do by the RFC. Linux takes the I/O size for what it wrote since it last had a layout, and needs
+/// both: its first O_DIRECT requests to a new file come while the size is still 0, however large they are.
+fn threshold(mds: &Mds, inode: &Inode) -> MdsThreshold {
+    let bytes = mds.data().mds_threshold_bytes();
+    let thresholds = Thresholds {
+        write_file_bytes: Some(bytes),
+        write_io_bytes: Some(bytes),
+        ..Thresholds::default()
+    };
+    let hinted = inode.placement.is_some() && bytes > 0;
+    let items = hinted.then(|| thresholds.item(LAYOUT_FILES));
+    MdsThreshold {
+        items: List(items.into_iter().collect()),
+    }
+}
 
 fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.supported_attrs = Some(supported(minor_version));

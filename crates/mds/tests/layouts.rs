@@ -70,6 +70,28 @@ async fn device(client: &Client, id: DeviceId, maxcount: u32) -> Result<FileLayo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_truncation_that_a_data_servers_disk_refuses_is_an_error_until_it_is_done() {
+    let (rig, _port, servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    file.layout_commit(granted.stateid, 10_000).await.unwrap();
+    file.layout_return(granted.stateid).await.unwrap();
+    servers[0].told.lock().failing = true;
+    for _ in 0..2 {
+        let cut = file.try_truncate(10).await;
+        assert_eq!(cut, Err(NfsStatus::Io), "DELAY would be for ever");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(file.try_attrs().await.unwrap().0, 10_000);
+    servers[0].told.lock().failing = false;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(file.try_attrs().await.unwrap().0, 10);
+    patiently(|| file.try_truncate(5)).await.unwrap();
+    assert_eq!(file.try_attrs().await.unwrap().0, 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_layout_covers_all_data_servers_and_its_handle_is_signed_for_its_client() {
     let (rig, _port, servers) = cluster(4).await;
     let alice = rig.session("alice").await;

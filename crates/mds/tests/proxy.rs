@@ -8,7 +8,11 @@
 
 mod rig;
 
-use nfs4::{IoMode, NfsStatus, StableHow};
+use nfs4::attr;
+use nfs4::layout::LAYOUT_NFSV4_1_FILES;
+use nfs4::ops::{GetAttrArgs, GetAttrRes};
+use nfs4::{Bitmap, IoMode, MdsThreshold, NfsStatus, StableHow, Thresholds};
+use rig::Client;
 use rig::file::{File, patiently};
 use rig::real::{cluster, direct_session, direct_write, pattern, read, try_commit, write};
 
@@ -132,4 +136,63 @@ async fn a_client_with_a_layout_writes_to_the_data_server_until_it_is_fenced() {
     let wrote = direct_write(&direct, &alice.caller, &fresh, file.open, stable, &bytes).await;
     assert_eq!(wrote.unwrap().committed, StableHow::FileSync);
     assert_eq!(file.try_attrs().await.unwrap().0, 5000);
+}
+
+async fn threshold(client: &Client, fh: &nfs4::FileHandle) -> Option<MdsThreshold> {
+    let want = Bitmap::of(&[attr::MDSTHRESHOLD, attr::SUPPORTED_ATTRS]);
+    let done = client
+        .on(fh, |b| {
+            b.push(&GetAttrArgs { attr_request: want });
+        })
+        .await;
+    let res = rig::after_putfh(&done).take::<GetAttrRes<'_>>().unwrap();
+    let attrs = res.attributes.attrs().unwrap();
+    let supported = attrs.supported_attrs.unwrap();
+    assert!(supported.contains(attr::MDSTHRESHOLD));
+    attrs.mdsthreshold
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_tells_below_which_size_it_is_to_be_written_through_the_mds() {
+    let (rig, _port, _servers) = cluster(1).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let told = threshold(&alice, &file.fh).await.unwrap();
+    let expected = Thresholds {
+        write_file_bytes: Some(rig::MDS_THRESHOLD_BYTES),
+        write_io_bytes: Some(rig::MDS_THRESHOLD_BYTES),
+        ..Thresholds::default()
+    };
+    assert_eq!(told.items.0.len(), 1);
+    assert_eq!(Thresholds::of(&told, LAYOUT_NFSV4_1_FILES), Ok(expected));
+    let root = alice.lookup(&[]).await.unwrap();
+    let of_directory = threshold(&alice, &root).await.unwrap();
+    assert!(of_directory.items.0.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_client_writes_through_the_mds_and_another_by_a_layout_is_all_there() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let bob = rig.session("bob").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    let holder = format!("ds{}", granted.body.first_stripe_index + 1);
+    let direct = direct_session(&rig, &alice, "alice", &holder).await;
+    let handle = granted.body.file_handles.0[0].clone();
+    let first = bytes::Bytes::from(pattern(1000));
+    let unstable = StableHow::Unstable;
+    let mine = direct_write(&direct, &alice.caller, &handle, file.open, unstable, &first);
+    mine.await.unwrap();
+    // His bytes lie behind hers, on both data servers.
+    let bobs = File::create(&bob, "f").await;
+    let second = pattern(6000);
+    let wrote = write(&bobs, 1000, StableHow::FileSync, &second).await;
+    assert_eq!(wrote.committed, StableHow::FileSync);
+    assert_eq!(bobs.try_attrs().await.unwrap().0, 7000);
+    file.layout_commit(granted.stateid, 1000).await.unwrap();
+    assert_eq!(file.try_attrs().await.unwrap().0, 7000, "it never shrinks");
+    let (got, eof) = read(&file, 0, 10_000).await;
+    assert!(eof);
+    assert_eq!((&got[..1000], &got[1000..]), (&first[..], &second[..]));
 }

@@ -7,8 +7,9 @@
 use xdr::{Decode, Decoder, Encoder};
 
 use crate::{
-    CbCompoundHeader, CbCompoundReply, CbOpNum, CompoundHeader, CompoundReply, Fattr, NfsStatus,
-    OpBody, OpNum, OpReader, OpRes, ReplyWriter, cb, decode_fattr,
+    CbCompoundHeader, CbCompoundReply, CbOpNum, CompoundHeader, CompoundReply, Fattr, MdsThreshold,
+    NfsStatus, OpBody, OpNum, OpReader, OpRes, ReplyWriter, ThresholdItem, Thresholds, cb,
+    decode_fattr,
     layout::{FileLayout, FileLayoutDsAddr, FileLayoutHint},
     ops,
 };
@@ -241,6 +242,18 @@ pub fn cb_compound(data: &[u8]) {
     }
 }
 
+fn thresholds(item: &ThresholdItem) {
+    let alone = |item| MdsThreshold {
+        items: vec![item].into(),
+    };
+    let of = item.layout_type;
+    let Ok(known) = Thresholds::of(&alone(item.clone()), of) else {
+        return;
+    };
+    let again = Thresholds::of(&alone(known.item(of)), of);
+    assert_eq!(again, Ok(known), "a round trip changed thresholds");
+}
+
 /// A `fattr4` and its values.
 pub fn fattr(data: &[u8]) {
     let Ok(fattr) = Fattr::decode(&mut Decoder::new(data)) else {
@@ -250,6 +263,9 @@ pub fn fattr(data: &[u8]) {
         return;
     };
     assert_eq!(attrs.present(), fattr.mask, "a decoded attribute is absent");
+    for item in attrs.mdsthreshold.iter().flat_map(|t| &t.items.0) {
+        thresholds(item);
+    }
     let again = decode_fattr(&Fattr::new(&attrs));
     assert_eq!(again, Ok(attrs), "a round trip changed attributes");
 }

@@ -23,6 +23,7 @@ mod opnum;
 pub mod ops;
 mod reply_bytes;
 mod status;
+mod threshold;
 mod types;
 
 pub use attr::{Attrs, Fattr, FattrError, FattrOf, decode_fattr, encode_fattr};
@@ -40,6 +41,7 @@ pub use compound::{
 pub use opnum::{CbOpNum, OpNum};
 pub use reply_bytes::ReplyBytes;
 pub use status::NfsStatus;
+pub use threshold::Thresholds;
 pub use types::{
     Ace, ChangeInfo, ClientOwner, FhRef, FileType, GSS_HANDLE_BYTES_MAX, IO_BYTES_MAX, ImplId,
     IoMode, LockType, NETID_BYTES_MAX, Name, NetAddr, OID_BYTES_MAX, OWNER_BYTES_MAX, Owner,

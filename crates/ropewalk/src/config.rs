@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
 /// Smallest and largest stripe unit.
 const STRIPE_UNIT_RANGE: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024 * 1024;
+/// Largest `mds_threshold`: what is larger is no small file, and the metadata server is no data server.
+const MDS_THRESHOLD_MAX: u64 = 1024 * 1024;
 /// Fewest and most connections of clients.
 const CONNECTIONS_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Shortest and longest lease in seconds.
@@ -134,6 +136,9 @@ pub(crate) struct MdsConfig {
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
+    /// Files below this size are written through the metadata server; 0 sends all to the data servers.
+    #[serde(default = "default_mds_threshold", serialize_with = "exact_size")]
+    pub mds_threshold: ByteSize,
     /// How old the key that signs handles for data servers becomes before a new one takes over.
     #[serde(default = "default_key_rotation")]
     pub key_rotation: Length,
@@ -146,6 +151,9 @@ pub(crate) struct MdsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Of those, connections of one address (one /64 of IPv6); default a quarter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_address_max: Option<u32>,
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
@@ -257,6 +265,9 @@ pub(crate) struct DsConfig {
     /// Connections of clients; more are refused.
     #[serde(default = "default_connections_max")]
     pub connections_max: u32,
+    /// Of those, connections of one address (one /64 of IPv6); default a quarter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_address_max: Option<u32>,
     /// Networks that may connect, the metadata server's included; everybody by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
@@ -292,6 +303,10 @@ fn default_lease_seconds() -> u64 {
 
 fn default_stripe_unit() -> ByteSize {
     ByteSize::mib(1)
+}
+
+fn default_mds_threshold() -> ByteSize {
+    ByteSize::kib(32)
 }
 
 fn default_key_rotation() -> Length {
@@ -397,9 +412,14 @@ fn need_directory(dir: &Path) -> Result<(), ConfigError> {
     }
 }
 
-fn need_connections(connections_max: u32) -> Result<(), ConfigError> {
+fn need_connections(connections_max: u32, per_address_max: Option<u32>) -> Result<(), ConfigError> {
     if CONNECTIONS_RANGE.contains(&connections_max) {
-        return Ok(());
+        return match per_address_max {
+            Some(max) if max == 0 || max > connections_max => Err(wrong(
+                "`connections_per_address_max` must be at least 1, and no more than `connections_max`",
+            )),
+            _ => Ok(()),
+        };
     }
     let (least, most) = (CONNECTIONS_RANGE.start(), CONNECTIONS_RANGE.end());
     Err(wrong(format!(
@@ -436,7 +456,7 @@ impl Checked for MdsConfig {
         ])?;
         need_directory(&self.state_dir)?;
         need_reachable("control_advertise", self.control_advertised())?;
-        need_connections(self.connections_max)?;
+        need_connections(self.connections_max, self.connections_per_address_max)?;
         if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
             return Err(wrong("`lease_seconds` must be between 1 and 3600"));
         }
@@ -445,6 +465,9 @@ impl Checked for MdsConfig {
             return Err(wrong(
                 "`stripe_unit` must be a multiple of 4096 bytes, at most 1 GiB",
             ));
+        }
+        if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
+            return Err(wrong("`mds_threshold` must be at most 1 MiB"));
         }
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
@@ -468,6 +491,11 @@ impl Checked for MdsConfig {
 }
 
 impl MdsConfig {
+    /// Most connections of clients, and of one address.
+    pub(crate) fn connections(&self) -> (u32, Option<u32>) {
+        (self.connections_max, self.connections_per_address_max)
+    }
+
     /// All defaults, with state in `state_dir`.
     pub(crate) fn at(state_dir: &Path) -> Self {
         Self {
@@ -482,8 +510,10 @@ impl MdsConfig {
             store: StoreKind::default(),
             lease_seconds: default_lease_seconds(),
             stripe_unit: default_stripe_unit(),
+            mds_threshold: default_mds_threshold(),
             workers: 0,
             connections_max: default_connections_max(),
+            connections_per_address_max: None,
             metrics_listen: Vec::new(),
             exports: Vec::new(),
             root: RootTable::default(),
@@ -551,7 +581,7 @@ impl Checked for DsConfig {
         ])?;
         need_directory(&self.state_dir)?;
         need_reachable("advertise", self.advertised())?;
-        need_connections(self.connections_max)?;
+        need_connections(self.connections_max, self.connections_per_address_max)?;
         let no_port = |m: &&String| {
             m.rsplit_once(':')
                 .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
@@ -577,6 +607,11 @@ impl Checked for DsConfig {
 }
 
 impl DsConfig {
+    /// Most connections of clients, and of one address.
+    pub(crate) fn connections(&self) -> (u32, Option<u32>) {
+        (self.connections_max, self.connections_per_address_max)
+    }
+
     /// Who may connect, when the file says so.
     ///
     /// # Errors
@@ -623,163 +658,4 @@ impl DsConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    //! Goal: every wrong configuration gives one sentence that says what to do.
-    use super::*;
-
-    fn mds(text: &str) -> Result<MdsConfig, String> {
-        let config: MdsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
-        config.check().map_err(|e| e.0)?;
-        Ok(config)
-    }
-
-    fn ds(text: &str) -> Result<DsConfig, String> {
-        let config: DsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
-        config.check().map_err(|e| e.0)?;
-        Ok(config)
-    }
-
-    #[test]
-    fn a_data_server_lets_in_whom_its_file_names() {
-        assert!(
-            ds("state_dir = '/s'")
-                .unwrap()
-                .peer_filter()
-                .unwrap()
-                .is_none()
-        );
-        let config = ds("state_dir = '/s'\nclients = ['10.1.0.0/16', 'fd00::1']").unwrap();
-        let admits = config.peer_filter().unwrap().unwrap();
-        for (peer, inside) in [("10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)] {
-            assert_eq!(admits(peer.parse().unwrap()), inside, "{peer}");
-        }
-        let refused = ds("state_dir = '/s'\nclients = ['host']").unwrap_err();
-        assert!(
-            refused.contains("`clients`: `host` is not a network"),
-            "{refused}"
-        );
-    }
-
-    #[test]
-    fn the_shortest_configurations_have_safe_defaults() {
-        let config = mds("state_dir = '/s'").unwrap();
-        assert_eq!(config.listen, [SocketAddr::from(([127, 0, 0, 1], 2049))]);
-        assert_eq!(config.stripe_unit.as_u64(), 1 << 20);
-        let exports = config.export_list().unwrap();
-        let root = exports
-            .admit("127.0.0.1".parse().unwrap(), Some((0, 0, &[])))
-            .unwrap();
-        assert_eq!(root.uid, ANONYMOUS_ID);
-        assert!(exports.admit("192.0.2.1".parse().unwrap(), None).is_none());
-        assert_eq!(ds("state_dir = '/s'").unwrap().store, StoreKind::Disk);
-    }
-
-    #[test]
-    fn what_cannot_work_is_refused_with_a_reason() {
-        for (text, says) in [
-            ("", "state_dir"),
-            ("state_dir = '/s'\nlease = 3", "unknown field `lease`"),
-            ("state_dir = '/s'\nlisten = []", "`listen` is empty"),
-            ("state_dir = '/s'\nlisten = ['host']", "socket address"),
-            (
-                "state_dir = '/s'\nlisten = ['0.0.0.0:2049']",
-                "no [[export]]",
-            ),
-            ("state_dir = '/s'\nlisten = ['[::]:2049']", "no [[export]]"),
-            (
-                "state_dir = '/s'\ncontrol_listen = ['0.0.0.0:1']",
-                "control_advertise",
-            ),
-            ("state_dir = '/s'\nlease_seconds = 0", "between 1 and 3600"),
-            (
-                "state_dir = '/s'\nstripe_unit = '5000B'",
-                "multiple of 4096",
-            ),
-            (
-                "state_dir = '/s'\nlisten = ['0.0.0.0:2049']\n[[export]]\nclients = '*'",
-                "set `advertise`",
-            ),
-            (
-                "state_dir = '/s'\nkey_rotation = '5m'",
-                "between 10m and 365d",
-            ),
-            ("state_dir = '/s'\nkey_rotation = '1w'", "no length of time"),
-            ("state_dir = '/s'\nkey_overlap = '0s'", "at least 1m"),
-            (
-                "state_dir = '/s'\nkey_rotation = '30m'",
-                "no longer than `key_rotation`",
-            ),
-            ("state_dir = '/s'\nroot.mode = '0888'", "no mode"),
-            (
-                "state_dir = '/s'\nconnections_max = 0",
-                "`connections_max` must be",
-            ),
-            (
-                "state_dir = '/s'\nlisten = ['127.0.0.1:1', '127.0.0.1:1']",
-                "`listen` has 127.0.0.1:1 twice",
-            ),
-            (
-                "state_dir = '/s'\nlisten = ['127.0.0.1:1']\ncontrol_listen = ['127.0.0.1:1']",
-                "is in `listen` and in `control_listen`",
-            ),
-            ("state_dir = '/dev/null/s'", "/dev/null is no directory"),
-            (
-                "state_dir = '/s'\n[[export]]\nclients = 'x'",
-                "`x` is not a network",
-            ),
-            (
-                "state_dir = '/s'\n[[export]]\nclients = '*'\naccess = 'w'",
-                "unknown variant `w`",
-            ),
-        ] {
-            let error = mds(text).unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
-        for (text, says) in [
-            (
-                "state_dir = '/s'\nlisten = ['0.0.0.0:2050']",
-                "set `advertise`",
-            ),
-            (
-                "state_dir = '/s'\njoin_token = 'a'\njoin_token_file = 'b'",
-                "not both",
-            ),
-            ("state_dir = '/s'\nmds = ['nohost']", "write HOST:PORT"),
-            ("state_dir = '/s'\njoin_token = 'junk'", "`join_token`: "),
-            (
-                "state_dir = '/s'\nstore = 'memory'\nmemory_size = '1KiB'",
-                "at least 1 MiB",
-            ),
-        ] {
-            let error = ds(text).unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        for size in ["4KiB", "1MiB", "1052672B"] {
-            let config = mds(&format!("state_dir = '/s'\nstripe_unit = '{size}'")).unwrap();
-            let again = mds(&toml::to_string(&config).unwrap()).unwrap();
-            assert_eq!(again.stripe_unit, config.stripe_unit);
-            assert_eq!(again.root, config.root);
-        }
-        let text = toml::to_string(&ds("state_dir = '/s'\nmemory_size = '5000001B'").unwrap());
-        assert_eq!(ds(&text.unwrap()).unwrap().memory_size, ByteSize(5_000_001));
-    }
-
-    #[test]
-    fn a_listener_beyond_loopback_starts_with_an_export() {
-        let text = "state_dir = '/s'\nlisten = ['0.0.0.0:2049', '[::]:2049']\nadvertise = ['10.0.0.1:2049']\n\
-            [[export]]\nclients = '10.0.0.0/8'\naccess = 'ro'\nsquash = 'none'";
-        let exports = mds(text).unwrap().export_list().unwrap();
-        let root = exports
-            .admit("10.1.2.3".parse().unwrap(), Some((0, 0, &[])))
-            .unwrap();
-        assert_eq!((root.uid, root.read_only), (0, true));
-    }
-}
+mod tests;

@@ -50,7 +50,7 @@ pub(crate) fn init_logging() {
 /// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for
 /// them, since a server without descriptors fails at its own files first. Raises the limit of open files as far as needed
 /// and allowed.
-pub(crate) fn transport_limits(connections_max: u32) -> Limits {
+pub(crate) fn transport_limits((connections_max, per_address_max): (u32, Option<u32>)) -> Limits {
     let wanted = u64::from(connections_max) + FILES_RESERVED;
     let files = raise_nofile(wanted);
     let possible = connections_possible(files);
@@ -62,8 +62,11 @@ pub(crate) fn transport_limits(connections_max: u32) -> Limits {
             "few open files are allowed; raise the hard limit (ulimit -Hn)"
         );
     }
+    let connections_max = connections_max.min(possible);
+    let quarter = connections_max.div_ceil(4);
     Limits {
-        connections_max: connections_max.min(possible),
+        connections_max,
+        connections_per_address_max: per_address_max.unwrap_or(quarter),
         ..Limits::default()
     }
 }

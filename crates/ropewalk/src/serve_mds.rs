@@ -86,7 +86,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let context = Context::new(daemon::transport_limits(config.connections_max));
+    let context = Context::new(daemon::transport_limits(config.connections()));
     let control_context = Context::new(TransportLimits::default());
 
     let store = open_store(config, state.path())?;
@@ -216,6 +216,7 @@ async fn open_mds(
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
+            mds_threshold_bytes: config.mds_threshold.as_u64(),
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(TcpConnector::new(proxy_context.clone())),
             keys: KeyTimes {

@@ -45,7 +45,8 @@ impl Mds {
         let config = dir.path().join("mds.toml");
         let text = format!(
             "state_dir = '{}/mds'\nlisten = ['{address}']\ncontrol_listen = ['{control_address}']\n\
-             store = 'memory'\nconnections_max = {connections_max}",
+             store = 'memory'\nconnections_max = {connections_max}\n\
+             connections_per_address_max = {connections_max}",
             dir.path().display()
         );
         std::fs::write(&config, text).unwrap();

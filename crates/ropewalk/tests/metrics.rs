@@ -53,7 +53,7 @@ fn servers_of_up_are_watched_where_their_configuration_says() {
     let port: String = port.chars().take_while(char::is_ascii_digit).collect();
     let target = format!("nfs://127.0.0.1:{port}/watched");
     let source = dir.path().join("source");
-    std::fs::write(&source, [7; 5000]).unwrap();
+    std::fs::write(&source, [7; 50_000]).unwrap();
     let copied = run(&["cp", source.to_str().unwrap(), &target]);
     assert!(copied.status.success(), "{copied:?}");
 
@@ -64,7 +64,7 @@ fn servers_of_up_are_watched_where_their_configuration_says() {
     assert_eq!(value(&page, "ropewalk_serving"), Some(1));
     assert_eq!(
         value(&page, "ropewalk_client_written_bytes_total"),
-        Some(5000)
+        Some(50_000)
     );
     assert_eq!(
         value(&page, "ropewalk_handles_refused_total{reason=\"forged\"}"),

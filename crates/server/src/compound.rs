@@ -10,6 +10,7 @@
 //! The first operation that fails is the last one; its predecessors keep their effects.
 
 use crate::Role;
+use bytes::Bytes;
 use nfs4::{ClientId, FileHandle, NfsStatus, SessionId, Stateid};
 use rpc::Credential;
 use state::Principal;
@@ -60,6 +61,8 @@ impl SessionContext {
 pub struct Compound<'r, R: Role> {
     /// The connection that it came on.
     pub conn: &'r ConnHandle,
+    /// The record that arguments are borrowed from.
+    record: &'r Bytes,
     /// Who asks.
     pub caller: R::Caller,
     /// Who asks, as sent.
@@ -87,12 +90,14 @@ pub struct Compound<'r, R: Role> {
 impl<'r, R: Role> Compound<'r, R> {
     pub(crate) fn new(
         conn: &'r ConnHandle,
+        record: &'r Bytes,
         caller: R::Caller,
         credential: Credential<'r>,
         minor_version: u32,
     ) -> Self {
         Self {
             conn,
+            record,
             caller,
             credential,
             minor_version,
@@ -105,6 +110,15 @@ impl<'r, R: Role> Compound<'r, R> {
             charge: None,
             observed_seq: 0,
         }
+    }
+
+    /// Bytes of an argument to keep or to send on, without a copy. They keep the whole record in memory.
+    ///
+    /// # Panics
+    /// When `part` is not of this request.
+    #[must_use]
+    pub fn share(&self, part: &'r [u8]) -> Bytes {
+        self.record.slice_ref(part)
     }
 
     /// Waits until `bytes` of payload may be held in memory until the peer has read them. To be called before they are

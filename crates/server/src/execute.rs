@@ -16,6 +16,7 @@ use crate::nfsd::rpc_error;
 use crate::slot::RunningSlot;
 use crate::tables::{effect_bytes, is_engine_op};
 use crate::{Compound, Counters, Nfsd, Role, SessionContext};
+use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::{AcceptError, Credential, OpaqueAuth};
@@ -38,11 +39,11 @@ impl<R: Role> Nfsd<R> {
         conn: &ConnHandle,
         xid: u32,
         (caller, credential): (R::Caller, Credential<'_>),
-        request_bytes: usize,
+        record: &Bytes,
         mut d: Decoder<'_>,
     ) -> Option<Message> {
         let start = Start {
-            request_bytes,
+            request_bytes: record.len(),
             fingerprint: fingerprint(&credential, d.rest()),
         };
         let Ok(header) = CompoundHeader::decode(&mut d) else {
@@ -57,7 +58,7 @@ impl<R: Role> Nfsd<R> {
         if !(1..=2).contains(&header.minorversion) {
             return Some(reply.finish(NfsStatus::MinorVersMismatch).into());
         }
-        let mut cx = Compound::new(conn, caller, credential, header.minorversion);
+        let mut cx = Compound::new(conn, record, caller, credential, header.minorversion);
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,

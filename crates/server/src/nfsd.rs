@@ -94,7 +94,7 @@ impl<R: Role> Nfsd<R> {
     async fn serve(
         &self,
         conn: &ConnHandle,
-        record: &[u8],
+        record: &Bytes,
         header: &CallHeader<'_>,
         args: Decoder<'_>,
     ) -> Option<Message> {
@@ -126,7 +126,7 @@ impl<R: Role> Nfsd<R> {
                 Err(stat) => refuse(stat),
                 Ok(caller) => {
                     let who = (caller, credential);
-                    self.compound(conn, xid, who, record.len(), args).await
+                    self.compound(conn, xid, who, record, args).await
                 }
             },
             _ => Some(rpc_error(xid, AcceptError::ProcUnavail.into())),

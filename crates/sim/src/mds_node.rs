@@ -33,6 +33,8 @@ pub(crate) const LEASE_MS: u64 = 8_000;
 pub(crate) const DS_LEASE_MS: u32 = 3_000;
 /// Bytes of a stripe unit.
 pub(crate) const STRIPE_UNIT_BYTES: u32 = 4_096;
+/// Below it clients write through the metadata server, so that a file's first bytes and its later ones take different ways.
+const MDS_THRESHOLD_BYTES: u64 = 8_192;
 /// Pause between two ticks in milliseconds.
 const TICK_MS: u64 = 1_000;
 /// Short, so that keys change under every load.
@@ -118,6 +120,7 @@ impl MdsNode {
             limits: namespace::Limits::default(),
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
+                mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 ds_lease_ms: DS_LEASE_MS,
                 connector,
                 keys: KEY_TIMES,

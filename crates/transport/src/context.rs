@@ -5,13 +5,15 @@
 //! small read buffer, and by `in_flight_max` small records per connection for the others; that of replies by
 //! `send_queue_bytes` per connection and `send_budget_bytes` for all.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rpc::RecordLimits;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Peer};
 use crate::quiet::{Bucket, Quiet};
 use crate::{Counters, Endpoint};
 
@@ -30,6 +32,9 @@ pub struct Limits {
     /// Connections of all siblings together; more are closed on accept, counted, and told of in the
     /// log, at most one line in 10 s. Default [`Limits::CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: u32,
+    /// Connections that peers made from one address (one /64 of IPv6), all siblings together; more are closed on accept,
+    /// counted, and told of in the log in the same way. Default a quarter of the default of `connections_max`.
+    pub connections_per_address_max: u32,
     /// Bytes of large records that are arriving or being served, over all siblings; beyond it,
     /// reading stops until others finish. Default 256 MiB.
     pub receive_budget_bytes: u32,
@@ -75,6 +80,7 @@ impl Default for Limits {
             in_flight_max: 128,
             calls_max: 128,
             connections_max: Self::CONNECTIONS_MAX_DEFAULT,
+            connections_per_address_max: Self::CONNECTIONS_MAX_DEFAULT / 4,
             receive_budget_bytes: 256 * 1024 * 1024,
             receive_share_bytes: 128 * 1024 * 1024,
             send_budget_bytes: 256 * 1024 * 1024,
@@ -117,7 +123,10 @@ struct Shared {
     receive: Arc<Budget>,
     send: Arc<Budget>,
     connections: AtomicU32,
+    /// Of those, what each peer has made.
+    by_peer: Mutex<HashMap<Peer, u32>>,
     refusals: Quiet,
+    crowds: Quiet,
     strangers: Quiet,
     /// Lines about single connections.
     lines: Bucket,
@@ -151,7 +160,9 @@ impl Context {
             receive: Budget::new(limits.receive_budget_bytes, limits.receive_share_bytes),
             send: Budget::new(limits.send_budget_bytes, limits.send_share_bytes),
             connections: AtomicU32::new(0),
+            by_peer: Mutex::default(),
             refusals: Quiet::default(),
+            crowds: Quiet::default(),
             strangers: Quiet::default(),
             lines: Bucket::default(),
             accept_failures: Quiet::default(),
@@ -231,6 +242,30 @@ impl Context {
         }
     }
 
+    /// A place for a connection that a peer has made, or `None` (counted) when there are too many of all or of this address.
+    pub(crate) fn admit_peer(&self, endpoint: &Endpoint) -> Option<Admission> {
+        let mut admission = self.admit()?;
+        let max = self.limits.connections_per_address_max;
+        let peer = Peer::from(endpoint);
+        {
+            let mut by_peer = self.shared.by_peer.lock();
+            let count = by_peer.entry(peer.clone()).or_default();
+            if *count < max {
+                *count += 1;
+                admission.peer = Some(peer);
+                return Some(admission);
+            }
+        }
+        Counters::add(&self.counters.connections_refused_by_address, 1);
+        if let Some(refused) = self.shared.crowds.note() {
+            tracing::warn!(
+                peer = %endpoint, max, refused,
+                "connections refused: connections_per_address_max come from there already"
+            );
+        }
+        None
+    }
+
     /// A place for one more connection, or `None` (counted) at the limit.
     pub(crate) fn admit(&self) -> Option<Admission> {
         let max = self.limits.connections_max;
@@ -241,7 +276,10 @@ impl Context {
             .fetch_update(Relaxed, Relaxed, more)
             .is_ok()
         {
-            Some(Admission(self.shared.clone()))
+            Some(Admission {
+                shared: Arc::clone(&self.shared),
+                peer: None,
+            })
         } else {
             Counters::add(&self.counters.connections_refused, 1);
             if let Some(refused) = self.shared.refusals.note() {
@@ -256,12 +294,32 @@ impl Context {
     }
 }
 
-/// One connection's place under `connections_max`; given back when dropped.
+impl Shared {
+    /// A connection that a peer has made is gone; who has none left is forgotten.
+    fn leave(&self, peer: &Peer) {
+        let mut by_peer = self.by_peer.lock();
+        if let Some(count) = by_peer.get_mut(peer) {
+            *count -= 1;
+            if *count == 0 {
+                by_peer.remove(peer);
+            }
+        }
+    }
+}
+
+/// One connection's place under `connections_max`, and of its peer's address; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Admission(Arc<Shared>);
+pub(crate) struct Admission {
+    shared: Arc<Shared>,
+    /// Who made it; `None` for a connection of ours.
+    peer: Option<Peer>,
+}
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Relaxed);
+        self.shared.connections.fetch_sub(1, Relaxed);
+        if let Some(peer) = &self.peer {
+            self.shared.leave(peer);
+        }
     }
 }

@@ -182,6 +182,8 @@ counters! {
     connections_made,
     /// Connections refused because `connections_max` was reached.
     connections_refused,
+    /// Connections refused because their address had `connections_per_address_max` already.
+    connections_refused_by_address,
     /// Connections closed at once because the service admits no such peer.
     connections_not_admitted,
     /// Failures of accept itself, for example for want of file descriptors.

@@ -232,7 +232,7 @@ pub async fn serve(
             host.context.not_admitted(&peer);
             continue;
         }
-        let Some(admission) = host.context.admit() else {
+        let Some(admission) = host.context.admit_peer(&peer) else {
             continue;
         };
         Counters::add(&host.context.counters().connections_accepted, 1);

@@ -130,7 +130,7 @@ pub(crate) async fn serve_with(
             host.context.not_admitted(&peer);
             continue;
         }
-        let Some(admission) = host.context.admit() else {
+        let Some(admission) = host.context.admit_peer(&peer) else {
             continue;
         };
         Counters::add(&host.context.counters().connections_accepted, 1);

@@ -1,10 +1,11 @@
 //! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`), injected faults (`faults`) or slow peers (`pace`) can show. Method: a service whose procedures are the
+//! (`sockets`), injected faults (`faults`), slow peers (`pace`) or faulty RDMA peers (`rdma_peers`) can show. Method: a service whose procedures are the
 //! situations to test, behind a rig that hides the transport.
 
 mod contract;
 mod faults;
 mod pace;
+mod rdma_peers;
 mod sockets;
 
 use std::fs::File;
@@ -228,6 +229,8 @@ pub(crate) struct Rig {
     pub(crate) server: Context,
     pub(crate) client: Context,
     pub(crate) address: Address,
+    /// On RDMA.
+    pub(crate) rdma: Option<Rdma>,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) shutdown: Shutdown,
     pub(crate) task: tokio::task::JoinHandle<()>,
@@ -245,6 +248,7 @@ impl Rig {
             let address = listeners[0].local_addr().unwrap();
             (listeners, address)
         };
+        let mut rdma = None;
         let (address, connector, task): (_, Arc<dyn Connector>, _) = match on {
             On::Tcp => {
                 let (listeners, address) = bind();
@@ -282,14 +286,15 @@ impl Rig {
                     On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
                     _ => Arc::new(fabric_iwarp::Iwarp::default()),
                 };
-                let rdma = Rdma::new(fabric, rdma::Config::default());
+                let over = Rdma::new(fabric, rdma::Config::default());
+                rdma = Some(over.clone());
                 let any = "127.0.0.1:0".parse().unwrap();
-                let listener = rdma::listen(any, &rdma).await.unwrap();
+                let listener = rdma::listen(any, &over).await.unwrap();
                 let address = listener.local();
-                let serve = rdma::serve(vec![listener], rdma.clone(), dynamic, context, signal);
+                let serve = rdma::serve(vec![listener], over.clone(), dynamic, context, signal);
                 (
                     Address::Rdma(address),
-                    Arc::new(tcp::TcpConnector::new(client.clone()).with_rdma(rdma)),
+                    Arc::new(tcp::TcpConnector::new(client.clone()).with_rdma(over)),
                     tokio::spawn(serve),
                 )
             }
@@ -299,6 +304,7 @@ impl Rig {
             server,
             client,
             address,
+            rdma,
             connector,
             shutdown,
             task,

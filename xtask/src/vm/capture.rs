@@ -71,7 +71,7 @@ const FIELDS: [&str; 8] = [
 ];
 
 /// Severity of an error in tshark's words: a number (PI_ERROR).
-const SEVERITY_ERROR: u32 = 0x0080_0000;
+pub(crate) const SEVERITY_ERROR: u32 = 0x0080_0000;
 
 /// `msg_type` of RFC 5531 §9 as tshark shows it.
 const CALL: &str = "0";
@@ -104,14 +104,14 @@ pub(crate) fn capture(stage: &mut Stage<'_>) -> Result<Finding> {
 }
 
 /// A running dumpcap. Dropping it kills it.
-struct Recorder {
+pub(crate) struct Recorder {
     child: Child,
     words: BufReader<ChildStderr>,
 }
 
 impl Recorder {
     /// Starts to record what crosses the bridge; when this returns, packets are taken.
-    fn start(net: &Net, file: &Path) -> Result<Self> {
+    pub(crate) fn start(net: &Net, file: &Path) -> Result<Self> {
         // The buffer holds what a slow machine has not written yet; a lost packet would look like an error.
         let mut child = net
             .command("dumpcap")
@@ -143,7 +143,7 @@ impl Recorder {
     }
 
     /// Ends it, and returns its count of packets.
-    fn stop(mut self) -> Result<String> {
+    pub(crate) fn stop(mut self) -> Result<String> {
         signal(&[self.child.id()], "INT");
         if wait_at_most(&mut self.child, END_LIMIT)?.is_none() {
             return Err(Failure::new("dumpcap does not end"));

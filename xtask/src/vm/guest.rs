@@ -1,16 +1,16 @@
-//! One User Mode Linux guest: boot, run a script, collect its output and exit status, tear down.
+//! One guest (User Mode Linux, or QEMU with RDMA): boot, run a script, collect its output and exit status, tear down.
 //!
 //! The guest's root is the host's root, read-only. Its job directory is a directory of the host
 //! that both can write: the script's exit status and the signals between guest and host are files
 //! in it, so host code can act in the middle of the guest's work ([`Guest::await_signal`],
 //! [`Guest::signal`]; in scripts `signal NAME` and `await NAME`). Output comes over the console,
-//! line by line. Entry points: [`Guest::builder`], then `run` or `spawn`.
+//! line by line. Entry points: [`Guest::builder`] or [`Guest::with_rdma`], then `run` or `spawn`.
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use super::error::{Context, Result};
 use super::net::{GUESTS_MAX, Net, SERVER_IP};
 use super::prepare::{Tools, guest_scripts, remove_tree};
 use super::process::{POLL, kill_family, wait_at_most};
+use super::qemu::Qemu;
 
 /// Output kept of one guest; later lines are dropped, and the output says so.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
@@ -51,11 +52,27 @@ pub(crate) struct GuestRun {
     pub(crate) boot: Option<Duration>,
 }
 
+/// What the guest's kernel runs on.
+#[derive(Debug, Clone, Copy)]
+enum Machine<'a> {
+    Uml(&'a Tools),
+    Qemu(&'a Qemu),
+}
+
+impl<'a> Machine<'a> {
+    fn tools(self) -> &'a Tools {
+        match self {
+            Self::Uml(tools) => tools,
+            Self::Qemu(qemu) => qemu.tools(),
+        }
+    }
+}
+
 /// What to run in a guest.
 #[derive(Debug)]
 pub(crate) struct GuestBuilder<'a> {
     net: &'a Net,
-    tools: &'a Tools,
+    machine: Machine<'a>,
     script: PathBuf,
     env: Vec<(String, String)>,
     mem_mib: u32,
@@ -110,23 +127,11 @@ impl GuestBuilder<'_> {
     /// Boots the guest and returns while it runs.
     pub(crate) fn spawn(self) -> Result<Guest> {
         let job = self.make_job()?;
-        let mut command = self.net.command("taskset");
+        let mut command = match self.machine {
+            Machine::Uml(tools) => self.uml(tools, &job),
+            Machine::Qemu(qemu) => qemu.command(self.net, &job, self.slot, self.mem_mib),
+        };
         command
-            .args(["-c", &processor(self.slot), "env"])
-            .arg(format!("LD_PRELOAD={}", self.tools.xstate().display()))
-            .arg(self.tools.uml())
-            .arg(format!("mem={}M", self.mem_mib))
-            .args([
-                "rootfstype=hostfs",
-                "rootflags=/",
-                "ro",
-                "quiet",
-                "panic=-1",
-            ])
-            .args(["con=null", "con0=null,fd:1", "ssl=null"])
-            .arg(format!("init={}/guest/init.sh", job.display()))
-            .arg(self.device())
-            .env("TMPDIR", shared_memory())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -150,6 +155,27 @@ impl GuestBuilder<'_> {
         })
     }
 
+    fn uml(&self, tools: &Tools, job: &Path) -> Command {
+        let mut command = self.net.command("taskset");
+        command
+            .args(["-c", &processor(self.slot), "env"])
+            .arg(format!("LD_PRELOAD={}", tools.xstate().display()))
+            .arg(tools.uml())
+            .arg(format!("mem={}M", self.mem_mib))
+            .args([
+                "rootfstype=hostfs",
+                "rootflags=/",
+                "ro",
+                "quiet",
+                "panic=-1",
+            ])
+            .args(["con=null", "con0=null,fd:1", "ssl=null"])
+            .arg(format!("init={}/guest/init.sh", job.display()))
+            .arg(self.device())
+            .env("TMPDIR", shared_memory());
+        command
+    }
+
     /// The network device. Without gro=1 a large segment from the host stalls the device for good.
     /// The address is fixed so that two guests differ and a guest that boots again is the same.
     fn device(&self) -> String {
@@ -160,8 +186,8 @@ impl GuestBuilder<'_> {
     /// Makes the job directory: the scripts, the environment, and nothing else yet.
     fn make_job(&self) -> Result<PathBuf> {
         let number = GUESTS.fetch_add(1, Ordering::Relaxed);
-        let job = self
-            .tools
+        let tools = self.machine.tools();
+        let job = tools
             .dir()
             .join(format!("jobs/{}-{number}", std::process::id()));
         copy_scripts(&guest_scripts(), &job.join("guest"))?;
@@ -170,7 +196,7 @@ impl GuestBuilder<'_> {
             .context(|| format!("cannot make {} executable", init.display()))?;
         let mut text = String::new();
         let fixed = [
-            ("TOOLS", self.tools.client_root().display().to_string()),
+            ("TOOLS", tools.client_root().display().to_string()),
             ("SCRIPT", self.script.display().to_string()),
             ("GUEST_IP", Net::guest_ip(self.slot)),
             ("SERVER", SERVER_IP.to_owned()),
@@ -283,9 +309,18 @@ pub(crate) struct Guest {
 impl Guest {
     /// What to run; by default nothing, with 512 MiB and five minutes, in slot 0.
     pub(crate) fn builder<'a>(net: &'a Net, tools: &'a Tools) -> GuestBuilder<'a> {
+        Self::on(Machine::Uml(tools), net)
+    }
+
+    /// As [`Guest::builder`], with a kernel that has RDMA; slower by an order of magnitude.
+    pub(crate) fn with_rdma<'a>(net: &'a Net, qemu: &'a Qemu) -> GuestBuilder<'a> {
+        Self::on(Machine::Qemu(qemu), net).mem_mib(1024)
+    }
+
+    fn on<'a>(machine: Machine<'a>, net: &'a Net) -> GuestBuilder<'a> {
         GuestBuilder {
             net,
-            tools,
+            machine,
             script: PathBuf::new(),
             env: Vec::new(),
             mem_mib: 512,

@@ -218,6 +218,47 @@ pub(crate) fn pnfs(stage: &mut Stage<'_>) -> Result<Finding> {
 /// The size of the file of `pnfs`, MiB, and a bit; the script reads it from here.
 pub(crate) const PNFS_MIB: u64 = 64;
 
+/// What the servers count of small files and of large ones that begin with nothing: the MDS carries all of those, as it
+/// asks for by `mdsthreshold`, and nothing of these.
+pub(crate) fn small(stage: &mut Stage<'_>) -> Result<Finding> {
+    let Some(cluster) = stage.victim.cluster() else {
+        return Ok(None);
+    };
+    let before = cluster.traffic()?;
+    if !stage.guest.await_signal("small")? {
+        return Ok(None);
+    }
+    let small = cluster.traffic()?;
+    stage.guest.signal("large")?;
+    if !stage.guest.await_signal("written")? {
+        return Ok(None);
+    }
+    let large = cluster.traffic()?;
+    stage.guest.signal("counted")?;
+    // The MDS counts what it carries, and so do the data servers.
+    let carried = (small.proxied - before.proxied) / 2;
+    let (proxied, written) = (
+        large.proxied - small.proxied,
+        large.ds_written - small.ds_written,
+    );
+    if carried != SMALL_FILES * SMALL_BYTES {
+        return Ok(Some(format!(
+            "of {SMALL_FILES} files of {SMALL_BYTES} bytes {carried} bytes went through the MDS"
+        )));
+    }
+    if proxied > 0 || written < 3 * (LARGE_MIB << 20) {
+        return Ok(Some(format!(
+            "of three files of {LARGE_MIB} MiB the data servers were written {written} bytes by clients, and {proxied} went through the MDS"
+        )));
+    }
+    Ok(None)
+}
+
+/// What the guest of `small` makes: so many files of so many bytes, and three of so many MiB.
+pub(crate) const SMALL_FILES: u64 = 300;
+pub(crate) const SMALL_BYTES: u64 = 4096;
+pub(crate) const LARGE_MIB: u64 = 8;
+
 /// Waits until all data servers of the cluster serve.
 pub(crate) fn await_cluster(cluster: &Cluster) -> Result<()> {
     let wanted = cluster.ds_names().len();

@@ -30,10 +30,12 @@ mod kernel_client;
 mod net;
 mod prepare;
 mod process;
+mod qemu;
 mod run;
 mod scenario;
 mod selftest;
 mod server;
+mod siw;
 
 /// `cargo xtask vm`.
 #[derive(Debug, clap::Args)]
@@ -55,6 +57,8 @@ enum Command {
     Run(run::RunArgs),
     /// Build Ropewalk and run every scenario against a cluster of it, as CI does.
     KernelClient(kernel_client::KernelClientArgs),
+    /// Talk RDMA with a Linux kernel's software iWARP (siw) in a QEMU guest: rping both ways, as CI does.
+    Siw(siw::SiwArgs),
     /// Prove the harness against an NFSv4.1 server that is known to work (nfs-ganesha).
     Selftest(selftest::SelftestArgs),
 }
@@ -74,6 +78,7 @@ impl Args {
             }
             Command::Run(args) => run::run(&dir, args),
             Command::KernelClient(args) => kernel_client::kernel_client(&dir, args),
+            Command::Siw(args) => siw::siw(&dir, args),
             Command::Selftest(args) => selftest::selftest(&dir, args),
         };
         match result {

@@ -120,7 +120,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<Tools> {
 }
 
 /// Serialises two harness commands that would unpack into the same directory.
-fn lock(dir: &Path) -> Result<File> {
+pub(crate) fn lock(dir: &Path) -> Result<File> {
     let path = dir.join("lock");
     let file = File::create(&path).context(|| format!("cannot create {}", path.display()))?;
     file.lock()
@@ -143,7 +143,7 @@ fn install_host_tools() -> Result<()> {
 }
 
 /// Downloads packages, and those that they need and the host has not, into a tree of their own.
-fn unpack(dir: &Path, name: &str, packages: &[&str]) -> Result<PathBuf> {
+pub(crate) fn unpack(dir: &Path, name: &str, packages: &[&str]) -> Result<PathBuf> {
     let root = dir.join(name);
     let stamp = packages.join(" ");
     if fs::read_to_string(root.join(".packages")).is_ok_and(|found| found == stamp) {

@@ -114,6 +114,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         hosted::pnfs,
     ),
     hosted(
+        "small",
+        "small files are written through the MDS that wants it, large new ones never are (--crash --cluster-dir)",
+        Needs::Cluster,
+        hosted::small,
+    ),
+    hosted(
         "capture",
         "tshark decodes the traffic of small scenarios without complaint (--crash --cluster-dir)",
         Needs::Cluster,
@@ -174,6 +180,9 @@ impl Settings {
             .env("EXPORT", &self.export)
             .env("MNT", "/mnt/a")
             .env("PNFS_MIB", hosted::PNFS_MIB)
+            .env("SMALL_FILES", hosted::SMALL_FILES)
+            .env("SMALL_BYTES", hosted::SMALL_BYTES)
+            .env("LARGE_MIB", hosted::LARGE_MIB)
             .env("FSYNC_MIB", hosted::FSYNC_MIB)
             .env("DISK_MIB", full::DISK_MIB)
             .env("CAPTURE_MIB", capture::CAPTURE_MIB)

@@ -16,7 +16,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Bytes of the write to each data server.
+/// Bytes of the write to each data server, unless told otherwise.
 pub const WRITE_BYTES: usize = 4096;
 /// Slots of each session.
 const SLOTS: u32 = 64;
@@ -39,6 +39,8 @@ pub struct FirstLives {
     pub cluster: ClusterOptions,
     /// What is measured.
     pub part: Part,
+    /// Bytes of the write to each data server.
+    pub write_bytes: usize,
 }
 
 impl Subject for FirstLives {
@@ -48,17 +50,21 @@ impl Subject for FirstLives {
             Part::Whole => "create+write+close",
             Part::Proxied => "the same through the mds",
         };
-        format!("{part}, {} ds", self.cluster.ds_count)
+        format!(
+            "{part}, {} ds, {} KiB",
+            self.cluster.ds_count,
+            self.write_bytes / 1024
+        )
     }
 
     fn settings(&self) -> Value {
-        json!({ "write_bytes": WRITE_BYTES, "cluster": self.cluster.settings() })
+        json!({ "write_bytes": self.write_bytes, "cluster": self.cluster.settings() })
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
         let cluster = Cluster::start(&self.cluster)?;
         let runtime = load::runtime()?;
-        let shared = runtime.block_on(Shared::connect(&cluster, self.cluster.ds_count))?;
+        let shared = runtime.block_on(Shared::connect(&cluster, self))?;
         let shared = Rc::new(shared);
         let make = |index| {
             let liver = Liver {
@@ -85,7 +91,8 @@ struct Shared {
 
 impl Shared {
     /// Connects to every server and lives one life to be sure that all of it works.
-    async fn connect(cluster: &Cluster, ds_count: u16) -> Result<Self, BenchError> {
+    async fn connect(cluster: &Cluster, lives: &FirstLives) -> Result<Self, BenchError> {
+        let ds_count = lives.cluster.ds_count;
         let owner = Owner::new();
         let mds = Peer::mds(cluster.address(), &owner, SLOTS).await?;
         let root = mds.root().await?;
@@ -102,7 +109,7 @@ impl Shared {
         for address in map.servers.iter() {
             ds.push(Peer::ds(*address, &owner, SLOTS).await?);
         }
-        let mut data = vec![0; WRITE_BYTES];
+        let mut data = vec![0; lives.write_bytes];
         crate::pattern::fill(0, &mut data);
         let shared = Self {
             mds,

@@ -70,6 +70,8 @@ pub(super) struct State {
     pub(super) mds_bytes: [u64; 2],
     pub(super) reclaims: u32,
     pub(super) layout_returns: u32,
+    /// What `mdsthreshold` says.
+    pub(super) thresholds: Option<Thresholds>,
 }
 
 impl State {

@@ -45,10 +45,10 @@ async fn cut(ds: &Ds, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
     let now = match ds.objects.stat(id) {
         Ok(now) => now,
         Err(ObjectError::NotFound) => {
-            // Missing although the mark is above the new size: lost, and the cut must not hide it.
+            // Missing although it has a mark: lost. What the cut leaves of the mark goes on saying so to whoever reads or writes.
             let known = ds.index.known(id)?;
             if known.high_water_bytes > 0 && size_bytes > 0 {
-                return Err(Fault::Lost);
+                ds.note(id, &Fault::Lost);
             }
             let seq = ds.index.lower(id, size_bytes)?;
             return Ok(ds.index.durable(seq).await?);
@@ -57,9 +57,11 @@ async fn cut(ds: &Ds, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
     };
     let seq = ds.index.lower(id, size_bytes)?;
     ds.index.durable(seq).await?;
+    // One that is shorter than its mark must stay so: zeros would hide what is lost (R9).
+    let is_short = now.size_bytes < ds.index.known(id)?.high_water_bytes;
     let cut = move |objects: &dyn ObjectStore| {
         if now.size_bytes <= size_bytes {
-            if now.allocated_bytes == 0 || size_bytes >= OBJECT_BYTES_MAX {
+            if is_short || now.allocated_bytes == 0 || size_bytes >= OBJECT_BYTES_MAX {
                 return Ok(());
             }
             // Storage may be reserved behind the new end. A cut that comes from beyond gives it back, and takes no byte that is

@@ -198,6 +198,27 @@ async fn storage_is_taken_for_own_stripes_and_given_back_by_a_cut() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cut_does_not_make_up_for_what_an_object_has_lost() {
+    let world = World::new().await;
+    written(&world, &[1, 3]).await;
+    world.ds().objects.set_size(ID, 2 * UNIT).unwrap();
+    let items = vec![control::SetSizeItem {
+        object: OBJECT,
+        size_bytes: 3 * UNIT,
+        floor: Epoch::new(BOOT, 2),
+        through_key: 2,
+    }];
+    let items = items.into();
+    world
+        .mds
+        .call(&control::SetSizeArgs { items })
+        .await
+        .unwrap();
+    let looked = map(&world, range(0, u64::MAX), 9).await;
+    assert_eq!(looked.unwrap_err(), Status::Io);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_removed_file_is_not_made_again() {
     let world = World::new().await;
     written(&world, &[1]).await;

@@ -103,6 +103,46 @@ async fn commit_is_not_answered_before_the_index_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_object_can_be_cut_and_what_is_left_of_it_stays_lost() {
+    let stores = Stores::new();
+    {
+        let world = World::over(&stores).await;
+        let a = world.client(b"a").await;
+        let fh = Grant::to(b"a").fh();
+        a.write(&fh, 0, b"abcd", StableHow::DataSync).await.unwrap();
+    }
+    let id = objects::ObjectId {
+        file_id: FILE,
+        generation: 1,
+        mirror: 0,
+    };
+    stores.objects.remove(id).unwrap();
+    let world = World::over(&stores).await;
+    let a = world.client(b"a").await;
+    for (epoch, size_bytes, reads) in [(2, 3, Err(NfsStatus::Io)), (3, 0, Ok(Vec::new()))] {
+        let items = vec![control::SetSizeItem {
+            object: control::ObjectRef {
+                file_id: FILE,
+                generation: 1,
+                mirror: 0,
+            },
+            size_bytes,
+            floor: Epoch::new(BOOT, epoch),
+            through_key: 2,
+        }];
+        let items = items.into();
+        let cut = world.mds.call(&control::SetSizeArgs { items }).await;
+        assert_eq!(cut.unwrap().0, [Status::Ok]);
+        world.mds.state.lock().sizes.insert(FILE, size_bytes);
+        let fh = Grant::to(b"a").epoch(epoch).fh();
+        let read = a.read(&fh, 0, 4).await.map(|(_, bytes)| bytes);
+        assert_eq!(read, reads, "cut to {size_bytes}");
+        let wrote = a.write(&fh, 0, b"x", StableHow::Unstable).await;
+        assert_eq!(wrote.is_ok(), size_bytes == 0, "cut to {size_bytes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_or_short_object_is_an_error_and_never_a_hole() {
     let id = objects::ObjectId {
         file_id: FILE,

@@ -54,7 +54,7 @@ pub(crate) fn grant(
         // Some of it is lost for good; the rest is served through this server.
         return Err(NfsStatus::LayoutUnavailable);
     }
-    let busy = data.truncating.lock().contains(&file) || data.is_fencing(group, file);
+    let busy = data.cutting(file).is_err() || data.is_fencing(group, file);
     if busy || !data.servers.lock().all_live(&ids) {
         return Err(NfsStatus::LayoutTryLater);
     }
@@ -146,9 +146,7 @@ pub(crate) async fn commit_layout(
     let commit = match checked {
         Ok(()) => commit,
         Err(NfsStatus::BadLayout) if his_own_cut(nfsd, cx, file, client) => {
-            if data.truncating.lock().contains(&file) {
-                return Err(NfsStatus::Delay);
-            }
+            data.cutting(file)?;
             let end = super::sizes::measure(nfsd, inode).await?;
             SizeCommit {
                 new_end: commit.new_end.map(|claimed| claimed.min(end)),
@@ -256,7 +254,7 @@ pub(crate) fn may_have_data(nfsd: &Nfsd<Mds>, file: FileId) -> bool {
             .state()
             .layouts
             .is_held(file.0, IoModes::RW, None)
-        || nfsd.role().data().truncating.lock().contains(&file)
+        || nfsd.role().data().cutting(file).is_err()
 }
 
 /// Somebody lost access to the file: handles given out so far must stop working before the reply (R10). The epoch was

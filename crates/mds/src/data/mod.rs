@@ -80,6 +80,8 @@ const RECALLS_MAX: usize = 256;
 pub struct DataConfig {
     /// Bytes of a stripe unit of new files: a multiple of 64, at least [`STRIPE_UNIT_BYTES_MIN`].
     pub stripe_unit_bytes: u32,
+    /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
+    pub mds_threshold_bytes: u64,
     /// Lease of data servers in milliseconds.
     pub ds_lease_ms: u32,
     /// Connects to data servers for proxy I/O.
@@ -101,6 +103,7 @@ pub struct Space {
 pub struct DataPlane {
     cluster_id: u64,
     stripe_unit_bytes: u32,
+    mds_threshold_bytes: u64,
     ds_lease_ms: u32,
     connector: Arc<dyn Connector>,
     store: Arc<dyn MetaStore>,
@@ -117,8 +120,8 @@ pub struct DataPlane {
     fences: Mutex<Fences>,
     delivering: Mutex<BTreeSet<u32>>,
     unknown: Mutex<sizes::Unknown>,
-    /// Files whose truncation has an intent.
-    truncating: Mutex<BTreeSet<FileId>>,
+    /// Files whose truncation has an intent, and what those are told that come meanwhile.
+    truncating: Mutex<BTreeMap<FileId, NfsStatus>>,
     writers: Mutex<writers::Writers>,
     /// Proxied I/O against truncations, by file.
     gates: Mutex<BTreeMap<u64, Arc<RwLock<()>>>>,
@@ -177,6 +180,7 @@ impl DataPlane {
         Ok(Self {
             cluster_id: ns.cluster_id(),
             stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
+            mds_threshold_bytes: config.mds_threshold_bytes,
             ds_lease_ms: config.ds_lease_ms,
             connector: config.connector,
             proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
@@ -279,6 +283,11 @@ impl DataPlane {
         self.stripe_unit_bytes
     }
 
+    /// Below which size files are to be written through this server; 0 for none.
+    pub(crate) fn mds_threshold_bytes(&self) -> u64 {
+        self.mds_threshold_bytes
+    }
+
     /// Where a new file goes.
     ///
     /// # Errors
@@ -349,6 +358,14 @@ impl DataPlane {
     /// The data servers of a group, in stripe order.
     fn group_servers(&self, group: u32) -> Vec<u32> {
         self.groups.lock().servers_of(group).unwrap_or_default()
+    }
+
+    /// Refuses what must wait for a truncation of the file: DELAY, or IO when a data server's store fails it.
+    pub(crate) fn cutting(&self, file: FileId) -> Result<(), NfsStatus> {
+        match self.truncating.lock().get(&file) {
+            Some(status) => Err(*status),
+            None => Ok(()),
+        }
     }
 
     /// The lock that orders grants and returns on a file.

@@ -142,9 +142,7 @@ pub(super) async fn enter(
 ) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
     let data = nfsd.role().data();
     let shared = data.gate(inode.id).read_owned().await;
-    if data.truncating.lock().contains(&inode.id) {
-        return Err(NfsStatus::Delay);
-    }
+    data.cutting(inode.id)?;
     super::ready(nfsd, inode.id)?;
     let inode = asker.ns(nfsd.role(), |ns, op| ns.getattr(op, inode.id))?;
     Ok((shared, inode))
@@ -157,11 +155,10 @@ pub(crate) async fn write(
     inode: &Arc<Inode>,
     offset: u64,
     stable: StableHow,
-    bytes: &[u8],
+    bytes: Bytes,
 ) -> Result<(StableHow, Verifier), NfsStatus> {
     let mut asker = Asker::new(&cx.caller.cred);
-    let whole = Bytes::copy_from_slice(bytes);
-    let result = write_as(nfsd, &mut asker, inode, offset, stable, whole).await;
+    let result = write_as(nfsd, &mut asker, inode, offset, stable, bytes).await;
     let observed = asker.observed;
     cx.observe(observed.0);
     let written = result?;

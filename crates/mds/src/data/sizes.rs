@@ -74,7 +74,7 @@ impl Unknown {
 }
 
 /// Marked files and truncations under way, as the previous run left them.
-pub(super) fn load(ns: &Namespace) -> Result<(Unknown, BTreeSet<FileId>), NsError> {
+pub(super) fn load(ns: &Namespace) -> Result<(Unknown, BTreeMap<FileId, NfsStatus>), NsError> {
     let cred = Cred::root();
     let mut op = Op::new(&cred, Time::default());
     let mut unknown = Unknown::default();
@@ -91,7 +91,7 @@ pub(super) fn load(ns: &Namespace) -> Result<(Unknown, BTreeSet<FileId>), NsErro
     }
     let truncating = truncate::intents(ns, &mut op)?
         .iter()
-        .map(|i| i.file)
+        .map(|i| (i.file, NfsStatus::Delay))
         .collect();
     Ok((unknown, truncating))
 }
@@ -155,7 +155,7 @@ pub(super) async fn recover(nfsd: &Nfsd<Mds>) {
 fn prepare(nfsd: &Nfsd<Mds>, file: FileId, writers: Writers) -> Option<(u32, Item)> {
     let mds = nfsd.role();
     let data = mds.data();
-    if data.truncating.lock().contains(&file) {
+    if data.cutting(file).is_err() {
         // The cut comes first: what lies beyond it does not count.
         return None;
     }

@@ -14,9 +14,10 @@
 //!
 //! # Failure
 //! With a data server away the caller gets `NFS4ERR_DELAY` and the intent stays; the tick ends it, and whoever comes
-//! meanwhile with a layout or proxied I/O waits. One that was expelled has nothing to cut.
+//! meanwhile with a layout or proxied I/O waits. When a data server's store fails, all of these are told `NFS4ERR_IO` instead,
+//! until the tick has ended it after all. One that was expelled has nothing to cut.
 
-use super::call::{DsError, call};
+use super::call::call;
 use super::{grants, sizes};
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedRwLockWriteGuard;
 use tokio::time::Instant;
+use transport::ConnHandle;
 
 /// How long a truncation waits for layouts to come back before its caller is told to ask again.
 const RECALL_WAIT_MS: u64 = 5_000;
@@ -85,9 +87,7 @@ pub(crate) async fn truncate(
     let file = inode.id;
     let client = cx.client()?;
     let new_size = wanted.size.ok_or(NfsStatus::Inval)?;
-    if data.truncating.lock().contains(&file) {
-        return Err(NfsStatus::Delay);
-    }
+    data.cutting(file)?;
     // LAYOUTGET is held off from here on: nobody joins those that are gone.
     let _hold = Hold::new(nfsd, file);
     let _alone = alone(nfsd, inode, client).await?;
@@ -101,7 +101,7 @@ pub(crate) async fn truncate(
     let intent = ns(mds, cx, |ns, op| {
         ns.begin_truncate(op, file, new_size, &attrs, opened_for_write, fence)
     })?;
-    data.truncating.lock().insert(file);
+    data.truncating.lock().insert(file, NfsStatus::Delay);
     if fence {
         data.writers.lock().forget(file);
     }
@@ -110,9 +110,8 @@ pub(crate) async fn truncate(
         mds.state().layouts.raise_commit_floor(file.0);
     }
     mds.durable(Seq(cx.observed_seq)).await?;
-    cut(nfsd, inode, &intent).await.map_err(|error| {
-        tracing::warn!(file = file.0, %error, "truncation goes on later");
-        NfsStatus::Delay
+    cut(nfsd, inode, &intent).await.inspect_err(|status| {
+        tracing::warn!(file = file.0, %status, "truncation goes on later");
     })?;
     let mut ended = false;
     let done = ns(mds, cx, |ns, op| {
@@ -154,9 +153,10 @@ async fn alone(
         .state()
         .layouts
         .is_held(file.0, IoModes::RW, Some(client));
-    if held || data.truncating.lock().contains(&file) {
+    if held {
         return Err(NfsStatus::Delay);
     }
+    data.cutting(file)?;
     super::ready(nfsd, file)?;
     Ok(gate)
 }
@@ -183,15 +183,16 @@ async fn writers_gone(nfsd: &Nfsd<Mds>, inode: &Inode, except: Option<ClientId>)
     }
 }
 
-/// Makes every data server of the file cut its object. What is done again is done already.
-async fn cut(nfsd: &Nfsd<Mds>, inode: &Inode, intent: &TruncateIntent) -> Result<(), DsError> {
+/// Makes every data server of the file cut its object. What is done again is done already. When it is not done, the answer is
+/// what others are told until it is.
+async fn cut(nfsd: &Nfsd<Mds>, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
     let data = nfsd.role().data();
     let Some(placement) = inode.placement else {
         return Ok(());
     };
     let ids = data.group_servers(placement.group);
     let conns = data.servers.lock().conns_but_expelled(&ids);
-    let conns = conns.ok_or(DsError::Down)?;
+    let conns = conns.ok_or(NfsStatus::Delay)?;
     let item = SetSizeItem {
         object: sizes::object_of(inode),
         size_bytes: intent.new_size,
@@ -201,28 +202,43 @@ async fn cut(nfsd: &Nfsd<Mds>, inode: &Inode, intent: &TruncateIntent) -> Result
     let mut tasks = tokio::task::JoinSet::new();
     for (ds, conn) in ids.into_iter().zip(conns) {
         let Some(conn) = conn else { continue };
-        tasks.spawn(async move {
-            let answer = call(
-                &conn,
-                &SetSizeArgs {
-                    items: vec![item].into(),
-                },
-            )
-            .await?;
-            match answer.0.first() {
-                Some(Status::Ok | Status::NotFound | Status::Removed) => Ok(()),
-                Some(status) => {
-                    tracing::warn!(ds, ?status, "an object was not cut");
-                    Err(DsError::Down)
-                }
-                None => Err(DsError::Malformed),
-            }
-        });
+        tasks.spawn(async move { cut_one(ds, &conn, item).await });
     }
+    let mut done = Ok(());
     while let Some(result) = tasks.join_next().await {
-        result.unwrap_or(Err(DsError::Lost))?;
+        match result.unwrap_or(Err(NfsStatus::Delay)) {
+            Ok(()) => {}
+            Err(NfsStatus::Io) => done = Err(NfsStatus::Io),
+            Err(status) => done = done.and(Err(status)),
+        }
     }
-    Ok(())
+    if let (Err(status), Some(told)) = (done, data.truncating.lock().get_mut(&intent.file)) {
+        *told = status;
+    }
+    done
+}
+
+/// `Io` when the data server's store failed: asking again may help, waiting for it does not.
+async fn cut_one(ds: u32, conn: &ConnHandle, item: SetSizeItem) -> Result<(), NfsStatus> {
+    let args = SetSizeArgs {
+        items: vec![item].into(),
+    };
+    let answer = call(conn, &args).await.map_err(|error| {
+        tracing::debug!(ds, %error, "an object was not cut");
+        NfsStatus::Delay
+    })?;
+    let status = answer.0.first();
+    if matches!(
+        status,
+        Some(Status::Ok | Status::NotFound | Status::Removed)
+    ) {
+        return Ok(());
+    }
+    tracing::debug!(ds, ?status, "an object was not cut");
+    Err(match status {
+        Some(Status::Io) => NfsStatus::Io,
+        _ => NfsStatus::Delay,
+    })
 }
 
 /// Ends truncations that a crash or a missing data server interrupted. Their callers have been told to ask again.
@@ -251,7 +267,7 @@ async fn redo(nfsd: &Nfsd<Mds>, intent: &TruncateIntent) {
     let gate = data.gate(intent.file);
     // Held by the truncation itself while that is still at it.
     let Ok(_alone) = gate.try_write() else { return };
-    if !data.truncating.lock().contains(&intent.file) {
+    if data.cutting(intent.file).is_ok() {
         return;
     }
     let _hold = Hold::new(nfsd, intent.file);

@@ -73,6 +73,9 @@ pub(super) async fn apply(
     opened_for_write: bool,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let mds = nfsd.role();
+    if wanted.size.is_some() {
+        mds.data().cutting(inode.id)?;
+    }
     let mut needs_truncate = false;
     let result = ns(mds, cx, |ns, op| {
         match ns.setattr(op, inode.id, wanted, opened_for_write) {

@@ -9,10 +9,10 @@ use nfs4::ops::{WriteArgs, WriteRes};
 use server::Nfsd;
 use state::Io;
 
-pub(super) async fn write(
+pub(super) async fn write<'r>(
     nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: WriteArgs<'_>,
+    cx: &mut Cx<'r>,
+    args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     cx::writable(cx)?;
     let inode = check_io(nfsd, cx, args.stateid, Io::Write)?;
@@ -33,8 +33,9 @@ pub(super) async fn write(
             write_verifier,
         });
     }
+    let bytes = cx.share(args.data.0);
     let (committed, write_verifier) =
-        data::write(nfsd, cx, &inode, args.offset, args.stable, args.data.0).await?;
+        data::write(nfsd, cx, &inode, args.offset, args.stable, bytes).await?;
     let count = u32::try_from(len).map_err(|_| NfsStatus::Inval)?;
     Ok(WriteRes {
         count,

@@ -116,6 +116,8 @@ pub struct Told {
     pub unreadable: BTreeMap<u64, Status>,
     /// Changes of its store.
     pub changes: u64,
+    /// SET_SIZE fails as of a disk.
+    pub failing: bool,
     /// FENCE, STAT and SET_SIZE get no answer.
     pub mute: bool,
     /// The keys of the last HELLO or KEYS.
@@ -181,6 +183,10 @@ impl Calls {
                     items: items.into(),
                 })
                 .encode(e);
+            }
+            ToDs::SetSize(args) if told.failing => {
+                let statuses = vec![Status::Io; args.items.0.len()];
+                Answer::Ok(control::ItemStatuses::from(statuses)).encode(e);
             }
             ToDs::SetSize(args) => {
                 for item in &args.items.0 {

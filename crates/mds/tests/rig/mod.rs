@@ -41,6 +41,8 @@ pub const KEY_TIMES: KeyTimes = KeyTimes {
 pub const START_S: i64 = 1_000_000;
 /// Lease of data servers.
 pub const DS_LEASE_MS: u32 = 3_000;
+/// Size below which the metadata server wants to write files itself.
+pub const MDS_THRESHOLD_BYTES: u64 = 10_000;
 
 pub struct Rig {
     pub network: Network,
@@ -96,6 +98,7 @@ impl Rig {
             limits: Limits::default(),
             data: DataConfig {
                 stripe_unit_bytes: 4096,
+                mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 ds_lease_ms: DS_LEASE_MS,
                 connector: Arc::new(
                     network.connector("mds-proxy", Context::new(TransportLimits::default())),

@@ -34,6 +34,21 @@ fn ace() -> impl Strategy<Value = Ace> {
     })
 }
 
+fn thresholds() -> impl Strategy<Value = Thresholds> {
+    any::<[Option<u64>; 4]>().prop_map(|[a, b, c, d]| Thresholds {
+        read_file_bytes: a,
+        write_file_bytes: b,
+        read_io_bytes: c,
+        write_io_bytes: d,
+    })
+}
+
+fn mdsthreshold() -> impl Strategy<Value = MdsThreshold> {
+    prop::collection::vec((any::<u32>(), thresholds()), 0..3).prop_map(|items| MdsThreshold {
+        items: List(items.into_iter().map(|(of, t)| t.item(of)).collect()),
+    })
+}
+
 prop_compose! {
     fn attrs()(
         supported_attrs in prop::option::of(bitmap()),
@@ -46,6 +61,7 @@ prop_compose! {
         time_access_set in prop::option::of(set_time()),
         time_modify in prop::option::of(time()),
         layout_types in prop::option::of(prop::collection::vec(any::<u32>(), 0..4).prop_map(List)),
+        mdsthreshold in prop::option::of(mdsthreshold()),
         mode_umask in any::<Option<(u32, u32)>>(),
         xattr_support in any::<Option<bool>>(),
     ) -> Attrs {
@@ -60,6 +76,7 @@ prop_compose! {
             time_access_set,
             time_modify,
             layout_types,
+            mdsthreshold,
             mode_umask: mode_umask.map(|(mode, umask)| ModeUmask { mode, umask }),
             xattr_support,
             ..Attrs::default()
@@ -87,6 +104,19 @@ proptest! {
         prop_assume!(len > 0);
         fattr.values.to_mut().truncate(cut.index(len));
         prop_assert_eq!(fattr.attrs().map_err(|e| e.status()), Err(NfsStatus::BadXdr));
+    }
+
+    #[test]
+    fn thresholds_round_trip(sent in thresholds(), other in mdsthreshold(), cut in any::<prop::sample::Index>()) {
+        let mut attribute = other;
+        attribute.items.0.retain(|item| item.layout_type != 7);
+        prop_assert_eq!(Thresholds::of(&attribute, 7), Ok(Thresholds::default()));
+        attribute.items.0.push(sent.item(7));
+        prop_assert_eq!(Thresholds::of(&attribute, 7), Ok(sent));
+        let hints = &mut attribute.items.0.last_mut().unwrap().hints.0;
+        prop_assume!(!hints.is_empty());
+        hints.truncate(cut.index(hints.len()));
+        prop_assert!(Thresholds::of(&attribute, 7).is_err());
     }
 
     #[test]

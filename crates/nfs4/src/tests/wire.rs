@@ -312,6 +312,32 @@ fn attributes_are_written_in_ascending_order_and_only_when_asked_for_and_present
 }
 
 #[test]
+fn thresholds_have_the_bits_and_the_order_of_the_rfc() {
+    let sent = Thresholds {
+        write_file_bytes: Some(65_536),
+        write_io_bytes: Some(4096),
+        ..Thresholds::default()
+    };
+    let attribute = MdsThreshold {
+        items: List(vec![sent.item(1)]),
+    };
+    let bytes = wire![
+        1_u32, // items
+        1_u32, // LAYOUT4_NFSV4_1_FILES
+        1_u32, 0b1010_u32, // TH4_WRITE_SIZE and TH4_WRITE_IOSIZE
+        16_u32, 65_536_u64, 4096_u64
+    ];
+    assert_eq!(encode_to_vec(&attribute), bytes);
+    assert_eq!(decode_all(&bytes), Ok(attribute.clone()));
+    assert_eq!(Thresholds::of(&attribute, 1), Ok(sent));
+    // A hint of a later RFC comes behind those of this one.
+    let mut more = attribute;
+    more.items.0[0].hintset.insert(4);
+    more.items.0[0].hints.0.extend_from_slice(&[9; 8]);
+    assert_eq!(Thresholds::of(&more, 1), Ok(sent));
+}
+
+#[test]
 fn an_unknown_attribute_is_told_apart_from_wrong_bytes() {
     let fattr = |bits: &[u32], values: &[u8]| Fattr {
         mask: Bitmap::of(bits),

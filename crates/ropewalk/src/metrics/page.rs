@@ -307,6 +307,7 @@ fn help_of(name: &str) -> &'static str {
         "connections_accepted" => "Connections accepted",
         "connections_made" => "Connections made",
         "connections_refused" => "Connections refused at connections_max",
+        "connections_refused_by_address" => "Connections refused at connections_per_address_max",
         "connections_not_admitted" => "Connections closed at once since no such peer may connect",
         "accept_errors" => "Failures of accept",
         "records_in" => "RPC records received",

@@ -167,6 +167,7 @@ impl Plan {
                     join_token_file: Some(dir.join("join.token")),
                     workers: 0,
                     connections_max: config::default_connections_max(),
+                    connections_per_address_max: None,
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
                     metrics_listen: Vec::new(),

@@ -185,6 +185,8 @@ impl RdmaLink {
 
     /// Hands work to the provider while there is room for it.
     fn post_work(&mut self) -> Result<(), End> {
+        // Messages that belong to nothing have taken receives too.
+        self.post_receives(self.engine.receives());
         let mut posted = false;
         while self.endpoint.send_room() > 0 {
             if let Some((xid, read)) = self.records.next_read() {

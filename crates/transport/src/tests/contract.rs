@@ -277,6 +277,22 @@ on_every_transport! {
         assert_eq!(ask(&rig.connect().await, ECHO, b"4").await, b"4");
     }
 
+    async fn one_address_has_no_more_than_its_own_connections(on: On) {
+        let limits = Limits { connections_per_address_max: 2, ..Limits::default() };
+        let rig = Rig::new(on, limits).await;
+        let (one, two) = (rig.connect().await, rig.connect().await);
+        tokio::join!(ask(&one, ECHO, b"1"), ask(&two, ECHO, b"2"));
+        if let Ok(three) = rig.connector.connect(&rig.address, Situations::new()).await {
+            tokio::time::timeout(SOON, three.closed()).await.unwrap();
+        }
+        let counted = rig.server.counters().snapshot();
+        assert_eq!((counted.connections_refused_by_address, counted.connections_refused), (1, 0));
+        assert_eq!(ask(&one, ECHO, b"5").await, b"5");
+        one.close(CloseReason::Asked);
+        rig.until(|r| r.server.connections() == 1).await;
+        assert_eq!(ask(&rig.connect().await, ECHO, b"4").await, b"4");
+    }
+
     async fn a_connection_without_requests_is_closed_when_the_policy_says_so(on: On) {
         let idle = Some(Duration::from_millis(150));
         let rig = Rig::new(on, Limits { idle, ..Limits::default() }).await;

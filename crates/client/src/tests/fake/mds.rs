@@ -22,7 +22,8 @@ pub(super) fn perform_mds(
         }
         OpNum::GetAttr => {
             let a: GetAttrArgs = args.args().map_err(bad)?;
-            let attrs = attrs(s.inode(id)?, id);
+            let thresholds = s.thresholds;
+            let attrs = attrs(s.inode(id)?, id, thresholds);
             let of = FattrOf {
                 mask: &a.attr_request,
                 attrs: &attrs,
@@ -62,7 +63,7 @@ pub(super) fn perform_mds(
     Ok(())
 }
 
-fn attrs(inode: &Inode, id: u64) -> Attrs {
+fn attrs(inode: &Inode, id: u64, thresholds: Option<Thresholds>) -> Attrs {
     Attrs {
         file_type: Some(inode.file_type),
         mode: Some(inode.mode),
@@ -71,6 +72,9 @@ fn attrs(inode: &Inode, id: u64) -> Attrs {
         numlinks: Some(inode.links),
         fileid: Some(id),
         lease_time_s: Some(30),
+        mdsthreshold: thresholds.map(|t| MdsThreshold {
+            items: List(vec![t.item(nfs4::layout::LAYOUT_NFSV4_1_FILES)]),
+        }),
         ..Attrs::default()
     }
 }
@@ -140,7 +144,7 @@ fn readdir(
     let mut w = ReadDirWriter::new(reply.encoder(), Verifier::default(), bytes, 0).unwrap();
     let mut eof = true;
     for (at, (name, child)) in entries.iter().enumerate().skip(skip) {
-        let attrs = attrs(s.inode(*child)?, *child);
+        let attrs = attrs(s.inode(*child)?, *child, None);
         if !w.push(at as u64 + 1, name, &a.attr_request, &attrs) {
             eof = false;
             break;

@@ -1,0 +1,166 @@
+//! Goal: every wrong configuration gives one sentence that says what to do.
+use super::*;
+
+fn mds(text: &str) -> Result<MdsConfig, String> {
+    let config: MdsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
+    config.check().map_err(|e| e.0)?;
+    Ok(config)
+}
+
+fn ds(text: &str) -> Result<DsConfig, String> {
+    let config: DsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
+    config.check().map_err(|e| e.0)?;
+    Ok(config)
+}
+
+#[test]
+fn a_data_server_lets_in_whom_its_file_names() {
+    assert!(
+        ds("state_dir = '/s'")
+            .unwrap()
+            .peer_filter()
+            .unwrap()
+            .is_none()
+    );
+    let config = ds("state_dir = '/s'\nclients = ['10.1.0.0/16', 'fd00::1']").unwrap();
+    let admits = config.peer_filter().unwrap().unwrap();
+    for (peer, inside) in [("10.1.2.3", true), ("fd00::1", true), ("10.2.0.1", false)] {
+        assert_eq!(admits(peer.parse().unwrap()), inside, "{peer}");
+    }
+    let refused = ds("state_dir = '/s'\nclients = ['host']").unwrap_err();
+    assert!(
+        refused.contains("`clients`: `host` is not a network"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_shortest_configurations_have_safe_defaults() {
+    let config = mds("state_dir = '/s'").unwrap();
+    assert_eq!(config.listen, [SocketAddr::from(([127, 0, 0, 1], 2049))]);
+    assert_eq!(config.stripe_unit.as_u64(), 1 << 20);
+    let exports = config.export_list().unwrap();
+    let root = exports
+        .admit("127.0.0.1".parse().unwrap(), Some((0, 0, &[])))
+        .unwrap();
+    assert_eq!(root.uid, ANONYMOUS_ID);
+    assert!(exports.admit("192.0.2.1".parse().unwrap(), None).is_none());
+    assert_eq!(ds("state_dir = '/s'").unwrap().store, StoreKind::Disk);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_a_reason() {
+    for (text, says) in [
+        ("", "state_dir"),
+        ("state_dir = '/s'\nlease = 3", "unknown field `lease`"),
+        ("state_dir = '/s'\nlisten = []", "`listen` is empty"),
+        ("state_dir = '/s'\nlisten = ['host']", "socket address"),
+        (
+            "state_dir = '/s'\nlisten = ['0.0.0.0:2049']",
+            "no [[export]]",
+        ),
+        ("state_dir = '/s'\nlisten = ['[::]:2049']", "no [[export]]"),
+        (
+            "state_dir = '/s'\ncontrol_listen = ['0.0.0.0:1']",
+            "control_advertise",
+        ),
+        ("state_dir = '/s'\nlease_seconds = 0", "between 1 and 3600"),
+        (
+            "state_dir = '/s'\nstripe_unit = '5000B'",
+            "multiple of 4096",
+        ),
+        (
+            "state_dir = '/s'\nmds_threshold = '2MiB'",
+            "`mds_threshold` must be at most 1 MiB",
+        ),
+        (
+            "state_dir = '/s'\nlisten = ['0.0.0.0:2049']\n[[export]]\nclients = '*'",
+            "set `advertise`",
+        ),
+        (
+            "state_dir = '/s'\nkey_rotation = '5m'",
+            "between 10m and 365d",
+        ),
+        ("state_dir = '/s'\nkey_rotation = '1w'", "no length of time"),
+        ("state_dir = '/s'\nkey_overlap = '0s'", "at least 1m"),
+        (
+            "state_dir = '/s'\nkey_rotation = '30m'",
+            "no longer than `key_rotation`",
+        ),
+        ("state_dir = '/s'\nroot.mode = '0888'", "no mode"),
+        (
+            "state_dir = '/s'\nconnections_max = 0",
+            "`connections_max` must be",
+        ),
+        (
+            "state_dir = '/s'\nconnections_max = 3\nconnections_per_address_max = 4",
+            "no more than `connections_max`",
+        ),
+        (
+            "state_dir = '/s'\nlisten = ['127.0.0.1:1', '127.0.0.1:1']",
+            "`listen` has 127.0.0.1:1 twice",
+        ),
+        (
+            "state_dir = '/s'\nlisten = ['127.0.0.1:1']\ncontrol_listen = ['127.0.0.1:1']",
+            "is in `listen` and in `control_listen`",
+        ),
+        ("state_dir = '/dev/null/s'", "/dev/null is no directory"),
+        (
+            "state_dir = '/s'\n[[export]]\nclients = 'x'",
+            "`x` is not a network",
+        ),
+        (
+            "state_dir = '/s'\n[[export]]\nclients = '*'\naccess = 'w'",
+            "unknown variant `w`",
+        ),
+    ] {
+        let error = mds(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
+    for (text, says) in [
+        (
+            "state_dir = '/s'\nlisten = ['0.0.0.0:2050']",
+            "set `advertise`",
+        ),
+        (
+            "state_dir = '/s'\njoin_token = 'a'\njoin_token_file = 'b'",
+            "not both",
+        ),
+        ("state_dir = '/s'\nmds = ['nohost']", "write HOST:PORT"),
+        ("state_dir = '/s'\njoin_token = 'junk'", "`join_token`: "),
+        (
+            "state_dir = '/s'\nstore = 'memory'\nmemory_size = '1KiB'",
+            "at least 1 MiB",
+        ),
+    ] {
+        let error = ds(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    for size in ["4KiB", "1MiB", "1052672B"] {
+        let config = mds(&format!("state_dir = '/s'\nstripe_unit = '{size}'")).unwrap();
+        let again = mds(&toml::to_string(&config).unwrap()).unwrap();
+        assert_eq!(again.stripe_unit, config.stripe_unit);
+        assert_eq!(again.root, config.root);
+    }
+    let text = toml::to_string(&ds("state_dir = '/s'\nmemory_size = '5000001B'").unwrap());
+    assert_eq!(ds(&text.unwrap()).unwrap().memory_size, ByteSize(5_000_001));
+}
+
+#[test]
+fn a_listener_beyond_loopback_starts_with_an_export() {
+    let text = "state_dir = '/s'\nlisten = ['0.0.0.0:2049', '[::]:2049']\nadvertise = ['10.0.0.1:2049']\n\
+        [[export]]\nclients = '10.0.0.0/8'\naccess = 'ro'\nsquash = 'none'";
+    let exports = mds(text).unwrap().export_list().unwrap();
+    let root = exports
+        .admit("10.1.2.3".parse().unwrap(), Some((0, 0, &[])))
+        .unwrap();
+    assert_eq!((root.uid, root.read_only), (0, true));
+}

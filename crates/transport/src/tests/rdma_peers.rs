@@ -1,0 +1,368 @@
+//! Peers over RDMA that break the protocol: each loses its connection for a counted reason, and no other connection
+//! notices. Method: a bare endpoint of the provider against a server, beside a connection in order.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::task::Poll;
+
+use fabric::{
+    Completion, Connected, Done, Ended, EndpointConfig, Memory, Pool, PoolConfig, Receive, Remote,
+    Status, Work,
+};
+use rpcrdma::{PrivateData, VERSION};
+
+use super::*;
+use crate::CallError;
+
+/// Most bytes of a message.
+const INLINE: usize = 4096;
+const RECEIVES: usize = 128;
+const XID: u32 = 0x0a0b_0c0d;
+/// A call before the first reply: the first credit and those that a peer may overrun.
+const CALLS_AT_FIRST: u32 = 1 + 8;
+
+/// A bare endpoint.
+struct Peer {
+    endpoint: Box<dyn fabric::Endpoint>,
+    seen: Vec<Completion>,
+    ended: Option<Ended>,
+}
+
+fn socket_address(rig: &Rig) -> SocketAddr {
+    let Address::Rdma(address) = rig.address else {
+        panic!("an RDMA rig")
+    };
+    address
+}
+
+impl Peer {
+    async fn new(rig: &Rig) -> Self {
+        let pool = Pool::new(PoolConfig {
+            buffer_bytes: INLINE,
+            slab_bytes: INLINE * RECEIVES,
+            bytes_max: 2 * INLINE * RECEIVES,
+        });
+        let receive = |id| Receive {
+            id,
+            buffer: pool.take().unwrap(),
+        };
+        let receives = (0..RECEIVES as u64).map(receive).collect();
+        let own = PrivateData {
+            remote_invalidation: false,
+            send_bytes: 4096,
+            receive_bytes: 4096,
+        };
+        let config = EndpointConfig {
+            receive_depth: 256,
+            ..EndpointConfig::default()
+        };
+        let fabric = rig.rdma.as_ref().unwrap().fabric();
+        let private_data = Bytes::copy_from_slice(&own.encode());
+        let connecting = fabric.connect(socket_address(rig), config, private_data, receives);
+        let Connected { endpoint, .. } = connecting.await.unwrap();
+        Self {
+            endpoint,
+            seen: Vec::new(),
+            ended: None,
+        }
+    }
+
+    fn send(&mut self, message: Vec<u8>) {
+        self.send_invalidating(message, None);
+    }
+
+    fn send_invalidating(&mut self, message: Vec<u8>, invalidate: Option<u32>) {
+        let data = vec![message.into()];
+        let work = Work::Send { data, invalidate };
+        self.endpoint.post(7, work, false).unwrap();
+        self.endpoint.ring();
+    }
+
+    /// Memory that nobody may have.
+    fn nothing(&self) -> Remote {
+        Remote {
+            key: 0x0bad_0bad,
+            offset: 0,
+            len: 10_000,
+        }
+    }
+
+    /// Memory of ours that may be read.
+    fn source(&mut self) -> Remote {
+        let memory = Memory::Bytes(vec![9; 10_000].into());
+        self.endpoint.expose(memory).unwrap()
+    }
+
+    /// Moves on until this holds or the connection has ended.
+    async fn until(&mut self, holds: impl Fn(&[Completion]) -> bool) {
+        let moved = poll_fn(|cx| {
+            while self.ended.is_none() && !holds(&self.seen) {
+                match self.endpoint.poll_completions(cx, &mut self.seen) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(ended)) => self.ended = Some(ended),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            Poll::Ready(())
+        });
+        tokio::time::timeout(SOON, moved).await.expect("it happens");
+    }
+
+    async fn until_ended(&mut self) -> Ended {
+        self.until(|_| false).await;
+        self.ended.unwrap()
+    }
+
+    /// The next message, as words.
+    async fn message(&mut self) -> Vec<u32> {
+        let arrived =
+            |c: &Completion| c.status == Status::Ok && matches!(c.done, Done::Receive { .. });
+        self.until(|seen| seen.iter().any(arrived)).await;
+        let at = self.seen.iter().position(arrived).expect("a message");
+        let Done::Receive { buffer, .. } = self.seen.remove(at).done else {
+            unreachable!("it was just asked for")
+        };
+        let word = |w: &[u8]| u32::from_be_bytes(w.try_into().unwrap());
+        buffer.chunks(4).map(word).collect()
+    }
+}
+
+/// The words of a transport header up to its lists, and the lists.
+fn header(xid: u32, procedure: u32, lists: &[u32]) -> Vec<u8> {
+    words(&[&[xid, VERSION, 32, procedure], lists].concat())
+}
+
+/// A call whose arguments are at `remote`.
+fn call_with_chunk(procedure: u32, remote: Remote) -> Vec<u8> {
+    let mut message = call(procedure, b"").flatten().unwrap();
+    message[..4].copy_from_slice(&XID.to_be_bytes());
+    let at = message.len();
+    message[at - 4..].copy_from_slice(&remote.len.to_be_bytes());
+    let position = u32::try_from(at).unwrap();
+    let [high, low] =
+        [remote.offset >> 32, remote.offset & 0xffff_ffff].map(|n| u32::try_from(n).unwrap());
+    let lists = [1, position, remote.key, remote.len, high, low, 0, 0, 0];
+    [header(XID, 0, &lists), message].concat()
+}
+
+fn inline_call(xid: u32, procedure: u32) -> Vec<u8> {
+    let mut message = call(procedure, b"abcd").flatten().unwrap();
+    message[..4].copy_from_slice(&xid.to_be_bytes());
+    [header(xid, 0, &[0, 0, 0]), message].concat()
+}
+
+/// A server with a connection in order; `misbehave` is what a peer does to it. The server then ends that connection for
+/// `reason`, and the other lives.
+async fn ends_that_connection(
+    on: On,
+    limits: Limits,
+    reason: CloseReason,
+    misbehave: impl AsyncFnOnce(&mut Peer),
+) -> Rig {
+    let rig = Rig::new(on, limits).await;
+    let other = rig.connect().await;
+    assert_eq!(ask(&other, ECHO, b"before").await, b"before");
+    let mut peer = Peer::new(&rig).await;
+    misbehave(&mut peer).await;
+    rig.until(|r| !r.service.ended.lock().is_empty()).await;
+    assert_eq!(*rig.service.ended.lock(), [reason]);
+    assert_eq!(rig.server.counters().snapshot().closes_for(reason), 1);
+    let args = pattern(100_000);
+    assert_eq!(ask(&other, ECHO, &args).await, args);
+    rig.service.gate.add_permits(100);
+    rig.until(|r| r.server.connections() == 1).await;
+    rig
+}
+
+macro_rules! on_both_providers {
+    ($( async fn $name:ident($on:ident: On) $body:block )*) => {$(
+        mod $name {
+            use super::*;
+            async fn behaviour($on: On) $body
+            #[tokio::test]
+            async fn memory() { behaviour(On::Rdma).await }
+            #[tokio::test]
+            async fn iwarp() { behaviour(On::Iwarp).await }
+        }
+    )*};
+}
+
+on_both_providers! {
+    async fn arguments_under_a_bad_steering_tag(on: On) {
+        let reason = CloseReason::RdmaAccessRefused;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            let remote = peer.nothing();
+            peer.send(call_with_chunk(ECHO, remote));
+            assert!(matches!(peer.until_ended().await, Ended::Faulted(_)));
+        }).await;
+    }
+
+    async fn a_result_for_a_bad_steering_tag(on: On) {
+        let reason = CloseReason::RdmaAccessRefused;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            let mut message = call(ECHO, &[1; 1000]).flatten().unwrap();
+            message[..4].copy_from_slice(&XID.to_be_bytes());
+            let key = peer.nothing().key;
+            let lists = [0, 1, 1, key, 2000, 0, 0, 0, 0];
+            peer.send([header(XID, 0, &lists), message].concat());
+            assert!(matches!(peer.until_ended().await, Ended::Faulted(_)));
+        }).await;
+    }
+
+    async fn more_calls_than_credits(on: On) {
+        let reason = CloseReason::RdmaNoReceive;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            for xid in 0..=CALLS_AT_FIRST {
+                peer.send(inline_call(xid, GATED));
+            }
+            peer.until_ended().await;
+        }).await;
+    }
+
+    async fn two_calls_with_one_transaction_id(on: On) {
+        let reason = CloseReason::RdmaDuplicateXid;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            peer.send(inline_call(XID, GATED));
+            peer.send(inline_call(XID, GATED));
+            peer.until_ended().await;
+        }).await;
+    }
+
+    async fn an_invalidation_of_nothing(on: On) {
+        let reason = CloseReason::RdmaCannotInvalidate;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            peer.send_invalidating(inline_call(XID, ECHO), Some(0x0bad_0bad));
+            peer.until_ended().await;
+        }).await;
+    }
+
+    async fn a_message_above_the_inline_size(on: On) {
+        let reason = CloseReason::RdmaReceiveTooSmall;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            peer.send(vec![0; INLINE + 1]);
+            peer.until_ended().await;
+        }).await;
+    }
+
+    async fn messages_that_belong_to_nothing(on: On) {
+        let reason = CloseReason::RdmaStrayMessages;
+        ends_that_connection(on, Limits::default(), reason, async |peer| {
+            // Garbage and RDMA_DONE, one after the other: they have no credits, but receives.
+            for i in 0..=rpcrdma::STRAY_MESSAGES_MAX {
+                let done = header(XID, 3, &[]);
+                peer.send(if i % 2 == 0 { vec![0xee; 9] } else { done });
+                let still = tokio::time::timeout(Duration::from_millis(2), peer.until_ended());
+                let _ = still.await;
+            }
+            peer.until_ended().await;
+        }).await;
+    }
+
+    async fn headers_that_cannot_be_used_are_answered_and_the_connection_lives(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let mut peer = Peer::new(&rig).await;
+        // Version 2: the answer names the versions that there are (RFC 8166 §4.5.1).
+        peer.send(words(&[XID, 2, 32, 0, 0, 0, 0]));
+        let answer = peer.message().await;
+        assert_eq!((answer[0], &answer[3..]), (XID, &[4, 1, 1, 1][..]));
+        // An unknown procedure, and a list that has no end: ERR_CHUNK (§4.5.3).
+        for garbage in [header(XID, 77, &[0, 0, 0]), header(XID, 0, &[1, 2, 3])] {
+            peer.send(garbage);
+            let answer = peer.message().await;
+            assert_eq!((answer[0], &answer[3..]), (XID, &[4, 2][..]));
+        }
+        peer.send(inline_call(XID, ECHO));
+        let reply = peer.message().await;
+        assert_eq!((reply[0], reply[3]), (XID, 0));
+        assert_eq!(rig.server.counters().snapshot().rdma_calls_refused, 3);
+    }
+
+    async fn arguments_come_from_where_the_call_says(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let mut peer = Peer::new(&rig).await;
+        let source = peer.source();
+        let part = source.part(1000, 2000).unwrap();
+        peer.send(call_with_chunk(ECHO, part));
+        let reply = peer.message().await;
+        let bytes = words(&reply[7..]);
+        assert_eq!(result(&bytes), [9; 2000]);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_vanishes_in_the_middle_of_a_read_gives_its_memory_back() {
+    let limits = Limits {
+        read_stall: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let reason = CloseReason::ReadStalled;
+    let rig = ends_that_connection(On::Iwarp, limits, reason, async |peer| {
+        let remote = peer.source();
+        peer.send(call_with_chunk(ECHO, remote));
+        // It is never polled again, so the read has no answer.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    })
+    .await;
+    let whole = rig.server.limits().receive_budget_bytes;
+    let share = rig.server.limits().receive_share_bytes;
+    let of_all = rig.server.receive_budget();
+    let peers = ["192.0.2.1:1", "192.0.2.2:1"].map(|p| Endpoint::Socket(p.parse().unwrap()));
+    let shares = peers.map(|peer| of_all.share(&peer).try_charge(share));
+    assert_eq!(u64::from(whole), 2 * u64::from(share));
+    assert!(shares.iter().all(Option::is_some), "nothing is held");
+}
+
+#[tokio::test]
+async fn a_peer_that_closes_in_the_middle_of_a_read_is_gone_and_no_fault() {
+    let rig = Rig::new(On::Iwarp, Limits::default()).await;
+    let mut peer = Peer::new(&rig).await;
+    let remote = peer.source();
+    peer.send(call_with_chunk(ECHO, remote));
+    drop(peer);
+    rig.until(|r| !r.service.ended.lock().is_empty()).await;
+    let reason = rig.service.ended.lock()[0];
+    assert!(!reason.is_noteworthy(), "{reason:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_places_a_result_which_the_reply_does_not_have_is_cut() {
+    // The client's locator finds nothing, as if the reply had no such result.
+    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let conn = rig.connect().await;
+    let room = ReplyRoom {
+        locate: |_| None,
+        ..room(20_000)
+    };
+    let args = pattern(10_000);
+    let outcome = conn
+        .call(call(ECHO, &args).with_reply_room(room), SOON)
+        .await;
+    assert_eq!(outcome, Err(CallError::Closed(CloseReason::RdmaBadReply)));
+}
+
+#[tokio::test]
+async fn a_reply_without_room_fails_its_call_only() {
+    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let conn = rig.connect().await;
+    let small = ReplyRoom::plain(100);
+    let large = call(ECHO, &pattern(10_000)).with_reply_room(small);
+    assert_eq!(conn.call(large, SOON).await, Err(CallError::Refused));
+    assert_eq!(ask(&conn, ECHO, b"x").await, b"x");
+}
+
+#[tokio::test]
+async fn replies_that_come_as_a_whole_are_records_too() {
+    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let conn = rig.connect().await;
+    let args = pattern(10_000);
+    for (room, copied) in [(ReplyRoom::plain(20_000), 0), (room(20_000), 0)] {
+        let record = conn
+            .call(call(ECHO, &args).with_reply_room(room), SOON)
+            .await;
+        assert_eq!(result(&record.unwrap()), args);
+        assert_eq!(rig.client.counters().snapshot().rdma_copied_bytes, copied);
+    }
+    let counters = rig.client.counters().snapshot();
+    assert!(counters.rdma_reply_chunk_bytes_in > 10_000);
+    assert_eq!(counters.rdma_write_chunk_bytes_in, 10_000);
+}

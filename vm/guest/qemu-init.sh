@@ -1,0 +1,32 @@
+#!/bin/sh
+# The first process of the QEMU guest once its root is there: what init.sh is under User Mode Linux, with the modules and
+# the device of Linux's software iWARP.
+. /run/job/env
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/home
+exec </dev/null >/dev/ttyS0 2>&1
+
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t tmpfs mnt /mnt
+mount -t tmpfs -o mode=1777 tmp /tmp
+mkdir -p /run/home /run/netns /dev/shm && mount -t tmpfs shm /dev/shm
+# The tools are in the root itself; scripts look for them here.
+ln -s / /run/tools
+stty -onlcr 2>/dev/null
+
+hostname "guest-${GUEST_IP##*.}"
+ip link set lo up
+ip addr add "$GUEST_IP/24" dev eth0
+ip link set eth0 up
+modprobe -a iw_cm ib_uverbs rdma_ucm siw nfsv4 nfs_layout_nfsv41_files rpcrdma
+rdma link add siw0 type siw netdev eth0
+
+touch /run/job/booted
+cd /
+/bin/sh "/run/job/guest/$SCRIPT"
+rc=$?
+# Renamed when complete: the host may look at any moment.
+echo "$rc" >/run/job/rc.new
+mv /run/job/rc.new /run/job/rc
+echo o >/proc/sysrq-trigger
+sleep 10

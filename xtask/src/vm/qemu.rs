@@ -1,0 +1,323 @@
+//! A Linux kernel with software iWARP (siw), under QEMU: the one client that mounts over RDMA without a device.
+//!
+//! User Mode Linux has no RDMA, and Debian's kernels have siw switched off. So QEMU runs Debian's kernel without hardware
+//! virtualisation (slow: for correctness, never for speed) and siw's module is built from the matching source.
+//! Everything is unpacked from packages below the harness's directory and nothing is installed: the guest's root is
+//! the host's, with the unpacked packages over it. Entry points: [`Qemu::prepare`], [`Qemu::command`].
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::error::{Context, Failure, Result};
+use super::net::Net;
+use super::prepare::{Tools, guest_scripts, lock, remove_tree, unpack};
+use super::process::output;
+
+/// What is unpacked: the kernel and what builds a module for it, QEMU, and the tools of the guest.
+const PACKAGES: &[&str] = &[
+    "linux-image-amd64",
+    "linux-headers-amd64",
+    "linux-source",
+    "qemu-system-x86",
+    "seabios",
+    "rdmacm-utils",
+    "ibverbs-providers",
+    "nfs-common",
+    "kmod",
+    "busybox-static",
+];
+
+/// Directories of packages that Debian has merged into /usr, where the host has links.
+const MERGED: &[&str] = &["bin", "sbin", "lib", "lib64"];
+
+/// Modules that the first file system needs to reach the host's; what they depend on comes with them.
+const BOOT_MODULES: &[&str] = &["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_net"];
+
+/// siw's folder in the kernel's source.
+const SIW_SOURCE: &str = "drivers/infiniband/sw/siw";
+
+/// siw's module among the kernel's.
+const SIW_MODULE: &str = "extra/siw.ko";
+
+/// A kernel, an emulator and a root file system.
+#[derive(Debug, Clone)]
+pub(crate) struct Qemu {
+    tools: Tools,
+    root: PathBuf,
+    made: PathBuf,
+    release: String,
+}
+
+impl Qemu {
+    /// Makes sure that everything is there: some 250 MB of packages, and a minute, the first time.
+    pub(crate) fn prepare(tools: &Tools) -> Result<Self> {
+        if std::env::consts::ARCH != "x86_64" {
+            return Err(Failure::new("the guest with siw is made for x86_64 only"));
+        }
+        let _lock = lock(tools.dir())?;
+        let root = unpack(tools.dir(), "siw", PACKAGES).map_err(|error| {
+            Failure::new(format!(
+                "the packages of the guest with siw cannot be had (Debian's {}): {error}",
+                PACKAGES.join(", ")
+            ))
+        })?;
+        merge_usr(&root)?;
+        let release = release(&root)?;
+        let qemu = Self {
+            tools: tools.clone(),
+            // Made of what was unpacked, and unpacked again with it.
+            made: root.join("made"),
+            root,
+            release,
+        };
+        if !qemu.modules().join(SIW_MODULE).exists() {
+            qemu.make()?;
+        }
+        // Each time, since it takes a moment and its script may have changed.
+        qemu.pack()?;
+        Ok(qemu)
+    }
+
+    /// The harness's own tools.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// The guest's kernel.
+    pub(crate) fn release(&self) -> &str {
+        &self.release
+    }
+
+    fn initrd(&self) -> PathBuf {
+        self.made.join("initrd.gz")
+    }
+
+    fn modules(&self) -> PathBuf {
+        self.root.join("usr/lib/modules").join(&self.release)
+    }
+
+    fn make(&self) -> Result<()> {
+        remove_tree(&self.made)?;
+        create_dir(&self.made)?;
+        self.build_siw()
+    }
+
+    /// kmod under one of its names: which of its tools it is.
+    fn link(&self, name: &str) -> Result<PathBuf> {
+        let link = self.made.join(name);
+        if link.symlink_metadata().is_err() {
+            symlink("../usr/bin/kmod", &link)
+                .context(|| format!("cannot create {}", link.display()))?;
+        }
+        Ok(link)
+    }
+
+    /// Builds siw's module and puts it among the kernel's.
+    fn build_siw(&self) -> Result<()> {
+        eprintln!("building siw for Linux {}", self.release);
+        let headers = self
+            .root
+            .join("usr/src/linux-headers-")
+            .display()
+            .to_string();
+        let headers = PathBuf::from(format!("{headers}{}", self.release));
+        // The package means to be at /usr/src.
+        let makefile = headers.join("Makefile");
+        let unable = || format!("cannot change {}", makefile.display());
+        let text = fs::read_to_string(&makefile).context(unable)?;
+        let place = format!("include {}/usr/src/", self.root.display());
+        fs::write(&makefile, text.replace("include /usr/src/", &place)).context(unable)?;
+        let source = find(&self.root.join("usr/src"), "linux-source-", ".tar.xz")?;
+        let siw = self.made.join("siw");
+        create_dir(&siw)?;
+        output(
+            Command::new("tar")
+                .arg("-C")
+                .arg(&siw)
+                .arg("-xJf")
+                .arg(&source)
+                .args(["--strip-components=5", "--wildcards"])
+                .arg(format!("*/{SIW_SOURCE}/*")),
+        )?;
+        output(
+            Command::new("make")
+                .arg("-C")
+                .arg(&headers)
+                .arg(format!("M={}", siw.display()))
+                .args(["CONFIG_RDMA_SIW=m", "modules"]),
+        )?;
+        let module = siw.join("siw.ko");
+        output(Command::new("strip").arg("-g").arg(&module))?;
+        let place = self.modules().join("extra");
+        create_dir(&place)?;
+        // Last: it says that the rest is there.
+        fs::copy(&module, self.modules().join(SIW_MODULE))
+            .context(|| format!("cannot copy {}", module.display()))?;
+        let kmod = self.link("depmod")?;
+        output(
+            Command::new(kmod)
+                .arg("-b")
+                .arg(self.root.join("usr"))
+                .arg(&self.release),
+        )
+        .map(drop)
+    }
+
+    /// Packs the first file system: busybox, a few modules and the script that leaves it.
+    fn pack(&self) -> Result<()> {
+        let tree = self.made.join("initrd");
+        remove_tree(&tree)?;
+        for dir in ["bin", "proc", "dev", "modules"] {
+            create_dir(&tree.join(dir))?;
+        }
+        let copy = |from: &Path, to: &Path| {
+            fs::copy(from, to)
+                .context(|| format!("cannot copy {}", from.display()))
+                .map(drop)
+        };
+        copy(
+            &self.root.join("usr/bin/busybox"),
+            &tree.join("bin/busybox"),
+        )?;
+        copy(&guest_scripts().join("qemu-boot.sh"), &tree.join("init"))?;
+        output(Command::new("chmod").arg("755").arg(tree.join("init")))?;
+        let modprobe = self.link("modprobe")?;
+        let listed = output(
+            Command::new(modprobe)
+                .args(["--show-depends", "--ignore-install", "-a", "-d"])
+                .arg(self.root.join("usr"))
+                .args(["-S", &self.release])
+                .args(BOOT_MODULES),
+        )?;
+        let mut order: Vec<String> = Vec::new();
+        for file in listed
+            .lines()
+            .filter_map(|line| line.strip_prefix("insmod "))
+        {
+            let file = Path::new(file.trim());
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if !order.contains(&name) {
+                copy(file, &tree.join("modules").join(&name))?;
+                order.push(name);
+            }
+        }
+        let list = tree.join("modules/order");
+        fs::write(&list, order.join("\n"))
+            .context(|| format!("cannot write {}", list.display()))?;
+        let fresh = self.made.join("initrd.new");
+        let script = "cd \"$1\" && find . | cpio -o -H newc --quiet | gzip -1 >\"$2\"";
+        output(
+            Command::new("sh")
+                .args(["-c", script, "pack"])
+                .arg(&tree)
+                .arg(&fresh),
+        )?;
+        fs::rename(&fresh, self.initrd()).context(|| "cannot rename the initrd".into())
+    }
+
+    /// The guest as a process: its console is the standard output.
+    pub(crate) fn command(&self, net: &Net, job: &Path, slot: u8, mem_mib: u32) -> Command {
+        let root = self.root.join("usr");
+        let share = |id: &str, path: &Path, mode: &str| {
+            let path = path.display();
+            [
+                "-fsdev".to_owned(),
+                format!("local,id={id},path={path},security_model=none,multidevs=remap{mode}"),
+                "-device".to_owned(),
+                format!("virtio-9p-pci,fsdev={id},mount_tag={id}"),
+            ]
+        };
+        let mut command = net.command("env");
+        command
+            .arg(format!(
+                "LD_LIBRARY_PATH={}/lib/x86_64-linux-gnu",
+                root.display()
+            ))
+            .arg(root.join("bin/qemu-system-x86_64"))
+            .arg("-L")
+            .arg(root.join("share/qemu"))
+            .arg("-L")
+            .arg(root.join("share/seabios"))
+            .args(["-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"])
+            .args(["-smp", "1", "-m", &mem_mib.to_string()])
+            .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+            .args(["-display", "none", "-serial", "stdio"])
+            .arg("-kernel")
+            .arg(
+                self.root
+                    .join("boot")
+                    .join(format!("vmlinuz-{}", self.release)),
+            )
+            .arg("-initrd")
+            .arg(self.initrd())
+            .args(["-append", KERNEL_ARGUMENTS])
+            .args(share("host", Path::new("/"), ",readonly=on"))
+            .args(share("tools", &self.root, ",readonly=on"))
+            .args(share("job", job, ""))
+            .arg("-netdev")
+            .arg(format!(
+                "tap,id=net,ifname=tap{slot},script=no,downscript=no"
+            ))
+            .arg("-device")
+            .arg(format!(
+                "virtio-net-pci,netdev=net,mac=02:00:00:00:02:{slot:02x},romfile="
+            ));
+        command
+    }
+}
+
+/// An oops ends the guest, so that it is seen.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr \
+                                random.trust_cpu=on net.ifnames=0";
+
+fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).context(|| format!("cannot create {}", path.display()))
+}
+
+/// Moves what lies beside /usr into it: over the host's root these directories would hide links.
+fn merge_usr(root: &Path) -> Result<()> {
+    for name in MERGED {
+        let (from, to) = (root.join(name), root.join("usr").join(name));
+        if !from.exists() {
+            continue;
+        }
+        create_dir(&to)?;
+        let script = "cp -a \"$1/.\" \"$2/\" && rm -r \"$1\"";
+        output(
+            Command::new("sh")
+                .args(["-c", script, "merge"])
+                .arg(&from)
+                .arg(&to),
+        )?;
+    }
+    Ok(())
+}
+
+/// The release of the unpacked kernel.
+fn release(root: &Path) -> Result<String> {
+    let path = find(&root.join("boot"), "vmlinuz-", "")?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.trim_start_matches("vmlinuz-").to_owned())
+}
+
+/// The one file of a directory with such a name.
+fn find(dir: &Path, start: &str, end: &str) -> Result<PathBuf> {
+    let unable = || format!("cannot list {}", dir.display());
+    for entry in fs::read_dir(dir).context(unable)? {
+        let entry = entry.context(unable)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(start) && name.ends_with(end) {
+            return Ok(entry.path());
+        }
+    }
+    Err(Failure::new(format!(
+        "no {start}*{end} in {}",
+        dir.display()
+    )))
+}

@@ -1,0 +1,104 @@
+//! `cargo xtask vm siw`: our RDMA against that of a Linux kernel.
+//!
+//! The guest's kernel has siw, software iWARP by other people. rping of librdmacm talks to the rping of `fabric-iwarp`
+//! in both roles ([`rping`]), and the kernel mounts a cluster over RDMA ([`nfs`]); data are compared, and tshark decodes
+//! what was said ([`decode`]). Ends with the closing line that the test command counts.
+
+mod decode;
+mod nfs;
+mod rping;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::error::{Context, Failure, Result};
+use super::net::Net;
+use super::prepare::prepare;
+use super::qemu::Qemu;
+use super::scenario::Outcome;
+use crate::repo;
+
+/// `cargo xtask vm siw`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SiwArgs {
+    /// What to run.
+    #[arg(long, value_delimiter = ',', default_value = "rping,nfs")]
+    scenario: Vec<Part>,
+    /// NFS versions to mount with.
+    #[arg(long, value_delimiter = ',', default_value = "4.1,4.2")]
+    vers: Vec<String>,
+    /// A ropewalk that is built already, instead of one that is built now.
+    #[arg(long, value_name = "PROGRAM")]
+    ropewalk: Option<PathBuf>,
+    /// Show what the guests print while they run.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// librdmacm's ping, both ways.
+    Rping,
+    /// A cluster mounted with proto=rdma.
+    Nfs,
+}
+
+/// Runs everything; `true` when all passed.
+pub(crate) fn siw(dir: &Path, args: &SiwArgs) -> Result<bool> {
+    let started = Instant::now();
+    let tools = prepare(dir)?;
+    let qemu = Qemu::prepare(&tools)?;
+    let ready = started.elapsed().as_secs_f64();
+    println!(
+        "Linux {} with siw is ready after {ready:.1} s",
+        qemu.release()
+    );
+    let net = Net::create(&tools)?;
+    let mut outcomes = Vec::new();
+    if args.scenario.contains(&Part::Rping) {
+        outcomes.push(rping::rping(&net, &qemu, args.verbose)?);
+        outcomes.iter().for_each(print);
+    }
+    if args.scenario.contains(&Part::Nfs) {
+        let cluster = nfs::Cluster::start(&net, &qemu, args.ropewalk.as_deref())?;
+        for vers in &args.vers {
+            let outcome = cluster.mount(vers, args.verbose)?;
+            print(&outcome);
+            outcomes.push(outcome);
+        }
+        cluster.stop(outcomes.iter().any(Outcome::is_failure))?;
+    }
+    let failed = outcomes.iter().filter(|o| o.is_failure()).count();
+    println!(
+        "{} passed, {failed} failed, 0 skipped",
+        outcomes.len() - failed
+    );
+    Ok(failed == 0 && !outcomes.is_empty())
+}
+
+/// A program of ours, built for release.
+fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
+    let built = repo::cargo()
+        .args(["build", "--release", "--locked"])
+        .args(arguments)
+        .status()
+        .context(|| "cannot run cargo".to_owned())?;
+    if !built.success() {
+        return Err(Failure::new(format!("{program} does not build")));
+    }
+    let me = std::env::current_exe().context(|| "cannot find this program".to_owned())?;
+    let target = me.ancestors().nth(2).unwrap_or(Path::new("target"));
+    Ok(target.join("release").join(program))
+}
+
+/// Prints what was seen, also of what passed: it is the point of it.
+fn print(outcome: &Outcome) {
+    let Outcome { name, seconds, .. } = outcome;
+    for note in &outcome.notes {
+        println!("    {note}");
+    }
+    match &outcome.failure {
+        None => println!("ok {name} ({seconds:.1} s)"),
+        Some(why) => println!("FAIL {name} ({seconds:.1} s): {why}"),
+    }
+}
