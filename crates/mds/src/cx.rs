@@ -1,12 +1,13 @@
 //! What every operation needs of its COMPOUND: the file behind the current handle, the name space as the
 //! caller may see it, and the observed transaction.
 
-use crate::Mds;
+use crate::{Mds, persist};
 use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, Seq};
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op};
-use nfs4::{FileHandle, NfsStatus};
+use nfs4::{FileHandle, NfsStatus, OpBody, OpNum};
 use server::Compound;
+use std::any::Any;
 use std::sync::Arc;
 
 /// One COMPOUND on the metadata server.
@@ -47,6 +48,20 @@ impl<'a> Asker<'a> {
         self.observed = self.observed.max(op.observed());
         result.map_err(|e| status(&e))
     }
+
+    /// As [`change_as`].
+    pub(crate) fn change_as<T>(
+        &mut self,
+        mds: &Mds,
+        prepared: &Prepared,
+        call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+    ) -> Result<T, NfsStatus> {
+        let keep = |_: &dyn Any| prepared.0.clone();
+        let mut op = Op::new(self.cred, mds.now()).keeping(&keep);
+        let result = call(mds.namespace(), &mut op);
+        self.observed = self.observed.max(op.observed());
+        result.map_err(|e| status(&e))
+    }
 }
 
 /// Calls the name space as the COMPOUND's caller, and notes what was observed (rule R7).
@@ -56,6 +71,56 @@ pub(crate) fn ns<T>(
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> Result<T, NfsStatus> {
     let mut op = Op::new(&cx.caller.cred, mds.now());
+    let result = call(mds.namespace(), &mut op);
+    let observed = op.observed();
+    cx.observe(observed.0);
+    result.map_err(|e| status(&e))
+}
+
+/// As [`ns`], for the change that the operation in execution is about: its result, as `answer` tells it with the handle that
+/// it makes current, becomes durable with it (rule R15).
+pub(crate) fn change<T: Any, B: OpBody<Num = OpNum>>(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    answer: impl Fn(&T) -> (B, Option<FileHandle>) + Sync,
+    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+) -> Result<T, NfsStatus> {
+    let keep = |result: &dyn Any| {
+        let (res, made) = answer(result.downcast_ref::<T>()?);
+        let (slot, bytes) = cx.kept(&res, made)?;
+        Some((persist::key(slot), bytes))
+    };
+    let mut op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
+    let result = call(mds.namespace(), &mut op);
+    let observed = op.observed();
+    cx.observe(observed.0);
+    result.map_err(|e| status(&e))
+}
+
+/// A result that is known before the change is made, in the form in which it is kept.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Prepared(Option<(Vec<u8>, Vec<u8>)>);
+
+impl Prepared {
+    /// Prepares a result, and the handle that the operation makes current.
+    pub(crate) fn new<B>(cx: &Cx<'_>, res: &B, made: Option<FileHandle>) -> Self
+    where
+        B: OpBody<Num = OpNum>,
+    {
+        let kept = cx.kept(res, made);
+        Self(kept.map(|(slot, bytes)| (persist::key(slot), bytes)))
+    }
+}
+
+/// As [`change`], with a result that was prepared.
+pub(crate) fn change_as<T>(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    prepared: &Prepared,
+    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+) -> Result<T, NfsStatus> {
+    let keep = |_: &dyn Any| prepared.0.clone();
+    let mut op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
     let result = call(mds.namespace(), &mut op);
     let observed = op.observed();
     cx.observe(observed.0);

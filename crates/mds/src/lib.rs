@@ -13,6 +13,7 @@ pub mod data;
 pub mod exports;
 mod mds;
 mod ops;
+mod persist;
 
 pub use mds::{Mds, MdsConfig, MdsError, Random, WallClock};
 pub use ops::NOT_SUPPORTED;

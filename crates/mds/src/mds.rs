@@ -13,17 +13,19 @@
 use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
 use crate::exports::Exports;
-use crate::ops;
+use crate::{ops, persist};
+use bytes::Bytes;
 use meta::{MetaError, MetaStore, Seq};
 use namespace::{Cred, Format, Limits, Namespace, NsError, Time};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
-use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
+use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use parking_lot::{Mutex, MutexGuard};
 use rpc::{AuthStat, Credential};
-use server::{Identity, Nfsd, NfsdConfig, Role};
+use server::{Identity, Nfsd, NfsdConfig, Role, SlotOf};
 use state::{ClientLimits, ClientRecord, Clients, FileStates, Grace, Removed, StateLimits};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use transport::ConnHandle;
 
 /// Wall time, for the times of files.
@@ -90,6 +92,8 @@ pub struct Mds {
     exports: Exports,
     clock: WallClock,
     lease_ms: u64,
+    /// What sessions of earlier runs kept is gone.
+    swept: AtomicBool,
 }
 
 impl Mds {
@@ -132,6 +136,7 @@ impl Mds {
             exports: config.exports,
             clock: config.clock,
             lease_ms,
+            swept: AtomicBool::new(false),
         };
         let random = Box::new(move || random());
         let nfsd = Nfsd::new(mds, NfsdConfig { clients, random });
@@ -169,6 +174,14 @@ impl Mds {
         self.lease_ms
     }
 
+    pub(crate) fn is_swept(&self) -> bool {
+        self.swept.load(Relaxed)
+    }
+
+    pub(crate) fn set_swept(&self) {
+        self.swept.store(true, Relaxed);
+    }
+
     /// The metadata store.
     pub fn store(&self) -> &Arc<dyn MetaStore> {
         self.ns.store()
@@ -189,6 +202,7 @@ impl Mds {
     pub async fn tick(nfsd: &Nfsd<Self>) {
         nfsd.expire().await;
         ops::client_record::poll_grace(nfsd).await;
+        persist::sweep(nfsd);
         DataPlane::tick(nfsd).await;
     }
 }
@@ -257,6 +271,22 @@ impl Role for Mds {
 
     fn sequence_flags(&self, client: ClientId) -> u32 {
         self.state().revoked_flags(client)
+    }
+
+    fn persists(&self) -> bool {
+        true
+    }
+
+    fn keep(&self, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
+        persist::keep(self, slot, reply)
+    }
+
+    fn kept(&self, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
+        persist::kept(self, slot)
+    }
+
+    fn session_destroyed(&self, session: SessionId) {
+        persist::destroyed(self, session);
     }
 
     fn has_state(&self, client: ClientId) -> bool {

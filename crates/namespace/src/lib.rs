@@ -48,7 +48,7 @@ pub use ops::rename::Renamed;
 pub use ops::setattr::{AttrsSet, SetAttr, SetTime};
 pub use perm::{EXECUTE, READ, WRITE};
 pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
-pub use types::{ChangeInfo, Cred, Device, FileId, Op, Placement, Time};
+pub use types::{ChangeInfo, Cred, Device, FileId, Keep, Op, Placement, Time};
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use crate::namespace::{Namespace, Writer};
 use crate::records::{self, RwOut};
 use crate::{Cred, FileId, NsError, Op, keys};
 use meta::{Outcome, Purpose, Seq, Tx};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub(crate) struct Txn<'t> {
 
 impl Namespace {
     /// Runs `body` as one transaction. It may run more than once.
-    pub(crate) fn write<T>(
+    pub(crate) fn write<T: Any>(
         &self,
         op: &mut Op<'_>,
         mut body: impl FnMut(&mut Txn<'_>) -> Result<T, NsError>,
@@ -78,6 +79,13 @@ impl Namespace {
                 && let Err(e) = txn.flush(guard.counters)
             {
                 verdict = Err(e);
+            }
+            let changes = txn.writer != *guard || !txn.staged.is_empty();
+            if changes
+                && let Ok(result) = &verdict
+                && let Some((key, value)) = op.kept(result)
+            {
+                txn.tx.put(&key, &value);
             }
             let commit = verdict.is_ok();
             let Txn { writer, seen, .. } = txn;

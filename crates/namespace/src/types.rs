@@ -1,6 +1,7 @@
 //! Plain values that go in and out of every call.
 
 use meta::Seq;
+use std::any::Any;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// An inode number: never 0, never reused.
@@ -94,13 +95,27 @@ impl Cred {
 
 /// One call's circumstances, and what it observed. One value may serve a whole COMPOUND: what was
 /// observed accumulates.
-#[derive(Debug)]
 pub struct Op<'c> {
     /// Who asks.
     pub cred: &'c Cred,
     /// Wall time of the request.
     pub now: Time,
     observed: Seq,
+    keep: Option<&'c Keep<'c>>,
+}
+
+/// From what a transaction's call returns to a key and a value that are written in it, not of this crate's own keys: how a
+/// reply becomes durable with the effect that it tells of (rule R15).
+pub type Keep<'c> = dyn Fn(&dyn Any) -> Option<(Vec<u8>, Vec<u8>)> + Sync + 'c;
+
+impl std::fmt::Debug for Op<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Op")
+            .field("cred", &self.cred)
+            .field("now", &self.now)
+            .field("observed", &self.observed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'c> Op<'c> {
@@ -111,7 +126,21 @@ impl<'c> Op<'c> {
             cred,
             now,
             observed: Seq(0),
+            keep: None,
         }
+    }
+
+    /// The same, whose transactions that change anything also write what `keep` makes of their result.
+    #[must_use]
+    pub const fn keeping(self, keep: &'c Keep<'c>) -> Self {
+        Self {
+            keep: Some(keep),
+            ..self
+        }
+    }
+
+    pub(crate) fn kept(&self, result: &dyn Any) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.keep.and_then(|keep| keep(result))
     }
 
     /// The transaction to wait for before anything of what the calls answered, errors included, leaves

@@ -204,6 +204,12 @@ impl<'a> OpReader<'a> {
     pub fn decoder(&mut self) -> &mut Decoder<'a> {
         &mut self.d
     }
+
+    /// Bytes of the request that were not read yet.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.d.remaining()
+    }
 }
 
 /// A result in the making: where its status goes, and where to cut back to.
@@ -221,6 +227,8 @@ pub struct ReplyWriter<N> {
     status: Mark,
     count_at: Mark,
     count: u32,
+    /// Bytes in front of the first result.
+    results_at: usize,
     num: PhantomData<N>,
 }
 
@@ -232,12 +240,28 @@ impl<N: OpNumber> ReplyWriter<N> {
         e.opaque(tag);
         let count_at = e.reserve_u32();
         Self {
+            results_at: e.len(),
             e,
             status,
             count_at,
             count: 0,
             num: PhantomData,
         }
+    }
+
+    /// The bytes of the results written so far; `None` when payloads belong between them.
+    #[must_use]
+    pub fn results(&self) -> Option<&[u8]> {
+        self.e
+            .spans()
+            .is_empty()
+            .then(|| &self.e.as_bytes()[self.results_at..])
+    }
+
+    /// Appends results as [`ReplyWriter::results`] gave them.
+    pub fn append(&mut self, count: u32, results: &[u8]) {
+        self.e.raw(results);
+        self.count += count;
     }
 
     /// Results written so far.

@@ -10,6 +10,7 @@
 //! The first operation that fails is the last one; its predecessors keep their effects.
 
 use crate::Role;
+use crate::persist::Persist;
 use bytes::Bytes;
 use nfs4::{ClientId, FileHandle, NfsStatus, SessionId, Stateid};
 use rpc::Credential;
@@ -85,6 +86,8 @@ pub struct Compound<'r, R: Role> {
     pub(crate) charge: Option<Charge>,
     /// The newest transaction that any result depends on, in the role's own numbering.
     pub observed_seq: u64,
+    /// Of a persistent session.
+    pub(crate) persist: Option<Persist>,
 }
 
 impl<'r, R: Role> Compound<'r, R> {
@@ -109,6 +112,7 @@ impl<'r, R: Role> Compound<'r, R> {
             payloads: Vec::new(),
             charge: None,
             observed_seq: 0,
+            persist: None,
         }
     }
 

@@ -13,8 +13,9 @@
 
 use crate::compound::ERROR_RESULT_BYTES;
 use crate::nfsd::rpc_error;
+use crate::persist::{Kept, Persist};
 use crate::slot::RunningSlot;
-use crate::tables::{effect_bytes, is_engine_op};
+use crate::tables::{effect_bytes, is_engine_op, only_looks};
 use crate::{Compound, Counters, Nfsd, Role, SessionContext};
 use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
@@ -45,6 +46,7 @@ impl<R: Role> Nfsd<R> {
         let start = Start {
             request_bytes: record.len(),
             fingerprint: fingerprint(&credential, d.rest()),
+            body: d.rest(),
         };
         let Ok(header) = CompoundHeader::decode(&mut d) else {
             Counters::add(&self.counters().malformed);
@@ -67,8 +69,14 @@ impl<R: Role> Nfsd<R> {
         let (status, slot) = match first.await {
             First::Replay(cached) => return Some(replay(xid, &cached)),
             First::Done(status) => (status, None),
+            First::Revived(kept) => {
+                let request = (start.body, walk.ops_count);
+                let status = self.resume(&mut cx, *kept, request, &mut reply).await;
+                (status, None)
+            }
             First::Sequenced(slot) => {
                 let status = self.operations(&mut cx, &mut walk.ops, &mut reply).await;
+                self.keep_whole(&mut cx, &reply, status);
                 (status, Some(slot))
             }
         };
@@ -114,7 +122,7 @@ impl<R: Role> Nfsd<R> {
         cx: &mut Compound<'r, R>,
         walk: &mut Walk<'r>,
         reply: &mut ReplyWriter<OpNum>,
-        start: &Start,
+        start: &Start<'_>,
     ) -> First<'r, R> {
         let op = match self.next_op(cx, &mut walk.ops, reply) {
             None => return First::Done(NfsStatus::Ok),
@@ -149,11 +157,16 @@ impl<R: Role> Nfsd<R> {
         cx: &mut Compound<'r, R>,
         walk: &mut Walk<'r>,
         reply: &mut ReplyWriter<OpNum>,
-        start: &Start,
+        start: &Start<'_>,
     ) -> First<'r, R> {
         let begun = match walk.ops.args::<SequenceArgs>() {
             Err(_) => Err(NfsStatus::BadXdr),
-            Ok(args) => self.sequence(cx, &args, start, walk.ops_count, reply.wire_len()),
+            Ok(args) => match self.sequence(cx, &args, start, walk.ops_count, reply.wire_len()) {
+                Err(NfsStatus::BadSession) => self
+                    .revive(&args, start.fingerprint)
+                    .map(|kept| Begun::Revived(Box::new(kept))),
+                begun => begun,
+            },
         };
         match begun {
             Err(status) => {
@@ -161,6 +174,10 @@ impl<R: Role> Nfsd<R> {
                 First::Done(status)
             }
             Ok(Begun::Replay(cached)) => First::Replay(cached),
+            Ok(Begun::Revived(kept)) => {
+                Counters::add(&self.counters().replays);
+                First::Revived(kept)
+            }
             Ok(Begun::New(token, res)) => {
                 let slot = RunningSlot::new(self, res.session_id, token);
                 let _ = reply.result(&res);
@@ -195,15 +212,16 @@ impl<R: Role> Nfsd<R> {
             };
             let before = reply.checkpoint();
             let payloads_count = cx.payloads.len();
-            if let Err(too_big) = cx.check_size(reply.wire_len() + effect_bytes(op)) {
-                reply.error(op, too_big);
-                return too_big;
+            let begun = cx.check_size(reply.wire_len() + effect_bytes(op));
+            let begun = begun.and_then(|()| match only_looks(op) {
+                true => Ok(()),
+                false => cx.begin_change(reply),
+            });
+            if let Err(refused) = begun {
+                reply.error(op, refused);
+                return refused;
             }
-            let status = if is_engine_op(op) {
-                self.session_op(cx, op, ops, reply).await
-            } else {
-                R::perform(self, cx, op, ops, reply).await
-            };
+            let status = self.execute(cx, op, ops, reply).await;
             let is_last = !status.is_ok() || ops.left() == 0;
             let tail = if is_last { 0 } else { ERROR_RESULT_BYTES };
             if let Err(too_big) = cx.check_size(reply.wire_len() + tail) {
@@ -219,8 +237,22 @@ impl<R: Role> Nfsd<R> {
         NfsStatus::Ok
     }
 
+    pub(crate) async fn execute<'r>(
+        &'r self,
+        cx: &mut Compound<'r, R>,
+        op: OpNum,
+        ops: &mut OpReader<'r>,
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> NfsStatus {
+        if is_engine_op(op) {
+            self.session_op(cx, op, ops, reply).await
+        } else {
+            R::perform(self, cx, op, ops, reply).await
+        }
+    }
+
     /// The next operation if this minor version has it; else its error result is written.
-    fn next_op(
+    pub(crate) fn next_op(
         &self,
         cx: &Compound<'_, R>,
         ops: &mut OpReader<'_>,
@@ -247,7 +279,7 @@ impl<R: Role> Nfsd<R> {
         &self,
         cx: &mut Compound<'_, R>,
         args: &SequenceArgs,
-        start: &Start,
+        start: &Start<'_>,
         ops_count: u32,
         reply_bytes: usize,
     ) -> Result<Begun, NfsStatus> {
@@ -279,6 +311,7 @@ impl<R: Role> Nfsd<R> {
         };
         let next = if ops_count > 1 { ERROR_RESULT_BYTES } else { 0 };
         context.check_size(reply_bytes + SEQUENCE_RESULT_BYTES + next)?;
+        let persistent = session.persistent;
         let now_ms = self.now_ms();
         let done = clients.sequence(args.session_id, cx.conn.id(), &request, now_ms, false)?;
         drop(clients);
@@ -294,6 +327,7 @@ impl<R: Role> Nfsd<R> {
             Verdict::New(token) => {
                 context.owner = done.owner;
                 cx.session = Some(context);
+                cx.persist = persistent.then(|| Persist::new(args, start.fingerprint));
                 Ok(Begun::New(token, self.flagged(res, done.client)))
             }
             Verdict::Replay(cached) => {
@@ -316,9 +350,11 @@ impl<R: Role> Nfsd<R> {
 }
 
 /// Facts of a request that SEQUENCE judges.
-struct Start {
+struct Start<'r> {
     request_bytes: usize,
     fingerprint: u64,
+    /// From the tag on.
+    body: &'r [u8],
 }
 
 struct Walk<'r> {
@@ -329,12 +365,15 @@ struct Walk<'r> {
 
 enum First<'a, R: Role> {
     Replay(Arc<[u8]>),
+    /// Of an earlier run.
+    Revived(Box<Kept>),
     Done(NfsStatus),
     Sequenced(RunningSlot<'a, R>),
 }
 
 enum Begun {
     Replay(Arc<[u8]>),
+    Revived(Box<Kept>),
     Uncached(SequenceRes),
     New(SlotToken, SequenceRes),
 }

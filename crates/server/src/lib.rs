@@ -14,6 +14,7 @@ mod counters;
 mod execute;
 mod nfsd;
 mod ops;
+mod persist;
 mod role;
 mod slot;
 mod tables;
@@ -22,6 +23,7 @@ pub use back_channel::{CALLBACK_MS_MAX, CallbackError};
 pub use compound::{Compound, SessionContext};
 pub use counters::Counters;
 pub use nfsd::{Nfsd, NfsdConfig};
+pub use persist::{KEPT_RESULTS_BYTES_MAX, SlotOf};
 pub use role::{Identity, Role};
 
 use nfs4::{NfsStatus, OpBody, OpNum, ReplyWriter};

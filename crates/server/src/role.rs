@@ -1,8 +1,8 @@
 //! What distinguishes a metadata server from a data server: who it is, whom it admits, and its table
 //! of operations.
 
-use crate::{Compound, Nfsd};
-use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
+use crate::{Compound, Nfsd, SlotOf};
+use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use rpc::{AuthStat, Credential};
 use state::Removed;
 use std::future::Future;
@@ -71,6 +71,31 @@ pub trait Role: Send + Sync + Sized + 'static {
     fn sequence_flags(&self, _client: nfs4::ClientId) -> u32 {
         0
     }
+
+    /// Whether sessions may be persistent: the role then keeps what [`Compound::kept`] gives it, in the same transaction as
+    /// the effect, until the session goes.
+    fn persists(&self) -> bool {
+        false
+    }
+
+    /// Keeps the whole reply of a COMPOUND that made a change. Returns the transaction to wait for.
+    ///
+    /// # Errors
+    /// What the store answers; the reply may leave all the same.
+    fn keep(&self, _slot: SlotOf, _reply: &[u8]) -> Result<u64, NfsStatus> {
+        Err(NfsStatus::NotSupp)
+    }
+
+    /// What an earlier run kept of a slot.
+    ///
+    /// # Errors
+    /// `BadSession` when the session is not one of an earlier run; what a failed store is answered with.
+    fn kept(&self, _slot: SlotOf) -> Result<Option<bytes::Bytes>, NfsStatus> {
+        Err(NfsStatus::BadSession)
+    }
+
+    /// A session, of this run or an earlier one, has been destroyed by its client: nothing of it need be kept.
+    fn session_destroyed(&self, _session: SessionId) {}
 
     /// Whether a client holds opens, locks, layouts or delegations. Called with the client table locked.
     fn has_state(&self, client: nfs4::ClientId) -> bool;

@@ -43,7 +43,31 @@ pub(crate) fn effect_bytes(op: OpNum) -> usize {
     }
 }
 
-fn only_looks(op: OpNum) -> bool {
+/// Operations that neither change anything nor need a client's state, nor move data: what may be executed again in a session of
+/// an earlier run.
+pub(crate) fn only_looks_at_names(op: OpNum) -> bool {
+    matches!(
+        op,
+        OpNum::Access
+            | OpNum::GetAttr
+            | OpNum::GetFh
+            | OpNum::Lookup
+            | OpNum::LookupP
+            | OpNum::NVerify
+            | OpNum::PutFh
+            | OpNum::PutPubFh
+            | OpNum::PutRootFh
+            | OpNum::ReadDir
+            | OpNum::ReadLink
+            | OpNum::RestoreFh
+            | OpNum::SaveFh
+            | OpNum::SecInfo
+            | OpNum::SecInfoNoName
+            | OpNum::Verify
+    )
+}
+
+pub(crate) fn only_looks(op: OpNum) -> bool {
     matches!(
         op,
         OpNum::Access

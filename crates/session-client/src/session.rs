@@ -18,10 +18,11 @@ use crate::slots::{SlotGuard, Slots};
 use crate::{CallbackHandler, Caller, SessionError};
 use bytes::Bytes;
 use nfs4::ops::{
-    BindConnToSessionArgs, BindConnToSessionRes, CREATE_SESSION_CONN_BACK_CHAN, CallbackSecParms,
-    ChannelAttrs, ChannelDirFromClient, CreateSessionArgs, CreateSessionRes, DestroyClientIdArgs,
-    DestroyClientIdRes, DestroySessionArgs, DestroySessionRes, EXCHGID_CONFIRMED_R, ExchangeIdArgs,
-    ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
+    BindConnToSessionArgs, BindConnToSessionRes, CREATE_SESSION_CONN_BACK_CHAN,
+    CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, ChannelDirFromClient,
+    CreateSessionArgs, CreateSessionRes, DestroyClientIdArgs, DestroyClientIdRes,
+    DestroySessionArgs, DestroySessionRes, EXCHGID_CONFIRMED_R, ExchangeIdArgs, ExchangeIdRes,
+    SequenceArgs, SequenceRes, StateProtectArgs,
 };
 use nfs4::{
     ClientId, ClientOwner, CompoundBuilder, CompoundReply, NfsStatus, OpError, SessionId, Verifier,
@@ -250,13 +251,11 @@ impl Session {
             requests_max,
             rdma_ird: None,
         };
-        let flags = match &self.callbacks {
-            Some(callbacks) => {
-                callbacks.unbind();
-                CREATE_SESSION_CONN_BACK_CHAN
-            }
-            None => 0,
-        };
+        let mut flags = CREATE_SESSION_PERSIST;
+        if let Some(callbacks) = &self.callbacks {
+            callbacks.unbind();
+            flags |= CREATE_SESSION_CONN_BACK_CHAN;
+        }
         let (client, sequence) = (id.client, id.sequence);
         let record = self
             .bare(conn, &|b| {

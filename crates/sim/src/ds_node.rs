@@ -8,7 +8,7 @@
 //! The images of both stores are taken first and at one moment, as a power cut takes them.
 
 use crate::canary::{Canary, LyingObjects, Unfenced};
-use crate::connector::{ByNumber, ds_address, ds_name};
+use crate::connector::{Wires, ds_address, ds_name};
 use crate::join;
 use crate::net::Net;
 use crate::rng::Rng;
@@ -26,9 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use transport::memory::Network;
 use transport::workers::Shutdown;
-use transport::{Address, Connector, Context, Limits};
+use transport::{Address, Connector};
 
 /// Room of one data server.
 const CAPACITY_BYTES: u64 = 64 * 1024 * 1024;
@@ -49,7 +48,7 @@ struct Running {
 /// What a host is made of.
 pub(crate) struct Parts {
     pub(crate) index: usize,
-    pub(crate) network: Network,
+    pub(crate) wires: Wires,
     pub(crate) net: Net,
     pub(crate) tap: Tap,
     pub(crate) trace: Trace,
@@ -150,7 +149,7 @@ impl DsNode {
         let opened = Ds::open(self.config()).await;
         let nfsd = opened.map_err(|e| format!("{host} does not start: {e}"))?;
         self.parts.net.up(&host);
-        let mut connector: Arc<dyn Connector> = ByNumber::new(&self.parts.network, &self.name());
+        let mut connector: Arc<dyn Connector> = self.parts.wires.connector(&self.name());
         if self.parts.canary == Some(Canary::IgnoreFences) {
             connector = Arc::new(Unfenced(connector));
         }
@@ -159,10 +158,11 @@ impl DsNode {
             self.membership = Some(joined.map_err(|e| format!("{host} does not join: {e}"))?);
         }
         let shutdown = Shutdown::new();
-        let listener = self.parts.network.listen(&host);
-        let listener = listener.map_err(|e| format!("{host}: {e}"))?;
-        let context = Context::new(Limits::default());
-        tasks.spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
+        let serving = self
+            .parts
+            .wires
+            .serve(&host, nfsd.clone(), &shutdown, &mut tasks);
+        serving.await?;
         let config = LinkConfig {
             membership: self.membership.ok_or("a data server that never joined")?,
             connector,

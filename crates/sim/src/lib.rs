@@ -13,6 +13,7 @@ mod check;
 mod client;
 mod connector;
 mod ds_node;
+mod fabric;
 mod history;
 mod join;
 mod mds_node;

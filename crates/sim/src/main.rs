@@ -35,6 +35,9 @@ struct Args {
     /// Clients
     #[arg(long)]
     clients: Option<usize>,
+    /// Connections over RDMA, in 1000; else the seed chooses
+    #[arg(long)]
+    rdma: Option<u32>,
     /// Print the trace of every seed that fails
     #[arg(long)]
     trace: bool,
@@ -69,6 +72,7 @@ fn config(args: &Args) -> Config {
         steps: args.steps.unwrap_or(usual.steps),
         ds: args.ds.unwrap_or(usual.ds),
         clients: args.clients.unwrap_or(usual.clients),
+        rdma: args.rdma,
         canary: args.canary.map(|c| match c {
             CanaryArg::ReplyBeforeDurable => Canary::ReplyBeforeDurable,
             CanaryArg::ForgetRemovals => Canary::ForgetRemovals,

@@ -7,7 +7,7 @@
 //! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
 
 use crate::canary::Canary;
-use crate::connector::ByNumber;
+use crate::connector::{MDS_NAME, Wires};
 use crate::join;
 use crate::net::Net;
 use crate::rng::Rng;
@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use transport::memory::Network;
 use transport::workers::Shutdown;
 use transport::{Context, Limits};
 
@@ -54,7 +53,7 @@ struct Running {
 
 /// The host.
 pub(crate) struct MdsNode {
-    network: Network,
+    wires: Wires,
     net: Net,
     tap: Tap,
     trace: Trace,
@@ -69,7 +68,7 @@ impl MdsNode {
     /// A host that is switched off, with an empty disk.
     #[must_use]
     pub(crate) fn new(
-        network: Network,
+        wires: Wires,
         net: Net,
         tap: Tap,
         trace: Trace,
@@ -78,7 +77,7 @@ impl MdsNode {
     ) -> Self {
         let store = SimStore::new(rng.split(), canary);
         Self {
-            network,
+            wires,
             net,
             tap,
             trace,
@@ -104,7 +103,7 @@ impl MdsNode {
 
     fn config(&mut self) -> MdsConfig {
         let start = self.start;
-        let connector = ByNumber::new(&self.network, &self.name());
+        let connector = self.wires.connector(&self.name());
         MdsConfig {
             store: self.store.clone(),
             exports: Exports::loopback(Squash::None),
@@ -149,14 +148,11 @@ impl MdsNode {
             .map_err(|e| format!("mds does not start: {e}"))?;
         self.net.up("mds");
         let shutdown = Shutdown::new();
-        let listener = self
-            .network
-            .listen("mds")
-            .map_err(|e| format!("mds: {e}"))?;
-        let context = Context::new(Limits::default());
-        tasks.spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
-        let control = self.network.listen(join::CONTROL_NAME);
-        let control = control.map_err(|e| format!("mds: {e}"))?;
+        let serving = self
+            .wires
+            .serve(MDS_NAME, nfsd.clone(), &shutdown, &mut tasks);
+        serving.await?;
+        let control = self.wires.listen(join::CONTROL_NAME)?;
         let service = ControlService::new(
             Arc::clone(&nfsd),
             Arc::new(join::peer_of),

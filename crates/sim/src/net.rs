@@ -133,6 +133,27 @@ impl Net {
         });
     }
 
+    /// What happens to a message over RDMA.
+    pub(crate) fn fate_of(&self, from: &str, to: &str) -> Fate {
+        self.state.lock().fate(from, to)
+    }
+
+    /// Whether one of the two is not heard any more.
+    pub(crate) fn is_cut_off(&self, from: &str, to: &str) -> bool {
+        let state = self.state.lock();
+        state.is_silent(from) || state.is_silent(to)
+    }
+
+    /// Whether a connection may be made now.
+    pub(crate) fn lets_connect(&self, from: &str, to: &str) -> bool {
+        let mut state = self.state.lock();
+        if state.is_silent(from) || state.is_silent(to) || state.parted(from, to) {
+            return false;
+        }
+        let refuse = state.weather.refuse;
+        !state.rng.chance(refuse)
+    }
+
     /// Fair weather from now on, and all partitions end.
     pub(crate) fn calm(&self) {
         let mut state = self.state.lock();
@@ -204,11 +225,6 @@ impl Faults for Net {
     }
 
     fn may_connect(&self, from: &str, to: &str) -> bool {
-        let mut state = self.state.lock();
-        if state.is_silent(from) || state.is_silent(to) || state.parted(from, to) {
-            return false;
-        }
-        let refuse = state.weather.refuse;
-        !state.rng.chance(refuse)
+        self.lets_connect(from, to)
     }
 }

@@ -3,6 +3,7 @@
 use crate::canary::Canary;
 use crate::check::{Findings, data, locks, names};
 use crate::client::{Client, DataParts, DataWorker, PLACES, Parts, Worker, first_mode};
+use crate::connector::Wires;
 use crate::ds_node::{self, DsNode};
 use crate::history::History;
 use crate::mds_node::MdsNode;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use transport::memory::Network;
 
 /// Virtual time that a run may take before it counts as stuck: ten times the usual.
 const RUN_SECS_MAX: u64 = 1_200;
@@ -47,6 +47,8 @@ pub struct Config {
     pub weather: Weather,
     /// Whether servers crash.
     pub crashes: bool,
+    /// Connections over RDMA, in 1000; `None` lets the seed choose.
+    pub rdma: Option<u32>,
     /// A built-in fault.
     pub canary: Option<Canary>,
 }
@@ -64,6 +66,7 @@ impl Config {
             steps: 40,
             weather: Weather::ROUGH,
             crashes: true,
+            rdma: None,
             canary: None,
         }
     }
@@ -153,6 +156,9 @@ pub fn run(seed: u64, config: &Config) -> Report {
     report
 }
 
+/// Sets the generator of the transports apart from that of the world.
+const WIRES_SALT: u64 = 0x7264_6d61;
+
 struct World {
     config: Config,
     rng: Rng,
@@ -160,7 +166,7 @@ struct World {
     findings: Findings,
     history: History,
     net: Net,
-    network: Network,
+    wires: Wires,
     mds: Arc<Mutex<MdsNode>>,
     ds: Vec<Arc<Mutex<DsNode>>>,
 }
@@ -172,9 +178,17 @@ impl World {
         let findings = Findings::default();
         let tap = Tap::new(trace.clone(), findings.clone());
         let net = Net::new(rng.split(), Weather::CALM, trace.clone(), tap.clone());
-        let network = Network::new(Arc::new(net.clone()));
+        // Of its own, so that the choice of transports shifts no other draw.
+        let wires_rng = Rng::new(seed ^ WIRES_SALT);
+        let wires = Wires::new(
+            net.clone(),
+            tap.clone(),
+            trace.clone(),
+            wires_rng,
+            config.rdma,
+        );
         let mds = MdsNode::new(
-            network.clone(),
+            wires.clone(),
             net.clone(),
             tap.clone(),
             trace.clone(),
@@ -184,7 +198,7 @@ impl World {
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
                 index,
-                network: network.clone(),
+                wires: wires.clone(),
                 net: net.clone(),
                 tap: tap.clone(),
                 trace: trace.clone(),
@@ -201,7 +215,7 @@ impl World {
             trace,
             findings,
             net,
-            network,
+            wires,
             mds: Arc::new(Mutex::new(mds)),
             ds,
         }
@@ -210,7 +224,7 @@ impl World {
     fn client(&mut self, name: &str) -> Arc<Client> {
         Client::new(Parts {
             name: name.to_owned(),
-            network: self.network.clone(),
+            wires: self.wires.clone(),
             rng: self.rng.split(),
             history: self.history.clone(),
             trace: self.trace.clone(),
@@ -221,7 +235,7 @@ impl World {
     async fn data_client(&mut self, name: &str, is_pnfs: bool) -> Result<DataWorker, String> {
         DataWorker::connect(DataParts {
             name: name.to_owned(),
-            network: self.network.clone(),
+            wires: self.wires.clone(),
             rng: self.rng.split(),
             history: self.history.clone(),
             trace: self.trace.clone(),

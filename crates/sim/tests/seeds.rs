@@ -4,7 +4,9 @@
 use ropewalk_sim::{Canary, Config, run};
 
 /// Seeds that a built-in fault may take to be found.
-const CANARY_SEEDS: u64 = 20;
+const SEEDS: std::ops::Range<u64> = 0..20;
+/// The same for one that is met in one run of about sixty.
+const RARE_CANARY_SEEDS: u64 = 300;
 
 /// Tries the seeds below `seeds`; `flag` is what tells `cargo xtask sim` of this configuration. A commit's CI runs the
 /// same ones always; `cargo xtask sim --seed 1000 --seeds 1000` tries others.
@@ -26,18 +28,13 @@ fn try_seeds(seeds: u64, config: &Config, flag: &str) {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Whether a checker finds the fault, and says so in these words.
-fn is_found(canary: Canary, config: Config, words: &str) -> bool {
-    is_found_from(0, canary, config, words)
-}
-
-/// The same, for a fault that is rarely met: a run that meets it is among the seeds from `first` on.
-fn is_found_from(first: u64, canary: Canary, config: Config, words: &str) -> bool {
+/// Whether a checker finds the fault in these seeds, and says so in these words.
+fn is_found(canary: Canary, config: Config, mut seeds: std::ops::Range<u64>, words: &str) -> bool {
     let config = Config {
         canary: Some(canary),
         ..config
     };
-    (first..first + CANARY_SEEDS).any(|seed| {
+    seeds.any(|seed| {
         let findings = run(seed, &config).findings;
         findings.iter().any(|text| text.contains(words))
     })
@@ -73,24 +70,46 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
+fn connections_are_made_over_rdma_and_over_memory() {
+    let over_rdma = |seed| {
+        let lines = run(seed, &Config::names()).lines;
+        let connects = |line: &&String| line.contains("connects to mds over RDMA");
+        lines.iter().filter(connects).count()
+    };
+    let counts: Vec<usize> = (0..8).map(over_rdma).collect();
+    assert!(counts.contains(&0), "{counts:?}");
+    assert!(counts.iter().any(|count| *count > 0), "{counts:?}");
+}
+
+#[test]
 fn replies_before_durability_are_found() {
     let words = "no order of the name space explains";
-    assert!(is_found(Canary::ReplyBeforeDurable, Config::names(), words));
+    assert!(is_found(
+        Canary::ReplyBeforeDurable,
+        Config::names(),
+        SEEDS,
+        words
+    ));
 }
 
 #[test]
 fn commits_without_a_sync_are_found() {
-    let found = |words| is_found(Canary::CommitWithoutSync, Config::cluster(), words);
+    let found = |words| is_found(Canary::CommitWithoutSync, Config::cluster(), SEEDS, words);
     assert!(found("which was replaced or never written"));
 }
 
 #[test]
 fn ignored_fences_are_found() {
     // A client must lose sight of the metadata server, not of a data server, with changes that are not committed.
-    assert!(is_found_from(
-        130,
+    // In the present order of events, all connections over memory, seed 169 is the first from 150 on; a change of that order moves it.
+    let seeds = 150..150 + RARE_CANARY_SEEDS;
+    assert!(is_found(
         Canary::IgnoreFences,
-        Config::contended(),
+        Config {
+            rdma: Some(0),
+            ..Config::contended()
+        },
+        seeds,
         "passed Client"
     ));
 }
@@ -100,6 +119,7 @@ fn forgotten_removals_are_found() {
     assert!(is_found(
         Canary::ForgetRemovals,
         Config::cluster(),
+        SEEDS,
         "which is removed"
     ));
 }
@@ -109,6 +129,7 @@ fn stateids_that_come_twice_are_found() {
     assert!(is_found(
         Canary::ForgetStarts,
         Config::cluster(),
+        SEEDS,
         "was issued to two requests"
     ));
 }

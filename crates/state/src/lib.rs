@@ -47,5 +47,6 @@ pub use session::{
 };
 pub use slots::{Sequence, SlotTable, SlotToken, Verdict};
 pub use stateid::{
-    CurrentStateid, Other, StateKind, StateidSource, check_layout_seqid, check_seqid, next_seqid,
+    CurrentStateid, Other, StateKind, StateidSource, check_layout_seqid, check_seqid, lost_open,
+    next_seqid,
 };

@@ -103,6 +103,8 @@ pub struct Session {
     pub slots: SlotTable,
     /// The server's own slots for callbacks.
     pub back_channel: BackChannel,
+    /// Whether its reply cache outlives the server (RFC 8881 §2.10.6.5).
+    pub persistent: bool,
     /// `csa_cb_program` or the later BACKCHANNEL_CTL's.
     pub callback_program: u32,
     /// What callbacks are sent with.
@@ -130,6 +132,7 @@ impl Session {
             back,
             slots: SlotTable::new(fore.requests_max, fore.response_cached_bytes_max),
             back_channel: BackChannel::new(back.requests_max),
+            persistent: false,
             callback_program: 0,
             callback_security: CallbackSecurity::None,
             minor_version: 1,

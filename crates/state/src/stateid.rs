@@ -72,6 +72,15 @@ impl StateidSource {
     }
 }
 
+/// An open of this boot that nobody has: what a client is told of an open that was lost with its server.
+#[must_use]
+pub fn lost_open(boot: u32) -> Stateid {
+    let mut other = [0; OTHER_BYTES];
+    other[..4].copy_from_slice(&boot.to_be_bytes());
+    other[4] = StateKind::Open as u8;
+    Stateid { seqid: 1, other }
+}
+
 /// The seqid after `seqid`: zero is skipped, because it means "the most recent".
 #[must_use]
 pub fn next_seqid(seqid: u32) -> u32 {

@@ -15,7 +15,7 @@
 use super::proxy::{commit_as, read_as, write_as};
 use super::ranges::{Content, Sought, punch_as, seek_as};
 use crate::Mds;
-use crate::cx::Asker;
+use crate::cx::{Asker, Prepared};
 use bytes::Bytes;
 use control::Range;
 use meta::Seq;
@@ -63,6 +63,9 @@ pub(crate) struct Copied {
     pub(crate) count: u64,
     pub(crate) verifier: Verifier,
 }
+
+/// Makes of a copy what becomes durable with its end (rule R15).
+pub(crate) type Keep<'a> = &'a (dyn Fn(&Copied) -> Prepared + Send + Sync);
 
 /// How far a copy is, and whether it shall go on.
 #[derive(Debug, Default)]
@@ -113,12 +116,13 @@ pub(crate) async fn copy(
     asker: &mut Asker<'_>,
     copy: &Copy,
     wait: Duration,
+    kept: Keep<'_>,
 ) -> Result<Copied, NfsStatus> {
     let patience = Patience {
         progress: Arc::default(),
         until: Some(Instant::now() + wait),
     };
-    run(nfsd, asker, copy, &patience).await
+    run(nfsd, asker, copy, &patience, kept).await
 }
 
 /// Copies. What it observed is not yet durable when it returns.
@@ -127,6 +131,7 @@ pub(super) async fn run(
     asker: &mut Asker<'_>,
     copy: &Copy,
     patience: &Patience,
+    kept: Keep<'_>,
 ) -> Result<Copied, NfsStatus> {
     for _ in 0..PASSES_MAX {
         patience.progress.copied_bytes.store(0, Relaxed);
@@ -149,14 +154,17 @@ pub(super) async fn run(
         if is_torn || seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
             continue;
         }
+        let copied = Copied { count, verifier };
         if count > 0 {
             let grown = SizeCommit {
                 new_end: Some(copy.dst_offset + count),
                 ..SizeCommit::default()
             };
-            asker.ns(nfsd.role(), |ns, op| ns.commit_size(op, copy.dst.id, grown))?;
+            asker.change_as(nfsd.role(), &kept(&copied), |ns, op| {
+                ns.commit_size(op, copy.dst.id, grown)
+            })?;
         }
-        return Ok(Copied { count, verifier });
+        return Ok(copied);
     }
     Err(NfsStatus::Delay)
 }
@@ -331,7 +339,7 @@ impl Pass<'_> {
                 bytes.clone()
             )
         );
-        self.note(written?.seen, got);
+        self.note(written?, got);
         Ok(())
     }
 
@@ -363,7 +371,7 @@ impl Pass<'_> {
                 self.patience,
                 write_as(self.nfsd, asker, dst, at, StableHow::Unstable, part.clone())
             );
-            self.note(written?.seen, len);
+            self.note(written?, len);
             at += len;
         }
         Ok(())

@@ -22,6 +22,7 @@ use meta::Seq;
 use namespace::{Cred, FileId, Inode, Op, SizeCommit};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use nfs4::ops::LayoutCommitRes;
 use nfs4::{ClientId, NfsStatus, Stateid};
 use server::{CallbackError, Nfsd};
 use state::{IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned};
@@ -159,7 +160,15 @@ pub(crate) async fn commit_layout(
         Err(status) => return Err(status),
     };
     let _order = data.grant_lock(file).lock();
-    ns(mds, cx, |ns, op| ns.commit_size(op, file, commit))
+    let kept = |after: &Arc<Inode>| (layout_committed(inode, after), None);
+    cx::change(mds, cx, kept, |ns, op| ns.commit_size(op, file, commit))
+}
+
+/// The result of LAYOUTCOMMIT.
+pub(crate) fn layout_committed(before: &Inode, after: &Inode) -> LayoutCommitRes {
+    LayoutCommitRes {
+        new_size: (after.size > before.size).then_some(after.size),
+    }
 }
 
 /// Whether the client holds the file for writing, alone, with a handle that a truncation since then has left alone.

@@ -39,8 +39,10 @@ pub use port::{ControlService, Issuer, PeerOf, tls_peer};
 pub use removal::{REMOVALS_COUNTED_MAX, removals_waiting};
 pub use status::{DataStatus, ServerState, ServerStatus};
 
-pub(crate) use copy::{Copy, copy, is_zero};
-pub(crate) use grants::{GrantRequest, access_narrowed, client_gone, commit_layout, grant};
+pub(crate) use copy::{Copied, Copy, copy, is_zero};
+pub(crate) use grants::{
+    GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
+};
 pub(crate) use grants::{layouts_returned, may_have_data, return_layouts};
 pub(crate) use offload::{
     offload_cancel, offload_status, offloads_of_gone, start as start_offload,

@@ -14,7 +14,7 @@
 
 use super::copy::{Copied, Copy, Patience, Progress, run};
 use crate::Mds;
-use crate::cx::Asker;
+use crate::cx::{Asker, Prepared};
 use namespace::{Cred, FileId};
 use nfs4::cb::{CbOffloadArgs, OffloadInfo};
 use nfs4::ops::WriteResponse;
@@ -134,7 +134,10 @@ async fn work(
     patience: Patience,
 ) -> Result<Copied, NfsStatus> {
     let mut asker = Asker::new(&cred);
-    let result = run(&nfsd, &mut asker, &copy, &patience).await;
+    let result = run(&nfsd, &mut asker, &copy, &patience, &|_| {
+        Prepared::default()
+    })
+    .await;
     nfsd.role().durable(asker.observed).await?;
     result
 }

@@ -14,7 +14,7 @@
 use super::call::call;
 use super::sizes::{object_of, striping_of};
 use crate::Mds;
-use crate::cx::{Asker, Cx};
+use crate::cx::{self, Asker, Cx, Prepared};
 use bytes::{Bytes, BytesMut};
 use control::{CommitArgs, Status};
 use layout::{DsHandle, Epoch, Extent, Rights, SigningKey};
@@ -148,7 +148,7 @@ pub(super) async fn enter(
     Ok((shared, inode))
 }
 
-/// Writes bytes, at least as stable as asked. Returns how stable, and the verifier.
+/// Writes bytes, at least as stable as asked.
 pub(crate) async fn write(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
@@ -156,27 +156,58 @@ pub(crate) async fn write(
     offset: u64,
     stable: StableHow,
     bytes: Bytes,
-) -> Result<(StableHow, Verifier), NfsStatus> {
+) -> Result<WriteRes, NfsStatus> {
     let mut asker = Asker::new(&cx.caller.cred);
-    let result = write_as(nfsd, &mut asker, inode, offset, stable, bytes).await;
+    let result = write_pieces(nfsd, &mut asker, inode, offset, stable, bytes).await;
     let observed = asker.observed;
     cx.observe(observed.0);
     let written = result?;
-    let verifier = verifier(nfsd, &written.ids, &written.seen);
-    Ok((written.committed, verifier))
+    let res = WriteRes {
+        count: u32::try_from(written.len).map_err(|_| NfsStatus::Inval)?,
+        committed: written.committed,
+        write_verifier: verifier(nfsd, &written.ids, &written.seen),
+    };
+    let kept = Prepared::new(cx, &res, None);
+    cx::change_as(nfsd.role(), cx, &kept, |ns, op| {
+        ns.commit_size(op, inode.id, written.commit)
+    })?;
+    let data = nfsd.role().data();
+    data.proxied_written_bytes.fetch_add(written.len, Relaxed);
+    Ok(res)
 }
 
-/// What became of bytes that were written.
-pub(super) struct Written {
-    pub(super) committed: StableHow,
+/// As [`write`], for work that is no part of a COMPOUND. Returns the write verifiers of the data servers that were written to.
+pub(super) async fn write_as(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    stable: StableHow,
+    bytes: Bytes,
+) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
+    let written = write_pieces(nfsd, asker, inode, offset, stable, bytes).await?;
+    asker.ns(nfsd.role(), |ns, op| {
+        ns.commit_size(op, inode.id, written.commit)
+    })?;
+    let data = nfsd.role().data();
+    data.proxied_written_bytes.fetch_add(written.len, Relaxed);
+    Ok(written.seen)
+}
+
+/// Bytes that are on the data servers, and not yet known to the name space.
+struct Written {
+    committed: StableHow,
     /// The data servers of the file.
     ids: Vec<u32>,
     /// Write verifiers of those that were written to.
-    pub(super) seen: BTreeMap<u32, Verifier>,
+    seen: BTreeMap<u32, Verifier>,
+    len: u64,
+    commit: SizeCommit,
+    /// Keeps truncations out until the size is committed.
+    _shared: OwnedRwLockReadGuard<()>,
 }
 
-/// As [`write`], for work that is no part of a COMPOUND.
-pub(super) async fn write_as(
+async fn write_pieces(
     nfsd: &Nfsd<Mds>,
     asker: &mut Asker<'_>,
     inode: &Arc<Inode>,
@@ -185,7 +216,7 @@ pub(super) async fn write_as(
     whole: Bytes,
 ) -> Result<Written, NfsStatus> {
     let data = nfsd.role().data();
-    let (_shared, inode) = enter(nfsd, asker, inode).await?;
+    let (shared, inode) = enter(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let len = u64::try_from(whole.len()).map_err(|_| NfsStatus::Inval)?;
     let target = target(nfsd, &key, &inode, Rights::ReadWrite, (offset, len))?;
@@ -217,8 +248,6 @@ pub(super) async fn write_as(
         new_end: Some(offset + len),
         ..SizeCommit::default()
     };
-    asker.ns(nfsd.role(), |ns, op| ns.commit_size(op, inode.id, commit))?;
-    data.proxied_written_bytes.fetch_add(len, Relaxed);
     let committed = if committed >= ds_stable && stable == StableHow::FileSync {
         StableHow::FileSync
     } else {
@@ -229,6 +258,9 @@ pub(super) async fn write_as(
         committed,
         ids: target.ids,
         seen,
+        len,
+        commit,
+        _shared: shared,
     })
 }
 

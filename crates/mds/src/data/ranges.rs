@@ -17,10 +17,11 @@ use super::call::{DsError, call};
 use super::proxy::enter;
 use super::sizes::{object_of, striping_of};
 use crate::Mds;
-use crate::cx::{Asker, Cx};
+use crate::cx::{Asker, Cx, Prepared};
 use control::{MapArgs, MapOk, PunchArgs, Range, Request, ReserveArgs, Status, Stripes};
 use layout::Striping;
 use namespace::{Inode, SizeCommit};
+use nfs4::ops::{AllocateRes, DeallocateRes};
 use nfs4::{NfsStatus, Verifier};
 use server::Nfsd;
 use state::IoModes;
@@ -275,8 +276,9 @@ pub(crate) async fn deallocate(
     inode: &Inode,
     range: Range,
 ) -> Result<(), NfsStatus> {
+    let kept = Prepared::new(cx, &DeallocateRes {}, None);
     let mut asker = Asker::new(&cx.caller.cred);
-    let result = punch_as(nfsd, &mut asker, inode, range, true).await;
+    let result = punch_keeping(nfsd, &mut asker, &kept, inode, (range, true)).await;
     let observed = asker.observed;
     cx.observe(observed.0);
     result.map(drop)
@@ -290,6 +292,16 @@ pub(super) async fn punch_as(
     inode: &Inode,
     range: Range,
     durable: bool,
+) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
+    punch_keeping(nfsd, asker, &Prepared::default(), inode, (range, durable)).await
+}
+
+async fn punch_keeping(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    kept: &Prepared,
+    inode: &Inode,
+    (range, durable): (Range, bool),
 ) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
     let (_shared, inode) = enter(nfsd, asker, inode).await?;
     let mut seen = BTreeMap::new();
@@ -305,7 +317,9 @@ pub(super) async fn punch_as(
         }
     }
     let changed = SizeCommit::default();
-    asker.ns(nfsd.role(), |ns, op| ns.commit_size(op, inode.id, changed))?;
+    asker.change_as(nfsd.role(), kept, |ns, op| {
+        ns.commit_size(op, inode.id, changed)
+    })?;
     Ok(seen)
 }
 
@@ -316,8 +330,9 @@ pub(crate) async fn allocate(
     inode: &Inode,
     range: Range,
 ) -> Result<(), NfsStatus> {
+    let kept = Prepared::new(cx, &AllocateRes {}, None);
     let mut asker = Asker::new(&cx.caller.cred);
-    let result = reserve_as(nfsd, &mut asker, inode, range).await;
+    let result = reserve_as(nfsd, &mut asker, &kept, inode, range).await;
     let observed = asker.observed;
     cx.observe(observed.0);
     result
@@ -326,6 +341,7 @@ pub(crate) async fn allocate(
 async fn reserve_as(
     nfsd: &Nfsd<Mds>,
     asker: &mut Asker<'_>,
+    kept: &Prepared,
     inode: &Inode,
     range: Range,
 ) -> Result<(), NfsStatus> {
@@ -359,6 +375,8 @@ async fn reserve_as(
         new_end: Some(range.end),
         ..SizeCommit::default()
     };
-    asker.ns(nfsd.role(), |ns, op| ns.commit_size(op, inode.id, grown))?;
+    asker.change_as(nfsd.role(), kept, |ns, op| {
+        ns.commit_size(op, inode.id, grown)
+    })?;
     Ok(())
 }

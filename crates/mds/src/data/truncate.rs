@@ -20,7 +20,7 @@
 use super::call::call;
 use super::{grants, sizes};
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx, Prepared, ns};
 use control::{SetSizeArgs, SetSizeItem, Status};
 use layout::{ClientTag, Epoch};
 use meta::Seq;
@@ -81,6 +81,7 @@ pub(crate) async fn truncate(
     inode: &Arc<Inode>,
     wanted: &SetAttr,
     opened_for_write: bool,
+    kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let mds = nfsd.role();
     let data = mds.data();
@@ -98,7 +99,8 @@ pub(crate) async fn truncate(
     let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
     let me = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);
     let fence = !data.writers.lock().only(file, me);
-    let intent = ns(mds, cx, |ns, op| {
+    // Once the intent is durable the cut is made, whatever happens: that is the change.
+    let intent = cx::change_as(mds, cx, kept, |ns, op| {
         ns.begin_truncate(op, file, new_size, &attrs, opened_for_write, fence)
     })?;
     data.truncating.lock().insert(file, NfsStatus::Delay);

@@ -10,7 +10,7 @@
 
 use crate::cx::Cx;
 use crate::mds::Records;
-use crate::{Mds, data};
+use crate::{Mds, data, persist};
 use meta::{MetaError, MetaStore, Read, Seq};
 use nfs4::{ClientId, NfsStatus, Verifier};
 use server::Nfsd;
@@ -136,9 +136,15 @@ pub(crate) async fn removed(nfsd: &Nfsd<Mds>, removed: Removed) {
     data::offloads_of_gone(nfsd, removed.client);
     // Fence before anybody else is granted what the client held (rule R6).
     data::client_gone(nfsd, &removed.owner, gone.layouts).await;
-    if removed.recorded {
+    if removed.recorded || !removed.sessions.is_empty() {
         let deleted = mds.store().transact(&mut |tx| {
-            tx.delete(&key(removed.client));
+            tx.purpose(meta::Purpose::Removal);
+            if removed.recorded {
+                tx.delete(&key(removed.client));
+            }
+            for session in &removed.sessions {
+                persist::forget(tx, *session)?;
+            }
             Ok(meta::Outcome::Commit)
         });
         if let Ok(seq) = stored(deleted) {

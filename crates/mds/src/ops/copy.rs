@@ -5,7 +5,7 @@
 
 use super::read::check_io_on;
 use crate::Mds;
-use crate::cx::{self, Asker, Cx};
+use crate::cx::{self, Asker, Cx, Prepared};
 use crate::data::{self, Copy};
 use namespace::{FileType, Inode};
 use nfs4::ops::{
@@ -71,7 +71,11 @@ pub(super) async fn copy(
         ..copy
     };
     let mut asker = Asker::new(&cx.caller.cred);
-    let result = data::copy(&me, &mut asker, &copy, SYNC_WAIT).await;
+    let kept = |copied: &data::Copied| {
+        let res = answer(None, copied.count, copied.verifier);
+        Prepared::new(cx, &res, None)
+    };
+    let result = data::copy(&me, &mut asker, &copy, SYNC_WAIT, &kept).await;
     let observed = asker.observed;
     cx.observe(observed.0);
     let copied = result?;

@@ -2,8 +2,8 @@
 
 use crate::Mds;
 use crate::attrs;
-use crate::cx::{self, Cx, ns};
-use namespace::{Device, FileType};
+use crate::cx::{self, Cx};
+use namespace::{Created, Device, FileType};
 use nfs4::NfsStatus;
 use nfs4::ops::{CreateArgs, CreateRes, CreateType};
 use server::Nfsd;
@@ -30,7 +30,14 @@ pub(super) fn create(
         minor: d.minor,
     };
     let none = Device::default();
-    let created = ns(mds, cx, |ns, op| match &args.object_type {
+    let answer = |created: &Created| {
+        let res = CreateRes {
+            cinfo: super::cinfo(created.dir),
+            attrset: args.attrs.mask,
+        };
+        (res, Some(cx::handle_of(mds, &created.inode)))
+    };
+    let created = cx::change(mds, cx, answer, |ns, op| match &args.object_type {
         CreateType::Dir => ns.mkdir(op, dir, name, &new),
         CreateType::Lnk(target) => ns.symlink(op, dir, name, target.0, &new),
         CreateType::Blk(d) => ns.mknod(op, dir, name, FileType::Block, device(d), &new),
@@ -43,9 +50,8 @@ pub(super) fn create(
         return Err(NfsStatus::BadType);
     }
     let created = created?;
-    cx.set_fh(cx::handle_of(mds, &created.inode));
-    Ok(CreateRes {
-        cinfo: super::cinfo(created.dir),
-        attrset: args.attrs.mask,
-    })
+    let (res, made) = answer(&created);
+    cx.current_stateid = None;
+    cx.current_fh = made;
+    Ok(res)
 }

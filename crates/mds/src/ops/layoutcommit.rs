@@ -53,6 +53,5 @@ pub(super) async fn layoutcommit(
         space_used: None,
     };
     let after = data::commit_layout(nfsd, cx, &inode, stateid, commit).await?;
-    let new_size = (after.size > inode.size).then_some(after.size);
-    Ok(LayoutCommitRes { new_size })
+    Ok(data::layout_committed(&inode, &after))
 }

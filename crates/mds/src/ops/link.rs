@@ -1,7 +1,8 @@
 //! LINK (RFC 8881 §18.9): the saved file gets a name in the current directory.
 
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
+use namespace::Linked;
 use nfs4::NfsStatus;
 use nfs4::ops::{LinkArgs, LinkRes};
 use server::Nfsd;
@@ -19,8 +20,10 @@ pub(super) fn link(
         return Err(NfsStatus::IsDir);
     }
     let name = super::name(args.new_name)?;
-    let linked = ns(mds, cx, |ns, op| ns.link(op, file.id, dir, name))?;
-    Ok(LinkRes {
+    let answer = |linked: &Linked| LinkRes {
         cinfo: super::cinfo(linked.dir),
-    })
+    };
+    let kept = |linked: &Linked| (answer(linked), None);
+    let linked = cx::change(mds, cx, kept, |ns, op| ns.link(op, file.id, dir, name))?;
+    Ok(answer(&linked))
 }

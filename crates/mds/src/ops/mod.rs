@@ -66,16 +66,18 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::RemoveXattr,
 ];
 
-fn args<'r, T: Decode<'r>>(args: &mut OpReader<'r>) -> Result<T, NfsStatus> {
-    args.args().map_err(|_| NfsStatus::BadXdr)
+fn args<'r, T: Decode<'r>>(ops: &mut OpReader<'r>, cx: &mut Cx<'_>) -> Result<T, NfsStatus> {
+    let args = ops.args().map_err(|_| NfsStatus::BadXdr);
+    cx.args_read(ops);
+    args
 }
 
 /// Decodes, executes, answers.
 macro_rules! run {
-    ($reply:ident, $ops:ident, |$a:ident| $call:expr) => {
+    ($reply:ident, $ops:ident, $cx:ident, |$a:ident| $call:expr) => {
         answer(
             $reply,
-            match args($ops) {
+            match args($ops, $cx) {
                 Ok($a) => $call,
                 Err(status) => Err(status),
             },
@@ -92,86 +94,88 @@ pub(crate) async fn perform<'r>(
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     match op {
-        OpNum::Access => run!(reply, ops, |a| access::access(nfsd, cx, a)),
-        OpNum::Allocate => run!(reply, ops, |a| allocate::allocate(nfsd, cx, a).await),
-        OpNum::Close => run!(reply, ops, |a| close::close(nfsd, cx, a).await),
-        OpNum::Commit => run!(reply, ops, |a| commit::commit(nfsd, cx, a).await),
-        OpNum::Copy => match args(ops) {
+        OpNum::Access => run!(reply, ops, cx, |a| access::access(nfsd, cx, a)),
+        OpNum::Allocate => run!(reply, ops, cx, |a| allocate::allocate(nfsd, cx, a).await),
+        OpNum::Close => run!(reply, ops, cx, |a| close::close(nfsd, cx, a).await),
+        OpNum::Commit => run!(reply, ops, cx, |a| commit::commit(nfsd, cx, a).await),
+        OpNum::Copy => match args(ops, cx) {
             Ok(a) => answer_body(reply, op, copy::copy(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::Create => run!(reply, ops, |a| create::create(nfsd, cx, &a)),
-        OpNum::Deallocate => run!(reply, ops, |a| allocate::deallocate(nfsd, cx, a).await),
-        OpNum::FreeStateid => run!(reply, ops, |a| free_stateid::free_stateid(nfsd, cx, a)),
-        OpNum::GetAttr => match args(ops) {
+        OpNum::Create => run!(reply, ops, cx, |a| create::create(nfsd, cx, &a)),
+        OpNum::Deallocate => run!(reply, ops, cx, |a| allocate::deallocate(nfsd, cx, a).await),
+        OpNum::FreeStateid => run!(reply, ops, cx, |a| free_stateid::free_stateid(nfsd, cx, a)),
+        OpNum::GetAttr => match args(ops, cx) {
             Ok(a) => getattr::getattr(nfsd, cx, &a, reply),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::GetDeviceInfo => match args(ops) {
+        OpNum::GetDeviceInfo => match args(ops, cx) {
             Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::IoAdvise => run!(reply, ops, |a| io_advise::io_advise(nfsd, cx, &a)),
-        OpNum::LayoutCommit => match args(ops) {
+        OpNum::IoAdvise => run!(reply, ops, cx, |a| io_advise::io_advise(nfsd, cx, &a)),
+        OpNum::LayoutCommit => match args(ops, cx) {
             Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::LayoutGet => match args(ops) {
+        OpNum::LayoutGet => match args(ops, cx) {
             Ok(a) => layoutget::layoutget(nfsd, cx, a, reply).await,
             Err(status) => fail(reply, op, status),
         },
-        OpNum::LayoutReturn => match args(ops) {
+        OpNum::LayoutReturn => match args(ops, cx) {
             Ok(a) => answer(reply, layoutreturn::layoutreturn(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
         },
         OpNum::LayoutStats | OpNum::LayoutError => layoutstats::perform(nfsd, cx, op, ops, reply),
-        OpNum::Link => run!(reply, ops, |a| link::link(nfsd, cx, a)),
-        OpNum::Lock => match args(ops) {
+        OpNum::Link => run!(reply, ops, cx, |a| link::link(nfsd, cx, a)),
+        OpNum::Lock => match args(ops, cx) {
             Ok(a) => lock::lock(nfsd, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
-        OpNum::LockT => match args(ops) {
+        OpNum::LockT => match args(ops, cx) {
             Ok(a) => lock::lockt(nfsd, cx, &a, reply),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::LockU => run!(reply, ops, |a| lock::locku(nfsd, cx, a)),
-        OpNum::Lookup => run!(reply, ops, |a| lookup::lookup(nfsd, cx, a)),
-        OpNum::LookupP => run!(reply, ops, |a| lookup::lookupp(nfsd, cx, a)),
-        OpNum::NVerify => run!(reply, ops, |a| verify::nverify(nfsd, cx, &a)),
-        OpNum::OffloadCancel => run!(reply, ops, |a| copy::offload_cancel(nfsd, cx, a)),
-        OpNum::OffloadStatus => run!(reply, ops, |a| copy::offload_status(nfsd, cx, a)),
-        OpNum::Open => run!(reply, ops, |a| open::open(nfsd, cx, &a).await),
+        OpNum::LockU => run!(reply, ops, cx, |a| lock::locku(nfsd, cx, a)),
+        OpNum::Lookup => run!(reply, ops, cx, |a| lookup::lookup(nfsd, cx, a)),
+        OpNum::LookupP => run!(reply, ops, cx, |a| lookup::lookupp(nfsd, cx, a)),
+        OpNum::NVerify => run!(reply, ops, cx, |a| verify::nverify(nfsd, cx, &a)),
+        OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(nfsd, cx, a)),
+        OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(nfsd, cx, a)),
+        OpNum::Open => run!(reply, ops, cx, |a| open::open(nfsd, cx, &a).await),
         OpNum::OpenDowngrade => {
-            run!(reply, ops, |a| open_downgrade::open_downgrade(nfsd, cx, a))
+            run!(reply, ops, cx, |a| open_downgrade::open_downgrade(
+                nfsd, cx, a
+            ))
         }
-        OpNum::Read => match args(ops) {
+        OpNum::Read => match args(ops, cx) {
             Ok(a) => answer_body(reply, op, read::read(nfsd, cx, a).await),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::ReadPlus => match args(ops) {
+        OpNum::ReadPlus => match args(ops, cx) {
             Ok(a) => match read_plus::read_plus(nfsd, cx, a).await {
                 Ok(read) => answer_body(reply, op, Ok(read.result())),
                 Err(status) => fail(reply, op, status),
             },
             Err(status) => fail(reply, op, status),
         },
-        OpNum::ReadDir => match args(ops) {
+        OpNum::ReadDir => match args(ops, cx) {
             Ok(a) => readdir::readdir(nfsd, cx, &a, reply),
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadLink => readlink::readlink(nfsd, cx, reply),
-        OpNum::Remove => run!(reply, ops, |a| remove::remove(nfsd, cx, a).await),
-        OpNum::Rename => run!(reply, ops, |a| rename::rename(nfsd, cx, a).await),
-        OpNum::SecInfo => run!(reply, ops, |a| secinfo::secinfo(nfsd, cx, a)),
-        OpNum::SecInfoNoName => run!(reply, ops, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
-        OpNum::Seek => run!(reply, ops, |a| seek::seek(nfsd, cx, a).await),
-        OpNum::SetAttr => match args(ops) {
+        OpNum::Remove => run!(reply, ops, cx, |a| remove::remove(nfsd, cx, a).await),
+        OpNum::Rename => run!(reply, ops, cx, |a| rename::rename(nfsd, cx, a).await),
+        OpNum::SecInfo => run!(reply, ops, cx, |a| secinfo::secinfo(nfsd, cx, a)),
+        OpNum::SecInfoNoName => run!(reply, ops, cx, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
+        OpNum::Seek => run!(reply, ops, cx, |a| seek::seek(nfsd, cx, a).await),
+        OpNum::SetAttr => match args(ops, cx) {
             Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::TestStateid => run!(reply, ops, |a| test_stateid::test_stateid(nfsd, cx, &a)),
-        OpNum::Verify => run!(reply, ops, |a| verify::verify(nfsd, cx, &a)),
-        OpNum::Write => run!(reply, ops, |a| write::write(nfsd, cx, a).await),
+        OpNum::TestStateid => run!(reply, ops, cx, |a| test_stateid::test_stateid(nfsd, cx, &a)),
+        OpNum::Verify => run!(reply, ops, cx, |a| verify::verify(nfsd, cx, &a)),
+        OpNum::Write => run!(reply, ops, cx, |a| write::write(nfsd, cx, a).await),
         _ => fail(reply, op, NfsStatus::NotSupp),
     }
 }

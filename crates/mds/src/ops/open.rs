@@ -7,15 +7,16 @@
 //! # Failure
 //! A file that was made stays when its share is refused, as on any POSIX system.
 
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx, Prepared, ns};
 use crate::{Mds, attrs, data};
-use namespace::{EXECUTE, Existing, FileId, How, Inode, READ, SetAttr, WRITE};
+use namespace::{Created, EXECUTE, Existing, FileId, How, Inode, READ, SetAttr, WRITE};
+use nfs4::attr::Attrs;
 use nfs4::ops::{
     CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX, OPEN_RESULT_PRESERVE_UNLINKED, OpenArgs,
     OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE,
     SHARE_DENY_BOTH, SHARE_WANT_DELEG_MASK, SHARE_WANT_NO_DELEG, WhyNoDelegation,
 };
-use nfs4::{Bitmap, ChangeInfo, ClientId, Fattr, NfsStatus};
+use nfs4::{Bitmap, ChangeInfo, ClientId, Fattr, NfsStatus, Stateid};
 use server::Nfsd;
 use state::Share;
 use std::sync::Arc;
@@ -68,7 +69,9 @@ pub(super) async fn open(
             size: Some(0),
             ..SetAttr::default()
         };
-        let cut = super::setattr::apply(nfsd, cx, &found.inode, &empty, true).await;
+        let res = result(&found, opened.stateid, args);
+        let kept = Prepared::new(cx, &res, Some(cx::handle_of(mds, &found.inode)));
+        let cut = super::setattr::apply(nfsd, cx, &found.inode, &empty, true, &kept).await;
         if let Err(status) = cut {
             if opened.is_new {
                 let _undone = mds.state().close(opened.stateid, client, file.0);
@@ -78,13 +81,17 @@ pub(super) async fn open(
     }
     cx.set_fh(cx::handle_of(mds, &found.inode));
     cx.current_stateid = Some(opened.stateid);
-    Ok(OpenRes {
-        stateid: opened.stateid,
+    Ok(result(&found, opened.stateid, args))
+}
+
+fn result(found: &Found, stateid: Stateid, args: &OpenArgs<'_>) -> OpenRes {
+    OpenRes {
+        stateid,
         cinfo: found.cinfo,
         rflags: OPEN_RESULT_LOCKTYPE_POSIX | OPEN_RESULT_PRESERVE_UNLINKED,
         attrset: found.attrset,
         delegation: no_delegation(args.share_access),
-    })
+    }
 }
 
 /// Delegations are not given yet; a client that named a wish is told why (RFC 8881 §18.16.4).
@@ -118,7 +125,7 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
     match (&args.claim, &args.how) {
         (OpenClaim::Null(name), OpenHow::Create(how)) => {
             let dir = cx::current_dir(mds, cx)?.id;
-            create(nfsd, cx, dir, super::name(*name)?, how)
+            create(nfsd, cx, args, dir, super::name(*name)?, how)
         }
         (OpenClaim::Null(name), OpenHow::NoCreate) => {
             let dir = cx::current_dir(mds, cx)?;
@@ -156,6 +163,7 @@ fn existing(inode: Arc<Inode>, cinfo: ChangeInfo) -> Found {
 fn create(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
+    args: &OpenArgs<'_>,
     dir: FileId,
     name: &[u8],
     how: &CreateHow<'_>,
@@ -173,8 +181,15 @@ fn create(
         return Err(NfsStatus::Inval);
     }
     let new = attrs::to_new_node(&wanted, MODE_DEFAULT)?;
+    // The state is not durable: a retry after a restart gets an open of then, which the client reclaims.
+    let lost = state::lost_open(mds.namespace().boot());
+    let kept = |created: &Created| {
+        let found = found(created, fattr.mask, &wanted);
+        let made = cx::handle_of(mds, &created.inode);
+        (result(&found, lost, args), Some(made))
+    };
     let created = match mds.data().place() {
-        Ok(place) => ns(mds, cx, |ns, op| {
+        Ok(place) => cx::change(mds, cx, kept, |ns, op| {
             ns.create(op, dir, name, &new, how, Some(place))
         })?,
         // Without a place for a new file those that exist still open.
@@ -182,11 +197,14 @@ fn create(
             ns(mds, cx, |ns, op| ns.find_for_create(op, dir, name, how))?.ok_or(status)?
         }
     };
-    let cinfo = super::cinfo(created.dir);
-    let found = existing(created.inode, cinfo);
-    Ok(match created.existing {
+    Ok(found(&created, fattr.mask, &wanted))
+}
+
+fn found(created: &Created, asked: Bitmap, wanted: &Attrs) -> Found {
+    let found = existing(Arc::clone(&created.inode), super::cinfo(created.dir));
+    match created.existing {
         Existing::No | Existing::Replay => Found {
-            attrset: fattr.mask,
+            attrset: asked,
             created: true,
             ..found
         },
@@ -199,7 +217,7 @@ fn create(
             truncate: wanted.size.is_some(),
             ..found
         },
-    })
+    }
 }
 
 /// Permission to open (RFC 8881 §18.16.3). A program file may be read by whoever may execute it, because clients read it to run it.

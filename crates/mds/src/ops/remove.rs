@@ -1,8 +1,8 @@
 //! REMOVE (RFC 8881 §18.25). A file that is open lives on without a name until its last close.
 
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use crate::{Mds, data};
-use namespace::{FileId, What};
+use namespace::{FileId, Removed, What};
 use nfs4::NfsStatus;
 use nfs4::ops::{RemoveArgs, RemoveRes};
 use server::Nfsd;
@@ -18,12 +18,15 @@ pub(super) async fn remove(
     let dir = cx::current_dir(mds, cx)?.id;
     let name = super::name(args.target)?;
     let is_open = |file: FileId| mds.state().open_count(file.0) > 0;
-    let removed = ns(mds, cx, |ns, op| {
+    let answer = |removed: &Removed| RemoveRes {
+        cinfo: super::cinfo(removed.dir),
+    };
+    let kept = |removed: &Removed| (answer(removed), None);
+    let removed = cx::change(mds, cx, kept, |ns, op| {
         ns.remove(op, dir, name, What::Any, &is_open)
     })?;
-    let cinfo = super::cinfo(removed.dir);
     if removed.inode.nlink == 0 && removed.inode.is_regular() && !removed.orphaned {
         data::file_removed(nfsd, cx, &removed.inode).await?;
     }
-    Ok(RemoveRes { cinfo })
+    Ok(answer(&removed))
 }

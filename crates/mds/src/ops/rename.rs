@@ -1,8 +1,8 @@
 //! RENAME (RFC 8881 §18.26): from the saved directory to the current one.
 
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use crate::{Mds, data};
-use namespace::FileId;
+use namespace::{FileId, Renamed};
 use nfs4::NfsStatus;
 use nfs4::ops::{RenameArgs, RenameRes};
 use server::Nfsd;
@@ -20,13 +20,15 @@ pub(super) async fn rename(
     cx::directory(&source)?;
     let (old, new) = (super::name(args.old_name)?, super::name(args.new_name)?);
     let is_open = |file: FileId| mds.state().open_count(file.0) > 0;
-    let renamed = ns(mds, cx, |ns, op| {
-        ns.rename(op, (source.id, old), (to, new), &is_open)
-    })?;
-    let res = RenameRes {
+    let answer = |renamed: &Renamed| RenameRes {
         source_cinfo: super::cinfo(renamed.from),
         target_cinfo: super::cinfo(renamed.to),
     };
+    let kept = |renamed: &Renamed| (answer(renamed), None);
+    let renamed = cx::change(mds, cx, kept, |ns, op| {
+        ns.rename(op, (source.id, old), (to, new), &is_open)
+    })?;
+    let res = answer(&renamed);
     if let Some(replaced) = renamed.replaced
         && replaced.nlink == 0
         && replaced.is_regular()

@@ -1,7 +1,7 @@
 //! SETATTR (RFC 8881 §18.30). A size that may cut data off goes through the data plane (rule R3); a mode or owner that
 //! takes access away fences what was granted before the reply (rule R10).
 
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx, Prepared};
 use crate::{Mds, attrs, data};
 use namespace::{Inode, NsError, SetAttr};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
@@ -41,7 +41,12 @@ async fn set(
         None => false,
     };
     data::ready(nfsd, inode.id)?;
-    apply(nfsd, cx, &inode, &wanted, opened).await?;
+    let res = SetAttrRes {
+        status: NfsStatus::Ok,
+        attrsset: args.attrs.mask,
+    };
+    let kept = Prepared::new(cx, &res, None);
+    apply(nfsd, cx, &inode, &wanted, opened, &kept).await?;
     Ok(args.attrs.mask)
 }
 
@@ -71,13 +76,14 @@ pub(super) async fn apply(
     inode: &Arc<Inode>,
     wanted: &SetAttr,
     opened_for_write: bool,
+    kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let mds = nfsd.role();
     if wanted.size.is_some() {
         mds.data().cutting(inode.id)?;
     }
     let mut needs_truncate = false;
-    let result = ns(mds, cx, |ns, op| {
+    let result = cx::change_as(mds, cx, kept, |ns, op| {
         match ns.setattr(op, inode.id, wanted, opened_for_write) {
             Err(NsError::NeedsTruncate) => {
                 needs_truncate = true;
@@ -87,7 +93,7 @@ pub(super) async fn apply(
         }
     });
     if needs_truncate {
-        return data::truncate(nfsd, cx, inode, wanted, opened_for_write).await;
+        return data::truncate(nfsd, cx, inode, wanted, opened_for_write, kept).await;
     }
     let set = result?;
     if set.access_narrowed {

@@ -34,12 +34,5 @@ pub(super) async fn write<'r>(
         });
     }
     let bytes = cx.share(args.data.0);
-    let (committed, write_verifier) =
-        data::write(nfsd, cx, &inode, args.offset, args.stable, bytes).await?;
-    let count = u32::try_from(len).map_err(|_| NfsStatus::Inval)?;
-    Ok(WriteRes {
-        count,
-        committed,
-        write_verifier,
-    })
+    data::write(nfsd, cx, &inode, args.offset, args.stable, bytes).await
 }

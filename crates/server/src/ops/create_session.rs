@@ -1,4 +1,4 @@
-//! `CREATE_SESSION` (RFC 8881 §18.36). PERSIST is never granted: the reply cache ends with the process (rule R15).
+//! `CREATE_SESSION` (RFC 8881 §18.36).
 
 use super::callback_security;
 use crate::{Compound, Nfsd, Role};
@@ -34,6 +34,7 @@ impl<R: Role> Nfsd<R> {
             fore: from_wire(&args.fore_chan_attrs),
             back: from_wire(&args.back_chan_attrs),
             back_channel: wants_back,
+            persistent: args.flags & CREATE_SESSION_PERSIST != 0 && self.role().persists(),
             callback_program: args.cb_program,
             callback_security: security,
             connection: cx.conn.id(),
@@ -92,14 +93,15 @@ fn to_wire(created: &SessionCreated) -> CreateSessionRes {
     CreateSessionRes {
         session_id: created.session,
         sequence: created.seqid,
-        flags: if created.back_channel {
-            CREATE_SESSION_CONN_BACK_CHAN
-        } else {
-            0
-        },
+        flags: flag(created.back_channel, CREATE_SESSION_CONN_BACK_CHAN)
+            | flag(created.persistent, CREATE_SESSION_PERSIST),
         fore_chan_attrs: attrs_to_wire(&created.fore),
         back_chan_attrs: attrs_to_wire(&created.back),
     }
+}
+
+const fn flag(set: bool, flag: u32) -> u32 {
+    if set { flag } else { 0 }
 }
 
 fn from_wire(a: &nfs4::ops::ChannelAttrs) -> ChannelAttrs {

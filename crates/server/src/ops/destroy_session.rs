@@ -18,6 +18,7 @@ impl<R: Role> Nfsd<R> {
         }
         self.clients()
             .destroy_session(args.session_id, cx.conn.id(), u32::from(own))?;
+        self.role().session_destroyed(args.session_id);
         Ok(DestroySessionRes {})
     }
 }

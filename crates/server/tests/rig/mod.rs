@@ -15,9 +15,9 @@ use nfs4::*;
 use parking_lot::Mutex;
 use ropewalk_server as server;
 use rpc::{AuthStat, AuthSys, CallStart, Credential, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use server::{Compound, Identity, Nfsd, NfsdConfig, Role, answer};
+use server::{Compound, Identity, Nfsd, NfsdConfig, Role, SlotOf, answer};
 use state::{ClientLimits, Clients, Grace, Removed};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -46,6 +46,19 @@ pub struct Toy {
     pub with_state: Mutex<BTreeSet<ClientId>>,
     pub removed: Mutex<Vec<Removed>>,
     pub fail_settle: std::sync::atomic::AtomicBool,
+    /// What outlives a server of persistent sessions.
+    pub keeps: Option<Arc<Keeps>>,
+}
+
+/// A session id and a slot.
+type SlotKey = ([u8; 16], u32);
+
+/// Kept replies.
+#[derive(Default)]
+pub struct Keeps {
+    pub slots: Mutex<BTreeMap<SlotKey, Vec<u8>>>,
+    /// The server goes down before it keeps a whole reply.
+    pub only_changes: std::sync::atomic::AtomicBool,
 }
 
 impl Toy {
@@ -106,8 +119,17 @@ impl Role for Toy {
         match op {
             OpNum::Remove => match args.args::<RemoveArgs<'_>>() {
                 Ok(a) => {
+                    cx.args_read(args);
                     let client = cx.client().unwrap();
-                    answer(reply, nfsd.role().remove(client, a.target.0).await)
+                    let res = nfsd.role().remove(client, a.target.0).await;
+                    if let Ok(res) = &res
+                        && let Some((slot, bytes)) = cx.kept(res, None)
+                    {
+                        let keeps = nfsd.role().keeps.as_ref().unwrap();
+                        let key = (slot.session.bytes, slot.slot);
+                        keeps.slots.lock().insert(key, bytes);
+                    }
+                    answer(reply, res)
                 }
                 Err(_) => answer::<RemoveRes>(reply, Err(NfsStatus::BadXdr)),
             },
@@ -157,6 +179,26 @@ impl Role for Toy {
         }
     }
 
+    fn persists(&self) -> bool {
+        self.keeps.is_some()
+    }
+
+    fn keep(&self, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
+        let keeps = self.keeps.as_ref().unwrap();
+        if keeps.only_changes.load(SeqCst) {
+            return Err(NfsStatus::Io);
+        }
+        let key = (slot.session.bytes, slot.slot);
+        keeps.slots.lock().insert(key, reply.to_vec());
+        Ok(0)
+    }
+
+    fn kept(&self, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
+        let keeps = self.keeps.as_ref().ok_or(NfsStatus::BadSession)?;
+        let key = (slot.session.bytes, slot.slot);
+        Ok(keeps.slots.lock().get(&key).cloned().map(Bytes::from))
+    }
+
     fn has_state(&self, client: ClientId) -> bool {
         self.with_state.lock().contains(&client)
     }
@@ -180,6 +222,11 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
+        Self::keeping(None)
+    }
+
+    /// A server whose sessions may be persistent.
+    pub fn keeping(keeps: Option<Arc<Keeps>>) -> Self {
         let mut limits = ClientLimits {
             lease_ms: LEASE_MS,
             courtesy_ms: 0,
@@ -198,6 +245,7 @@ impl Rig {
             with_state: Mutex::default(),
             removed: Mutex::default(),
             fail_settle: Default::default(),
+            keeps,
         };
         let random = AtomicU64::new(1);
         let nfsd = Nfsd::new(

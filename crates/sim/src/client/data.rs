@@ -5,7 +5,7 @@
 use crate::check::Findings;
 use crate::check::data::{Change, File as FileHistory, NEVER, NOTHING, Seen, What};
 use crate::check::linear::Moment;
-use crate::connector::{ByNumber, verifier};
+use crate::connector::{Wires, verifier};
 use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -14,7 +14,6 @@ use client::{Client, ClientConfig, Error, File, Identity, OpenOptions};
 use nfs4::NfsStatus;
 use std::time::Duration;
 use transport::Address;
-use transport::memory::Network;
 
 /// Bytes of a cell: the unit that a disk writes whole.
 const CELL_BYTES: u64 = 512;
@@ -33,7 +32,7 @@ const LOOKS_MAX: u32 = 50;
 /// What a worker is made of.
 pub(crate) struct DataParts {
     pub(crate) name: String,
-    pub(crate) network: Network,
+    pub(crate) wires: Wires,
     pub(crate) rng: Rng,
     pub(crate) history: History,
     pub(crate) trace: Trace,
@@ -118,7 +117,7 @@ impl DataWorker {
             ds_give_up: Duration::from_secs(4),
             ..ClientConfig::new(owner, verifier(&mut parts.rng), identity)
         };
-        let connector = ByNumber::new(&parts.network, &parts.name);
+        let connector = parts.wires.connector(&parts.name);
         let client = Client::connect(vec![Address::Memory("mds".into())], connector, config).await;
         Ok(Self {
             client: client.map_err(|e| format!("{}: {e}", parts.name))?,

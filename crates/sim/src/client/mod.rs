@@ -17,12 +17,13 @@ pub(crate) const PLACES: usize = names::PLACES_PER_DIR;
 use crate::check::Findings;
 use crate::check::linear::Moment;
 use crate::check::locks::Hold;
+use crate::connector::Wires;
 use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use nfs4::ops::{
-    CreateArgs, CreateRes, CreateType, DelegationType, GetFhArgs, GetFhRes, LockArgs, LockRes,
-    Locker, OpenArgs, OpenClaim, OpenHow, OpenRes, OpenToLockOwner, PutFhArgs, PutFhRes,
+    CloseArgs, CreateArgs, CreateRes, CreateType, DelegationType, GetFhArgs, GetFhRes, LockArgs,
+    LockRes, Locker, OpenArgs, OpenClaim, OpenHow, OpenRes, OpenToLockOwner, PutFhArgs, PutFhRes,
     PutRootFhArgs, PutRootFhRes, ReclaimCompleteArgs, ReclaimCompleteRes, SHARE_ACCESS_BOTH,
 };
 use nfs4::{
@@ -35,8 +36,7 @@ use session_client::{Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::memory::Network;
-use transport::{Address, Context, Limits};
+use transport::Address;
 use xdr::Opaque;
 
 /// How long one try of a request waits, in milliseconds.
@@ -111,7 +111,7 @@ pub(crate) struct Parts {
     /// Name of its host.
     pub name: String,
     /// Where it lives.
-    pub network: Network,
+    pub wires: Wires,
     /// Its choices.
     pub rng: Rng,
     /// What it was promised.
@@ -434,7 +434,20 @@ impl Client {
                     let text = format!("{}: a reclaimed lock was denied", self.parts.name);
                     self.parts.findings.add(text);
                 }
-                Err(e) => return Ok(Err(e)),
+                Err(e) => {
+                    // The grace period ended between the two. An open that nobody remembers would keep its file for ever.
+                    self.ask(session, |b| {
+                        b.push(&PutFhArgs {
+                            object: Opaque(&held.fh.0),
+                        });
+                        b.push(&CloseArgs {
+                            seqid: 0,
+                            open_stateid: held.stateid,
+                        });
+                    })
+                    .await?;
+                    return Ok(Err(e));
+                }
             }
         }
         Ok(Ok(held))
@@ -542,8 +555,7 @@ impl Client {
 }
 
 fn session(parts: &Parts, caller: &Caller, incarnation: u64) -> Arc<Session> {
-    let context = Context::new(Limits::default());
-    let connector = parts.network.connector(&parts.name, context);
+    let connector = parts.wires.connector(&parts.name);
     let config = SessionConfig {
         owner: parts.name.as_bytes().to_vec(),
         verifier: Verifier {
@@ -559,7 +571,7 @@ fn session(parts: &Parts, caller: &Caller, incarnation: u64) -> Arc<Session> {
         try_timeout: Duration::from_millis(TRY_MS),
         give_up: Duration::from_millis(GIVE_UP_MS),
     };
-    Session::new(Arc::new(connector), config)
+    Session::new(connector, config)
 }
 
 pub(crate) fn owner(worker: &str) -> StateOwner<'_> {

@@ -23,6 +23,8 @@ pub struct CreateSessionArgs<'a> {
     pub back: ChannelAttrs,
     /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN, where the connection's transport can do it.
     pub back_channel: bool,
+    /// CREATE_SESSION4_FLAG_PERSIST, where the server can do it.
+    pub persistent: bool,
     /// `csa_cb_program`.
     pub callback_program: u32,
     /// The first usable of `csa_sec_parms`.
@@ -43,8 +45,10 @@ pub struct SessionCreated {
     pub session: SessionId,
     /// `csr_sequence`.
     pub seqid: u32,
-    /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN of `csr_flags`. PERSIST and CONN_RDMA are never granted.
+    /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN of `csr_flags`. CONN_RDMA is never granted.
     pub back_channel: bool,
+    /// CREATE_SESSION4_FLAG_PERSIST of `csr_flags`.
+    pub persistent: bool,
     /// `csr_fore_chan_attrs`.
     pub fore: ChannelAttrs,
     /// `csr_back_chan_attrs`.
@@ -177,6 +181,7 @@ impl Clients {
         id.bytes[4..8].copy_from_slice(&self.session_counter.to_be_bytes());
         id.bytes[8..].copy_from_slice(&args.random.to_be_bytes());
         let mut session = Session::new(id, args.client, fore, back, client.bind_enforced);
+        session.persistent = args.persistent;
         session.callback_program = args.callback_program;
         session.callback_security = args.callback_security;
         let request = if args.back_channel {
@@ -191,6 +196,7 @@ impl Clients {
             session: id,
             seqid: args.seqid,
             back_channel: direction == BoundDirection::Both,
+            persistent: args.persistent,
             fore,
             back,
         })

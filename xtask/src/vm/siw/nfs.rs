@@ -29,6 +29,15 @@ const DS_COUNT: u16 = 2;
 /// How long the guest may take; it ends a hang and measures nothing.
 const GUEST_LIMIT: Duration = Duration::from_secs(1800);
 
+/// How the guest's data travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Data {
+    /// To the data servers.
+    ByLayout,
+    /// To the MDS: a client without a layout driver, and bulk data over the connection of the mount.
+    ByMds,
+}
+
 /// `ropewalk up` with software iWARP, on the address that guests reach.
 pub(super) struct Cluster<'a> {
     net: &'a Net,
@@ -80,16 +89,21 @@ impl<'a> Cluster<'a> {
     }
 
     /// Mounts it in a guest with this version; what is said is recorded and decoded.
-    pub(super) fn mount(&self, vers: &str, echo: bool) -> Result<Outcome> {
+    pub(super) fn mount(&self, vers: &str, data: Data, echo: bool) -> Result<Outcome> {
         let started = Instant::now();
-        let name = format!("logs/siw-{}-{vers}.pcapng", std::process::id());
+        let (what, layouts, transport) = match data {
+            Data::ByLayout => ("nfs", "yes", "tcp"),
+            Data::ByMds => ("nfs-by-mds", "no", "none"),
+        };
+        let name = format!("logs/siw-{}-{what}-{vers}.pcapng", std::process::id());
         let file = self.qemu.tools().dir().join(name);
         let recorder = Recorder::start(self.net, &file)?;
         let run = Guest::with_rdma(self.net, self.qemu)
             .script("siw/nfs.sh")
             .env("PORT", RDMA_PORT)
             .env("PROTO", "rdma")
-            .env("DATA", "tcp")
+            .env("DATA", transport)
+            .env("LAYOUTS", layouts)
             .env("VERS", vers)
             .env("EXPORT", "/")
             .env("MNT", "/mnt/a")
@@ -98,7 +112,7 @@ impl<'a> Cluster<'a> {
             .run()?;
         recorder.stop()?;
         let mut outcome = judge_single(&run, vers, "nfs", started.elapsed());
-        outcome.name = format!("nfs {vers}");
+        outcome.name = format!("{what} {vers}");
         if outcome.failure.is_none() {
             outcome.failure = decode::judge_file(&file)?;
         }

@@ -1,0 +1,121 @@
+//! What persistent sessions keep (RFC 8881 §2.10.6.5, rule R15): key `e` session id, slot -> the newest change of the slot.
+//!
+//! # Ordering
+//! Written in the transaction of the change itself. A session id begins with the boot number that made it, so what is of an earlier
+//! run is known without a record of the session.
+//!
+//! # Failure
+//! What cannot be deleted now goes with the sweep of the next run.
+
+use crate::Mds;
+use bytes::Bytes;
+use meta::{MetaError, Outcome, Purpose, Tx, prefix_end};
+use nfs4::{NfsStatus, SessionId};
+use server::{Nfsd, SlotOf};
+
+const TAG: u8 = b'e';
+const SESSION_KEY_BYTES: usize = 17;
+/// Records deleted in one step.
+const PAGE: usize = 1024;
+/// Leases after a start for which the sessions of earlier runs are kept: clients have found their way back by then, or
+/// have lost their leases.
+const KEPT_LEASES: u64 = 2;
+
+fn session_key(session: SessionId) -> [u8; SESSION_KEY_BYTES] {
+    let mut key = [TAG; SESSION_KEY_BYTES];
+    key[1..].copy_from_slice(&session.bytes);
+    key
+}
+
+/// The key of a slot.
+pub(crate) fn key(slot: SlotOf) -> Vec<u8> {
+    let mut key = session_key(slot.session).to_vec();
+    key.extend(slot.slot.to_be_bytes());
+    key
+}
+
+fn boot_of(session: SessionId) -> u32 {
+    let [a, b, c, d, ..] = session.bytes;
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// Keeps a whole reply.
+pub(crate) fn keep(mds: &Mds, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
+    let key = key(slot);
+    let seq = mds.store().transact(&mut |tx| {
+        tx.purpose(Purpose::Upkeep);
+        tx.put(&key, reply);
+        Ok(Outcome::Commit)
+    });
+    match seq {
+        Ok(seq) => Ok(seq.0),
+        Err(MetaError::NoSpace) => Err(NfsStatus::NoSpc),
+        Err(error) => {
+            tracing::error!(%error, "kept replies");
+            Err(NfsStatus::ServerFault)
+        }
+    }
+}
+
+/// What an earlier run kept of a slot.
+pub(crate) fn kept(mds: &Mds, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
+    let boot = boot_of(slot.session);
+    if boot == 0 || boot >= mds.namespace().boot() {
+        return Err(NfsStatus::BadSession);
+    }
+    mds.store().get(&key(slot)).map_err(|error| {
+        tracing::error!(%error, "kept replies");
+        NfsStatus::ServerFault
+    })
+}
+
+/// Deletes what a session keeps.
+pub(crate) fn forget(tx: &mut dyn Tx, session: SessionId) -> Result<(), MetaError> {
+    let start = session_key(session);
+    let slots = tx.scan(
+        &start,
+        &prefix_end(&start),
+        state::SLOTS_PER_SESSION_MAX as usize,
+    )?;
+    for (key, _) in slots {
+        tx.delete(&key);
+    }
+    Ok(())
+}
+
+/// A client has destroyed its session.
+pub(crate) fn destroyed(mds: &Mds, session: SessionId) {
+    let forgotten = mds.store().transact(&mut |tx| {
+        tx.purpose(Purpose::Removal);
+        forget(tx, session)?;
+        Ok(Outcome::Commit)
+    });
+    if let Err(error) = forgotten {
+        tracing::warn!(%error, "kept replies");
+    }
+}
+
+/// Deletes what sessions of earlier runs kept, once their clients are back. Called by the tick; works once.
+pub(crate) fn sweep(nfsd: &Nfsd<Mds>) {
+    let mds = nfsd.role();
+    if mds.is_swept() || nfsd.now_ms() < KEPT_LEASES * mds.lease_ms() {
+        return;
+    }
+    let mut end = vec![TAG];
+    end.extend(mds.namespace().boot().to_be_bytes());
+    let mut count = 0;
+    let swept = mds.store().transact(&mut |tx| {
+        let page = tx.scan(&[TAG], &end, PAGE)?;
+        count = page.len();
+        for (key, _) in page {
+            tx.delete(&key);
+        }
+        tx.purpose(Purpose::Removal);
+        Ok(Outcome::Commit)
+    });
+    match swept {
+        Ok(_) if count < PAGE => mds.set_swept(),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "kept replies of earlier runs"),
+    }
+}

@@ -1,0 +1,255 @@
+//! Persistent sessions (RFC 8881 §2.10.6.5, rule R15): a retry after a restart of the server gets the reply of what was
+//! executed before it.
+//!
+//! What changes anything for good is one transaction of the role's store. With it goes what the COMPOUND had answered so far,
+//! this operation's result included, and where the COMPOUND was: [`Compound::kept`]. After a restart such a session is dead for
+//! new requests, but a retry of the last change of a slot continues there: the results are those of then, and operations
+//! behind them that only look are executed now. So effect and answer are atomic without holding a transaction over a whole COMPOUND,
+//! and nothing is written for COMPOUNDs that only look. Results behind the last change are added before the reply leaves; only a server that
+//! went down in between, when nobody had seen them, looks again.
+//!
+//! # Ordering
+//! A slot keeps one change, the newest: its client sends a new request only when it has the reply of the one before.
+//!
+//! # Failure
+//! A COMPOUND that went down between two changes ends behind the first one with `NFS4ERR_DELAY`: its client knows what was done and
+//! asks for the rest anew.
+
+use crate::tables::only_looks_at_names;
+use crate::{Compound, Nfsd, Role};
+use nfs4::ops::SequenceArgs;
+use nfs4::{FileHandle, NfsStatus, OpBody, OpNum, OpReader, ReplyWriter, SessionId};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use xdr::{Decoder, Encoder, OpaqueBuf};
+
+/// Most bytes of results that are kept. Those before a change are of small operations.
+pub const KEPT_RESULTS_BYTES_MAX: u32 = 64 * 1024;
+
+xdr::xdr_struct! {
+    /// The newest change that a slot made.
+    pub(crate) struct Kept {
+        /// `sa_sequenceid` of the COMPOUND.
+        seqid: u32,
+        /// Tells a retry from another request.
+        fingerprint: u64,
+        /// Operations executed, SEQUENCE and the change included.
+        results_count: u32,
+        /// Their results.
+        results: OpaqueBuf<KEPT_RESULTS_BYTES_MAX>,
+        /// How the COMPOUND ended; `None` while it went on.
+        ended: Option<NfsStatus>,
+        /// Bytes of the request behind them.
+        rest_bytes: u32,
+        /// Current file handle behind them.
+        current_fh: Option<FileHandle>,
+        /// Saved file handle behind them.
+        saved_fh: Option<FileHandle>,
+    }
+}
+
+/// The slot of a COMPOUND in a persistent session, and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Persist {
+    session: SessionId,
+    slot: u32,
+    seqid: u32,
+    fingerprint: u64,
+    results_count: u32,
+    results: Vec<u8>,
+    rest_bytes: u32,
+    /// Results in what was kept last; 0 when nothing was.
+    kept_count: AtomicU32,
+}
+
+impl Persist {
+    pub(crate) fn new(args: &SequenceArgs, fingerprint: u64) -> Self {
+        Self {
+            session: args.session_id,
+            slot: args.slot_id,
+            seqid: args.sequence_id,
+            fingerprint,
+            results_count: 0,
+            results: Vec::new(),
+            rest_bytes: 0,
+            kept_count: AtomicU32::new(0),
+        }
+    }
+
+    fn slot(&self) -> SlotOf {
+        SlotOf {
+            session: self.session,
+            slot: self.slot,
+        }
+    }
+}
+
+/// A slot of a persistent session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotOf {
+    /// The session.
+    pub session: SessionId,
+    /// `sa_slotid`.
+    pub slot: u32,
+}
+
+impl<R: Role> Compound<'_, R> {
+    /// An operation that changes something begins.
+    ///
+    /// # Errors
+    /// `UnsafeCompound` when what was answered before it cannot be kept: it has bulk data.
+    pub(crate) fn begin_change(&mut self, reply: &ReplyWriter<OpNum>) -> Result<(), NfsStatus> {
+        let Some(persist) = &mut self.persist else {
+            return Ok(());
+        };
+        let results = reply.results().ok_or(NfsStatus::UnsafeCompound)?;
+        if results.len() + KEPT_RESULT_BYTES_MAX > KEPT_RESULTS_BYTES_MAX as usize {
+            return Err(NfsStatus::UnsafeCompound);
+        }
+        persist.results = results.to_vec();
+        persist.results_count = reply.count();
+        Ok(())
+    }
+
+    /// The arguments of the operation in execution are read.
+    pub fn args_read(&mut self, ops: &OpReader<'_>) {
+        if let Some(persist) = &mut self.persist {
+            persist.rest_bytes = u32::try_from(ops.remaining()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// What is to be made durable in the transaction of the operation in execution, for a retry after a restart: `res`, its
+    /// result, and `made`, the handle that it will make current. `None` when the session is not persistent.
+    pub fn kept<B>(&self, res: &B, made: Option<FileHandle>) -> Option<(SlotOf, Vec<u8>)>
+    where
+        B: OpBody<Num = OpNum>,
+    {
+        let persist = self.persist.as_ref()?;
+        let mut e = Encoder::with_buffer(persist.results.clone());
+        e.u32(B::OP as u32);
+        e.u32(res.status() as u32);
+        res.encode(&mut e);
+        let results_count = persist.results_count + 1;
+        persist.kept_count.store(results_count, Relaxed);
+        let kept = Kept {
+            seqid: persist.seqid,
+            fingerprint: persist.fingerprint,
+            results_count,
+            results: OpaqueBuf(e.into_bytes()),
+            ended: None,
+            rest_bytes: persist.rest_bytes,
+            current_fh: made.or_else(|| self.current_fh.clone()),
+            saved_fh: self.saved_fh.clone(),
+        };
+        Some((persist.slot(), xdr::encode_to_vec(&kept)))
+    }
+
+    /// The whole reply, when results have come behind the last change: a retry then gets them too as they were.
+    fn kept_whole(
+        &self,
+        reply: &ReplyWriter<OpNum>,
+        status: NfsStatus,
+    ) -> Option<(SlotOf, Vec<u8>)> {
+        let persist = self.persist.as_ref()?;
+        let kept_count = persist.kept_count.load(Relaxed);
+        if kept_count == 0 || kept_count == reply.count() {
+            return None;
+        }
+        let results = reply.results()?;
+        if results.len() > KEPT_RESULTS_BYTES_MAX as usize {
+            return None;
+        }
+        let kept = Kept {
+            seqid: persist.seqid,
+            fingerprint: persist.fingerprint,
+            results_count: reply.count(),
+            results: OpaqueBuf(results.to_vec()),
+            ended: Some(status),
+            rest_bytes: 0,
+            current_fh: None,
+            saved_fh: None,
+        };
+        Some((persist.slot(), xdr::encode_to_vec(&kept)))
+    }
+}
+
+/// More bytes than the result of any operation that is kept.
+const KEPT_RESULT_BYTES_MAX: usize = 1024;
+
+impl<R: Role> Nfsd<R> {
+    /// Keeps the rest of a reply that tells of a change.
+    pub(crate) fn keep_whole(
+        &self,
+        cx: &mut Compound<'_, R>,
+        reply: &ReplyWriter<OpNum>,
+        status: NfsStatus,
+    ) {
+        let Some((slot, bytes)) = cx.kept_whole(reply, status) else {
+            return;
+        };
+        match self.role().keep(slot, &bytes) {
+            Ok(seq) => cx.observe(seq),
+            // A retry after a restart will look up anew what follows the change.
+            Err(status) => tracing::debug!(%status, "a reply is kept in part"),
+        }
+    }
+
+    /// A SEQUENCE in a session that this run does not have: of an earlier run, whose slot kept this very request?
+    ///
+    /// # Errors
+    /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep.
+    pub(crate) fn revive(&self, args: &SequenceArgs, fingerprint: u64) -> Result<Kept, NfsStatus> {
+        let slot = SlotOf {
+            session: args.session_id,
+            slot: args.slot_id,
+        };
+        let stored = self.role().kept(slot)?;
+        let kept: Kept = match stored {
+            Some(bytes) => xdr::decode_all(&bytes).map_err(|error| {
+                tracing::error!(%error, "a kept reply makes no sense");
+                NfsStatus::DeadSession
+            })?,
+            None => return Err(NfsStatus::DeadSession),
+        };
+        if kept.seqid == args.sequence_id && kept.fingerprint == fingerprint {
+            Ok(kept)
+        } else {
+            Err(NfsStatus::DeadSession)
+        }
+    }
+
+    /// Continues a COMPOUND of an earlier run behind its last change.
+    pub(crate) async fn resume<'r>(
+        &'r self,
+        cx: &mut Compound<'r, R>,
+        kept: Kept,
+        (body, ops_count): (&'r [u8], u32),
+        reply: &mut ReplyWriter<OpNum>,
+    ) -> NfsStatus {
+        reply.append(kept.results_count, &kept.results.0);
+        if let Some(status) = kept.ended {
+            return status;
+        }
+        cx.current_fh = kept.current_fh;
+        cx.saved_fh = kept.saved_fh;
+        let rest = usize::try_from(kept.rest_bytes).unwrap_or(usize::MAX);
+        let rest = body.len().checked_sub(rest).map(|at| &body[at..]);
+        let left = ops_count.saturating_sub(kept.results_count);
+        let mut ops = OpReader::new(Decoder::new(rest.unwrap_or_default()), left);
+        while let Some(next) = self.next_op(cx, &mut ops, reply) {
+            let op = match next {
+                Ok(op) => op,
+                Err(status) => return status,
+            };
+            let status = if only_looks_at_names(op) {
+                self.execute(cx, op, &mut ops, reply).await
+            } else {
+                reply.error(op, NfsStatus::Delay);
+                NfsStatus::Delay
+            };
+            if !status.is_ok() {
+                return status;
+            }
+        }
+        NfsStatus::Ok
+    }
+}
