@@ -86,12 +86,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     plain("direct", "O_DIRECT over holes and at the end of the file"),
     plain("sparse", "a 2 GiB sparse file"),
-    Scenario {
-        name: "ranges",
-        checks: "fallocate, holes, SEEK_DATA, copies within the server, by two mounts (--ds-count)",
-        needs: Needs::Layouts,
-        part: None,
-    },
     plain(
         "mmap",
         "shared and private mappings between processes and mounts",
