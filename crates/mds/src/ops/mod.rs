@@ -21,6 +21,7 @@ mod layoutstats;
 mod link;
 mod lock;
 mod lookup;
+pub(crate) mod notify_lock;
 mod open;
 mod open_downgrade;
 mod read;
@@ -55,7 +56,6 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::ReleaseLockOwner,
     OpNum::GetDirDelegation,
     OpNum::GetDeviceList,
-    OpNum::SetSsv,
     OpNum::WantDelegation,
     OpNum::CopyNotify,
     OpNum::WriteSame,
