@@ -12,6 +12,7 @@ mod ci;
 mod fuzz;
 mod layers;
 mod packages;
+mod pynfs;
 mod repo;
 mod sim;
 mod step;
@@ -44,6 +45,11 @@ enum Command {
     /// Simulate a whole cluster from a seed: --seed N replays one, --seeds COUNT tries many
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
+    /// Run pynfs, a test suite of others, from an existing checkout against a cluster
+    Pynfs(pynfs::Args),
+    /// What pynfs calls to have the metadata server restarted
+    #[command(hide = true)]
+    PynfsHelper(pynfs::HelperArgs),
     /// Test servers with a real Linux NFS client (User Mode Linux)
     Vm(vm::Args),
 }
@@ -56,6 +62,8 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Pynfs(args) => pynfs::run(&args),
+        Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),
     };
     match result {

@@ -2,6 +2,7 @@
 
 use nfs4::Verifier;
 use std::time::Duration;
+use transport::Preference;
 
 /// Who the user is (`AUTH_SYS`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct ClientConfig {
     pub connections: u32,
     /// Whether to use layouts; without them all data go through the MDS.
     pub pnfs: bool,
+    /// Which addresses of data servers are used.
+    pub data_transport: Preference,
     /// Largest READ and WRITE in bytes.
     pub io_bytes_max: u32,
     /// READs and WRITEs in flight for one call of [`crate::File::read_at`] or [`crate::File::write_at`].
@@ -77,6 +80,7 @@ impl ClientConfig {
             slots: 64,
             connections: 1,
             pnfs: true,
+            data_transport: Preference::Auto,
             io_bytes_max: 1 << 20,
             in_flight_max: 16,
             uncommitted_bytes_max: 64 << 20,

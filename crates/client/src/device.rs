@@ -230,7 +230,8 @@ impl Inner {
             .map_err(|_| Error::Malformed("address of a device"))?;
         let mut servers = Vec::with_capacity(addr.multipath_ds_list.0.len());
         for list in &addr.multipath_ds_list.0 {
-            let addresses: Vec<Address> = list.0.iter().filter_map(address).collect();
+            let addresses = list.0.iter().filter_map(address).collect();
+            let addresses = self.config.data_transport.order(addresses);
             if addresses.is_empty() {
                 tracing::warn!("a data server has no address that this client can use");
                 return Ok(None);
@@ -256,6 +257,6 @@ fn address(addr: &NetAddr) -> Option<Address> {
     let parsed = UniversalAddress::parse(&addr.netid.0, &addr.uaddr.0).ok()?;
     match parsed.netid {
         Netid::Tcp | Netid::Tcp6 => Some(Address::Tcp(parsed.address)),
-        Netid::Rdma | Netid::Rdma6 => None,
+        Netid::Rdma | Netid::Rdma6 => Some(Address::Rdma(parsed.address)),
     }
 }

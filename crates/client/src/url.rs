@@ -1,8 +1,9 @@
-//! `nfs://HOST[:PORT]/PATH` (after RFC 2224), with IPv6 addresses in brackets and names in percent-encoding.
+//! `nfs://HOST[:PORT]/PATH[?transport=tcp|rdma|auto]` (after RFC 2224), with IPv6 addresses in brackets and names in percent-encoding.
 //!
 //! Parsing only: whoever connects resolves the host.
 
 use std::net::Ipv6Addr;
+use transport::{Preference, rdma};
 
 /// Port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;
@@ -14,8 +15,10 @@ const HOST_BYTES_MAX: usize = 255;
 pub struct NfsUrl {
     /// Host name or address, an IPv6 address without its brackets.
     pub host: String,
-    /// Port of the MDS.
-    pub port: u16,
+    /// Port of the MDS; `None` for the usual one of the transport.
+    pub port: Option<u16>,
+    /// How the MDS and the data servers are reached.
+    pub transport: Preference,
     /// Absolute path as bytes, decoded; it begins with `/`.
     pub path: Vec<u8>,
 }
@@ -73,17 +76,42 @@ impl NfsUrl {
             Some((rest, query)) => (rest, Some(query)),
             None => (rest, None),
         };
-        match query {
-            None | Some("" | "transport=tcp") => {}
+        let transport = match query {
+            None | Some("" | "transport=tcp") => Preference::Tcp,
+            Some("transport=rdma") => Preference::Rdma,
+            Some("transport=auto") => Preference::Auto,
             Some(other) => return Err(UrlError::Query(other.to_owned())),
-        }
+        };
         let slash = rest.find('/').unwrap_or(rest.len());
         let (host, port) = parse_authority(&rest[..slash])?;
         let mut path = decode(&rest[slash..])?;
         if path.is_empty() {
             path.push(b'/');
         }
-        Ok(Self { host, port, path })
+        Ok(Self {
+            host,
+            port,
+            transport,
+            path,
+        })
+    }
+
+    /// The ports of the MDS by transport, preferred first: `true` stands for RDMA. A port in a URL whose transport is `auto` is that of TCP,
+    /// since one number cannot be both.
+    #[must_use]
+    pub fn ports(&self) -> Vec<(bool, u16)> {
+        let tcp = (false, self.port.unwrap_or(DEFAULT_PORT));
+        match self.transport {
+            Preference::Tcp => vec![tcp],
+            Preference::Rdma => vec![(true, self.port.unwrap_or(rdma::NFS_PORT))],
+            Preference::Auto => vec![(true, rdma::NFS_PORT), tcp],
+        }
+    }
+
+    /// What tells one server from another, and one way to it from another.
+    #[must_use]
+    pub fn server(&self) -> (&str, Vec<(bool, u16)>) {
+        (&self.host, self.ports())
     }
 
     /// The URL of a name in this directory, taken as it is.
@@ -126,8 +154,8 @@ impl std::fmt::Display for NfsUrl {
             true => write!(f, "nfs://[{}]", self.host)?,
             false => write!(f, "nfs://{}", self.host)?,
         }
-        if self.port != DEFAULT_PORT {
-            write!(f, ":{}", self.port)?;
+        if let Some(port) = self.port {
+            write!(f, ":{port}")?;
         }
         for byte in &self.path {
             match byte {
@@ -135,7 +163,11 @@ impl std::fmt::Display for NfsUrl {
                 byte => write!(f, "{}", char::from(*byte))?,
             }
         }
-        Ok(())
+        match self.transport {
+            Preference::Tcp => Ok(()),
+            Preference::Rdma => f.write_str("?transport=rdma"),
+            Preference::Auto => f.write_str("?transport=auto"),
+        }
     }
 }
 
@@ -147,7 +179,7 @@ impl std::str::FromStr for NfsUrl {
     }
 }
 
-fn parse_authority(text: &str) -> Result<(String, u16), UrlError> {
+fn parse_authority(text: &str) -> Result<(String, Option<u16>), UrlError> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(UrlError::Host)?;
         let bare = host.split('%').next().unwrap_or(host);
@@ -168,13 +200,13 @@ fn parse_authority(text: &str) -> Result<(String, u16), UrlError> {
         return Err(UrlError::Host);
     }
     let port = match port {
-        None => DEFAULT_PORT,
+        None => None,
         Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-            digits.parse().map_err(|_| UrlError::Port)?
+            Some(digits.parse().map_err(|_| UrlError::Port)?)
         }
         Some(_) => return Err(UrlError::Port),
     };
-    if port == 0 {
+    if port == Some(0) {
         return Err(UrlError::Port);
     }
     Ok((host.to_owned(), port))
@@ -207,18 +239,45 @@ mod tests {
 
     #[test]
     fn urls_that_are_understood() {
-        for (text, host, port, path) in [
-            ("nfs://server/a/b", "server", 2049, "/a/b"),
-            ("nfs://server", "server", 2049, "/"),
-            ("NFS://server:12049/", "server", 12049, "/"),
-            ("nfs://[::1]:2050/x", "::1", 2050, "/x"),
-            ("nfs://[fe80::1%eth0]/x", "fe80::1%eth0", 2049, "/x"),
-            ("nfs://10.0.0.1/a%20b%25", "10.0.0.1", 2049, "/a b%"),
-            ("nfs://server/x?transport=tcp", "server", 2049, "/x"),
+        let (tcp, rdma) = (false, true);
+        for (text, host, ports, path) in [
+            ("nfs://server/a/b", "server", &[(tcp, 2049)][..], "/a/b"),
+            ("nfs://server", "server", &[(tcp, 2049)], "/"),
+            ("NFS://server:12049/", "server", &[(tcp, 12049)], "/"),
+            ("nfs://[::1]:2050/x", "::1", &[(tcp, 2050)], "/x"),
+            (
+                "nfs://[fe80::1%eth0]/x",
+                "fe80::1%eth0",
+                &[(tcp, 2049)],
+                "/x",
+            ),
+            (
+                "nfs://10.0.0.1/a%20b%25",
+                "10.0.0.1",
+                &[(tcp, 2049)],
+                "/a b%",
+            ),
+            (
+                "nfs://server/x?transport=tcp",
+                "server",
+                &[(tcp, 2049)],
+                "/x",
+            ),
+            ("nfs://s/x?transport=rdma", "s", &[(rdma, 20049)], "/x"),
+            ("nfs://s:99/?transport=rdma", "s", &[(rdma, 99)], "/"),
+            (
+                "nfs://s:99/x?transport=auto",
+                "s",
+                &[(rdma, 20049), (tcp, 99)],
+                "/x",
+            ),
         ] {
             let url = NfsUrl::parse(text).unwrap();
-            let got = (url.host.as_str(), url.port, url.path.as_slice());
-            assert_eq!(got, (host, port, path.as_bytes()), "{text}");
+            assert_eq!(
+                (url.host.as_str(), url.path.as_slice()),
+                (host, path.as_bytes())
+            );
+            assert_eq!(url.ports(), ports, "{text}");
             assert_eq!(NfsUrl::parse(&url.to_string()), Ok(url), "{text}");
         }
     }
@@ -241,6 +300,10 @@ mod tests {
             ("nfs://server:+1/", UrlError::Port),
             ("nfs://server/%zz", UrlError::Escape),
             ("nfs://server/%4", UrlError::Escape),
+            (
+                "nfs://server/x?transport=udp",
+                UrlError::Query("transport=udp".to_owned()),
+            ),
             ("nfs://server/x?y=z", UrlError::Query("y=z".to_owned())),
         ] {
             assert_eq!(NfsUrl::parse(text), Err(error), "{text}");

@@ -208,6 +208,7 @@ impl Machine {
                 let max = u64::from(TRANSFER_BYTES_MAX.min(remote.len));
                 total(data) > max || remote.offset.checked_add(max).is_none()
             }
+            Work::Read { .. } if self.agreed.ord == 0 => return Some(Refusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits =
                     |part: &Part| part.remote.len <= TRANSFER_BYTES_MAX && part.fits(sink.len());

@@ -41,6 +41,7 @@ macro_rules! contract_tests {
             messages_of_every_size_arrive writes_and_reads_move_bytes nothing_moves_as_well
             completions_come_once_and_in_order reads_beyond_the_depth_wait_their_turn
             a_read_of_many_parts_completes_once a_read_fails_as_a_whole
+            a_peer_without_read_depth_is_not_asked
             a_full_queue_is_a_value what_does_not_fit_is_refused
             reads_are_answered_beside_queued_writes both_sides_may_be_full_of_work
             invalidation_ends_access remote_invalidation_ends_access

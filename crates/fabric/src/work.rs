@@ -127,6 +127,8 @@ pub enum Refusal {
     Closed,
     /// More bytes or parts than the provider takes, than the target holds, or than the sink has room for.
     TooLong,
+    /// The peer serves no reads: the agreed read depth is 0.
+    NoReads,
     /// This endpoint exposes nothing under that key (any more).
     BadKey,
 }
@@ -137,6 +139,7 @@ impl fmt::Display for Refusal {
             Self::Full => "the queue is full",
             Self::Closed => "the connection is closed",
             Self::TooLong => "too many bytes",
+            Self::NoReads => "the peer serves no reads",
             Self::BadKey => "no memory is exposed under this key",
         })
     }

@@ -5,8 +5,8 @@ use crate::cx::handle_of;
 use namespace::{FileType, Inode, NewNode, SetAttr, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{
-    Bitmap, ChangeAttrType, FH_PERSISTENT, FsId, MdsThreshold, NfsStatus, NfsTime, Owner, SpecData,
-    Thresholds,
+    Bitmap, CHARSET_CONTAINS_NON_UTF8, ChangeAttrType, FH_PERSISTENT, FsId, MdsThreshold,
+    NfsStatus, NfsTime, Owner, SpecData, Thresholds,
 };
 use xdr::List;
 
@@ -65,6 +65,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::TIME_MODIFY,
     attr::TIME_MODIFY_SET,
     attr::MOUNTED_ON_FILEID,
+    attr::FS_CHARSET_CAP,
     attr::FS_LAYOUT_TYPES,
     attr::LAYOUT_TYPES,
     attr::LAYOUT_BLKSIZE,
@@ -244,6 +245,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
         seconds: 0,
         nanoseconds: 1,
     });
+    a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
     a.fs_layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_blksize = Some(mds.data().stripe_unit_bytes());

@@ -13,7 +13,7 @@
 use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
 use crate::exports::Exports;
-use crate::{ops, persist};
+use crate::{ops, ops::notify_lock::NOTIFICATIONS_MAX, persist};
 use bytes::Bytes;
 use meta::{MetaError, MetaStore, Seq};
 use namespace::{Cred, Format, Limits, Namespace, NsError, Time};
@@ -26,6 +26,7 @@ use state::{ClientLimits, ClientRecord, Clients, FileStates, Grace, Removed, Sta
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::sync::Semaphore;
 use transport::ConnHandle;
 
 /// Wall time, for the times of files.
@@ -92,6 +93,7 @@ pub struct Mds {
     exports: Exports,
     clock: WallClock,
     lease_ms: u64,
+    lock_notifications: Arc<Semaphore>,
     /// What sessions of earlier runs kept is gone.
     swept: AtomicBool,
 }
@@ -136,6 +138,7 @@ impl Mds {
             exports: config.exports,
             clock: config.clock,
             lease_ms,
+            lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
             swept: AtomicBool::new(false),
         };
         let random = Box::new(move || random());
@@ -157,6 +160,11 @@ impl Mds {
     /// Data servers, layouts and proxy I/O.
     pub fn data(&self) -> &DataPlane {
         &self.data
+    }
+
+    /// One permit for each CB_NOTIFY_LOCK under way.
+    pub(crate) fn lock_notifications(&self) -> &Arc<Semaphore> {
+        &self.lock_notifications
     }
 
     /// Wall time.

@@ -1,5 +1,10 @@
-//! Goal: NOTSUPP is answered by the operations that the README names, and by no other.
-//! Method: send every operation number bare, without arguments, behind PUTROOTFH; one that exists fails for another reason.
+//! Goal: NOTSUPP is answered by the operations that the README names, and by no other; docs/conformance.md says the same.
+//! Method: send every operation number bare, without arguments, behind PUTROOTFH; one that exists fails for another reason. The
+//! documents are read as text, and for data servers the table of their operations is.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
 
 mod rig;
 
@@ -11,6 +16,10 @@ use std::collections::BTreeSet;
 use xdr::{Encode, Encoder};
 
 const README: &str = include_str!("../../../README.md");
+const CONFORMANCE: &str = include_str!("../../../docs/conformance.md");
+const OPERATIONS_OF_DS: &str = include_str!("../../ds/src/ops/mod.rs");
+/// Operations that the engine executes for both roles.
+const OPERATIONS_OF_ENGINE: &str = include_str!("../../server/src/tables.rs");
 
 macro_rules! bare {
     ($b:ident, $op:expr; $($variant:ident),*) => {
@@ -78,4 +87,49 @@ fn the_readme_lists_exactly_these_operations() {
     let listed: BTreeSet<&str> = words.filter(|w| known.contains(w)).collect();
     let table: BTreeSet<&str> = NOT_SUPPORTED.iter().map(|op| op.name()).collect();
     assert_eq!(listed, table);
+}
+
+/// The cells of the rows of a table of docs/conformance.md, between its header and the next empty line.
+fn rows(header: &str) -> Vec<Vec<&'static str>> {
+    let start = CONFORMANCE.find(header).unwrap();
+    let lines = CONFORMANCE[start..]
+        .lines()
+        .take_while(|line| !line.is_empty());
+    lines
+        .skip(2)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+#[test]
+fn the_conformance_page_has_a_row_for_each_operation() {
+    let rows = rows("| No. | Operation |");
+    let listed: Vec<(u32, &str)> = rows.iter().map(|r| (r[0].parse().unwrap(), r[1])).collect();
+    let all: Vec<(u32, &str)> = OpNum::ALL
+        .iter()
+        .map(|op| (*op as u32, op.name()))
+        .collect();
+    assert_eq!(listed, all);
+    let (engine, _) = OPERATIONS_OF_ENGINE.split_once("fn effect_bytes").unwrap();
+    for (row, op) in rows.iter().zip(OpNum::ALL) {
+        let (mds, ds) = (row[3], row[4]);
+        assert_eq!(mds == "NOTSUPP", NOT_SUPPORTED.contains(op), "{op:?}");
+        let engine_has = engine.contains(&format!("OpNum::{op:?}\n"));
+        let ds_has = OPERATIONS_OF_DS.contains(&format!("OpNum::{op:?} =>"));
+        // There is no root on a data server.
+        let is_root = matches!(op, OpNum::PutRootFh | OpNum::PutPubFh);
+        let expected = (engine_has && !is_root) || ds_has || *op == OpNum::Illegal;
+        assert_eq!(ds != "NOTSUPP", expected, "{op:?} on a data server");
+    }
+}
+
+#[test]
+fn tests_that_the_conformance_page_names_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let code = CONFORMANCE.split('`').skip(1).step_by(2);
+    let paths: Vec<&str> = code.filter(|word| word.ends_with(".rs")).collect();
+    assert!(paths.len() > OpNum::ALL.len() / 2);
+    for path in paths {
+        assert!(root.join(path).is_file(), "{path}");
+    }
 }

@@ -261,6 +261,18 @@ async fn what_is_written_through_the_mds_is_striped_and_read_back_with_holes_as_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_beyond_the_limit_is_a_short_one() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let limit = 1 << 20;
+    // RFC 8881 §18.32.3: the server may write fewer bytes, and the client goes on behind them.
+    let wrote = write(&file, 0, StableHow::FileSync, &pattern(limit + 3000)).await;
+    assert_eq!(wrote.count as usize, limit);
+    assert_eq!(file.try_attrs().await.unwrap().0, limit as u64);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_data_server_that_restarts_between_write_and_commit_changes_the_verifier() {
     let (rig, port, mut servers) = cluster(2).await;
     let alice = rig.session("alice").await;

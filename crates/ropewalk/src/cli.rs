@@ -1,7 +1,7 @@
 //! The command line: what may be typed. What is done with it is in the module of each command.
 
 use crate::client_cmds::ClientCommand;
-use crate::config::{Access, ExportTable, SquashName};
+use crate::config::{Access, ExportTable, SquashName, TransportChoice};
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -106,6 +106,14 @@ pub(crate) struct UpArgs {
     /// Stripe unit of new files [default: 1MiB, or what DIR says]
     #[arg(long, value_name = "SIZE")]
     pub stripe_unit: Option<ByteSize>,
+    /// What all paths use: tcp, rdma (software iWARP, no hardware), or auto for RDMA with TCP behind it [default: tcp, or what DIR says]
+    #[arg(
+        long,
+        value_name = "TRANSPORT",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub transport: Option<TransportChoice>,
     /// Keep everything in memory: gone when `up` ends
     #[arg(long)]
     pub memory: bool,

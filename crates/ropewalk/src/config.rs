@@ -47,6 +47,29 @@ fn wrong(text: impl Into<String>) -> ConfigError {
     ConfigError(text.into())
 }
 
+/// Which transport a path takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TransportChoice {
+    /// RDMA where the other side offers it, else TCP.
+    #[default]
+    Auto,
+    /// RDMA and nothing else.
+    Rdma,
+    /// TCP and nothing else.
+    Tcp,
+}
+
+impl From<TransportChoice> for transport::Preference {
+    fn from(choice: TransportChoice) -> Self {
+        match choice {
+            TransportChoice::Auto => Self::Auto,
+            TransportChoice::Rdma => Self::Rdma,
+            TransportChoice::Tcp => Self::Tcp,
+        }
+    }
+}
+
 /// Where state is kept: files, or memory that a restart empties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,6 +144,12 @@ pub(crate) struct MdsConfig {
     /// Addresses that clients mount from; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
+    /// What clients are told of data servers: addresses of which transports.
+    #[serde(default)]
+    pub data_transport: TransportChoice,
+    /// How this server reaches data servers for proxied I/O.
+    #[serde(default)]
+    pub proxy_transport: TransportChoice,
     /// Listeners of the control program, for data servers.
     #[serde(default = "default_control_listen")]
     pub control_listen: Vec<SocketAddr>,
@@ -250,6 +279,9 @@ pub(crate) struct DsConfig {
     /// Addresses that clients are told; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
+    /// Addresses over RDMA that clients are told; default `rdma_listen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rdma_advertise: Vec<SocketAddr>,
     /// Control addresses of the MDS, HOST:PORT each; default those of the join token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mds: Vec<String>,
@@ -502,6 +534,8 @@ impl MdsConfig {
             state_dir: state_dir.to_owned(),
             listen: default_nfs_listen(),
             rdma_listen: Vec::new(),
+            data_transport: TransportChoice::default(),
+            proxy_transport: TransportChoice::default(),
             control_listen: default_control_listen(),
             control_advertise: Vec::new(),
             advertise: Vec::new(),
@@ -581,6 +615,18 @@ impl Checked for DsConfig {
         ])?;
         need_directory(&self.state_dir)?;
         need_reachable("advertise", self.advertised())?;
+        need_reachable("rdma_advertise", self.rdma_advertised())?;
+        let told = self.advertised().len() + self.rdma_advertised().len();
+        if told > control::ADDRESSES_MAX as usize {
+            return Err(wrong(
+                "`advertise` and `rdma_advertise` have more than 16 addresses",
+            ));
+        }
+        if self.rdma_listen.is_empty() && !self.rdma_advertise.is_empty() {
+            return Err(wrong(
+                "`rdma_advertise` without `rdma_listen`: nobody would answer there",
+            ));
+        }
         need_connections(self.connections_max, self.connections_per_address_max)?;
         let no_port = |m: &&String| {
             m.rsplit_once(':')
@@ -636,6 +682,15 @@ impl DsConfig {
             &self.listen
         } else {
             &self.advertise
+        }
+    }
+
+    /// Addresses over RDMA that clients are told.
+    pub(crate) fn rdma_advertised(&self) -> &[SocketAddr] {
+        if self.rdma_advertise.is_empty() {
+            &self.rdma_listen
+        } else {
+            &self.rdma_advertise
         }
     }
 

@@ -1,26 +1,30 @@
 //! `ropewalk demo`: proves on one machine that the data go to the data servers and come back unchanged.
 //!
 //! It runs a cluster as `ropewalk up` does, in a temporary directory and on free ports, copies incompressible data in and
-//! out with our own client, and compares checksums. The judgement is by what the data servers counted themselves: a
-//! file system whose metadata server carries the data would pass every comparison of bytes.
+//! out with our own client, in over RDMA and out over TCP and the other way round, and compares checksums. The judgement is
+//! by what the servers counted themselves (`judge`): a file system whose metadata server carries the data, or one that
+//! takes the wrong transport, would pass every comparison of bytes.
 
-use crate::admin::{Request, SOCKET_NAME};
+mod judge;
+
+use crate::admin::Request;
 use crate::cli::{DemoArgs, UP_DS_DEFAULT, UpArgs};
+use crate::config::TransportChoice;
 use crate::daemon::{Signals, random_u64};
 use crate::failure::{Outcome, cannot, failed, usage};
 use crate::out;
-use crate::status::{MdsStatus, ServerStatus};
+use crate::status::MdsStatus;
 use crate::table::{bytes as shown, table};
 use crate::up::cluster::{Cluster, ask_async};
 use crate::up::plan::Plan;
 use bytes::Bytes;
 use client::{Client, ClientConfig, File, Identity, OpenOptions, Verifier};
 use indicatif::{ProgressBar, ProgressStyle};
+use judge::{Counts, Leg, Proxied, Step, Way};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use transport::tcp::TcpConnector;
-use transport::{Address, Context, Limits};
+use transport::{Address, AnyConnector, Context, Limits, Preference};
 
 /// Bytes that are written or read by one call.
 const CHUNK_BYTES: u64 = 8 << 20;
@@ -28,9 +32,8 @@ const CHUNK_BYTES: u64 = 8 << 20;
 const SIZE_MIN: u64 = 16 << 20;
 /// Free space that the servers want beside the data (reserves of the stores, journals).
 const SPACE_BESIDE_BYTES: u64 = 768 << 20;
-/// Share of the bytes, in percent, that the data servers must have carried.
-const CARRIED_PERCENT_MIN: u64 = 95;
-const FILE_NAME: &str = "/ropewalk-demo.data";
+/// Bytes that go through the metadata server.
+const PROXIED_BYTES: u64 = 8 << 20;
 const PHASES: u32 = 5;
 
 /// `ropewalk demo`.
@@ -89,6 +92,7 @@ async fn with_cluster(dir: &Path, size: u64) -> Outcome {
     let up = UpArgs {
         ds: Some(UP_DS_DEFAULT),
         port: Some(0),
+        transport: Some(TransportChoice::Auto),
         ..UpArgs::default()
     };
     let plan = Plan::make(dir, &up)?;
@@ -117,29 +121,21 @@ async fn with_cluster(dir: &Path, size: u64) -> Outcome {
 }
 
 async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) -> Outcome {
-    let seed = random_u64();
-    phase(
-        3,
-        &format!(
-            "writing {} of incompressible data (seed {seed:016x})",
-            shown(size)
-        ),
-    )?;
-    let writer = connect(plan).await?;
-    let (written, write_time) = write(&writer, seed, size).await?;
-    phase(
-        4,
-        &format!("reading {} back as another client", shown(size)),
-    )?;
-    let reader = connect(plan).await?;
-    let (read, read_time) = read(&reader, size).await?;
-    phase(
-        5,
-        "comparing checksums and asking every server what it carried",
-    )?;
+    let each = size / 2;
+    let mut rows = Vec::new();
+    for (number, ways) in [(3, [Way::Rdma, Way::Tcp]), (4, [Way::Tcp, Way::Rdma])] {
+        let leg = leg(plan, number, ways, each).await?;
+        rows.extend(leg.rows());
+        leg.judge()?;
+    }
+    let through = format!(
+        "{} through the metadata server, which reaches its data servers over RDMA",
+        shown(PROXIED_BYTES)
+    );
+    phase(5, &through)?;
+    let proxied = proxied(plan, &mds_socket).await?;
+    rows.extend(proxied.rows());
     let mds: MdsStatus = ask_async(mds_socket, Request::Status).await?;
-    let same = written == read;
-    let (carried, rows) = ask_all(plan, &mds, size, same).await?;
     for group in &mds.groups {
         out::line(&format!(
             "      layout: files striped over data servers {:?}, stripe unit {}",
@@ -147,10 +143,42 @@ async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) 
             shown(mds.stripe_unit)
         ))?;
     }
-    out::print(&indent(&table(
-        &["SERVER", ">WRITTEN", ">READ", ">BY THE MDS"],
-        &rows,
-    )))?;
+    let head = [
+        "STEP",
+        ">BYTES",
+        ">RDMA CHUNKS",
+        ">TCP PAYLOAD",
+        ">BY THE MDS",
+    ];
+    out::print(&indent(&table(&head, &rows)))?;
+    out::line(
+        "      RDMA here is software iWARP, not RDMA hardware: it shows that the protocol works, not how fast it is",
+    )?;
+    proxied.judge()?;
+    out::line(
+        "demo passed: the data went to the data servers by the transport asked for, and came back unchanged",
+    )?;
+    Ok(())
+}
+
+/// Writes one way, reads another way, and says what the servers counted.
+async fn leg(plan: &Plan, number: u32, [inward, outward]: [Way; 2], size: u64) -> Outcome<Leg> {
+    let seed = random_u64();
+    let text = format!(
+        "{} of incompressible data in over {inward}, out over {outward} as another client (seed {seed:016x})",
+        shown(size)
+    );
+    phase(number, &text)?;
+    let name = format!("/ropewalk-demo-{number}.data");
+    let before = Counts::ask(plan).await?;
+    let writer = connect(plan, inward, true).await?;
+    let (written, write_time) = write(&writer, &name, seed, size).await?;
+    let between = Counts::ask(plan).await?;
+    let reader = connect(plan, outward, true).await?;
+    let (read, read_time) = read(&reader, &name, size).await?;
+    let after = Counts::ask(plan).await?;
+    let _ = writer.close().await;
+    let _ = reader.close().await;
     out::line(&format!("      blake3 of what was written: {written}"))?;
     out::line(&format!("      blake3 of what was read:    {read}"))?;
     out::line(&format!(
@@ -158,85 +186,34 @@ async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) 
         rate(size, write_time),
         rate(size, read_time)
     ))?;
-    judge(&carried)?;
-    let _ = writer.close().await;
-    let _ = reader.close().await;
-    out::line("demo passed: the data went to the data servers, and came back unchanged")?;
-    Ok(())
+    Ok(Leg {
+        size,
+        same: written == read,
+        inward: Step::new(inward, &before, &between),
+        outward: Step::new(outward, &between, &after),
+    })
 }
 
-/// Asks every server what it carried; also as rows for people.
-async fn ask_all(
-    plan: &Plan,
-    mds: &MdsStatus,
-    size: u64,
-    same: bool,
-) -> Outcome<(Carried, Vec<Vec<String>>)> {
-    let mut rows = Vec::new();
-    let (mut in_bytes, mut out_bytes, mut proxied) =
-        (0, 0, mds.proxy_read_bytes + mds.proxy_written_bytes);
-    for member in &plan.ds {
-        let status = ask_async(member.dir.join(SOCKET_NAME), Request::Status).await?;
-        let ServerStatus::Ds(ds) = status else {
-            return Err(failed(format!("{} is not a data server", member.name)));
-        };
-        in_bytes += ds.client_written_bytes;
-        out_bytes += ds.client_read_bytes;
-        proxied += ds.proxy_read_bytes + ds.proxy_written_bytes;
-        rows.push(vec![
-            member.name.clone(),
-            shown(ds.client_written_bytes),
-            shown(ds.client_read_bytes),
-            shown(ds.proxy_read_bytes + ds.proxy_written_bytes),
-        ]);
-    }
-    rows.push(vec![
-        "sum".to_owned(),
-        shown(in_bytes),
-        shown(out_bytes),
-        shown(proxied),
-    ]);
-    Ok((
-        Carried {
-            size,
-            same,
-            in_bytes,
-            out_bytes,
-            proxied,
-        },
-        rows,
+/// Writes and reads without a layout, and says what the metadata server counted of its own connections.
+async fn proxied(plan: &Plan, mds_socket: &Path) -> Outcome<Proxied> {
+    let seed = random_u64();
+    let name = "/ropewalk-demo-proxied.data";
+    let ask = || async {
+        let mds: MdsStatus = ask_async(mds_socket.to_owned(), Request::Status).await?;
+        Ok::<_, crate::failure::Failure>(mds.control_transport)
+    };
+    let before = ask().await?;
+    let client = connect(plan, Way::Tcp, false).await?;
+    let (written, _) = write(&client, name, seed, PROXIED_BYTES).await?;
+    let (read, _) = read(&client, name, PROXIED_BYTES).await?;
+    let _ = client.close().await;
+    let after = ask().await?;
+    Ok(Proxied::new(
+        PROXIED_BYTES,
+        written == read,
+        &before,
+        &after,
     ))
-}
-
-/// What was observed.
-struct Carried {
-    size: u64,
-    same: bool,
-    in_bytes: u64,
-    out_bytes: u64,
-    proxied: u64,
-}
-
-fn judge(carried: &Carried) -> Outcome {
-    let enough = |bytes: u64| bytes >= carried.size / 100 * CARRIED_PERCENT_MIN;
-    if !carried.same {
-        return Err(failed("demo failed: what was read is not what was written"));
-    }
-    if !enough(carried.in_bytes) || !enough(carried.out_bytes) {
-        return Err(failed(format!(
-            "demo failed: the data servers carried {} in and {} out, less than {CARRIED_PERCENT_MIN} % of {}",
-            shown(carried.in_bytes),
-            shown(carried.out_bytes),
-            shown(carried.size)
-        )));
-    }
-    if carried.proxied > 0 {
-        return Err(failed(format!(
-            "demo failed: {} went through the metadata server",
-            shown(carried.proxied)
-        )));
-    }
-    Ok(())
 }
 
 fn indent(text: &str) -> String {
@@ -248,7 +225,7 @@ fn rate(size: u64, time: Duration) -> String {
     shown(u64::try_from(u128::from(size) * 1_000_000 / micros).unwrap_or(u64::MAX))
 }
 
-async fn connect(plan: &Plan) -> Outcome<Client> {
+async fn connect(plan: &Plan, way: Way, pnfs: bool) -> Outcome<Client> {
     let owner = format!("ropewalk-demo-{:016x}", random_u64()).into_bytes();
     let verifier = Verifier {
         bytes: random_u64().to_be_bytes(),
@@ -259,9 +236,20 @@ async fn connect(plan: &Plan) -> Outcome<Client> {
         gids: Vec::new(),
         machine: "localhost".to_owned(),
     };
-    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
-    let address = Address::Tcp(plan.mount_address());
-    let config = ClientConfig::new(owner, verifier, identity);
+    let context = Context::new(Limits::default());
+    let connector = Arc::new(AnyConnector::new(&context, crate::rdma::software()));
+    let (address, data_transport) = match way {
+        Way::Tcp => (Address::Tcp(plan.mount_address()), Preference::Tcp),
+        Way::Rdma => (
+            Address::Rdma(plan.mds.config.rdma_listen[0]),
+            Preference::Rdma,
+        ),
+    };
+    let config = ClientConfig {
+        pnfs,
+        data_transport,
+        ..ClientConfig::new(owner, verifier, identity)
+    };
     Client::connect(vec![address], connector, config)
         .await
         .map_err(cannot("connect to the metadata server"))
@@ -275,11 +263,16 @@ fn bar(size: u64) -> ProgressBar {
     ProgressBar::new(size).with_style(style)
 }
 
-async fn write(client: &Client, seed: u64, size: u64) -> Outcome<(blake3::Hash, Duration)> {
+async fn write(
+    client: &Client,
+    name: &str,
+    seed: u64,
+    size: u64,
+) -> Outcome<(blake3::Hash, Duration)> {
     let what = "write to the file system";
     let started = Instant::now();
     let file = client
-        .open(FILE_NAME, OpenOptions::create(0o644))
+        .open(name, OpenOptions::create(0o644))
         .await
         .map_err(cannot(what))?;
     let mut hasher = blake3::Hasher::new();
@@ -321,11 +314,11 @@ async fn generate(seed: u64, offset: u64, size: u64) -> Outcome<Bytes> {
         .map_err(cannot("make data"))
 }
 
-async fn read(client: &Client, size: u64) -> Outcome<(blake3::Hash, Duration)> {
+async fn read(client: &Client, name: &str, size: u64) -> Outcome<(blake3::Hash, Duration)> {
     let what = "read from the file system";
     let started = Instant::now();
     let file = client
-        .open(FILE_NAME, OpenOptions::read())
+        .open(name, OpenOptions::read())
         .await
         .map_err(cannot(what))?;
     let mut hasher = blake3::Hasher::new();
@@ -371,40 +364,8 @@ async fn read_chunk(file: &File, offset: u64) -> Outcome<Vec<Bytes>> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: the demo fails whenever it should.
+    //! Goal: the demo's data can be made again.
     use super::*;
-
-    #[test]
-    fn only_data_that_the_data_servers_carried_pass() {
-        let good = || Carried {
-            size: 1000,
-            same: true,
-            in_bytes: 1000,
-            out_bytes: 950,
-            proxied: 0,
-        };
-        assert_eq!(judge(&good()), Ok(()));
-        for bad in [
-            Carried {
-                same: false,
-                ..good()
-            },
-            Carried {
-                in_bytes: 949,
-                ..good()
-            },
-            Carried {
-                out_bytes: 0,
-                ..good()
-            },
-            Carried {
-                proxied: 1,
-                ..good()
-            },
-        ] {
-            assert!(judge(&bad).is_err());
-        }
-    }
 
     #[tokio::test]
     async fn data_are_the_same_for_the_same_seed_at_any_offset() {

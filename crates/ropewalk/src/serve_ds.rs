@@ -206,10 +206,11 @@ async fn enter_cluster(
     state_dir: &Path,
 ) -> Outcome<LinkConfig> {
     let identity_path = state_dir.join(IDENTITY_NAME);
-    let advertise: Vec<NetAddr> = config
-        .advertised()
-        .iter()
+    let tcp = config.advertised().iter();
+    let rdma = config.rdma_advertised().iter();
+    let advertise: Vec<NetAddr> = tcp
         .map(|a| rpc::UniversalAddress::tcp(*a).into())
+        .chain(rdma.map(|a| rpc::UniversalAddress::rdma(*a).into()))
         .collect();
     let membership = match (nfsd.role().membership(), identity_path.exists()) {
         (Some(membership), true) => membership,

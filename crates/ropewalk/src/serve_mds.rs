@@ -42,9 +42,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
-use transport::tcp::TcpConnector;
 use transport::workers::Shutdown;
-use transport::{Context, Limits as TransportLimits};
+use transport::{AnyConnector, Context, Limits as TransportLimits};
 
 /// Lease of data servers: how long a lost one delays what must be known everywhere.
 const DS_LEASE_MS: u32 = 15_000;
@@ -117,13 +116,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
-    tracing::info!(
-        listen = ?config.listen,
-        control = ?config.control_listen,
-        workers,
-        boot = nfsd.role().namespace().boot(),
-        "serving"
-    );
+    tell_serving(config, workers, &nfsd);
 
     let end = tokio::select! {
         why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
@@ -148,6 +141,17 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     synced.map_err(cannot("sync the store"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {
+    tracing::info!(
+        listen = ?config.listen,
+        rdma = ?config.rdma_listen,
+        control = ?config.control_listen,
+        workers,
+        boot = nfsd.role().namespace().boot(),
+        "serving"
+    );
 }
 
 /// Returns when the store has failed for good.
@@ -218,7 +222,9 @@ async fn open_mds(
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             ds_lease_ms: DS_LEASE_MS,
-            connector: Arc::new(TcpConnector::new(proxy_context.clone())),
+            connector: Arc::new(AnyConnector::new(proxy_context, rdma::software())),
+            proxy_transport: config.proxy_transport.into(),
+            data_transport: config.data_transport.into(),
             keys: KeyTimes {
                 rotation_ms: config.key_rotation.as_ms(),
                 overlap_ms: config.key_overlap.as_ms(),

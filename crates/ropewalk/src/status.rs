@@ -359,6 +359,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         bytes(mds.proxy_read_bytes),
         bytes(mds.proxy_written_bytes),
     );
+    show_fallbacks(text, mds);
     let row = |ds: &DataServerRow| {
         vec![
             ds.id.to_string(),
@@ -392,6 +393,17 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         );
     }
     show_work(text, mds);
+}
+
+/// Paths that are not what was wished for are never silent.
+fn show_fallbacks(text: &mut String, mds: &MdsStatus) {
+    let count = mds.control_transport.get("rdma_fallbacks");
+    if let Some(count) = count.filter(|count| **count > 0) {
+        let _ = writeln!(
+            text,
+            "{count} connections to data servers were made over TCP because RDMA did not come up\n"
+        );
+    }
 }
 
 /// Signing keys, and what data servers have yet to do.

@@ -60,6 +60,9 @@ impl<R: Role> Nfsd<R> {
         if !(1..=2).contains(&header.minorversion) {
             return Some(reply.finish(NfsStatus::MinorVersMismatch).into());
         }
+        if !is_text(header.tag.0) {
+            return Some(reply.finish(NfsStatus::Inval).into());
+        }
         let mut cx = Compound::new(conn, record, caller, credential, header.minorversion);
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
@@ -376,6 +379,13 @@ enum Begun {
     Revived(Box<Kept>),
     Uncached(SequenceRes),
     New(SlotToken, SequenceRes),
+}
+
+/// Whether a tag is UTF-8 without the code points that are no characters (RFC 8881 §16.2.3, §14.1).
+fn is_text(tag: &[u8]) -> bool {
+    let is_character =
+        |c: char| !matches!(u32::from(c), 0xfdd0..=0xfdef) && u32::from(c) & 0xfffe != 0xfffe;
+    std::str::from_utf8(tag).is_ok_and(|tag| tag.chars().all(is_character))
 }
 
 /// What tells a retry from another request under the same slot and sequence id: the user, the length and the first

@@ -21,6 +21,7 @@ pub(crate) fn is_engine_op(op: OpNum) -> bool {
             | OpNum::BindConnToSession
             | OpNum::BackchannelCtl
             | OpNum::ReclaimComplete
+            | OpNum::SetSsv
             | OpNum::PutFh
             | OpNum::PutRootFh
             | OpNum::PutPubFh

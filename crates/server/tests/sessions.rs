@@ -45,6 +45,28 @@ async fn the_frame_of_a_compound() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tag_is_text() {
+    let rig = Rig::new();
+    let conn = rig.connect().await;
+    // RFC 8881 §16.2.4: a tag that is not UTF-8 is INVAL.
+    for (tag, status) in [
+        (&b""[..], NfsStatus::Ok),
+        ("gr\u{fc}\u{df}e \u{10fffd}".as_bytes(), NfsStatus::Ok),
+        (b"\xc0\xaf", NfsStatus::Inval),
+        (b"\xed\xa0\x80", NfsStatus::Inval),
+        (b"a\xff", NfsStatus::Inval),
+        ("\u{fffe}".as_bytes(), NfsStatus::Inval),
+        ("\u{fdd0}".as_bytes(), NfsStatus::Inval),
+        ("\u{1ffff}".as_bytes(), NfsStatus::Inval),
+    ] {
+        let e = rpc_call(PROGRAM, VERSION, 1, rpc::flavor::AUTH_SYS, &sys(0));
+        let record = call(&conn, CompoundBuilder::new(e, tag, 1).finish().into_bytes()).await;
+        assert_eq!(outcome(&record), (status, 0), "{tag:?}");
+        assert_eq!(reply(&record).tag.0, tag);
+    }
+}
+
 /// An operation of number 30, which ended with NFSv4.0.
 struct RenewArgs;
 
@@ -216,7 +238,7 @@ async fn state_protection_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn create_session_is_executed_once_and_its_failures_count() {
+async fn create_session_is_executed_once_and_its_failures_may_count() {
     let rig = Rig::new();
     let conn = rig.connect().await;
     let (client, seqid) = exchange(&conn, "a", 1).await;
@@ -226,15 +248,21 @@ async fn create_session_is_executed_once_and_its_failures_count() {
     let mut small = create_args(client, seqid + 1, back);
     small.back_chan_attrs.request_bytes_max = 100;
     assert_eq!(one(&conn, &small).await.1, NfsStatus::TooSmall);
-    let mut gss = create_args(client, seqid + 2, back);
-    gss.sec_parms.0.push(CallbackSecParms::Gss(GssCbHandles {
+    // The sizes matter without a back channel on this connection too: there may be one later.
+    small.flags = 0;
+    assert_eq!(one(&conn, &small).await.1, NfsStatus::TooSmall, "not used");
+    let handle = CallbackSecParms::Gss(GssCbHandles {
         service: GssService::None,
         handle_from_server: Opaque(b"1"),
         handle_from_client: Opaque(b"2"),
-    }));
+    });
+    let mut gss = create_args(client, seqid + 2, back);
+    gss.sec_parms = List(vec![handle.clone()]);
     assert_eq!(one(&conn, &gss).await.1, NfsStatus::NoEnt);
     assert_eq!(one(&conn, &gss).await.1, NfsStatus::NoEnt, "a retry");
-    let all = create_args(client, seqid + 3, back | CREATE_SESSION_PERSIST);
+    // A handle that does not exist, beside something that this server can use.
+    let mut all = create_args(client, seqid + 3, back | CREATE_SESSION_PERSIST);
+    all.sec_parms = List(vec![handle, CallbackSecParms::None]);
     let request = compound(|b| {
         b.push(&all);
     });
@@ -361,6 +389,45 @@ async fn backchannel_ctl_changes_program_and_credentials() {
             state::CallbackSecurity::Sys { uid: 5, .. }
         ),
         "an empty list adds nothing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_ssv_protection_there_is_no_ssv_to_set() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let set = compound(|b| {
+        b.push(&sequence(m.session, 0, 1, true)).push(&SetSsvArgs {
+            ssv: Opaque(b"1"),
+            digest: Opaque(b"2"),
+        });
+    });
+    // RFC 8881 §18.47.3.
+    assert_eq!(outcome(&call(&m.conn, set).await), (NfsStatus::Inval, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_destroyed_on_a_connection_of_its_own() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let session_id = m.session;
+    let destroy = DestroySessionArgs { session_id };
+    let other = rig.connect().await;
+    // RFC 8881 §18.37.3.
+    assert_eq!(
+        one(&other, &destroy).await.1,
+        NfsStatus::ConnNotBoundToSession
+    );
+    call(&other, remove(session_id, 0, 1, "x")).await;
+    assert_eq!(one(&other, &destroy).await.1, NfsStatus::Ok);
+    // Where all its connections are broken a session is destroyed from any.
+    let m = rig.mount("b").await;
+    m.conn.close(transport::CloseReason::Asked);
+    rig.settle().await;
+    let session_id = m.session;
+    assert_eq!(
+        one(&other, &DestroySessionArgs { session_id }).await.1,
+        NfsStatus::Ok
     );
 }
 

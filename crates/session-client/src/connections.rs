@@ -51,14 +51,25 @@ impl Connections {
     /// A connection to the first address that answers; not in the table yet.
     pub(crate) async fn connect(&self) -> Result<NewConn, SessionError> {
         let mut error = ConnectError::Unsupported;
+        let mut no_rdma = None;
         for address in &self.addresses {
             match self
                 .connector
                 .connect(address, Arc::clone(&self.reverse))
                 .await
             {
-                Ok(conn) => return Ok(NewConn(Some(conn))),
-                Err(e) => error = e,
+                Ok(conn) => {
+                    if let (Some(from), false) = (no_rdma, matches!(address, Address::Rdma(_))) {
+                        conn.fell_back(from, &error);
+                    }
+                    return Ok(NewConn(Some(conn)));
+                }
+                Err(e) => {
+                    if matches!(address, Address::Rdma(_)) {
+                        no_rdma = Some(address);
+                    }
+                    error = e;
+                }
             }
         }
         Err(SessionError::Unreachable(error))

@@ -207,6 +207,7 @@ struct World {
     server: Arc<FakeServer>,
     session: Arc<Session>,
     script: Arc<Script>,
+    network: Network,
     _shutdown: Shutdown,
 }
 
@@ -236,6 +237,7 @@ impl World {
             server,
             session,
             script,
+            network,
             _shutdown: shutdown,
         }
     }
@@ -292,6 +294,40 @@ async fn a_request_whose_reply_is_lost_or_cut_is_executed_once() {
             assert_eq!(world.server.executed(), ["a", "b"], "{fate:?} {to_server}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_transport_than_rdma_is_taken_only_behind_it_and_is_counted() {
+    let world = World::new(None);
+    let rdma = Address::Rdma(([127, 0, 0, 1], 1).into());
+    let memory = Address::Memory("server".to_owned());
+    for (addresses, fallbacks) in [
+        (vec![memory.clone(), rdma.clone()], 0),
+        (vec![rdma.clone(), memory.clone()], 1),
+    ] {
+        let context = Context::new(Limits::default());
+        let connector = Arc::new(world.network.connector("other", context.clone()));
+        let config = SessionConfig {
+            addresses,
+            ..world.session.config().clone()
+        };
+        Session::new(connector, config).establish().await.unwrap();
+        assert_eq!(context.counters().snapshot().rdma_fallbacks, fallbacks);
+    }
+    let connector = Arc::new(
+        world
+            .network
+            .connector("other", Context::new(Limits::default())),
+    );
+    let config = SessionConfig {
+        addresses: vec![rdma],
+        ..world.session.config().clone()
+    };
+    let alone = Session::new(connector, config).establish().await;
+    assert!(
+        matches!(alone, Err(SessionError::Unreachable(_))),
+        "{alone:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transport::workers::Shutdown;
-use transport::{Context, Limits};
+use transport::{Context, Limits, Preference};
 
 /// Lease of clients in milliseconds: short, so that a run sees expiries and grace periods.
 pub(crate) const LEASE_MS: u64 = 8_000;
@@ -122,6 +122,8 @@ impl MdsNode {
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 ds_lease_ms: DS_LEASE_MS,
                 connector,
+                proxy_transport: Preference::Auto,
+                data_transport: Preference::Auto,
                 keys: KEY_TIMES,
             },
         }

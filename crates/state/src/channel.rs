@@ -6,9 +6,9 @@ use nfs4::NfsStatus;
 
 /// Most slots of one session's fore channel, whatever the configuration says.
 pub const SLOTS_PER_SESSION_MAX: u32 = 1024;
-/// Smallest request or response size, in bytes, with which a session can do anything useful:
-/// RPC header, SEQUENCE and one operation with a file handle and a name.
-pub const CHANNEL_BYTES_MIN: u32 = 1024;
+/// Smallest request or response size, in bytes, with which a session is of any use: RPC header, SEQUENCE and one
+/// small operation. Below it no reply could be sent (RFC 8881 §18.36.3).
+pub const CHANNEL_BYTES_MIN: u32 = 256;
 
 /// `channel_attrs4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,17 +92,22 @@ impl ChannelLimits {
         })
     }
 
-    /// Answers the back channel that a client offers. Sizes and operations are the client's own and
-    /// come back unchanged (Linux refuses a raised value, and a lowered response size); we only use
-    /// fewer slots, and never ask the client to cache a reply.
+    /// Answers the back channel that a client offers. Sizes, operations and slots are the client's own and
+    /// come back unchanged (RFC 8881 §18.36.3 says MUST of the last two); we may use fewer slots, see
+    /// [`ChannelLimits::back_slots`], and never ask the client to cache a reply.
     #[must_use]
     pub fn back(&self, offered: &ChannelAttrs) -> ChannelAttrs {
         ChannelAttrs {
             header_pad_bytes: 0,
             response_cached_bytes_max: 0,
-            requests_max: offered.requests_max.min(self.back_slots_max),
             ..*offered
         }
+    }
+
+    /// How many of the offered slots are used for callbacks.
+    #[must_use]
+    pub fn back_slots(&self, offered: &ChannelAttrs) -> u32 {
+        offered.requests_max.min(self.back_slots_max)
     }
 }
 
@@ -188,6 +193,7 @@ mod tests {
         assert_eq!(granted.request_bytes_max, 4096);
         assert_eq!(granted.response_bytes_max, 4096);
         assert_eq!(granted.response_cached_bytes_max, 0);
-        assert_eq!((granted.operations_max, granted.requests_max), (2, 16));
+        assert_eq!((granted.operations_max, granted.requests_max), (2, 64));
+        assert_eq!(ChannelLimits::default().back_slots(&offered), 16);
     }
 }

@@ -22,6 +22,7 @@
 mod exchange;
 mod lease;
 mod sessions;
+mod shares;
 
 use std::collections::BTreeMap;
 
@@ -64,6 +65,9 @@ pub struct ClientLimits {
     pub unconfirmed_clients_max: usize,
     /// Most sessions of a client; beyond it CREATE_SESSION gets NOSPC.
     pub sessions_per_client_max: usize,
+    /// Most fore slots of all sessions together that clients are asked to use; with the largest reply that a slot keeps this
+    /// bounds the reply caches. Each session's share is the same, and it shrinks and grows with their number.
+    pub slots_total_max: u32,
     /// Length of a lease in milliseconds.
     pub lease_ms: u64,
     /// How long, in milliseconds after its lease, a client keeps state that nobody else wants.
@@ -83,6 +87,7 @@ impl Default for ClientLimits {
             clients_max: 16_384,
             unconfirmed_clients_max: 4096,
             sessions_per_client_max: 16,
+            slots_total_max: 131_072,
             lease_ms: 90_000,
             courtesy_ms: 24 * 3_600_000,
             courtesy_clients_max: 1024,
@@ -124,14 +129,25 @@ struct Client {
     bind_enforced: bool,
     /// Last renewal of the lease.
     renewed_ms: u64,
-    /// The slot of CREATE_SESSION: sequence id of the last one executed, and its result; `None` is
-    /// the contrived SEQ_MISORDERED (RFC 8881 §18.36.4).
+    /// The slot of CREATE_SESSION: sequence id of the last one executed, and what became of it.
     create_seqid: u32,
-    create_result: Option<Result<SessionCreated, nfs4::NfsStatus>>,
+    create_slot: CreateSlot,
     sessions: Vec<SessionId>,
     reclaim_complete: bool,
     /// A durable record under this id may exist.
     recorded: bool,
+}
+
+/// The only slot of the CREATE_SESSION reply cache (RFC 8881 §18.36.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CreateSlot {
+    /// Nothing yet: stands for the contrived SEQ_MISORDERED.
+    Unused,
+    /// Refused, so nothing was made: the same sequence id is executed again, as is the next one. Clients differ in
+    /// whether a refusal uses up the id.
+    Refused,
+    /// Executed.
+    Created(SessionCreated),
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -151,6 +167,8 @@ pub struct Clients {
     clients: BTreeMap<ClientId, Client>,
     owners: BTreeMap<Vec<u8>, OwnerEntry>,
     sessions: BTreeMap<SessionId, Session>,
+    /// Slots that each session was last asked to keep to.
+    slots_share: u32,
 }
 
 impl Clients {
@@ -166,6 +184,7 @@ impl Clients {
             clients: BTreeMap::new(),
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            slots_share: crate::SLOTS_PER_SESSION_MAX,
         }
     }
 

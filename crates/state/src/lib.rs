@@ -41,6 +41,7 @@ pub use locks::{LockDenied, LockLimits, LockOutcome};
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};
 pub use ranges::{LockKind, LockRange};
 pub use revoked::{REVOKED_PER_CLIENT_MAX, RevokeCause};
+pub(crate) use session::Channels;
 pub use session::{
     BindRequest, BoundDirection, CONNECTIONS_PER_SESSION_MAX, CallbackSecurity, Session,
     status_flags,

@@ -92,6 +92,14 @@ pub enum CallbackSecurity {
     },
 }
 
+/// The channels of a new session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Channels {
+    pub(crate) fore: ChannelAttrs,
+    pub(crate) back: ChannelAttrs,
+    pub(crate) back_slots: u32,
+}
+
 /// One session.
 #[derive(Debug)]
 pub struct Session {
@@ -99,6 +107,8 @@ pub struct Session {
     pub(crate) client: ClientId,
     pub(crate) fore: ChannelAttrs,
     pub(crate) back: ChannelAttrs,
+    /// Slots used of those that the client offered; none on a server that never calls back.
+    back_slots: u32,
     /// Slots and the reply cache.
     pub slots: SlotTable,
     /// The server's own slots for callbacks.
@@ -121,17 +131,22 @@ impl Session {
     pub(crate) fn new(
         id: SessionId,
         client: ClientId,
-        fore: ChannelAttrs,
-        back: ChannelAttrs,
+        channels: Channels,
         bind_enforced: bool,
     ) -> Self {
+        let Channels {
+            fore,
+            back,
+            back_slots,
+        } = channels;
         Self {
             id,
             client,
             fore,
             back,
+            back_slots,
             slots: SlotTable::new(fore.requests_max, fore.response_cached_bytes_max),
-            back_channel: BackChannel::new(back.requests_max),
+            back_channel: BackChannel::new(back_slots),
             persistent: false,
             callback_program: 0,
             callback_security: CallbackSecurity::None,
@@ -187,7 +202,7 @@ impl Session {
     /// Whether a callback can be sent now.
     #[must_use]
     pub fn has_back_channel(&self) -> bool {
-        self.back.requests_max > 0 && self.back_connections().next().is_some()
+        self.back_slots > 0 && self.back_connections().next().is_some()
     }
 
     /// Takes a request on `connection`: an unbound one is bound to the fore channel, unless binding
@@ -228,7 +243,7 @@ impl Session {
         request: BindRequest,
         back_possible: bool,
     ) -> Result<BoundDirection, NfsStatus> {
-        let back_possible = back_possible && self.back.requests_max > 0;
+        let back_possible = back_possible && self.back_slots > 0;
         let current = self.connections.get(&connection).copied();
         let direction = match (request, current) {
             (BindRequest::Fore, None | Some(BoundDirection::Fore)) => BoundDirection::Fore,
@@ -296,8 +311,11 @@ mod tests {
         Session::new(
             SessionId::default(),
             ClientId::default(),
-            fore,
-            back,
+            Channels {
+                fore,
+                back,
+                back_slots,
+            },
             bind_enforced,
         )
     }

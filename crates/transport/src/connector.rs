@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{BoxFuture, ConnHandle, DynService};
+use crate::{BoxFuture, ConnHandle, Counters, DynService};
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +69,16 @@ impl std::error::Error for ConnectError {
         match self {
             Self::Io(e) | Self::Tls(e) => Some(e),
             _ => None,
+        }
+    }
+}
+
+impl ConnHandle {
+    /// To be called by who made this connection after RDMA to the same peer did not come up: counts and logs that.
+    pub fn fell_back(&self, from: &Address, why: &ConnectError) {
+        Counters::add(&self.context().counters().rdma_fallbacks, 1);
+        if self.context().may_log() {
+            tracing::warn!(%from, peer = %self.peer(), "RDMA did not come up ({why}): another transport is used");
         }
     }
 }

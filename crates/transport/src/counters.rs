@@ -180,6 +180,8 @@ counters! {
     connections_accepted,
     /// Connections made to peers.
     connections_made,
+    /// Connections to peers that were made over another transport because RDMA did not come up.
+    rdma_fallbacks,
     /// Connections refused because `connections_max` was reached.
     connections_refused,
     /// Connections refused because their address had `connections_per_address_max` already.

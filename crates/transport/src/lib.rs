@@ -19,6 +19,7 @@ mod handle;
 mod link;
 pub mod memory;
 mod message;
+mod preference;
 mod quiet;
 pub mod rdma;
 mod service;
@@ -33,6 +34,7 @@ pub use context::{Context, Limits};
 pub use counters::{CloseReason, Counters, CountersSnapshot};
 pub use handle::{CallError, ConnHandle, Endpoint, TlsIdentity, TransportKind};
 pub use message::{FilePayload, Message, Payload, ReplyRoom};
+pub use preference::{AnyConnector, Preference};
 pub use service::{BoxFuture, DynService, NoService, Service};
 
 #[cfg(test)]

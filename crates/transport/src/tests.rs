@@ -236,6 +236,13 @@ pub(crate) struct Rig {
     pub(crate) task: tokio::task::JoinHandle<()>,
 }
 
+fn provider(on: On) -> Arc<dyn fabric::Fabric> {
+    match on {
+        On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
+        _ => Arc::new(fabric_iwarp::Iwarp::default()),
+    }
+}
+
 impl Rig {
     pub(crate) async fn new(on: On, limits: Limits) -> Self {
         let (server, client) = (Context::new(limits), Context::new(Limits::default()));
@@ -282,11 +289,7 @@ impl Rig {
                 )
             }
             On::Rdma | On::Iwarp => {
-                let fabric: Arc<dyn fabric::Fabric> = match on {
-                    On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
-                    _ => Arc::new(fabric_iwarp::Iwarp::default()),
-                };
-                let over = Rdma::new(fabric, rdma::Config::default());
+                let over = Rdma::new(provider(on), rdma::Config::default());
                 rdma = Some(over.clone());
                 let any = "127.0.0.1:0".parse().unwrap();
                 let listener = rdma::listen(any, &over).await.unwrap();

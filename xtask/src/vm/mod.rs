@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod capture;
-mod cluster;
+pub(crate) mod cluster;
 mod error;
 mod full;
 mod guest;
@@ -29,7 +29,7 @@ mod hosted;
 mod kernel_client;
 mod net;
 mod prepare;
-mod process;
+pub(crate) mod process;
 mod qemu;
 mod run;
 mod scenario;

@@ -17,6 +17,7 @@ use super::prepare::prepare;
 use super::qemu::Qemu;
 use super::scenario::Outcome;
 use crate::repo;
+use nfs::Data;
 
 /// `cargo xtask vm siw`.
 #[derive(Debug, clap::Args)]
@@ -62,9 +63,13 @@ pub(crate) fn siw(dir: &Path, args: &SiwArgs) -> Result<bool> {
     if args.scenario.contains(&Part::Nfs) {
         let cluster = nfs::Cluster::start(&net, &qemu, args.ropewalk.as_deref())?;
         for vers in &args.vers {
-            let outcome = cluster.mount(vers, args.verbose)?;
-            print(&outcome);
-            outcomes.push(outcome);
+            outcomes.push(cluster.mount(vers, Data::ByLayout, args.verbose)?);
+            outcomes.last().into_iter().for_each(print);
+        }
+        // The versions do not differ in this.
+        if let Some(vers) = args.vers.last() {
+            outcomes.push(cluster.mount(vers, Data::ByMds, args.verbose)?);
+            outcomes.last().into_iter().for_each(print);
         }
         cluster.stop(outcomes.iter().any(Outcome::is_failure))?;
     }

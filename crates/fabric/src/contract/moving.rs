@@ -217,6 +217,23 @@ pub async fn a_read_of_many_parts_completes_once(fabric: &dyn Fabric, address: S
     pair.assert_all_back();
 }
 
+/// A read that could never start is refused, and all else works.
+pub async fn a_peer_without_read_depth_is_not_asked(fabric: &dyn Fabric, address: SocketAddr) {
+    let config = EndpointConfig {
+        ird: 0,
+        ..EndpointConfig::default()
+    };
+    let mut pair = Pair::with(fabric, address, config, RECEIVES).await;
+    let source = pair.b.expose(Memory::Bytes(Bytes::from_static(b"unread")));
+    let sink = pair.a.buffer();
+    let (at, remote) = (0, source);
+    let parts = vec![Part { at, remote }];
+    let refused = pair.a.endpoint.post(1, Work::Read { sink, parts }, true);
+    assert_eq!(refused.err().map(|r| r.why), Some(Refusal::NoReads));
+    pair.assert_works().await;
+    pair.assert_all_back();
+}
+
 /// No queue or table waits when it is full, and what came too much comes back whole.
 pub async fn a_full_queue_is_a_value(fabric: &dyn Fabric, address: SocketAddr) {
     let config = EndpointConfig {

@@ -220,13 +220,14 @@ impl End {
         self.closing || self.ended.is_some()
     }
 
-    fn objection(&self, work: &Work) -> Option<Refusal> {
+    fn objection(&self, work: &Work, ord: u32) -> Option<Refusal> {
         let fits = match work {
             _ if self.is_closed() => return Some(Refusal::Closed),
             Work::Send { data, .. } => total(data) <= to_usize(LIMITS.send_bytes_max),
             Work::Write { data, remote } => {
                 total(data) <= to_usize(remote.len.min(LIMITS.transfer_bytes_max))
             }
+            Work::Read { .. } if ord == 0 => return Some(Refusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits = |part: &Part| {
                     part.remote.len <= LIMITS.transfer_bytes_max && part.fits(sink.len())
@@ -276,7 +277,7 @@ fn to_usize(n: u32) -> usize {
 impl Endpoint for MemEndpoint {
     fn post(&mut self, id: u64, work: Work, signalled: bool) -> Result<(), Refused<Work>> {
         let end = &mut self.link.lock().ends[self.side];
-        if let Some(why) = end.objection(&work) {
+        if let Some(why) = end.objection(&work, self.negotiated.ord) {
             return Err(Refused { why, back: work });
         }
         end.queue.push_back((id, work, signalled));

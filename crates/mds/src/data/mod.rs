@@ -18,6 +18,7 @@ mod grants;
 mod groups;
 mod join;
 mod keys;
+mod offer;
 mod port;
 mod proxy;
 mod records;
@@ -60,7 +61,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::{Notify, RwLock, Semaphore};
-use transport::Connector;
+use transport::{Connector, Preference, TransportKind};
 
 /// Smallest stripe unit: an I/O must not fall into more pieces than it has pages.
 pub const STRIPE_UNIT_BYTES_MIN: u32 = 4096;
@@ -79,6 +80,10 @@ pub struct DataConfig {
     pub ds_lease_ms: u32,
     /// Connects to data servers for proxy I/O.
     pub connector: Arc<dyn Connector>,
+    /// Which of their addresses proxy I/O takes.
+    pub proxy_transport: Preference,
+    /// Which of their addresses clients are told.
+    pub data_transport: Preference,
     /// How long signing keys are used.
     pub keys: KeyTimes,
 }
@@ -99,6 +104,8 @@ pub struct DataPlane {
     mds_threshold_bytes: u64,
     ds_lease_ms: u32,
     connector: Arc<dyn Connector>,
+    proxy_transport: Preference,
+    data_transport: Preference,
     store: Arc<dyn MetaStore>,
     /// `co_ownerid` of the MDS at the data servers, its verifier there, and its client tag.
     proxy_owner: Vec<u8>,
@@ -173,6 +180,8 @@ impl DataPlane {
             mds_threshold_bytes: config.mds_threshold_bytes,
             ds_lease_ms: config.ds_lease_ms,
             connector: config.connector,
+            proxy_transport: config.proxy_transport,
+            data_transport: config.data_transport,
             proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
             proxy_owner: owner,
             proxy_verifier: Verifier {
@@ -207,7 +216,7 @@ impl DataPlane {
     }
 
     /// The service, for tasks that outlive the operation which starts them.
-    fn service(&self) -> Option<Arc<Nfsd<Mds>>> {
+    pub(crate) fn service(&self) -> Option<Arc<Nfsd<Mds>>> {
         self.me.get().and_then(Weak::upgrade)
     }
 
@@ -327,8 +336,12 @@ impl DataPlane {
         groups.placement().group(group).map_or(0, Group::width)
     }
 
-    /// The group of a device, with the addresses of its data servers in stripe order.
-    pub(crate) fn device(&self, id: DeviceId) -> Option<(Group, Vec<Vec<NetAddr>>)> {
+    /// The group of a device, with the addresses of its data servers in stripe order that a client on a connection of this kind is told.
+    pub(crate) fn device(
+        &self,
+        id: DeviceId,
+        kind: TransportKind,
+    ) -> Option<(Group, Vec<Vec<NetAddr>>)> {
         let group = self.groups.lock().placement().by_device(id)?.clone();
         let servers = self.servers.lock();
         let addresses = |ds: &u32| -> Vec<NetAddr> {
@@ -337,7 +350,8 @@ impl DataPlane {
                 netid: a.netid.as_str().as_bytes().into(),
                 uaddr: a.uaddr.as_str().as_bytes().into(),
             };
-            list.unwrap_or_default().iter().map(wire).collect()
+            let list = list.unwrap_or_default().iter().map(wire).collect();
+            offer::offered(self.data_transport, kind, list)
         };
         let lists = group.servers.0.iter().map(addresses).collect();
         Some((group, lists))

@@ -319,6 +319,7 @@ fn session(nfsd: &Nfsd<Mds>, ds: u32) -> Result<Arc<Session>, NfsStatus> {
         .iter()
         .filter_map(address)
         .collect();
+    let addresses = data.proxy_transport.order(addresses);
     let identity = AuthSys {
         stamp: 0,
         machine: b"ropewalk-mds".to_vec(),
@@ -352,7 +353,7 @@ fn address(address: &control::NetAddr) -> Option<Address> {
     let parsed = address.parse().ok()?;
     match parsed.netid {
         rpc::Netid::Tcp | rpc::Netid::Tcp6 => Some(Address::Tcp(parsed.address)),
-        rpc::Netid::Rdma | rpc::Netid::Rdma6 => None,
+        rpc::Netid::Rdma | rpc::Netid::Rdma6 => Some(Address::Rdma(parsed.address)),
     }
 }
 

@@ -151,7 +151,7 @@ pub(crate) async fn removed(nfsd: &Nfsd<Mds>, removed: Removed) {
         }
     }
     for file in gone.unlocked_files {
-        super::lock::notify_unblocked(nfsd, namespace::FileId(file));
+        super::notify_lock::notify_unblocked(nfsd, namespace::FileId(file));
     }
     for file in gone.closed_files {
         data::orphan_closed(nfsd, namespace::FileId(file)).await;

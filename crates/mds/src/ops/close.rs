@@ -17,7 +17,7 @@ pub(super) async fn close(
     let stateid = cx.resolve(args.open_stateid)?;
     let closed = mds.state().close(stateid, client, file.0)?;
     if closed.unlocked {
-        super::lock::notify_unblocked(nfsd, file);
+        super::notify_lock::notify_unblocked(nfsd, file);
     }
     if let Some(layout) = closed.layout {
         data::layouts_returned(nfsd, cx, vec![layout]).await?;

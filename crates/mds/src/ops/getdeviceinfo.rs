@@ -16,14 +16,14 @@ const NOTIFICATIONS: Bitmap = Bitmap::of(&[NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICE
 
 pub(super) fn getdeviceinfo(
     nfsd: &Nfsd<Mds>,
-    _cx: &mut Cx<'_>,
+    cx: &mut Cx<'_>,
     args: GetDeviceInfoArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     if args.layout_type != LAYOUT_NFSV4_1_FILES {
         return super::fail(reply, OpNum::GetDeviceInfo, NfsStatus::UnknownLayoutType);
     }
-    let Some((group, addresses)) = nfsd.role().data().device(args.device_id) else {
+    let Some((group, addresses)) = nfsd.role().data().device(args.device_id, cx.conn.kind()) else {
         return super::fail(reply, OpNum::GetDeviceInfo, NfsStatus::NoEnt);
     };
     let address = FileLayoutDsAddr {

@@ -1,9 +1,9 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 
 use super::fail;
+use super::notify_lock::notify_unblocked;
 use crate::Mds;
 use crate::cx::{self, Cx};
-use namespace::FileId;
 use nfs4::ops::{
     LockArgs, LockDenied, LockGranted, LockRes, LockTArgs, LockTRes, LockUArgs, LockURes, Locker,
 };
@@ -114,12 +114,6 @@ pub(super) fn locku(
     notify_unblocked(nfsd, file);
     cx.current_stateid = Some(lock_stateid);
     Ok(LockURes { lock_stateid })
-}
-
-/// Forgets those who wait for a lock that is free now. They poll (RFC 8881 §9.6); CB_NOTIFY_LOCK is not sent yet, and OPEN does
-/// not promise it.
-pub(super) fn notify_unblocked(nfsd: &Nfsd<Mds>, file: FileId) {
-    let _polling = nfsd.role().state().unblocked(file.0);
 }
 
 fn kind(lock_type: LockType) -> LockKind {

@@ -18,6 +18,7 @@ mod layoutstats;
 mod link;
 mod lock;
 mod lookup;
+pub(crate) mod notify_lock;
 mod open;
 mod open_downgrade;
 mod read;
@@ -50,7 +51,6 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::ReleaseLockOwner,
     OpNum::GetDirDelegation,
     OpNum::GetDeviceList,
-    OpNum::SetSsv,
     OpNum::WantDelegation,
     OpNum::Allocate,
     OpNum::Copy,

@@ -12,9 +12,10 @@ use crate::{Mds, attrs, data};
 use namespace::{Created, EXECUTE, Existing, FileId, How, Inode, READ, SetAttr, WRITE};
 use nfs4::attr::Attrs;
 use nfs4::ops::{
-    CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX, OPEN_RESULT_PRESERVE_UNLINKED, OpenArgs,
-    OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE,
-    SHARE_DENY_BOTH, SHARE_WANT_DELEG_MASK, SHARE_WANT_NO_DELEG, WhyNoDelegation,
+    CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX, OPEN_RESULT_MAY_NOTIFY_LOCK,
+    OPEN_RESULT_PRESERVE_UNLINKED, OpenArgs, OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH,
+    SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_BOTH, SHARE_WANT_DELEG_MASK,
+    SHARE_WANT_NO_DELEG, WhyNoDelegation,
 };
 use nfs4::{Bitmap, ChangeInfo, ClientId, Fattr, NfsStatus, Stateid};
 use server::Nfsd;
@@ -88,7 +89,9 @@ fn result(found: &Found, stateid: Stateid, args: &OpenArgs<'_>) -> OpenRes {
     OpenRes {
         stateid,
         cinfo: found.cinfo,
-        rflags: OPEN_RESULT_LOCKTYPE_POSIX | OPEN_RESULT_PRESERVE_UNLINKED,
+        rflags: OPEN_RESULT_LOCKTYPE_POSIX
+            | OPEN_RESULT_PRESERVE_UNLINKED
+            | OPEN_RESULT_MAY_NOTIFY_LOCK,
         attrset: found.attrset,
         delegation: no_delegation(args.share_access),
     }

@@ -14,9 +14,9 @@ pub(super) async fn remove(
 ) -> Result<RemoveRes, NfsStatus> {
     let mds = nfsd.role();
     cx::writable(cx)?;
-    super::open::check_grace(nfsd, cx, false)?;
     let dir = cx::current_dir(mds, cx)?.id;
     let name = super::name(args.target)?;
+    nfsd.clients().check_grace_names()?;
     let is_open = |file: FileId| mds.state().open_count(file.0) > 0;
     let answer = |removed: &Removed| RemoveRes {
         cinfo: super::cinfo(removed.dir),

@@ -14,11 +14,11 @@ pub(super) async fn rename(
 ) -> Result<RenameRes, NfsStatus> {
     let mds = nfsd.role();
     cx::writable(cx)?;
-    super::open::check_grace(nfsd, cx, false)?;
     let to = cx::current_dir(mds, cx)?.id;
     let source = cx::saved(mds, cx)?;
     cx::directory(&source)?;
     let (old, new) = (super::name(args.old_name)?, super::name(args.new_name)?);
+    nfsd.clients().check_grace_names()?;
     let is_open = |file: FileId| mds.state().open_count(file.0) > 0;
     let answer = |renamed: &Renamed| RenameRes {
         source_cinfo: super::cinfo(renamed.from),

@@ -16,10 +16,10 @@ pub(super) async fn write<'r>(
 ) -> Result<WriteRes, NfsStatus> {
     cx::writable(cx)?;
     let inode = check_io(nfsd, cx, args.stateid, Io::Write)?;
-    let len = u64::try_from(args.data.0.len()).unwrap_or(u64::MAX);
-    if len > IO_BYTES_MAX {
-        return Err(NfsStatus::Inval);
-    }
+    // What is beyond `maxwrite` is left to the client's next WRITE (RFC 8881 §18.32.3).
+    let limit = usize::try_from(IO_BYTES_MAX).unwrap_or(usize::MAX);
+    let bytes = &args.data.0[..args.data.0.len().min(limit)];
+    let len = bytes.len() as u64;
     let end = args.offset.checked_add(len).ok_or(NfsStatus::FBig)?;
     if end > i64::MAX.unsigned_abs() {
         return Err(NfsStatus::FBig);
@@ -33,6 +33,6 @@ pub(super) async fn write<'r>(
             write_verifier,
         });
     }
-    let bytes = cx.share(args.data.0);
+    let bytes = cx.share(bytes);
     data::write(nfsd, cx, &inode, args.offset, args.stable, bytes).await
 }

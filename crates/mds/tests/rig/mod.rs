@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use transport::memory::Network;
 use transport::workers::Shutdown;
-use transport::{Address, Context, Limits as TransportLimits};
+use transport::{Address, Context, Limits as TransportLimits, Preference};
 
 /// Milliseconds between keys, and until layouts under the older one are recalled.
 pub const KEY_TIMES: KeyTimes = KeyTimes {
@@ -102,6 +102,8 @@ impl Rig {
                 connector: Arc::new(
                     network.connector("mds-proxy", Context::new(TransportLimits::default())),
                 ),
+                proxy_transport: Preference::Auto,
+                data_transport: Preference::Auto,
                 keys: KEY_TIMES,
             },
         };

@@ -334,7 +334,7 @@ impl Spot {
         let (Self::Remote(a), Self::Remote(b)) = (self, dir) else {
             return false;
         };
-        let same_server = (&a.url.host, a.url.port) == (&b.url.host, b.url.port);
+        let same_server = a.url.server() == b.url.server();
         let path = |p: &Place| PathBuf::from(OsStr::from_bytes(p.path()));
         same_server && path(a).starts_with(path(b))
     }
@@ -343,7 +343,7 @@ impl Spot {
         let (Self::Remote(a), Self::Remote(b)) = (self, other) else {
             return Ok(false);
         };
-        if (&a.url.host, a.url.port) != (&b.url.host, b.url.port) {
+        if a.url.server() != b.url.server() {
             return Ok(false);
         }
         match b.client.lookup(b.path()).await {

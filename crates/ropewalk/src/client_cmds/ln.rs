@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
         return out.finish();
     }
     let target = servers.place(&args.target).await?;
-    if (&target.url.host, target.url.port) != (&link.url.host, link.url.port) {
+    if target.url.server() != link.url.server() {
         return Err(CliError::usage(
             "a hard link and its file are on one server",
         ));

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
     let mut out = Listing::new(args.json);
     for path in from {
         let from = servers.place(path).await?;
-        if (&from.url.host, from.url.port) != (&to.url.host, to.url.port) {
+        if from.url.server() != to.url.server() {
             return Err(CliError::usage(format!(
                 "{} and {} are on different servers; use cp, then rm",
                 from.url, to.url

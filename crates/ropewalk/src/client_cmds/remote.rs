@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::{Address, Context, Limits, tcp::TcpConnector};
+use transport::{Address, AnyConnector, Context, Limits};
 
 /// Prefix of arguments that are no URLs.
 pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
@@ -54,10 +54,20 @@ impl Place {
     }
 }
 
+/// A server's host and ports.
+type Server = (String, Vec<(bool, u16)>);
+
+/// A client and what its transport counts.
+#[derive(Debug)]
+struct Connected {
+    client: Client,
+    context: Context,
+}
+
 /// Clients by server, made when they are first used.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
-    clients: tokio::sync::Mutex<HashMap<(String, u16), Client>>,
+    clients: tokio::sync::Mutex<HashMap<Server, Connected>>,
     /// The server that is being connected to, and since when.
     connecting: Mutex<Option<(Instant, String)>>,
 }
@@ -71,17 +81,19 @@ impl Servers {
 
     /// The place of a URL.
     pub(crate) async fn connect(&self, url: NfsUrl) -> Result<Place, CliError> {
-        let key = (url.host.clone(), url.port);
+        let (host, ports) = url.server();
+        let key = (host.to_owned(), ports);
         let mut clients = self.clients.lock().await;
-        if let Some(client) = clients.get(&key) {
-            let client = client.clone();
+        if let Some(connected) = clients.get(&key) {
+            let client = connected.client.clone();
             return Ok(Place { client, url });
         }
-        *self.connecting.lock() = Some((Instant::now(), format!("{}:{}", url.host, url.port)));
+        *self.connecting.lock() = Some((Instant::now(), named(&url)));
         let connected = connect(&url).await;
         *self.connecting.lock() = None;
-        let client = connected?;
-        clients.insert(key, client.clone());
+        let connected = connected?;
+        let client = connected.client.clone();
+        clients.insert(key, connected);
         Ok(Place { client, url })
     }
 
@@ -95,7 +107,7 @@ impl Servers {
             .collect();
         // While the table is locked somebody connects.
         if let Ok(clients) = self.clients.try_lock() {
-            let longest = clients.values().filter_map(Client::longest_wait);
+            let longest = clients.values().filter_map(|c| c.client.longest_wait());
             let long = longest.filter(|(waited, _)| *waited >= patience);
             waits.extend(long.map(|(_, wait)| wait.to_string()));
         }
@@ -104,8 +116,14 @@ impl Servers {
 
     /// Ends all sessions. Failures do not matter: servers forget clients after their leases.
     pub(crate) async fn close(&self) {
-        for (_, client) in self.clients.lock().await.drain() {
-            let _ = tokio::time::timeout(CONNECT, client.close()).await;
+        for ((host, _), connected) in self.clients.lock().await.drain() {
+            let _ = tokio::time::timeout(CONNECT, connected.client.close()).await;
+            let count = connected.context.counters().snapshot().rdma_fallbacks;
+            if count > 0 {
+                crate::out::say(format_args!(
+                    "{host}: {count} connections used TCP because RDMA did not come up (?transport=rdma would have failed)"
+                ));
+            }
         }
     }
 }
@@ -130,18 +148,41 @@ pub(crate) fn url_of(argument: &OsStr, prefix: Option<&str>) -> Result<NfsUrl, C
     Ok(prefix.join(path.strip_prefix(b":").unwrap_or(path)))
 }
 
-async fn connect(url: &NfsUrl) -> Result<Client, CliError> {
-    let server = format!("{}:{}", url.host, url.port);
-    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+/// Host and ports of a server, for people.
+fn named(url: &NfsUrl) -> String {
+    let ports = url.ports().into_iter();
+    let names = ports.map(|(is_rdma, port)| match is_rdma {
+        true => format!("{}:{port} over RDMA", url.host),
+        false => format!("{}:{port}", url.host),
+    });
+    names.collect::<Vec<_>>().join(" or ")
+}
+
+async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
+    let server = named(url);
+    let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
     let found: Vec<SocketAddr> = found
         .map_err(|e| CliError::new(format!("cannot find the host {}: {e}", url.host)))?
         .take(ADDRESSES_MAX)
         .collect();
-    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
-    let addresses = found.into_iter().map(Address::Tcp).collect();
-    let connecting = Client::connect(addresses, connector, config()?);
+    let mut addresses = Vec::new();
+    for (is_rdma, port) in url.ports() {
+        addresses.extend(found.iter().map(|host| {
+            let mut address = *host;
+            address.set_port(port);
+            match is_rdma {
+                true => Address::Rdma(address),
+                false => Address::Tcp(address),
+            }
+        }));
+    }
+    let context = Context::new(Limits::default());
+    let connector = Arc::new(AnyConnector::new(&context, crate::rdma::software()));
+    let mut config = config()?;
+    config.data_transport = url.transport;
+    let connecting = Client::connect(addresses, connector, config);
     match tokio::time::timeout(CONNECT, connecting).await {
-        Ok(Ok(client)) => Ok(client),
+        Ok(Ok(client)) => Ok(Connected { client, context }),
         Ok(Err(e)) => Err(CliError::new(format!("cannot connect to {server}: {e}"))),
         Err(_) => Err(CliError::new(format!(
             "cannot connect to {server} within {} s; is the metadata server running there?",

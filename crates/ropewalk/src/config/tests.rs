@@ -120,6 +120,22 @@ fn what_cannot_work_is_refused_with_a_reason() {
 }
 
 #[test]
+fn each_path_has_a_transport_of_its_own() {
+    use transport::Preference;
+    let config = mds("state_dir = '/s'").unwrap();
+    let of = |c: &MdsConfig| (c.data_transport.into(), c.proxy_transport.into());
+    assert_eq!(of(&config), (Preference::Auto, Preference::Auto));
+    let config = mds("state_dir = '/s'\ndata_transport = 'rdma'\nproxy_transport = 'tcp'").unwrap();
+    assert_eq!(of(&config), (Preference::Rdma, Preference::Tcp));
+    let again = mds(&toml::to_string(&config).unwrap()).unwrap();
+    assert_eq!(of(&again), of(&config));
+    let wrong = mds("state_dir = '/s'\ndata_transport = 'ib'").unwrap_err();
+    assert!(wrong.contains("unknown variant `ib`"), "{wrong}");
+    let config = ds("state_dir = '/s'\nlisten = ['192.0.2.1:2050']\nrdma_listen = ['0.0.0.0:20049']\nrdma_advertise = ['192.0.2.1:20049']").unwrap();
+    assert_eq!(config.rdma_advertised()[0].to_string(), "192.0.2.1:20049");
+}
+
+#[test]
 fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
     for (text, says) in [
         (
@@ -131,6 +147,14 @@ fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
             "not both",
         ),
         ("state_dir = '/s'\nmds = ['nohost']", "write HOST:PORT"),
+        (
+            "state_dir = '/s'\nrdma_listen = ['0.0.0.0:20049']",
+            "set `rdma_advertise`",
+        ),
+        (
+            "state_dir = '/s'\nrdma_advertise = ['192.0.2.1:20049']",
+            "without `rdma_listen`",
+        ),
         ("state_dir = '/s'\njoin_token = 'junk'", "`join_token`: "),
         (
             "state_dir = '/s'\nstore = 'memory'\nmemory_size = '1KiB'",

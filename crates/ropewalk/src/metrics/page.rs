@@ -306,6 +306,7 @@ fn help_of(name: &str) -> &'static str {
         "reads" | "writes" | "commits" => "Operations that were let in",
         "connections_accepted" => "Connections accepted",
         "connections_made" => "Connections made",
+        "rdma_fallbacks" => "Connections made over TCP since RDMA did not come up",
         "connections_refused" => "Connections refused at connections_max",
         "connections_refused_by_address" => "Connections refused at connections_per_address_max",
         "connections_not_admitted" => "Connections closed at once since no such peer may connect",

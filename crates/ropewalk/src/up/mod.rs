@@ -80,6 +80,23 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
     })
 }
 
+/// The line about RDMA, when the metadata server listens for it: a kernel needs something that speaks iWARP.
+fn rdma_line(plan: &Plan, sudo: &str) -> String {
+    let Some(address) = plan.mds.config.rdma_listen.first() else {
+        return String::new();
+    };
+    let (proto, host) = match address {
+        SocketAddr::V4(a) => ("rdma", a.ip().to_string()),
+        SocketAddr::V6(a) => ("rdma6", format!("[{}]", a.ip())),
+    };
+    let port = address.port();
+    format!(
+        "\x20 rdma:   ropewalk ls 'nfs://{host}:{port}/?transport=rdma' (software iWARP, not RDMA hardware)\n\
+         \x20         {sudo}mount -t nfs -o vers=4.2,proto={proto},port={port} {host}:/ /mnt\n\
+         \x20         (needs an iWARP NIC, or the kernel's own: modprobe siw; rdma link add siw0 type siw netdev DEVICE)\n"
+    )
+}
+
 /// The mount command for a server at `address`.
 pub(crate) fn mount_command(address: SocketAddr) -> String {
     // The protocol names the family too (nfs(5)): `tcp` alone would not reach an IPv6 address.
@@ -107,6 +124,7 @@ fn ready_text(plan: &Plan) -> String {
     format!(
         "ropewalk is ready\n\
          \x20 mount:  {sudo}{}\n\
+         {rdma}\
          \x20 state:  {state}\n\
          \x20 logs:   {dir}/*/log\n\
          \x20 status: ropewalk status --dir {dir}\n\
@@ -114,5 +132,6 @@ fn ready_text(plan: &Plan) -> String {
         mount_command(plan.mount_address()),
         std::process::id(),
         dir = plan.dir.display(),
+        rdma = rdma_line(plan, sudo),
     )
 }

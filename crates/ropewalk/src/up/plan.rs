@@ -9,7 +9,7 @@
 //! A plan that contradicts what is in the directory is refused before anything is written.
 
 use crate::cli::{UP_DS_DEFAULT, UP_DS_MAX, UpArgs};
-use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind};
+use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind, TransportChoice};
 use crate::daemon::make_dir;
 use crate::failure::{Outcome, cannot, failed, usage};
 use crate::up::ports::{Ports, need_free};
@@ -87,9 +87,14 @@ impl Plan {
                 dir.display()
             )));
         }
-        let taken = old.ds.iter().flat_map(|ds| &ds.config.listen);
+        let of_ds = |ds: &Member<DsConfig>| {
+            [ds.config.listen.clone(), ds.config.rdma_listen.clone()].concat()
+        };
+        let taken: Vec<SocketAddr> = old.ds.iter().flat_map(of_ds).collect();
         let taken = taken
+            .iter()
             .chain(&mds.config.control_listen)
+            .chain(&mds.config.rdma_listen)
             .map(SocketAddr::port)
             .collect::<Vec<_>>();
         let mut ports = change_mds(&mut mds, is_new, args, taken)?;
@@ -99,6 +104,7 @@ impl Plan {
             ds: old.ds,
         };
         plan.set_ds_count(args, &mut ports)?;
+        plan.set_transport(args.transport, &mut ports)?;
         plan.check()?;
         Ok(plan)
     }
@@ -170,8 +176,49 @@ impl Plan {
                     connections_per_address_max: None,
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
+                    rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
                 }));
+        }
+        Ok(())
+    }
+
+    /// `--transport`, and RDMA listeners for servers that are new in a cluster that has it.
+    fn set_transport(&mut self, wanted: Option<TransportChoice>, ports: &mut Ports) -> Outcome {
+        let ip = self.listen_ip();
+        let port = self.mds.config.listen[0].port();
+        let mds = &mut self.mds.config;
+        let has_rdma = !mds.rdma_listen.is_empty();
+        if let Some(choice) = wanted {
+            self.mds.changed |= mds.data_transport != choice || mds.proxy_transport != choice;
+            (mds.data_transport, mds.proxy_transport) = (choice, choice);
+        }
+        let wants_rdma = wanted.map_or(has_rdma, |choice| choice != TransportChoice::Tcp);
+        if !wants_rdma {
+            self.mds.changed |= has_rdma;
+            mds.rdma_listen.clear();
+        } else if !has_rdma {
+            let port = match port {
+                MDS_PORT_DEFAULT => transport::rdma::NFS_PORT,
+                _ => ports.take(ip)?,
+            };
+            mds.rdma_listen = vec![SocketAddr::new(ip, port)];
+            self.mds.changed = true;
+        } else if mds.rdma_listen[0].ip() != ip {
+            mds.rdma_listen.iter_mut().for_each(|a| a.set_ip(ip));
+            self.mds.changed = true;
+        }
+        for ds in &mut self.ds {
+            let has_rdma = !ds.config.rdma_listen.is_empty();
+            if wants_rdma == has_rdma {
+                continue;
+            }
+            ds.config.rdma_advertise.clear();
+            ds.config.rdma_listen = match wants_rdma {
+                true => vec![SocketAddr::new(ip, ports.take(ip)?)],
+                false => Vec::new(),
+            };
+            ds.changed = true;
         }
         Ok(())
     }
@@ -179,7 +226,15 @@ impl Plan {
     /// `--listen` of an existing cluster moves its data servers too: clients must reach all of them.
     fn move_ds(&mut self, ip: IpAddr) {
         for ds in &mut self.ds {
-            for address in ds.config.listen.iter_mut().chain(&mut ds.config.advertise) {
+            let DsConfig {
+                listen,
+                advertise,
+                rdma_listen,
+                rdma_advertise,
+                ..
+            } = &mut ds.config;
+            let told = advertise.iter_mut().chain(rdma_advertise);
+            for address in listen.iter_mut().chain(rdma_listen).chain(told) {
                 address.set_ip(ip);
             }
             ds.changed = true;
@@ -203,6 +258,9 @@ impl Plan {
                 "choose another with --port PORT, or end that program",
             )?;
         }
+        for address in &self.mds.config.rdma_listen {
+            need_free(*address, "end that program, or start with --transport tcp")?;
+        }
         let in_file = |key: &str, file: &Path| {
             format!("end that program, or change `{key}` in {}", file.display())
         };
@@ -212,6 +270,9 @@ impl Plan {
         for ds in &self.ds {
             for address in &ds.config.listen {
                 need_free(*address, &in_file("listen", &ds.file))?;
+            }
+            for address in &ds.config.rdma_listen {
+                need_free(*address, &in_file("rdma_listen", &ds.file))?;
             }
         }
         Ok(())
@@ -427,6 +488,42 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 4, "{ports:?}");
+    }
+
+    #[test]
+    fn rdma_comes_and_goes_with_its_option_and_stays_without_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let with = |transport, ds| UpArgs {
+            transport,
+            ds: Some(ds),
+            ..UpArgs::default()
+        };
+        let listens = |plan: &Plan| {
+            let ds = plan
+                .ds
+                .iter()
+                .filter(|ds| !ds.config.rdma_listen.is_empty());
+            (plan.mds.config.rdma_listen.len(), ds.count())
+        };
+        let plain = made(
+            dir.path(),
+            &UpArgs {
+                ds: Some(1),
+                ..args(0)
+            },
+        );
+        assert_eq!(listens(&plain), (0, 0));
+        let auto = made(dir.path(), &with(Some(TransportChoice::Auto), 2));
+        assert_eq!(listens(&auto), (1, 2));
+        let kept = made(dir.path(), &with(None, 3));
+        assert_eq!(listens(&kept), (1, 3));
+        assert_eq!(kept.mds.config.rdma_listen, auto.mds.config.rdma_listen);
+        let only = made(dir.path(), &with(Some(TransportChoice::Rdma), 3));
+        assert_eq!(only.mds.config.data_transport, TransportChoice::Rdma);
+        assert_eq!(only.ds[2].config.rdma_listen, kept.ds[2].config.rdma_listen);
+        let tcp = made(dir.path(), &with(Some(TransportChoice::Tcp), 3));
+        assert_eq!(listens(&tcp), (0, 0));
+        assert_eq!(tcp.mds.config.proxy_transport, TransportChoice::Tcp);
     }
 
     #[test]

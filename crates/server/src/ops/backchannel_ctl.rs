@@ -1,7 +1,7 @@
 //! `BACKCHANNEL_CTL` (RFC 8881 §18.33): new program and credentials for callbacks of this
 //! session. Credentials are added to (RFC 8881 §18.33.3), so an empty list leaves those that there are.
 
-use super::callback_security;
+use super::usable;
 use crate::{Compound, Nfsd, Role};
 use nfs4::NfsStatus;
 use nfs4::ops::{BackchannelCtlArgs, BackchannelCtlRes};
@@ -13,13 +13,17 @@ impl<R: Role> Nfsd<R> {
         args: &BackchannelCtlArgs<'_>,
     ) -> Result<BackchannelCtlRes, NfsStatus> {
         let context = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
-        let security = callback_security(&args.sec_parms.0)?;
+        let offered = &args.sec_parms.0;
+        // A GSS handle that does not exist MUST be refused here.
+        if offered.iter().any(|parm| usable(parm).is_none()) {
+            return Err(NfsStatus::NoEnt);
+        }
         let mut clients = self.clients();
         let session = clients
             .session_mut(context.id)
             .ok_or(NfsStatus::BadSession)?;
         session.callback_program = args.cb_program;
-        if let Some(security) = security {
+        if let Some(security) = offered.first().and_then(usable) {
             session.callback_security = security;
         }
         Ok(BackchannelCtlRes {})

@@ -1,11 +1,10 @@
 //! `CREATE_SESSION` (RFC 8881 §18.36).
 
-use super::callback_security;
 use crate::{Compound, Nfsd, Role};
 use nfs4::NfsStatus;
 use nfs4::ops::{
     CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_CONN_RDMA, CREATE_SESSION_PERSIST,
-    CreateSessionArgs, CreateSessionRes,
+    CallbackSecParms, CreateSessionArgs, CreateSessionRes,
 };
 use state::{BindRequest, CallbackSecurity, ChannelAttrs, CreateSession, SessionCreated};
 
@@ -52,7 +51,7 @@ impl<R: Role> Nfsd<R> {
                     }
                 }
                 // The connection that asked first is gone, or it would not ask again: this one takes its place.
-                CreateSession::Replay(Ok(created)) if created.back_channel => {
+                CreateSession::Replay(created) if created.back_channel => {
                     if let Some(session) = clients.session_mut(created.session) {
                         let _ = session.bind(cx.conn.id(), BindRequest::ForeOrBoth, true);
                     }
@@ -62,7 +61,7 @@ impl<R: Role> Nfsd<R> {
             outcome
         };
         let created = match outcome {
-            CreateSession::Replay(result) => result?,
+            CreateSession::Replay(created) => created,
             CreateSession::New { created, removed } => {
                 for removed in removed {
                     R::client_removed(self, removed).await;
@@ -83,10 +82,22 @@ fn judge(args: &CreateSessionArgs<'_>) -> Result<CallbackSecurity, NfsStatus> {
     let fits = back.request_bytes_max >= CALLBACK_BYTES_MIN
         && back.response_bytes_max >= CALLBACK_BYTES_MIN
         && back.operations_max >= CALLBACK_OPS_MIN;
-    if args.flags & CREATE_SESSION_CONN_BACK_CHAN != 0 && !fits {
+    // Without slots there will be no back channel, on this connection or a later one.
+    let wants_back = args.flags & CREATE_SESSION_CONN_BACK_CHAN != 0 || back.requests_max > 0;
+    if wants_back && !fits {
         return Err(NfsStatus::TooSmall);
     }
-    Ok(callback_security(&args.sec_parms.0)?.unwrap_or(CallbackSecurity::None))
+    offered_security(&args.sec_parms.0)
+}
+
+/// The first credential for callbacks that this server can use. The list names alternatives: a GSS handle, which cannot
+/// exist here, is an error only where there is nothing else (RFC 8881 §18.36.3).
+fn offered_security(offered: &[CallbackSecParms<'_>]) -> Result<CallbackSecurity, NfsStatus> {
+    match offered.iter().find_map(super::usable) {
+        Some(security) => Ok(security),
+        None if offered.is_empty() => Ok(CallbackSecurity::None),
+        None => Err(NfsStatus::NoEnt),
+    }
 }
 
 fn to_wire(created: &SessionCreated) -> CreateSessionRes {

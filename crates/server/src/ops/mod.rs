@@ -10,7 +10,7 @@ mod filehandles;
 mod reclaim_complete;
 
 use crate::{Compound, Nfsd, Role, answer};
-use nfs4::ops::CallbackSecParms;
+use nfs4::ops::{CallbackSecParms, SetSsvArgs};
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use state::CallbackSecurity;
 use xdr::Decode;
@@ -54,6 +54,15 @@ impl<R: Role> Nfsd<R> {
                 Ok(args) => answer(reply, self.reclaim_complete(cx, args).await),
                 Err(status) => fail(reply, op, status),
             },
+            // No client has SP4_SSV, without which there is no SSV to set (RFC 8881 §18.47.3).
+            OpNum::SetSsv => fail(
+                reply,
+                op,
+                match args::<SetSsvArgs<'_>>(ops) {
+                    Ok(_) => NfsStatus::Inval,
+                    Err(status) => status,
+                },
+            ),
             // SEQUENCE may only be the first one (RFC 8881 §18.46.3).
             OpNum::Sequence => fail(reply, op, NfsStatus::SequencePos),
             _ => self.filehandle_op(cx, op, ops, reply),
@@ -71,23 +80,16 @@ pub(crate) fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus)
     status
 }
 
-/// The first credential of a client's list for callbacks; `None` when the list is empty.
-///
-/// # Errors
-/// `NoEnt` for a GSS handle: none exists here (RFC 8881 §18.33.3, §18.36.3).
-fn callback_security(
-    parms: &[CallbackSecParms<'_>],
-) -> Result<Option<CallbackSecurity>, NfsStatus> {
-    if parms.iter().any(|p| matches!(p, CallbackSecParms::Gss(_))) {
-        return Err(NfsStatus::NoEnt);
-    }
-    Ok(parms.first().map(|parm| match parm {
-        CallbackSecParms::Sys(sys) => CallbackSecurity::Sys {
+/// A credential for callbacks, unless it is a GSS handle: none exists here.
+fn usable(offered: &CallbackSecParms<'_>) -> Option<CallbackSecurity> {
+    match offered {
+        CallbackSecParms::None => Some(CallbackSecurity::None),
+        CallbackSecParms::Sys(sys) => Some(CallbackSecurity::Sys {
             machine: sys.machine_name.0.to_vec(),
             uid: sys.uid,
             gid: sys.gid,
             gids: sys.gids.0.clone(),
-        },
-        _ => CallbackSecurity::None,
-    }))
+        }),
+        CallbackSecParms::Gss(_) => None,
+    }
 }

@@ -406,7 +406,35 @@ impl Client {
             Ok(open) => held.stateid = open.stateid,
             Err(e) => return Ok(Err(e)),
         }
-        held.lock_stateid = None;
+        let locked = self.reclaim_locks(session, key, &held).await?;
+        match locked {
+            Ok(lock_stateid) => held.lock_stateid = lock_stateid,
+            Err(e) => {
+                // The grace period ended between the two. An open that nobody remembers would keep its file for ever.
+                self.ask(session, |b| {
+                    b.push(&PutFhArgs {
+                        object: Opaque(&held.fh.0),
+                    });
+                    b.push(&CloseArgs {
+                        seqid: 0,
+                        open_stateid: held.stateid,
+                    });
+                })
+                .await?;
+                return Ok(Err(e));
+            }
+        }
+        Ok(Ok(held))
+    }
+
+    /// The locks of an open that is reclaimed: their stateid.
+    async fn reclaim_locks(
+        &self,
+        session: &Session,
+        key: &OpenKey,
+        held: &HeldOpen,
+    ) -> Result<Result<Option<Stateid>, OpError>, SessionError> {
+        let mut stateid = None;
         for lock in &held.locks {
             let args = LockArgs {
                 lock_type: lock_type(lock.is_exclusive),
@@ -429,28 +457,15 @@ impl Client {
                 })
                 .await?;
             match taken::<LockRes<'_>>(&done) {
-                Ok(LockRes::Ok(granted)) => held.lock_stateid = Some(granted.lock_stateid),
+                Ok(LockRes::Ok(granted)) => stateid = Some(granted.lock_stateid),
                 Ok(LockRes::Denied(_)) => {
                     let text = format!("{}: a reclaimed lock was denied", self.parts.name);
                     self.parts.findings.add(text);
                 }
-                Err(e) => {
-                    // The grace period ended between the two. An open that nobody remembers would keep its file for ever.
-                    self.ask(session, |b| {
-                        b.push(&PutFhArgs {
-                            object: Opaque(&held.fh.0),
-                        });
-                        b.push(&CloseArgs {
-                            seqid: 0,
-                            open_stateid: held.stateid,
-                        });
-                    })
-                    .await?;
-                    return Ok(Err(e));
-                }
+                Err(e) => return Ok(Err(e)),
             }
         }
-        Ok(Ok(held))
+        Ok(Ok(stateid))
     }
 
     pub(crate) fn open_of(&self, key: &OpenKey) -> Option<HeldOpen> {

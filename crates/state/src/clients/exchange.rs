@@ -2,7 +2,9 @@
 
 use nfs4::{ClientId, NfsStatus, Verifier};
 
-use super::{Client, Clients, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed};
+use super::{
+    Client, Clients, CreateSlot, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed,
+};
 
 /// The arguments that decide about client records.
 #[derive(Debug, Clone, Copy)]
@@ -143,7 +145,7 @@ impl Clients {
                 bind_enforced: args.bind_enforced,
                 renewed_ms: now_ms,
                 create_seqid: 0,
-                create_result: None,
+                create_slot: CreateSlot::Unused,
                 sessions: Vec::new(),
                 reclaim_complete: false,
                 recorded: false,

@@ -27,7 +27,7 @@ impl Clients {
 
     /// Ends what is over: unconfirmed clients after a lease, lapsed clients without state, lapsed
     /// clients with state after the courtesy time or beyond the courtesy count, longest lapsed first.
-    /// To be called every few seconds; a pass looks at every client once.
+    /// Slots that are free then are shared out anew. To be called every few seconds; a pass looks at every client once.
     #[must_use = "the clients' state and durable records must be removed"]
     pub fn expire(&mut self, now_ms: u64, has_state: impl Fn(ClientId) -> bool) -> Vec<Removed> {
         let mut unconfirmed = Vec::new();
@@ -55,7 +55,9 @@ impl Clients {
         for id in unconfirmed {
             let _nothing_held = self.remove(id);
         }
-        gone.into_iter().filter_map(|id| self.remove(id)).collect()
+        let removed = gone.into_iter().filter_map(|id| self.remove(id)).collect();
+        self.share_slots();
+        removed
     }
 
     /// The lapsed client that must give way to one more confirmed client, if any must: without state
@@ -147,6 +149,15 @@ impl Clients {
         } else {
             Err(NfsStatus::Grace)
         }
+    }
+
+    /// Whether REMOVE and RENAME may run now: what somebody is about to reclaim must still be there. Neither takes a
+    /// lock, so neither waits for RECLAIM_COMPLETE (RFC 8881 §18.51.3).
+    ///
+    /// # Errors
+    /// `Grace`.
+    pub fn check_grace_names(&self) -> Result<(), NfsStatus> {
+        self.check_grace_io(true)
     }
 
     /// Whether READ, WRITE and SETATTR of size may run now. Byte-range locks are advisory, so a

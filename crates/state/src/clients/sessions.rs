@@ -2,10 +2,10 @@
 
 use nfs4::{ClientId, NfsStatus, SessionId};
 
-use super::{Clients, Principal, Removed};
+use super::{Clients, CreateSlot, Principal, Removed};
 use crate::{
-    BindRequest, BoundDirection, CallbackSecurity, ChannelAttrs, Sequence, Session, SlotToken,
-    Verdict, status_flags,
+    BindRequest, BoundDirection, CallbackSecurity, ChannelAttrs, Channels, Sequence, Session,
+    SlotToken, Verdict, status_flags,
 };
 
 /// The arguments of CREATE_SESSION, and where it came from.
@@ -34,7 +34,7 @@ pub struct CreateSessionArgs<'a> {
     /// Random bits for the session id, so that it cannot be guessed.
     pub random: u64,
     /// What the caller found wrong with arguments that are no business of the table. It is answered
-    /// in its turn, so that it uses up the sequence id as every other failure of the arguments does.
+    /// in its turn, behind the client and the sequence id.
     pub refused: Option<NfsStatus>,
 }
 
@@ -67,7 +67,7 @@ pub enum CreateSession {
         removed: Vec<Removed>,
     },
     /// A retry: the answer of the first time.
-    Replay(Result<SessionCreated, NfsStatus>),
+    Replay(SessionCreated),
 }
 
 /// A SEQUENCE that did not fail for want of a session.
@@ -88,12 +88,12 @@ pub struct Sequenced {
 }
 
 impl Clients {
-    /// CREATE_SESSION, in the four phases of RFC 8881 §18.36.4. The principal is checked before the
-    /// sequence id, so that a stranger cannot use up the client's.
+    /// CREATE_SESSION, in the four phases of RFC 8881 §18.36.4. The principal matters for the confirmation only, unless
+    /// state is protected. It is checked before the sequence id, so that a stranger cannot use up the client's.
     ///
     /// # Errors
-    /// `StaleClientId`, `ClidInUse`, `SeqMisordered` and `Delay` leave no trace. `TooSmall`, `Inval`
-    /// and `NoSpc` use up the sequence id and are what a retry gets (Linux counts so too).
+    /// `StaleClientId`, `ClidInUse`, `SeqMisordered` and `Delay` leave no trace. After `TooSmall`, `Inval`, `NoEnt`
+    /// and `NoSpc` both the same sequence id and the next one are good.
     pub fn create_session(
         &mut self,
         args: CreateSessionArgs<'_>,
@@ -104,15 +104,17 @@ impl Clients {
             .clients
             .get(&args.client)
             .ok_or(NfsStatus::StaleClientId)?;
-        if client.principal != *args.principal {
+        let proves_owner = !client.confirmed || client.bind_enforced;
+        if proves_owner && client.principal != *args.principal {
             return Err(NfsStatus::ClidInUse);
         }
-        if args.seqid == client.create_seqid {
-            let result = client.create_result.ok_or(NfsStatus::SeqMisordered)?;
-            return Ok(CreateSession::Replay(result));
-        }
-        if args.seqid != client.create_seqid.wrapping_add(1) {
-            return Err(NfsStatus::SeqMisordered);
+        let is_same = args.seqid == client.create_seqid;
+        let is_next = args.seqid == client.create_seqid.wrapping_add(1);
+        match client.create_slot {
+            CreateSlot::Created(created) if is_same => return Ok(CreateSession::Replay(created)),
+            CreateSlot::Refused if is_same => {}
+            _ if is_next => {}
+            _ => return Err(NfsStatus::SeqMisordered),
         }
         let evicted = if client.confirmed {
             None
@@ -127,7 +129,7 @@ impl Clients {
             .get_mut(&id)
             .expect("the client was found above and nothing was removed since");
         client.create_seqid = seqid;
-        client.create_result = Some(result);
+        client.create_slot = result.map_or(CreateSlot::Refused, CreateSlot::Created);
         let created = result?;
         client.renewed_ms = now_ms;
         let mut removed = Vec::new();
@@ -161,10 +163,11 @@ impl Clients {
             return Err(status);
         }
         let fore = self.limits.channel.fore(&args.fore)?;
-        let mut back = self.limits.channel.back(&args.back);
-        if !self.limits.callbacks {
-            back.requests_max = 0;
-        }
+        let back = self.limits.channel.back(&args.back);
+        let back_slots = match self.limits.callbacks {
+            true => self.limits.channel.back_slots(&args.back),
+            false => 0,
+        };
         let client = self
             .clients
             .get_mut(&args.client)
@@ -180,7 +183,12 @@ impl Clients {
         id.bytes[..4].copy_from_slice(&self.boot.to_be_bytes());
         id.bytes[4..8].copy_from_slice(&self.session_counter.to_be_bytes());
         id.bytes[8..].copy_from_slice(&args.random.to_be_bytes());
-        let mut session = Session::new(id, args.client, fore, back, client.bind_enforced);
+        let channels = Channels {
+            fore,
+            back,
+            back_slots,
+        };
+        let mut session = Session::new(id, args.client, channels, client.bind_enforced);
         session.persistent = args.persistent;
         session.callback_program = args.callback_program;
         session.callback_security = args.callback_security;
@@ -192,6 +200,8 @@ impl Clients {
         let direction = session.bind(args.connection, request, args.back_channel)?;
         client.sessions.push(id);
         self.sessions.insert(id, session);
+        self.share_slots();
+        self.limit_slots(id);
         Ok(SessionCreated {
             session: id,
             seqid: args.seqid,
@@ -203,7 +213,8 @@ impl Clients {
     }
 
     /// DESTROY_SESSION. `own_requests_count` is 1 when the COMPOUND began with a SEQUENCE of this
-    /// very session, else 0.
+    /// very session, else 0. It must come on a connection of the session (RFC 8881 §18.37.3), unless
+    /// none is left: then nobody else is there to be protected, and the client need not bind one first.
     ///
     /// # Errors
     /// `BadSession`; `ConnNotBoundToSession`; `Delay` while other requests run in it;
@@ -216,7 +227,8 @@ impl Clients {
         own_requests_count: u32,
     ) -> Result<(), NfsStatus> {
         let session = self.sessions.get(&id).ok_or(NfsStatus::BadSession)?;
-        if session.direction(connection).is_none() && session.bind_enforced {
+        let is_orphan = session.connections().next().is_none() && !session.bind_enforced;
+        if session.direction(connection).is_none() && !is_orphan {
             return Err(NfsStatus::ConnNotBoundToSession);
         }
         if session.slots.running_count() > own_requests_count {

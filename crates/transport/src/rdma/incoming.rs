@@ -64,6 +64,9 @@ impl Records {
 
     /// The next record that got its share, and a buffer with it.
     pub(super) fn poll_charged(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<u32>> {
+        if self.charging.is_empty() {
+            return Poll::Ready(None);
+        }
         let charged = ready!(self.charging.poll_next_unpin(cx));
         Poll::Ready(charged.map(|(xid, bytes, charge)| {
             self.insert(xid, bytes, charge);

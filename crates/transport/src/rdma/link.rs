@@ -43,6 +43,8 @@ pub(crate) struct RdmaLink {
     /// Why there will be no more.
     ended: Option<(CloseReason, String)>,
     shutting_down: bool,
+    /// Nothing was asked for since everything was moved.
+    is_driven: bool,
     moved: fabric::Counters,
     counted: rpcrdma::Counters,
     read_stall: StallTimer,
@@ -73,6 +75,7 @@ impl RdmaLink {
             memory,
             ended: None,
             shutting_down: false,
+            is_driven: false,
             moved: fabric::Counters::default(),
             counted: rpcrdma::Counters::default(),
             read_stall: StallTimer::new(limits.read_stall),
@@ -450,7 +453,8 @@ impl RdmaLink {
 
 impl Link for RdmaLink {
     fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Received, End>> {
-        if !self.has_buffered() {
+        // A flush just before has moved everything, and will be woken.
+        if !self.has_buffered() && !std::mem::take(&mut self.is_driven) {
             self.drive(cx)?;
         }
         let arrived = self.replies_in.pop_front();
@@ -467,18 +471,21 @@ impl Link for RdmaLink {
     }
 
     fn queue(&mut self, message: Message) {
+        self.is_driven = false;
         if let Some(filled) = self.replies.call(message) {
             self.send_filled(filled);
         }
     }
 
     fn queue_reply(&mut self, message: Message) {
+        self.is_driven = false;
         if let Some(filled) = self.replies.reply(message) {
             self.send_filled(filled);
         }
     }
 
     fn unanswered(&mut self, xid: u32) {
+        self.is_driven = false;
         // A call without an answer would keep its credit for ever.
         let _ = self.engine.refuse(xid);
     }
@@ -493,6 +500,7 @@ impl Link for RdmaLink {
 
     fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), End>> {
         self.drive(cx)?;
+        self.is_driven = true;
         match self.end() {
             Some(end) => Poll::Ready(Err(end)),
             None if self.ended.is_none() && self.unsent() => Poll::Pending,

@@ -179,6 +179,9 @@ impl Replies {
         &mut self,
         cx: &mut TaskContext<'_>,
     ) -> Poll<Option<Result<Filled, End>>> {
+        if self.filling.is_empty() {
+            return Poll::Ready(None);
+        }
         self.filling.poll_next_unpin(cx)
     }
 

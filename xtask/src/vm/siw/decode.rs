@@ -36,6 +36,8 @@ pub(super) fn judge_file(file: &Path) -> Result<Option<String>> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-n", "-T", "fields"]);
     command.args(["-E", "occurrence=a", "-E", "aggregator=,"]);
+    // Of NFS it wants the whole record, and RDMA Writes carry the bulk of it elsewhere. The capture over TCP is for NFS.
+    command.args(["--disable-protocol", "nfs"]);
     command.args(["-Y", "iwarp_mpa || iwarp_ddp || rpcordma || _ws.malformed"]);
     for field in FIELDS {
         command.args(["-e", field]);

@@ -20,14 +20,20 @@ use super::decode;
 /// The port of NFS over RDMA (RFC 8267 §9).
 const RDMA_PORT: u16 = 20049;
 
-/// That of NFS over TCP.
-const TCP_PORT: u16 = 2049;
-
 /// Data servers; a file is striped over them.
 const DS_COUNT: u16 = 2;
 
 /// How long the guest may take; it ends a hang and measures nothing.
 const GUEST_LIMIT: Duration = Duration::from_secs(1800);
+
+/// How the guest's data travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Data {
+    /// To the data servers.
+    ByLayout,
+    /// To the MDS: a client without a layout driver, and bulk data over the connection of the mount.
+    ByMds,
+}
 
 /// `ropewalk up` with software iWARP, on the address that guests reach.
 pub(super) struct Cluster<'a> {
@@ -51,23 +57,10 @@ impl<'a> Cluster<'a> {
             .join(format!("siw-{}", std::process::id()));
         let log = new_log(qemu.tools())?;
         let command = format!(
-            "exec {} up --ds {DS_COUNT} --dir {} --listen {SERVER_IP} --export 192.0.2.0/24:rw:none",
+            "exec {} up --ds {DS_COUNT} --dir {} --transport rdma --listen {SERVER_IP} --export 192.0.2.0/24:rw:none",
             program.display(),
             dir.display()
         );
-        // The first start writes the configuration, which is then told of RDMA.
-        Server::start(net, &command, &log, TCP_PORT)?.stop()?;
-        let servers = (0..=DS_COUNT).map(|n| match n {
-            0 => ("mds".to_owned(), "mds.toml"),
-            n => (format!("ds-{n}"), "ds.toml"),
-        });
-        for ((name, file), port) in servers.zip(RDMA_PORT..) {
-            let path = dir.join(name).join(file);
-            let unable = || format!("cannot change {}", path.display());
-            let text = fs::read_to_string(&path).context(unable)?;
-            let line = format!("rdma_listen = [\"{SERVER_IP}:{port}\"]\n");
-            fs::write(&path, format!("{line}{text}")).context(unable)?;
-        }
         let server = Server::start(net, &command, &log, RDMA_PORT)?;
         await_cluster(&cluster::Cluster::new(server.pid(), &dir))?;
         Ok(Self {
@@ -80,16 +73,21 @@ impl<'a> Cluster<'a> {
     }
 
     /// Mounts it in a guest with this version; what is said is recorded and decoded.
-    pub(super) fn mount(&self, vers: &str, echo: bool) -> Result<Outcome> {
+    pub(super) fn mount(&self, vers: &str, data: Data, echo: bool) -> Result<Outcome> {
         let started = Instant::now();
-        let name = format!("logs/siw-{}-{vers}.pcapng", std::process::id());
+        let (what, layouts, transport) = match data {
+            Data::ByLayout => ("nfs", "yes", "rdma"),
+            Data::ByMds => ("nfs-by-mds", "no", "none"),
+        };
+        let name = format!("logs/siw-{}-{what}-{vers}.pcapng", std::process::id());
         let file = self.qemu.tools().dir().join(name);
         let recorder = Recorder::start(self.net, &file)?;
         let run = Guest::with_rdma(self.net, self.qemu)
             .script("siw/nfs.sh")
             .env("PORT", RDMA_PORT)
             .env("PROTO", "rdma")
-            .env("DATA", "tcp")
+            .env("DATA", transport)
+            .env("LAYOUTS", layouts)
             .env("VERS", vers)
             .env("EXPORT", "/")
             .env("MNT", "/mnt/a")
@@ -98,7 +96,7 @@ impl<'a> Cluster<'a> {
             .run()?;
         recorder.stop()?;
         let mut outcome = judge_single(&run, vers, "nfs", started.elapsed());
-        outcome.name = format!("nfs {vers}");
+        outcome.name = format!("{what} {vers}");
         if outcome.failure.is_none() {
             outcome.failure = decode::judge_file(&file)?;
         }

@@ -1,0 +1,86 @@
+//! Goal: a metadata server that listens for RDMA serves a client over it, as its counters say. Method: the real program with
+//! `rdma_listen`, and our own client over software iWARP.
+#![allow(clippy::unwrap_used, reason = "tests unwrap")]
+
+mod rig;
+
+use client::{Client, ClientConfig, Identity, Verifier};
+use fabric_iwarp::Iwarp;
+use rig::{ropewalk, status, wait_for};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use transport::rdma::{Config, Rdma, RdmaConnector};
+use transport::{Address, Context, Limits};
+
+/// A process, killed when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+fn start(dir: &Path, over_rdma: SocketAddr) -> Server {
+    let (address, control) = (free(), free());
+    let config = dir.join("mds.toml");
+    let text = format!(
+        "state_dir = '{}/mds'\nlisten = ['{address}']\nrdma_listen = ['{over_rdma}']\n\
+         control_listen = ['{control}']\nstore = 'memory'\n[root]\nmode = '0777'",
+        dir.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let child = ropewalk()
+        .args(["mds", "--config", config.to_str().unwrap()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("metadata server", || status(dir));
+    Server(child)
+}
+
+fn counted(dir: &Path, name: &str) -> u64 {
+    status(dir).unwrap()["mds"]["transport"][name]
+        .as_u64()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_client_works_over_rdma() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = free();
+    let _server = start(dir.path(), address);
+    let identity = Identity {
+        uid: 1000,
+        gid: 1000,
+        gids: Vec::new(),
+        machine: "test".to_owned(),
+    };
+    let verifier = Verifier { bytes: [7; 8] };
+    let config = ClientConfig::new(b"over rdma".to_vec(), verifier, identity);
+    let rdma = Rdma::new(Arc::new(Iwarp::default()), Config::default());
+    let connector = Arc::new(RdmaConnector::new(Context::new(Limits::default()), rdma));
+    let client = Client::connect(vec![Address::Rdma(address)], connector, config)
+        .await
+        .unwrap();
+    for name in 0..300 {
+        client.mkdir(format!("/{name}"), 0o755).await.unwrap();
+    }
+    let entries = client.read_dir("/").await.unwrap().rest().await.unwrap();
+    assert_eq!(entries.len(), 300);
+    assert_eq!(counted(dir.path(), "rdma_connections"), 1);
+    assert!(counted(dir.path(), "rdma_inline_bytes_in") > 300 * 100);
+    // The list is longer than a message.
+    assert!(counted(dir.path(), "rdma_reply_chunk_bytes_out") > 4096);
+    client.close().await.unwrap();
+}

@@ -1,0 +1,82 @@
+//! How many slots each session may use, when there are many sessions (RFC 8881 §2.10.6.1, §18.46).
+//!
+//! All sessions have the same share of [`super::ClientLimits::slots_total_max`], rounded down to a power of two so that it changes
+//! rarely. Clients hear of it as `sr_target_highest_slotid` of their next SEQUENCE, of which an idle one sends some in each lease; the
+//! slot table enforces it once the client has shown that it saw it. What was negotiated is never exceeded.
+
+use nfs4::SessionId;
+
+use super::Clients;
+use crate::SLOTS_PER_SESSION_MAX;
+
+impl Clients {
+    fn fair_share(&self) -> u32 {
+        let sessions_count = u32::try_from(self.sessions.len()).unwrap_or(u32::MAX);
+        let share = self.limits.slots_total_max / sessions_count.max(1);
+        let power = share.checked_ilog2().map_or(1, |log| 1 << log);
+        power.min(SLOTS_PER_SESSION_MAX)
+    }
+
+    /// Brings every session to the share of now, if that has changed.
+    pub(super) fn share_slots(&mut self) {
+        let share = self.fair_share();
+        if share == self.slots_share {
+            return;
+        }
+        self.slots_share = share;
+        for session in self.sessions.values_mut() {
+            session.slots.set_target(share - 1);
+        }
+    }
+
+    /// Brings a new session to the share.
+    pub(super) fn limit_slots(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.slots.set_target(self.slots_share - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{call, mount, table_with};
+    use super::super::*;
+
+    fn targets(t: &Clients, sessions: &[SessionId]) -> Vec<(u32, u32)> {
+        let of = |id: &SessionId| {
+            let slots = &t.session(*id).unwrap().slots;
+            (slots.highest_target(), slots.highest_enforced())
+        };
+        sessions.iter().map(of).collect()
+    }
+
+    #[test]
+    fn slots_shrink_as_sessions_come_and_grow_as_they_go() {
+        let mut t = table_with(|limits| limits.slots_total_max = 16);
+        let (_, a) = mount(&mut t, "a", 1, 0);
+        let (_, b) = mount(&mut t, "b", 1, 0);
+        // Eight were negotiated, and that is what two have.
+        let both = [a.session, b.session];
+        assert_eq!(targets(&t, &both), [(7, 7), (7, 7)]);
+        call(&mut t, a.session, 1, 0);
+        let (_, c) = mount(&mut t, "c", 1, 0);
+        let all = [a.session, b.session, c.session];
+        // A third of 16, rounded down. Enforced once the client has shown that it saw it.
+        assert_eq!(targets(&t, &all), [(3, 7), (3, 7), (3, 7)]);
+        call(&mut t, a.session, 2, 0);
+        call(&mut t, a.session, 3, 0);
+        assert_eq!(targets(&t, &all[..1]), [(3, 3)]);
+        t.destroy_session(c.session, 1, 0).unwrap();
+        let _none = t.expire(0, |_| true);
+        assert_eq!(targets(&t, &both), [(7, 7), (7, 7)]);
+    }
+
+    #[test]
+    fn every_session_keeps_a_slot() {
+        let mut t = table_with(|limits| limits.slots_total_max = 1);
+        let (_, a) = mount(&mut t, "a", 1, 0);
+        let (_, b) = mount(&mut t, "b", 1, 0);
+        assert_eq!(targets(&t, &[a.session, b.session]), [(0, 7), (0, 7)]);
+        call(&mut t, b.session, 1, 0);
+    }
+}

@@ -1,0 +1,149 @@
+//! pynfs: the NFSv4.1 and 4.2 tests of others, run against a cluster of ours and judged by a table of exceptions.
+//!
+//! The suite is somebody else's and stays where it is: the command takes a checkout. It needs Python 3 with `ply` and
+//! `xdrlib3`. Owns: building Ropewalk, a cluster on loopback with a short lease ([`server`]), one run of the suite for each
+//! minor version ([`suite`]) in a directory of its own, and the comparison with `xtask/pynfs-expected.txt` ([`expected`]).
+//! A test fails the command when it fails without a row there, or passes in spite of one.
+
+mod expected;
+mod server;
+mod suite;
+
+use crate::repo::{self, Result};
+use expected::{Differences, Expected};
+use serde_json::{Value, json};
+use server::Server;
+use std::path::{Path, PathBuf};
+use suite::{Outcome, Report};
+
+/// What applies to a server of files layouts: everything but the layouts of other types, and the restarts, which take long
+/// and are asked for by `--flags reboot`.
+const FLAGS_DEFAULT: &str = "everything noblock noflex noreboot";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// An existing checkout of the suite
+    checkout: PathBuf,
+    /// One minor version instead of both, one after the other
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=2))]
+    minor: Option<u32>,
+    /// Flags and codes of the suite; `no` before one leaves it out
+    #[arg(long, default_value = FLAGS_DEFAULT)]
+    flags: String,
+    /// Where the cluster and the logs go [default: target/pynfs of the workspace]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Python with the modules that the suite needs, as of a virtual environment
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// Lease of the cluster in seconds; tests wait for its end
+    #[arg(long, value_name = "SECONDS", default_value_t = 12)]
+    lease: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the suite calls to have the metadata server restarted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HelperArgs {
+    /// The cluster
+    dir: PathBuf,
+    /// What to do
+    #[arg(value_parser = ["reboot"])]
+    action: String,
+}
+
+/// Runs the suite and judges it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let expected = Expected::parse(&repo::read(expected::PATH)?)?;
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => repo::root().join("target/pynfs"),
+    };
+    suite::prepare(&args.checkout, &args.python)?;
+    let program = server::build()?;
+    let mut runs = Vec::new();
+    for minor in args.minor.map_or_else(|| vec![1, 2], |minor| vec![minor]) {
+        let dir = out.join(format!("minor-{minor}"));
+        let report = one(args, &program, &dir, minor)?;
+        let differences = expected.compare(minor, &report);
+        if !args.json {
+            print(minor, &report, &differences, &expected);
+        }
+        runs.push((minor, report, differences));
+    }
+    if args.json {
+        let runs: Vec<Value> = runs.iter().map(as_json).collect();
+        println!("{:#}", json!({ "flags": args.flags, "runs": runs }));
+    }
+    match runs.iter().map(|(.., d)| d.count()).sum() {
+        0 => Ok(()),
+        1 => Err("1 difference to xtask/pynfs-expected.txt".to_owned()),
+        n => Err(format!("{n} differences to xtask/pynfs-expected.txt")),
+    }
+}
+
+/// Restarts the metadata server of a running cluster as a crash would, and waits until it serves.
+pub(crate) fn helper(args: &HelperArgs) -> Result<()> {
+    let cluster = server::cluster(&args.dir);
+    let old = cluster.signal("mds", "KILL").map_err(|e| e.to_string())?;
+    cluster
+        .await_restart("mds", old)
+        .map_err(|e| format!("{}: {e}", args.action))
+}
+
+fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
+    let server = Server::start(program, dir, args.lease)?;
+    let flags: Vec<&str> = args.flags.split_whitespace().collect();
+    let report = suite::run(&suite::Run {
+        checkout: &args.checkout,
+        python: &args.python,
+        log: &dir.join("pynfs.log"),
+        cluster: server.dir(),
+        target: format!("{}/minor-{minor}", server.address()),
+        minor,
+        flags: &flags,
+    });
+    server.stop();
+    report
+}
+
+fn print(minor: u32, report: &Report, differences: &Differences, expected: &Expected) {
+    let of = |outcome| report.count(outcome);
+    println!(
+        "minor version {minor}: {} passed of {}, {} failed, {} with a warning, {} skipped",
+        of(Outcome::Passed),
+        report.tests.len(),
+        of(Outcome::Failed),
+        of(Outcome::Warned),
+        of(Outcome::Skipped),
+    );
+    for test in report.failed() {
+        let why = match expected.reason(minor, &test.code) {
+            Some(reason) => format!("expected: {reason}"),
+            None => format!("NOT EXPECTED: {}", test.message),
+        };
+        println!("  {:<14} {why}", test.code);
+    }
+    for code in &differences.passed_unexpectedly {
+        println!("  {code:<14} passes, in spite of its row in the table");
+    }
+}
+
+fn as_json((minor, report, differences): &(u32, Report, Differences)) -> Value {
+    let codes = |outcome| -> Vec<&str> {
+        let of = report.tests.iter().filter(|t| t.outcome == outcome);
+        of.map(|t| t.code.as_str()).collect()
+    };
+    json!({
+        "minor": minor,
+        "asked": report.tests.len(),
+        "passed": report.count(Outcome::Passed),
+        "warned": codes(Outcome::Warned),
+        "failed": codes(Outcome::Failed),
+        "skipped": codes(Outcome::Skipped),
+        "failed_unexpectedly": differences.failed_unexpectedly,
+        "passed_unexpectedly": differences.passed_unexpectedly,
+    })
+}
