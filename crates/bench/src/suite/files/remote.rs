@@ -8,10 +8,11 @@ use client::{
 };
 use futures_util::stream::{FuturesOrdered, TryStreamExt};
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::tcp::TcpConnector;
-use transport::{Address, Connector, Context, Limits};
+use transport::rdma::{Config, Rdma};
+use transport::{Address, AnyConnector, Connector, Context, Limits};
 
 /// Addresses of one host name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -29,20 +30,37 @@ impl Remote {
     /// Connects to the server of a URL, which names the folder to work in.
     pub(crate) async fn connect(url: &str) -> Result<Self, BenchError> {
         let url = NfsUrl::parse(url).map_err(BenchError::nfs("understand the URL"))?;
-        let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+        let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
         let found = found.map_err(BenchError::io("find the server"))?;
-        let addresses = found.take(ADDRESSES_MAX).map(Address::Tcp).collect();
-        let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
-        Self::over(addresses, connector, url.path).await
+        let found: Vec<_> = found.take(ADDRESSES_MAX).collect();
+        let ports = url.ports();
+        let address = |(is_rdma, port), mut host: SocketAddr| {
+            host.set_port(port);
+            match is_rdma {
+                true => Address::Rdma(host),
+                false => Address::Tcp(host),
+            }
+        };
+        let to = |port| found.iter().map(move |host| address(port, *host));
+        let addresses = ports.into_iter().flat_map(to).collect();
+        let context = Context::new(Limits::default());
+        let software = Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), Config::default());
+        let connector = Arc::new(AnyConnector::new(&context, software));
+        let config = ClientConfig {
+            data_transport: url.transport,
+            ..config()?
+        };
+        Self::over(addresses, connector, config, url.path).await
     }
 
     /// The same over any transport.
     pub(crate) async fn over(
         addresses: Vec<Address>,
         connector: Arc<dyn Connector>,
+        config: ClientConfig,
         root: Vec<u8>,
     ) -> Result<Self, BenchError> {
-        let client = Client::connect(addresses, connector, config()?)
+        let client = Client::connect(addresses, connector, config)
             .await
             .map_err(BenchError::nfs("connect to the server"))?;
         Ok(Self { client, root })
