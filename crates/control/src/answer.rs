@@ -46,6 +46,8 @@ xdr::xdr_enum! {
         Io = 16,
         /// The arguments contradict each other.
         Invalid = 17,
+        /// The file system of the store cannot do this.
+        Unsupported = 18,
     }
 }
 

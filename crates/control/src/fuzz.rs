@@ -31,6 +31,9 @@ pub fn message(bytes: &[u8]) {
     both::<to_ds::FloorsArgs>(bytes);
     both::<to_ds::ExpelArgs>(bytes);
     both::<to_ds::ShutdownArgs>(bytes);
+    both::<to_ds::MapArgs>(bytes);
+    both::<to_ds::PunchArgs>(bytes);
+    both::<to_ds::ReserveArgs>(bytes);
 }
 
 fn both<R: Request>(bytes: &[u8]) {

@@ -5,7 +5,8 @@ use xdr::{Decode, DecodeError, Encode};
 
 use crate::to_ds::{
     CommitArgs, CommitOk, CreateArgs, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs,
-    RemoveArgs, SetSizeArgs, ShutdownArgs, StatArgs, StatOk,
+    MapArgs, MapOk, PunchArgs, PunchOk, RemoveArgs, ReserveArgs, ReserveOk, SetSizeArgs,
+    ShutdownArgs, StatArgs, StatOk,
 };
 use crate::to_mds::{
     HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, SizeArgs, SizeOk, WroteArgs,
@@ -47,6 +48,12 @@ xdr::xdr_enum! {
         Expel = 40,
         /// Stops a data server.
         Shutdown = 41,
+        /// Where an object has data.
+        Map = 42,
+        /// Makes a hole.
+        Punch = 43,
+        /// Takes storage.
+        Reserve = 44,
     }
 }
 
@@ -77,7 +84,10 @@ impl Proc {
             | Self::Keys
             | Self::Floors
             | Self::Expel
-            | Self::Shutdown => Caller::MetadataServer,
+            | Self::Shutdown
+            | Self::Map
+            | Self::Punch
+            | Self::Reserve => Caller::MetadataServer,
         }
     }
 }
@@ -233,4 +243,10 @@ calls! {
     Expel(ExpelArgs) => (),
     /// Stops a data server.
     Shutdown(ShutdownArgs) => (),
+    /// Where an object has data.
+    Map(MapArgs) => MapOk,
+    /// Makes a hole.
+    Punch(PunchArgs) => PunchOk,
+    /// Takes storage.
+    Reserve(ReserveArgs) => ReserveOk,
 }

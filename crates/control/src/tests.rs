@@ -2,7 +2,7 @@
 //! ones fit into a record, and calls that are not ours get the answer of the RFC. Method: one full sample
 //! of each type, random bytes through the fuzz entry point.
 
-use layout::{ClientTag, Epoch, Floor, KeyBytes, KeyRing, SigningKey};
+use layout::{ClientTag, Epoch, Floor, KeyBytes, KeyRing, SigningKey, Striping};
 use nfs4::{NfsTime, Verifier};
 use proptest::prelude::*;
 use rpc::{AcceptError, UniversalAddress};
@@ -257,6 +257,69 @@ fn orders_to_a_data_server_round_trip() {
 }
 
 #[test]
+fn calls_about_ranges_of_an_object_round_trip() {
+    let striping = Striping::new(4096, 4, 3).unwrap();
+    let stripes = Stripes::of(striping, 1);
+    assert_eq!(stripes.striping(), Some(striping));
+    let range = Range {
+        start: 1,
+        end: u64::MAX,
+    };
+    let map = MapArgs {
+        object: object(),
+        stripes,
+        range,
+        ranges_max: 5,
+    };
+    let map_ok = |count| MapOk {
+        size_bytes: 6,
+        ranges: vec![range; count].into(),
+        through: 7,
+    };
+    check(map, map_ok(9));
+    let largest = xdr::encode_to_vec(&Answer::Ok(map_ok(MAP_RANGES_MAX as usize)));
+    assert!(largest.len() + 1024 <= MESSAGE_BYTES_MAX as usize);
+    let punch = PunchArgs {
+        object: object(),
+        range,
+        durable: true,
+    };
+    let verifier = Verifier { bytes: [6; 8] };
+    check(punch, PunchOk { verifier });
+    let reserve = ReserveArgs {
+        object: object(),
+        stripes,
+        range,
+    };
+    check(reserve, ReserveOk { through: 8 });
+}
+
+#[test]
+fn stripes_that_cannot_be_are_none() {
+    let good = Stripes {
+        unit_bytes: 4096,
+        width: 4,
+        first_index: 0,
+        index: 3,
+    };
+    assert!(good.striping().is_some());
+    for bad in [
+        Stripes { index: 4, ..good },
+        Stripes { width: 0, ..good },
+        Stripes {
+            unit_bytes: 0,
+            ..good
+        },
+        Stripes {
+            first_index: 4,
+            ..good
+        },
+    ] {
+        assert_eq!(bad.striping(), None, "{bad:?}");
+    }
+}
+
+#[test]
 fn a_page_of_floors_round_trips() {
     // Fewer than the limit: truncation at every byte is quadratic. The limit is checked alone.
     let page = |count| FloorsArgs {
@@ -285,17 +348,17 @@ fn lists_above_their_limit_are_refused() {
 
 #[test]
 fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
-    assert_eq!(admit(PROGRAM, 1), Ok(()));
-    let other = admit(nfs4::PROGRAM, 1).unwrap_err();
+    assert_eq!(admit(PROGRAM, VERSION_MAX), Ok(()));
+    let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
-    for version in [0, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 1, high: 1 };
+    for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
+        let low_high = AcceptError::ProgMismatch { low: 2, high: 2 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
         );
     }
-    for procedure in [6, 31, 42, u32::MAX] {
+    for procedure in [6, 31, 45, u32::MAX] {
         let refused = Refused::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));
@@ -319,7 +382,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 1 to 1"));
+    assert!(refusal.to_string().contains("speaks 2 to 2"));
 }
 
 #[test]

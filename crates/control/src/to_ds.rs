@@ -8,12 +8,14 @@ use nfs4::{NfsTime, Verifier};
 use xdr::List;
 
 use crate::answer::{DETAIL_BYTES_MAX, Status};
-use crate::types::{KeySet, ObjectRef, Text};
+use crate::types::{KeySet, ObjectRef, Range, Stripes, Text};
 
 /// Most objects in one CREATE, STAT, SET_SIZE, COMMIT or REMOVE.
 pub const BATCH_MAX: u32 = 256;
 /// Most floors in one FENCE: few, because its answer waits for I/O to drain.
 pub const FENCE_BATCH_MAX: u32 = 256;
+/// Most ranges in one answer of MAP.
+pub const MAP_RANGES_MAX: u32 = 1024;
 /// Most floors in one FLOORS page.
 pub const FLOORS_PAGE_MAX: u32 = 1024;
 
@@ -59,7 +61,7 @@ xdr::xdr_struct! {
     pub struct SetSizeItem {
         /// The object.
         pub object: ObjectRef,
-        /// What lies beyond is dropped; an object that is shorter is left alone.
+        /// What lies beyond is dropped, reserved storage too. One that is shorter keeps its bytes, and may be made as long.
         pub size_bytes: u64,
         /// The file's new floor for all, raised durably before anything is dropped (R3).
         pub floor: Epoch,
@@ -140,5 +142,65 @@ xdr::xdr_struct! {
     pub struct ShutdownArgs {
         /// How long I/O that is going on may take, in milliseconds.
         pub drain_ms: u32,
+    }
+
+    /// MAP: where an object has data, looked for in the stripes of the data server alone.
+    #[derive(Copy)]
+    pub struct MapArgs {
+        /// The object.
+        pub object: ObjectRef,
+        /// Stripes that count.
+        pub stripes: Stripes,
+        /// Where to look.
+        pub range: Range,
+        /// Most ranges that are wanted; at least one is given.
+        pub ranges_max: u32,
+    }
+
+    /// Answer of MAP.
+    pub struct MapOk {
+        /// Size of the object in bytes, 0 when it was never written. Behind it is a hole.
+        pub size_bytes: u64,
+        /// Ascending. Each begins in an own stripe, and all own bytes in it are data; those between two are holes, at least one.
+        pub ranges: List<Range, MAP_RANGES_MAX>,
+        /// Nothing is said of bytes from here on.
+        pub through: u64,
+    }
+
+    /// PUNCH: makes a hole of a range of an object, of other stripes too, where it has nothing. Its size stays.
+    #[derive(Copy)]
+    pub struct PunchArgs {
+        /// The object. One that was never written is a hole already.
+        pub object: ObjectRef,
+        /// Where.
+        pub range: Range,
+        /// Whether it is durable before the answer; otherwise COMMIT makes it so.
+        pub durable: bool,
+    }
+
+    /// Answer of PUNCH.
+    #[derive(Copy)]
+    pub struct PunchOk {
+        /// The write verifier of the data server (R11), of before.
+        pub verifier: Verifier,
+    }
+
+    /// RESERVE: takes storage for a range of an object, in the stripes of the data server alone, and makes that durable. The
+    /// size of the object stays.
+    #[derive(Copy)]
+    pub struct ReserveArgs {
+        /// The object; it is made when it does not exist.
+        pub object: ObjectRef,
+        /// Stripes that count.
+        pub stripes: Stripes,
+        /// Where.
+        pub range: Range,
+    }
+
+    /// Answer of RESERVE.
+    #[derive(Copy)]
+    pub struct ReserveOk {
+        /// Done up to here; the rest is to be asked for again.
+        pub through: u64,
     }
 }

@@ -1,6 +1,6 @@
 //! Types that several procedures share.
 
-use layout::{KEYS_MAX, KeyError, KeyRecord, KeyRing};
+use layout::{KEYS_MAX, KeyError, KeyRecord, KeyRing, Striping};
 use rpc::{AddressError, UniversalAddress};
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder, List};
 
@@ -45,6 +45,50 @@ impl<const MAX: u32> Decode<'_> for Text<MAX> {
 impl<const MAX: u32> Encode for Text<MAX> {
     fn encode(&self, e: &mut Encoder) {
         e.opaque(self.0.as_bytes());
+    }
+}
+
+xdr::xdr_struct! {
+    /// How a file is striped, and which of the stripes are those of a data server (RFC 8881 §13.4).
+    #[derive(Copy)]
+    pub struct Stripes {
+        /// Bytes of a stripe unit.
+        pub unit_bytes: u32,
+        /// Data servers of the file.
+        pub width: u32,
+        /// Place of the data server that has byte 0.
+        pub first_index: u32,
+        /// Place of the data server that is asked.
+        pub index: u32,
+    }
+
+    /// A run of bytes.
+    #[derive(Copy)]
+    pub struct Range {
+        /// First byte.
+        pub start: u64,
+        /// One past the last byte.
+        pub end: u64,
+    }
+}
+
+impl Stripes {
+    /// The stripes of the data server at `index`.
+    #[must_use]
+    pub const fn of(striping: Striping, index: u32) -> Self {
+        Self {
+            unit_bytes: striping.unit_bytes(),
+            width: striping.width(),
+            first_index: striping.first_index(),
+            index,
+        }
+    }
+
+    /// The striping, when there can be one like that.
+    #[must_use]
+    pub fn striping(&self) -> Option<Striping> {
+        let striping = Striping::new(self.unit_bytes, self.width, self.first_index).ok()?;
+        (self.index < self.width).then_some(striping)
     }
 }
 

@@ -49,6 +49,7 @@ impl Fault {
                 NfsStatus::NoSpc
             }
             Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
+            Self::Object(ObjectError::Unsupported) => NfsStatus::NotSupp,
             Self::Object(ObjectError::Busy) | Self::Unannounced => NfsStatus::Delay,
             Self::Lost | Self::Object(_) | Self::Index(_) => NfsStatus::Io,
         }
@@ -58,6 +59,7 @@ impl Fault {
         match self {
             Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
             Self::Object(ObjectError::TooLarge) => Status::Invalid,
+            Self::Object(ObjectError::Unsupported) => Status::Unsupported,
             Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
             Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,
         }

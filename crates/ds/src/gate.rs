@@ -9,7 +9,7 @@
 //!    └─ lease ended ──────────────┴─────────────────────────────┘
 //! ```
 //! # Ownership
-//! One mutex, never held across an `await`. An [`Admitted`] holds its file's batch until it is dropped.
+//! One mutex, never held across an `await`. A [`Flight`] holds its file's batch until it is dropped.
 //!
 //! # Ordering
 //! Floors are checked and the operation counted under the same lock under which floors rise: an operation is either refused by
@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
+use control::Status;
 use layout::{ClientTag, DsHandle, Floors, HandleError, KeyRing};
 use nfs4::NfsStatus;
 use parking_lot::Mutex;
@@ -139,31 +140,37 @@ pub(crate) struct Gate {
     handles: Handles,
 }
 
-/// An operation that was let in. Its file's fences wait until it is dropped.
-pub(crate) struct Admitted<'a> {
+/// Work on a file that is going on. The file's fences wait until it is dropped.
+pub(crate) struct Flight<'a> {
     gate: &'a Gate,
     batch: Arc<Batch>,
-    /// What the handle says.
-    pub(crate) handle: DsHandle,
-    /// Whether the MDS itself asks, for a client without a layout.
-    pub(crate) is_proxy: bool,
+    file_id: u64,
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
         if self.batch.count.fetch_sub(1, SeqCst) > 1 {
             return;
         }
         let mut inner = self.gate.inner.lock();
-        if let Some(batches) = inner.flights.get_mut(&self.handle.file_id) {
+        if let Some(batches) = inner.flights.get_mut(&self.file_id) {
             batches.retain(|b| b.count.load(SeqCst) > 0);
             if batches.is_empty() {
-                inner.flights.remove(&self.handle.file_id);
+                inner.flights.remove(&self.file_id);
             }
         }
         drop(inner);
         self.batch.done.notify_waiters();
     }
+}
+
+/// An operation that was let in. Its file's fences wait until it is dropped.
+pub(crate) struct Admitted<'a> {
+    _flight: Flight<'a>,
+    /// What the handle says.
+    pub(crate) handle: DsHandle,
+    /// Whether the MDS itself asks, for a client without a layout.
+    pub(crate) is_proxy: bool,
 }
 
 impl Gate {
@@ -264,6 +271,27 @@ impl Gate {
         };
         self.handles.keep(bytes, verified.clone());
         Ok((verified, cluster_id))
+    }
+
+    /// Lets work in that the MDS asked for on `conn`: not when it has another connection by now, or the file is removed. What
+    /// the MDS has given up on is thus over before this server serves again, since that follows a drain.
+    ///
+    /// # Errors
+    /// `NotReady` or `Removed`.
+    pub(crate) fn enter_for(
+        &self,
+        conn: &ConnHandle,
+        file_id: u64,
+        generation: u32,
+    ) -> Result<Flight<'_>, Status> {
+        let mut inner = self.inner.lock();
+        if inner.conn.as_ref() != Some(conn) || inner.phase != Phase::Serving {
+            return Err(Status::NotReady);
+        }
+        if inner.floors.is_removed(file_id, generation) {
+            return Err(Status::Removed);
+        }
+        Ok(inner.fly(self, file_id))
     }
 
     /// Seals what is in flight on `files` and waits until it has ended.
@@ -428,18 +456,25 @@ impl Inner {
         want: Want,
     ) -> Result<Admitted<'a>, Refused> {
         let is_proxy = self.judge(&handle, want)?;
-        let batches = self.flights.entry(handle.file_id).or_default();
+        Ok(Admitted {
+            _flight: self.fly(gate, handle.file_id),
+            handle,
+            is_proxy,
+        })
+    }
+
+    fn fly<'a>(&mut self, gate: &'a Gate, file_id: u64) -> Flight<'a> {
+        let batches = self.flights.entry(file_id).or_default();
         let open = batches.last().filter(|b| !b.sealed.load(SeqCst)).cloned();
         let batch = open.unwrap_or_else(|| {
             batches.push(Arc::default());
             Arc::clone(batches.last().expect("just pushed"))
         });
         batch.count.fetch_add(1, SeqCst);
-        Ok(Admitted {
+        Flight {
             gate,
             batch,
-            handle,
-            is_proxy,
-        })
+            file_id,
+        }
     }
 }

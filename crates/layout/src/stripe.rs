@@ -109,6 +109,22 @@ impl Striping {
         u32::try_from(index).expect("a remainder of a u32 is one")
     }
 
+    /// The first byte at or behind `offset` that lies on the data server at `index`; `u64::MAX` when there is none.
+    #[must_use]
+    pub fn next_own(self, index: u32, offset: u64) -> u64 {
+        if index >= self.width {
+            return u64::MAX;
+        }
+        let unit_bytes = u64::from(self.unit_bytes);
+        let unit = offset / unit_bytes;
+        let ahead = (index + self.width - self.index_of_unit(unit)) % self.width;
+        if ahead == 0 {
+            return offset;
+        }
+        let own = unit + u64::from(ahead);
+        own.saturating_mul(unit_bytes)
+    }
+
     /// Cuts `len` bytes from `offset` on into runs on one data server each, in file order. Bytes
     /// beyond offset 2^64 - 1 do not exist and are left out.
     #[must_use]

@@ -3,7 +3,7 @@
 
 use crate::{Mds, persist};
 use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
-use meta::MetaError;
+use meta::{MetaError, Seq};
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op};
 use nfs4::{FileHandle, NfsStatus, OpBody, OpNum};
 use server::Compound;
@@ -20,6 +20,48 @@ pub struct Caller {
     pub cred: Cred,
     /// The export is read-only for this caller.
     pub read_only: bool,
+}
+
+/// For whom work on the name space is done that may outlive its COMPOUND, and what it has observed.
+pub(crate) struct Asker<'a> {
+    pub(crate) cred: &'a Cred,
+    /// The newest transaction that any result depends on (rule R7).
+    pub(crate) observed: Seq,
+}
+
+impl<'a> Asker<'a> {
+    pub(crate) fn new(cred: &'a Cred) -> Self {
+        Self {
+            cred,
+            observed: Seq(0),
+        }
+    }
+
+    /// Calls the name space.
+    pub(crate) fn ns<T>(
+        &mut self,
+        mds: &Mds,
+        call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+    ) -> Result<T, NfsStatus> {
+        let mut op = Op::new(self.cred, mds.now());
+        let result = call(mds.namespace(), &mut op);
+        self.observed = self.observed.max(op.observed());
+        result.map_err(|e| status(&e))
+    }
+
+    /// As [`change_as`].
+    pub(crate) fn change_as<T>(
+        &mut self,
+        mds: &Mds,
+        prepared: &Prepared,
+        call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+    ) -> Result<T, NfsStatus> {
+        let keep = |_: &dyn Any| prepared.0.clone();
+        let mut op = Op::new(self.cred, mds.now()).keeping(&keep);
+        let result = call(mds.namespace(), &mut op);
+        self.observed = self.observed.max(op.observed());
+        result.map_err(|e| status(&e))
+    }
 }
 
 /// Calls the name space as the COMPOUND's caller, and notes what was observed (rule R7).

@@ -8,208 +8,13 @@
 
 mod rig;
 
-use control::{JoinSecret, StoreIdentity};
-use ds::{Ds, DsConfig, Membership};
-use meta::MemStore;
 use nfs4::attr;
 use nfs4::layout::LAYOUT_NFSV4_1_FILES;
-use nfs4::ops::{
-    CommitArgs, CommitRes, GetAttrArgs, GetAttrRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes,
-    WriteArgsPayload, WriteRes,
-};
-use nfs4::{
-    Bitmap, IoMode, MdsThreshold, NfsStatus, NfsTime, StableHow, Stateid, Thresholds, Verifier,
-};
-use objects::{MemObjects, ObjectStore};
-use rig::cluster::{Port, addresses, join};
+use nfs4::ops::{GetAttrArgs, GetAttrRes};
+use nfs4::{Bitmap, IoMode, MdsThreshold, NfsStatus, StableHow, Thresholds};
+use rig::Client;
 use rig::file::{File, patiently};
-use rig::{Client, Rig};
-use ropewalk_mds::data::add_token;
-use session_client::{Caller, Session, SessionConfig};
-use state::ClientLimits;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use transport::workers::Shutdown;
-use transport::{Address, Context, Limits, Payload};
-use xdr::Opaque;
-
-/// A data server and what it keeps over a restart.
-struct Real {
-    name: String,
-    index: Arc<MemStore>,
-    objects: Arc<dyn ObjectStore>,
-    membership: Option<Membership>,
-    running: Option<(Shutdown, tokio::task::JoinHandle<()>)>,
-}
-
-fn random(seed: u64) -> Arc<dyn Fn() -> u64 + Send + Sync> {
-    let state = AtomicU64::new(seed);
-    Arc::new(move || {
-        let x = state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-    })
-}
-
-impl Real {
-    fn new(number: u8) -> Self {
-        Self {
-            name: format!("ds{number}"),
-            index: Arc::new(MemStore::new()),
-            objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
-            membership: None,
-            running: None,
-        }
-    }
-
-    async fn start(&mut self, rig: &Rig, port: &Port, seed: u64) {
-        let config = DsConfig {
-            index: self.index.clone(),
-            objects: Arc::clone(&self.objects),
-            random: random(seed),
-            clock: Arc::new(|| NfsTime {
-                seconds: 2_000_000,
-                nanoseconds: 0,
-            }),
-            offload: false,
-            peers: None,
-            clients: ClientLimits::default(),
-        };
-        let nfsd = Ds::open(config).await.unwrap();
-        let membership = match self.membership {
-            Some(membership) => membership,
-            None => {
-                let secret = JoinSecret([u8::try_from(seed).unwrap(); 16]);
-                add_token(&rig.nfsd, &secret, 60_000).await.unwrap();
-                let store = StoreIdentity {
-                    store_id: nfsd.role().store_id(),
-                    counter: 1,
-                    changes: 0,
-                };
-                let ok = join(rig, &self.name, secret, store).await.unwrap();
-                Membership {
-                    cluster_id: ok.cluster_id,
-                    ds_id: ok.ds_id,
-                }
-            }
-        };
-        self.membership = Some(membership);
-        port.admit(&self.name, membership.ds_id);
-        let shutdown = Shutdown::new();
-        let listener = rig.network.listen(&self.name).unwrap();
-        let context = Context::new(Limits::default());
-        tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
-        let config = ds::link::LinkConfig {
-            membership,
-            connector: Arc::new(
-                rig.network
-                    .connector(&self.name, Context::new(Limits::default())),
-            ),
-            mds: vec![Address::Memory("control".into())],
-            advertise: addresses(&self.name),
-        };
-        let link = tokio::spawn(async move {
-            ds::link::run(nfsd, config).await;
-        });
-        self.running = Some((shutdown, link));
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
-
-    /// As a crash, but for what was synced: the stores in memory keep all.
-    async fn stop(&mut self) {
-        let (shutdown, link) = self.running.take().unwrap();
-        link.abort();
-        shutdown.trigger();
-        tokio::time::sleep(Duration::from_secs(12)).await;
-    }
-}
-
-async fn cluster(servers: u8) -> (Rig, Port, Vec<Real>) {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut all = Vec::new();
-    for number in 1..=servers {
-        let mut real = Real::new(number);
-        real.start(&rig, &port, u64::from(number)).await;
-        all.push(real);
-    }
-    (rig, port, all)
-}
-
-async fn try_write(
-    file: &File<'_>,
-    offset: u64,
-    stable: StableHow,
-    bytes: &[u8],
-) -> Result<WriteRes, NfsStatus> {
-    let bytes = bytes::Bytes::copy_from_slice(bytes);
-    let Client { session, caller } = file.client;
-    let done = session
-        .compound(caller, &|b| {
-            b.push(&PutFhArgs {
-                object: Opaque(&file.fh.0),
-            });
-            let len = u32::try_from(bytes.len()).unwrap();
-            b.push(&WriteArgsPayload {
-                stateid: file.open,
-                offset,
-                stable,
-                len,
-            });
-            vec![Payload::Bytes(bytes.clone())]
-        })
-        .await
-        .unwrap();
-    let mut reply = rig::after_putfh(&done);
-    reply.take::<WriteRes>().map_err(|e| e.status().unwrap())
-}
-
-async fn write(file: &File<'_>, offset: u64, stable: StableHow, bytes: &[u8]) -> WriteRes {
-    patiently(|| try_write(file, offset, stable, bytes))
-        .await
-        .unwrap()
-}
-
-async fn try_read(file: &File<'_>, offset: u64, count: u32) -> Result<(Vec<u8>, bool), NfsStatus> {
-    let done = file
-        .client
-        .on(&file.fh, |b| {
-            b.push(&ReadArgs {
-                stateid: file.open,
-                offset,
-                count,
-            });
-        })
-        .await;
-    let mut reply = rig::after_putfh(&done);
-    let res = reply
-        .take::<ReadRes<'_>>()
-        .map_err(|e| e.status().unwrap())?;
-    Ok((res.data.0.to_vec(), res.eof))
-}
-
-async fn read(file: &File<'_>, offset: u64, count: u32) -> (Vec<u8>, bool) {
-    patiently(|| try_read(file, offset, count)).await.unwrap()
-}
-
-async fn try_commit(file: &File<'_>) -> Result<Verifier, NfsStatus> {
-    let done = file
-        .client
-        .on(&file.fh, |b| {
-            b.push(&CommitArgs {
-                offset: 0,
-                count: 0,
-            });
-        })
-        .await;
-    let mut reply = rig::after_putfh(&done);
-    let res = reply.take::<CommitRes>().map_err(|e| e.status().unwrap())?;
-    Ok(res.write_verifier)
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
-}
+use rig::real::{cluster, direct_session, direct_write, pattern, read, try_commit, write};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_written_through_the_mds_is_striped_and_read_back_with_holes_as_zeros() {
@@ -298,16 +103,7 @@ async fn a_client_with_a_layout_writes_to_the_data_server_until_it_is_fenced() {
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
     let granted = file.layout(IoMode::Rw).await;
-    let config = SessionConfig {
-        addresses: vec![Address::Memory("ds1".into())],
-        role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
-        ..alice.session.config().clone()
-    };
-    let connector = rig
-        .network
-        .connector("alice", Context::new(Limits::default()));
-    let direct = Session::new(Arc::new(connector), config);
-    direct.establish().await.unwrap();
+    let direct = direct_session(&rig, &alice, "alice", "ds1").await;
     let handle = granted.body.file_handles.0[0].clone();
     let bytes = bytes::Bytes::from(pattern(5000));
     let put = |stable| direct_write(&direct, &alice.caller, &handle, file.open, stable, &bytes);
@@ -394,16 +190,7 @@ async fn what_one_client_writes_through_the_mds_and_another_by_a_layout_is_all_t
     let file = File::create(&alice, "f").await;
     let granted = file.layout(IoMode::Rw).await;
     let holder = format!("ds{}", granted.body.first_stripe_index + 1);
-    let config = SessionConfig {
-        addresses: vec![Address::Memory(holder)],
-        role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
-        ..alice.session.config().clone()
-    };
-    let connector = rig
-        .network
-        .connector("alice", Context::new(Limits::default()));
-    let direct = Session::new(Arc::new(connector), config);
-    direct.establish().await.unwrap();
+    let direct = direct_session(&rig, &alice, "alice", &holder).await;
     let handle = granted.body.file_handles.0[0].clone();
     let first = bytes::Bytes::from(pattern(1000));
     let unstable = StableHow::Unstable;
@@ -420,37 +207,4 @@ async fn what_one_client_writes_through_the_mds_and_another_by_a_layout_is_all_t
     let (got, eof) = read(&file, 0, 10_000).await;
     assert!(eof);
     assert_eq!((&got[..1000], &got[1000..]), (&first[..], &second[..]));
-}
-
-async fn direct_write(
-    session: &Session,
-    caller: &Caller,
-    handle: &nfs4::FileHandle,
-    open: Stateid,
-    stable: StableHow,
-    bytes: &bytes::Bytes,
-) -> Result<WriteRes, NfsStatus> {
-    let stateid = Stateid {
-        seqid: 0,
-        other: open.other,
-    };
-    let done = session
-        .compound(caller, &|b| {
-            b.push(&PutFhArgs {
-                object: Opaque(&handle.0),
-            });
-            let len = u32::try_from(bytes.len()).unwrap();
-            b.push(&WriteArgsPayload {
-                stateid,
-                offset: 0,
-                stable,
-                len,
-            });
-            vec![Payload::Bytes(bytes.clone())]
-        })
-        .await
-        .unwrap();
-    let mut reply = done.results().unwrap();
-    reply.take::<PutFhRes>().map_err(|e| e.status().unwrap())?;
-    reply.take::<WriteRes>().map_err(|e| e.status().unwrap())
 }

@@ -24,8 +24,11 @@ mod home;
 
 use handle::{Handle, Handles};
 use home::{FANOUT, Home};
-use objects::{Capacity, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
-use rustix::io::{Errno, ReadWriteFlags};
+use objects::{
+    Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
+};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Error, ErrorKind, IoSliceMut};
@@ -41,6 +44,8 @@ const SPACE_CHECK_BYTES: u64 = 4 * 1024 * 1024;
 const PROBE_STEP_BYTES: u64 = 64 * 1024;
 /// Most bytes that `is_cached` looks at; longer ranges are probed at larger distances.
 const PROBES_MAX: u64 = 16;
+/// A multiple of what file systems call a block.
+const PUNCH_STEP_BYTES: u64 = 64 * 1024;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 /// Random at each start of the kernel (random(4)).
@@ -94,6 +99,7 @@ pub(crate) fn io_error(error: Error) -> ObjectError {
         ErrorKind::NotFound => ObjectError::NotFound,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ObjectError::NoSpace,
         ErrorKind::FileTooLarge => ObjectError::TooLarge,
+        ErrorKind::Unsupported => ObjectError::Unsupported,
         _ => ObjectError::Io(error),
     }
 }
@@ -196,6 +202,11 @@ impl DirObjects {
     }
 }
 
+fn fallocate(file: &File, flags: FallocateFlags, offset: u64, len: u64) -> Result<(), ObjectError> {
+    let done = retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len));
+    done.map_err(|e| io_error(e.into()))
+}
+
 /// A number for the file system that a directory is on: the device number within this run of this machine, of which
 /// the kernel's boot id tells (in containers too). 0 where it does not.
 fn disk_of(dir: &Path) -> Result<u64, Error> {
@@ -269,6 +280,51 @@ impl ObjectStore for DirObjects {
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
         let found = self.existing(id)?.file.metadata().map_err(io_error)?;
         Ok(stat(&found))
+    }
+
+    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
+        let handle = self.existing(id)?;
+        let size = handle.file.metadata().map_err(io_error)?.len();
+        if offset >= size {
+            return Ok(None);
+        }
+        // Nobody goes by the position of the descriptor, which this moves.
+        let from = match what {
+            Content::Data => SeekFrom::Data(offset),
+            Content::Hole => SeekFrom::Hole(offset),
+        };
+        match rustix::fs::seek(&*handle.file, from) {
+            Ok(at) => Ok(Some(at).filter(|at| *at < size)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(e) => Err(io_error(e.into())),
+        }
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        let handle = self.existing(id)?;
+        let size = handle.file.metadata().map_err(io_error)?.len();
+        // No further than the block of the last byte: file systems refuse ranges beyond their largest file.
+        let last = size.next_multiple_of(PUNCH_STEP_BYTES);
+        let len = len.min(last.saturating_sub(offset));
+        if len == 0 {
+            return Ok(());
+        }
+        handle.dirty.store(true, Ordering::Release);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&handle.file, flags, offset, len)
+    }
+
+    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        let end = offset.checked_add(len);
+        end.filter(|end| *end <= OBJECT_BYTES_MAX)
+            .ok_or(ObjectError::TooLarge)?;
+        self.check_space(len)?;
+        let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
+        if len == 0 {
+            return Ok(());
+        }
+        handle.dirty.store(true, Ordering::Release);
+        fallocate(&handle.file, FallocateFlags::KEEP_SIZE, offset, len)
     }
 
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {

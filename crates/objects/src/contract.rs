@@ -4,7 +4,7 @@
 //! that makes one; every function here becomes a test of its own. The functions panic where the store
 //! breaks its promise.
 
-use crate::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore, Span};
+use crate::{Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore, Span};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ macro_rules! contract_tests {
         $crate::contract_tests!(@each $subject;
             absent_objects_are_not_found writes_are_read_back holes_are_zeros
             reads_end_at_the_size spans_keep_their_bytes cutting_and_extending_leaves_zeros
+            seeking_finds_data_and_holes a_punched_range_is_a_hole reserved_storage_is_there_to_write
+            holes_that_are_made_match_a_plain_model
             removal_is_final_and_repeatable objects_do_not_mix sizes_beyond_the_limit_are_refused
             listing_finds_each_object_once stat_and_capacity_are_plausible
             random_work_matches_a_plain_model threads_on_one_object_do_not_tear_it
@@ -161,6 +163,156 @@ pub fn cutting_and_extending_leaves_zeros(subject: &mut dyn Subject) {
     }
     store.write(id, 10, b"x").expect(WHY);
     assert_eq!(size(&*store, id), 200_000);
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What was written is found as data, megabytes that never were as holes, and nothing at or behind the end.
+pub fn seeking_finds_data_and_holes(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let id = object(13);
+    let seek = |offset, what| store.seek(id, offset, what).expect(WHY);
+    store.write(id, 0, b"").expect(WHY);
+    assert_eq!(
+        (seek(0, Content::Data), seek(0, Content::Hole)),
+        (None, None)
+    );
+    store.write(id, 2 * MIB, &[1; 1 << 20]).expect(WHY);
+    store.set_size(id, 5 * MIB).expect(WHY);
+    store.write(id, 5 * MIB, b"end").expect(WHY);
+    for at in [0, 1, MIB, 2 * MIB] {
+        assert_eq!(seek(at, Content::Data), Some(2 * MIB), "{at}");
+    }
+    assert_eq!(seek(0, Content::Hole), Some(0));
+    assert_eq!(seek(2 * MIB + 5, Content::Data), Some(2 * MIB + 5));
+    assert_eq!(seek(2 * MIB + 5, Content::Hole), Some(3 * MIB));
+    assert_eq!(seek(3 * MIB, Content::Data), Some(5 * MIB));
+    assert_eq!(seek(5 * MIB, Content::Hole), None);
+    for at in [5 * MIB + 3, 1 << 60, u64::MAX] {
+        assert_eq!(seek(at, Content::Data), None, "{at}");
+        assert_eq!(seek(at, Content::Hole), None, "{at}");
+    }
+}
+
+/// A punched range reads as zeros and gives storage back, durable after a sync; the size and all other bytes stay.
+pub fn a_punched_range_is_a_hole(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let (id, len) = (object(14), 4 << 20);
+    store.write(id, 0, &vec![7; len]).expect(WHY);
+    store.sync(id).expect(WHY);
+    let full = store.stat(id).expect(WHY).allocated_bytes;
+    store.punch(id, MIB - 5, MIB + 10).expect(WHY);
+    store.punch(id, 3 * MIB, u64::MAX).expect(WHY);
+    store.punch(id, 1 << 60, 5).expect(WHY);
+    store.punch(id, 0, 0).expect(WHY);
+    store.sync(id).expect(WHY);
+    let check = |store: &dyn ObjectStore| {
+        let back = read(store, id, 0, u32::MAX);
+        assert_eq!(back.len(), len);
+        let is_hole = |i: u64| (MIB - 5..2 * MIB + 5).contains(&i) || i >= 3 * MIB;
+        assert!(
+            (0..)
+                .zip(&back)
+                .all(|(i, b)| *b == if is_hole(i) { 0 } else { 7 })
+        );
+        assert!(store.stat(id).expect(WHY).allocated_bytes <= full - 3 * MIB / 2);
+        let data = store.seek(id, 2 * MIB - MIB / 2, Content::Data).expect(WHY);
+        assert!(data.is_some_and(|at| at <= 2 * MIB + 5));
+        assert_eq!(store.seek(id, 3 * MIB, Content::Data).expect(WHY), None);
+    };
+    check(&*store);
+    if let Some(store) = subject.reopen(store) {
+        check(&*store);
+    }
+    let store = subject.fresh();
+    let absent = store.punch(object(15), 0, 5);
+    assert!(matches!(absent, Err(ObjectError::NotFound)));
+}
+
+/// Reserving makes the object, keeps size and bytes, also beyond the end; a cut gives back what lies behind it.
+pub fn reserved_storage_is_there_to_write(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let id = object(16);
+    match store.reserve(id, 0, 8 * MIB) {
+        // Not every file system can.
+        Err(ObjectError::Unsupported) => return,
+        other => other.expect(WHY),
+    }
+    let free = |store: &dyn ObjectStore| store.capacity().expect(WHY).free_bytes;
+    let free_before = free(&*store);
+    let allocated = || store.stat(id).expect(WHY).allocated_bytes;
+    assert_eq!((size(&*store, id), allocated() >= 8 * MIB), (0, true));
+    store.write(id, MIB, &[3; 1000]).expect(WHY);
+    store.reserve(id, 0, 8 * MIB).expect(WHY);
+    assert_eq!(size(&*store, id), MIB + 1000);
+    assert_eq!(read(&*store, id, MIB, 9999), [3; 1000]);
+    assert!(allocated() < 9 * MIB && free(&*store) + MIB > free_before);
+    store.set_size(id, MIB + 1000).expect(WHY);
+    assert!(allocated() <= 2 * MIB, "{}", allocated());
+    store.reserve(id, 0, 0).expect(WHY);
+    assert_eq!(read(&*store, id, MIB, 9999), [3; 1000]);
+    for (offset, len) in [(OBJECT_BYTES_MAX, 1), (u64::MAX, 1), (1, u64::MAX)] {
+        let refused = store.reserve(id, offset, len);
+        assert!(matches!(refused, Err(ObjectError::TooLarge)));
+    }
+    assert!(matches!(
+        store.reserve(id, 0, OBJECT_BYTES_MAX),
+        Err(ObjectError::NoSpace | ObjectError::TooLarge)
+    ));
+    assert_eq!(read(&*store, id, MIB, 9999), [3; 1000]);
+}
+
+/// Seeded writes, holes, reservations and cuts do what they do to a vector of bytes, and no byte of it other than zero lies
+/// in a hole.
+pub fn holes_that_are_made_match_a_plain_model(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let id = object(17);
+    let mut model: Vec<u8> = Vec::new();
+    store.write(id, 0, b"").expect(WHY);
+    let mut state = 0x40_1e5_u64;
+    let mut roll = |sides: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from((state >> 33) % sides).expect("small")
+    };
+    for round in 0..400_u64 {
+        let (offset, len) = (roll(600_000), roll(200_000));
+        let (offset64, len64) = (offset as u64, len as u64);
+        match roll(8) {
+            0 => {
+                store.set_size(id, offset64).expect(WHY);
+                model.resize(offset, 0);
+            }
+            1 | 2 => {
+                let data = vec![u8::try_from(round % 250 + 1).expect("small"); len];
+                store.write(id, offset64, &data).expect(WHY);
+                if len > 0 && model.len() < offset + len {
+                    model.resize(offset + len, 0);
+                }
+                model[offset.min(offset + len)..][..len].copy_from_slice(&data);
+            }
+            3 => match store.reserve(id, offset64, len64) {
+                Ok(()) | Err(ObjectError::Unsupported) => {}
+                Err(e) => panic!("{e}"),
+            },
+            _ => {
+                store.punch(id, offset64, len64).expect(WHY);
+                let end = model.len().min(offset + len);
+                model[offset.min(end)..end].fill(0);
+            }
+        }
+        assert!(read(&*store, id, 0, u32::MAX) == model, "round {round}");
+        let mut at = 0;
+        while let Some(hole) = store.seek(id, at, Content::Hole).expect(WHY) {
+            let data = store.seek(id, hole, Content::Data).expect(WHY);
+            let end = data.unwrap_or(model.len() as u64);
+            assert!(at <= hole && hole < end, "round {round}");
+            let range = usize::try_from(hole).expect("small")..usize::try_from(end).expect("small");
+            assert!(model[range].iter().all(|b| *b == 0), "round {round}");
+            at = end;
+        }
+    }
 }
 
 /// A removed object is gone; a later write makes a new one without a trace of it.

@@ -44,6 +44,8 @@ pub enum ObjectError {
     TooLarge,
     /// Readers hold the bytes that would be cut, and did not let go in time; trying again can help.
     Busy,
+    /// The file system below cannot do this.
+    Unsupported,
     /// The disk or file system failed.
     Io(std::io::Error),
 }
@@ -55,6 +57,7 @@ impl std::fmt::Display for ObjectError {
             Self::NoSpace => write!(f, "the object store is full"),
             Self::TooLarge => write!(f, "offset or size above the object store's limit"),
             Self::Busy => write!(f, "readers hold the end of the object"),
+            Self::Unsupported => write!(f, "the object store's file system cannot do this"),
             Self::Io(e) => write!(f, "object store: {e}"),
         }
     }
@@ -128,6 +131,15 @@ pub struct ObjectStat {
     pub allocated_bytes: u64,
 }
 
+/// What [`ObjectStore::seek`] looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes that may be other than zero.
+    Data,
+    /// Bytes that take no storage, and read as zeros.
+    Hole,
+}
+
 /// Sparse byte objects. All methods may be called from any thread.
 pub trait ObjectStore: Send + Sync + 'static {
     /// At most `len` bytes from `offset`. Fewer (or none) at the end of the object; holes are zeros.
@@ -156,8 +168,30 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// [`ObjectError::NotFound`] or the store's own failure.
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError>;
 
-    /// Cuts or extends the object, which must exist, and makes that durable. A cut waits for the spans that reach
-    /// beyond it; reads that come meanwhile end at the new size.
+    /// The first byte at or behind `offset` that is `what`; `None` when there is none before the end. Only a hint: a store may
+    /// take a hole for data, never data for a hole.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`] or the store's own failure.
+    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError>;
+
+    /// Makes a hole of a range: it reads as zeros and what storage can be given back is. The size stays. What is
+    /// reserved behind the end may stay reserved. Not durable.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`], [`ObjectError::Unsupported`] or the store's own failure.
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError>;
+
+    /// Takes the storage for a range, so that writes there do not fail for lack of it, making the object when it does not
+    /// exist. What is there stays, and so does the size, also when the range goes beyond it. Not durable.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSpace`] (part of the range may have its storage then), [`ObjectError::Unsupported`] or the store's
+    /// own failure.
+    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError>;
+
+    /// Cuts or extends the object, which must exist, and makes that durable; storage reserved behind the new end is given
+    /// back. A cut waits for the spans that reach beyond it; reads that come meanwhile end at the new size.
     ///
     /// # Errors
     /// [`ObjectError::NotFound`], [`ObjectError::Busy`] (nothing was cut) or the store's own failure.

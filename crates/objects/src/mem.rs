@@ -11,7 +11,9 @@
 //! One lock covers all objects: each call happens at once. `set_size` and `remove` are durable at once, as in
 //! every store.
 
-use crate::{Capacity, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
+use crate::{
+    Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
+};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -62,6 +64,8 @@ struct Object {
     size_bytes: u64,
     /// By index; no page is longer than [`PAGE_BYTES`] or reaches past the size.
     pages: BTreeMap<u64, Bytes>,
+    /// How long a page may become at no further cost, by index; it need not exist yet.
+    reserved: BTreeMap<u64, usize>,
 }
 
 /// The piece of one page that a range covers.
@@ -94,23 +98,91 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
 }
 
 impl Object {
+    /// Bytes of a page that are paid for; `None` when it does not exist.
+    fn paid_bytes(&self, page: u64) -> Option<usize> {
+        let there = self.pages.get(&page).map(Bytes::len);
+        there.max(self.reserved.get(&page).copied())
+    }
+
     fn allocated_bytes(&self) -> u64 {
-        self.pages.values().map(|page| page.len() as u64).sum()
+        let there: u64 = self.pages.values().map(|page| page.len() as u64).sum();
+        let more = |(page, end): (&u64, &usize)| {
+            end.saturating_sub(self.pages.get(page).map_or(0, Bytes::len)) as u64
+        };
+        there + self.reserved.iter().map(more).sum::<u64>()
     }
 
     /// What the object counts against the capacity.
     fn cost_bytes(&self) -> u64 {
-        let pages = self.pages.len() as u64 * PAGE_COST_BYTES;
+        let only_reserved = self.reserved.keys().filter(|p| !self.pages.contains_key(p));
+        let pages = (self.pages.len() + only_reserved.count()) as u64 * PAGE_COST_BYTES;
         OBJECT_COST_BYTES + pages + self.allocated_bytes()
     }
 
     /// What a write there would add to that.
     fn growth(&self, offset: u64, len: u64) -> u64 {
-        let grown = |piece: Piece| match self.pages.get(&piece.page) {
-            Some(page) => piece.end.saturating_sub(page.len()) as u64,
+        let grown = |piece: Piece| match self.paid_bytes(piece.page) {
+            Some(paid) => piece.end.saturating_sub(paid) as u64,
             None => PAGE_COST_BYTES + piece.end as u64,
         };
         pieces(offset, len).map(grown).sum()
+    }
+
+    fn reserve(&mut self, offset: u64, len: u64) {
+        for piece in pieces(offset, len) {
+            let end = self.reserved.entry(piece.page).or_default();
+            *end = piece.end.max(*end);
+        }
+    }
+
+    fn punch(&mut self, offset: u64, len: u64) {
+        let end = offset + len;
+        let pages = offset / PAGE_BYTES..=end.saturating_sub(1) / PAGE_BYTES;
+        // Of the pages that there are: a hole may be wide.
+        let mut touched: Vec<u64> = self.pages.range(pages.clone()).map(|(p, _)| *p).collect();
+        touched.extend(self.reserved.range(pages).map(|(p, _)| *p));
+        for page in touched {
+            let base = page * PAGE_BYTES;
+            let within = |at: u64| usize::try_from(at).expect("within a page");
+            let start = within(offset.saturating_sub(base));
+            let stop = within((end - base).min(PAGE_BYTES));
+            if start == 0 && stop as u64 == PAGE_BYTES {
+                self.reserved.remove(&page);
+            }
+            let Some(held) = self.pages.remove(&page) else {
+                continue;
+            };
+            if start >= held.len() {
+                self.pages.insert(page, held);
+            } else if stop < held.len() {
+                let mut zeroed = BytesMut::from(&held[..]);
+                zeroed[start..stop].fill(0);
+                self.pages.insert(page, zeroed.freeze());
+            } else if start > 0 {
+                self.pages
+                    .insert(page, Bytes::copy_from_slice(&held[..start]));
+            }
+        }
+    }
+
+    fn seek(&self, offset: u64, what: Content) -> Option<u64> {
+        let mut at = offset;
+        let first = self.pages.range(offset / PAGE_BYTES..);
+        for (page, held) in first.filter(|(_, held)| !held.is_empty()) {
+            let base = page * PAGE_BYTES;
+            let end = base + held.len() as u64;
+            if at >= end {
+                continue;
+            }
+            if what == Content::Data {
+                return Some(at.max(base)).filter(|at| *at < self.size_bytes);
+            }
+            if at < base {
+                break;
+            }
+            at = end;
+        }
+        Some(at).filter(|at| what == Content::Hole && *at < self.size_bytes)
     }
 
     fn write(&mut self, offset: u64, mut data: &[u8]) {
@@ -177,6 +249,10 @@ impl Object {
                 last
             };
             self.pages.insert(page, last);
+        }
+        let mut given_back = self.reserved.split_off(&page);
+        if let Some(end) = given_back.remove(&page).filter(|_| keep > 0) {
+            self.reserved.insert(page, end.min(keep));
         }
         self.size_bytes = size_bytes;
     }
@@ -252,6 +328,12 @@ fn torn(synced: &Object, live: &Object, dice: &mut Dice) -> Object {
         };
         left.pages.insert(*index, page);
     }
+    for index in synced.pages.keys() {
+        // A hole was made of it.
+        if !live.pages.contains_key(index) && dice.roll(2) == 0 {
+            left.pages.remove(index);
+        }
+    }
     let size_bytes = left.size_bytes;
     left.set_size(size_bytes);
     left
@@ -321,6 +403,46 @@ impl ObjectStore for MemObjects {
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
         let inner = self.inner.lock();
         inner.live.get(&id).map(stat).ok_or(ObjectError::NotFound)
+    }
+
+    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
+        let inner = self.inner.lock();
+        let object = inner.live.get(&id).ok_or(ObjectError::NotFound)?;
+        Ok(object.seek(offset, what))
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        let mut inner = self.inner.lock();
+        let object = inner.live.get_mut(&id).ok_or(ObjectError::NotFound)?;
+        let before = object.cost_bytes();
+        let len = len.min(OBJECT_BYTES_MAX.saturating_sub(offset));
+        if len > 0 {
+            object.punch(offset, len);
+        }
+        let freed = before - object.cost_bytes();
+        inner.used_bytes -= freed;
+        Ok(())
+    }
+
+    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        let end = offset.checked_add(len);
+        end.filter(|end| *end <= OBJECT_BYTES_MAX)
+            .ok_or(ObjectError::TooLarge)?;
+        if len > self.options.capacity_bytes {
+            return Err(ObjectError::NoSpace);
+        }
+        let mut inner = self.inner.lock();
+        let empty = Object::default();
+        let growth = match inner.live.get(&id) {
+            Some(object) => object.growth(offset, len),
+            None => empty.cost_bytes() + empty.growth(offset, len),
+        };
+        if growth > self.options.capacity_bytes.saturating_sub(inner.used_bytes) {
+            return Err(ObjectError::NoSpace);
+        }
+        inner.used_bytes += growth;
+        inner.live.entry(id).or_default().reserve(offset, len);
+        Ok(())
     }
 
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {

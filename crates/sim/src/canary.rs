@@ -5,7 +5,9 @@
 use bytes::Bytes;
 use control::{Answer, ToDs};
 use meta::{MetaError, Outcome, Pair, Purpose, Read, Tx, TxBody};
-use objects::{Capacity, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
+use objects::{
+    Capacity, Content, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
+};
 use rpc::{CallHeader, OpaqueAuth};
 use std::sync::Arc;
 use transport::{
@@ -148,6 +150,18 @@ impl ObjectStore for LyingObjects {
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
         self.0.stat(id)
+    }
+
+    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
+        self.0.seek(id, offset, what)
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        self.0.punch(id, offset, len)
+    }
+
+    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        self.0.reserve(id, offset, len)
     }
 
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {

@@ -9,7 +9,7 @@
 
 use control::{ItemStatuses, RemoveArgs, RemoveItem, SetSizeArgs, SetSizeItem, Status};
 use layout::Floor;
-use objects::{ObjectError, ObjectId};
+use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
 
 use super::objects::id_of;
 use crate::Ds;
@@ -42,22 +42,35 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
 
 async fn cut(ds: &Ds, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
     let _order = ds.stripe(id.file_id).lock().await;
-    let Some(now_bytes) = ds.size_of(id)? else {
-        // Missing although it has a mark: lost. What the cut leaves of the mark goes on saying so to whoever reads or writes.
-        let known = ds.index.known(id)?;
-        if known.high_water_bytes > 0 && size_bytes > 0 {
-            ds.note(id, &Fault::Lost);
+    let now = match ds.objects.stat(id) {
+        Ok(now) => now,
+        Err(ObjectError::NotFound) => {
+            // Missing although it has a mark: lost. What the cut leaves of the mark goes on saying so to whoever reads or writes.
+            let known = ds.index.known(id)?;
+            if known.high_water_bytes > 0 && size_bytes > 0 {
+                ds.note(id, &Fault::Lost);
+            }
+            let seq = ds.index.lower(id, size_bytes)?;
+            return Ok(ds.index.durable(seq).await?);
         }
-        let seq = ds.index.lower(id, size_bytes)?;
-        return Ok(ds.index.durable(seq).await?);
+        Err(e) => return Err(Fault::Object(e)),
     };
     let seq = ds.index.lower(id, size_bytes)?;
     ds.index.durable(seq).await?;
-    if now_bytes <= size_bytes {
-        return Ok(());
-    }
-    let cut = ds.blocking(move |objects| objects.set_size(id, size_bytes));
-    cut.await.map_err(Fault::Object)
+    // One that is shorter than its mark must stay so: zeros would hide what is lost (R9).
+    let is_short = now.size_bytes < ds.index.known(id)?.high_water_bytes;
+    let cut = move |objects: &dyn ObjectStore| {
+        if now.size_bytes <= size_bytes {
+            if is_short || now.allocated_bytes == 0 || size_bytes >= OBJECT_BYTES_MAX {
+                return Ok(());
+            }
+            // Storage may be reserved behind the new end. A cut that comes from beyond gives it back, and takes no byte that is
+            // written before the end meanwhile.
+            objects.set_size(id, size_bytes + 1)?;
+        }
+        objects.set_size(id, size_bytes)
+    };
+    ds.blocking(cut).await.map_err(Fault::Object)
 }
 
 /// Removes files.

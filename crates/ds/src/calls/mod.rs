@@ -5,6 +5,7 @@
 mod files;
 mod floors;
 mod objects;
+mod ranges;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,9 @@ impl Calls {
                 self.end.send_replace(Some(LinkEnd::Expelled { reason }));
                 say(e, Ok(()));
             }
+            ToDs::Map(args) => say(e, ranges::map(ds, args).await),
+            ToDs::Punch(args) => say(e, ranges::punch(ds, conn, args).await),
+            ToDs::Reserve(args) => say(e, ranges::reserve(ds, conn, args).await),
             ToDs::Shutdown(args) => {
                 let drain_ms = args.drain_ms;
                 self.end.send_replace(Some(LinkEnd::Shutdown { drain_ms }));

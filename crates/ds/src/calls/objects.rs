@@ -41,7 +41,7 @@ pub(super) async fn create(ds: &Ds, args: CreateArgs) -> ItemStatuses {
     statuses.into()
 }
 
-fn is_removed(ds: &Ds, id: ObjectId) -> bool {
+pub(super) fn is_removed(ds: &Ds, id: ObjectId) -> bool {
     ds.gate
         .with_floors(|floors| floors.is_removed(id.file_id, id.generation))
 }

@@ -4,7 +4,7 @@ use super::*;
 use control::{
     CommitArgs as CtlCommit, CreateArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem,
 };
-use objects::{Capacity, ObjectError, ObjectId, ObjectStat, Span};
+use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const OBJECT: ObjectRef = ObjectRef {
@@ -77,7 +77,7 @@ async fn a_cut_object_is_short_and_not_lost() {
         .await
         .unwrap();
     set_size(&world, 2, 2).await;
-    // Repeated, and one that is longer than the object: both change nothing.
+    // Repeated, and one that is longer than the object: both take nothing.
     set_size(&world, 2, 2).await;
     set_size(&world, 9, 3).await;
     world.mds.state.lock().sizes.insert(FILE, 9);
@@ -85,14 +85,14 @@ async fn a_cut_object_is_short_and_not_lost() {
     assert_eq!(old.unwrap_err(), NfsStatus::PnfsNoLayout);
     let fh = Grant::to(b"a").epoch(3).fh();
     assert_eq!(
-        a.read(&fh, 0, 9).await.unwrap(),
+        a.read(&fh, 0, 10).await.unwrap(),
         (true, b"ab\0\0\0\0\0\0\0".to_vec())
     );
     let world = World::over(&stores).await;
     let item = stat(&world).await;
     assert_eq!(
         (item.status, item.size_bytes, item.durable_bytes),
-        (Status::Ok, 2, 2)
+        (Status::Ok, 9, 2)
     );
     assert_eq!(world.ds().status().objects_lost, 0);
 }
@@ -118,6 +118,15 @@ impl ObjectStore for Failing {
     }
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
         self.inner.stat(id)
+    }
+    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
+        self.inner.seek(id, offset, what)
+    }
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        self.inner.punch(id, offset, len)
+    }
+    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        self.inner.reserve(id, offset, len)
     }
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
         self.inner.set_size(id, size_bytes)

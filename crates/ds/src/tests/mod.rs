@@ -6,6 +6,7 @@ mod handles;
 mod io;
 mod joins;
 mod lease;
+mod ranges;
 mod rdma;
 mod real;
 mod restart;
@@ -167,7 +168,7 @@ impl Mds {
                     return Answer::<()>::Refused(Refusal::new(status, "no")).encode(e);
                 }
                 Answer::Ok(HelloOk {
-                    version: 1,
+                    version: control::VERSION_MAX,
                     cluster_floor: state.cluster_floor,
                     lease_ms: state.lease_ms,
                     heartbeat_ms: state.lease_ms / 3,

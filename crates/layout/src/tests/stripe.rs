@@ -52,6 +52,18 @@ proptest! {
     }
 
     #[test]
+    fn the_next_own_byte_is_the_first_one(s in striping(), offset in 0_u64..5000) {
+        for index in 0..s.width() {
+            let model = (offset..).find(|byte| s.index_of(*byte) == index);
+            prop_assert_eq!(Some(s.next_own(index, offset)), model);
+        }
+        prop_assert_eq!(s.next_own(s.width(), offset), u64::MAX);
+        for index in 0..s.width() {
+            prop_assert!(s.next_own(index, u64::MAX - offset) >= u64::MAX - offset);
+        }
+    }
+
+    #[test]
     fn touching_agrees_with_the_bytes(
         s in striping(), offset in 0_u64..3000, len in 0_u64..2000, index in 0_u32..9,
     ) {

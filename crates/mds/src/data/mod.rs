@@ -2,7 +2,8 @@
 //!
 //! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
 //! what must be known everywhere before something is granted again, `keys` what signs handles, `grants` layouts and their recall, `sizes` the
-//! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts. Names and
+//! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts, `ranges` holes and reserved storage,
+//! `copy` and `offload` copies within this server. Names and
 //! open state are not here; they call in by the functions that this module exports.
 //!
 //! # Ownership
@@ -13,14 +14,17 @@
 //! Tables are rebuilt at start from the records, from the name space's marks and intents, and from what data servers say.
 
 mod call;
+mod copy;
 mod fence;
 mod grants;
 mod groups;
 mod join;
 mod keys;
 mod offer;
+mod offload;
 mod port;
 mod proxy;
+mod ranges;
 mod records;
 mod removal;
 mod servers;
@@ -36,11 +40,16 @@ pub use port::{ControlService, Issuer, PeerOf, tls_peer};
 pub use removal::{REMOVALS_COUNTED_MAX, removals_waiting};
 pub use status::{DataStatus, ServerState, ServerStatus};
 
+pub(crate) use copy::{Copied, Copy, copy, is_zero};
 pub(crate) use grants::{
     GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
 };
 pub(crate) use grants::{layouts_returned, may_have_data, return_layouts};
+pub(crate) use offload::{
+    offload_cancel, offload_status, offloads_of_gone, start as start_offload,
+};
 pub(crate) use proxy::{commit, read, write};
+pub(crate) use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};
 pub(crate) use sizes::{ready, ready_for_open};
 pub(crate) use truncate::truncate;
@@ -135,6 +144,9 @@ pub struct DataPlane {
     random: Random,
     proxied_read_bytes: AtomicU64,
     proxied_written_bytes: AtomicU64,
+    offloads: Mutex<offload::Offloads>,
+    /// Places for chunks that copies hold.
+    copy_chunks: Arc<Semaphore>,
 }
 
 /// Background work: one task of each kind at a time.
@@ -206,6 +218,8 @@ impl DataPlane {
             random,
             proxied_read_bytes: AtomicU64::new(0),
             proxied_written_bytes: AtomicU64::new(0),
+            offloads: Mutex::default(),
+            copy_chunks: copy::chunk_places(),
             store,
         })
     }

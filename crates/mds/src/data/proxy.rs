@@ -14,7 +14,7 @@
 use super::call::call;
 use super::sizes::{object_of, striping_of};
 use crate::Mds;
-use crate::cx::{self, Cx, Prepared, ns};
+use crate::cx::{self, Asker, Cx, Prepared};
 use bytes::{Bytes, BytesMut};
 use control::{CommitArgs, Status};
 use layout::{DsHandle, Epoch, Extent, Rights, SigningKey};
@@ -29,7 +29,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
 use tokio::task::JoinSet;
 use transport::{Address, Payload};
 use xdr::Opaque;
@@ -88,13 +88,24 @@ pub(crate) async fn read(
     offset: u64,
     count: u32,
 ) -> Result<(Bytes, bool), NfsStatus> {
+    let mut asker = Asker::new(&cx.caller.cred);
+    let result = read_as(nfsd, &mut asker, inode, offset, count).await;
+    let observed = asker.observed;
+    cx.observe(observed.0);
+    result
+}
+
+/// As [`read`], for work that is no part of a COMPOUND.
+pub(super) async fn read_as(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    count: u32,
+) -> Result<(Bytes, bool), NfsStatus> {
     let data = nfsd.role().data();
-    let gate = data.gate(inode.id);
-    let _shared = gate.read().await;
-    data.cutting(inode.id)?;
-    super::ready(nfsd, inode.id)?;
+    let (_shared, inode) = enter(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
-    let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
     let len = inode.size.saturating_sub(offset).min(u64::from(count));
     let eof = offset.saturating_add(len) >= inode.size;
     if len == 0 {
@@ -123,6 +134,20 @@ pub(crate) async fn read(
     Ok((out.freeze(), eof))
 }
 
+/// Keeps truncations out while the file is worked on, and takes a look at it as it is then.
+pub(super) async fn enter(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Inode,
+) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
+    let data = nfsd.role().data();
+    let shared = data.gate(inode.id).read_owned().await;
+    data.cutting(inode.id)?;
+    super::ready(nfsd, inode.id)?;
+    let inode = asker.ns(nfsd.role(), |ns, op| ns.getattr(op, inode.id))?;
+    Ok((shared, inode))
+}
+
 /// Writes bytes, at least as stable as asked.
 pub(crate) async fn write(
     nfsd: &Nfsd<Mds>,
@@ -132,14 +157,68 @@ pub(crate) async fn write(
     stable: StableHow,
     bytes: Bytes,
 ) -> Result<WriteRes, NfsStatus> {
+    let mut asker = Asker::new(&cx.caller.cred);
+    let result = write_pieces(nfsd, &mut asker, inode, offset, stable, bytes).await;
+    let observed = asker.observed;
+    cx.observe(observed.0);
+    let written = result?;
+    let res = WriteRes {
+        count: u32::try_from(written.len).map_err(|_| NfsStatus::Inval)?,
+        committed: written.committed,
+        write_verifier: verifier(nfsd, &written.ids, &written.seen),
+    };
+    let kept = Prepared::new(cx, &res, None);
+    cx::change_as(nfsd.role(), cx, &kept, |ns, op| {
+        ns.commit_size(op, inode.id, written.commit)
+    })?;
     let data = nfsd.role().data();
-    let gate = data.gate(inode.id);
-    let _shared = gate.read().await;
-    data.cutting(inode.id)?;
-    super::ready(nfsd, inode.id)?;
+    data.proxied_written_bytes.fetch_add(written.len, Relaxed);
+    Ok(res)
+}
+
+/// As [`write`], for work that is no part of a COMPOUND. Returns the write verifiers of the data servers that were written to.
+pub(super) async fn write_as(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    stable: StableHow,
+    bytes: Bytes,
+) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
+    let written = write_pieces(nfsd, asker, inode, offset, stable, bytes).await?;
+    asker.ns(nfsd.role(), |ns, op| {
+        ns.commit_size(op, inode.id, written.commit)
+    })?;
+    let data = nfsd.role().data();
+    data.proxied_written_bytes.fetch_add(written.len, Relaxed);
+    Ok(written.seen)
+}
+
+/// Bytes that are on the data servers, and not yet known to the name space.
+struct Written {
+    committed: StableHow,
+    /// The data servers of the file.
+    ids: Vec<u32>,
+    /// Write verifiers of those that were written to.
+    seen: BTreeMap<u32, Verifier>,
+    len: u64,
+    commit: SizeCommit,
+    /// Keeps truncations out until the size is committed.
+    _shared: OwnedRwLockReadGuard<()>,
+}
+
+async fn write_pieces(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Arc<Inode>,
+    offset: u64,
+    stable: StableHow,
+    whole: Bytes,
+) -> Result<Written, NfsStatus> {
+    let data = nfsd.role().data();
+    let (shared, inode) = enter(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
-    let inode = ns(nfsd.role(), cx, |ns, op| ns.getattr(op, inode.id))?;
-    let len = u64::try_from(bytes.len()).map_err(|_| NfsStatus::Inval)?;
+    let len = u64::try_from(whole.len()).map_err(|_| NfsStatus::Inval)?;
     let target = target(nfsd, &key, &inode, Rights::ReadWrite, (offset, len))?;
     // The size is the MDS's own and durable with the reply: FILE_SYNC of the data server would only report it back.
     let ds_stable = match stable {
@@ -152,7 +231,7 @@ pub(crate) async fn write(
         Piece::Write {
             extent,
             stable: ds_stable,
-            bytes: bytes.slice(at..end),
+            bytes: whole.slice(at..end),
         }
     };
     let pieces = each(nfsd, &target, piece).await?;
@@ -175,24 +254,30 @@ pub(crate) async fn write(
         // A size that is durable does not make a promise about data: never more than was asked and given (R2).
         committed.min(stable)
     };
-    let res = WriteRes {
-        count: u32::try_from(len).map_err(|_| NfsStatus::Inval)?,
+    Ok(Written {
         committed,
-        write_verifier: verifier(nfsd, &target.ids, &seen),
-    };
-    let kept = Prepared::new(cx, &res, None);
-    cx::change_as(nfsd.role(), cx, &kept, |ns, op| {
-        ns.commit_size(op, inode.id, commit)
-    })?;
-    data.proxied_written_bytes.fetch_add(len, Relaxed);
-    Ok(res)
+        ids: target.ids,
+        seen,
+        len,
+        commit,
+        _shared: shared,
+    })
 }
 
 /// Makes what was written to a file durable at all its data servers.
 pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, NfsStatus> {
+    commit_as(nfsd, inode).await.map(|(verifier, _)| verifier)
+}
+
+/// As [`commit`]; tells the write verifier of each data server too.
+pub(super) async fn commit_as(
+    nfsd: &Nfsd<Mds>,
+    inode: &Inode,
+) -> Result<(Verifier, BTreeMap<u32, Verifier>), NfsStatus> {
     let data = nfsd.role().data();
+    let mut seen = BTreeMap::new();
     let Some(placement) = inode.placement else {
-        return Ok(verifier(nfsd, &[], &BTreeMap::new()));
+        return Ok((verifier(nfsd, &[], &seen), seen));
     };
     let ids = data.group_servers(placement.group);
     let object = object_of(inode);
@@ -211,7 +296,6 @@ pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, 
             (ds, call(&conn, &args).await)
         });
     }
-    let mut seen = BTreeMap::new();
     while let Some(done) = tasks.join_next().await {
         let (ds, result) = done.map_err(|_| NfsStatus::ServerFault)?;
         let ok = result.map_err(|error| {
@@ -226,7 +310,7 @@ pub(crate) async fn commit(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Verifier, 
         }
         seen.insert(ds, ok.verifier);
     }
-    Ok(verifier(nfsd, &ids, &seen))
+    Ok((verifier(nfsd, &ids, &seen), seen))
 }
 
 /// One verifier for those of many data servers; remembers what was seen.

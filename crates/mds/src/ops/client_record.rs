@@ -133,6 +133,7 @@ fn stored(seq: Result<Seq, MetaError>) -> Result<Seq, NfsStatus> {
 pub(crate) async fn removed(nfsd: &Nfsd<Mds>, removed: Removed) {
     let mds = nfsd.role();
     let gone = mds.state().remove_client(removed.client);
+    data::offloads_of_gone(nfsd, removed.client);
     // Fence before anybody else is granted what the client held (rule R6).
     data::client_gone(nfsd, &removed.owner, gone.layouts).await;
     if removed.recorded || !removed.sessions.is_empty() {

@@ -4,13 +4,16 @@
 //! not have (README, "Operations that answer NOTSUPP") answer `NotSupp` here.
 
 mod access;
+mod allocate;
 pub(crate) mod client_record;
 mod close;
 mod commit;
+mod copy;
 mod create;
 mod free_stateid;
 mod getattr;
 mod getdeviceinfo;
+mod io_advise;
 mod layoutcommit;
 mod layoutget;
 mod layoutreturn;
@@ -22,11 +25,13 @@ pub(crate) mod notify_lock;
 mod open;
 mod open_downgrade;
 mod read;
+mod read_plus;
 mod readdir;
 mod readlink;
 mod remove;
 mod rename;
 mod secinfo;
+mod seek;
 mod setattr;
 mod test_stateid;
 mod verify;
@@ -52,15 +57,7 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::GetDirDelegation,
     OpNum::GetDeviceList,
     OpNum::WantDelegation,
-    OpNum::Allocate,
-    OpNum::Copy,
     OpNum::CopyNotify,
-    OpNum::Deallocate,
-    OpNum::IoAdvise,
-    OpNum::OffloadCancel,
-    OpNum::OffloadStatus,
-    OpNum::ReadPlus,
-    OpNum::Seek,
     OpNum::WriteSame,
     OpNum::Clone,
     OpNum::GetXattr,
@@ -98,9 +95,15 @@ pub(crate) async fn perform<'r>(
 ) -> NfsStatus {
     match op {
         OpNum::Access => run!(reply, ops, cx, |a| access::access(nfsd, cx, a)),
+        OpNum::Allocate => run!(reply, ops, cx, |a| allocate::allocate(nfsd, cx, a).await),
         OpNum::Close => run!(reply, ops, cx, |a| close::close(nfsd, cx, a).await),
         OpNum::Commit => run!(reply, ops, cx, |a| commit::commit(nfsd, cx, a).await),
+        OpNum::Copy => match args(ops, cx) {
+            Ok(a) => answer_body(reply, op, copy::copy(nfsd, cx, &a).await),
+            Err(status) => fail(reply, op, status),
+        },
         OpNum::Create => run!(reply, ops, cx, |a| create::create(nfsd, cx, &a)),
+        OpNum::Deallocate => run!(reply, ops, cx, |a| allocate::deallocate(nfsd, cx, a).await),
         OpNum::FreeStateid => run!(reply, ops, cx, |a| free_stateid::free_stateid(nfsd, cx, a)),
         OpNum::GetAttr => match args(ops, cx) {
             Ok(a) => getattr::getattr(nfsd, cx, &a, reply),
@@ -110,6 +113,7 @@ pub(crate) async fn perform<'r>(
             Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
             Err(status) => fail(reply, op, status),
         },
+        OpNum::IoAdvise => run!(reply, ops, cx, |a| io_advise::io_advise(nfsd, cx, &a)),
         OpNum::LayoutCommit => match args(ops, cx) {
             Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
@@ -136,6 +140,8 @@ pub(crate) async fn perform<'r>(
         OpNum::Lookup => run!(reply, ops, cx, |a| lookup::lookup(nfsd, cx, a)),
         OpNum::LookupP => run!(reply, ops, cx, |a| lookup::lookupp(nfsd, cx, a)),
         OpNum::NVerify => run!(reply, ops, cx, |a| verify::nverify(nfsd, cx, &a)),
+        OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(nfsd, cx, a)),
+        OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(nfsd, cx, a)),
         OpNum::Open => run!(reply, ops, cx, |a| open::open(nfsd, cx, &a).await),
         OpNum::OpenDowngrade => {
             run!(reply, ops, cx, |a| open_downgrade::open_downgrade(
@@ -144,6 +150,13 @@ pub(crate) async fn perform<'r>(
         }
         OpNum::Read => match args(ops, cx) {
             Ok(a) => answer_body(reply, op, read::read(nfsd, cx, a).await),
+            Err(status) => fail(reply, op, status),
+        },
+        OpNum::ReadPlus => match args(ops, cx) {
+            Ok(a) => match read_plus::read_plus(nfsd, cx, a).await {
+                Ok(read) => answer_body(reply, op, Ok(read.result())),
+                Err(status) => fail(reply, op, status),
+            },
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadDir => match args(ops, cx) {
@@ -155,6 +168,7 @@ pub(crate) async fn perform<'r>(
         OpNum::Rename => run!(reply, ops, cx, |a| rename::rename(nfsd, cx, a).await),
         OpNum::SecInfo => run!(reply, ops, cx, |a| secinfo::secinfo(nfsd, cx, a)),
         OpNum::SecInfoNoName => run!(reply, ops, cx, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
+        OpNum::Seek => run!(reply, ops, cx, |a| seek::seek(nfsd, cx, a).await),
         OpNum::SetAttr => match args(ops, cx) {
             Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
             Err(status) => fail(reply, op, status),

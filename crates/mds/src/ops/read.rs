@@ -40,20 +40,32 @@ pub(super) fn check_io(
     stateid: Stateid,
     io: Io,
 ) -> Result<Arc<Inode>, NfsStatus> {
-    let mds = nfsd.role();
-    let inode = cx::current_regular(mds, cx)?;
+    let inode = cx::current_regular(nfsd.role(), cx)?;
     let stateid = cx.resolve(stateid)?;
+    check_io_on(nfsd, cx, &inode, stateid, io)?;
+    Ok(inode)
+}
+
+/// As [`check_io`], on a file that need not be the current one.
+pub(super) fn check_io_on(
+    nfsd: &Nfsd<Mds>,
+    cx: &Cx<'_>,
+    inode: &Inode,
+    stateid: Stateid,
+    io: Io,
+) -> Result<(), NfsStatus> {
     let client = cx.client()?;
     nfsd.clients().check_grace_io(stateid.is_special())?;
     let want = match io {
         Io::Read => namespace::READ,
         Io::Write => namespace::WRITE,
     };
-    let ground = mds.state().check_io(stateid, client, inode.id.0, io)?;
-    if ground == Ground::Permission && !may_do(cx, &inode, want) {
+    let state = nfsd.role().state();
+    let ground = state.check_io(stateid, client, inode.id.0, io)?;
+    if ground == Ground::Permission && !may_do(cx, inode, want) {
         return Err(NfsStatus::Access);
     }
-    Ok(inode)
+    Ok(())
 }
 
 /// Whether the caller has the permission for an I/O that no open stands for. An owner may always: he could set the mode.

@@ -8,6 +8,7 @@
 
 pub mod cluster;
 pub mod file;
+pub mod real;
 
 use ropewalk_mds as mds;
 

@@ -1,6 +1,6 @@
 //! `READ_PLUS` (RFC 7862 §15.10).
 
-use xdr::{Encode, Encoder, List, Opaque};
+use xdr::{List, Opaque};
 
 use crate::{IO_BYTES_MAX, OpNum, Stateid};
 
@@ -42,7 +42,8 @@ xdr::xdr_struct! {
         pub length: u64,
     }
 
-    /// Result of `READ_PLUS` as a client reads it: the data lie in the record.
+    /// Result of `READ_PLUS`. The data lie in the record, on both sides: unlike those of READ they are not
+    /// eligible for direct data placement (RFC 8267 §6.1 does not list them), so they are no payload of the transport.
     pub struct ReadPlusRes<'a> {
         /// Whether the last byte of the file was read.
         pub eof: bool,
@@ -63,51 +64,3 @@ xdr_union! {
 }
 
 operations! { OpNum::ReadPlus: ReadPlusArgs => ReadPlusRes<'a>; }
-
-/// A segment as a server writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadPlusSegment {
-    /// Data, which the transport inserts.
-    Data {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u32,
-    },
-    /// A hole.
-    Hole(ReadPlusHole),
-}
-
-impl Encode for ReadPlusSegment {
-    fn encode(&self, e: &mut Encoder) {
-        match self {
-            Self::Data { offset, len } => {
-                e.u32(CONTENT_DATA);
-                e.u64(*offset);
-                e.payload(*len);
-            }
-            Self::Hole(hole) => {
-                e.u32(CONTENT_HOLE);
-                hole.encode(e);
-            }
-        }
-    }
-}
-
-/// Result of `READ_PLUS` as a server writes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadPlusResPayload {
-    /// Whether the last byte of the file was read.
-    pub eof: bool,
-    /// Segments, one behind the other.
-    pub contents: Vec<ReadPlusSegment>,
-}
-
-impl Encode for ReadPlusResPayload {
-    fn encode(&self, e: &mut Encoder) {
-        e.bool(self.eof);
-        e.list(&self.contents);
-    }
-}
-
-operations! { @body OpNum::ReadPlus: ReadPlusResPayload; }

@@ -710,20 +710,8 @@ fn a_payload_leaves_the_bytes_that_the_borrowed_form_has() {
         stable: StableHow::DataSync,
         len,
     };
-    let plus = ReadPlusRes {
-        eof: false,
-        contents: List(vec![ReadPlusContent::Data(ReadPlusData {
-            offset: 8,
-            data: Opaque(data),
-        })]),
-    };
-    let plus_payload = ReadPlusResPayload {
-        eof: false,
-        contents: vec![ReadPlusSegment::Data { offset: 8, len }],
-    };
     assert_eq!(insert(&read_payload, data), encode_to_vec(&read));
     assert_eq!(insert(&write_payload, data), encode_to_vec(&write));
-    assert_eq!(insert(&plus_payload, data), encode_to_vec(&plus));
 }
 
 /// What the transport does: inserts the payload with its padding.

@@ -1,0 +1,400 @@
+//! The copy of a range of one file into another (COPY, RFC 7862 §15.2): the MDS reads from data servers and writes to data servers.
+//!
+//! # Ownership
+//! A copy holds no gate and no layout between two chunks: it reads and writes as a client without a layout does. Chunks that were read and
+//! not yet written are counted over all copies ([`CHUNKS_MAX`]).
+//!
+//! # Ordering
+//! Reads run ahead, writes follow one another in the order of the file, as `ca_consecutive` asks. Then COMMIT at all data servers of the
+//! destination, and its size and times; both are durable before anybody is told. Runs of zeros become holes.
+//!
+//! # Failure
+//! A data server that is away is waited for. One that has another write verifier at the COMMIT than when it was written to may have
+//! lost what it was given: the whole copy is done again. What fails otherwise leaves a part of the range copied.
+
+use super::proxy::{commit_as, read_as, write_as};
+use super::ranges::{Content, Sought, punch_as, seek_as};
+use crate::Mds;
+use crate::cx::{Asker, Prepared};
+use bytes::Bytes;
+use control::Range;
+use meta::Seq;
+use namespace::{Cred, Inode, SizeCommit};
+use nfs4::{NfsStatus, StableHow, Verifier};
+use server::Nfsd;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Chunks that all copies together hold in memory.
+pub(super) const CHUNKS_MAX: usize = 64;
+/// Bytes that are read and written at once: what a data server takes in one WRITE.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Chunks that one copy reads ahead.
+const AHEAD_MAX: usize = 8;
+/// Bytes behind which the source is asked again where its next data are.
+const WINDOW_BYTES: u64 = 16 << 20;
+/// How often a copy is done again because a data server has restarted.
+const PASSES_MAX: usize = 4;
+/// Pause before something is asked again that cannot be done now.
+const PAUSE_MS: u64 = 200;
+/// The step in which zeros are looked for.
+const ZEROS_BYTES: usize = 4096;
+
+/// What is to be copied.
+#[derive(Clone)]
+pub(crate) struct Copy {
+    pub(crate) src: Arc<Inode>,
+    pub(crate) dst: Arc<Inode>,
+    pub(crate) src_offset: u64,
+    pub(crate) dst_offset: u64,
+    /// Bytes, all of them inside the source when the copy began.
+    pub(crate) count: u64,
+}
+
+/// A copy that is done, and durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// Fewer than asked for when the source was cut meanwhile.
+    pub(crate) count: u64,
+    pub(crate) verifier: Verifier,
+}
+
+/// Makes of a copy what becomes durable with its end (rule R15).
+pub(crate) type Keep<'a> = &'a (dyn Fn(&Copied) -> Prepared + Send + Sync);
+
+/// How far a copy is, and whether it shall go on.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) copied_bytes: AtomicU64,
+    pub(super) is_cancelled: AtomicBool,
+}
+
+/// How long it is waited for what cannot be done now.
+#[derive(Clone)]
+pub(super) struct Patience {
+    pub(super) progress: Arc<Progress>,
+    /// `None`: until it is cancelled.
+    pub(super) until: Option<Instant>,
+}
+
+impl Patience {
+    /// Waits a little before another try; false when there is to be none.
+    async fn lasts(&self, status: NfsStatus) -> bool {
+        let late = self.until.is_some_and(|until| Instant::now() >= until);
+        if status != NfsStatus::Delay || late || self.is_over() {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await;
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.progress.is_cancelled.load(Relaxed)
+    }
+}
+
+/// Repeats an operation while it says `Delay` and patience lasts.
+macro_rules! patiently {
+    ($patience:expr, $operation:expr) => {
+        loop {
+            match $operation.await {
+                Err(status) if $patience.lasts(status).await => {}
+                done => break done,
+            }
+        }
+    };
+}
+
+/// Copies at once, for a COMPOUND that waits for at most `wait` when a data server is away.
+pub(crate) async fn copy(
+    nfsd: &Arc<Nfsd<Mds>>,
+    asker: &mut Asker<'_>,
+    copy: &Copy,
+    wait: Duration,
+    kept: Keep<'_>,
+) -> Result<Copied, NfsStatus> {
+    let patience = Patience {
+        progress: Arc::default(),
+        until: Some(Instant::now() + wait),
+    };
+    run(nfsd, asker, copy, &patience, kept).await
+}
+
+/// Copies. What it observed is not yet durable when it returns.
+pub(super) async fn run(
+    nfsd: &Arc<Nfsd<Mds>>,
+    asker: &mut Asker<'_>,
+    copy: &Copy,
+    patience: &Patience,
+    kept: Keep<'_>,
+) -> Result<Copied, NfsStatus> {
+    for _ in 0..PASSES_MAX {
+        patience.progress.copied_bytes.store(0, Relaxed);
+        let mut pass = Pass {
+            nfsd,
+            copy,
+            patience,
+            cred: Arc::new(asker.cred.clone()),
+            ahead: VecDeque::new(),
+            planned: 0,
+            window_end: 0,
+            end: copy.count,
+            seen: BTreeMap::new(),
+            is_torn: false,
+        };
+        let count = pass.copy_all(asker).await?;
+        let Pass { seen, is_torn, .. } = pass;
+        let committed = patiently!(patience, commit_as(nfsd, &copy.dst));
+        let (verifier, now) = committed?;
+        if is_torn || seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
+            continue;
+        }
+        let copied = Copied { count, verifier };
+        if count > 0 {
+            let grown = SizeCommit {
+                new_end: Some(copy.dst_offset + count),
+                ..SizeCommit::default()
+            };
+            asker.change_as(nfsd.role(), &kept(&copied), |ns, op| {
+                ns.commit_size(op, copy.dst.id, grown)
+            })?;
+        }
+        return Ok(copied);
+    }
+    Err(NfsStatus::Delay)
+}
+
+/// One time through the range.
+struct Pass<'a> {
+    nfsd: &'a Arc<Nfsd<Mds>>,
+    copy: &'a Copy,
+    patience: &'a Patience,
+    cred: Arc<Cred>,
+    ahead: VecDeque<Piece>,
+    /// Bytes of the range for which there are pieces.
+    planned: u64,
+    /// The source has data at or behind `planned`, and was not looked at from here on.
+    window_end: u64,
+    /// Where the copy ends; less than was asked for when the source has become shorter.
+    end: u64,
+    /// Write verifiers of the data servers of the destination, as they answered.
+    seen: BTreeMap<u32, Verifier>,
+    /// One has answered with two of them.
+    is_torn: bool,
+}
+
+/// What comes next in the destination.
+enum Piece {
+    Hole { at: u64, len: u64 },
+    Chunk { at: u64, len: u64, read: Reading },
+}
+
+/// A chunk that is being read, with its place among [`CHUNKS_MAX`].
+struct Reading {
+    task: JoinHandle<(Result<Bytes, NfsStatus>, Seq)>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Pass<'_> {
+    /// Copies the range; returns how much there was of it.
+    async fn copy_all(&mut self, asker: &mut Asker<'_>) -> Result<u64, NfsStatus> {
+        loop {
+            if self.patience.is_over() {
+                return Err(NfsStatus::Delay);
+            }
+            self.plan(asker).await?;
+            let Some(piece) = self.ahead.pop_front() else {
+                return Ok(self.end);
+            };
+            match piece {
+                Piece::Hole { at, len } => self.punch(asker, at, len).await?,
+                Piece::Chunk { at, len, read } => self.write(asker, at, len, read).await?,
+            }
+        }
+    }
+
+    /// Begins to read what comes next, as far as there is room.
+    async fn plan(&mut self, asker: &mut Asker<'_>) -> Result<(), NfsStatus> {
+        while self.ahead.len() < AHEAD_MAX && self.planned < self.end {
+            if self.planned >= self.window_end {
+                self.look(asker).await?;
+                continue;
+            }
+            let Some(place) = self.place().await else {
+                return Ok(());
+            };
+            let at = self.planned;
+            // Chunks end where those of the destination do: no stripe is written twice.
+            let to_border = CHUNK_BYTES - (self.copy.dst_offset + at) % CHUNK_BYTES;
+            let len = to_border.min(self.end - at).min(self.window_end - at);
+            let read = self.read(at, len, place);
+            self.ahead.push_back(Piece::Chunk { at, len, read });
+            self.planned += len;
+        }
+        Ok(())
+    }
+
+    /// A place for a chunk. Who has chunks already does not wait for one: all copies would wait for each other.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let places = Arc::clone(&self.nfsd.role().data().copy_chunks);
+        if self.ahead.is_empty() {
+            places.acquire_owned().await.ok()
+        } else {
+            places.try_acquire_owned().ok()
+        }
+    }
+
+    /// Finds the next data of the source; what lies before them is a hole.
+    async fn look(&mut self, asker: &mut Asker<'_>) -> Result<(), NfsStatus> {
+        let Copy {
+            src, src_offset, ..
+        } = self.copy;
+        let from = src_offset + self.planned;
+        let found = patiently!(
+            self.patience,
+            seek_as(self.nfsd, asker, src, from, Content::Data)
+        );
+        let data = match found {
+            Ok(Sought::At(data)) => (data - src_offset).min(self.end),
+            Ok(Sought::End(end)) => {
+                self.end = self.end.min(end.saturating_sub(*src_offset));
+                self.end
+            }
+            Err(NfsStatus::NxIo) => {
+                self.end = self.end.min(self.planned);
+                self.end
+            }
+            Err(status) => return Err(status),
+        };
+        if data > self.planned {
+            let (at, len) = (self.planned, data - self.planned);
+            self.ahead.push_back(Piece::Hole { at, len });
+            self.planned = data;
+        }
+        self.window_end = self.planned.saturating_add(WINDOW_BYTES);
+        Ok(())
+    }
+
+    fn read(&self, at: u64, len: u64, place: OwnedSemaphorePermit) -> Reading {
+        let nfsd = Arc::clone(self.nfsd);
+        let (src, offset) = (Arc::clone(&self.copy.src), self.copy.src_offset + at);
+        let (cred, patience) = (Arc::clone(&self.cred), self.patience.clone());
+        let count = u32::try_from(len).unwrap_or(u32::MAX);
+        let task = tokio::spawn(async move {
+            let mut asker = Asker::new(&cred);
+            let done = patiently!(patience, read_as(&nfsd, &mut asker, &src, offset, count));
+            let observed = asker.observed;
+            (done.map(|(bytes, _eof)| bytes), observed)
+        });
+        Reading {
+            task,
+            _place: place,
+        }
+    }
+
+    async fn write(
+        &mut self,
+        asker: &mut Asker<'_>,
+        at: u64,
+        len: u64,
+        mut read: Reading,
+    ) -> Result<(), NfsStatus> {
+        let done = (&mut read.task).await.map_err(|_| NfsStatus::ServerFault)?;
+        asker.observed = asker.observed.max(done.1);
+        let bytes = done.0?;
+        let got = bytes.len() as u64;
+        if got < len {
+            // The source was cut.
+            self.end = self.end.min(at + got);
+        }
+        if at >= self.end || got == 0 {
+            return Ok(());
+        }
+        if is_zero(&bytes) {
+            return self.punch(asker, at, got).await;
+        }
+        let Copy {
+            dst, dst_offset, ..
+        } = self.copy;
+        let offset = dst_offset + at;
+        let written = patiently!(
+            self.patience,
+            write_as(
+                self.nfsd,
+                asker,
+                dst,
+                offset,
+                StableHow::Unstable,
+                bytes.clone()
+            )
+        );
+        self.note(written?, got);
+        Ok(())
+    }
+
+    async fn punch(&mut self, asker: &mut Asker<'_>, at: u64, len: u64) -> Result<(), NfsStatus> {
+        let start = self.copy.dst_offset + at;
+        let range = Range {
+            start,
+            end: start + len,
+        };
+        let dst = &self.copy.dst;
+        let punched = patiently!(self.patience, punch_as(self.nfsd, asker, dst, range, false));
+        match punched {
+            Ok(seen) => self.note(seen, len),
+            // A file system without holes gets the zeros.
+            Err(NfsStatus::NotSupp) => self.write_zeros(asker, range).await?,
+            Err(status) => return Err(status),
+        }
+        Ok(())
+    }
+
+    async fn write_zeros(&mut self, asker: &mut Asker<'_>, range: Range) -> Result<(), NfsStatus> {
+        let zeros = Bytes::from(vec![0; usize::try_from(CHUNK_BYTES).unwrap_or(0)]);
+        let mut at = range.start;
+        while at < range.end && !self.patience.is_over() {
+            let len = CHUNK_BYTES.min(range.end - at);
+            let part = zeros.slice(..usize::try_from(len).unwrap_or(0));
+            let dst = &self.copy.dst;
+            let written = patiently!(
+                self.patience,
+                write_as(self.nfsd, asker, dst, at, StableHow::Unstable, part.clone())
+            );
+            self.note(written?, len);
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, seen: BTreeMap<u32, Verifier>, len: u64) {
+        for (ds, verifier) in seen {
+            let first = *self.seen.entry(ds).or_insert(verifier);
+            self.is_torn |= first != verifier;
+        }
+        self.patience.progress.copied_bytes.fetch_add(len, Relaxed);
+    }
+}
+
+/// Places for chunks.
+pub(super) fn chunk_places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CHUNKS_MAX))
+}
+
+/// Whether all bytes are zero.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
+    bytes
+        .chunks(ZEROS_BYTES)
+        .all(|part| *part == ZEROS[..part.len()])
+}

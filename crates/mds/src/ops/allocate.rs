@@ -1,0 +1,59 @@
+//! ALLOCATE and DEALLOCATE (RFC 7862 §15.1, §15.4). Both are durable when they are answered.
+
+use super::read::check_io_on;
+use crate::cx::{self, Cx};
+use crate::{Mds, data};
+use control::Range;
+use namespace::{FileType, Inode};
+use nfs4::ops::{AllocateArgs, AllocateRes, DeallocateArgs, DeallocateRes};
+use nfs4::{NfsStatus, Stateid};
+use server::Nfsd;
+use state::Io;
+use std::sync::Arc;
+
+/// One past the last byte that a file can have.
+const FILE_END: u64 = i64::MAX.unsigned_abs();
+
+pub(super) async fn allocate(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: AllocateArgs,
+) -> Result<AllocateRes, NfsStatus> {
+    let inode = check(nfsd, cx, args.stateid)?;
+    let range = range(args.offset, args.length)?;
+    if range.end > FILE_END {
+        return Err(NfsStatus::FBig);
+    }
+    data::allocate(nfsd, cx, &inode, range).await?;
+    Ok(AllocateRes {})
+}
+
+pub(super) async fn deallocate(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: DeallocateArgs,
+) -> Result<DeallocateRes, NfsStatus> {
+    let inode = check(nfsd, cx, args.stateid)?;
+    let range = range(args.offset, args.length)?;
+    data::deallocate(nfsd, cx, &inode, range).await?;
+    Ok(DeallocateRes {})
+}
+
+/// The current file, which must be a regular one that the caller may write.
+fn check(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, stateid: Stateid) -> Result<Arc<Inode>, NfsStatus> {
+    cx::writable(cx)?;
+    let inode = cx::current(nfsd.role(), cx)?;
+    if inode.kind != FileType::Regular {
+        return Err(NfsStatus::WrongType);
+    }
+    let stateid = cx.resolve(stateid)?;
+    check_io_on(nfsd, cx, &inode, stateid, Io::Write)?;
+    Ok(inode)
+}
+
+/// A range that is one.
+fn range(start: u64, length: u64) -> Result<Range, NfsStatus> {
+    let end = start.checked_add(length);
+    let end = end.filter(|end| *end > start).ok_or(NfsStatus::Inval)?;
+    Ok(Range { start, end })
+}

@@ -1,0 +1,23 @@
+//! `IO_ADVISE` (RFC 7862 §15.5). No hint changes what this server does, and it says so.
+
+use super::read::check_io;
+use crate::Mds;
+use crate::cx::Cx;
+use nfs4::ops::{IoAdviseArgs, IoAdviseRes};
+use nfs4::{Bitmap, NfsStatus};
+use server::Nfsd;
+use state::Io;
+
+pub(super) fn io_advise(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &IoAdviseArgs,
+) -> Result<IoAdviseRes, NfsStatus> {
+    if args.offset.checked_add(args.count).is_none() {
+        return Err(NfsStatus::Inval);
+    }
+    let _inode = check_io(nfsd, cx, args.stateid, Io::Read)?;
+    Ok(IoAdviseRes {
+        hints: Bitmap::EMPTY,
+    })
+}

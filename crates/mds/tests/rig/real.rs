@@ -1,0 +1,249 @@
+//! Real data servers over stores in memory, and what clients do with files on them.
+
+use super::cluster::{Port, addresses, join};
+use super::file::{File, patiently};
+use super::{Client, Rig, after_putfh};
+use control::{JoinSecret, StoreIdentity};
+use ds::{Ds, DsConfig, Membership};
+use meta::MemStore;
+use nfs4::ops::{
+    CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes,
+};
+use nfs4::{NfsStatus, NfsTime, StableHow, Stateid, Verifier};
+use objects::{MemObjects, ObjectStore};
+use ropewalk_mds::data::add_token;
+use session_client::{Caller, Session, SessionConfig};
+use state::ClientLimits;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use transport::workers::Shutdown;
+use transport::{Address, Context, Limits, Payload};
+use xdr::Opaque;
+
+/// A data server and what it keeps over a restart.
+pub struct Real {
+    pub name: String,
+    pub index: Arc<MemStore>,
+    pub objects: Arc<dyn ObjectStore>,
+    pub membership: Option<Membership>,
+    running: Option<(Shutdown, tokio::task::JoinHandle<()>)>,
+}
+
+fn random(seed: u64) -> Arc<dyn Fn() -> u64 + Send + Sync> {
+    let state = AtomicU64::new(seed);
+    Arc::new(move || {
+        let x = state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    })
+}
+
+impl Real {
+    pub fn new(number: u8) -> Self {
+        Self {
+            name: format!("ds{number}"),
+            index: Arc::new(MemStore::new()),
+            objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
+            membership: None,
+            running: None,
+        }
+    }
+
+    pub async fn start(&mut self, rig: &Rig, port: &Port, seed: u64) {
+        let config = DsConfig {
+            index: self.index.clone(),
+            objects: Arc::clone(&self.objects),
+            random: random(seed),
+            clock: Arc::new(|| NfsTime {
+                seconds: 2_000_000,
+                nanoseconds: 0,
+            }),
+            offload: false,
+            peers: None,
+            clients: ClientLimits::default(),
+        };
+        let nfsd = Ds::open(config).await.unwrap();
+        let membership = match self.membership {
+            Some(membership) => membership,
+            None => {
+                let secret = JoinSecret([u8::try_from(seed).unwrap(); 16]);
+                add_token(&rig.nfsd, &secret, 60_000).await.unwrap();
+                let store = StoreIdentity {
+                    store_id: nfsd.role().store_id(),
+                    counter: 1,
+                    changes: 0,
+                };
+                let ok = join(rig, &self.name, secret, store).await.unwrap();
+                Membership {
+                    cluster_id: ok.cluster_id,
+                    ds_id: ok.ds_id,
+                }
+            }
+        };
+        self.membership = Some(membership);
+        port.admit(&self.name, membership.ds_id);
+        let shutdown = Shutdown::new();
+        let listener = rig.network.listen(&self.name).unwrap();
+        let context = Context::new(Limits::default());
+        tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
+        let config = ds::link::LinkConfig {
+            membership,
+            connector: Arc::new(
+                rig.network
+                    .connector(&self.name, Context::new(Limits::default())),
+            ),
+            mds: vec![Address::Memory("control".into())],
+            advertise: addresses(&self.name),
+        };
+        let link = tokio::spawn(async move {
+            ds::link::run(nfsd, config).await;
+        });
+        self.running = Some((shutdown, link));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+
+    /// As a crash, but for what was synced: the stores in memory keep all.
+    pub async fn stop(&mut self) {
+        let (shutdown, link) = self.running.take().unwrap();
+        link.abort();
+        shutdown.trigger();
+        tokio::time::sleep(Duration::from_secs(12)).await;
+    }
+}
+
+pub async fn cluster(servers: u8) -> (Rig, Port, Vec<Real>) {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut all = Vec::new();
+    for number in 1..=servers {
+        let mut real = Real::new(number);
+        real.start(&rig, &port, u64::from(number)).await;
+        all.push(real);
+    }
+    (rig, port, all)
+}
+
+pub async fn try_write(
+    file: &File<'_>,
+    offset: u64,
+    stable: StableHow,
+    bytes: &[u8],
+) -> Result<WriteRes, NfsStatus> {
+    let bytes = bytes::Bytes::copy_from_slice(bytes);
+    let Client { session, caller } = file.client;
+    let done = session
+        .compound(caller, &|b| {
+            b.push(&PutFhArgs {
+                object: Opaque(&file.fh.0),
+            });
+            let len = u32::try_from(bytes.len()).unwrap();
+            b.push(&WriteArgsPayload {
+                stateid: file.open,
+                offset,
+                stable,
+                len,
+            });
+            vec![Payload::Bytes(bytes.clone())]
+        })
+        .await
+        .unwrap();
+    let mut reply = after_putfh(&done);
+    reply.take::<WriteRes>().map_err(|e| e.status().unwrap())
+}
+
+pub async fn write(file: &File<'_>, offset: u64, stable: StableHow, bytes: &[u8]) -> WriteRes {
+    patiently(|| try_write(file, offset, stable, bytes))
+        .await
+        .unwrap()
+}
+
+pub async fn try_read(
+    file: &File<'_>,
+    offset: u64,
+    count: u32,
+) -> Result<(Vec<u8>, bool), NfsStatus> {
+    let done = file
+        .client
+        .on(&file.fh, |b| {
+            b.push(&ReadArgs {
+                stateid: file.open,
+                offset,
+                count,
+            });
+        })
+        .await;
+    let mut reply = after_putfh(&done);
+    let res = reply
+        .take::<ReadRes<'_>>()
+        .map_err(|e| e.status().unwrap())?;
+    Ok((res.data.0.to_vec(), res.eof))
+}
+
+pub async fn read(file: &File<'_>, offset: u64, count: u32) -> (Vec<u8>, bool) {
+    patiently(|| try_read(file, offset, count)).await.unwrap()
+}
+
+pub async fn try_commit(file: &File<'_>) -> Result<Verifier, NfsStatus> {
+    let done = file
+        .client
+        .on(&file.fh, |b| {
+            b.push(&CommitArgs {
+                offset: 0,
+                count: 0,
+            });
+        })
+        .await;
+    let mut reply = after_putfh(&done);
+    let res = reply.take::<CommitRes>().map_err(|e| e.status().unwrap())?;
+    Ok(res.write_verifier)
+}
+
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
+}
+
+/// A client's session to a data server.
+pub async fn direct_session(rig: &Rig, client: &Client, name: &str, ds: &str) -> Arc<Session> {
+    let config = SessionConfig {
+        addresses: vec![Address::Memory(ds.into())],
+        role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
+        ..client.session.config().clone()
+    };
+    let connector = rig.network.connector(name, Context::new(Limits::default()));
+    let direct = Session::new(Arc::new(connector), config);
+    direct.establish().await.unwrap();
+    direct
+}
+
+pub async fn direct_write(
+    session: &Session,
+    caller: &Caller,
+    handle: &nfs4::FileHandle,
+    open: Stateid,
+    stable: StableHow,
+    bytes: &bytes::Bytes,
+) -> Result<WriteRes, NfsStatus> {
+    let stateid = Stateid {
+        seqid: 0,
+        other: open.other,
+    };
+    let done = session
+        .compound(caller, &|b| {
+            b.push(&PutFhArgs {
+                object: Opaque(&handle.0),
+            });
+            let len = u32::try_from(bytes.len()).unwrap();
+            b.push(&WriteArgsPayload {
+                stateid,
+                offset: 0,
+                stable,
+                len,
+            });
+            vec![Payload::Bytes(bytes.clone())]
+        })
+        .await
+        .unwrap();
+    let mut reply = done.results().unwrap();
+    reply.take::<PutFhRes>().map_err(|e| e.status().unwrap())?;
+    reply.take::<WriteRes>().map_err(|e| e.status().unwrap())
+}
