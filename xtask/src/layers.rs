@@ -26,7 +26,7 @@ const LAYERS: [&[&str]; 6] = [
     &["ropewalk", "xtask"],
 ];
 
-/// Dependencies inside a layer: the codecs build on each other, the simulator runs whole roles.
+/// Dependencies inside a layer: the codecs build on each other, the simulator runs whole roles, benchmarks run through our client.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("rpc", "xdr"),
     ("nfs4", "xdr"),
@@ -34,6 +34,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("sim", "mds"),
     ("sim", "ds"),
     ("sim", "client"),
+    ("bench", "client"),
 ];
 
 /// Crates below this layer hold no unsafe code and neither a clock nor randomness.

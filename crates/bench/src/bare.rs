@@ -6,13 +6,18 @@
 
 pub mod ping_pong;
 pub mod pwrite;
+pub mod rpc_echo;
 pub mod sendfile;
 pub mod store;
 
-use crate::BenchError;
-use crate::load::{CONNECTIONS_MAX, REQUEST_TIMEOUT};
-use std::io::{self, ErrorKind, Read};
+use crate::load::{self, CONNECTIONS_MAX, Load, REQUEST_TIMEOUT, Requester};
+use crate::process::{Launcher, ServerProcess};
+use crate::{BenchError, Sample};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -119,6 +124,54 @@ where
             let _ = serve(stream);
             open.fetch_sub(1, Ordering::AcqRel);
         });
+    }
+}
+
+/// Serves ranges of `file` for ever: `serve_range` is called for each request whose range lies inside the file, with a buffer
+/// that is the connection's own. The file's size must not change meanwhile.
+fn serve_ranges<F>(listener: &TcpListener, file: File, serve_range: F) -> io::Result<()>
+where
+    F: Fn(&mut TcpStream, &File, Range, &mut Vec<u8>) -> io::Result<()> + Send + Sync + 'static,
+{
+    let size_bytes = file.metadata()?.len();
+    accept_with_threads(listener, move |mut stream| {
+        let mut request = [0; RANGE_BYTES];
+        let mut buffer = Vec::new();
+        while read_message(&mut stream, &mut request)? {
+            let Some(range) = Range::decode(&request, size_bytes) else {
+                return stream.write_all(&REFUSED.to_be_bytes());
+            };
+            serve_range(&mut stream, &file, range, &mut buffer)?;
+        }
+        Ok(())
+    })
+}
+
+/// A file that a server process serves by ranges, and the requests made to it.
+struct Ranges<'a> {
+    launcher: &'a Launcher,
+    /// The word for the server on the command line of [`crate::serve::Serve`].
+    server: &'static str,
+    path: &'a Path,
+    size_bytes: u64,
+    payload_bytes: u32,
+}
+
+impl Ranges<'_> {
+    /// Starts the server and drives a client, made by `connect`, on each connection.
+    fn run<C: Requester + 'static>(
+        &self,
+        load: &Load,
+        connect: impl Fn(&ServerProcess, Walk) -> Result<C, BenchError>,
+    ) -> Result<Sample, BenchError> {
+        let arguments = [self.server.into(), OsString::from(self.path)];
+        let server = ServerProcess::start(self.launcher, &arguments)?;
+        let count = load.connections_count;
+        let connect = |index| {
+            let walk = Walk::new(self.size_bytes, self.payload_bytes, index, count)?;
+            Ok(Box::new(connect(&server, walk)?) as Box<dyn Requester>)
+        };
+        load::drive(load, connect, &|| server.cpu())
     }
 }
 

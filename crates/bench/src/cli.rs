@@ -1,6 +1,4 @@
-//! The command line of the bare measurements, for the program of this crate and for `ropewalk bench`.
-//!
-//! Each command runs the bare subjects of one kind; `extra` lets a caller add its own to the same comparison.
+//! The command line of `ropewalk bench`: the experiments, the goals, and the bare servers by themselves.
 
 use crate::bare::ping_pong::{Form, PingPong, Sizes};
 use crate::bare::pwrite::PWrite;
@@ -10,6 +8,7 @@ use crate::load::Load;
 use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::serve::{self, Serve};
+use crate::suite::{self, ExperimentCommand};
 use crate::{BenchError, Subject, goals, pattern, runner};
 use clap::{Args, Subcommand};
 use meta::{MemStore, MetaStore};
@@ -22,7 +21,12 @@ use tempfile::NamedTempFile;
 /// A command of the benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Small messages: a thread per connection, and tokio
+    /// The published experiments
+    #[command(flatten)]
+    Experiment(ExperimentCommand),
+    /// Ropewalk itself against the bare servers: the rows that have goals
+    Goals(goals::Options),
+    /// The bare limit of small messages: a thread per connection, and tokio
     PingPong {
         /// How much and how long
         #[command(flatten)]
@@ -31,7 +35,7 @@ pub enum Command {
         #[command(flatten)]
         sizes: Sizes,
     },
-    /// Reads from the page cache by sendfile
+    /// The bare limit of reads: from the page cache by sendfile
     Read {
         /// How much and how long
         #[command(flatten)]
@@ -40,7 +44,7 @@ pub enum Command {
         #[command(flatten)]
         file: FileOptions,
     },
-    /// Unstable writes into the page cache
+    /// The bare limit of unstable writes: into the page cache
     Write {
         /// How much and how long
         #[command(flatten)]
@@ -49,17 +53,18 @@ pub enum Command {
         #[command(flatten)]
         file: FileOptions,
     },
-    /// Creates in a metadata store; connections are tasks that wait
+    /// The bare limit of creates: a metadata store; connections are tasks that wait
     Store {
         /// How much and how long
         #[command(flatten)]
         options: Options,
     },
-    /// Ropewalk itself against the bare servers: the rows that have goals
-    Goals(goals::Options),
     /// Serve, as the child of another command
     #[command(subcommand, hide = true)]
     Serve(Serve),
+    /// Generate load, as the child of another command
+    #[command(hide = true)]
+    Worker,
 }
 
 /// How much and how long.
@@ -123,18 +128,15 @@ impl FileOptions {
     }
 }
 
-/// Runs a command and writes its table to `out`. `launcher` starts servers: it leads to [`Command::Serve`].
+/// Runs a command and writes its table to `out`. `launcher` leads back to [`Command`], for children.
 ///
 /// # Errors
 /// Whatever kept the command from being a measurement.
-pub fn run(
-    command: Command,
-    launcher: &Launcher,
-    extra: Vec<Box<dyn Subject>>,
-    out: &mut dyn Write,
-) -> Result<(), BenchError> {
+pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
     let launcher = launcher.clone();
     match command {
+        Command::Experiment(command) => suite::run(command, &launcher, out),
+        Command::Worker => suite::worker::run(),
         Command::Serve(serve) => serve::run(serve).map_err(BenchError::io("serve")),
         Command::Goals(options) => goals::run(&options, &launcher, out),
         Command::PingPong { options, sizes } => {
@@ -147,7 +149,7 @@ pub fn run(
                 })
             };
             let bare = vec![subject(Form::Thread), subject(Form::Tokio)];
-            compare("TCP ping-pong", bare, extra, &options, out)
+            compare("TCP ping-pong", bare, &options, out)
         }
         Command::Read { options, file } => {
             let made = file.make()?;
@@ -157,13 +159,7 @@ pub fn run(
                 size_bytes: file.file_bytes,
                 read_bytes: file.payload_bytes,
             });
-            compare(
-                "Reads from the page cache",
-                vec![bare],
-                extra,
-                &options,
-                out,
-            )
+            compare("Reads from the page cache", vec![bare], &options, out)
         }
         Command::Write { options, file } => {
             let made = file.make()?;
@@ -173,7 +169,7 @@ pub fn run(
                 size_bytes: file.file_bytes,
                 write_bytes: file.payload_bytes,
             });
-            compare("Unstable writes", vec![bare], extra, &options, out)
+            compare("Unstable writes", vec![bare], &options, out)
         }
         Command::Store { options } => {
             let open = || {
@@ -181,7 +177,7 @@ pub fn run(
                 Ok(Box::new(store) as Box<dyn OpenStore>)
             };
             let bare: Box<dyn Subject> = Box::new(StoreCreates::new("memory", Box::new(open)));
-            compare("Durable creates", vec![bare], extra, &options, out)
+            compare("Durable creates", vec![bare], &options, out)
         }
     }
 }
@@ -189,11 +185,9 @@ pub fn run(
 fn compare(
     title: &str,
     mut subjects: Vec<Box<dyn Subject>>,
-    extra: Vec<Box<dyn Subject>>,
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
-    subjects.extend(extra);
     let load = options.load()?;
     let rounds = options.rounds;
     let mut progress = |round, name: &str| {

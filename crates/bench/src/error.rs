@@ -32,6 +32,17 @@ pub enum BenchError {
     },
     /// The metadata store failed.
     Store(MetaError),
+    /// A load generator failed.
+    Worker(String),
+    /// The parent of this load generator has gone.
+    Alone,
+    /// A report could not be made.
+    Report(String),
+    /// Cells of a suite that could not be measured.
+    Cells {
+        /// How many.
+        cells_count: usize,
+    },
     /// A setting is outside of what can be measured.
     Setting {
         /// Its name.
@@ -71,6 +82,15 @@ impl std::fmt::Display for BenchError {
             Self::Cluster(why) => write!(f, "the cluster under test: {why}"),
             Self::Nfs { doing, why } => write!(f, "cannot {doing}: {why}"),
             Self::Store(error) => write!(f, "{error}"),
+            Self::Worker(why) => write!(f, "a load generator failed: {why}"),
+            Self::Alone => write!(f, "the parent of this load generator has gone"),
+            Self::Report(why) => write!(f, "cannot make the report: {why}"),
+            Self::Cells { cells_count } => {
+                write!(
+                    f,
+                    "{cells_count} points could not be measured; the reports say why"
+                )
+            }
             Self::Setting { name, must_be } => write!(f, "{name} must be {must_be}"),
         }
     }

@@ -68,7 +68,7 @@ pub struct Options {
     /// Rows to measure; all when none is named
     #[arg(value_enum)]
     pub rows: Vec<Row>,
-    /// The program under test [default: `ropewalk` beside this program]
+    /// The program under test [default: this one]
     #[arg(long, value_name = "PATH")]
     pub ropewalk: Option<PathBuf>,
     /// Folder of clusters and files [default: a tmpfs; for `create` a disk, see --disk-dir]
@@ -185,10 +185,11 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
     let bench = Bench {
         options,
         launcher,
-        program: match &options.ropewalk {
-            Some(program) => program.clone(),
-            None => cluster::default_program()?,
-        },
+        program: options
+            .ropewalk
+            .as_ref()
+            .unwrap_or(&launcher.program)
+            .clone(),
         machine: Machine::here(),
     };
     let rows = match options.rows.as_slice() {

@@ -8,7 +8,9 @@
 //! [`nfs`] holds Ropewalk itself as a subject: a cluster of the real program, started for each run. [`goals`] puts the
 //! two together: the rows that the project has set itself goals for.
 //!
-//! Entry points: [`cli::run`], [`runner::compare`], [`goals::run`].
+//! [`suite`] reruns the published experiments, against Ropewalk or any other server or mounted file system.
+//!
+//! Entry points: [`cli::run`], [`runner::compare`], [`goals::run`], [`suite::run`].
 #![forbid(unsafe_code)]
 
 pub mod bare;
@@ -22,6 +24,7 @@ pub mod process;
 pub mod report;
 pub mod runner;
 pub mod serve;
+pub mod suite;
 
 pub use error::BenchError;
 

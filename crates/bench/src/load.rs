@@ -94,15 +94,15 @@ impl Phase {
 }
 
 /// The requests of one worker.
-#[derive(Debug)]
-struct Tally {
-    requests_count: u64,
-    payload_bytes: u64,
-    latency_ns: Histogram<u64>,
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tally {
+    pub(crate) requests_count: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) latency_ns: Histogram<u64>,
 }
 
 impl Tally {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             requests_count: 0,
             payload_bytes: 0,
@@ -111,14 +111,14 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, payload_bytes: u64, time: Duration) {
+    pub(crate) fn add(&mut self, payload_bytes: u64, time: Duration) {
         self.requests_count += 1;
         self.payload_bytes += payload_bytes;
         let ns = u64::try_from(time.as_nanos()).unwrap_or(LATENCY_NS_MAX);
         self.latency_ns.saturating_record(ns);
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.requests_count += other.requests_count;
         self.payload_bytes += other.payload_bytes;
         self.latency_ns

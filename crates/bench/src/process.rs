@@ -16,17 +16,17 @@ pub(crate) const READY: &str = "ready";
 /// Longest first line of a child.
 const READY_BYTES_MAX: u64 = 128;
 
-/// How to start a server of this crate: the program and the arguments before `serve`.
+/// How to start a child of this crate: the program, and the arguments under which it has [`crate::cli::Command`].
 #[derive(Debug, Clone)]
 pub struct Launcher {
     /// The program.
     pub program: PathBuf,
-    /// What comes before the arguments of [`crate::serve::Serve`].
+    /// What comes before the command.
     pub arguments: Vec<OsString>,
 }
 
 impl Launcher {
-    /// This program, with the arguments under which its command line has [`crate::serve::Serve`].
+    /// This program, with the arguments under which its command line has [`crate::cli::Command`].
     ///
     /// # Errors
     /// [`BenchError::Io`] when the program's path is unknown.
@@ -54,6 +54,7 @@ impl ServerProcess {
     pub fn start(launcher: &Launcher, arguments: &[OsString]) -> Result<Self, BenchError> {
         let mut child = Command::new(&launcher.program)
             .args(&launcher.arguments)
+            .arg("serve")
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

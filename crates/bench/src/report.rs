@@ -44,7 +44,23 @@ impl Machine {
         }
     }
 
-    fn json(&self) -> Value {
+    /// In a line for people.
+    pub(crate) fn line(&self) -> String {
+        let built = if self.is_optimised {
+            ""
+        } else {
+            "\nbuilt without optimisation: not to be published"
+        };
+        format!(
+            "{}, {} CPUs, Linux {}, commit {}{built}",
+            self.cpu_model,
+            self.cpus_count,
+            self.kernel,
+            self.commit.as_deref().unwrap_or("unknown"),
+        )
+    }
+
+    pub(crate) fn json(&self) -> Value {
         json!({
             "cpu_model": self.cpu_model,
             "cpus_count": self.cpus_count,
@@ -121,18 +137,7 @@ pub(crate) fn heading(
         load.measure.as_secs_f64(),
         load.warm_up.as_secs_f64(),
     )?;
-    writeln!(
-        out,
-        "{}, {} CPUs, Linux {}, commit {}",
-        machine.cpu_model,
-        machine.cpus_count,
-        machine.kernel,
-        machine.commit.as_deref().unwrap_or("unknown"),
-    )?;
-    if !machine.is_optimised {
-        writeln!(out, "built without optimisation: not to be published")?;
-    }
-    Ok(())
+    writeln!(out, "{}", machine.line())
 }
 
 pub(crate) fn cell(spread: Option<Spread>) -> String {

@@ -40,6 +40,8 @@ pub enum Metric {
     RequestsPerSecond,
     /// Payload in 10^6 bytes per second.
     MegabytesPerSecond,
+    /// Mean latency in microseconds.
+    LatencyMeanUs,
     /// Median latency in microseconds.
     LatencyP50Us,
     /// 99th percentile of latency in microseconds.
@@ -54,9 +56,10 @@ pub enum Metric {
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::RequestsPerSecond,
         Self::MegabytesPerSecond,
+        Self::LatencyMeanUs,
         Self::LatencyP50Us,
         Self::LatencyP99Us,
         Self::CpuUsPerRequest,
@@ -70,12 +73,19 @@ impl Metric {
         match self {
             Self::RequestsPerSecond => "requests_per_s",
             Self::MegabytesPerSecond => "mb_per_s",
+            Self::LatencyMeanUs => "mean_us",
             Self::LatencyP50Us => "p50_us",
             Self::LatencyP99Us => "p99_us",
             Self::CpuUsPerRequest => "server_cpu_us_per_request",
             Self::ClientCpuUsPerRequest => "client_cpu_us_per_request",
             Self::CpuSecondsPerGigabyte => "server_cpu_s_per_gb",
         }
+    }
+
+    /// Whether it says something about the server's processes, which are known only when they are ours.
+    #[must_use]
+    pub const fn is_of_the_server(self) -> bool {
+        matches!(self, Self::CpuUsPerRequest | Self::CpuSecondsPerGigabyte)
     }
 
     /// Its value in a sample; a sample without requests has no latency and no cost.
@@ -93,6 +103,8 @@ impl Metric {
         match self {
             Self::RequestsPerSecond => requests / seconds,
             Self::MegabytesPerSecond => bytes / seconds / 1e6,
+            Self::LatencyMeanUs if sample.latency_ns.is_empty() => f64::NAN,
+            Self::LatencyMeanUs => sample.latency_ns.mean() / 1e3,
             Self::LatencyP50Us => percentile(0.5),
             Self::LatencyP99Us => percentile(0.99),
             Self::CpuUsPerRequest => cpu * 1e6 / requests,
@@ -276,7 +288,7 @@ pub(crate) mod tests {
         let (comparison, _) = known();
         let sample = &comparison.subjects[0].samples[0];
         let values = Metric::ALL.map(|metric| metric.of(sample));
-        assert_eq!(values, [50.0, 50.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0]);
+        assert_eq!(values, [50.0, 50.0, 2.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! See [`crate::process`] for how parent and child talk.
 
-use crate::bare::{self, ping_pong, pwrite, sendfile};
+use crate::bare::{self, ping_pong, pwrite, rpc_echo, sendfile};
 use crate::process::READY;
 use clap::Subcommand;
 use std::io::{self, Read, Write};
@@ -31,6 +31,8 @@ pub enum Serve {
         /// The file
         path: PathBuf,
     },
+    /// Answer RPC calls of a program that does nothing else
+    RpcEcho,
 }
 
 /// Serves on a free port until standard input ends.
@@ -50,6 +52,7 @@ pub fn run(serve: Serve) -> io::Result<()> {
             Serve::PingPong { form, sizes } => ping_pong::serve(listener, form, sizes),
             Serve::Sendfile { path } => sendfile::serve(&listener, &path),
             Serve::Pwrite { path } => pwrite::serve(&listener, &path),
+            Serve::RpcEcho => rpc_echo::serve(listener),
         };
         server.send(result)
     });

@@ -58,6 +58,9 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     #[command(flatten)]
     Client(ClientCommand),
+    /// Measure: the published experiments again, the goals, and the bare limits of this machine
+    #[command(subcommand)]
+    Bench(bench::cli::Command),
     /// Print completions for a shell
     Completions {
         /// The shell

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod bench_cmd;
 mod cli;
 mod client_cmds;
 mod config;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli.command) {
+    match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             out::say(&failure);
@@ -42,20 +43,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Outcome {
+fn run(command: Command) -> Outcome {
     match command {
-        Command::Up(args) => up::run(args),
-        Command::Mds(args) => serve_mds::run(args),
-        Command::Ds(args) => serve_ds::run(args),
-        Command::Status(args) => status::run(args),
-        Command::Token(command) => token::run(command),
-        Command::Key(command) => key::run(command),
-        Command::Expel(args) => expel::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Client(command) => Ok(client_cmds::run(command)?),
+        Command::Up(args) => up::run(&args),
+        Command::Mds(args) => serve_mds::run(&args),
+        Command::Ds(args) => serve_ds::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Token(command) => token::run(&command),
+        Command::Key(command) => key::run(&command),
+        Command::Expel(args) => expel::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Client(command) => Ok(client_cmds::run(&command)?),
+        Command::Bench(command) => bench_cmd::run(command),
         Command::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "ropewalk", &mut text);
+            clap_complete::generate(shell, &mut Cli::command(), "ropewalk", &mut text);
             out::print(&String::from_utf8_lossy(&text))
         }
         Command::Man { dir } => man::run(dir.as_deref()),

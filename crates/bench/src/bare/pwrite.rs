@@ -3,48 +3,30 @@
 //! A request is offset, length and the bytes, a reply is the length. Nothing is synced: that is what
 //! UNSTABLE means (RFC 8881 §18.32). One blocking thread serves each connection.
 
-use super::{
-    PAYLOAD_BYTES_MAX, REFUSED, Range, Walk, accept_with_threads, connect, read_message,
-    read_status,
-};
-use crate::load::{self, Load, Requester};
+use super::{PAYLOAD_BYTES_MAX, Range, Ranges, Walk, connect, read_status, serve_ranges};
+use crate::load::{Load, Requester};
 use crate::process::{Launcher, ServerProcess};
 use crate::{BenchError, Sample, Subject, pattern};
 use serde_json::{Value, json};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Serves writes into the file at `path`, which must exist, for ever. Writes never extend it.
 ///
 /// # Errors
 /// When the file cannot be opened or the listener fails.
 pub fn serve(listener: &TcpListener, path: &Path) -> io::Result<()> {
-    let file = Arc::new(File::options().write(true).open(path)?);
-    let size_bytes = file.metadata()?.len();
-    accept_with_threads(listener, move |stream| {
-        serve_connection(stream, &file, size_bytes)
-    })
-}
-
-fn serve_connection(mut stream: TcpStream, file: &File, size_bytes: u64) -> io::Result<()> {
-    let mut request = [0; super::RANGE_BYTES];
-    let mut data = Vec::new();
-    while read_message(&mut stream, &mut request)? {
-        let Some(range) = Range::decode(&request, size_bytes) else {
-            return stream.write_all(&REFUSED.to_be_bytes());
-        };
-        // At most PAYLOAD_BYTES_MAX, which decode checked.
+    let file = File::options().write(true).open(path)?;
+    serve_ranges(listener, file, |stream, file, range, data| {
+        // At most PAYLOAD_BYTES_MAX, which decoding the range checked.
         data.resize(range.len as usize, 0);
-        stream.read_exact(&mut data)?;
-        file.write_all_at(&data, range.offset)?;
-        stream.write_all(&range.len.to_be_bytes())?;
-    }
-    Ok(())
+        stream.read_exact(data)?;
+        file.write_all_at(data, range.offset)?;
+        stream.write_all(&range.len.to_be_bytes())
+    })
 }
 
 /// The recv+pwrite server as a subject.
@@ -70,15 +52,14 @@ impl Subject for PWrite {
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
-        let arguments = ["pwrite".into(), OsString::from(&self.path)];
-        let server = ServerProcess::start(&self.launcher, &arguments)?;
-        let count = load.connections_count;
-        let connect = |index| {
-            let walk = Walk::new(self.size_bytes, self.write_bytes, index, count)?;
-            let client = Client::connect(&server, walk)?;
-            Ok(Box::new(client) as Box<dyn Requester>)
+        let ranges = Ranges {
+            launcher: &self.launcher,
+            server: "pwrite",
+            path: &self.path,
+            size_bytes: self.size_bytes,
+            payload_bytes: self.write_bytes,
         };
-        load::drive(load, connect, &|| server.cpu())
+        ranges.run(load, Client::connect)
     }
 }
 

@@ -4,43 +4,25 @@
 //! shares a segment with the first bytes of the file. One blocking thread serves each connection: with
 //! replies of this size the copy in the kernel is the cost, and a thread needs no readiness calls between.
 
-use super::{
-    PAYLOAD_BYTES_MAX, REFUSED, Range, Walk, accept_with_threads, connect, read_message,
-    read_status,
-};
-use crate::load::{self, Load, Requester};
+use super::{PAYLOAD_BYTES_MAX, Range, Ranges, Walk, connect, read_status, serve_ranges};
+use crate::load::{Load, Requester};
 use crate::process::{Launcher, ServerProcess};
 use crate::{BenchError, Sample, Subject, pattern};
 use rustix::net::SendFlags;
 use serde_json::{Value, json};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Serves the file at `path` for ever. Its size must not change meanwhile.
 ///
 /// # Errors
 /// When the file cannot be opened or the listener fails.
 pub fn serve(listener: &TcpListener, path: &Path) -> io::Result<()> {
-    let file = Arc::new(File::open(path)?);
-    let size_bytes = file.metadata()?.len();
-    accept_with_threads(listener, move |stream| {
-        serve_connection(stream, &file, size_bytes)
+    serve_ranges(listener, File::open(path)?, |stream, file, range, _| {
+        send(stream, file, range)
     })
-}
-
-fn serve_connection(mut stream: TcpStream, file: &File, size_bytes: u64) -> io::Result<()> {
-    let mut request = [0; super::RANGE_BYTES];
-    while read_message(&mut stream, &mut request)? {
-        let Some(range) = Range::decode(&request, size_bytes) else {
-            return stream.write_all(&REFUSED.to_be_bytes());
-        };
-        send(&stream, file, range)?;
-    }
-    Ok(())
 }
 
 fn send(stream: &TcpStream, file: &File, range: Range) -> io::Result<()> {
@@ -90,15 +72,14 @@ impl Subject for SendFile {
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
-        let arguments = ["sendfile".into(), OsString::from(&self.path)];
-        let server = ServerProcess::start(&self.launcher, &arguments)?;
-        let count = load.connections_count;
-        let connect = |index| {
-            let walk = Walk::new(self.size_bytes, self.read_bytes, index, count)?;
-            let client = Client::connect(&server, walk)?;
-            Ok(Box::new(client) as Box<dyn Requester>)
+        let ranges = Ranges {
+            launcher: &self.launcher,
+            server: "sendfile",
+            path: &self.path,
+            size_bytes: self.size_bytes,
+            payload_bytes: self.read_bytes,
         };
-        load::drive(load, connect, &|| server.cpu())
+        ranges.run(load, Client::connect)
     }
 }
 

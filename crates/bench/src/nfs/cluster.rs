@@ -9,18 +9,17 @@
 
 use crate::BenchError;
 use crate::process::cpu_of;
+use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The program is looked for under this name beside this one.
-pub const PROGRAM_NAME: &str = "ropewalk";
 /// The word of the ready text before the port.
 const PORT_WORD: &str = "port=";
 /// The line with which the ready text begins.
@@ -31,6 +30,11 @@ const READY_BYTES_MAX: u64 = 64 * 1024;
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// How often a stopping cluster is looked at.
 const STOP_POLL: Duration = Duration::from_millis(20);
+/// The cluster's own folder in the one that is made for it.
+const STATE_DIR: &str = "state";
+/// Removed files that are not gone from the data servers after this are an error, and how often they are looked for.
+const CLEAN_MAX: Duration = Duration::from_secs(60);
+const CLEAN_POLL: Duration = Duration::from_millis(5);
 /// Processes of one cluster at most: a supervisor, an MDS, and the data servers.
 const PROCESSES_MAX: usize = 128;
 
@@ -69,22 +73,6 @@ impl ClusterOptions {
     }
 }
 
-/// The program beside this one.
-///
-/// # Errors
-/// [`BenchError::Cluster`] when it is not there.
-pub fn default_program() -> Result<PathBuf, BenchError> {
-    let here = std::env::current_exe().map_err(BenchError::io("find this program"))?;
-    let program = here.with_file_name(PROGRAM_NAME);
-    if program.is_file() {
-        return Ok(program);
-    }
-    Err(BenchError::Cluster(format!(
-        "{} is not there: build it (cargo build --release -p ropewalk) or name it with --ropewalk",
-        program.display()
-    )))
-}
-
 /// The type of the file system that `dir` is on, by its magic number in statfs(2).
 #[must_use]
 pub fn file_system(dir: &Path) -> String {
@@ -109,7 +97,7 @@ pub struct Cluster {
     address: SocketAddr,
     pids: Vec<u32>,
     // Removed last: the servers write into it until they are gone.
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Cluster {
@@ -129,7 +117,7 @@ impl Cluster {
             .args(["up", "--port=0", "--export=127.0.0.0/8:rw:none"])
             .arg(format!("--ds={}", options.ds_count))
             .arg("--dir")
-            .arg(dir.path().join("state"));
+            .arg(dir.path().join(STATE_DIR));
         if options.in_memory {
             command.arg("--memory");
         }
@@ -143,7 +131,7 @@ impl Cluster {
             child,
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             pids: Vec::new(),
-            _dir: dir,
+            dir,
         };
         let Some(port) = cluster.ready_port() else {
             return Err(BenchError::Cluster(last_line(&words)));
@@ -182,6 +170,47 @@ impl Cluster {
         self.pids.iter().map(|pid| cpu_of(&pid.to_string())).sum()
     }
 
+    /// Waits until no data server has anything left of removed files. The metadata server is asked by `program status`.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] when it does not say, or when it takes longer than a minute.
+    pub fn wait_until_clean(&self, program: &Path) -> Result<(), BenchError> {
+        let end = Instant::now() + CLEAN_MAX;
+        while self.removals_waiting(program)? > 0 {
+            if Instant::now() >= end {
+                let why = "data servers have not removed all files within a minute";
+                return Err(BenchError::Cluster(why.to_owned()));
+            }
+            std::thread::sleep(CLEAN_POLL);
+        }
+        Ok(())
+    }
+
+    /// Makes the page cache forget the files of the cluster: what its servers read next comes from the disk. What is not written
+    /// back yet is written first.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`].
+    pub fn forget_cached(&self) -> Result<(), BenchError> {
+        forget_cached(&self.dir.path().join(STATE_DIR))
+            .map_err(BenchError::io("empty the page cache"))
+    }
+
+    fn removals_waiting(&self, program: &Path) -> Result<u64, BenchError> {
+        let output = Command::new(program)
+            .args(["status", "--json", "--dir"])
+            .arg(self.dir.path().join(STATE_DIR))
+            .stdin(Stdio::null())
+            .output()
+            .map_err(BenchError::io("ask for the cluster's status"))?;
+        let status: Option<serde_json::Value> = serde_json::from_slice(&output.stdout).ok();
+        let waiting = status.and_then(|status| status["mds"]["removals_waiting"].as_u64());
+        waiting.ok_or_else(|| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            BenchError::Cluster(format!("its status is missing: {}", said.trim()))
+        })
+    }
+
     /// Processes of the cluster: the supervisor, the metadata server, the data servers.
     #[must_use]
     pub fn processes_count(&self) -> usize {
@@ -206,6 +235,28 @@ impl Drop for Cluster {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Makes the page cache forget all files below `dir`.
+fn forget_cached(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            forget_cached(&entry.path())?;
+        } else if kind.is_file() {
+            match File::open(entry.path()) {
+                Ok(file) => {
+                    rustix::fs::fdatasync(&file)?;
+                    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+                }
+                // The servers go on meanwhile.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `root` and all its descendants.

@@ -1,19 +1,16 @@
 //! The subjects that are clusters, on a real one of tiny size: they run, they count, and they leave nothing behind.
 //! Nothing here is a measurement.
-#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
-use ropewalk_bench::Subject;
-use ropewalk_bench::load::Load;
-use ropewalk_bench::nfs::cluster::{Cluster, ClusterOptions, PROGRAM_NAME};
-use ropewalk_bench::nfs::create::Creates;
-use ropewalk_bench::nfs::getattr::GetAttrs;
-use ropewalk_bench::nfs::read::{Form, Reads};
-use ropewalk_bench::nfs::stripes::{FirstLives, Part};
+use super::{command, launcher};
+use bench::Subject;
+use bench::load::Load;
+use bench::nfs::cluster::{Cluster, ClusterOptions};
+use bench::nfs::create::Creates;
+use bench::nfs::getattr::GetAttrs;
+use bench::nfs::read::{Form, Reads};
+use bench::nfs::stripes::{FirstLives, Part};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const LOAD: Load = Load {
@@ -22,46 +19,9 @@ const LOAD: Load = Load {
     measure: Duration::from_millis(300),
 };
 
-/// The program of this source tree. The test command of the workspace has built it; a test of this crate alone has not.
-fn program() -> PathBuf {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
-        let bench = Path::new(env!("CARGO_BIN_EXE_ropewalk-bench"));
-        let program = bench.with_file_name(PROGRAM_NAME);
-        let built = program.metadata().and_then(|found| found.modified());
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        if built.is_ok_and(|built| built >= newest_source(crates)) {
-            return program;
-        }
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", PROGRAM_NAME]);
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success());
-        program
-    });
-    program.clone()
-}
-
-/// When the newest source file below `dir` was written; those of tests are not part of the program.
-fn newest_source(dir: &Path) -> SystemTime {
-    let entries = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
-    let times = entries.filter_map(|entry| {
-        let name = entry.file_name();
-        if entry.file_type().unwrap().is_dir() {
-            return (name != "tests" && name != "bench").then(|| newest_source(&entry.path()));
-        }
-        let path = entry.path();
-        let is_source = path.extension().is_some_and(|e| e == "rs" || e == "toml");
-        is_source.then(|| entry.metadata().unwrap().modified().unwrap())
-    });
-    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
 fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
     ClusterOptions {
-        program: program(),
+        program: launcher().program,
         dir: dir.path().to_owned(),
         ds_count,
         in_memory,
@@ -158,7 +118,7 @@ fn first_lives_touch_every_data_server() {
 fn the_command_prints_goals_and_writes_json() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("goals.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
+    let output = command()
         .args([
             "goals",
             "getattr",
@@ -166,8 +126,6 @@ fn the_command_prints_goals_and_writes_json() {
             "--quick",
             "--warm-up-seconds=0",
         ])
-        .arg("--ropewalk")
-        .arg(program())
         .arg("--dir")
         .arg(dir.path())
         .arg("--json")
@@ -189,7 +147,7 @@ fn the_command_prints_goals_and_writes_json() {
 
 #[test]
 fn a_missing_program_is_one_clear_sentence() {
-    let output = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
+    let output = command()
         .args(["goals", "getattr", "--ropewalk=/no/such/program"])
         .output()
         .unwrap();

@@ -1,16 +1,16 @@
 //! The bare servers as real child processes: the bytes that they serve, what they refuse, and that
 //! they end with their parent. Sizes are small; nothing here is a measurement.
-#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
-use ropewalk_bench::bare::ping_pong::{Form, PingPong, Sizes};
-use ropewalk_bench::bare::{pwrite, sendfile};
-use ropewalk_bench::load::Load;
-use ropewalk_bench::process::{Launcher, ServerProcess};
-use ropewalk_bench::{BenchError, Subject, pattern};
+use super::{command, launcher};
+use bench::bare::ping_pong::{Form, PingPong, Sizes};
+use bench::bare::{pwrite, sendfile};
+use bench::load::Load;
+use bench::process::ServerProcess;
+use bench::{BenchError, Subject, pattern};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
@@ -21,13 +21,6 @@ const LOAD: Load = Load {
     warm_up: Duration::from_millis(20),
     measure: Duration::from_millis(150),
 };
-
-fn launcher() -> Launcher {
-    Launcher {
-        program: env!("CARGO_BIN_EXE_ropewalk-bench").into(),
-        arguments: vec!["serve".into()],
-    }
-}
 
 fn server(kind: &str, file: &NamedTempFile) -> ServerProcess {
     let arguments = [OsString::from(kind), file.path().into()];
@@ -138,7 +131,7 @@ fn every_server_answers_a_load() {
 
 #[test]
 fn a_server_ends_when_its_input_does() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
+    let mut child = command()
         .args(["serve", "ping-pong", "--form=tokio"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -158,7 +151,7 @@ fn a_server_ends_when_its_input_does() {
 fn the_program_prints_a_table_and_writes_json() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("runs.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
+    let output = command()
         .args([
             "ping-pong",
             "--rounds=2",
@@ -195,10 +188,7 @@ fn bad_settings_are_one_clear_sentence() {
             "cannot make the test file",
         ),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_ropewalk-bench"))
-            .args(arguments)
-            .output()
-            .unwrap();
+        let output = command().args(arguments).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{arguments:?}");
         assert!(text.contains(sentence), "{arguments:?}: {text}");

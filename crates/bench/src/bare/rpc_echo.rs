@@ -1,0 +1,132 @@
+//! The RPC layer alone: a program whose one procedure answers with as many bytes as it is asked for, over our own transport.
+//!
+//! What `session`, COMPOUND and a role add to a small request is the difference to it.
+
+use crate::BenchError;
+use crate::load::REQUEST_TIMEOUT;
+use bytes::Bytes;
+use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use transport::workers::Shutdown;
+use transport::{ConnHandle, Context, Limits, Message, NoService, Service, tcp};
+use xdr::{Decode, Decoder, Encode, Encoder};
+
+/// A number of the range for temporary use (RFC 5531 §13): the program exists in benchmarks only.
+const PROGRAM: u32 = 0x4000_0b0c;
+const VERSION: u32 = 1;
+/// The procedure: the argument is a length, the result is opaque data of that length.
+const PROCEDURE: u32 = 1;
+/// Longest result.
+pub(crate) const BYTES_MAX: u32 = 1 << 20;
+
+struct Echo {
+    data: Bytes,
+}
+
+impl Echo {
+    fn answer(&self, record: &[u8]) -> Option<Message> {
+        let mut d = Decoder::new(record);
+        let call = CallStart::decode(&mut d).ok()?;
+        let len = d.u32().ok().filter(|len| *len <= BYTES_MAX)?;
+        let mut e = Encoder::new();
+        rpc::begin_success(&mut e, call.xid, OpaqueAuth::NONE);
+        e.opaque(&self.data[..len as usize]);
+        Some(e.into())
+    }
+}
+
+impl Service for Echo {
+    async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        let reply = self.answer(&record);
+        if reply.is_none() {
+            conn.close(transport::CloseReason::MalformedMessage);
+        }
+        reply
+    }
+}
+
+/// Serves for ever.
+///
+/// # Errors
+/// When the listener fails.
+pub fn serve(listener: TcpListener) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut data = vec![0; BYTES_MAX as usize];
+    crate::pattern::fill(0, &mut data);
+    let echo = Arc::new(Echo { data: data.into() });
+    let never = Shutdown::new();
+    let context = Context::new(Limits::default());
+    runtime.block_on(tcp::serve(vec![listener], echo, context, never.signal()))
+}
+
+/// A connection to the server.
+#[derive(Debug)]
+pub(crate) struct EchoClient {
+    conn: ConnHandle,
+}
+
+impl EchoClient {
+    /// Connects on the current runtime.
+    pub(crate) async fn connect(address: SocketAddr) -> Result<Self, BenchError> {
+        let context = Context::new(Limits::default());
+        let conn = tcp::connect(address, NoService::shared(), &context).await;
+        let conn = conn.map_err(BenchError::nfs("connect to the server"))?;
+        Ok(Self { conn })
+    }
+
+    /// One call; the bytes of its result are compared.
+    pub(crate) async fn ask(&self, len: u32) -> Result<(), BenchError> {
+        let mut e = Encoder::new();
+        CallStart {
+            xid: 0,
+            program: PROGRAM,
+            version: VERSION,
+            procedure: PROCEDURE,
+            credential: OpaqueAuth::NONE,
+            verifier: OpaqueAuth::NONE,
+        }
+        .encode(&mut e);
+        e.u32(len);
+        let called = self.conn.call(e.into(), REQUEST_TIMEOUT).await;
+        let record = called.map_err(BenchError::nfs("call"))?;
+        let mut d = Decoder::new(&record);
+        let malformed = BenchError::nfs("understand the reply");
+        let header = ReplyHeader::decode(&mut d).map_err(&malformed)?;
+        if !matches!(header.verdict, ReplyVerdict::Success { .. }) {
+            return Err(BenchError::Refused);
+        }
+        let data = d.opaque(BYTES_MAX).map_err(malformed)?;
+        if data.len() != len as usize {
+            return Err(BenchError::WrongBytes {
+                offset: data.len() as u64,
+            });
+        }
+        crate::pattern::check(0, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The call and its refusals.
+    use super::*;
+
+    #[test]
+    fn it_answers_with_the_bytes_asked_for() {
+        let listener = crate::bare::listen().unwrap();
+        let address = listener.local_addr().unwrap();
+        // It ends with the process.
+        std::thread::spawn(move || serve(listener));
+        crate::load::runtime().unwrap().block_on(async {
+            let client = EchoClient::connect(address).await.unwrap();
+            for len in [0, 1, 3, 4096, BYTES_MAX] {
+                client.ask(len).await.unwrap();
+            }
+            assert!(client.ask(BYTES_MAX + 1).await.is_err());
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! The suite: the published experiments, rerun on a cluster of our own, on any NFS server, or on any mounted directory.
+//!
+//! An experiment is a [`plan`]: cells, each a point of a figure (a row and a series), and the figures that show them. [`measure`] runs
+//! the cells: it starts the cluster that a cell needs, starts load-generator processes ([`team`], [`worker`]), and lets them go
+//! together. What a worker does is in [`work`]; it does it through [`files`], whose two adapters are our client library and a mounted
+//! directory. [`report`] writes what came out as a table, CSV, JSON, SVG, PNG and one HTML page, beside the published figure.
+//!
+//! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
+
+mod content;
+mod experiments;
+mod files;
+mod job;
+mod measure;
+mod options;
+mod plan;
+mod progress;
+mod published;
+mod random;
+mod report;
+mod spec;
+mod team;
+#[cfg(test)]
+mod tests;
+mod work;
+pub(crate) mod worker;
+
+pub use options::{ExperimentCommand, Options};
+pub use spec::{ClusterSpec, SpecError, Store, Transport};
+
+use crate::BenchError;
+use crate::process::Launcher;
+use crate::report::Machine;
+use measure::Environment;
+use plan::{Plan, Setting};
+use std::io::Write;
+
+/// Runs experiments, prints their tables to `out` and writes the reports.
+///
+/// # Errors
+/// Whatever kept the experiments from being measured. When single cells failed, the reports of the others are written first.
+pub fn run(
+    command: ExperimentCommand,
+    launcher: &Launcher,
+    out: &mut dyn Write,
+) -> Result<(), BenchError> {
+    let (experiments, options) = command.split();
+    let setting = Setting::of(&options);
+    let plans: Vec<Plan> = experiments.iter().map(|e| e.plan(&setting)).collect();
+    let environment = Environment::new(&options, launcher)?;
+    report::folder(&options.out)?;
+    let results = measure::measure(plans, &environment, options.repeats())?;
+    let machine = Machine::here();
+    report::write(&results, &machine, &options.out, out)?;
+    match results.iter().map(|r| r.failures.len()).sum() {
+        0 => Ok(()),
+        cells_count => Err(BenchError::Cells { cells_count }),
+    }
+}

@@ -1,0 +1,70 @@
+//! The experiments: each file makes the plan of one.
+
+mod btio;
+mod cached;
+mod clients;
+mod create;
+mod incast;
+mod io;
+mod metadata;
+mod records;
+mod sequential;
+mod small_ops;
+mod sweep;
+mod threads;
+mod zipf;
+
+use super::plan::{Plan, Setting};
+
+/// One experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Experiment {
+    SmallOps,
+    Create,
+    Sequential,
+    Zipf,
+    Btio,
+    Records,
+    Threads,
+    Cached,
+    Clients,
+    Sweep,
+    Metadata,
+    Incast,
+}
+
+impl Experiment {
+    /// All of them, in the order of the suite.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::SmallOps,
+        Self::Create,
+        Self::Sequential,
+        Self::Zipf,
+        Self::Btio,
+        Self::Records,
+        Self::Threads,
+        Self::Cached,
+        Self::Clients,
+        Self::Sweep,
+        Self::Metadata,
+        Self::Incast,
+    ];
+
+    /// Its plan.
+    pub(crate) fn plan(self, setting: &Setting) -> Plan {
+        match self {
+            Self::SmallOps => small_ops::plan(setting),
+            Self::Create => create::plan(setting),
+            Self::Sequential => sequential::plan(setting),
+            Self::Zipf => zipf::plan(setting),
+            Self::Btio => btio::plan(setting),
+            Self::Records => records::plan(setting),
+            Self::Threads => threads::plan(setting),
+            Self::Cached => cached::plan(setting),
+            Self::Clients => clients::plan(setting),
+            Self::Sweep => sweep::plan(setting),
+            Self::Metadata => metadata::plan(setting),
+            Self::Incast => incast::plan(setting),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `small-ops`: latency of a small reply by its payload, at the RPC layer alone and through the whole client.
+
+use super::io::READ;
+use crate::runner::Metric;
+use crate::suite::job::Work;
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
+use crate::suite::published::Name;
+use crate::suite::spec::Store;
+use crate::suite::work::small::SmallWork;
+
+const PAYLOADS: &[u32] = &[
+    1,
+    16,
+    64,
+    256,
+    1 << 10,
+    4 << 10,
+    8 << 10,
+    16 << 10,
+    32 << 10,
+];
+const PAYLOADS_QUICK: &[u32] = &[1, 1 << 10, 32 << 10];
+const REQUESTS: u64 = 20_000;
+const REQUESTS_QUICK: u64 = 500;
+
+pub(super) fn plan(setting: &Setting) -> Plan {
+    let whole = ("whole client", setting.server(1, Store::Memory));
+    let rpc = Server::BareRpc {
+        transport: setting.transport(),
+    };
+    let mut lines = vec![whole];
+    if setting.own {
+        lines.push(("RPC layer", rpc));
+    }
+    let mut cells = Vec::new();
+    for (layer, server) in lines {
+        let series = match server.transport() {
+            Some(transport) => format!("{layer}, {}", transport.name()),
+            None => layer.to_owned(),
+        };
+        for payload_bytes in setting.pick(PAYLOADS, PAYLOADS_QUICK) {
+            cells.push(Cell {
+                group: "payload",
+                x: X::size(u64::from(*payload_bytes)),
+                series: series.clone(),
+                server,
+                workers: Workers::processes(1),
+                work: Work::Small(SmallWork {
+                    payload_bytes: *payload_bytes,
+                    requests_count: setting.pick(REQUESTS, REQUESTS_QUICK),
+                    limit_ms: setting.limit_ms(),
+                }),
+                cold: false,
+            });
+        }
+    }
+    Plan {
+        name: "small-ops",
+        title: "Small operations: latency by payload of the reply",
+        notes: vec![
+            "`whole client` is a READ of the start of a file of 1 MiB, from a data server; `RPC layer` is a call of a program that does nothing else.".to_owned(),
+        ],
+        cells,
+        figures: vec![Figure {
+            id: "latency",
+            title: "Latency by payload".to_owned(),
+            group: "payload",
+            x_label: "payload",
+            metric: Metric::LatencyMeanUs,
+            phases: READ,
+            published: Name::SmallOps.load(),
+        }],
+    }
+}

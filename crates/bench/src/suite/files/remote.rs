@@ -1,0 +1,207 @@
+//! A server through our client library: one client, and so one session, for each worker.
+
+use super::{DIR_MODE, FILE_MODE, Files};
+use crate::BenchError;
+use bytes::Bytes;
+use client::{
+    Client, ClientConfig, Error, File, Identity, NfsUrl, OpenOptions, SetAttrs, Verifier,
+};
+use futures_util::stream::{FuturesOrdered, TryStreamExt};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use transport::rdma::{Config, Rdma};
+use transport::{Address, AnyConnector, Connector, Context, Limits};
+
+/// Addresses of one host name that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// A server that does not answer for so long ends the run.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+/// The adapter.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    client: Client,
+    root: Vec<u8>,
+}
+
+impl Remote {
+    /// Connects to the server of a URL, which names the folder to work in.
+    pub(crate) async fn connect(url: &str) -> Result<Self, BenchError> {
+        let url = NfsUrl::parse(url).map_err(BenchError::nfs("understand the URL"))?;
+        let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
+        let found = found.map_err(BenchError::io("find the server"))?;
+        let found: Vec<_> = found.take(ADDRESSES_MAX).collect();
+        let ports = url.ports();
+        let address = |(is_rdma, port), mut host: SocketAddr| {
+            host.set_port(port);
+            match is_rdma {
+                true => Address::Rdma(host),
+                false => Address::Tcp(host),
+            }
+        };
+        let to = |port| found.iter().map(move |host| address(port, *host));
+        let addresses = ports.into_iter().flat_map(to).collect();
+        let context = Context::new(Limits::default());
+        let software = Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), Config::default());
+        let connector = Arc::new(AnyConnector::new(&context, software));
+        let config = ClientConfig {
+            data_transport: url.transport,
+            ..config()?
+        };
+        Self::over(addresses, connector, config, url.path).await
+    }
+
+    /// The same over any transport.
+    pub(crate) async fn over(
+        addresses: Vec<Address>,
+        connector: Arc<dyn Connector>,
+        config: ClientConfig,
+        root: Vec<u8>,
+    ) -> Result<Self, BenchError> {
+        let client = Client::connect(addresses, connector, config)
+            .await
+            .map_err(BenchError::nfs("connect to the server"))?;
+        Ok(Self { client, root })
+    }
+
+    /// Ends the session.
+    pub(crate) async fn end(self) -> Result<(), BenchError> {
+        let ended = self.client.close().await;
+        ended.map_err(BenchError::nfs("end the session"))
+    }
+
+    fn path(&self, path: &str) -> Vec<u8> {
+        let mut whole = self.root.clone();
+        whole.push(b'/');
+        whole.extend_from_slice(path.as_bytes());
+        whole
+    }
+}
+
+fn config() -> Result<ClientConfig, BenchError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(BenchError::nfs("get randomness"))?;
+    let (name, verifier) = random.split_at(8);
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(verifier);
+    let hex: String = name.iter().map(|b| format!("{b:02x}")).collect();
+    let identity = Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        gids: Vec::new(),
+        machine: "ropewalk-bench".to_owned(),
+    };
+    let owner = format!("ropewalk bench {} {hex}", std::process::id()).into_bytes();
+    let mut config = ClientConfig::new(owner, Verifier { bytes }, identity);
+    config.give_up = GIVE_UP;
+    Ok(config)
+}
+
+impl Files for Remote {
+    type File = File;
+
+    async fn at_once<T: Send, Fut: Future<Output = Result<T, BenchError>>>(
+        &self,
+        count: u32,
+        task: impl Fn(u32) -> Fut + Sync,
+    ) -> Result<Vec<T>, BenchError> {
+        let tasks: FuturesOrdered<_> = (0..count).map(task).collect();
+        tasks.try_collect().await
+    }
+
+    async fn make_dir(&self, path: &str) -> Result<(), BenchError> {
+        let made = self.client.mkdir(self.path(path), DIR_MODE).await;
+        made.map(drop).map_err(BenchError::nfs("make a directory"))
+    }
+
+    async fn remove_dir(&self, path: &str) -> Result<(), BenchError> {
+        let removed = self.client.remove(self.path(path)).await;
+        removed.map_err(BenchError::nfs("remove a directory"))
+    }
+
+    async fn create(&self, path: &str) -> Result<File, BenchError> {
+        let options = OpenOptions::create(FILE_MODE);
+        let opened = self.client.open(self.path(path), options).await;
+        opened.map_err(BenchError::nfs("create a file"))
+    }
+
+    async fn open(&self, path: &str) -> Result<File, BenchError> {
+        let options = OpenOptions::read_write();
+        let opened = self.client.open(self.path(path), options).await;
+        opened.map_err(BenchError::nfs("open a file"))
+    }
+
+    async fn close(&self, file: File) -> Result<(), BenchError> {
+        file.close().await.map_err(BenchError::nfs("close a file"))
+    }
+
+    async fn read(&self, file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, BenchError> {
+        let len = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        let data = file.read_at(offset, len).await;
+        let data = data.map_err(BenchError::nfs("read"))?;
+        let mut count = 0;
+        for chunk in &data.chunks {
+            // The library never returns more than was asked for.
+            buffer[count..count + chunk.len()].copy_from_slice(chunk);
+            count += chunk.len();
+        }
+        Ok(count)
+    }
+
+    async fn write(&self, file: &File, offset: u64, data: Bytes) -> Result<(), BenchError> {
+        let written = file.write_at(offset, data).await;
+        written.map_err(BenchError::nfs("write"))
+    }
+
+    async fn sync(&self, file: &File) -> Result<(), BenchError> {
+        file.flush().await.map_err(BenchError::nfs("sync a file"))
+    }
+
+    async fn forget(&self, _file: &File) -> Result<(), BenchError> {
+        // The library caches no data.
+        Ok(())
+    }
+
+    async fn stat(&self, path: &str) -> Result<bool, BenchError> {
+        match self.client.lookup_link(self.path(path)).await {
+            Ok(_) => Ok(true),
+            Err(e) if Error::is_not_found(&e) => Ok(false),
+            Err(e) => Err(BenchError::nfs("stat")(e)),
+        }
+    }
+
+    async fn chmod(&self, path: &str, mode: u32) -> Result<(), BenchError> {
+        let attrs = SetAttrs {
+            mode: Some(mode),
+            ..SetAttrs::default()
+        };
+        let set = self.client.set_attrs(self.path(path), &attrs).await;
+        set.map_err(BenchError::nfs("chmod"))
+    }
+
+    async fn list(&self, path: &str) -> Result<u64, BenchError> {
+        let doing = BenchError::nfs("read a directory");
+        let mut dir = self
+            .client
+            .read_dir(self.path(path))
+            .await
+            .map_err(&doing)?;
+        let mut count = 0;
+        while let Some(page) = dir.next_page().await.map_err(&doing)? {
+            count += page.len() as u64;
+        }
+        Ok(count)
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> Result<(), BenchError> {
+        let renamed = self.client.rename(self.path(from), self.path(to)).await;
+        renamed.map_err(BenchError::nfs("rename"))
+    }
+
+    async fn remove(&self, path: &str) -> Result<(), BenchError> {
+        let removed = self.client.remove(self.path(path)).await;
+        removed.map_err(BenchError::nfs("remove a file"))
+    }
+}

@@ -1,0 +1,110 @@
+//! The command line of the experiments.
+
+use super::experiments::Experiment;
+use super::spec::ClusterSpec;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Repeats of a published number, and of `--quick`.
+const REPEATS_DEFAULT: u16 = 5;
+const REPEATS_QUICK: u16 = 1;
+
+/// One experiment, or all.
+#[derive(Debug, Subcommand)]
+pub enum ExperimentCommand {
+    /// Run every experiment
+    All(Options),
+    /// Small operations: latency by the payload of the reply, 1 B to 32 KiB
+    SmallOps(Options),
+    /// Create: stat, open-create, chmod, close, by data servers and by processes
+    Create(Options),
+    /// Sequential: throughput of the cluster by data servers and clients
+    Sequential(Options),
+    /// Zipf: place and length of requests by Zipf's law
+    Zipf(Options),
+    /// BT-IO: the solution of NAS BT, written by collective buffering, and verified
+    Btio(Options),
+    /// Records: sequential records of 1 to 64 KiB, four streams
+    Records(Options),
+    /// Threads: 2 KiB, 8 KiB and 128 KiB at random places, 16 threads
+    Threads(Options),
+    /// Cached: 64 KiB reads from the server's cache, a cold disk, and the bare disk
+    Cached(Options),
+    /// Clients: one to five, on one server and on a cluster
+    Clients(Options),
+    /// Sweep: a grid of file and record sizes
+    Sweep(Options),
+    /// Metadata: create, stat, readdir, rename, remove in one directory and in many
+    Metadata(Options),
+    /// Incast: one client that reads from all data servers at once
+    Incast(Options),
+}
+
+impl ExperimentCommand {
+    pub(super) fn split(self) -> (Vec<Experiment>, Options) {
+        let (one, options) = match self {
+            Self::All(options) => return (Experiment::ALL.to_vec(), options),
+            Self::SmallOps(options) => (Experiment::SmallOps, options),
+            Self::Create(options) => (Experiment::Create, options),
+            Self::Sequential(options) => (Experiment::Sequential, options),
+            Self::Zipf(options) => (Experiment::Zipf, options),
+            Self::Btio(options) => (Experiment::Btio, options),
+            Self::Records(options) => (Experiment::Records, options),
+            Self::Threads(options) => (Experiment::Threads, options),
+            Self::Cached(options) => (Experiment::Cached, options),
+            Self::Clients(options) => (Experiment::Clients, options),
+            Self::Sweep(options) => (Experiment::Sweep, options),
+            Self::Metadata(options) => (Experiment::Metadata, options),
+            Self::Incast(options) => (Experiment::Incast, options),
+        };
+        (vec![one], options)
+    }
+}
+
+/// What to measure, how often, and where results go.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Measure this NFS server instead of clusters of our own
+    #[arg(long, value_name = "URL", conflicts_with_all = ["mounted", "cluster"])]
+    pub target: Option<String>,
+    /// Measure this directory, of whatever file system is mounted there
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    pub mounted: Option<PathBuf>,
+    /// What our own clusters are made of, e.g. ds=8,transport=tcp,store=memory; the rest is as in the experiment
+    #[arg(
+        long,
+        value_name = "SPEC",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub cluster: ClusterSpec,
+    /// Directory of tables, plots and the report
+    #[arg(long, value_name = "DIR", default_value = "bench-results")]
+    pub out: PathBuf,
+    /// Few points, small files, one run of each: to see that everything works, not to measure
+    #[arg(long)]
+    pub quick: bool,
+    /// Runs of each point [default: 5, with --quick 1]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub repeats: Option<u16>,
+    /// The program that clusters are made of [default: this one]
+    #[arg(long, value_name = "PATH")]
+    pub ropewalk: Option<PathBuf>,
+    /// Directory of clusters that keep all in memory: logs and sockets
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// Directory of clusters on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub disk_dir: PathBuf,
+}
+
+impl Options {
+    pub(super) fn repeats(&self) -> u16 {
+        let default = if self.quick {
+            REPEATS_QUICK
+        } else {
+            REPEATS_DEFAULT
+        };
+        self.repeats.unwrap_or(default)
+    }
+}

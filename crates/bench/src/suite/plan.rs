@@ -1,0 +1,259 @@
+//! An experiment as data: its cells, and the figures that show them.
+//!
+//! A cell is one point: where it stands on the horizontal axis, the series that it belongs to, the server that it needs, how many
+//! workers there are, and what they do. A figure takes the cells of one group, one metric of some phases of theirs, and makes a line
+//! of each series.
+
+use super::job::Work;
+use super::options::Options;
+use super::published::Published;
+use super::spec::{ClusterSpec, Store, Transport};
+use crate::runner::Metric;
+use serde::Serialize;
+
+/// Time limit of a phase with `--quick`, in milliseconds.
+const QUICK_LIMIT_MS: u64 = 250;
+
+/// What plans are made for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    /// Whether it is enough to see that everything works.
+    pub(crate) quick: bool,
+    /// Whether clusters are our own, so that their shape can be chosen.
+    pub(crate) own: bool,
+    /// What is laid down of them.
+    pub(crate) spec: ClusterSpec,
+}
+
+impl Setting {
+    pub(crate) fn of(options: &Options) -> Self {
+        Self {
+            quick: options.quick,
+            own: options.target.is_none() && options.mounted.is_none(),
+            spec: options.cluster,
+        }
+    }
+
+    /// Between clients and our own servers.
+    pub(crate) fn transport(&self) -> Transport {
+        self.spec.transport.unwrap_or(Transport::Tcp)
+    }
+
+    /// The full or the quick value.
+    pub(crate) fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// How long a phase may take at most, in milliseconds.
+    pub(crate) fn limit_ms(&self) -> Option<u64> {
+        self.quick.then_some(QUICK_LIMIT_MS)
+    }
+
+    /// How long a phase without an end of its own takes, in milliseconds.
+    pub(crate) fn time_ms(&self, full: u64) -> u64 {
+        self.pick(full, QUICK_LIMIT_MS)
+    }
+
+    /// The servers of a row over numbers of data servers: one when it is given or laid down.
+    pub(crate) fn servers(&self, full: &[u16], quick: &[u16], store: Store) -> Vec<Server> {
+        if !self.own {
+            return vec![Server::Given];
+        }
+        let laid_down = self.spec.ds_count;
+        let counts = self.pick(full, quick);
+        let counts = laid_down.as_ref().map_or(counts, std::slice::from_ref);
+        counts.iter().map(|ds| self.server(*ds, store)).collect()
+    }
+
+    /// One server, as far as it is not laid down otherwise.
+    pub(crate) fn server(&self, ds_count: u16, store: Store) -> Server {
+        if !self.own {
+            return Server::Given;
+        }
+        Server::Own {
+            ds_count: self.spec.ds_count.unwrap_or(ds_count),
+            store: self.spec.store.unwrap_or(store),
+            transport: self.transport(),
+        }
+    }
+}
+
+/// What a cell runs against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Server {
+    /// What the user named.
+    Given,
+    /// None: a directory on the disk of this machine.
+    LocalDisk,
+    /// The bare RPC program, over our own transport.
+    BareRpc {
+        /// Between client and server.
+        transport: Transport,
+    },
+    /// A cluster of our own.
+    Own {
+        /// Data servers.
+        ds_count: u16,
+        /// Where it keeps data.
+        store: Store,
+        /// Between clients and servers.
+        transport: Transport,
+    },
+}
+
+impl Server {
+    /// Between clients and server, when it is our choice.
+    pub(crate) fn transport(self) -> Option<Transport> {
+        match self {
+            Self::Given | Self::LocalDisk => None,
+            Self::Own { transport, .. } | Self::BareRpc { transport } => Some(transport),
+        }
+    }
+
+    /// Its place on an axis of data servers.
+    pub(crate) fn x(self) -> X {
+        match self {
+            Self::Given | Self::LocalDisk | Self::BareRpc { .. } => X::named(1.0, "given"),
+            Self::Own { ds_count, .. } => X::count(u64::from(ds_count)),
+        }
+    }
+
+    /// In words.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Given => "the given server".to_owned(),
+            Self::LocalDisk => "the disk of this machine".to_owned(),
+            Self::BareRpc { transport } => format!("the bare RPC program, {}", transport.name()),
+            Self::Own {
+                ds_count,
+                store,
+                transport,
+            } => format!(
+                "{ds_count} data server{}, {}, {}",
+                if ds_count == 1 { "" } else { "s" },
+                store.name(),
+                transport.name()
+            ),
+        }
+    }
+}
+
+/// A place on the horizontal axis.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct X {
+    /// As a number.
+    pub(crate) value: f64,
+    /// For people.
+    pub(crate) label: String,
+}
+
+impl X {
+    pub(crate) fn named(value: f64, label: &str) -> Self {
+        Self {
+            value,
+            label: label.to_owned(),
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "axes have small numbers")]
+    pub(crate) fn count(count: u64) -> Self {
+        Self::named(count as f64, &count.to_string())
+    }
+
+    /// A size in bytes, shown with a unit.
+    #[allow(clippy::cast_precision_loss, reason = "axes have small numbers")]
+    pub(crate) fn size(bytes: u64) -> Self {
+        let label = match bytes {
+            b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
+            b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
+            b => format!("{b} B"),
+        };
+        Self {
+            value: bytes as f64,
+            label,
+        }
+    }
+}
+
+/// Workers of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Workers {
+    /// Processes; each is a client of its own.
+    pub(crate) processes_count: u32,
+    /// Tasks of each process at the same time.
+    pub(crate) tasks_count: u32,
+}
+
+impl Workers {
+    pub(crate) const fn processes(processes_count: u32) -> Self {
+        Self {
+            processes_count,
+            tasks_count: 1,
+        }
+    }
+}
+
+/// One point.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Cell {
+    /// Figures name it.
+    pub(crate) group: &'static str,
+    /// Where it stands.
+    pub(crate) x: X,
+    /// The line that it belongs to.
+    pub(crate) series: String,
+    /// What it runs against.
+    pub(crate) server: Server,
+    /// Who works.
+    pub(crate) workers: Workers,
+    /// What they do.
+    pub(crate) work: Work,
+    /// Whether our own servers must forget what they have cached before it is read.
+    pub(crate) cold: bool,
+}
+
+impl Cell {
+    /// In words, for progress and failures.
+    pub(crate) fn text(&self) -> String {
+        let series = match self.series.as_str() {
+            "" => String::new(),
+            series => format!("{series}, "),
+        };
+        format!("{series}{} ({})", self.x.label, self.server.text())
+    }
+}
+
+/// One figure.
+#[derive(Debug, Clone)]
+pub(crate) struct Figure {
+    /// Part of file names.
+    pub(crate) id: &'static str,
+    /// Above it.
+    pub(crate) title: String,
+    /// Its cells.
+    pub(crate) group: &'static str,
+    /// What the horizontal axis says.
+    pub(crate) x_label: &'static str,
+    /// What the vertical axis shows.
+    pub(crate) metric: Metric,
+    /// Phases shown; with several, each has lines of its own.
+    pub(crate) phases: &'static [&'static str],
+    /// The published figure.
+    pub(crate) published: Published,
+}
+
+/// One experiment.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// As on the command line.
+    pub(crate) name: &'static str,
+    /// In words.
+    pub(crate) title: &'static str,
+    /// What a reader must know.
+    pub(crate) notes: Vec<String>,
+    /// Its points.
+    pub(crate) cells: Vec<Cell>,
+    /// What shows them.
+    pub(crate) figures: Vec<Figure>,
+}

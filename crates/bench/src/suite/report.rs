@@ -1,0 +1,263 @@
+//! What a suite writes: a table on the terminal, and for each experiment CSV (every run), JSON (all that is needed to repeat it) and plots;
+//! and one HTML page of all of them, with the published figures beside ours.
+
+mod chart;
+mod csv;
+mod html;
+mod json;
+mod plot;
+mod table;
+
+use super::measure::Results;
+use crate::BenchError;
+use crate::report::Machine;
+use chart::Chart;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// Name of the page.
+const PAGE: &str = "report.html";
+
+/// Makes the folder of the reports, before anything is measured for them.
+pub(crate) fn folder(dir: &Path) -> Result<(), BenchError> {
+    fs::create_dir_all(dir).map_err(BenchError::io("make the folder of the reports"))
+}
+
+/// Writes all reports, and the tables to `out`.
+pub(crate) fn write(
+    results: &[Results],
+    machine: &Machine,
+    dir: &Path,
+    out: &mut dyn Write,
+) -> Result<(), BenchError> {
+    let mut sections = Vec::new();
+    for results in results {
+        let name = results.plan.name;
+        let charts: Vec<Chart> = results
+            .plan
+            .figures
+            .iter()
+            .map(|figure| Chart::measured(figure, results))
+            .collect();
+        let text = table::text(results, &charts, machine);
+        out.write_all(text.as_bytes())
+            .map_err(BenchError::io("write the table"))?;
+        save(
+            &dir.join(format!("{name}.csv")),
+            csv::text(results).as_bytes(),
+        )?;
+        crate::report::write_json(
+            &dir.join(format!("{name}.json")),
+            &json::value(results, machine),
+        )?;
+        let mut drawn = Vec::new();
+        for (chart, figure) in charts.iter().zip(&results.plan.figures) {
+            let svg = plot::svg(chart)?;
+            let stem = format!("{name}-{}", figure.id);
+            save(&dir.join(format!("{stem}.svg")), svg.as_bytes())?;
+            save(&dir.join(format!("{stem}.png")), &plot::png(chart)?)?;
+            let published = Chart::published(&figure.published);
+            let published = published.as_ref().map(plot::svg).transpose()?;
+            drawn.push(html::Drawn {
+                chart,
+                svg,
+                published_svg: published,
+                published: &figure.published,
+            });
+        }
+        sections.push(html::section(results, &drawn));
+    }
+    save(&dir.join(PAGE), html::page(&sections, machine).as_bytes())?;
+    writeln!(out, "report: {}", dir.join(PAGE).display()).map_err(BenchError::io("write the table"))
+}
+
+fn save(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
+    fs::write(path, bytes).map_err(BenchError::io("write a report"))
+}
+
+#[cfg(test)]
+mod tests {
+    //! All forms of known results, against texts that were read by a person.
+    use super::*;
+    use crate::load::Tally;
+    use crate::runner::Metric;
+    use crate::suite::job::Work;
+    use crate::suite::measure::{Failed, Run, sample};
+    use crate::suite::plan::{Cell, Figure, Plan, Server, Workers};
+    use crate::suite::published::{Published, PublishedSeries};
+    use crate::suite::spec::{Store, Transport};
+    use crate::suite::team::Phase;
+    use crate::suite::work::create::CreateWork;
+    use std::time::Duration;
+
+    fn cell(ds_count: u16, series: &str) -> Cell {
+        let server = Server::Own {
+            ds_count,
+            store: Store::Memory,
+            transport: Transport::Tcp,
+        };
+        Cell {
+            group: "g",
+            x: server.x(),
+            series: series.to_owned(),
+            server,
+            workers: Workers::processes(2),
+            work: Work::Create(CreateWork {
+                rounds_count: 5,
+                limit_ms: None,
+            }),
+            cold: false,
+        }
+    }
+
+    fn run(cell: usize, repeat: u16, requests_count: u64) -> Run {
+        let mut tally = Tally::new();
+        for _ in 0..requests_count {
+            tally.add(1000, Duration::from_micros(500));
+        }
+        let phase = Phase {
+            name: "write".to_owned(),
+            tally,
+            elapsed: Duration::from_secs(1),
+            client_cpu: Duration::from_millis(10),
+        };
+        Run {
+            cell,
+            repeat,
+            phases: vec![sample(phase, Duration::from_millis(20))],
+        }
+    }
+
+    fn results() -> Results {
+        let published = Published {
+            source: "A <paper>".to_owned(),
+            figure: Some("fig. 1".to_owned()),
+            shows: "speed".to_owned(),
+            x_label: "servers".to_owned(),
+            y_label: "MB/s".to_owned(),
+            series: vec![PublishedSeries {
+                name: "theirs".to_owned(),
+                points: vec![(1.0, 10.0), (2.0, 19.0)],
+            }],
+        };
+        let figure = Figure {
+            id: "f",
+            title: "Speed & more".to_owned(),
+            group: "g",
+            x_label: "data servers",
+            metric: Metric::RequestsPerSecond,
+            phases: &["write"],
+            published,
+        };
+        let plan = Plan {
+            name: "known",
+            title: "Known results",
+            notes: vec!["A note.".to_owned()],
+            cells: vec![cell(1, "one"), cell(2, "one"), cell(2, "two")],
+            figures: vec![figure],
+        };
+        Results {
+            plan,
+            subject: "clusters".to_owned(),
+            knows_server_cpu: true,
+            runs: vec![run(0, 0, 4), run(1, 0, 8), run(0, 1, 6), run(1, 1, 8)],
+            failures: vec![Failed {
+                cell: 2,
+                why: "it broke".to_owned(),
+            }],
+            repeats: 2,
+        }
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            cpu_model: "A processor".to_owned(),
+            cpus_count: 2,
+            memory_bytes: 1,
+            kernel: "6.1".to_owned(),
+            commit: Some("abc".to_owned()),
+            is_optimised: true,
+        }
+    }
+
+    #[test]
+    fn the_table_has_rows_and_series() {
+        let results = results();
+        let charts = [Chart::measured(&results.plan.figures[0], &results)];
+        let text = table::text(&results, &charts, &machine());
+        let expected = "\
+Known results
+clusters; 2 runs; median [smallest largest]
+A processor, 2 CPUs, Linux 6.1, commit abc
+
+Speed & more: requests per second
+data servers  one
+1             5.00 [4.00 6.00]
+2             8.00 [8.00 8.00]
+published figure: see A <paper>, fig. 1
+A note.
+not measured: two, 2 (2 data servers, memory, tcp): it broke
+
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_run_and_phase() {
+        let expected = "\
+experiment,group,series,x,server,processes,tasks,phase,repeat,requests,bytes,seconds,requests_per_s,mb_per_s,mean_us,p50_us,p99_us,server_cpu_us_per_request,client_cpu_us_per_request,server_cpu_s_per_gb
+known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0.004,500.096,500.223,500.223,5000.000,2500.000,5000.000
+";
+        let text = csv::text(&results());
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(text.lines().count(), 5);
+    }
+
+    #[test]
+    fn json_has_what_is_needed_to_repeat() {
+        let value = json::value(&results(), &machine());
+        assert_eq!(value["machine"]["commit"], "abc");
+        assert_eq!(value["repeats"], 2);
+        let cell = &value["cells"][0];
+        assert_eq!(cell["cell"]["server"]["own"]["ds_count"], 1);
+        assert_eq!(cell["transport_provider"], "sockets of the kernel");
+        assert_eq!(cell["cell"]["work"]["create"]["rounds_count"], 5);
+        assert_eq!(cell["phases"]["write"]["requests_per_s"]["median"], 5.0);
+        assert_eq!(cell["runs"].as_array().unwrap().len(), 2);
+        assert_eq!(value["cells"][2]["failed"], "it broke");
+    }
+
+    #[test]
+    fn everything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut out = Vec::new();
+        write(&[results()], &machine(), dir.path(), &mut out).unwrap();
+        let svg = fs::read_to_string(dir.path().join("known-f.svg")).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("Speed &amp; more"));
+        let png = fs::read(dir.path().join("known-f.png")).unwrap();
+        assert_eq!(&png[1..4], b"PNG");
+        let page = fs::read_to_string(dir.path().join(PAGE)).unwrap();
+        // Both figures are in it, nothing of it is elsewhere, and names are escaped.
+        assert_eq!(page.matches("<svg").count(), 2);
+        assert!(page.contains("A &lt;paper&gt;") && !page.contains("<paper>"));
+        for outside in ["src=", "href=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("not measured: two, 2"));
+        for file in ["known.csv", "known.json"] {
+            assert!(dir.path().join(file).is_file());
+        }
+        assert!(String::from_utf8(out).unwrap().contains("report.html"));
+    }
+
+    #[test]
+    fn plots_need_no_data_and_no_fonts_of_the_system() {
+        let mut results = results();
+        results.runs.clear();
+        let chart = Chart::measured(&results.plan.figures[0], &results);
+        assert!(chart.lines.is_empty());
+        assert!(plot::svg(&chart).unwrap().contains("nothing was measured"));
+        assert!(plot::png(&chart).is_ok());
+    }
+}

@@ -1,0 +1,133 @@
+//! The page: one file without anything from elsewhere, in which each published figure stands beside ours.
+
+use super::chart::Chart;
+use super::table::failures;
+use crate::report::{Machine, cell};
+use crate::suite::measure::Results;
+use crate::suite::published::Published;
+use std::fmt::Write;
+
+const STYLE: &str = "body{font:16px/1.5 sans-serif;max-width:1600px;margin:2em auto;padding:0 1em;color:#222}\
+h2{border-top:1px solid #ccc;padding-top:1em}\
+.pair{display:grid;grid-template-columns:1fr 1fr;gap:1em;align-items:start}\
+@media(max-width:900px){.pair{grid-template-columns:1fr}}\
+figure{margin:0;border:1px solid #ddd;padding:.5em}figcaption{font-weight:bold}\
+svg{width:100%;height:auto}\
+table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ddd;padding:.2em .6em;text-align:right}\
+.none{color:#666;padding:4em 1em;text-align:center}.warning{color:#a00;font-weight:bold}";
+
+/// A figure with its plots.
+pub(crate) struct Drawn<'a> {
+    pub(crate) chart: &'a Chart,
+    pub(crate) svg: String,
+    pub(crate) published_svg: Option<String>,
+    pub(crate) published: &'a Published,
+}
+
+/// One experiment of the page.
+pub(crate) fn section(results: &Results, figures: &[Drawn<'_>]) -> String {
+    let mut out = String::new();
+    write_section(&mut out, results, figures).expect("a string takes all text");
+    out
+}
+
+fn write_section(out: &mut String, results: &Results, figures: &[Drawn<'_>]) -> std::fmt::Result {
+    writeln!(out, "<h2>{}</h2>", escaped(results.plan.title))?;
+    writeln!(
+        out,
+        "<p>{}. {} of each point; values are medians, bars reach from the smallest to the largest.</p>",
+        escaped(&results.subject),
+        match results.repeats {
+            1 => "One run".to_owned(),
+            n => format!("{n} runs"),
+        }
+    )?;
+    writeln!(out, "<p>{}</p>", escaped(&transports(results)))?;
+    for note in &results.plan.notes {
+        writeln!(out, "<p>{}</p>", escaped(note))?;
+    }
+    for failure in failures(results) {
+        writeln!(out, "<p class=\"warning\">{}</p>", escaped(&failure))?;
+    }
+    for figure in figures {
+        write_figure(out, figure)?;
+    }
+    Ok(())
+}
+
+/// Who made the transports: software is a protocol, not hardware.
+fn transports(results: &Results) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for cell in &results.plan.cells {
+        let name = match cell.server.transport() {
+            None => "Transport: that of the given server or mount".to_owned(),
+            Some(transport) => {
+                format!(
+                    "Transport: {}, by {}",
+                    transport.name(),
+                    transport.provider()
+                )
+            }
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join("; ")
+}
+
+fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
+    let reference = escaped(&figure.published.reference());
+    writeln!(
+        out,
+        "<h3>{}</h3>\n<div class=\"pair\">",
+        escaped(&figure.chart.title)
+    )?;
+    writeln!(out, "<figure><figcaption>Published</figcaption>")?;
+    match &figure.published_svg {
+        Some(svg) => writeln!(out, "{svg}<p>{reference}</p>")?,
+        None => writeln!(
+            out,
+            "<p class=\"none\">{reference}<br>({})</p>",
+            escaped(&figure.published.shows)
+        )?,
+    }
+    writeln!(
+        out,
+        "</figure>\n<figure><figcaption>Measured here</figcaption>\n{}</figure>\n</div>",
+        figure.svg
+    )?;
+    writeln!(out, "<p>{}</p>\n<table>", escaped(&figure.chart.y_label))?;
+    for (number, row) in figure.chart.rows(cell).iter().enumerate() {
+        let tag = if number == 0 { "th" } else { "td" };
+        write!(out, "<tr>")?;
+        for text in row {
+            write!(out, "<{tag}>{}</{tag}>", escaped(text))?;
+        }
+        writeln!(out, "</tr>")?;
+    }
+    writeln!(out, "</table>")
+}
+
+/// The whole page.
+pub(crate) fn page(sections: &[String], machine: &Machine) -> String {
+    let warning = match machine.is_optimised {
+        true => "",
+        false => "<p class=\"warning\">Built without optimisation: not to be published.</p>\n",
+    };
+    let command: Vec<String> = std::env::args().collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Ropewalk benchmarks</title>\n\
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>Ropewalk benchmarks</h1>\n<p>{}</p>\n<p><code>{}</code></p>\n{warning}{}</body>\n</html>\n",
+        escaped(&machine.line()),
+        escaped(&command.join(" ")),
+        sections.concat(),
+    )
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}

@@ -1,0 +1,166 @@
+//! Plots, as SVG and as PNG. The font comes with the program, so that a plot is the same on every machine.
+
+use super::chart::{Chart, Line};
+use crate::BenchError;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::register_font;
+use std::sync::OnceLock;
+
+/// Size of a plot in pixels.
+const SIZE: (u32, u32) = (760, 460);
+/// The name that plots use for the font; in a page it is whatever font the reader's machine has for it.
+const FONT: &str = "sans-serif";
+/// Colours that people with any kind of colour vision tell apart.
+static COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(148, 103, 0),
+    RGBColor(90, 90, 90),
+    RGBColor(0, 0, 0),
+];
+/// Room above the largest value.
+const HEADROOM: f64 = 1.1;
+/// What is shown instead of a plot without lines.
+const NOTHING: &str = "nothing was measured";
+
+/// The plot as a text of SVG.
+pub(crate) fn svg(chart: &Chart) -> Result<String, BenchError> {
+    let mut text = String::new();
+    draw(SVGBackend::with_string(&mut text, SIZE), chart)?;
+    Ok(text)
+}
+
+/// The plot as a file of PNG.
+pub(crate) fn png(chart: &Chart) -> Result<Vec<u8>, BenchError> {
+    let (width, height) = SIZE;
+    let mut pixels = vec![0; width as usize * height as usize * 3];
+    draw(BitMapBackend::with_buffer(&mut pixels, SIZE), chart)?;
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header().map_err(failed)?;
+    writer.write_image_data(&pixels).map_err(failed)?;
+    writer.finish().map_err(failed)?;
+    Ok(file)
+}
+
+fn failed(why: impl std::fmt::Display) -> BenchError {
+    BenchError::Report(why.to_string())
+}
+
+fn font() -> Result<(), BenchError> {
+    static DONE: OnceLock<bool> = OnceLock::new();
+    let done = DONE.get_or_init(|| {
+        let font = epaint_default_fonts::UBUNTU_LIGHT;
+        register_font(FONT, FontStyle::Normal, font).is_ok()
+    });
+    match done {
+        true => Ok(()),
+        false => Err(failed("the font cannot be read")),
+    }
+}
+
+fn draw<B: DrawingBackend>(backend: B, chart: &Chart) -> Result<(), BenchError> {
+    font()?;
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE).map_err(failed)?;
+    if chart.lines.is_empty() {
+        let text = format!("{}: {NOTHING}", chart.title);
+        let element = Text::new(text, (20, 20), (FONT, 18).into_font());
+        area.draw(&element).map_err(failed)?;
+    } else {
+        draw_lines(&area, chart)?;
+    }
+    area.present().map_err(failed)
+}
+
+fn draw_lines<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    chart: &Chart,
+) -> Result<(), BenchError> {
+    let values = chart.lines.iter().flat_map(|line| &line.points);
+    let top = values.map(|(_, spread)| spread.max).fold(0.0, f64::max);
+    let top = if top > 0.0 { top * HEADROOM } else { 1.0 };
+    let places_count = chart.places.len();
+    // A place to the left and one to the right stay empty.
+    let places = -1..place(places_count);
+    let mut drawing = ChartBuilder::on(area)
+        .caption(&chart.title, (FONT, 22))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(78)
+        .build_cartesian_2d(places, 0.0..top)
+        .map_err(failed)?;
+    drawing
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(225, 225, 225))
+        .x_labels(places_count + 2)
+        .y_labels(8)
+        .x_label_formatter(&|x| label(chart, *x))
+        .y_label_formatter(&|y| number(*y))
+        .x_desc(&chart.x_label)
+        .y_desc(&chart.y_label)
+        .label_style((FONT, 15))
+        .axis_desc_style((FONT, 16))
+        .draw()
+        .map_err(failed)?;
+    for (line, colour) in chart.lines.iter().zip(COLOURS.iter().copied().cycle()) {
+        let points = points(line);
+        let drawn = LineSeries::new(points.iter().map(|p| (p.0, p.2)), colour.stroke_width(2));
+        drawing
+            .draw_series(drawn)
+            .map_err(failed)?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        let marks = points.iter();
+        drawing
+            .draw_series(
+                marks.map(|p| ErrorBar::new_vertical(p.0, p.1, p.2, p.3, colour.filled(), 8)),
+            )
+            .map_err(failed)?;
+    }
+    drawing
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(RGBColor(200, 200, 200))
+        .label_font((FONT, 15))
+        .draw()
+        .map_err(failed)
+}
+
+/// Place, smallest, median and largest value of each point.
+fn points(line: &Line) -> Vec<(i32, f64, f64, f64)> {
+    let points = line.points.iter();
+    points
+        .map(|(n, spread)| (place(*n), spread.min, spread.median, spread.max))
+        .collect()
+}
+
+fn place(index: usize) -> i32 {
+    i32::try_from(index).unwrap_or(i32::MAX)
+}
+
+/// The label of a place; beside the places there is none.
+fn label(chart: &Chart, x: i32) -> String {
+    let index = usize::try_from(x).ok();
+    let place = index.and_then(|index| chart.places.get(index));
+    place.map_or_else(String::new, |x| x.label.clone())
+}
+
+/// A number on an axis: short, with as many digits as steps need.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 10_000.0 => format!("{:.0} k", value / 1000.0),
+        v if v >= 10.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 1.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

@@ -1,0 +1,49 @@
+//! The tables on the terminal: one for each figure, a row for each place on its horizontal axis, a column for each line.
+
+use super::chart::Chart;
+use crate::report::{Machine, align, cell};
+use crate::suite::measure::Results;
+use std::fmt::Write;
+
+pub(crate) fn text(results: &Results, charts: &[Chart], machine: &Machine) -> String {
+    let mut out = String::new();
+    write_text(&mut out, results, charts, machine).expect("a string takes all text");
+    out
+}
+
+fn write_text(
+    out: &mut String,
+    results: &Results,
+    charts: &[Chart],
+    machine: &Machine,
+) -> std::fmt::Result {
+    let runs = if results.repeats == 1 { "run" } else { "runs" };
+    writeln!(out, "{}", results.plan.title)?;
+    writeln!(
+        out,
+        "{}; {} {runs}; median [smallest largest]",
+        results.subject, results.repeats
+    )?;
+    writeln!(out, "{}", machine.line())?;
+    for (chart, figure) in charts.iter().zip(&results.plan.figures) {
+        writeln!(out, "\n{}: {}", chart.title, chart.y_label)?;
+        align(out, &chart.rows(cell));
+        writeln!(out, "{}", figure.published.reference())?;
+    }
+    for note in &results.plan.notes {
+        writeln!(out, "{note}")?;
+    }
+    for line in failures(results) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)
+}
+
+/// A sentence for each cell that could not be measured.
+pub(crate) fn failures(results: &Results) -> Vec<String> {
+    let text = |cell: usize| results.plan.cells[cell].text();
+    let failures = results.failures.iter();
+    failures
+        .map(|failed| format!("not measured: {}: {}", text(failed.cell), failed.why))
+        .collect()
+}

@@ -1,0 +1,154 @@
+//! `--cluster "ds=8,transport=tcp,store=memory"`: what the clusters of an experiment are made of, as far as it is laid down.
+
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// Most data servers of one cluster on one machine (the limit of `ropewalk up`).
+const DS_COUNT_MAX: u16 = 64;
+
+/// How clients speak to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP of the kernel.
+    Tcp,
+}
+
+impl Transport {
+    /// All that this build has.
+    pub const ALL: [Self; 1] = [Self::Tcp];
+
+    /// Its name in options and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+        }
+    }
+
+    /// Who makes it: a reader must know whether hardware did.
+    #[must_use]
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::Tcp => "sockets of the kernel",
+        }
+    }
+}
+
+/// Where a cluster keeps metadata and objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Store {
+    /// In the memory of its processes.
+    Memory,
+    /// In a folder on a disk.
+    Disk,
+}
+
+impl Store {
+    /// Its name in options and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// What is laid down; an experiment chooses the rest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterSpec {
+    /// Data servers.
+    pub ds_count: Option<u16>,
+    /// Between clients and servers.
+    pub transport: Option<Transport>,
+    /// Where data are kept.
+    pub store: Option<Store>,
+}
+
+/// Why a specification was refused: the part, and what it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpecError {
+    part: String,
+    must_be: String,
+}
+
+impl std::fmt::Display for SpecError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} must be {}", self.part, self.must_be)
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl FromStr for ClusterSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let mut spec = Self::default();
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let wrong = |must_be: String| SpecError {
+                part: part.to_owned(),
+                must_be,
+            };
+            match part.split_once('=') {
+                Some(("ds", count)) => {
+                    let count = count
+                        .parse()
+                        .ok()
+                        .filter(|n| (1..=DS_COUNT_MAX).contains(n));
+                    let must_be = || wrong(format!("ds=N with N from 1 to {DS_COUNT_MAX}"));
+                    spec.ds_count = Some(count.ok_or_else(must_be)?);
+                }
+                Some(("transport", name)) => {
+                    let found = Transport::ALL.into_iter().find(|t| t.name() == name);
+                    let names = Transport::ALL.map(Transport::name).join("|");
+                    spec.transport =
+                        Some(found.ok_or_else(|| wrong(format!("transport={names}")))?);
+                }
+                Some(("store", "memory")) => spec.store = Some(Store::Memory),
+                Some(("store", "disk")) => spec.store = Some(Store::Disk),
+                Some(("store", _)) => return Err(wrong("store=memory|disk".to_owned())),
+                _ => return Err(wrong("ds=, transport= or store=".to_owned())),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is typed means what it says, and what means nothing is refused.
+    use super::*;
+
+    #[test]
+    fn parts_may_be_left_out() {
+        assert_eq!("".parse(), Ok(ClusterSpec::default()));
+        let spec = ClusterSpec {
+            ds_count: Some(8),
+            transport: Some(Transport::Tcp),
+            store: Some(Store::Disk),
+        };
+        assert_eq!("ds=8, transport=tcp,store=disk".parse(), Ok(spec));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for wrong in [
+            "ds=0",
+            "ds=65",
+            "ds",
+            "ds=x",
+            "transport=udp",
+            "store=tape",
+            "dss=1",
+        ] {
+            let error = wrong.parse::<ClusterSpec>().unwrap_err().to_string();
+            assert!(
+                error.contains(wrong) && error.contains("must be"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Every experiment in a tiny form: its cells on a temporary directory, with workers as threads of this process. Nothing here is a
+//! measurement; what counts is that all phases come through, that bytes are right, and that nothing is left behind.
+
+use super::experiments::Experiment;
+use super::job::{Job, Place, Said};
+use super::measure::{jobs, sample};
+use super::plan::{Cell, Setting};
+use super::spec::ClusterSpec;
+use super::team::{self, Around, Member, Phase};
+use super::work::btio::BtioWork;
+use super::worker::{self, Link};
+use super::{job::Work, plan};
+use crate::BenchError;
+use std::io;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+const SETTING: Setting = Setting {
+    quick: true,
+    own: false,
+    spec: ClusterSpec {
+        ds_count: None,
+        transport: None,
+        store: None,
+    },
+};
+
+/// A worker in a thread.
+struct Thread {
+    said: mpsc::Receiver<Said>,
+    go: Option<tokio::sync::mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    fn start(job: Job) -> Self {
+        let (say, said) = mpsc::sync_channel(4);
+        let (go, gone) = tokio::sync::mpsc::channel(2);
+        let say = move |what: &Said| say.send(what.clone()).map_err(io::Error::other);
+        let thread = std::thread::spawn(move || {
+            // A parent that has failed does not listen any more.
+            let _ = worker::execute(&job, Link::new(Box::new(say), gone));
+        });
+        Self {
+            said,
+            go: Some(go),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Member for Thread {
+    fn hear(&mut self) -> Result<Said, BenchError> {
+        self.said.recv().map_err(|_| BenchError::Alone)
+    }
+
+    fn go(&mut self) -> io::Result<()> {
+        let go = self.go.as_ref().unwrap();
+        go.blocking_send(()).map_err(io::Error::other)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        drop(self.go.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Notes the phases.
+#[derive(Default)]
+struct Noted(Vec<String>);
+
+impl Around for Noted {
+    fn before(&mut self, phase: &str) -> Result<(), BenchError> {
+        self.0.push(format!("before {phase}"));
+        Ok(())
+    }
+
+    fn after(&mut self, phase: &str) -> Result<(), BenchError> {
+        self.0.push(format!("after {phase}"));
+        Ok(())
+    }
+}
+
+fn run(cell: &Cell) -> Result<Vec<Phase>, BenchError> {
+    let dir = tempfile::tempdir().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let place = Place::Dir(dir.path().to_owned());
+    let jobs = jobs(cell, &place, scratch.path().to_owned(), "test");
+    let mut members: Vec<Thread> = jobs.into_iter().map(Thread::start).collect();
+    let mut noted = Noted::default();
+    let phases = team::lead(&mut members, &mut noted)?;
+    drop(members);
+    for folder in [&dir, &scratch] {
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 0, "{}: something is left behind", cell.text());
+    }
+    assert_eq!(noted.0.len(), 2 * phases.len());
+    Ok(phases)
+}
+
+#[test]
+fn every_experiment_runs_in_a_tiny_form() {
+    for experiment in Experiment::ALL {
+        let plan = experiment.plan(&SETTING);
+        let mut seen: Vec<(&str, String)> = Vec::new();
+        for cell in &plan.cells {
+            let phases = run(cell).unwrap_or_else(|e| panic!("{}: {e}", cell.text()));
+            for phase in phases {
+                let (name, sample) = sample(phase, std::time::Duration::ZERO);
+                assert!(sample.requests_count > 0, "{} {name}", cell.text());
+                assert!(!sample.latency_ns.is_empty());
+                seen.push((cell.group, name));
+            }
+        }
+        for figure in &plan.figures {
+            for wanted in figure.phases {
+                let found = seen.iter().any(|(g, p)| *g == figure.group && p == wanted);
+                assert!(found, "{} {}: no phase {wanted}", plan.name, figure.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_have_each_point_once() {
+    let own = Setting {
+        own: true,
+        ..SETTING
+    };
+    let full = Setting {
+        quick: false,
+        ..own
+    };
+    for setting in [SETTING, own, full] {
+        for experiment in Experiment::ALL {
+            let plan = experiment.plan(&setting);
+            for (n, cell) in plan.cells.iter().enumerate() {
+                let same = |other: &&Cell| {
+                    other.group == cell.group && other.series == cell.series && other.x == cell.x
+                };
+                let earlier = plan.cells[..n].iter().find(same);
+                assert!(earlier.is_none(), "{}: {} twice", plan.name, cell.text());
+            }
+            for figure in &plan.figures {
+                let shows = |cell: &Cell| cell.group == figure.group;
+                assert!(plan.cells.iter().any(shows), "{}", figure.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_laid_down_cluster_is_used_by_every_experiment() {
+    let spec: ClusterSpec = "ds=3,store=disk".parse().unwrap();
+    let setting = Setting {
+        own: true,
+        spec,
+        ..SETTING
+    };
+    for experiment in Experiment::ALL {
+        for cell in experiment.plan(&setting).cells {
+            let text = cell.server.text();
+            let is_cluster = matches!(cell.server, plan::Server::Own { .. });
+            assert!(!is_cluster || text == "3 data servers, disk, tcp", "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_fails_ends_the_run_with_its_reason() {
+    let cell = Cell {
+        group: "g",
+        x: plan::X::count(3),
+        series: String::new(),
+        server: plan::Server::Given,
+        workers: plan::Workers::processes(3),
+        work: Work::Btio(BtioWork {
+            points_count: 12,
+            steps_count: 1,
+        }),
+        cold: false,
+    };
+    let error = run(&cell).unwrap_err().to_string();
+    assert!(error.contains("a square"), "{error}");
+}
+
+#[test]
+fn btio_is_verified_with_several_processes() {
+    for processes in [1, 4, 9] {
+        let cell = Cell {
+            group: "g",
+            x: plan::X::count(1),
+            series: String::new(),
+            server: plan::Server::Given,
+            workers: plan::Workers::processes(processes),
+            work: Work::Btio(BtioWork {
+                points_count: 13,
+                steps_count: 3,
+            }),
+            cold: false,
+        };
+        let phases = run(&cell).unwrap();
+        for phase in phases {
+            // Every byte of every step is written, and read, once.
+            assert_eq!(phase.tally.payload_bytes, 13 * 13 * 13 * 40 * 3);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The worker's side of a run: it gets its job, does its work, and speaks with its parent by the lines of [`super::job`].
+//!
+//! A worker ends when its standard input does, so it never outlives its parent.
+
+use super::files::Files;
+use super::files::mounted::Mounted;
+use super::files::remote::Remote;
+use super::job::{Counted, GO, Job, Place, Said, Work};
+use super::work::{self, small};
+use crate::BenchError;
+use crate::load::{self, Tally};
+use crate::process::cpu_of_this_process;
+use std::future::Future;
+use std::io::{self, BufRead, Write};
+use tokio::sync::mpsc;
+
+/// Messages of the parent that wait: there is never more than one.
+const GO_WAITING_MAX: usize = 2;
+
+/// Brings a message to the parent.
+pub(crate) type Say = Box<dyn FnMut(&Said) -> io::Result<()> + Send>;
+
+/// How a worker speaks with its parent.
+pub(crate) struct Link {
+    say: Say,
+    go: mpsc::Receiver<()>,
+}
+
+impl Link {
+    pub(crate) fn new(say: Say, go: mpsc::Receiver<()>) -> Self {
+        Self { say, go }
+    }
+
+    fn say(&mut self, said: &Said) -> Result<(), BenchError> {
+        (self.say)(said).map_err(BenchError::io("speak with the parent"))
+    }
+
+    async fn wait(&mut self) -> Result<(), BenchError> {
+        self.go.recv().await.ok_or(BenchError::Alone)
+    }
+
+    /// Waits until all workers of the run are here.
+    pub(crate) async fn barrier(&mut self) -> Result<(), BenchError> {
+        self.say(&Said::Waiting)?;
+        self.wait().await
+    }
+
+    /// Waits until all workers are ready, works, and says what was done.
+    pub(crate) async fn phase(
+        &mut self,
+        name: &str,
+        work: impl Future<Output = Result<Vec<Tally>, BenchError>>,
+    ) -> Result<Vec<Tally>, BenchError> {
+        self.ready(name).await?;
+        let cpu = cpu_of_this_process()?;
+        let tallies = work.await?;
+        let mut sum = Tally::new();
+        tallies.iter().for_each(|tally| sum.merge(tally));
+        self.done(&sum, cpu)?;
+        Ok(tallies)
+    }
+
+    /// Waits until all workers are ready for a phase, which must end with [`Link::done`].
+    pub(crate) async fn ready(&mut self, phase: &str) -> Result<(), BenchError> {
+        self.say(&Said::Ready(phase.to_owned()))?;
+        self.wait().await
+    }
+
+    /// Ends a phase at whose start this process had used so much CPU time.
+    pub(crate) fn done(
+        &mut self,
+        tally: &Tally,
+        cpu_before: std::time::Duration,
+    ) -> Result<(), BenchError> {
+        let cpu = cpu_of_this_process()?.saturating_sub(cpu_before);
+        let cpu_us = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+        self.say(&Said::Done(Counted::new(tally, cpu_us)))
+    }
+}
+
+/// The hidden command `worker`: does the job that its first line of standard input is.
+///
+/// # Errors
+/// When there is no job, or the parent cannot be told of a failure.
+pub(crate) fn run() -> Result<(), BenchError> {
+    let doing = BenchError::io("read the job");
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(&doing)?;
+    let job: Job = serde_json::from_str(&line).map_err(|e| doing(e.into()))?;
+    let (sender, go) = mpsc::channel(GO_WAITING_MAX);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            if !line.is_ok_and(|line| line == GO) || sender.blocking_send(()).is_err() {
+                break;
+            }
+        }
+        // Nobody waits for what is half done.
+        std::process::exit(1);
+    });
+    let say = |said: &Said| {
+        let mut line = serde_json::to_string(said).map_err(io::Error::other)?;
+        line.push('\n');
+        let mut out = io::stdout().lock();
+        out.write_all(line.as_bytes())?;
+        out.flush()
+    };
+    execute(&job, Link::new(Box::new(say), go))
+}
+
+/// Does a job; what goes wrong with it is told to the parent.
+pub(crate) fn execute(job: &Job, mut link: Link) -> Result<(), BenchError> {
+    let runtime = load::runtime()?;
+    let done = runtime.block_on(async {
+        match &job.place {
+            Place::Dir(dir) => in_folders(job, &Mounted::new(dir.clone()), &mut link).await,
+            Place::Url(url) => {
+                let remote = Remote::connect(url).await?;
+                in_folders(job, &remote, &mut link).await?;
+                remote.end().await
+            }
+            Place::Rpc(address) => match &job.work {
+                Work::Small(work) => small::run_rpc(work, *address, &mut link).await,
+                _ => Err(BenchError::Setting {
+                    name: "the work on the bare RPC program",
+                    must_be: "small requests",
+                }),
+            },
+        }
+    });
+    match done {
+        Ok(()) => link.say(&Said::End),
+        Err(e) => link.say(&Said::Failed(e.to_string())),
+    }
+}
+
+/// The work, between making and removing the folders of the run.
+pub(crate) async fn in_folders<F: Files>(
+    job: &Job,
+    files: &F,
+    link: &mut Link,
+) -> Result<(), BenchError> {
+    let makes = job.worker == 0;
+    if makes {
+        files.make_dir(&job.folder).await?;
+    }
+    link.barrier().await?;
+    let own = job.own_folder();
+    files.make_dir(&own).await?;
+    work::run(job, files, link).await?;
+    files.remove_dir(&own).await?;
+    link.barrier().await?;
+    if makes {
+        files.remove_dir(&job.folder).await?;
+    }
+    Ok(())
+}
