@@ -12,6 +12,7 @@ use bytes::Bytes;
 use meta::{MetaError, Outcome, Purpose, Tx, prefix_end};
 use nfs4::{NfsStatus, SessionId};
 use server::{Nfsd, SlotOf};
+use state::SessionName;
 
 const TAG: u8 = b'e';
 const SESSION_KEY_BYTES: usize = 17;
@@ -34,11 +35,6 @@ pub(crate) fn key(slot: SlotOf) -> Vec<u8> {
     key
 }
 
-fn boot_of(session: SessionId) -> u32 {
-    let [a, b, c, d, ..] = session.bytes;
-    u32::from_be_bytes([a, b, c, d])
-}
-
 /// Keeps a whole reply.
 pub(crate) fn keep(mds: &Mds, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
     let key = key(slot);
@@ -59,8 +55,9 @@ pub(crate) fn keep(mds: &Mds, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStat
 
 /// What an earlier run kept of a slot.
 pub(crate) fn kept(mds: &Mds, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
-    let boot = boot_of(slot.session);
-    if boot == 0 || boot >= mds.namespace().boot() {
+    let name = SessionName::of(slot.session);
+    // Of a session that was not persistent nothing is left (RFC 8881 §15.1.11.5).
+    if !name.is_persistent || name.boot == 0 || name.boot >= mds.namespace().boot() {
         return Err(NfsStatus::BadSession);
     }
     mds.store().get(&key(slot)).map_err(|error| {

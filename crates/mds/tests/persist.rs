@@ -356,6 +356,10 @@ async fn nothing_is_kept_longer_than_it_can_be_asked_for() {
         NfsStatus::Ok
     );
     assert_eq!(kept_count(&rig), 0, "not a persistent session");
+    let rig = restart(rig).await;
+    let plain = plain.back(&rig).await;
+    let bytes = call(&plain.conn, &make(&plain, 2, "b")).await;
+    assert_eq!(status(&bytes), NfsStatus::BadSession, "not a dead one");
     let raw = Raw::mount(&rig, CREATE_SESSION_PERSIST).await;
     for (seqid, name) in [(1, "b"), (2, "c")] {
         let bytes = call(&raw.conn, &make(&raw, seqid, name)).await;

@@ -44,7 +44,7 @@ pub use revoked::{REVOKED_PER_CLIENT_MAX, RevokeCause};
 pub(crate) use session::Channels;
 pub use session::{
     BindRequest, BoundDirection, CONNECTIONS_PER_SESSION_MAX, CallbackSecurity, Session,
-    status_flags,
+    SessionName, status_flags,
 };
 pub use slots::{Sequence, SlotTable, SlotToken, Verdict};
 pub use stateid::{

@@ -100,6 +100,37 @@ pub(crate) struct Channels {
     pub(crate) back_slots: u32,
 }
 
+/// What a session id says of itself: boot number (4 bytes), counter (4), 63 random bits, and in the last bit whether the session is
+/// persistent. So a later run knows of a session that it has no record of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionName {
+    /// The run of the server that made it.
+    pub boot: u32,
+    /// Whether its reply cache outlives that run.
+    pub is_persistent: bool,
+}
+
+impl SessionName {
+    /// Reads an id.
+    #[must_use]
+    pub fn of(id: SessionId) -> Self {
+        let [a, b, c, d, .., last] = id.bytes;
+        Self {
+            boot: u32::from_be_bytes([a, b, c, d]),
+            is_persistent: last & 1 != 0,
+        }
+    }
+
+    pub(crate) fn with(self, counter: u32, random: u64) -> SessionId {
+        let random = random & !1 | u64::from(self.is_persistent);
+        let mut id = SessionId::default();
+        id.bytes[..4].copy_from_slice(&self.boot.to_be_bytes());
+        id.bytes[4..8].copy_from_slice(&counter.to_be_bytes());
+        id.bytes[8..].copy_from_slice(&random.to_be_bytes());
+        id
+    }
+}
+
 /// One session.
 #[derive(Debug)]
 pub struct Session {

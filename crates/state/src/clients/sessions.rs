@@ -5,7 +5,7 @@ use nfs4::{ClientId, NfsStatus, SessionId};
 use super::{Clients, CreateSlot, Principal, Removed};
 use crate::{
     BindRequest, BoundDirection, CallbackSecurity, ChannelAttrs, Channels, Sequence, Session,
-    SlotToken, Verdict, status_flags,
+    SessionName, SlotToken, Verdict, status_flags,
 };
 
 /// The arguments of CREATE_SESSION, and where it came from.
@@ -179,10 +179,11 @@ impl Clients {
             .session_counter
             .checked_add(1)
             .ok_or(NfsStatus::NoSpc)?;
-        let mut id = SessionId::default();
-        id.bytes[..4].copy_from_slice(&self.boot.to_be_bytes());
-        id.bytes[4..8].copy_from_slice(&self.session_counter.to_be_bytes());
-        id.bytes[8..].copy_from_slice(&args.random.to_be_bytes());
+        let id = SessionName {
+            boot: self.boot,
+            is_persistent: args.persistent,
+        };
+        let id = id.with(self.session_counter, args.random);
         let channels = Channels {
             fore,
             back,
