@@ -519,7 +519,7 @@ mod tests {
         for scenario in SCENARIOS {
             assert_eq!(
                 scenario.part.is_none(),
-                scenario.needs == Needs::Server,
+                matches!(scenario.needs, Needs::Server | Needs::Ropewalk),
                 "{}",
                 scenario.name
             );
