@@ -7,8 +7,8 @@ use crate::BenchError;
 use crate::bare::{PAYLOAD_BYTES_MAX, connect};
 use crate::nfs::client::{MINOR_VERSION, Owner};
 use nfs4::ops::{
-    CallbackSecParms, ChannelAttrs, CreateSessionArgs, CreateSessionRes, ExchangeIdArgs,
-    ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
+    CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, CreateSessionArgs, CreateSessionRes,
+    ExchangeIdArgs, ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
 };
 use nfs4::{ClientOwner, CompoundBuilder, CompoundReply, SessionId};
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
@@ -84,7 +84,7 @@ impl WireSession {
             b.push(&CreateSessionArgs {
                 clientid,
                 sequence,
-                flags: 0,
+                flags: CREATE_SESSION_PERSIST,
                 fore_chan_attrs: attrs,
                 back_chan_attrs: ChannelAttrs {
                     request_bytes_max: 4096,
