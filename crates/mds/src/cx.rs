@@ -4,7 +4,7 @@
 use crate::{Mds, persist};
 use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, Seq};
-use namespace::{Cred, FileId, Inode, Namespace, NsError, Op};
+use namespace::{Cred, FileId, Inode, Keep, Namespace, NsError, Op};
 use nfs4::{FileHandle, NfsStatus, OpBody, OpNum};
 use server::Compound;
 use std::any::Any;
@@ -43,10 +43,9 @@ impl<'a> Asker<'a> {
         mds: &Mds,
         call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
     ) -> Result<T, NfsStatus> {
-        let mut op = Op::new(self.cred, mds.now());
-        let result = call(mds.namespace(), &mut op);
-        self.observed = self.observed.max(op.observed());
-        result.map_err(|e| status(&e))
+        let (seen, result) = ask(mds, self.cred, None, call);
+        self.observed = self.observed.max(seen);
+        result
     }
 
     /// As [`change_as`].
@@ -57,11 +56,26 @@ impl<'a> Asker<'a> {
         call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
     ) -> Result<T, NfsStatus> {
         let keep = |_: &dyn Any| prepared.0.clone();
-        let mut op = Op::new(self.cred, mds.now()).keeping(&keep);
-        let result = call(mds.namespace(), &mut op);
-        self.observed = self.observed.max(op.observed());
-        result.map_err(|e| status(&e))
+        let (seen, result) = ask(mds, self.cred, Some(&keep), call);
+        self.observed = self.observed.max(seen);
+        result
     }
+}
+
+/// Calls the name space: what was observed, and the result.
+fn ask<'c, T>(
+    mds: &Mds,
+    cred: &'c Cred,
+    keep: Option<&'c Keep<'c>>,
+    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
+) -> (Seq, Result<T, NfsStatus>) {
+    let op = Op::new(cred, mds.now());
+    let mut op = match keep {
+        Some(keep) => op.keeping(keep),
+        None => op,
+    };
+    let result = call(mds.namespace(), &mut op);
+    (op.observed(), result.map_err(|e| status(&e)))
 }
 
 /// Calls the name space as the COMPOUND's caller, and notes what was observed (rule R7).
@@ -70,11 +84,9 @@ pub(crate) fn ns<T>(
     cx: &mut Cx<'_>,
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> Result<T, NfsStatus> {
-    let mut op = Op::new(&cx.caller.cred, mds.now());
-    let result = call(mds.namespace(), &mut op);
-    let observed = op.observed();
-    cx.observe(observed.0);
-    result.map_err(|e| status(&e))
+    let (seen, result) = ask(mds, &cx.caller.cred, None, call);
+    cx.observe(seen.0);
+    result
 }
 
 /// As [`ns`], for the change that the operation in execution is about: its result, as `answer` tells it with the handle that
@@ -90,11 +102,9 @@ pub(crate) fn change<T: Any, B: OpBody<Num = OpNum>>(
         let (slot, bytes) = cx.kept(&res, made)?;
         Some((persist::key(slot), bytes))
     };
-    let mut op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
-    let result = call(mds.namespace(), &mut op);
-    let observed = op.observed();
-    cx.observe(observed.0);
-    result.map_err(|e| status(&e))
+    let (seen, result) = ask(mds, &cx.caller.cred, Some(&keep), call);
+    cx.observe(seen.0);
+    result
 }
 
 /// A result that is known before the change is made, in the form in which it is kept.
@@ -120,11 +130,9 @@ pub(crate) fn change_as<T>(
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> Result<T, NfsStatus> {
     let keep = |_: &dyn Any| prepared.0.clone();
-    let mut op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
-    let result = call(mds.namespace(), &mut op);
-    let observed = op.observed();
-    cx.observe(observed.0);
-    result.map_err(|e| status(&e))
+    let (seen, result) = ask(mds, &cx.caller.cred, Some(&keep), call);
+    cx.observe(seen.0);
+    result
 }
 
 /// The inode behind the current file handle.

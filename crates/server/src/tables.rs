@@ -71,37 +71,20 @@ pub(crate) fn only_looks_at_names(op: OpNum) -> bool {
 }
 
 pub(crate) fn only_looks(op: OpNum) -> bool {
-    matches!(
-        op,
-        OpNum::Access
-            | OpNum::GetAttr
-            | OpNum::GetFh
-            | OpNum::LockT
-            | OpNum::Lookup
-            | OpNum::LookupP
-            | OpNum::NVerify
-            | OpNum::PutFh
-            | OpNum::PutPubFh
-            | OpNum::PutRootFh
-            | OpNum::Read
-            | OpNum::ReadDir
-            | OpNum::ReadLink
-            | OpNum::RestoreFh
-            | OpNum::SaveFh
-            | OpNum::SecInfo
-            | OpNum::SecInfoNoName
-            | OpNum::Verify
-            | OpNum::Sequence
-            | OpNum::GetDeviceInfo
-            | OpNum::GetDeviceList
-            | OpNum::TestStateid
-            | OpNum::IoAdvise
-            | OpNum::LayoutError
-            | OpNum::LayoutStats
-            | OpNum::OffloadStatus
-            | OpNum::ReadPlus
-            | OpNum::Seek
-            | OpNum::GetXattr
-            | OpNum::ListXattrs
-    )
+    only_looks_at_names(op)
+        || matches!(
+            op,
+            OpNum::LockT
+                | OpNum::Read
+                | OpNum::Sequence
+                | OpNum::GetDeviceInfo
+                | OpNum::GetDeviceList
+                | OpNum::TestStateid
+                | OpNum::IoAdvise
+                | OpNum::LayoutError
+                | OpNum::LayoutStats
+                | OpNum::OffloadStatus
+                | OpNum::ReadPlus
+                | OpNum::Seek
+        )
 }
