@@ -2,8 +2,8 @@
 //!
 //! Parsing only: whoever connects resolves the host.
 
-use std::net::Ipv6Addr;
-use transport::{Preference, rdma};
+use std::net::{Ipv6Addr, SocketAddr};
+use transport::{Address, Preference, rdma};
 
 /// Port of NFS.
 pub const DEFAULT_PORT: u16 = 2049;
@@ -106,6 +106,20 @@ impl NfsUrl {
             Preference::Rdma => vec![(true, self.port.unwrap_or(rdma::NFS_PORT))],
             Preference::Auto => vec![(true, rdma::NFS_PORT), tcp],
         }
+    }
+
+    /// Addresses of the MDS where its host has these, preferred first; their ports do not count.
+    #[must_use]
+    pub fn addresses(&self, hosts: &[SocketAddr]) -> Vec<Address> {
+        let address = |is_rdma, port, mut host: SocketAddr| {
+            host.set_port(port);
+            match is_rdma {
+                true => Address::Rdma(host),
+                false => Address::Tcp(host),
+            }
+        };
+        let of = |(is_rdma, port)| hosts.iter().map(move |host| address(is_rdma, port, *host));
+        self.ports().into_iter().flat_map(of).collect()
     }
 
     /// What tells one server from another, and one way to it from another.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::{Address, AnyConnector, Context, Limits};
+use transport::{AnyConnector, Context, Limits};
 
 /// Prefix of arguments that are no URLs.
 pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
@@ -165,22 +165,11 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
         .map_err(|e| CliError::new(format!("cannot find the host {}: {e}", url.host)))?
         .take(ADDRESSES_MAX)
         .collect();
-    let mut addresses = Vec::new();
-    for (is_rdma, port) in url.ports() {
-        addresses.extend(found.iter().map(|host| {
-            let mut address = *host;
-            address.set_port(port);
-            match is_rdma {
-                true => Address::Rdma(address),
-                false => Address::Tcp(address),
-            }
-        }));
-    }
     let context = Context::new(Limits::default());
     let connector = Arc::new(AnyConnector::new(&context, crate::rdma::software()));
     let mut config = config()?;
     config.data_transport = url.transport;
-    let connecting = Client::connect(addresses, connector, config);
+    let connecting = Client::connect(url.addresses(&found), connector, config);
     match tokio::time::timeout(CONNECT, connecting).await {
         Ok(Ok(client)) => Ok(Connected { client, context }),
         Ok(Err(e)) => Err(CliError::new(format!("cannot connect to {server}: {e}"))),

@@ -8,7 +8,6 @@ use client::{
 };
 use futures_util::stream::{FuturesOrdered, TryStreamExt};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::rdma::{Config, Rdma};
@@ -33,16 +32,7 @@ impl Remote {
         let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
         let found = found.map_err(BenchError::io("find the server"))?;
         let found: Vec<_> = found.take(ADDRESSES_MAX).collect();
-        let ports = url.ports();
-        let address = |(is_rdma, port), mut host: SocketAddr| {
-            host.set_port(port);
-            match is_rdma {
-                true => Address::Rdma(host),
-                false => Address::Tcp(host),
-            }
-        };
-        let to = |port| found.iter().map(move |host| address(port, *host));
-        let addresses = ports.into_iter().flat_map(to).collect();
+        let addresses = url.addresses(&found);
         let context = Context::new(Limits::default());
         let software = Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), Config::default());
         let connector = Arc::new(AnyConnector::new(&context, software));
