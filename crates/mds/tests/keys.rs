@@ -12,7 +12,7 @@ use meta::MemStore;
 use nfs4::cb::CbLayoutRecallArgs;
 use nfs4::{CbOpNum, IoMode, NfsStatus, OpReader};
 use parking_lot::Mutex;
-use rig::cluster::{FakeDs, Port};
+use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, Granted, patiently};
 use rig::{KEY_TIMES, Rig, START_S};
 use ropewalk_mds::data::{AdminError, rotate_key};
@@ -25,16 +25,6 @@ use std::time::Duration;
 
 const ROTATION_S: i64 = KEY_TIMES.rotation_ms as i64 / 1000;
 const OVERLAP_S: i64 = KEY_TIMES.overlap_ms as i64 / 1000;
-
-async fn cluster(servers: u8) -> (Rig, Port, Vec<FakeDs>) {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut all = Vec::new();
-    for number in 1..=servers {
-        all.push(FakeDs::joined(&rig, &port, number).await);
-    }
-    (rig, port, all)
-}
 
 /// A few ticks.
 async fn ticks() {

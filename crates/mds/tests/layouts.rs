@@ -16,23 +16,13 @@ use nfs4::layout::FileLayoutDsAddr;
 use nfs4::ops::{GetDeviceInfoArgs, GetDeviceInfoRes};
 use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NfsStatus, OpReader};
 use parking_lot::Mutex;
-use rig::cluster::{FakeDs, Port};
+use rig::cluster::{FakeDs, cluster};
 use rig::file::{File, Granted, patiently};
 use rig::{Client, Rig};
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-
-async fn cluster(servers: u8) -> (Rig, Port, Vec<FakeDs>) {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut all = Vec::new();
-    for number in 1..=servers {
-        all.push(FakeDs::joined(&rig, &port, number).await);
-    }
-    (rig, port, all)
-}
 
 fn handle_of(ds: &FakeDs, granted: &Granted, cluster_id: u64) -> DsHandle {
     let ring = ds.hello.as_ref().unwrap().keys.ring().unwrap();

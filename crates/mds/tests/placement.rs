@@ -14,7 +14,7 @@ use nfs4::ops::{
     SetXattrRes,
 };
 use nfs4::{FileHandle, IoMode, NfsStatus};
-use rig::cluster::{FakeDs, Port};
+use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, after_putfh};
 use ropewalk_mds::data::{expel, removals_waiting};
@@ -28,12 +28,7 @@ async fn heartbeats() {
 
 #[tokio::test(start_paused = true)]
 async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut servers = Vec::new();
-    for number in 1..=3 {
-        servers.push(FakeDs::joined(&rig, &port, number).await);
-    }
+    let (rig, _port, servers) = cluster(3).await;
     let alice = rig.session("alice").await;
     let root = alice.lookup(&[]).await.unwrap();
     let groups = || rig.nfsd.role().data().status().groups;
@@ -91,12 +86,7 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_data_servers_share_is_counted_once() {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut servers = Vec::new();
-    for number in 1..=4 {
-        servers.push(FakeDs::joined(&rig, &port, number).await);
-    }
+    let (rig, _port, servers) = cluster(4).await;
     servers[0].told.lock().disk = 7;
     servers[2].told.lock().disk = 7;
     heartbeats().await;
@@ -122,12 +112,7 @@ async fn a_create_waits_for_the_first_data_server_and_not_for_one_that_is_away()
 
 #[tokio::test(start_paused = true)]
 async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it() {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut servers = Vec::new();
-    for number in 1..=2 {
-        servers.push(FakeDs::joined(&rig, &port, number).await);
-    }
+    let (rig, _port, mut servers) = cluster(2).await;
     heartbeats().await;
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
@@ -167,12 +152,7 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_only_an_expelled_data_server_lacks_is_done() {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut servers = Vec::new();
-    for number in 1..=2 {
-        servers.push(FakeDs::joined(&rig, &port, number).await);
-    }
+    let (rig, _port, mut servers) = cluster(2).await;
     heartbeats().await;
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
@@ -232,12 +212,7 @@ async fn policies_listed(client: &Client, fh: &FileHandle) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut servers = Vec::new();
-    for number in 1..=5 {
-        servers.push(FakeDs::joined(&rig, &port, number).await);
-    }
+    let (rig, _port, _servers) = cluster(5).await;
     heartbeats().await;
     let alice = rig.session("alice").await;
     let root = alice.lookup(&[]).await.unwrap();
@@ -273,12 +248,7 @@ async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
 
 #[tokio::test(start_paused = true)]
 async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_restart() {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut servers = Vec::new();
-    for number in 1..=5 {
-        servers.push(FakeDs::joined(&rig, &port, number).await);
-    }
+    let (rig, _port, servers) = cluster(5).await;
     heartbeats().await;
     let alice = rig.session("alice").await;
     let root = alice.lookup(&[]).await.unwrap();

@@ -13,21 +13,11 @@ use layout::Floor;
 use nfs4::ops::SHARE_ACCESS_BOTH;
 use nfs4::{IoMode, NfsStatus};
 use rig::Rig;
-use rig::cluster::{FakeDs, Port, join};
+use rig::cluster::{FakeDs, Port, cluster, join};
 use rig::file::{File, patiently};
 use ropewalk_mds::data::{ServerState, add_token, expel};
 use std::sync::Arc;
 use std::time::Duration;
-
-async fn cluster(servers: u8) -> (Rig, Port, Vec<FakeDs>) {
-    let rig = Rig::new().await;
-    let port = Port::open(&rig);
-    let mut all = Vec::new();
-    for number in 1..=servers {
-        all.push(FakeDs::joined(&rig, &port, number).await);
-    }
-    (rig, port, all)
-}
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_sizes_come_from_the_data_servers_before_anything_is_served() {

@@ -310,6 +310,17 @@ pub async fn join(
     answer
 }
 
+/// A metadata server with so many data servers, numbered from 1.
+pub async fn cluster(servers: u8) -> (Rig, Port, Vec<FakeDs>) {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let mut all = Vec::new();
+    for number in 1..=servers {
+        all.push(FakeDs::joined(&rig, &port, number).await);
+    }
+    (rig, port, all)
+}
+
 impl FakeDs {
     /// Joins and says HELLO.
     pub async fn joined(rig: &Rig, port: &Port, number: u8) -> Self {
