@@ -11,6 +11,7 @@ mod content;
 mod experiments;
 mod files;
 mod job;
+mod loads;
 mod measure;
 mod options;
 mod plan;
@@ -22,7 +23,6 @@ mod spec;
 mod team;
 #[cfg(test)]
 mod tests;
-mod work;
 pub(crate) mod worker;
 
 pub use options::{ExperimentCommand, Options};

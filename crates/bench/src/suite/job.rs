@@ -10,11 +10,11 @@
 //!   <------------------------ End    or Failed, at any time
 //! ```
 
-use super::work::btio::BtioWork;
-use super::work::create::CreateWork;
-use super::work::metadata::MetadataWork;
-use super::work::small::SmallWork;
-use super::work::stream::StreamWork;
+use super::loads::btio::BtioWork;
+use super::loads::create::CreateWork;
+use super::loads::metadata::MetadataWork;
+use super::loads::small::SmallWork;
+use super::loads::stream::StreamWork;
 use crate::load::Tally;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -64,15 +64,15 @@ impl Job {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Work {
-    /// See [`super::work::create`].
+    /// See [`super::loads::create`].
     Create(CreateWork),
-    /// See [`super::work::metadata`].
+    /// See [`super::loads::metadata`].
     Metadata(MetadataWork),
-    /// See [`super::work::stream`].
+    /// See [`super::loads::stream`].
     Stream(StreamWork),
-    /// See [`super::work::btio`].
+    /// See [`super::loads::btio`].
     Btio(BtioWork),
-    /// See [`super::work::small`].
+    /// See [`super::loads::small`].
     Small(SmallWork),
 }
 

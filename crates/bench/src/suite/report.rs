@@ -83,12 +83,12 @@ mod tests {
     use crate::load::Tally;
     use crate::runner::Metric;
     use crate::suite::job::Work;
+    use crate::suite::loads::create::CreateWork;
     use crate::suite::measure::{Failed, Run, sample};
     use crate::suite::plan::{Cell, Figure, Plan, Server, Workers};
     use crate::suite::published::{Published, PublishedSeries};
     use crate::suite::spec::{Store, Transport};
     use crate::suite::team::Phase;
-    use crate::suite::work::create::CreateWork;
     use std::time::Duration;
 
     fn cell(ds_count: u16, series: &str) -> Cell {

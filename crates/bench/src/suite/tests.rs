@@ -3,11 +3,11 @@
 
 use super::experiments::Experiment;
 use super::job::{Job, Place, Said};
+use super::loads::btio::BtioWork;
 use super::measure::{jobs, sample};
 use super::plan::{Cell, Setting};
 use super::spec::ClusterSpec;
 use super::team::{self, Around, Member, Phase};
-use super::work::btio::BtioWork;
 use super::worker::{self, Link};
 use super::{job::Work, plan};
 use crate::BenchError;

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::files::mounted::Mounted;
 use super::files::remote::Remote;
 use super::job::{Counted, GO, Job, Place, Said, Work};
-use super::work::{self, small};
+use super::loads::{self, small};
 use crate::BenchError;
 use crate::load::{self, Tally};
 use crate::process::cpu_of_this_process;
@@ -146,7 +146,7 @@ pub(crate) async fn in_folders<F: Files>(
     link.barrier().await?;
     let own = job.own_folder();
     files.make_dir(&own).await?;
-    work::run(job, files, link).await?;
+    loads::run(job, files, link).await?;
     files.remove_dir(&own).await?;
     link.barrier().await?;
     if makes {

@@ -3,10 +3,10 @@
 use super::io::{READ, WRITE};
 use crate::runner::Metric;
 use crate::suite::job::Work;
+use crate::suite::loads::btio::BtioWork;
 use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::btio::BtioWork;
 
 /// Name and points along an edge.
 const CLASSES: &[(&str, u64)] = &[("S", 12), ("W", 24), ("A", 64)];

@@ -2,10 +2,10 @@
 
 use super::io;
 use crate::runner::Metric;
+use crate::suite::loads::stream::Access;
 use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::stream::Access;
 
 /// Clients and threads of each.
 const SHAPES: &[(u32, u32)] = &[(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1)];

@@ -2,10 +2,10 @@
 
 use crate::runner::Metric;
 use crate::suite::job::Work;
+use crate::suite::loads::create::CreateWork;
 use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::create::CreateWork;
 
 const ROUNDS: u64 = 1024;
 const ROUNDS_QUICK: u64 = 64;

@@ -2,10 +2,10 @@
 
 use super::io;
 use crate::runner::Metric;
+use crate::suite::loads::stream::Access;
 use crate::suite::plan::{Figure, Plan, Server, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::stream::Access;
 
 const DS_COUNTS: &[u16] = &[1, 2, 4, 8, 16];
 const DS_COUNTS_QUICK: &[u16] = &[1, 4];

@@ -1,8 +1,8 @@
 //! What the experiments on records have in common: a stream of records as a cell, and lines of figures.
 
 use crate::suite::job::Work;
+use crate::suite::loads::stream::{Access, Order, StreamWork};
 use crate::suite::plan::{Cell, Server, Workers, X};
-use crate::suite::work::stream::{Access, Order, StreamWork};
 
 /// Names of the phases of streams.
 pub(super) const WRITE_READ: &[&str] = &["write", "read"];

@@ -2,10 +2,10 @@
 
 use crate::runner::Metric;
 use crate::suite::job::Work;
+use crate::suite::loads::metadata::MetadataWork;
 use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::metadata::MetadataWork;
 
 const FILES: u64 = 1000;
 const FILES_QUICK: u64 = 32;

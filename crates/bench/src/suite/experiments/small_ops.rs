@@ -3,10 +3,10 @@
 use super::io::READ;
 use crate::runner::Metric;
 use crate::suite::job::Work;
+use crate::suite::loads::small::SmallWork;
 use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::small::SmallWork;
 
 const PAYLOADS: &[u32] = &[
     1,

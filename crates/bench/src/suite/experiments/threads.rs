@@ -2,10 +2,10 @@
 
 use super::io;
 use crate::runner::Metric;
+use crate::suite::loads::stream::Order;
 use crate::suite::plan::{Figure, Plan, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::stream::Order;
 
 const THREADS: u32 = 16;
 const FILE_BYTES: u64 = 256 << 20;

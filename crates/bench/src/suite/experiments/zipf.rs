@@ -2,10 +2,10 @@
 
 use super::io;
 use crate::runner::Metric;
+use crate::suite::loads::stream::Order;
 use crate::suite::plan::{Figure, Plan, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
-use crate::suite::work::stream::Order;
 
 const ALPHA: f64 = 0.9;
 const FILE_BYTES: u64 = 512 << 20;
