@@ -100,6 +100,7 @@ impl Peer {
                 match self.endpoint.poll_completions(cx, &mut self.seen) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(ended)) => self.ended = Some(ended),
+                    Poll::Pending if holds(&self.seen) => {}
                     Poll::Pending => return Poll::Pending,
                 }
             }
