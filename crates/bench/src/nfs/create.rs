@@ -23,7 +23,7 @@ pub struct Creates {
 
 impl Subject for Creates {
     fn name(&self) -> String {
-        "ropewalk create".to_owned()
+        format!("ropewalk create, {}", self.cluster.carrier())
     }
 
     fn settings(&self) -> Value {
@@ -35,7 +35,7 @@ impl Subject for Creates {
         let runtime = load::runtime()?;
         let slots = u32::try_from(load.connections_count).unwrap_or(u32::MAX);
         let (mds, root) = runtime.block_on(async {
-            let mds = Peer::mds(cluster.address(), &Owner::new(), slots).await?;
+            let mds = Peer::mds(cluster.server(), &Owner::new(), slots).await?;
             let root = mds.root().await?;
             Ok::<_, BenchError>((Rc::new(mds), root))
         })?;
