@@ -86,7 +86,12 @@ impl Subject for GetAttrs {
         let cluster = Cluster::start(&self.cluster)?;
         let owner = Owner::new();
         let setup = Setup::make(&cluster, &owner)?;
-        let connect = |_| {
+        let connect = |index| {
+            // Several sessions of one client to the metadata server would all say that nothing is reclaimed.
+            let owner = match self.form {
+                Form::Wire => owner.clone(),
+                Form::Session => Owner::numbered(index),
+            };
             let client = Client::connect(&cluster, self.form, &owner, setup.handle.clone())?;
             Ok(Box::new(client) as Box<dyn Requester>)
         };
