@@ -293,3 +293,42 @@ async fn the_slot_of_a_call_in_doubt_is_lent_to_nobody() {
     let slots: Vec<_> = calls.iter().map(|c| (c.slot_id, c.sequence_id)).collect();
     assert_eq!(slots, [(0, 1), (1, 1), (0, 1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_refers_to_a_request_until_its_reply_was_received() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    let origin = state::Origin {
+        session: m.session,
+        slot: 0,
+        seqid: 1,
+    };
+    let about = || {
+        let op = |reply: &mut CbCompoundReply<'_>| Ok(reply.next_result()?.map(|r| r.op));
+        rig.nfsd.callback_about(m.client, Some(origin), &recall, op)
+    };
+    call(&m.conn, remove(m.session, 0, 1, "a")).await;
+    assert_eq!(about().await, Ok(Some(CbOpNum::Recall as u32)));
+    let lists = reverse.nth(0).1.referring_call_lists.0;
+    assert_eq!(lists.len(), 1);
+    assert_eq!(lists[0].session_id, m.session);
+    let call_of = &lists[0].calls.0[0];
+    assert_eq!((call_of.slot_id, call_of.sequence_id), (0, 1));
+    call(&m.conn, remove(m.session, 0, 2, "a")).await;
+    assert!(about().await.is_ok());
+    assert!(reverse.nth(1).1.referring_call_lists.0.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_connections_are_gone_cannot_be_called_back() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    assert!(rig.nfsd.can_call_back(m.client));
+    assert!(!rig.nfsd.can_call_back(ClientId { value: 77 }));
+    m.conn.close(transport::CloseReason::Asked);
+    m.conn.closed().await;
+    rig.settle().await;
+    assert!(!rig.nfsd.can_call_back(m.client));
+}

@@ -103,6 +103,7 @@ impl Clients {
             owner: client.owner.to_vec(),
             verifier: client.verifier,
             principal: client.principal.clone(),
+            lost_delegations: false,
         })
     }
 
@@ -149,6 +150,14 @@ impl Clients {
         } else {
             Err(NfsStatus::Grace)
         }
+    }
+
+    /// Whether a client that may reclaim may reclaim delegations too (RFC 8881 §10.2.1).
+    #[must_use]
+    pub fn may_reclaim_delegations(&self, id: ClientId) -> bool {
+        self.clients
+            .get(&id)
+            .is_some_and(|c| !self.grace.lost_delegations(&c.owner))
     }
 
     /// Whether REMOVE and RENAME may run now: what somebody is about to reclaim must still be there. Neither takes a
