@@ -23,6 +23,12 @@ pub enum BenchError {
     NotReady,
     /// The cluster under test did not start, or did not go on.
     Cluster(String),
+    /// The server that is compared with did not start.
+    Peer(String),
+    /// A file system for a comparison could not be made.
+    Disk(String),
+    /// A signal came.
+    Interrupted,
     /// A request to the cluster under test failed.
     Nfs {
         /// What was being done.
@@ -80,6 +86,9 @@ impl std::fmt::Display for BenchError {
             Self::Refused => write!(f, "the server refused a request"),
             Self::NotReady => write!(f, "the server process ended before it was ready"),
             Self::Cluster(why) => write!(f, "the cluster under test: {why}"),
+            Self::Peer(why) => write!(f, "nfs-ganesha does not start: {why}"),
+            Self::Disk(why) => write!(f, "cannot make a file system: {why}"),
+            Self::Interrupted => write!(f, "interrupted"),
             Self::Nfs { doing, why } => write!(f, "cannot {doing}: {why}"),
             Self::Store(error) => write!(f, "{error}"),
             Self::Worker(why) => write!(f, "a load generator failed: {why}"),

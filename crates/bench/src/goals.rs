@@ -3,6 +3,7 @@
 //! [`Row`] names them; [`run`] measures them and prints, for each, the comparison and then one line with the goal, the
 //! ratio with its spread, and whether it is met. The last row is a curve without a goal.
 
+mod metadata;
 mod rdma;
 
 use crate::bare::ping_pong::{Form, PingPong};
@@ -13,6 +14,7 @@ use crate::nfs::Form as ClientForm;
 use crate::nfs::cluster::{self, ClusterOptions};
 use crate::nfs::create::Creates;
 use crate::nfs::getattr::GetAttrs;
+use crate::nfs::metadata::Operation;
 use crate::nfs::read::Reads;
 use crate::nfs::server::Transport;
 use crate::nfs::stripes::{FirstLives, Part, WRITE_BYTES};
@@ -64,6 +66,8 @@ pub enum Row {
     Stripes,
     /// Create, write 4 KiB, close: by a layout and through the metadata server
     Small,
+    /// Metadata operations with 1, 16 and 64 outstanding, against nfs-ganesha and the bare servers
+    Metadata,
     /// READ 128 KiB, 16 connections, over software iWARP with and without checksums, against TCP
     RdmaRead,
     /// GETATTR at one connection over software iWARP, against TCP
@@ -86,12 +90,18 @@ pub struct Options {
     /// Folder of clusters and files [default: a tmpfs; for `create` a disk, see --disk-dir]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Folder of the stores of `create`, unless --dir is given
+    /// Folder of the stores of `create` and of the file system of `metadata`, unless --dir is given
     #[arg(long, default_value = "/var/tmp")]
     pub disk_dir: PathBuf,
     /// Keep metadata and objects of the cluster in memory (not `read`, not `create`)
     #[arg(long)]
     pub memory: bool,
+    /// Operations of `metadata`, several with commas; all when none is named
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub operation: Vec<Operation>,
+    /// Requests of `metadata` that wait at the same time, several with commas [default: 1,16,64]
+    #[arg(long, value_delimiter = ',')]
+    pub outstanding: Vec<usize>,
     /// Seconds before the measured time
     #[arg(long, default_value_t = 0.5)]
     pub warm_up_seconds: f64,
@@ -210,9 +220,11 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
     };
     let mut all = Vec::new();
     for row in rows {
-        let measured = bench.row(*row)?;
-        print(out, &format!("{}\n", measured.text))?;
-        all.push(measured);
+        bench.row(*row, &mut |measured| {
+            print(out, &format!("{}\n", measured.text))?;
+            all.push(measured);
+            Ok(())
+        })?;
     }
     let verdicts: Vec<&Verdict> = all.iter().flat_map(|row| &row.verdicts).collect();
     let mut table = vec![
@@ -244,8 +256,14 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), BenchError> {
 }
 
 impl Bench<'_> {
-    fn row(&self, row: Row) -> Result<Measured, BenchError> {
-        match row {
+    /// Measures a row and hands on what it has measured, comparison by comparison.
+    fn row(
+        &self,
+        row: Row,
+        done: &mut dyn FnMut(Measured) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        done(match row {
+            Row::Metadata => return self.metadata(done),
             Row::Read => self.read(),
             Row::Getattr => self.getattr(),
             Row::Create => self.create(),
@@ -255,7 +273,7 @@ impl Bench<'_> {
             Row::RdmaGetattr => self.rdma_getattr(),
             Row::RdmaCreate => self.rdma_create(),
             Row::RdmaStripes => self.stripes(Transport::Rdma),
-        }
+        }?)
     }
 
     fn dir(&self, default: &Path) -> PathBuf {

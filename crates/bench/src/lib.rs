@@ -8,6 +8,8 @@
 //! [`nfs`] holds Ropewalk itself as a subject: a cluster of the real program, started for each run. [`goals`] puts the
 //! two together: the rows that the project has set itself goals for.
 //!
+//! [`peer`] is another server for the same requests, nfs-ganesha; [`disk`] is what both stand on when their durability counts.
+//!
 //! [`suite`] reruns the published experiments, against Ropewalk or any other server or mounted file system.
 //!
 //! Entry points: [`cli::run`], [`runner::compare`], [`goals::run`], [`suite::run`].
@@ -15,11 +17,14 @@
 
 pub mod bare;
 pub mod cli;
+pub mod disk;
 mod error;
 pub mod goals;
+pub mod interrupt;
 pub mod load;
 pub mod nfs;
 pub mod pattern;
+pub mod peer;
 pub mod process;
 pub mod report;
 pub mod runner;

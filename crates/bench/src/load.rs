@@ -66,10 +66,18 @@ pub trait Requester: Send {
 pub trait TaskRequester: 'static {
     /// Does the next request and returns its payload bytes.
     fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>>;
+
+    /// Whether nothing is left to ask for: the measured time then ends before its end.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Reads the CPU time that the server has used so far.
 pub type CpuProbe<'a> = dyn Fn() -> Result<Duration, BenchError> + 'a;
+
+/// How often it is looked whether tasks are done before the time is over.
+const STOPPED_POLL: Duration = Duration::from_millis(1);
 
 const WARMING: u8 = 0;
 const MEASURING: u8 = 1;
@@ -86,6 +94,21 @@ impl Phase {
 
     fn set(&self, phase: u8) {
         self.0.store(phase, Ordering::Release);
+    }
+
+    /// The measured time begins, unless all is over.
+    fn begin(&self) {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .0
+            .compare_exchange(WARMING, MEASURING, order.0, order.1);
+    }
+
+    /// Returns soon after the measured time was ended.
+    async fn stopped(&self) {
+        while !self.is(STOPPED) {
+            tokio::time::sleep(STOPPED_POLL).await;
+        }
     }
 
     fn is(&self, phase: u8) -> bool {
@@ -282,9 +305,13 @@ pub fn drive_tasks_on(
     local.block_on(runtime, async {
         tokio::time::sleep(load.warm_up).await;
         let start = WindowStart::now(cpu);
-        phase.set(MEASURING);
-        tokio::time::sleep(load.measure).await;
-        phase.set(STOPPED);
+        // Who was done before has stopped the others.
+        phase.begin();
+        let end = tokio::time::sleep(load.measure);
+        tokio::select! {
+            () = end => phase.set(STOPPED),
+            () = phase.stopped() => {}
+        }
         let window = start.and_then(|start| start.end(cpu));
         let mut tallies = Vec::new();
         for worker in workers {
@@ -300,6 +327,10 @@ async fn work_task(
 ) -> Result<Tally, BenchError> {
     let mut tally = Tally::new();
     while !phase.is(STOPPED) {
+        if requester.is_done() {
+            phase.set(STOPPED);
+            break;
+        }
         let counts = phase.is(MEASURING);
         let start = Instant::now();
         let payload_bytes = requester.request().await?;
@@ -382,6 +413,38 @@ mod tests {
     fn tasks_that_never_wait_still_end() {
         let sample = drive_tasks(&LOAD, |_| Ok(Box::new(Busy)), &no_cpu).unwrap();
         assert!(sample.requests_count > 100);
+    }
+
+    /// Has a few requests in all, of a millisecond or more each.
+    struct Few(Rc<std::cell::Cell<u32>>);
+
+    impl TaskRequester for Few {
+        fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
+            self.0.set(self.0.get() - 1);
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                Ok(1)
+            })
+        }
+
+        fn is_done(&self) -> bool {
+            self.0.get() == 0
+        }
+    }
+
+    #[test]
+    fn tasks_without_more_to_do_end_the_measured_time() {
+        let few = Rc::new(std::cell::Cell::new(100));
+        let load = Load {
+            warm_up: Duration::ZERO,
+            measure: Duration::from_secs(3600),
+            ..LOAD
+        };
+        let make = |_| Ok(Box::new(Few(Rc::clone(&few))) as Box<dyn TaskRequester>);
+        let sample = drive_tasks(&load, make, &no_cpu).unwrap();
+        assert_eq!(few.get(), 0);
+        assert!((1..=100).contains(&sample.requests_count), "{sample:?}");
+        assert!(sample.elapsed < load.measure);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod client;
 pub mod cluster;
 pub mod create;
 pub mod getattr;
+pub mod metadata;
 pub mod read;
 pub mod server;
 pub mod stripes;

@@ -7,7 +7,7 @@ use crate::BenchError;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -123,6 +123,13 @@ pub(crate) fn cpu_of(process: &str) -> Result<Duration, BenchError> {
     })?;
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     Ok(Duration::from_secs(ticks) / u32::try_from(per_second).unwrap_or(u32::MAX))
+}
+
+/// The last line of a file that is not empty.
+pub(crate) fn last_line(log: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().rfind(|line| !line.trim().is_empty());
+    line.map(str::to_owned)
 }
 
 fn ticks(stat: &str) -> Option<u64> {

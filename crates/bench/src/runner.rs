@@ -5,7 +5,7 @@
 //! smallest and largest value, never a best one.
 
 use crate::load::Load;
-use crate::{BenchError, Sample, Subject};
+use crate::{BenchError, Sample, Subject, interrupt};
 use serde_json::Value;
 
 /// Rounds of a published number.
@@ -160,12 +160,21 @@ impl Comparison {
     /// The same to another subject than the first.
     #[must_use]
     pub fn ratio_to(&self, subject: usize, base: usize, metric: Metric) -> Option<Spread> {
-        let base = self.subjects.get(base)?.samples.iter();
-        let ours = self.subjects.get(subject)?.samples.iter();
-        Spread::of(
-            ours.zip(base)
-                .map(|(ours, base)| metric.of(ours) / metric.of(base)),
-        )
+        self.ratio_to_sum(subject, &[base], metric)
+    }
+
+    /// The same to what several subjects take together.
+    #[must_use]
+    pub fn ratio_to_sum(&self, subject: usize, bases: &[usize], metric: Metric) -> Option<Spread> {
+        let ours = &self.subjects.get(subject)?.samples;
+        let bases: Vec<&[Sample]> = bases
+            .iter()
+            .map(|base| Some(self.subjects.get(*base)?.samples.as_slice()))
+            .collect::<Option<_>>()?;
+        Spread::of(ours.iter().enumerate().map(|(round, ours)| {
+            let sum: f64 = bases.iter().map(|base| metric.of(&base[round])).sum();
+            metric.of(ours) / sum
+        }))
     }
 }
 
@@ -199,8 +208,12 @@ pub fn compare(
             order.reverse();
         }
         for index in order {
+            interrupt::check()?;
             progress(round, &runs[index].name);
-            runs[index].samples.push(subjects[index].run(load)?);
+            let sample = subjects[index].run(load);
+            // A signal may have gone to the servers too: what then failed says nothing.
+            interrupt::check()?;
+            runs[index].samples.push(sample?);
         }
     }
     Ok(Comparison {
@@ -302,6 +315,13 @@ pub(crate) mod tests {
         };
         assert_eq!(ratio, expected);
         assert_eq!(comparison.ratio(2, Metric::RequestsPerSecond), None);
+        let sum = comparison.ratio_to_sum(1, &[0, 1], Metric::RequestsPerSecond);
+        let expected = Spread {
+            median: 1.0 / 3.0,
+            min: 0.2,
+            max: 150.0 / 350.0,
+        };
+        assert_eq!(sum.unwrap(), expected);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 use crate::bare::rpc_echo::EchoServer;
 use crate::bare::{self, ping_pong, pwrite, sendfile};
 use crate::nfs::server::Transport;
+use crate::peer;
 use crate::process::READY;
 use clap::Subcommand;
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,6 +42,14 @@ pub enum Serve {
         #[arg(long)]
         transport: Transport,
     },
+    /// Become the server of others
+    Peer {
+        /// The program
+        program: PathBuf,
+        /// Its arguments
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 /// Serves on a free port until standard input ends.
@@ -47,6 +57,9 @@ pub enum Serve {
 /// # Errors
 /// When the server cannot start or its listener fails.
 pub fn run(serve: Serve) -> io::Result<()> {
+    if let Serve::Peer { program, arguments } = serve {
+        return Err(peer::exec(&program, &arguments));
+    }
     let (address, server) = listening(serve)?;
     let mut stdout = io::stdout();
     writeln!(stdout, "{READY} {address}")?;
@@ -78,7 +91,7 @@ fn listening(serve: Serve) -> io::Result<(SocketAddr, Server)> {
         }
         Serve::Sendfile { path } => Box::new(move || sendfile::serve(&listener, &path)),
         Serve::Pwrite { path } => Box::new(move || pwrite::serve(&listener, &path)),
-        Serve::RpcEcho { .. } => unreachable!("it listens by itself"),
+        Serve::RpcEcho { .. } | Serve::Peer { .. } => unreachable!("they listen by themselves"),
     };
     Ok((address, server))
 }

@@ -19,7 +19,7 @@ use nfs4::ops::{
 };
 use nfs4::{
     Attrs, Bitmap, ClientId, CompoundBuilder, CompoundReply, DeviceId, Fattr, FileHandle, IoMode,
-    StableHow, StateOwner, Stateid, Verifier,
+    OpError, StableHow, StateOwner, Stateid, Verifier,
 };
 use rpc::{AuthSys, UniversalAddress};
 use session_client::{Caller, NoCallbacks, Outcome, Session, SessionConfig};
@@ -232,38 +232,11 @@ impl Peer {
         name: &str,
         opener: &[u8],
     ) -> Result<OpenFile, BenchError> {
-        let attrs = Fattr::new(&Attrs {
-            mode: Some(FILE_MODE),
-            ..Attrs::default()
-        });
         let done = self
-            .run(|b| {
-                b.push(&PutFhArgs {
-                    object: Opaque(&parent.0),
-                });
-                b.push(&OpenArgs {
-                    seqid: 0,
-                    // A client without callbacks could not give one back.
-                    share_access: SHARE_ACCESS_BOTH | SHARE_WANT_NO_DELEG,
-                    share_deny: SHARE_DENY_NONE,
-                    owner: StateOwner {
-                        clientid: ClientId::default(),
-                        owner: Opaque(opener),
-                    },
-                    how: OpenHow::Create(CreateHow::Guarded(attrs.clone())),
-                    claim: OpenClaim::Null(Opaque(name.as_bytes())),
-                });
-                b.push(&GetFhArgs {});
-            })
+            .run(|b| push_open(b, parent, name, opener, guarded()))
             .await?;
-        let file = || {
-            let mut reply = done.results()?;
-            reply.take::<PutFhRes>()?;
-            let stateid = reply.take::<OpenRes>()?.stateid;
-            let handle = FileHandle::from(reply.take::<GetFhRes<'_>>()?.object.0);
-            Ok(OpenFile { handle, stateid })
-        };
-        file().map_err(BenchError::nfs::<nfs4::OpError>("create a file"))
+        let file = done.results().and_then(|mut reply| take_open(&mut reply));
+        file.map_err(BenchError::nfs("create a file"))
     }
 
     /// Where the whole file lies, for reading and writing. `known` saves the question after a device that was met before.
@@ -499,7 +472,49 @@ impl Peer {
     }
 }
 
-fn push_close(b: &mut CompoundBuilder, open_stateid: Stateid) {
+/// Creates a file that must not exist.
+pub(crate) fn guarded() -> OpenHow<'static> {
+    OpenHow::Create(CreateHow::Guarded(Fattr::new(&Attrs {
+        mode: Some(FILE_MODE),
+        ..Attrs::default()
+    })))
+}
+
+/// PUTFH, OPEN for reading and writing, GETFH.
+pub(crate) fn push_open(
+    b: &mut CompoundBuilder,
+    parent: &FileHandle,
+    name: &str,
+    opener: &[u8],
+    how: OpenHow<'_>,
+) {
+    b.push(&PutFhArgs {
+        object: Opaque(&parent.0),
+    });
+    b.push(&OpenArgs {
+        seqid: 0,
+        // A client without callbacks could not give one back.
+        share_access: SHARE_ACCESS_BOTH | SHARE_WANT_NO_DELEG,
+        share_deny: SHARE_DENY_NONE,
+        owner: StateOwner {
+            clientid: ClientId::default(),
+            owner: Opaque(opener),
+        },
+        how,
+        claim: OpenClaim::Null(Opaque(name.as_bytes())),
+    });
+    b.push(&GetFhArgs {});
+}
+
+/// What [`push_open`] asked for.
+pub(crate) fn take_open(reply: &mut CompoundReply<'_>) -> Result<OpenFile, OpError> {
+    reply.take::<PutFhRes>()?;
+    let stateid = reply.take::<OpenRes>()?.stateid;
+    let handle = FileHandle::from(reply.take::<GetFhRes<'_>>()?.object.0);
+    Ok(OpenFile { handle, stateid })
+}
+
+pub(crate) fn push_close(b: &mut CompoundBuilder, open_stateid: Stateid) {
     b.push(&CloseArgs {
         seqid: 0,
         open_stateid,

@@ -9,7 +9,7 @@
 
 use crate::BenchError;
 use crate::nfs::server::{Server, Transport};
-use crate::process::cpu_of;
+use crate::process::{cpu_of, last_line};
 use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -169,7 +169,9 @@ impl Cluster {
             dir,
         };
         let Some(port) = cluster.ready_port() else {
-            return Err(BenchError::Cluster(last_line(&words)));
+            let said = last_line(&words);
+            let why = said.unwrap_or_else(|| "it ended without a word".to_owned());
+            return Err(BenchError::Cluster(why));
         };
         cluster.server.address.set_port(port);
         cluster.pids = family(cluster.child.id())?;
@@ -330,12 +332,6 @@ fn family(root: u32) -> Result<Vec<u32>, BenchError> {
 fn parent(stat: &str) -> Option<u32> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn last_line(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let line = text.lines().rfind(|line| !line.trim().is_empty());
-    line.unwrap_or("it ended without a word").to_owned()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use xdr::Opaque;
 
 /// What Linux asks for after most operations.
-const WANTED: Bitmap = Bitmap::of(&[
+pub(crate) const WANTED: Bitmap = Bitmap::of(&[
     TYPE,
     CHANGE,
     SIZE,

@@ -1,0 +1,320 @@
+//! nfs-ganesha as a subject: the program of the distribution, on a file system of this machine, gone with its run.
+//!
+//! [`Ganesha`] starts `ganesha.nfsd` with a configuration of ours: NFSv4.1 and 4.2 over TCP on a free port of the loopback interface, one
+//! export with `FSAL_VFS`, everything else as its authors chose it. It needs root (handles of the file system) and no rpcbind.
+//!
+//! # Ownership
+//! A [`Ganesha`] owns the process and a folder with its configuration, its log, its records of clients and what it exports.
+//!
+//! # Failure
+//! A program that does not get ready is an error with the last line of its log. It never outlives this process: the kernel kills it when
+//! this process ends in any way (see [`exec`]).
+
+use crate::BenchError;
+use crate::process::{Launcher, cpu_of, last_line};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program's name, and where packages put it beside the search path.
+const PROGRAM: &str = "ganesha.nfsd";
+const PROGRAM_DIRS: [&str; 3] = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
+/// What to say when it is not there.
+pub const HOW_TO_INSTALL: &str = "nfs-ganesha is not installed (Debian: apt-get install --no-install-recommends nfs-ganesha nfs-ganesha-vfs)";
+/// A server that does not listen after this is an error, and how often it is tried.
+const READY_MAX: Duration = Duration::from_secs(30);
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct GaneshaOptions {
+    /// How to start a child of this program.
+    pub launcher: Launcher,
+    /// The program.
+    pub program: PathBuf,
+    /// Where its folder is made: on the file system that it serves.
+    pub dir: PathBuf,
+    /// Whether a name is on the disk when its reply leaves. FSAL_VFS itself never waits for the disk when it creates or removes; with this the exported
+    /// folder has the attribute that makes ext4 wait (`chattr +D`). What a SETATTR changes is still not waited for.
+    pub is_durable: bool,
+}
+
+impl GaneshaOptions {
+    /// What a reader must know to repeat a run.
+    #[must_use]
+    pub fn settings(&self) -> serde_json::Value {
+        serde_json::json!({
+            "program": self.program,
+            "dir": self.dir,
+            "file_system": crate::nfs::cluster::file_system(&self.dir),
+            "fsal": "VFS",
+            "dirsync": self.is_durable,
+        })
+    }
+}
+
+/// Where the program is; none when it is not installed.
+#[must_use]
+pub fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(PROGRAM_DIRS.iter().map(PathBuf::from))
+        .map(|dir| dir.join(PROGRAM))
+        .find(|program| program.is_file())
+}
+
+/// A running server. Dropping it kills it and removes its folder: a measurement has nothing to save.
+#[derive(Debug)]
+pub struct Ganesha {
+    child: Child,
+    address: SocketAddr,
+    // Removed last: the server writes into it until it is gone.
+    dir: TempDir,
+}
+
+impl Ganesha {
+    /// Starts a server and waits until it listens.
+    ///
+    /// # Errors
+    /// [`BenchError::Peer`] with the last line of its log, or [`BenchError::Io`].
+    pub fn start(options: &GaneshaOptions) -> Result<Self, BenchError> {
+        let dir = tempfile::Builder::new()
+            .prefix("ropewalk-bench-")
+            .tempdir_in(&options.dir)
+            .map_err(BenchError::io("make the peer's folder"))?;
+        let files = Files::of(dir.path());
+        files
+            .make(options.is_durable)
+            .map_err(BenchError::io("make the peer's folder"))?;
+        let port = free_port().map_err(BenchError::io("find a free port"))?;
+        std::fs::write(&files.config, config(&files, port))
+            .map_err(BenchError::io("write the peer's configuration"))?;
+        let output = File::create(&files.output).map_err(BenchError::io("make the peer's log"))?;
+        let child = Command::new(&options.launcher.program)
+            .args(&options.launcher.arguments)
+            .args(["serve", "peer"])
+            .arg(&options.program)
+            .arg("--")
+            .args(files.arguments())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .map_err(BenchError::io("start nfs-ganesha"))?;
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let mut peer = Self {
+            child,
+            address,
+            dir,
+        };
+        peer.wait_until_ready()?;
+        Ok(peer)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), BenchError> {
+        let end = Instant::now() + READY_MAX;
+        loop {
+            let ended = self
+                .child
+                .try_wait()
+                .map_err(BenchError::io("wait for nfs-ganesha"))?;
+            if ended.is_some() || Instant::now() >= end {
+                let files = Files::of(self.dir.path());
+                let logs = [&files.log, &files.output];
+                let said = logs.into_iter().find_map(|log| last_line(log));
+                let why = said.unwrap_or_else(|| "it ended without a word".to_owned());
+                return Err(BenchError::Peer(why));
+            }
+            if TcpStream::connect(self.address).is_ok() {
+                return Ok(());
+            }
+            std::thread::sleep(READY_POLL);
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// User and system CPU time so far.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] when the process is gone.
+    pub fn cpu(&self) -> Result<Duration, BenchError> {
+        cpu_of(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Ganesha {
+    fn drop(&mut self) {
+        // Both fail only when it has gone by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Becomes `program`, which ends with the process that started this one. Returns only when that fails.
+pub(crate) fn exec(program: &Path, arguments: &[OsString]) -> io::Error {
+    match set_parent_process_death_signal(Some(Signal::KILL)) {
+        Ok(()) => Command::new(program).args(arguments).exec(),
+        Err(e) => e.into(),
+    }
+}
+
+/// Its files, all in one folder.
+struct Files {
+    config: PathBuf,
+    log: PathBuf,
+    pid: PathBuf,
+    output: PathBuf,
+    records: PathBuf,
+    export: PathBuf,
+}
+
+impl Files {
+    fn of(dir: &Path) -> Self {
+        Self {
+            config: dir.join("ganesha.conf"),
+            log: dir.join("ganesha.log"),
+            pid: dir.join("ganesha.pid"),
+            output: dir.join("ganesha.out"),
+            records: dir.join("records"),
+            export: dir.join("export"),
+        }
+    }
+
+    fn make(&self, is_durable: bool) -> io::Result<()> {
+        std::fs::create_dir(&self.records)?;
+        std::fs::create_dir(&self.export)?;
+        if is_durable {
+            let export = File::open(&self.export)?;
+            ioctl_setflags(&export, ioctl_getflags(&export)? | IFlags::DIRSYNC)?;
+        }
+        Ok(())
+    }
+
+    /// In the foreground, with these files and no others.
+    fn arguments(&self) -> [OsString; 7] {
+        let Self {
+            config, log, pid, ..
+        } = self;
+        [
+            "-F".into(),
+            "-f".into(),
+            config.into(),
+            "-L".into(),
+            log.into(),
+            "-p".into(),
+            pid.into(),
+        ]
+    }
+}
+
+/// The whole configuration. The export is the root of the name space, so that requests are the same as to our own server; without grace it
+/// serves at once.
+fn config(files: &Files, port: u16) -> String {
+    format!(
+        "NFS_CORE_PARAM {{
+    Protocols = 4;
+    Bind_addr = 127.0.0.1;
+    NFS_Port = {port};
+    Enable_UDP = false;
+    Enable_NLM = false;
+    Enable_RQUOTA = false;
+}}
+NFSV4 {{
+    Minor_Versions = 1, 2;
+    Graceless = true;
+    RecoveryBackend = fs;
+    RecoveryRoot = \"{records}\";
+}}
+EXPORT {{
+    Export_Id = 1;
+    Path = \"{export}\";
+    Pseudo = \"/\";
+    Protocols = 4;
+    Transports = TCP;
+    Access_Type = RW;
+    Squash = None;
+    SecType = sys;
+    FSAL {{ Name = VFS; }}
+}}
+LOG {{ Default_Log_Level = EVENT; }}
+",
+        records = files.records.display(),
+        export = files.export.display(),
+    )
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is asked of the program, and programs that are no servers.
+    use super::*;
+
+    fn options(program: &str, dir: &Path) -> GaneshaOptions {
+        // A launcher that runs what stands behind `--`, as our own program does.
+        let launcher = Launcher {
+            program: "sh".into(),
+            arguments: [
+                "-c",
+                "shift 2; program=$1; shift 2; exec \"$program\" \"$@\"",
+                "sh",
+            ]
+            .map(OsString::from)
+            .into(),
+        };
+        GaneshaOptions {
+            launcher,
+            program: program.into(),
+            dir: dir.to_owned(),
+            is_durable: false,
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_no_server_is_an_error_with_its_last_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |program| {
+            let started = Ganesha::start(&options(program, dir.path()));
+            started.unwrap_err().to_string()
+        };
+        assert!(said("true").contains("without a word"), "{}", said("true"));
+        // `ls` knows not all of the options, and says so.
+        assert!(said("ls").contains("ls"), "{}", said("ls"));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn all_its_files_are_in_the_folder_and_it_listens_on_loopback() {
+        let files = Files::of(Path::new("/there"));
+        let text = config(&files, 4711);
+        let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
+        assert_eq!(quoted, ["/there/records", "/there/export", "/"]);
+        assert!(text.contains("NFS_Port = 4711;") && text.contains("Bind_addr = 127.0.0.1;"));
+        let paths = files
+            .arguments()
+            .into_iter()
+            .filter(|word| !word.to_string_lossy().starts_with('-'));
+        assert!(
+            paths
+                .into_iter()
+                .all(|path| Path::new(&path).starts_with("/there"))
+        );
+    }
+}
