@@ -17,7 +17,7 @@ use nfs4::{CbOpNum, NfsStatus, OpReader, StableHow, Stateid};
 use parking_lot::Mutex;
 use rig::after_putfh;
 use rig::file::{File, patiently};
-use rig::real::{cluster, pattern, read, try_commit, write};
+use rig::real::{bytes_of, cluster, fill, pattern, try_commit, write};
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -97,26 +97,6 @@ async fn cancel(dst: &File<'_>, stateid: Stateid) -> Result<(), NfsStatus> {
     let mut reply = after_putfh(&done);
     let res = reply.take::<OffloadCancelRes>();
     res.map(drop).map_err(|e| e.status().unwrap())
-}
-
-/// The bytes of a file from an offset on.
-async fn bytes_of(file: &File<'_>, offset: u64, len: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    while out.len() < len {
-        let (part, eof) = read(file, offset + out.len() as u64, 1 << 20).await;
-        out.extend(part);
-        if eof {
-            break;
-        }
-    }
-    out.truncate(len);
-    out
-}
-
-async fn fill(file: &File<'_>, offset: u64, bytes: &[u8]) {
-    for (n, part) in bytes.chunks(1 << 20).enumerate() {
-        write(file, offset + n as u64 * MIB, StableHow::Unstable, part).await;
-    }
 }
 
 fn len(bytes: u64) -> usize {

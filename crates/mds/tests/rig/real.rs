@@ -183,6 +183,26 @@ pub async fn read(file: &File<'_>, offset: u64, count: u32) -> (Vec<u8>, bool) {
     patiently(|| try_read(file, offset, count)).await.unwrap()
 }
 
+/// The bytes of a file from an offset on.
+pub async fn bytes_of(file: &File<'_>, offset: u64, len: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while out.len() < len {
+        let (part, eof) = read(file, offset + out.len() as u64, 1 << 20).await;
+        out.extend(part);
+        if eof {
+            break;
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+pub async fn fill(file: &File<'_>, offset: u64, bytes: &[u8]) {
+    for (n, part) in bytes.chunks(1 << 20).enumerate() {
+        write(file, offset + ((n as u64) << 20), StableHow::Unstable, part).await;
+    }
+}
+
 pub async fn try_commit(file: &File<'_>) -> Result<Verifier, NfsStatus> {
     let done = file
         .client
