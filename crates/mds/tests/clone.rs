@@ -15,7 +15,7 @@ use nfs4::ops::{
 };
 use nfs4::{IoMode, NfsStatus, StableHow};
 use rig::file::{File, patiently};
-use rig::real::{bytes_of, cluster, fill, pattern, write};
+use rig::real::{bytes_of, cluster, fill, pattern, write, write_untold};
 use rig::{Rig, after_putfh};
 use xdr::Opaque;
 
@@ -103,6 +103,18 @@ async fn an_empty_file_becomes_the_other_and_both_go_on_by_themselves() {
         assert_eq!(bytes_of(&dst, 5, 7).await, b"its own");
     }
     assert!(is_other_place, "the first stripe rotates");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_has_what_is_written_under_a_layout_and_not_yet_told() {
+    let (rig, _port, _servers) = cluster(1).await;
+    let alice = rig.session("alice").await;
+    let src = File::create(&alice, "src").await;
+    let dst = File::create(&alice, "dst").await;
+    write(&src, 0, StableHow::FileSync, b"told").await;
+    write_untold(&rig, &src, pattern(5000)).await;
+    clone(&src, &dst, (0, 0, 0)).await.unwrap();
+    assert_eq!(bytes_of(&dst, 0, usize::MAX).await, pattern(5000));
 }
 
 #[tokio::test(start_paused = true)]

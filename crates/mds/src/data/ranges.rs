@@ -190,7 +190,7 @@ pub(crate) async fn end_of(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64, 
     }
 }
 
-fn may_be_longer(nfsd: &Nfsd<Mds>, inode: &Inode) -> bool {
+pub(super) fn may_be_longer(nfsd: &Nfsd<Mds>, inode: &Inode) -> bool {
     let state = nfsd.role().state();
     state.layouts.is_held(inode.id.0, IoModes::RW, None)
 }
