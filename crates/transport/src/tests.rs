@@ -206,7 +206,7 @@ impl Service for Situations {
 }
 
 /// Which transport a rig runs on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
     Tcp,
     Tls,
@@ -215,11 +215,13 @@ pub(crate) enum On {
     Rdma,
     /// RDMA over software iWARP.
     Iwarp,
+    /// The same without checksums.
+    IwarpUnsummed,
 }
 
 impl On {
     pub(crate) const fn is_rdma(self) -> bool {
-        matches!(self, Self::Rdma | Self::Iwarp)
+        matches!(self, Self::Rdma | Self::Iwarp | Self::IwarpUnsummed)
     }
 }
 
@@ -288,8 +290,12 @@ impl Rig {
                     tokio::spawn(listener.serve(dynamic, context, signal)),
                 )
             }
-            On::Rdma | On::Iwarp => {
-                let over = Rdma::new(provider(on), rdma::Config::default());
+            On::Rdma | On::Iwarp | On::IwarpUnsummed => {
+                let config = rdma::Config {
+                    crc: on != On::IwarpUnsummed,
+                    ..rdma::Config::default()
+                };
+                let over = Rdma::new(provider(on), config);
                 rdma = Some(over.clone());
                 let any = "127.0.0.1:0".parse().unwrap();
                 let listener = rdma::listen(any, &over).await.unwrap();
