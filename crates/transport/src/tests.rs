@@ -238,11 +238,17 @@ pub(crate) struct Rig {
     pub(crate) task: tokio::task::JoinHandle<()>,
 }
 
-fn provider(on: On) -> Arc<dyn fabric::Fabric> {
-    match on {
+fn provider(on: On) -> Rdma {
+    let fabric: Arc<dyn fabric::Fabric> = match on {
         On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
         _ => Arc::new(fabric_iwarp::Iwarp::default()),
-    }
+    };
+    let crc = on != On::IwarpUnsummed;
+    let config = rdma::Config {
+        crc,
+        ..rdma::Config::default()
+    };
+    Rdma::new(fabric, config)
 }
 
 impl Rig {
@@ -291,11 +297,7 @@ impl Rig {
                 )
             }
             On::Rdma | On::Iwarp | On::IwarpUnsummed => {
-                let config = rdma::Config {
-                    crc: on != On::IwarpUnsummed,
-                    ..rdma::Config::default()
-                };
-                let over = Rdma::new(provider(on), config);
+                let over = provider(on);
                 rdma = Some(over.clone());
                 let any = "127.0.0.1:0".parse().unwrap();
                 let listener = rdma::listen(any, &over).await.unwrap();
