@@ -21,6 +21,7 @@ pub mod load;
 pub mod nfs;
 pub mod pattern;
 pub mod process;
+pub mod recovery;
 pub mod report;
 pub mod runner;
 pub mod serve;
