@@ -227,7 +227,9 @@ pub(crate) fn status(e: &NsError) -> NfsStatus {
         NsError::NameTooLong => NfsStatus::NameTooLong,
         NsError::BadName => NfsStatus::BadName,
         NsError::Stale => NfsStatus::Stale,
-        NsError::NoSpace | NsError::Store(MetaError::NoSpace) => NfsStatus::NoSpc,
+        NsError::NoSpace | NsError::AclTooLong | NsError::Store(MetaError::NoSpace) => {
+            NfsStatus::NoSpc
+        }
         NsError::MLink => NfsStatus::MLink,
         NsError::Inval | NsError::NeedsTruncate => NfsStatus::Inval,
         NsError::BadCookie => NfsStatus::BadCookie,

@@ -7,7 +7,7 @@
 use crate::perm::{
     APPEND, DELETE_CHILD, EXECUTE, OF_ALL, OF_OWNER, READ, READ_XATTRS, WRITE, WRITE_XATTRS,
 };
-use crate::{Cred, Inode};
+use crate::{Cred, Inode, NsError};
 use xdr::List;
 
 /// Most entries of a list.
@@ -241,8 +241,11 @@ impl Acl {
 
     /// The list after a chmod (RFC 8881 §6.4.1.1): its mode is `mode`, nobody named has what the group bits do not allow, and
     /// what is for inheritance only stays. `None` when the mode says it all.
-    #[must_use]
-    pub fn with_mode(&self, mode: u32, is_dir: bool) -> Option<Self> {
+    ///
+    /// # Errors
+    /// [`NsError::AclTooLong`]: the entries of the mode come to the others, and what is handed down may part from what is in
+    /// force here. Dropping any would give or take rights that nobody spoke of.
+    pub fn with_mode(&self, mode: u32, is_dir: bool) -> Result<Option<Self>, NsError> {
         let rwx = READ | WRITE | APPEND | EXECUTE;
         let limit = !rwx | mask_of(mode >> 3 & 7, is_dir);
         let (mut named, mut tail) = (Vec::new(), Vec::new());
@@ -272,18 +275,25 @@ impl Acl {
             }
         }
         let changed = Self::around(self.flags, mode, is_dir, named, tail);
-        let fits = changed.aces.0.len() <= ACES_MAX as usize;
-        (fits && !changed.is_trivial()).then_some(changed)
+        if changed.is_trivial() {
+            return Ok(None);
+        }
+        if changed.aces.0.len() > ACES_MAX as usize {
+            return Err(NsError::AclTooLong);
+        }
+        Ok(Some(changed))
     }
 
     /// As [`Acl::with_mode`], for a list that automatic inheritance may have made: it is to leave it alone from now on
     /// (RFC 8881 §6.4.3.2).
-    pub(crate) fn chmod(&self, mode: u32, is_dir: bool) -> Option<Self> {
+    pub(crate) fn chmod(&self, mode: u32, is_dir: bool) -> Result<Option<Self>, NsError> {
         let mut changed = self.with_mode(mode, is_dir)?;
-        if self.aces.0.iter().any(|a| a.flags & INHERITED != 0) {
+        if let Some(changed) = &mut changed
+            && self.aces.0.iter().any(|a| a.flags & INHERITED != 0)
+        {
             changed.flags |= PROTECTED;
         }
-        Some(changed)
+        Ok(changed)
     }
 
     /// What a new directory or other object gets of its directory's list (RFC 8881 §6.4.3.1).

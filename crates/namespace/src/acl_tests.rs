@@ -90,7 +90,7 @@ proptest! {
         acl in acl(), mode in 0..0o1000_u32, cred in cred(), is_dir: bool,
     ) {
         let kind = if is_dir { FileType::Directory } else { FileType::Regular };
-        let now = acl.with_mode(mode, is_dir);
+        let now = acl.with_mode(mode, is_dir).unwrap();
         if let Some(now) = &now {
             prop_assert_eq!(now.mode(), mode);
             prop_assert!(!now.is_trivial());
@@ -98,7 +98,7 @@ proptest! {
                 let hands_down = |a: &Acl| a.inherited(kind).map(|a| a.aces.0.len());
                 prop_assert_eq!(hands_down(now).is_some(), hands_down(&acl).is_some());
             }
-            let twice = now.with_mode(mode, is_dir);
+            let twice = now.with_mode(mode, is_dir).unwrap();
             prop_assert_eq!(twice.as_ref(), Some(now), "twice is once");
         }
         let rights = cred.rights(&file(mode, now, kind)) & RWX;

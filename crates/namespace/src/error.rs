@@ -45,6 +45,8 @@ pub enum NsError {
     NoXattr,
     /// The value of an extended attribute is above its limit.
     XattrTooBig,
+    /// An access control list would have more entries than [`crate::ACES_MAX`].
+    AclTooLong,
     /// The store failed, or what it holds makes no sense.
     Store(MetaError),
 }
@@ -98,6 +100,7 @@ impl std::fmt::Display for NsError {
             Self::TooMany => "a bounded table is full",
             Self::NoXattr => "no such extended attribute",
             Self::XattrTooBig => "the value of an extended attribute is too long",
+            Self::AclTooLong => "the access control list has too many entries",
             Self::Store(e) => return e.fmt(f),
         };
         f.write_str(text)

@@ -305,3 +305,38 @@ fn new_objects_get_what_their_directory_hands_down() {
         "no inheritance, no cost"
     );
 }
+
+#[test]
+fn a_list_that_a_mode_makes_too_long_is_refused_and_loses_nothing() {
+    let ns = fresh();
+    let root = Cred::root();
+    let file = touch(&ns, &root, ROOT, "f", 0o644);
+    let named: Vec<Ace> = (1..=ACES_MAX).map(|id| allow(id, 1)).collect();
+    set(&ns, &root, file, &attrs(acl(&named))).unwrap();
+    let before = inode(&ns, file);
+    let refused = set(&ns, &root, file, &chmod(0o640)).unwrap_err();
+    assert_eq!(refused, NsError::AclTooLong);
+    assert_eq!(inode(&ns, file), before);
+    // Owner, group and everyone else have an entry each then.
+    set(&ns, &root, file, &attrs(acl(&named[3..]))).unwrap();
+    set(&ns, &root, file, &chmod(0o640)).unwrap();
+    let after = inode(&ns, file);
+    let names = |a: &&Ace| a.who.kind == WhoKind::User;
+    let left = after.acl().unwrap().aces.0.iter().filter(names).count();
+    assert_eq!(left, named.len() - 3);
+}
+
+#[test]
+fn a_directory_whose_list_a_new_file_cannot_have_gets_no_file() {
+    let ns = fresh();
+    let root = Cred::root();
+    let dir = mkdir(&ns, ROOT, "d", 0o755);
+    let down = |id| ace(true, FILE_INHERIT, 1, WhoKind::User, id);
+    let denied: Vec<Ace> = (1..=ACES_MAX).map(down).collect();
+    set(&ns, &root, dir, &attrs(acl(&denied))).unwrap();
+    let made = run(&root, 1, |op| {
+        let new = NewNode::mode(0o644);
+        ns.create(op, dir, b"f", &new, How::Guarded, None)
+    });
+    assert_eq!(made.unwrap_err(), NsError::AclTooLong);
+}

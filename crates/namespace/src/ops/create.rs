@@ -278,7 +278,7 @@ fn make(
     }
     let (uid, gid) = owner_of_new(cred, &parent, new)?;
     let id = txn.allocate()?;
-    let (mode, acl) = permissions(&parent, kind, new);
+    let (mode, acl) = permissions(&parent, kind, new)?;
     let inode = Inode {
         id,
         generation: 1,
@@ -323,25 +323,29 @@ fn make(
 ///
 /// What is inherited takes the umask's place as far as it allows what the umask would take: taken literally, RFC 8275 would
 /// ignore the umask also where only one named user is inherited, and open the new file to all.
-fn permissions(parent: &Inode, kind: FileType, new: &NewNode) -> (u32, Option<Acl>) {
+fn permissions(
+    parent: &Inode,
+    kind: FileType,
+    new: &NewNode,
+) -> Result<(u32, Option<Acl>), NsError> {
     let is_dir = kind == FileType::Directory;
     let mode = new.mode & MODE_BITS;
     if let Some(acl) = &new.acl {
         let acl = acl.clone().settled(is_dir);
-        return (mode & !0o777 | acl.mode(), acl.unless_trivial(is_dir));
+        return Ok((mode & !0o777 | acl.mode(), acl.unless_trivial(is_dir)));
     }
     let inherited = match kind {
         FileType::Symlink => None,
         _ => parent.acl().and_then(|acl| acl.inherited(is_dir)),
     };
     let Some(acl) = inherited else {
-        return (mode & !new.umask, None);
+        return Ok((mode & !new.umask, None));
     };
     if new.mode_is_default {
-        return (acl.mode(), Some(acl));
+        return Ok((acl.mode(), Some(acl)));
     }
     let mode = mode & !(new.umask & !acl.mode());
-    (mode, acl.with_mode(mode, is_dir))
+    Ok((mode, acl.with_mode(mode, is_dir)?))
 }
 
 /// What a directory hands down, and the list.

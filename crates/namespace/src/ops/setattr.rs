@@ -75,7 +75,7 @@ impl Namespace {
     /// [`NsError::Perm`] for what only the owner or root may, [`NsError::Access`] for what write
     /// permission would allow, [`NsError::NeedsTruncate`] for a size below the present one or one of a
     /// file with unreported data, [`NsError::Busy`] for a size during a truncation, [`NsError::Inval`],
-    /// [`NsError::IsDir`], [`NsError::FileTooBig`].
+    /// [`NsError::IsDir`], [`NsError::FileTooBig`], [`NsError::AclTooLong`] for a mode.
     pub fn setattr(
         &self,
         op: &mut Op<'_>,
@@ -224,7 +224,7 @@ pub(crate) fn changed(
         }
         after.mode = mode_after_chmod(mode, after.gid, cred);
         if let Some(acl) = before.acl() {
-            let acl = acl.chmod(after.mode, before.is_dir());
+            let acl = acl.chmod(after.mode, before.is_dir())?;
             after.extras.edit(|rare| rare.acl = acl);
         }
     }
