@@ -66,6 +66,26 @@ async fn callbacks_count_up_in_their_slot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_session_with_a_back_channel_is_probed_once() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let conn = rig.connect_with(reverse.clone()).await;
+    let m = rig
+        .mount_on(conn.clone(), "a", CREATE_SESSION_CONN_BACK_CHAN)
+        .await;
+    rig.settle().await;
+    assert_eq!(*reverse.probes.lock(), [(0x4000_0000, 1)]);
+    // A retry makes no session, and one without a back channel has no callbacks.
+    let sequence = m.created.sequence;
+    create(&conn, m.client, sequence, CREATE_SESSION_CONN_BACK_CHAN)
+        .await
+        .unwrap();
+    create(&conn, m.client, sequence + 1, 0).await.unwrap();
+    rig.settle().await;
+    assert_eq!(reverse.probes.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_of_the_operation_is_handed_on() {
     let rig = Rig::new();
     let reverse = scripted(vec![Some((OK, NfsStatus::BadStateid))]);

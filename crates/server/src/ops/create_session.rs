@@ -1,6 +1,6 @@
 //! `CREATE_SESSION` (RFC 8881 §18.36).
 
-use crate::{Compound, Nfsd, Role};
+use crate::{Compound, Nfsd, Role, back_channel};
 use nfs4::NfsStatus;
 use nfs4::ops::{
     CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_CONN_RDMA, CREATE_SESSION_PERSIST,
@@ -63,6 +63,9 @@ impl<R: Role> Nfsd<R> {
         let created = match outcome {
             CreateSession::Replay(created) => created,
             CreateSession::New { created, removed } => {
+                if created.back_channel {
+                    back_channel::probe(cx.conn.clone(), args.cb_program);
+                }
                 for removed in removed {
                     R::client_removed(self, removed).await;
                 }

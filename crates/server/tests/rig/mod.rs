@@ -511,6 +511,8 @@ pub type OnCallback = dyn Fn(&Bytes) -> Option<Vec<u8>> + Send + Sync;
 /// A reverse service that keeps what it got.
 pub struct Reverse {
     pub seen: Mutex<Vec<Bytes>>,
+    /// Program and version of each CB_NULL, which is answered here.
+    pub probes: Mutex<Vec<(u32, u32)>>,
     pub on: Box<OnCallback>,
 }
 
@@ -518,6 +520,7 @@ impl Reverse {
     pub fn new(on: impl Fn(&Bytes) -> Option<Vec<u8>> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             seen: Mutex::default(),
+            probes: Mutex::default(),
             on: Box::new(on),
         })
     }
@@ -535,6 +538,13 @@ impl Reverse {
 
 impl Service for Reverse {
     async fn call(&self, _conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        let header = rpc::CallHeader::decode(&mut Decoder::new(&record)).unwrap();
+        if header.procedure == 0 {
+            self.probes.lock().push((header.program, header.version));
+            let mut e = Encoder::new();
+            rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+            return Some(e.into());
+        }
         self.seen.lock().push(record.clone());
         (self.on)(&record).map(Message::from_bytes)
     }
