@@ -221,6 +221,9 @@ impl Mds {
         nfsd.expire().await;
         ops::client_record::poll_grace(nfsd).await;
         persist::sweep(nfsd);
+        if let Some(me) = nfsd.role().data().service() {
+            me.recall_slots();
+        }
         DataPlane::tick(nfsd).await;
     }
 }

@@ -122,12 +122,22 @@ impl<R: Role> Nfsd<R> {
         client: ClientId,
         build: &(dyn Fn(&mut CbCompoundBuilder) + Send + Sync),
     ) -> Result<(), CallbackError> {
+        self.deliver(client, None, build).await
+    }
+
+    /// [`Nfsd::callback`] over one session, or over any of the client's.
+    pub(crate) async fn deliver(
+        &self,
+        client: ClientId,
+        only: Option<SessionId>,
+        build: &(dyn Fn(&mut CbCompoundBuilder) + Send + Sync),
+    ) -> Result<(), CallbackError> {
         let deadline = Instant::now() + Duration::from_millis(CALLBACK_MS_MAX);
         let mut held: Option<Held<'_, R>> = None;
         let mut silent = None;
         let mut error = CallbackError::NoBackChannel;
         while Instant::now() < deadline {
-            let Some((mut call, attempt)) = self.begin_try(client, &mut held, silent) else {
+            let Some((mut call, attempt)) = self.begin_try(client, only, &mut held, silent) else {
                 if self.clients().owner(client).is_none() {
                     return Err(CallbackError::NoBackChannel);
                 }
@@ -203,6 +213,7 @@ impl<R: Role> Nfsd<R> {
     fn begin_try<'a>(
         &'a self,
         client: ClientId,
+        only: Option<SessionId>,
         held: &mut Option<Held<'a, R>>,
         silent: Option<u64>,
     ) -> Option<(Held<'a, R>, Try)> {
@@ -216,7 +227,10 @@ impl<R: Role> Nfsd<R> {
                 *held = None;
                 return None;
             }
-            None => clients.sessions_of(client).to_vec(),
+            None => match only {
+                Some(session) => vec![session],
+                None => clients.sessions_of(client).to_vec(),
+            },
         };
         for id in candidates {
             let Some(session) = clients.session_mut(id) else {

@@ -17,6 +17,7 @@ mod ops;
 mod persist;
 mod role;
 mod slot;
+mod slot_recall;
 mod tables;
 
 pub use back_channel::{CALLBACK_MS_MAX, CallbackError};

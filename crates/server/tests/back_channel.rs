@@ -313,3 +313,34 @@ async fn the_slot_of_a_call_in_doubt_is_lent_to_nobody() {
     let slots: Vec<_> = calls.iter().map(|c| (c.slot_id, c.sequence_id)).collect();
     assert_eq!(slots, [(0, 1), (1, 1), (0, 1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_is_asked_for_slots_and_its_next_request_gives_them_back() {
+    let highest = |record: &bytes::Bytes| {
+        let res = reply(record).take::<SequenceRes>().unwrap();
+        (res.highest_slot_id, res.target_highest_slot_id)
+    };
+    let rig = Rig::with(None, 4);
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    let record = call(&m.conn, remove(m.session, 0, 1, "x")).await;
+    assert_eq!(highest(&record), (3, 3));
+    let _other = rig.mount("b").await;
+    rig.nfsd.recall_slots();
+    rig.settle().await;
+    assert_eq!(reverse.count(), 0, "who is busy hears of it by SEQUENCE");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    for _ in 0..2 {
+        rig.nfsd.recall_slots();
+        rig.settle().await;
+    }
+    assert_eq!(reverse.count(), 1, "once");
+    let (record, args) = reverse.nth(0);
+    assert_eq!(args.session_id, m.session);
+    let recall = [0, 0, 0, CbOpNum::RecallSlot as u8, 0, 0, 0, 1];
+    assert_eq!(record[record.len() - 8..], recall);
+    let record = call(&m.conn, remove(m.session, 0, 2, "x")).await;
+    assert_eq!(highest(&record), (1, 1));
+    let record = call(&m.conn, remove(m.session, 3, 1, "x")).await;
+    assert_eq!(only(&record).1, NfsStatus::BadSlot);
+}

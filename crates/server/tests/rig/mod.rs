@@ -227,9 +227,15 @@ impl Rig {
 
     /// A server whose sessions may be persistent.
     pub fn keeping(keeps: Option<Arc<Keeps>>) -> Self {
+        Self::with(keeps, ClientLimits::default().slots_total_max)
+    }
+
+    /// A server with so many slots for all sessions.
+    pub fn with(keeps: Option<Arc<Keeps>>, slots_total_max: u32) -> Self {
         let mut limits = ClientLimits {
             lease_ms: LEASE_MS,
             courtesy_ms: 0,
+            slots_total_max,
             ..ClientLimits::default()
         };
         limits.channel.request_bytes_max = REQUEST_MAX;
