@@ -35,15 +35,9 @@ pub(crate) fn key(slot: SlotOf) -> Vec<u8> {
     key
 }
 
-/// Keeps a whole reply.
+/// Keeps a whole reply, in a transaction that it shares with others.
 pub(crate) fn keep(mds: &Mds, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
-    let key = key(slot);
-    let seq = mds.store().transact(&mut |tx| {
-        tx.purpose(Purpose::Upkeep);
-        tx.put(&key, reply);
-        Ok(Outcome::Commit)
-    });
-    match seq {
+    match mds.store().put_later(&key(slot), reply) {
         Ok(seq) => Ok(seq.0),
         Err(MetaError::NoSpace) => Err(NfsStatus::NoSpc),
         Err(error) => {

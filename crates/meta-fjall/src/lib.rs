@@ -2,7 +2,8 @@
 //!
 //! A transaction runs under one writer lock, buffers its writes and applies them as one batch of fjall, which
 //! makes them visible and appends them to the journal without a sync. One thread syncs the journal while
-//! somebody waits in `durable`, for all who wait at once; without a waiter nothing is synced.
+//! somebody waits in `durable`, for all who wait at once; without a waiter nothing is synced. What `put_later` was given goes
+//! along with the next batch; when none comes the thread makes one of it before it syncs.
 //!
 //! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case
 //! is a stall of the engine: with four memtables unflushed or thirty runs in level 0 it sleeps in steps of
@@ -23,29 +24,24 @@
 #![forbid(unsafe_code)]
 
 mod commit;
+mod engine;
 mod home;
 mod journal;
 mod keys;
 
 use bytes::Bytes;
 use commit::Committer;
+use engine::Engine;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use home::Home;
 use meta::{
     BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
 };
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Smallest limit of journal bytes that fjall takes.
 pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
-/// Free space is asked for again after this many written bytes, where there is plenty of it.
-const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
-/// Plenty is this many times the reserve. Below it every transaction asks (a statvfs, about 1 µs): others fill the disk too,
-/// and a write that fails stops the store.
-const PLENTY_RESERVES: u64 = 4;
 /// The one keyspace of the engine.
 const KEYSPACE: &str = "meta";
 
@@ -78,41 +74,10 @@ impl Default for Options {
 /// The store.
 #[derive(Debug)]
 pub struct FjallStore {
-    // Dropped in this order: the thread, the engine, the lock.
-    committer: Committer,
-    writer: Mutex<Writer>,
-    applied: AtomicU64,
-    keyspace: Handle<Keyspace>,
-    engine: Handle<Database>,
-    home: Arc<Home>,
-    options: Options,
+    // Dropped in this order: the thread goes before the engine.
+    _committer: Committer,
+    engine: Arc<Engine>,
     torn_bytes: u64,
-}
-
-/// Gives fjall's handles, which print nothing useful, a `Debug`.
-struct Handle<T>(T);
-
-impl<T> std::fmt::Debug for Handle<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(std::any::type_name::<T>())
-    }
-}
-
-#[derive(Debug)]
-struct Writer {
-    /// Commit number of the newest transaction.
-    commit: u64,
-    unchecked_bytes: u64,
-    room: Room,
-}
-
-/// Room on the disk, as it was when somebody looked.
-#[derive(Debug, Clone, Copy)]
-struct Room {
-    /// The least purpose that there is room for; `None` for none.
-    least: Option<Purpose>,
-    /// Whether it need not be looked at again soon.
-    is_plenty: bool,
 }
 
 pub(crate) fn engine_error(error: fjall::Error) -> MetaError {
@@ -137,14 +102,14 @@ impl FjallStore {
         } else {
             journal::check(&engine_dir, home.watermark()?)?
         };
-        let engine = Database::builder(&engine_dir)
+        let database = Database::builder(&engine_dir)
             .cache_size(options.cache_bytes)
             .max_journaling_size(options.journal_bytes.max(JOURNAL_BYTES_MIN))
             .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
             .open()
             .map_err(engine_error)?;
-        let keyspace = engine
+        let keyspace = database
             .keyspace(KEYSPACE, || {
                 KeyspaceCreateOptions::default()
                     .manual_journal_persist(true)
@@ -152,7 +117,9 @@ impl FjallStore {
             })
             .map_err(engine_error)?;
         if new {
-            engine.persist(PersistMode::SyncAll).map_err(engine_error)?;
+            database
+                .persist(PersistMode::SyncAll)
+                .map_err(engine_error)?;
             home.finish_creation()?;
         }
         let commit = commit_number(&keyspace)?;
@@ -163,26 +130,12 @@ impl FjallStore {
                 home.dir().display()
             )));
         }
-        let home = Arc::new(home);
-        let mut store = Self {
-            committer: Committer::start(engine.clone(), home.clone(), commit)?,
-            writer: Mutex::new(Writer {
-                commit,
-                unchecked_bytes: 0,
-                room: Room {
-                    least: Some(Purpose::Ordinary),
-                    is_plenty: false,
-                },
-            }),
-            applied: AtomicU64::new(0),
-            keyspace: Handle(keyspace),
-            engine: Handle(engine),
-            home,
-            options,
+        let engine = Arc::new(Engine::new((database, keyspace), home, options, commit)?);
+        Ok(Self {
+            _committer: Committer::start(engine.clone())?,
+            engine,
             torn_bytes: checked.torn_bytes,
-        };
-        store.writer.get_mut().room = store.measure_room()?;
-        Ok(store)
+        })
     }
 
     /// Bytes at the end of the journal that a crash had torn and that were cut when the store was opened;
@@ -190,67 +143,6 @@ impl FjallStore {
     #[must_use]
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
-    }
-
-    /// What the file system has room for.
-    fn measure_room(&self) -> Result<Room, MetaError> {
-        let stat = rustix::fs::statvfs(self.home.dir()).map_err(std::io::Error::from)?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        let reserve = self.options.reserve_bytes;
-        let least = if free >= reserve {
-            Some(Purpose::Ordinary)
-        } else if free >= reserve / 2 {
-            Some(Purpose::Upkeep)
-        } else if free >= reserve / 4 {
-            Some(Purpose::Removal)
-        } else {
-            None
-        };
-        Ok(Room {
-            least,
-            is_plenty: free >= reserve.saturating_mul(PLENTY_RESERVES),
-        })
-    }
-
-    fn check_room(&self, writer: &mut Writer, purpose: Purpose) -> Result<(), MetaError> {
-        if !writer.room.is_plenty || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
-            writer.room = self.measure_room()?;
-            writer.unchecked_bytes = 0;
-        }
-        match writer.room.least {
-            Some(least) if purpose >= least => Ok(()),
-            _ => Err(MetaError::NoSpace),
-        }
-    }
-
-    fn apply(&self, writer: &mut Writer, overlay: Overlay) -> Result<Seq, MetaError> {
-        let purpose = overlay.purpose();
-        let writes = overlay.into_writes()?;
-        self.check_room(writer, purpose)?;
-        let commit = writer.commit + 1;
-        let mut batch = self.engine.0.batch();
-        for (key, value) in writes {
-            let stored = keys::stored(&key);
-            writer.unchecked_bytes += stored.len() as u64;
-            match value {
-                Some(value) => {
-                    writer.unchecked_bytes += value.len() as u64;
-                    batch.insert(&self.keyspace.0, stored, value);
-                }
-                None => batch.remove(&self.keyspace.0, stored),
-            }
-        }
-        batch.insert(&self.keyspace.0, keys::COMMIT_KEY, commit.to_be_bytes());
-        // Before the batch becomes visible: a reader that sees it must find its number here.
-        let seq = Seq(self.applied.fetch_add(1, Ordering::AcqRel) + 1);
-        if let Err(error) = batch.commit() {
-            let error = engine_error(error);
-            self.committer.gate().fail(error.clone());
-            return Err(error);
-        }
-        writer.commit = commit;
-        self.committer.committed(seq);
-        Ok(seq)
     }
 }
 
@@ -273,11 +165,11 @@ fn pairs(iter: fjall::Iter) -> impl Iterator<Item = Result<Pair, MetaError>> {
 
 impl Read for FjallStore {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
-        let found = self
-            .engine
-            .0
+        let engine = &self.engine;
+        let found = engine
+            .database
             .snapshot()
-            .get(&self.keyspace.0, keys::stored(key));
+            .get(&engine.keyspace, keys::stored(key));
         Ok(found.map_err(engine_error)?.map(Bytes::from))
     }
 
@@ -286,7 +178,8 @@ impl Read for FjallStore {
             return Ok(Vec::new());
         }
         let range = keys::stored(start)..keys::stored(end);
-        pairs(self.engine.0.snapshot().range(&self.keyspace.0, range))
+        let engine = &self.engine;
+        pairs(engine.database.snapshot().range(&engine.keyspace, range))
             .take(limit)
             .collect()
     }
@@ -332,12 +225,12 @@ impl Tx for FjallTx<'_> {
 
 impl MetaStore for FjallStore {
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
-        let mut writer = self.writer.lock();
-        if self.committer.gate().failure().is_some() {
+        let mut writer = self.engine.writer();
+        if self.engine.queue.gate.failure().is_some() {
             return Err(MetaError::Poisoned);
         }
         let mut tx = FjallTx {
-            keyspace: &self.keyspace.0,
+            keyspace: &self.engine.keyspace,
             overlay: Overlay::new(),
         };
         let outcome = body(&mut tx)?;
@@ -345,27 +238,31 @@ impl MetaStore for FjallStore {
             return Ok(self.applied());
         }
         let overlay = tx.overlay;
-        self.apply(&mut writer, overlay)
+        self.engine.apply(&mut writer, overlay)
+    }
+
+    fn put_later(&self, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {
+        self.engine.put_later(key, value)
     }
 
     fn applied(&self) -> Seq {
-        Seq(self.applied.load(Ordering::Acquire))
+        self.engine.queue.applied()
     }
 
     fn durable_through(&self) -> Seq {
-        self.committer.gate().durable_through()
+        self.engine.queue.gate.durable_through()
     }
 
     fn durable(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
-        let gate = self.committer.gate();
-        if gate.durable_through() < seq {
-            self.committer.want(seq);
+        let queue = &self.engine.queue;
+        if queue.gate.durable_through() < seq {
+            queue.want(seq);
         }
-        gate.wait_boxed(seq)
+        queue.gate.wait_boxed(seq)
     }
 
     fn disk_bytes(&self) -> u64 {
-        self.engine.0.disk_space().unwrap_or(0)
+        self.engine.database.disk_space().unwrap_or(0)
     }
 }
 

@@ -102,6 +102,12 @@ fn work(store: &FjallStore, model: &mut Vec<State>, dice: &mut Dice) -> Seq {
             Some([&[3; 9][..], b"FJL\x03", &[1; 40]].concat()),
         ));
     }
+    // What waited goes along with the transaction, below its own writes.
+    if dice.roll(3) == 0 {
+        let (key, value) = (dice.roll(40).to_be_bytes(), dice.roll(256).to_be_bytes());
+        store.put_later(&key, &value).unwrap();
+        next.insert(key.to_vec(), value.to_vec());
+    }
     let done = store.transact(&mut |tx| {
         for (key, value) in &writes {
             match value {
@@ -177,7 +183,7 @@ fn cut_power(dir: &Path, image: &Path, model: &mut Vec<State>, dice: &mut Dice) 
     for _ in 0..dice.roll(12) {
         work(&store, model, dice);
     }
-    store.engine.0.persist(PersistMode::Buffer).unwrap();
+    store.engine.database.persist(PersistMode::Buffer).unwrap();
     let journal = newest_journal(dir);
     let whole = journal_bytes(&journal);
     let safe = if covered == store.applied() {
@@ -218,7 +224,7 @@ fn a_power_cut_takes_nothing_that_was_acknowledged_and_leaves_nothing_half() {
             let acked = cut_power(&dir, &image, &mut model, dice);
             let store = FjallStore::open(&image, options())
                 .unwrap_or_else(|e| panic!("seed {seed} cut {cut}: {e}"));
-            let survived = store.writer.lock().commit;
+            let survived = store.engine.commit_number(store.applied());
             assert!(
                 survived >= acked,
                 "seed {seed} cut {cut}: {survived} of {acked}"
@@ -295,7 +301,7 @@ fn a_transaction_missing_between_others_is_noticed() {
     let mut ends = vec![0];
     for _ in 0..12 {
         work(&store, &mut vec![State::new()], &mut Dice(7));
-        store.engine.0.persist(PersistMode::Buffer).unwrap();
+        store.engine.database.persist(PersistMode::Buffer).unwrap();
         ends.push(journal_bytes(&journal).len());
     }
     drop(store);

@@ -37,7 +37,9 @@ macro_rules! contract_tests {
             limits_are_errors_and_change_nothing large_scans_are_whole no_update_is_lost
             readers_see_whole_transactions sequence_rises_with_each_commit
             durable_returns_only_when_it_is every_waiter_is_woken
-            dropping_a_waiter_disturbs_nobody reopening_keeps_everything);
+            dropping_a_waiter_disturbs_nobody reopening_keeps_everything
+            what_is_put_later_comes_with_its_number
+            a_transaction_overrules_what_was_put_later many_pairs_put_later_are_bounded);
     };
     (@each $subject:expr; $($name:ident)+) => {
         $(#[test] fn $name() { $crate::contract::$name(&mut $subject); })+
@@ -392,4 +394,78 @@ pub fn reopening_keeps_everything(subject: &mut dyn Subject) {
         assert_eq!(all(&*store), expected);
         assert_eq!(store.applied(), Seq(0));
     }
+}
+
+/// A pair that was put later is there, and outlives the store, once its number is durable; a transaction may take it along.
+pub fn what_is_put_later_comes_with_its_number(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let alone = store.put_later(b"alone", b"1").expect(WHY);
+    block_on(store.durable(alone)).expect(WHY);
+    assert_eq!(value(&*store, b"alone").as_deref(), Some(&b"1"[..]));
+    assert!(store.applied() >= alone);
+    let along = store.put_later(b"along", b"2").expect(WHY);
+    let taker = commit(&*store, |tx| tx.put(b"taker", b"3"));
+    assert!(alone < along && along <= taker);
+    assert_eq!(value(&*store, b"along").as_deref(), Some(&b"2"[..]));
+    // Also behind a transaction that writes nothing.
+    let last = store.put_later(b"last", b"4").expect(WHY);
+    let empty = store.transact(&mut |_| Ok(Outcome::Commit));
+    empty.expect(WHY);
+    block_on(store.durable(last)).expect(WHY);
+    let expected = [
+        pair(b"alone", b"1"),
+        pair(b"along", b"2"),
+        pair(b"last", b"4"),
+        pair(b"taker", b"3"),
+    ];
+    assert_eq!(all(&*store), expected);
+    if let Some(store) = subject.reopen(store) {
+        assert_eq!(all(&*store), expected);
+    }
+    let store = subject.fresh();
+    for (key, value) in [
+        (vec![], vec![]),
+        (vec![1; KEY_BYTES_MAX + 1], vec![]),
+        (vec![1], vec![0; VALUE_BYTES_MAX + 1]),
+    ] {
+        let refused = store.put_later(&key, &value);
+        assert!(matches!(refused, Err(MetaError::TooLarge)));
+    }
+}
+
+/// Of one key the later writer counts, whichever way it wrote.
+pub fn a_transaction_overrules_what_was_put_later(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    for round in 0..3 {
+        store.put_later(b"k", b"earlier").expect(WHY);
+        store.put_later(b"k", b"later").expect(WHY);
+        store.put_later(b"gone", b"later").expect(WHY);
+        let seq = commit(&*store, |tx| {
+            tx.delete(b"gone");
+            if round > 0 {
+                tx.put(b"k", b"transaction");
+            }
+        });
+        block_on(store.durable(seq)).expect(WHY);
+        let expected: &[u8] = if round > 0 { b"transaction" } else { b"later" };
+        assert_eq!(all(&*store), [pair(b"k", expected)]);
+    }
+}
+
+/// More than a store lets wait is applied without anybody who asks for it.
+pub fn many_pairs_put_later_are_bounded(subject: &mut dyn Subject) {
+    const COUNT: u32 = 100;
+    let store = subject.fresh();
+    let big = vec![7; VALUE_BYTES_MAX / 8];
+    for number in 0..COUNT {
+        store.put_later(&number.to_be_bytes(), &big).expect(WHY);
+    }
+    let there = all(&*store).len();
+    assert!(
+        there >= COUNT as usize / 2,
+        "{there} of {COUNT} are applied"
+    );
+    let last = store.put_later(b"last", b"").expect(WHY);
+    block_on(store.durable(last)).expect(WHY);
+    assert_eq!(all(&*store).len(), COUNT as usize + 1);
 }

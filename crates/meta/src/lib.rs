@@ -149,6 +149,20 @@ pub trait MetaStore: Read + Send + Sync + 'static {
     /// What the body returned (nothing is applied), or the store's own failure.
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError>;
 
+    /// Sets `key` in a transaction that the store chooses: the next one of anybody, or one that holds all such pairs that
+    /// wait. Returns its number. Until then no read sees the pair; of a key that both set, the transaction's value counts.
+    /// For what only a later opening reads, such as the end of a reply: it costs no transaction of its own.
+    ///
+    /// # Errors
+    /// [`MetaError::TooLarge`], and the store's own failure.
+    fn put_later(&self, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {
+        self.transact(&mut |tx| {
+            tx.purpose(Purpose::Upkeep);
+            tx.put(key, value);
+            Ok(Outcome::Commit)
+        })
+    }
+
     /// The newest applied transaction: at least the number of every transaction whose writes a read that
     /// has returned could have seen.
     fn applied(&self) -> Seq;

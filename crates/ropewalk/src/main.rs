@@ -32,6 +32,10 @@ use cli::{Cli, Command};
 use failure::Outcome;
 use std::process::ExitCode;
 
+/// An operation makes some dozens of small, short-lived allocations on its thread; the C library's arenas grow by one mprotect for each 128 KiB.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli.command) {

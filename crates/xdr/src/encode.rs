@@ -28,18 +28,27 @@ pub struct Span {
     pub len: u32,
 }
 
+/// Bytes that a new encoder has room for: most records and results, so that they do not grow by doubling.
+const FIRST_BYTES: usize = 256;
+
 /// An append-only buffer of XDR items.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Encoder {
     buf: Vec<u8>,
     spans: Vec<Span>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Encoder {
     /// An empty encoder.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with_buffer(Vec::with_capacity(FIRST_BYTES))
     }
 
     /// An encoder that appends to `buf`; its capacity is reused.

@@ -1,8 +1,8 @@
 //! The bare store: the transaction of a create and nothing around it.
 //!
-//! A transaction reads the parent's inode and the bucket of the new name, writes the bucket, the new inode and
-//! the parent, and its task waits until that is durable. Keys and sizes are those of docs/architecture.md. All names
-//! go to one directory, the hardest case: every transaction changes the same parent.
+//! A transaction reads the parent's inode and the bucket of the new name, writes the bucket, the new inode, the parent, the
+//! counters and the answer that the task's slot keeps for a retry, and its task waits until that is durable. Keys and sizes are those
+//! of docs/architecture.md. All names go to one directory, the hardest case: every transaction changes the same parent.
 //!
 //! It runs in this process, over any [`MetaStore`]; its CPU time is that of the whole process.
 
@@ -22,6 +22,14 @@ use std::sync::Arc;
 const INODE_BYTES: usize = 136;
 /// Bytes of a bucket with one entry: count, slot, name of 12 bytes, file id, type.
 const BUCKET_BYTES: usize = 40;
+/// Bytes of the counters: limits of numbers, files that exist.
+const COUNTERS_BYTES: usize = 24;
+/// Bytes of a kept answer: how far the COMPOUND has come, its handle, the results of SEQUENCE, PUTFH and OPEN.
+const KEPT_BYTES: usize = 192;
+/// Bytes that a create writes as values.
+const CREATE_BYTES: usize = 2 * INODE_BYTES + BUCKET_BYTES + COUNTERS_BYTES + KEPT_BYTES;
+/// The key of the counters.
+const COUNTERS_KEY: &[u8] = b"scounters";
 /// The directory that all creates go to.
 const PARENT_ID: u64 = 1;
 
@@ -68,7 +76,12 @@ impl Subject for StoreCreates {
     }
 
     fn settings(&self) -> Value {
-        json!({ "inode_bytes": INODE_BYTES, "bucket_bytes": BUCKET_BYTES })
+        json!({
+            "inode_bytes": INODE_BYTES,
+            "bucket_bytes": BUCKET_BYTES,
+            "counters_bytes": COUNTERS_BYTES,
+            "kept_bytes": KEPT_BYTES,
+        })
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
@@ -76,8 +89,9 @@ impl Subject for StoreCreates {
         let store = open.store();
         let next_id = Rc::new(Cell::new(PARENT_ID + 1));
         format(store.as_ref())?;
-        let make = |_| {
+        let make = |index: usize| {
             let creator = Creator {
+                slot: u32::try_from(index).unwrap_or(u32::MAX),
                 store: Arc::clone(&store),
                 next_id: Rc::clone(&next_id),
             };
@@ -90,6 +104,7 @@ impl Subject for StoreCreates {
 }
 
 struct Creator {
+    slot: u32,
     store: Arc<dyn MetaStore>,
     next_id: Rc<Cell<u64>>,
 }
@@ -98,9 +113,9 @@ impl TaskRequester for Creator {
     fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
         Box::pin(async {
             let id = self.next_id.replace(self.next_id.get() + 1);
-            let seq = create(self.store.as_ref(), id)?;
+            let seq = create(self.store.as_ref(), self.slot, id)?;
             self.store.durable(seq).await?;
-            Ok((2 * INODE_BYTES + BUCKET_BYTES) as u64)
+            Ok(CREATE_BYTES as u64)
         })
     }
 }
@@ -116,6 +131,13 @@ fn bucket_key(id: u64) -> [u8; 16] {
     let mut key = [b'd'; 16];
     key[1..9].copy_from_slice(&PARENT_ID.to_be_bytes());
     key[9..].copy_from_slice(&mix(id).to_be_bytes()[1..]);
+    key
+}
+
+/// The key of what a slot keeps: a session's id, then the slot.
+fn kept_key(slot: u32) -> [u8; 21] {
+    let mut key = [b'e'; 21];
+    key[17..].copy_from_slice(&slot.to_be_bytes());
     key
 }
 
@@ -141,7 +163,7 @@ fn format(store: &dyn MetaStore) -> Result<(), BenchError> {
 }
 
 /// The transaction. The parent's first field counts the creates, as its change attribute would.
-fn create(store: &dyn MetaStore, id: u64) -> Result<Seq, BenchError> {
+fn create(store: &dyn MetaStore, slot: u32, id: u64) -> Result<Seq, BenchError> {
     let seq = store.transact(&mut |tx| {
         let missing = || MetaError::Corrupt("the parent is missing".to_owned());
         let parent = tx.get(&inode_key(PARENT_ID))?.ok_or_else(missing)?;
@@ -152,6 +174,8 @@ fn create(store: &dyn MetaStore, id: u64) -> Result<Seq, BenchError> {
         tx.put(&bucket_key(id), &value::<BUCKET_BYTES>(id));
         tx.put(&inode_key(id), &value::<INODE_BYTES>(id));
         tx.put(&inode_key(PARENT_ID), &value::<INODE_BYTES>(change));
+        tx.put(COUNTERS_KEY, &value::<COUNTERS_BYTES>(change));
+        tx.put(&kept_key(slot), &value::<KEPT_BYTES>(id));
         Ok(Outcome::Commit)
     })?;
     Ok(seq)
@@ -189,13 +213,16 @@ mod tests {
         let store = MemStore::new();
         format(&store).unwrap();
         for id in 2..12 {
-            create(&store, id).unwrap();
+            create(&store, 0, id).unwrap();
         }
         check(&store, 12).unwrap();
         assert_eq!(store.scan(b"i", b"j", 100).unwrap().len(), 11);
         assert_eq!(store.scan(b"d", b"e", 100).unwrap().len(), 10);
+        let kept = store.scan(b"e", b"f", 100).unwrap();
+        assert_eq!(kept.len(), 1, "one slot keeps one answer");
+        assert_eq!(kept[0].1[..], value::<KEPT_BYTES>(11));
         assert!(check(&store, 13).is_err());
-        assert!(create(&store, 5).is_err(), "the name exists");
+        assert!(create(&store, 0, 5).is_err(), "the name exists");
         check(&store, 12).unwrap();
     }
 
@@ -213,7 +240,7 @@ mod tests {
         };
         let sample = subject.run(&load).unwrap();
         assert!(sample.requests_count > 0);
-        assert_eq!(sample.payload_bytes, sample.requests_count * 312);
+        assert_eq!(sample.payload_bytes, sample.requests_count * 528);
     }
 
     #[test]
@@ -221,6 +248,7 @@ mod tests {
         let store = Arc::new(MemStore::manual());
         format(store.as_ref()).unwrap();
         let mut creator = Creator {
+            slot: 0,
             store: Arc::clone(&store) as Arc<dyn MetaStore>,
             next_id: Rc::new(Cell::new(2)),
         };

@@ -56,6 +56,14 @@ impl Owner {
         }
     }
 
+    /// One of several clients of this process.
+    #[must_use]
+    pub fn numbered(number: usize) -> Self {
+        let mut owner = Self::new();
+        owner.id.extend(format!(" {number}").into_bytes());
+        owner
+    }
+
     /// Who calls are made as.
     #[must_use]
     pub fn identity(&self) -> AuthSys {

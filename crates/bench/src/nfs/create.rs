@@ -1,4 +1,5 @@
-//! Durable creates: SEQUENCE, PUTFH, OPEN (GUARDED4 create), GETFH, as many at once as the load has tasks, in one session.
+//! Durable creates: SEQUENCE, PUTFH, OPEN (GUARDED4 create), GETFH, as many at once as the load has tasks, spread over
+//! [`CLIENTS_COUNT`] clients, each with one session on one connection.
 //!
 //! Files stay open until the run ends: CLOSE is not part of what is measured, and leaving it out costs the server
 //! nothing but memory. All names go to one directory, as in the bare store.
@@ -14,7 +15,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Creates as a subject. The load's connections are tasks that share one session.
+/// Clients that the tasks are spread over. One connection is served by one thread, so one client alone would show that thread.
+const CLIENTS_COUNT: usize = 4;
+
+/// Creates as a subject. The load's connections are tasks.
 #[derive(Debug, Clone)]
 pub struct Creates {
     /// The cluster.
@@ -27,22 +31,27 @@ impl Subject for Creates {
     }
 
     fn settings(&self) -> Value {
-        json!({ "cluster": self.cluster.settings() })
+        json!({ "cluster": self.cluster.settings(), "clients": CLIENTS_COUNT })
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
         let cluster = Cluster::start(&self.cluster)?;
         let runtime = load::runtime()?;
-        let slots = u32::try_from(load.connections_count).unwrap_or(u32::MAX);
-        let (mds, root) = runtime.block_on(async {
-            let mds = Peer::mds(cluster.address(), &Owner::new(), slots).await?;
-            let root = mds.root().await?;
-            Ok::<_, BenchError>((Rc::new(mds), root))
+        let slots = load.connections_count.div_ceil(CLIENTS_COUNT);
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
+        let (peers, root) = runtime.block_on(async {
+            let mut peers = Vec::new();
+            for number in 0..CLIENTS_COUNT {
+                let owner = Owner::numbered(number);
+                peers.push(Rc::new(Peer::mds(cluster.address(), &owner, slots).await?));
+            }
+            let root = peers[0].root().await?;
+            Ok::<_, BenchError>((peers, root))
         })?;
         let next = Rc::new(Cell::new(0));
         let make = |index: usize| {
             let creator = Creator {
-                mds: Rc::clone(&mds),
+                mds: Rc::clone(&peers[index % CLIENTS_COUNT]),
                 root: root.clone(),
                 opener: format!("task {index}").into_bytes(),
                 next: Rc::clone(&next),
