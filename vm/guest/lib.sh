@@ -1,4 +1,4 @@
-# What every scenario script sources. Gives: scenario, two_mounts, mount_at, unmount, check, pass, fail,
+# What every scenario script sources. Gives: scenario, second_client, two_mounts, two_caches, mount_at, unmount, check, pass, fail,
 # signal, await, operations. A scenario prints exactly one line "ok NAME" or "FAIL NAME: why".
 #
 # Environment: SERVER, PORT, VERS (4.1 or 4.2), PROTO (tcp or rdma), EXPORT (path on the server), MNT (where to mount).
@@ -34,16 +34,44 @@ scenario() {
     export WORK
 }
 
-# two_mounts NAME: as scenario, with the export mounted again at MNT2 and no cache shared between
-# the two; WORK2 is the second name of WORK. Attributes and names are not cached either: what one
-# mount did, the other sees at once.
+# mount_other DIR [OPTIONS]: mounts the export with the other minor version: to the server that is another client.
+mount_other() {
+    case $VERS in
+        4.1) other=4.2 ;;
+        *) other=4.1 ;;
+    esac
+    (VERS=$other && mount_at "$@") || fail "cannot mount with vers=$other"
+}
+
+# second_client [OPTIONS]: mounts the export again at MNT2 as another client. Two mounts of one client would share its
+# delegations, but not their caches. WORK2 is the second name of WORK.
+second_client() {
+    MNT2=$MNT.second
+    mount_other "$MNT2" "${1:-}"
+    WORK2=$MNT2/${WORK##*/}
+    export WORK2
+}
+
+# two_mounts NAME: as scenario, with the export mounted again at MNT2 by another client; attributes and names are not
+# cached: what one mount did, the other sees at once.
 two_mounts() {
     apart=nosharecache,actimeo=0,lookupcache=none
     scenario "$1" "$apart"
-    MNT2=$MNT.second
+    second_client "$apart"
+}
+
+# two_caches NAME: two mounts of one client that share no cache, with WORK2, and a third one by another client, with WORK3: what is
+# open there for writing is delegated to nobody. For heavy I/O by both mounts: Linux sends the I/O of two clients in one
+# guest over one connection to a data server, where the second client's handles are refused, and a close that meets the
+# refusal ends before all is written.
+two_caches() {
+    apart=nosharecache,actimeo=0,lookupcache=none
+    scenario "$1" "$apart"
+    MNT2=$MNT.second MNT3=$MNT.third
     mount_at "$MNT2" "$apart" || fail "cannot mount a second time"
-    WORK2=$MNT2/${WORK##*/}
-    export WORK2
+    mount_other "$MNT3"
+    WORK2=$MNT2/${WORK##*/} WORK3=$MNT3/${WORK##*/}
+    export WORK2 WORK3
 }
 
 # check COMMAND...: runs it with its output shown; a failure is the scenario's, with its last line.
@@ -70,6 +98,7 @@ fail() {
 pass() {
     cd / || fail "cannot leave the mount"
     rm -rf "$WORK" || fail "cannot clean up"
+    [ -z "${MNT3:-}" ] || unmount "$MNT3" || fail "cannot unmount the third mount"
     [ -z "${MNT2:-}" ] || unmount "$MNT2" || fail "cannot unmount the second mount"
     unmount "$MNT" || fail "cannot unmount"
     VERDICT=passed

@@ -1,4 +1,6 @@
-"""Checks of truncate between two mounts of one directory: truncate.py DIR DIR2.
+"""Checks of truncate between two mounts of one directory: truncate.py DIR DIR2 DIR3.
+
+DIR and DIR2 belong to one client. Another client keeps each file open by way of DIR3, so that none is delegated.
 
 A client that has a file open for buffered writing keeps its pages whatever the server says
 (close-to-open consistency), so what another mount did is looked at through O_DIRECT, or through an
@@ -7,10 +9,18 @@ open that only reads.
 
 import os
 import sys
+from contextlib import contextmanager
 
 from check import data, direct_read, direct_write, equal, run, same_bytes
 
 MIB = 1 << 20
+
+
+@contextmanager
+def kept_open(path):
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    yield
+    os.close(fd)
 
 
 def read_all(fd):
@@ -87,11 +97,15 @@ def append(a, b):
 
 
 def main():
-    a, b = sys.argv[1], sys.argv[2]
-    under_open(a, b)
-    under_cached_read(a, b)
-    nothing_old(a, b)
-    append(a, b)
+    a, b, c = sys.argv[1:]
+    for name, part in [
+        ("file", under_open),
+        ("read", under_cached_read),
+        ("stripes", nothing_old),
+        ("log", append),
+    ]:
+        with kept_open(f"{c}/{name}"):
+            part(a, b)
 
 
 run(main)

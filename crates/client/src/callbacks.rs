@@ -1,4 +1,4 @@
-//! What the MDS asks of the client: layouts back, and devices forgotten (RFC 8881 §20.3, §20.6, §20.12).
+//! What the MDS asks of the client: layouts and delegations back, and devices forgotten (RFC 8881 §20.2, §20.3, §20.6, §20.12).
 //!
 //! A callback is answered at once; the work it asks for runs in a task of its own, because the answer must not wait
 //! for requests to the same server.
@@ -8,12 +8,12 @@ use crate::flush::Gate;
 use crate::node::Node;
 use crate::stats::add;
 use nfs4::cb::{
-    CbLayoutRecallArgs, CbNotifyDeviceidArgs, CbRecallAnyArgs, DeviceNotification, LayoutRecall,
-    RCA_FILE_LAYOUT,
+    CbLayoutRecallArgs, CbNotifyDeviceidArgs, CbRecallAnyArgs, CbRecallArgs, DeviceNotification,
+    LayoutRecall, RCA_FILE_LAYOUT,
 };
 use nfs4::layout::LAYOUT_NFSV4_1_FILES;
-use nfs4::ops::{LayoutReturn, LayoutReturnArgs};
-use nfs4::{CbOpNum, IoMode, NfsStatus, OpReader};
+use nfs4::ops::{DelegReturnArgs, LayoutReturn, LayoutReturnArgs, PutFhArgs};
+use nfs4::{CbOpNum, FileHandle, IoMode, NfsStatus, OpReader, Stateid};
 use session_client::CallbackHandler;
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +33,7 @@ impl Recaller {
         let judged = match op {
             CbOpNum::LayoutRecall => args.args().map(|a| layout_recall(&inner, &a)),
             CbOpNum::NotifyDeviceid => args.args().map(|a| notify_deviceid(&inner, &a)),
+            CbOpNum::Recall => args.args().map(|a| recall(&inner, &a)),
             CbOpNum::RecallAny => args.args().map(|a| recall_any(&inner, &a)),
             _ => return NfsStatus::NotSupp,
         };
@@ -48,6 +49,31 @@ impl CallbackHandler for Recaller {
     ) -> Pin<Box<dyn Future<Output = NfsStatus> + Send + 'a>> {
         Box::pin(std::future::ready(self.judge(op, args)))
     }
+}
+
+/// This client wants no delegations, and uses none that it is given: nothing has to be written before it goes back.
+fn recall(inner: &Arc<Inner>, args: &CbRecallArgs<'_>) -> NfsStatus {
+    return_delegation(inner, FileHandle::from(args.fh.0), args.stateid);
+    NfsStatus::Ok
+}
+
+/// Returns a delegation, in a task of its own.
+pub(crate) fn return_delegation(inner: &Arc<Inner>, fh: FileHandle, stateid: Stateid) {
+    let inner = Arc::clone(inner);
+    tokio::spawn(async move {
+        let returned = inner
+            .call_once(&|b| {
+                b.push(&PutFhArgs {
+                    object: xdr::Opaque(&fh.0),
+                });
+                b.push(&DelegReturnArgs { stateid });
+                Vec::new()
+            })
+            .await;
+        if let Err(e) = returned {
+            tracing::warn!("a delegation could not be returned: {e}");
+        }
+    });
 }
 
 fn layout_recall(inner: &Arc<Inner>, args: &CbLayoutRecallArgs<'_>) -> NfsStatus {

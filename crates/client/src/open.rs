@@ -1,5 +1,6 @@
 //! Opening and making files.
 
+use crate::callbacks::return_delegation;
 use crate::client::Client;
 use crate::metadata::WANTED_AT_OPEN;
 use crate::names::{Object, take_handle};
@@ -7,8 +8,9 @@ use crate::node::Open;
 use crate::path::components;
 use crate::{Error, File, SetAttrs};
 use nfs4::ops::{
-    CreateHow, GetAttrArgs, GetFhArgs, OpenArgs, OpenClaim, OpenHow, OpenRes, PutFhArgs, PutFhRes,
-    SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_NONE, SHARE_WANT_NO_DELEG,
+    CreateHow, Delegation, GetAttrArgs, GetFhArgs, OpenArgs, OpenClaim, OpenHow, OpenRes,
+    PutFhArgs, PutFhRes, ReadDelegation, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_NONE,
+    SHARE_WANT_NO_DELEG, WriteDelegation,
 };
 use nfs4::{ClientId, FileHandle, NfsStatus, StateOwner};
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,6 +160,12 @@ impl Client {
         reply.take::<PutFhRes>()?;
         let opened = reply.take::<OpenRes>()?;
         let fh = take_handle(&mut reply)?;
+        if let Delegation::Read(ReadDelegation { stateid, .. })
+        | Delegation::Write(WriteDelegation { stateid, .. }) = opened.delegation
+        {
+            // It was not asked for.
+            return_delegation(&self.0, fh.clone(), stateid);
+        }
         let open = Open::new(owner, access, opened.stateid);
         match self.take_metadata(&mut reply, &fh).await {
             Ok(metadata) => Ok((Object { fh, metadata }, open)),

@@ -305,6 +305,21 @@ async fn without_layouts_all_goes_through_the_mds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delegation_that_was_not_asked_for_goes_back() {
+    let (cluster, client) = rig(3).await;
+    cluster.state.lock().delegates = true;
+    let (file, id) = new_file(&client).await;
+    let settle = || tokio::time::sleep(std::time::Duration::from_secs(1));
+    settle().await;
+    assert!(cluster.state.lock().delegations.is_empty());
+    file.write_at(0, Bytes::from_static(b"data")).await.unwrap();
+    cluster.recall_delegation(id).await;
+    settle().await;
+    assert!(cluster.state.lock().delegations.is_empty());
+    file.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_small_file_goes_through_the_mds_that_wants_it_and_a_large_one_does_not() {
     let (cluster, client) = rig(2).await;
     cluster.state.lock().thresholds = Some(Thresholds {

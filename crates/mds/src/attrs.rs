@@ -7,7 +7,7 @@ use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetTime, Time
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{
     Bitmap, CHARSET_CONTAINS_NON_UTF8, ChangeAttrType, FH_PERSISTENT, FsId, MdsThreshold,
-    NfsStatus, NfsTime, Owner, SpecData, Thresholds,
+    NfsStatus, NfsTime, OpenArguments, Owner, SpecData, Thresholds,
 };
 use xdr::List;
 
@@ -77,14 +77,26 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
+    attr::OPEN_ARGUMENTS,
 ]);
 
-/// Attributes that NFSv4.1 does not have (RFC 7862 §12.2, RFC 8275, RFC 8276).
+/// Attributes that NFSv4.1 does not have (RFC 7862 §12.2, RFC 8275, RFC 8276, RFC 9754).
 const MINOR_2_ONLY: Bitmap = Bitmap::of(&[
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
+    attr::OPEN_ARGUMENTS,
 ]);
+
+/// What OPEN takes (RFC 9754 §3). Wishes for delegations: any, none, cancel; no signal is ever sent that one can be had.
+const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
+    share_access: Bitmap::of(&[1, 2, 3]),
+    share_deny: Bitmap::of(&[0, 1, 2, 3]),
+    share_access_want: Bitmap::of(&[3, 4, 5]),
+    // All but CLAIM_DELEGATE_PREV and CLAIM_DELEG_PREV_FH.
+    open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
+    create_mode: Bitmap::of(&[0, 1, 2, 3]),
+};
 
 /// Attributes that can be set.
 const SETTABLE: Bitmap = Bitmap::of(&[
@@ -284,6 +296,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     a.change_attr_type = Some(ChangeAttrType::MonotonicIncr);
     a.xattr_support = Some(true);
+    a.open_arguments = Some(OPEN_ARGUMENTS);
     let files = mds.namespace().statistics();
     // Inode numbers do not run out; statfs of a client wants a number that it can add to.
     let files_free = files.files_free.min(FILES_FREE_SHOWN_MAX);

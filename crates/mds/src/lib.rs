@@ -11,11 +11,13 @@ mod acl;
 mod attrs;
 mod cx;
 pub mod data;
+mod delegations;
 pub mod exports;
 pub mod identities;
 mod mds;
 mod ops;
 mod persist;
 
+pub use delegations::DelegationCounts;
 pub use mds::{Mds, MdsConfig, MdsError, Random, WallClock};
 pub use ops::NOT_SUPPORTED;

@@ -12,6 +12,7 @@
 
 use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
+use crate::delegations::{self, Delegating};
 use crate::exports::Exports;
 use crate::identities::{Identities, IdentityConfig, Question};
 use crate::{ops, ops::notify_lock::NOTIFICATIONS_MAX, persist};
@@ -23,7 +24,9 @@ use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, Sessio
 use parking_lot::{Mutex, MutexGuard};
 use rpc::{AuthStat, Credential};
 use server::{Identity, Nfsd, NfsdConfig, Role, SlotOf};
-use state::{ClientLimits, ClientRecord, Clients, FileStates, Grace, Removed, StateLimits};
+use state::{
+    ClientLimits, ClientRecord, Clients, DelegationLimits, FileStates, Grace, Removed, StateLimits,
+};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -53,6 +56,8 @@ pub struct MdsConfig {
     pub limits: Limits,
     /// Data servers and layouts.
     pub data: DataConfig,
+    /// How many delegations clients are granted; `None` for none at all.
+    pub delegations: Option<DelegationLimits>,
 }
 
 /// Why a metadata server does not start.
@@ -92,6 +97,7 @@ pub struct Mds {
     ns: Namespace,
     state: Mutex<FileStates>,
     data: DataPlane,
+    delegating: Delegating,
     identity: Identity,
     exports: Exports,
     identities: Identities,
@@ -128,7 +134,11 @@ impl Mds {
             ..ClientLimits::default()
         };
         let clients = Clients::new(limits, ns.boot(), grace);
-        let state = FileStates::new(StateLimits::default(), ns.boot());
+        let limits = StateLimits {
+            delegations: config.delegations.unwrap_or_default(),
+            ..StateLimits::default()
+        };
+        let state = FileStates::new(limits, ns.boot());
         let data = DataPlane::open(config.data, &ns, Arc::clone(&random), (config.clock)()).await?;
         let identity = Identity {
             major_id: format!("ropewalk-mds-{:016x}", ns.cluster_id()),
@@ -138,6 +148,7 @@ impl Mds {
             ns,
             state: Mutex::new(state),
             data,
+            delegating: Delegating::new(config.delegations.is_some()),
             identity,
             exports: config.exports,
             identities: Identities::new(config.identities),
@@ -157,7 +168,7 @@ impl Mds {
         &self.ns
     }
 
-    /// Opens, locks and layouts. Never hold the guard across an `await`.
+    /// Opens, locks, delegations and layouts. Never hold the guard across an `await`.
     pub fn state(&self) -> MutexGuard<'_, FileStates> {
         self.state.lock()
     }
@@ -165,6 +176,10 @@ impl Mds {
     /// Data servers, layouts and proxy I/O.
     pub fn data(&self) -> &DataPlane {
         &self.data
+    }
+
+    pub(crate) fn delegating(&self) -> &Delegating {
+        &self.delegating
     }
 
     /// Users and groups.
@@ -220,6 +235,9 @@ impl Mds {
     pub async fn tick(nfsd: &Nfsd<Self>) {
         nfsd.expire().await;
         ops::client_record::poll_grace(nfsd).await;
+        if let Some(me) = nfsd.role().data().service() {
+            delegations::tick(&me);
+        }
         persist::sweep(nfsd);
         if let Some(me) = nfsd.role().data().service() {
             me.recall_slots();

@@ -1,4 +1,4 @@
-//! File attributes (RFC 8881 §5, RFC 7862 §12.2, RFC 8275, RFC 8276 §8.6): numbers, values, and `fattr4` in both directions.
+//! File attributes (RFC 8881 §5, RFC 7862 §12.2, RFC 8275, RFC 8276 §8.6, RFC 9754 §3): numbers, values, and `fattr4` in both directions.
 //!
 //! One table names each attribute with its number, field and type; the struct [`Attrs`] and both codecs come from
 //! it. Which attributes a role answers and what a value means is the role's business. Entry points:
@@ -12,7 +12,7 @@ use crate::{
     Ace, Bitmap, FileHandle, FileType, FsId, NfsStatus, NfsTime, Owner, SpecData,
     attr_types::{
         ACES_MAX, Acl, ChangeAttrType, ChangePolicy, FsLocations, LAYOUT_TYPES_MAX, LayoutHint,
-        MdsThreshold, MimeType, ModeMasked, ModeUmask, SetTime,
+        MdsThreshold, MimeType, ModeMasked, ModeUmask, OpenArguments, SetTime,
     },
 };
 
@@ -216,6 +216,12 @@ attributes! {
     MODE_UMASK = 81, mode_umask: ModeUmask;
     /// Whether the object can have extended attributes.
     XATTR_SUPPORT = 82, xattr_support: bool;
+    /// Time of the last access as who holds a delegation says (RFC 9754 §5).
+    TIME_DELEG_ACCESS = 84, time_deleg_access: NfsTime;
+    /// Time of the last change of data as who holds a delegation says.
+    TIME_DELEG_MODIFY = 85, time_deleg_modify: NfsTime;
+    /// What OPEN may carry.
+    OPEN_ARGUMENTS = 86, open_arguments: OpenArguments;
 }
 
 /// `fs_status`, which this crate does not encode.
@@ -260,6 +266,8 @@ pub const WRITABLE: Bitmap = Bitmap::of(&[
     MODE_SET_MASKED,
     SEC_LABEL,
     MODE_UMASK,
+    TIME_DELEG_ACCESS,
+    TIME_DELEG_MODIFY,
 ]);
 
 /// Attributes that can only be written; asking for them is `NFS4ERR_INVAL` (RFC 8881 §5.5).

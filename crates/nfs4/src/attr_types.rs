@@ -191,6 +191,20 @@ xdr::xdr_struct! {
         pub umask: u32,
     }
 
+    /// `open_arguments4` (RFC 9754 §3): the flags and choices of OPEN that a server knows, each a set of bit numbers.
+    pub struct OpenArguments {
+        /// `OPEN_ARGS_SHARE_ACCESS_*`.
+        pub share_access: Bitmap,
+        /// `OPEN_ARGS_SHARE_DENY_*`.
+        pub share_deny: Bitmap,
+        /// `OPEN_ARGS_SHARE_ACCESS_WANT_*`.
+        pub share_access_want: Bitmap,
+        /// Discriminants of `open_claim4`.
+        pub open_claim: Bitmap,
+        /// Discriminants of `createhow4`.
+        pub create_mode: Bitmap,
+    }
+
     /// `threshold_item4`: the thresholds of one layout type.
     pub struct ThresholdItem {
         /// Layout type.

@@ -162,6 +162,9 @@ pub(crate) struct MdsConfig {
     /// Lease of clients in seconds.
     #[serde(default = "default_lease_seconds")]
     pub lease_seconds: u64,
+    /// Whether clients are granted delegations of files that nobody else uses.
+    #[serde(default = "default_delegations")]
+    pub delegations: bool,
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
@@ -337,6 +340,10 @@ fn default_control_listen() -> Vec<SocketAddr> {
 
 fn default_lease_seconds() -> u64 {
     60
+}
+
+fn default_delegations() -> bool {
+    true
 }
 
 fn default_stripe_unit() -> ByteSize {
@@ -560,6 +567,7 @@ impl MdsConfig {
             key_overlap: default_key_overlap(),
             store: StoreKind::default(),
             lease_seconds: default_lease_seconds(),
+            delegations: default_delegations(),
             stripe_unit: default_stripe_unit(),
             mds_threshold: default_mds_threshold(),
             workers: 0,

@@ -38,6 +38,7 @@ use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
+use state::DelegationLimits;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -220,6 +221,7 @@ async fn open_mds(
         clock: Arc::new(wall_time),
         random: Arc::new(daemon::random_u64),
         limits: Limits::default(),
+        delegations: config.delegations.then(DelegationLimits::default),
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
@@ -428,6 +430,7 @@ impl View {
             )
         };
         let (opens, locks, layouts) = mds.state().counts();
+        let delegations = mds.delegation_counts();
         let counters = self.nfsd.counters();
         let named = [
             ("compounds", counters.compounds.load(Relaxed)),
@@ -437,6 +440,10 @@ impl View {
             ("sizes_unknown", count(data.sizes_unknown)),
             ("truncations", count(data.truncations)),
             ("fences_pending", count(data.fences_pending)),
+            ("delegations", count(delegations.held)),
+            ("delegations_granted", delegations.granted),
+            ("delegations_recalled", delegations.recalled),
+            ("delegations_revoked", delegations.revoked),
         ];
         MdsStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),

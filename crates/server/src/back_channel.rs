@@ -15,10 +15,10 @@
 
 use crate::{Nfsd, Role};
 use bytes::Bytes;
-use nfs4::cb::{CbSequenceArgs, CbSequenceRes};
-use nfs4::{CbCompoundBuilder, CbCompoundReply, ClientId, NfsStatus, SessionId};
+use nfs4::cb::{CbSequenceArgs, CbSequenceRes, ReferringCall, ReferringCallList};
+use nfs4::{CbCompoundBuilder, CbCompoundReply, ClientId, NfsStatus, OpError, SessionId};
 use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use state::{CallbackOutcome, CallbackSecurity, CallbackSlot, Session};
+use state::{CallbackOutcome, CallbackSecurity, CallbackSlot, Origin, Session};
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::{ConnHandle, Message};
@@ -88,19 +88,24 @@ struct Try {
     security: CallbackSecurity,
 }
 
+/// Appends the operation of a callback behind `CB_SEQUENCE`.
+pub type BuildCallback<'a> = &'a (dyn Fn(&mut CbCompoundBuilder) + Send + Sync);
+/// Reads the result of the operation behind `CB_SEQUENCE`.
+pub type TakeResult<T> = fn(&mut CbCompoundReply<'_>) -> Result<T, OpError>;
+
 /// What becomes of a callback after an answer.
-enum Taken<'a, R: Role> {
-    Ended(Result<(), CallbackError>),
+enum Taken<'a, R: Role, T> {
+    Ended(Result<T, CallbackError>),
     /// To be tried again, with what it still holds.
     Again(CallbackError, Option<Held<'a, R>>),
 }
 
 /// What a reply means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum Answer<T> {
     /// `CB_SEQUENCE` succeeded.
     Executed {
-        result: Result<(), CallbackError>,
+        result: Result<T, CallbackError>,
         /// `csr_target_highest_slotid`.
         target_highest_slot: u32,
     },
@@ -120,18 +125,36 @@ impl<R: Role> Nfsd<R> {
     pub async fn callback(
         &self,
         client: ClientId,
-        build: &(dyn Fn(&mut CbCompoundBuilder) + Send + Sync),
+        build: BuildCallback<'_>,
     ) -> Result<(), CallbackError> {
-        self.deliver(client, None, build).await
+        self.callback_about(client, None, build, status_only).await
     }
 
-    /// [`Nfsd::callback`] over one session, or over any of the client's.
-    pub(crate) async fn deliver(
+    /// As [`Nfsd::callback`], about what the reply to `origin` has granted, or is about to: a client that has not seen that
+    /// reply can tell (RFC 8881 §2.10.6.3). `take` reads the result.
+    ///
+    /// # Errors
+    /// [`CallbackError`].
+    pub async fn callback_about<T: Send>(
+        &self,
+        client: ClientId,
+        origin: Option<Origin>,
+        build: BuildCallback<'_>,
+        take: TakeResult<T>,
+    ) -> Result<T, CallbackError> {
+        self.deliver(client, None, origin, build, take).await
+    }
+
+    /// [`Nfsd::callback_about`] over one session, or over any of the client's.
+    pub(crate) async fn deliver<T: Send>(
         &self,
         client: ClientId,
         only: Option<SessionId>,
-        build: &(dyn Fn(&mut CbCompoundBuilder) + Send + Sync),
-    ) -> Result<(), CallbackError> {
+        origin: Option<Origin>,
+        build: BuildCallback<'_>,
+        take: TakeResult<T>,
+    ) -> Result<T, CallbackError> {
+        let origin = origin.filter(|origin| !self.reply_was_received(origin));
         let deadline = Instant::now() + Duration::from_millis(CALLBACK_MS_MAX);
         let mut held: Option<Held<'_, R>> = None;
         let mut silent = None;
@@ -144,11 +167,11 @@ impl<R: Role> Nfsd<R> {
                 tokio::time::sleep(Duration::from_millis(RETRY_PAUSE_MS)).await;
                 continue;
             };
-            let message = call_message(&call, &attempt, build);
+            let message = call_message(&call, &attempt, origin, build);
             let try_for = Duration::from_millis(TRY_MS);
             match attempt.conn.call(message, try_for).await {
                 Ok(record) => {
-                    let answer = judge(&record, &call);
+                    let answer = judge(&record, &call, take);
                     match self.take_answer(call, answer) {
                         Taken::Ended(result) => return result,
                         Taken::Again(e, again) => (error, held) = (e, again),
@@ -166,8 +189,30 @@ impl<R: Role> Nfsd<R> {
         Err(error)
     }
 
+    /// Whether the client has the reply to this request of its, or can never have it any more.
+    #[must_use]
+    pub fn reply_was_received(&self, origin: &Origin) -> bool {
+        let clients = self.clients();
+        let session = clients.session(origin.session);
+        session.is_none_or(|s| s.slots.has_moved_on(origin.slot, origin.seqid))
+    }
+
+    /// Whether a callback to the client has a way to go just now.
+    #[must_use]
+    pub fn can_call_back(&self, client: ClientId) -> bool {
+        let clients = self.clients();
+        let mut sessions = clients.sessions_of(client).iter();
+        sessions.any(|id| {
+            clients.session(*id).is_some_and(|session| {
+                session.has_back_channel()
+                    && !session.back_channel.is_faulty()
+                    && self.live_connection(session, None).is_some()
+            })
+        })
+    }
+
     /// What an answer means for the slot and for the caller.
-    fn take_answer<'a>(&self, call: Held<'a, R>, answer: Answer) -> Taken<'a, R> {
+    fn take_answer<'a, T>(&self, call: Held<'a, R>, answer: Answer<T>) -> Taken<'a, R, T> {
         match answer {
             Answer::Executed {
                 result,
@@ -307,7 +352,8 @@ pub(crate) fn probe(conn: ConnHandle, program: u32) {
 fn call_message<R: Role>(
     call: &Held<'_, R>,
     attempt: &Try,
-    build: &(dyn Fn(&mut CbCompoundBuilder) + Send + Sync),
+    origin: Option<Origin>,
+    build: BuildCallback<'_>,
 ) -> Message {
     let body = match &attempt.security {
         CallbackSecurity::None => None,
@@ -351,13 +397,33 @@ fn call_message<R: Role>(
         slot_id: call.slot.slot,
         highest_slot_id: call.slot.highest_slot,
         cache_this: false,
-        referring_call_lists: xdr::List::default(),
+        referring_call_lists: xdr::List(origin.map(referring).into_iter().collect()),
     });
     build(&mut builder);
     builder.finish().into()
 }
 
-fn judge<R: Role>(record: &Bytes, call: &Held<'_, R>) -> Answer {
+fn referring(origin: Origin) -> ReferringCallList {
+    ReferringCallList {
+        session_id: origin.session,
+        calls: xdr::List(vec![ReferringCall {
+            sequence_id: origin.seqid,
+            slot_id: origin.slot,
+        }]),
+    }
+}
+
+/// For operations whose result is their status.
+pub(crate) fn status_only(reply: &mut CbCompoundReply<'_>) -> Result<(), OpError> {
+    let (op, status) = match reply.next_result()? {
+        Some(result) => (Some(result.op), result.status),
+        None => (None, reply.status),
+    };
+    let failed = |status| OpError::Status { op, status };
+    status.ok().map_err(failed)
+}
+
+fn judge<R: Role, T>(record: &Bytes, call: &Held<'_, R>, take: TakeResult<T>) -> Answer<T> {
     let mut d = Decoder::new(record);
     let Ok(header) = ReplyHeader::decode(&mut d) else {
         return Answer::Fault;
@@ -381,11 +447,10 @@ fn judge<R: Role>(record: &Bytes, call: &Held<'_, R>) -> Answer {
     if (res.session_id, res.slot_id, res.sequence_id) != ours {
         return Answer::Fault;
     }
-    let result = match reply.next_result() {
-        Ok(Some(result)) => result.status.ok().map_err(CallbackError::Status),
-        Ok(None) => reply.status.ok().map_err(CallbackError::Status),
-        Err(_) => Err(CallbackError::Malformed),
-    };
+    let result = take(&mut reply).map_err(|e| match e {
+        OpError::Status { status, .. } => CallbackError::Status(status),
+        _ => CallbackError::Malformed,
+    });
     Answer::Executed {
         result,
         target_highest_slot: res.target_highest_slot_id,

@@ -14,7 +14,7 @@ use crate::persist::Persist;
 use bytes::Bytes;
 use nfs4::{ClientId, FileHandle, NfsStatus, SessionId, Stateid};
 use rpc::Credential;
-use state::Principal;
+use state::{Origin, Principal};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::{Charge, ConnHandle, Payload};
@@ -33,6 +33,10 @@ pub(crate) const ERROR_RESULT_BYTES: usize = 12;
 pub struct SessionContext {
     /// The session.
     pub id: SessionId,
+    /// Slot of the request.
+    pub slot: u32,
+    /// Its sequence id.
+    pub seqid: u32,
     /// Its client.
     pub client: ClientId,
     /// `co_ownerid` of the client: what signed handles are bound to (rule R5).
@@ -46,6 +50,16 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
+    /// The name of this request, for callbacks about what it granted.
+    #[must_use]
+    pub const fn origin(&self) -> Origin {
+        Origin {
+            session: self.id,
+            slot: self.slot,
+            seqid: self.seqid,
+        }
+    }
+
     /// Judges the size of a reply of `wire_len` bytes (RFC 8881 §2.10.6.4).
     pub(crate) fn check_size(&self, wire_len: usize) -> Result<(), NfsStatus> {
         if wire_len > self.response_bytes_max as usize {

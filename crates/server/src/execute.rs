@@ -306,6 +306,8 @@ impl<R: Role> Nfsd<R> {
         }
         let mut context = SessionContext {
             id: args.session_id,
+            slot: args.slot_id,
+            seqid: args.sequence_id,
             client: session.client(),
             owner: Arc::default(),
             response_bytes_max: fore.response_bytes_max,

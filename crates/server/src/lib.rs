@@ -20,7 +20,7 @@ mod slot;
 mod slot_recall;
 mod tables;
 
-pub use back_channel::{CALLBACK_MS_MAX, CallbackError};
+pub use back_channel::{BuildCallback, CALLBACK_MS_MAX, CallbackError, TakeResult};
 pub use compound::{Compound, SessionContext};
 pub use counters::Counters;
 pub use nfsd::{Nfsd, NfsdConfig};

@@ -1,5 +1,6 @@
 //! CB_RECALL_SLOT (RFC 8881 §20.8): slots that idle clients hold beyond their share are asked for.
 
+use crate::back_channel::status_only;
 use crate::{Nfsd, Role};
 use nfs4::cb::CbRecallSlotArgs;
 use state::SlotRecall;
@@ -21,9 +22,15 @@ impl<R: Role> Nfsd<R> {
             target_highest_slot_id: recall.target_highest_slot,
         };
         let asked = self
-            .deliver(recall.client, Some(recall.session), &|b| {
-                b.push(&args);
-            })
+            .deliver(
+                recall.client,
+                Some(recall.session),
+                None,
+                &|b| {
+                    b.push(&args);
+                },
+                status_only,
+            )
             .await;
         match asked {
             Ok(()) => {

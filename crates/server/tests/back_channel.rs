@@ -344,3 +344,42 @@ async fn an_idle_client_is_asked_for_slots_and_its_next_request_gives_them_back(
     let record = call(&m.conn, remove(m.session, 3, 1, "x")).await;
     assert_eq!(only(&record).1, NfsStatus::BadSlot);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_refers_to_a_request_until_its_reply_was_received() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    let origin = state::Origin {
+        session: m.session,
+        slot: 0,
+        seqid: 1,
+    };
+    let about = || {
+        let op = |reply: &mut CbCompoundReply<'_>| Ok(reply.next_result()?.map(|r| r.op));
+        rig.nfsd.callback_about(m.client, Some(origin), &recall, op)
+    };
+    call(&m.conn, remove(m.session, 0, 1, "a")).await;
+    assert_eq!(about().await, Ok(Some(CbOpNum::Recall as u32)));
+    let lists = reverse.nth(0).1.referring_call_lists.0;
+    assert_eq!(lists.len(), 1);
+    assert_eq!(lists[0].session_id, m.session);
+    let call_of = &lists[0].calls.0[0];
+    assert_eq!((call_of.slot_id, call_of.sequence_id), (0, 1));
+    call(&m.conn, remove(m.session, 0, 2, "a")).await;
+    assert!(about().await.is_ok());
+    assert!(reverse.nth(1).1.referring_call_lists.0.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_connections_are_gone_cannot_be_called_back() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    assert!(rig.nfsd.can_call_back(m.client));
+    assert!(!rig.nfsd.can_call_back(ClientId { value: 77 }));
+    m.conn.close(transport::CloseReason::Asked);
+    m.conn.closed().await;
+    rig.settle().await;
+    assert!(!rig.nfsd.can_call_back(m.client));
+}

@@ -4,8 +4,9 @@
 
 use crate::slots::Slots;
 use bytes::Bytes;
-use nfs4::cb::{CbRecallSlotArgs, CbSequenceArgs, CbSequenceRes};
-use nfs4::{CbCompoundHeader, CbOpNum, NfsStatus, OpReader, ReplyWriter, SessionId};
+use nfs4::attr::{Attrs, CHANGE, SIZE};
+use nfs4::cb::{CbGetAttrArgs, CbGetAttrRes, CbRecallSlotArgs, CbSequenceArgs, CbSequenceRes};
+use nfs4::{Bitmap, CbCompoundHeader, CbOpNum, Fattr, NfsStatus, OpReader, ReplyWriter, SessionId};
 use parking_lot::Mutex;
 use rpc::{AcceptError, CallHeader, OpaqueAuth};
 use std::future::Future;
@@ -30,6 +31,15 @@ pub trait CallbackHandler: Send + Sync + 'static {
         op: CbOpNum,
         args: &'a mut OpReader<'_>,
     ) -> Pin<Box<dyn Future<Output = NfsStatus> + Send + 'a>>;
+
+    /// CB_GETATTR of a file that this client holds for writing: the change attribute and the size as it has them (RFC 8881
+    /// §10.4.3).
+    ///
+    /// # Errors
+    /// `BadHandle` for any other file.
+    fn attributes(&self, _fh: &[u8]) -> Result<(u64, u64), NfsStatus> {
+        Err(NfsStatus::BadHandle)
+    }
 }
 
 /// Has no state to recall.
@@ -187,6 +197,31 @@ impl Callbacks {
         NfsStatus::Ok
     }
 
+    fn getattr(&self, ops: &mut OpReader<'_>, reply: &mut ReplyWriter<CbOpNum>) -> NfsStatus {
+        let answer = match ops.args::<CbGetAttrArgs<'_>>() {
+            Ok(args) => (self.handler.attributes(args.fh.0)).map(|both| (args.attr_request, both)),
+            Err(_) => Err(NfsStatus::BadXdr),
+        };
+        match answer {
+            Ok((asked, (change, size))) => {
+                let mut attrs = Attrs {
+                    change: Some(change),
+                    size: Some(size),
+                    ..Attrs::default()
+                };
+                attrs.retain(&asked.intersection(&Bitmap::of(&[CHANGE, SIZE])));
+                let _ = reply.result(&CbGetAttrRes {
+                    attributes: Fattr::new(&attrs),
+                });
+                NfsStatus::Ok
+            }
+            Err(status) => {
+                reply.error(CbOpNum::GetAttr, status);
+                status
+            }
+        }
+    }
+
     async fn operations(
         &self,
         ops: &mut OpReader<'_>,
@@ -197,6 +232,13 @@ impl Callbacks {
                 reply.illegal();
                 return NfsStatus::OpIllegal;
             };
+            if op == CbOpNum::GetAttr {
+                let status = self.getattr(ops, reply);
+                if !status.is_ok() {
+                    return status;
+                }
+                continue;
+            }
             let status = match op {
                 CbOpNum::Sequence => NfsStatus::SequencePos,
                 CbOpNum::RecallSlot => self.recall_slot(ops),

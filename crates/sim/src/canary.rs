@@ -29,6 +29,8 @@ pub enum Canary {
     CommitWithoutSync,
     /// The data servers acknowledge FENCE and do nothing.
     IgnoreFences,
+    /// Clients go on using delegations that they have returned.
+    KeepDelegations,
 }
 
 /// A transaction of the metadata store that drops some of what is put.

@@ -1,6 +1,7 @@
 //! What clients did and were promised, for the checkers that judge a run at its end.
 
 use crate::check::data::File;
+use crate::check::delegations::Use;
 use crate::check::linear::{Moment, Timed};
 use crate::check::locks::Hold;
 use crate::check::names::{ModeOp, NameOp};
@@ -18,6 +19,8 @@ pub(crate) struct Lists {
     pub modes: BTreeMap<u64, Vec<Timed<ModeOp>>>,
     /// Locks held.
     pub holds: Vec<Hold>,
+    /// Opens and delegations.
+    pub uses: Vec<Use>,
     /// Data, by file.
     pub files: BTreeMap<u64, File>,
     tags: u32,
@@ -64,6 +67,12 @@ impl History {
     pub(crate) fn hold(&self, hold: Hold) {
         self.trace.tell(&hold.who, format_args!("= held {hold:?}"));
         self.lists.lock().holds.push(hold);
+    }
+
+    /// A file is no longer open or delegated.
+    pub(crate) fn used(&self, used: Use) {
+        self.trace.tell(&used.who, format_args!("= used {used:?}"));
+        self.lists.lock().uses.push(used);
     }
 
     /// The metadata server has lost its power.

@@ -29,6 +29,9 @@ struct Args {
     /// One file that all clients want, and no power cuts
     #[arg(long, conflicts_with = "names")]
     contended: bool,
+    /// Files that clients are delegated
+    #[arg(long, conflicts_with_all = ["names", "contended"])]
+    delegations: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -58,6 +61,8 @@ enum CanaryArg {
     CommitWithoutSync,
     /// Data servers acknowledge fences and do nothing
     IgnoreFences,
+    /// Clients go on using delegations that they have returned
+    KeepDelegations,
 }
 
 fn config(args: &Args) -> Config {
@@ -65,6 +70,8 @@ fn config(args: &Args) -> Config {
         Config::names()
     } else if args.contended {
         Config::contended()
+    } else if args.delegations {
+        Config::delegations()
     } else {
         Config::cluster()
     };
@@ -78,6 +85,7 @@ fn config(args: &Args) -> Config {
             CanaryArg::ForgetRemovals => Canary::ForgetRemovals,
             CanaryArg::ForgetStarts => Canary::ForgetStarts,
             CanaryArg::IgnoreFences => Canary::IgnoreFences,
+            CanaryArg::KeepDelegations => Canary::KeepDelegations,
             CanaryArg::CommitWithoutSync => Canary::CommitWithoutSync,
         }),
         ..usual
@@ -112,7 +120,11 @@ fn print(report: &Report) {
 /// The command that replays a seed of this configuration.
 fn replay(seed: u64, args: &Args) -> String {
     let mut out = format!("cargo xtask sim --seed {seed}");
-    let flags = [("names", args.names), ("contended", args.contended)];
+    let flags = [
+        ("names", args.names),
+        ("contended", args.contended),
+        ("delegations", args.delegations),
+    ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");
     }

@@ -19,6 +19,7 @@ use mds::exports::{Exports, Squash};
 use mds::{Mds, MdsConfig};
 use namespace::Time;
 use server::Nfsd;
+use state::DelegationLimits;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -105,6 +106,7 @@ impl MdsNode {
         let start = self.start;
         let connector = self.wires.connector(&self.name());
         MdsConfig {
+            delegations: Some(DelegationLimits::default()),
             store: self.store.clone(),
             exports: Exports::loopback(Squash::None),
             identities: mds::identities::IdentityConfig::default(),

@@ -1,8 +1,10 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
 use crate::canary::Canary;
-use crate::check::{Findings, data, locks, names};
-use crate::client::{Client, DataParts, DataWorker, PLACES, Parts, Worker, first_mode};
+use crate::check::{Findings, data, delegations, locks, names};
+use crate::client::{
+    Client, DataParts, DataWorker, Holder, HolderParts, PLACES, Parts, Worker, first_mode,
+};
 use crate::connector::Wires;
 use crate::ds_node::{self, DsNode};
 use crate::history::History;
@@ -39,7 +41,9 @@ pub struct Config {
     pub workers: usize,
     /// Clients that work on data; they need data servers.
     pub data_clients: usize,
-    /// Files that these share.
+    /// Clients that are delegated files.
+    pub holders: usize,
+    /// Files that those of a kind share.
     pub files: u64,
     /// Operations of each worker.
     pub steps: u32,
@@ -62,6 +66,7 @@ impl Config {
             clients: 3,
             workers: 2,
             data_clients: 0,
+            holders: 0,
             files: 3,
             steps: 40,
             weather: Weather::ROUGH,
@@ -92,6 +97,18 @@ impl Config {
             steps: 100,
             crashes: false,
             ..Self::cluster()
+        }
+    }
+
+    /// Files that are delegated to clients, of which all want to change them now and then.
+    #[must_use]
+    pub const fn delegations() -> Self {
+        Self {
+            clients: 0,
+            holders: 3,
+            files: 2,
+            steps: 150,
+            ..Self::names()
         }
     }
 }
@@ -232,6 +249,19 @@ impl World {
         })
     }
 
+    fn holder(&mut self, name: &str) -> Holder {
+        Holder::new(HolderParts {
+            name: name.to_owned(),
+            wires: self.wires.clone(),
+            rng: self.rng.split(),
+            history: self.history.clone(),
+            trace: self.trace.clone(),
+            findings: self.findings.clone(),
+            files: self.config.files,
+            canary: self.config.canary,
+        })
+    }
+
     async fn data_client(&mut self, name: &str, is_pnfs: bool) -> Result<DataWorker, String> {
         DataWorker::connect(DataParts {
             name: name.to_owned(),
@@ -263,6 +293,10 @@ impl World {
         for number in 0..self.config.clients {
             let client = self.client(&format!("client-{number}"));
             self.employ(&mut work, &client, &dirs);
+        }
+        for number in 0..self.config.holders {
+            let holder = self.holder(&format!("holder-{number}"));
+            work.spawn(holder.work(self.config.steps));
         }
         let trouble = tokio::spawn(self.trouble().run());
         while let Some(done) = work.join_next().await {
@@ -321,6 +355,7 @@ impl World {
     fn trouble(&mut self) -> Trouble {
         let names = (0..self.config.clients).map(|n| format!("client-{n}"));
         let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
+        let holders = (0..self.config.holders).map(|n| format!("holder-{n}"));
         Trouble {
             rng: self.rng.split(),
             net: self.net.clone(),
@@ -328,7 +363,7 @@ impl World {
             history: self.history.clone(),
             mds: Arc::clone(&self.mds),
             ds: self.ds.clone(),
-            clients: names.chain(data).collect(),
+            clients: names.chain(data).chain(holders).collect(),
             crashes: self.config.crashes,
         }
     }
@@ -406,6 +441,7 @@ impl World {
         let lists = self.history.take();
         data::check(&lists.files, &self.findings);
         locks::check(&lists.holds, &self.findings);
+        delegations::check(&lists.uses, &self.findings);
         names::check_modes(first_mode(), &lists.modes, &self.findings);
         names::check(DIRS * PLACES, &lists.names, &self.findings)
     }

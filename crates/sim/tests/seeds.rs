@@ -56,17 +56,34 @@ fn promises_to_clients_that_want_the_same_file_hold_on_every_seed() {
 }
 
 #[test]
+fn promises_to_clients_that_are_delegated_files_hold_on_every_seed() {
+    try_seeds(60, &Config::delegations(), " --delegations");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for (seed, config) in [
         (3, Config::names()),
         (14, Config::cluster()),
         (15, Config::contended()),
+        (16, Config::delegations()),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);
         assert_eq!(differs, None, "seed {seed}");
         assert_eq!((a.hash, a.events), (b.hash, b.events), "seed {seed}");
     }
+}
+
+#[test]
+fn delegations_that_are_used_after_their_return_are_found() {
+    let words = "a delegation and another's use at one time";
+    assert!(is_found(
+        Canary::KeepDelegations,
+        Config::delegations(),
+        SEEDS,
+        words
+    ));
 }
 
 #[test]

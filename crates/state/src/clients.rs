@@ -55,6 +55,8 @@ pub struct ClientRecord {
     pub verifier: Verifier,
     /// Only the same principal may reclaim.
     pub principal: Principal,
+    /// A delegation was revoked and the client has not acknowledged that: it may reclaim none.
+    pub lost_delegations: bool,
 }
 
 /// The limits of the table.

@@ -1,5 +1,5 @@
-//! All state of all files: opens, locks, layouts and revoked stateids under one roof, because the
-//! rules of RFC 8881 §8.2 and §9 join them.
+//! All state of all files: opens, locks, delegations, layouts and revoked stateids under one roof, because the
+//! rules of RFC 8881 §8.2, §9 and §10.4 join them. What concerns delegations is in `file_delegations`.
 //!
 //! Owns the stateids. Does not own clients: it is told which client calls, from the session, and which
 //! are gone ([`FileStates::remove_client`]). File ids are those of inodes, never reused. Stateids that
@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use nfs4::{ClientId, NfsStatus, Stateid};
 
+use crate::delegations::{DelegationLimits, Delegations};
 use crate::layouts::{IoMode, LayoutLimits, Layouts, Returned};
 use crate::locks::{LockDenied, LockLimits, LockOutcome, Locks, Wanted};
 use crate::opens::{
@@ -46,12 +47,14 @@ pub struct StateLimits {
     pub locks: LockLimits,
     /// Of layouts.
     pub layouts: LayoutLimits,
+    /// Of delegations.
+    pub delegations: DelegationLimits,
 }
 
 /// What CLOSE ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
-    /// No open of the file is left: an unlinked file may go.
+    /// No open or delegation of the file is left: an unlinked file may go.
     pub last_of_file: bool,
     /// Byte-range locks went with the open: see [`FileStates::unblocked`].
     pub unlocked: bool,
@@ -62,7 +65,7 @@ pub struct Closed {
 /// What a removed client leaves for the caller to settle.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ClientGone {
-    /// Files that it held open and that nobody has open now, in ascending order.
+    /// Files that it held open or delegated and that nobody has so now, in ascending order.
     pub closed_files: Vec<u64>,
     /// Files where it held locks, in ascending order: see [`FileStates::unblocked`].
     pub unlocked_files: Vec<u64>,
@@ -95,12 +98,14 @@ pub struct LayoutWanted {
 /// All state of all files.
 #[derive(Debug)]
 pub struct FileStates {
-    source: StateidSource,
-    opens: Opens,
+    pub(crate) source: StateidSource,
+    pub(crate) opens: Opens,
     locks: Locks,
     /// Layouts, for everything but LAYOUTGET.
     pub layouts: Layouts,
-    revoked: Revoked,
+    /// Delegations, for everything but how one begins and ends.
+    pub delegations: Delegations,
+    pub(crate) revoked: Revoked,
 }
 
 impl FileStates {
@@ -112,6 +117,7 @@ impl FileStates {
             opens: Opens::new(limits.opens),
             locks: Locks::new(limits.locks),
             layouts: Layouts::new(limits.layouts),
+            delegations: Delegations::new(limits.delegations),
             revoked: Revoked::default(),
         }
     }
@@ -172,13 +178,14 @@ impl FileStates {
         self.check_not_revoked(stateid, client)?;
         self.opens.check(stateid, client, file)?;
         let unlocked = self.end_open(&stateid.other);
-        let layout = if self.opens.client_access(client, file) == 0 {
+        // Under a delegation a client opens without asking, and its layout goes on.
+        let layout = if self.client_access(client, file) == 0 {
             self.layouts.closed(client, file)
         } else {
             None
         };
         Ok(Closed {
-            last_of_file: self.opens.count_of_file(file) == 0,
+            last_of_file: self.open_count(file) == 0,
             unlocked,
             layout,
         })
@@ -216,11 +223,27 @@ impl FileStates {
         match io {
             Io::Write if access & ACCESS_WRITE == 0 => Err(NfsStatus::OpenMode),
             Io::Read if access & ACCESS_READ == 0 => self.check_deny(file, DENY_READ),
+            _ if StateKind::of(&stateid.other) == Some(StateKind::Delegation) => {
+                Ok(self.ground_of_delegated(client, file, io))
+            }
             _ => Ok(Ground::Open),
         }
     }
 
-    /// What the open of a stateid, or the one behind a lock, was opened for.
+    /// Who opened under a delegation was not seen by this server; another open of the same client that it did see will do.
+    fn ground_of_delegated(&self, client: ClientId, file: u64, io: Io) -> Ground {
+        let needed = match io {
+            Io::Read => ACCESS_READ,
+            Io::Write => ACCESS_WRITE,
+        };
+        if self.opens.client_access(client, file) & needed == 0 {
+            Ground::Permission
+        } else {
+            Ground::Open
+        }
+    }
+
+    /// What the open of a stateid, or the one behind a lock, was opened for, or what a delegation allows.
     fn access_of(&self, stateid: Stateid, client: ClientId, file: u64) -> Result<u32, NfsStatus> {
         self.check_not_revoked(stateid, client)?;
         match StateKind::of(&stateid.other) {
@@ -230,6 +253,7 @@ impl FileStates {
                 let open = self.opens.by_other(&lock.open);
                 Ok(open.ok_or(NfsStatus::BadStateid)?.access())
             }
+            Some(StateKind::Delegation) => self.delegated_access(stateid, client, file),
             _ => Err(NfsStatus::BadStateid),
         }
     }
@@ -363,7 +387,7 @@ impl FileStates {
         self.locks.unblocked(file)
     }
 
-    /// LAYOUTGET with a stateid of an open, a lock or a layout (RFC 8881 §12.5.2, §18.43.3). Any layout
+    /// LAYOUTGET with a stateid of an open, a lock, a delegation or a layout (RFC 8881 §12.5.2, §18.43.3). Any layout
     /// lets its client read, so it takes an open for reading, or `may_read`: that the caller has the
     /// permission.
     ///
@@ -383,7 +407,7 @@ impl FileStates {
         }
         let (layout, access) = if StateKind::of(&stateid.other) == Some(StateKind::Layout) {
             self.check_not_revoked(stateid, client)?;
-            (Some(stateid), self.opens.client_access(client, file))
+            (Some(stateid), self.client_access(client, file))
         } else {
             (None, self.access_of(stateid, client, file)?)
         };
@@ -411,10 +435,10 @@ impl FileStates {
         )
     }
 
-    /// Opens of a file: an unlinked one is kept while there are any.
+    /// Opens and delegations of a file: an unlinked one is kept while there are any.
     #[must_use]
     pub fn open_count(&self, file: u64) -> usize {
-        self.opens.count_of_file(file)
+        self.opens.count_of_file(file) + self.delegations.count_of_file(file)
     }
 
     /// TEST_STATEID of one stateid (RFC 8881 §18.48).
@@ -431,7 +455,8 @@ impl FileStates {
             Some(StateKind::Open) => self.opens.by_other(other).map(|o| (o.client, o.seqid)),
             Some(StateKind::Lock) => self.locks.by_other(other).map(|l| (l.client, l.seqid)),
             Some(StateKind::Layout) => self.layouts.by_other(other),
-            _ => None,
+            Some(StateKind::Delegation) => self.delegations.by_other(other),
+            None => None,
         };
         match found {
             Some((holder, seqid)) if holder == client => check_seqid(stateid.seqid, seqid)
@@ -486,10 +511,12 @@ impl FileStates {
         self.revoked.status_flags(client)
     }
 
-    /// Whether a client has opens (and so, maybe, locks) or layouts.
+    /// Whether a client has opens (and so, maybe, locks), delegations or layouts.
     #[must_use]
     pub fn has_state(&self, client: ClientId) -> bool {
-        self.opens.has_client(client) || self.layouts.has_client(client)
+        self.opens.has_client(client)
+            || self.delegations.has_client(client)
+            || self.layouts.has_client(client)
     }
 
     /// Drops all state of a client that is gone.
@@ -502,12 +529,16 @@ impl FileStates {
             files.extend(file);
             unlocked.extend(file.filter(|_| had_locks));
         }
+        for other in self.delegations.of_client(client) {
+            files.extend(self.delegations.remove(&other).map(|d| d.file));
+        }
+        self.delegations.forget_client(client);
         self.locks.forget_client(client);
         self.revoked.forget_client(client);
         ClientGone {
             closed_files: files
                 .into_iter()
-                .filter(|f| self.opens.count_of_file(*f) == 0)
+                .filter(|f| self.open_count(*f) == 0)
                 .collect(),
             unlocked_files: unlocked.into_iter().collect(),
             layouts: self
@@ -522,7 +553,11 @@ impl FileStates {
         (self.opens.len(), self.locks.len(), self.layouts.len())
     }
 
-    fn check_not_revoked(&self, stateid: Stateid, client: ClientId) -> Result<(), NfsStatus> {
+    pub(crate) fn check_not_revoked(
+        &self,
+        stateid: Stateid,
+        client: ClientId,
+    ) -> Result<(), NfsStatus> {
         match self.revoked.cause(client, &stateid.other) {
             Some(cause) => Err(cause.status()),
             None => Ok(()),

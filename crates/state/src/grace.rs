@@ -16,7 +16,7 @@
 //! # Failure
 //! If that deletion fails, the machine stays in `Ending` and new locks go on being refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nfs4::Verifier;
 
@@ -57,6 +57,8 @@ pub enum GraceEnd {
 pub struct Grace {
     phase: Phase,
     waiting: BTreeMap<Vec<u8>, (Verifier, Vec<u8>)>,
+    /// Owners among them whose delegations are not to be reclaimed.
+    lost_delegations: BTreeSet<Vec<u8>>,
 }
 
 impl Grace {
@@ -69,10 +71,14 @@ impl Grace {
         now_ms: u64,
         grace_ms: u64,
     ) -> Self {
-        let waiting: BTreeMap<_, _> = records
-            .into_iter()
-            .map(|r| (r.owner, (r.verifier, r.principal.0)))
-            .collect();
+        let mut waiting = BTreeMap::new();
+        let mut lost_delegations = BTreeSet::new();
+        for record in records {
+            if record.lost_delegations {
+                lost_delegations.insert(record.owner.clone());
+            }
+            waiting.insert(record.owner, (record.verifier, record.principal.0));
+        }
         let phase = if waiting.is_empty() {
             Phase::Over
         } else {
@@ -82,7 +88,11 @@ impl Grace {
                 latest_ms: deadline_ms.saturating_add(grace_ms),
             }
         };
-        Self { phase, waiting }
+        Self {
+            phase,
+            waiting,
+            lost_delegations,
+        }
     }
 
     /// No grace period: for a server that keeps no state to reclaim, such as a data server.
@@ -91,6 +101,7 @@ impl Grace {
         Self {
             phase: Phase::Over,
             waiting: BTreeMap::new(),
+            lost_delegations: BTreeSet::new(),
         }
     }
 
@@ -126,6 +137,11 @@ impl Grace {
             let wanted_ms = now_ms.saturating_add(RECLAIM_PAUSE_MS).min(*latest_ms);
             *deadline_ms = wanted_ms.max(*deadline_ms);
         }
+    }
+
+    /// Whether the owner's delegations were revoked before the restart.
+    pub(crate) fn lost_delegations(&self, owner: &[u8]) -> bool {
+        self.lost_delegations.contains(owner)
     }
 
     /// The owner has completed its reclaim.

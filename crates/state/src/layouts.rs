@@ -644,6 +644,13 @@ impl Layouts {
             .collect()
     }
 
+    /// The layout of a client on a file, and whether it is for writing.
+    #[must_use]
+    pub fn held_by(&self, client: ClientId, file: u64) -> Option<(Other, bool)> {
+        let other = *self.files.get(&file)?.states.get(&client)?;
+        self.states.get(&other).map(|l| (other, l.held.rw))
+    }
+
     /// Whether the client holds any layout.
     #[must_use]
     pub fn has_client(&self, client: ClientId) -> bool {

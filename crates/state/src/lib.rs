@@ -1,11 +1,11 @@
-//! Clients, sessions, slots, stateids, opens, locks and layouts: the tables of an NFSv4.1 server.
+//! Clients, sessions, slots, stateids, opens, locks, delegations and layouts: the tables of an NFSv4.1 server.
 //!
 //! Sans-IO: values in, verdicts out. Time is an argument (`now_ms`, milliseconds of a monotonic
 //! clock), so is randomness; nothing here sleeps, locks, logs or reads a file. Whoever owns a table
 //! guards it. Iteration is in the order of keys everywhere, so that a run repeats exactly.
 //!
 //! Entry points: [`Clients`] (EXCHANGE_ID to DESTROY_CLIENTID, SEQUENCE, leases, grace) and
-//! [`FileStates`] (opens, byte-range locks, layouts, and stateids over all of them). The two know
+//! [`FileStates`] (opens, byte-range locks, delegations, layouts, and stateids over all of them). The two know
 //! each other only through the caller: `Clients` asks "has this client state?" by a closure, and
 //! tells which clients are gone.
 #![forbid(unsafe_code)]
@@ -13,6 +13,8 @@
 mod back_channel;
 mod channel;
 mod clients;
+mod delegations;
+mod file_delegations;
 mod file_states;
 mod grace;
 mod layouts;
@@ -31,6 +33,11 @@ pub use clients::{
     OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed, Sequenced, SessionCreated,
     SlotRecall,
 };
+pub use delegations::{
+    DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,
+    WriteHolder,
+};
+pub use file_delegations::{DelegationEnded, DelegationWanted, NoDelegation};
 pub use file_states::{
     ClientGone, Closed, FileStates, Ground, Io, LayoutWanted, LockArgs, StateLimits,
 };

@@ -304,6 +304,18 @@ impl Opens {
             .fold(0, |bits, o| bits | o.access())
     }
 
+    /// ACCESS bits over all opens of a file.
+    pub(crate) fn access(&self, file: u64) -> u32 {
+        self.of_file(file).fold(0, |bits, o| bits | o.access())
+    }
+
+    /// ACCESS bits over all opens of a file but those of a client.
+    pub(crate) fn others_access(&self, client: ClientId, file: u64) -> u32 {
+        self.of_file(file)
+            .filter(|o| o.client != client)
+            .fold(0, |bits, o| bits | o.access())
+    }
+
     /// DENY bits over all opens of a file.
     pub(crate) fn deny(&self, file: u64) -> u32 {
         self.of_file(file)

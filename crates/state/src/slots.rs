@@ -294,6 +294,15 @@ impl SlotTable {
         self.highest_enforced = self.highest_enforced.min(keep);
     }
 
+    /// Whether the client has used the slot again since the request with this sequence id, so has its reply or does not
+    /// wait for it any more.
+    #[must_use]
+    pub fn has_moved_on(&self, slot: u32, seqid: u32) -> bool {
+        self.slots
+            .get(slot as usize)
+            .is_none_or(|s| s.seqid != seqid)
+    }
+
     /// Requests that run now.
     #[must_use]
     pub fn running_count(&self) -> u32 {

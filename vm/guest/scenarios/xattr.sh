@@ -2,6 +2,6 @@
 . /run/job/guest/lib.sh
 case $VERS in
 4.1) scenario xattr; check python3 "$LIB/xattr.py" --none "$WORK" ;;
-*) two_mounts xattr; check python3 "$LIB/xattr.py" "$WORK" "$WORK2" ;;
+*) two_caches xattr; check python3 "$LIB/xattr.py" "$WORK" "$WORK2" ;;
 esac
 pass

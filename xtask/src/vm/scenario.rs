@@ -19,7 +19,7 @@ use super::prepare::Tools;
 pub(crate) enum Needs {
     /// Nothing.
     Server,
-    /// A Ropewalk server: extended attributes, layout policies among them, and access control lists.
+    /// A Ropewalk server: extended attributes, layout policies among them, access control lists, delegations.
     Ropewalk,
     /// A server that gives layouts of at least two data servers.
     Layouts,
@@ -110,6 +110,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     plain(
         "locks",
         "byte-range locks between two mounts and between processes",
+    ),
+    extended(
+        "delegations",
+        "files are delegated, and called back when a second client comes (--ds-count)",
     ),
     plain(
         "fsx",

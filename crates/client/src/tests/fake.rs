@@ -7,7 +7,7 @@ mod mds;
 
 use bytes::Bytes;
 use nfs4::attr::Attrs;
-use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
+use nfs4::cb::{CbLayoutRecallArgs, CbRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::{FileLayout, FileLayoutDsAddr, LENGTH_TO_EOF, Layout, NflUtil};
 use nfs4::ops::*;
 use nfs4::*;
@@ -60,6 +60,10 @@ pub(super) struct State {
     pub(super) no_layouts: HashSet<u64>,
     /// COMMITs at data servers that find the data lost by a crash.
     pub(super) lost_commits: u32,
+    /// Delegations are given to whoever opens a file, asked for or not.
+    pub(super) delegates: bool,
+    /// Those that are out.
+    pub(super) delegations: HashSet<[u8; 12]>,
     /// LAYOUTCOMMITs that are refused.
     pub(super) refuse_layoutcommits: u32,
     /// DELAYs to answer before an operation is executed.
@@ -477,6 +481,27 @@ impl Cluster {
                     length: LENGTH_TO_EOF,
                     stateid,
                 }),
+            });
+        })
+        .await
+        .unwrap();
+    }
+
+    /// CB_RECALL of a delegation that the client never took.
+    pub(super) async fn recall_delegation(&self, id: u64) {
+        let (client, stateid) = {
+            let mut s = self.state.lock();
+            let stateid = s.unique(4);
+            s.delegations.insert(stateid.other);
+            (s.layouts[&id].0, stateid)
+        };
+        let nfsd = self.servers.lock()["mds"].nfsd.clone();
+        let fh = fh_of(id);
+        nfsd.callback(client, &|b| {
+            b.push(&CbRecallArgs {
+                stateid,
+                truncate: false,
+                fh: Opaque(&fh.0),
             });
         })
         .await

@@ -221,7 +221,7 @@ pub(crate) async fn layouts_returned(
 }
 
 /// As [`layouts_returned`], outside of any COMPOUND.
-async fn settle_returned(nfsd: &Nfsd<Mds>, returned: Vec<Returned>) {
+pub(crate) async fn settle_returned(nfsd: &Nfsd<Mds>, returned: Vec<Returned>) {
     let files: BTreeSet<u64> = returned
         .iter()
         .filter(|r| r.stateid.is_none())
@@ -264,6 +264,11 @@ pub(crate) fn may_have_data(nfsd: &Nfsd<Mds>, file: FileId) -> bool {
             .layouts
             .is_held(file.0, IoModes::RW, None)
         || nfsd.role().data().cutting(file).is_err()
+}
+
+/// Whether size or data of a file are about to change without anybody's doing: recovery, or a truncation that goes on later.
+pub(crate) fn is_unsettled(nfsd: &Nfsd<Mds>, file: FileId) -> bool {
+    super::ready(nfsd, file).is_err() || nfsd.role().data().truncating.lock().contains_key(&file)
 }
 
 /// Somebody lost access to the file: handles given out so far must stop working before the reply (R10). The epoch was
@@ -364,6 +369,25 @@ pub(super) async fn fence_overdue(nfsd: &Nfsd<Mds>) {
     for (r, _) in &items {
         super::removal::discard_if_unused(nfsd, FileId(r.file)).await;
     }
+}
+
+/// Fences a client off a file and takes its layout, if it has one: it has lost its claim on the file otherwise.
+pub(crate) async fn fence_off(nfsd: &Nfsd<Mds>, client: ClientId, file: FileId) {
+    let mds = nfsd.role();
+    let held = mds.state().layouts.held_by(client, file.0);
+    let Some((other, rw)) = held else { return };
+    let owner = nfsd.clients().owner(client).map(<[u8]>::to_vec);
+    let tag = ClientTag::of(mds.data().cluster_id, &owner.unwrap_or_default());
+    let held = Returned {
+        client,
+        file: file.0,
+        rw,
+        stateid: None,
+    };
+    take_away(nfsd, &[(held, tag)]).await;
+    // Its mark stays until the size is taken.
+    let _fenced = mds.state().layouts.revoke(&other);
+    mds.data().changed.notify_waiters();
 }
 
 /// Recalls layouts of a file from all clients but `except`; returns at once.

@@ -45,7 +45,9 @@ pub(crate) use copy::{Copied, Copy, copy, is_zero};
 pub(crate) use grants::{
     GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
 };
-pub(crate) use grants::{layouts_returned, may_have_data, return_layouts};
+pub(crate) use grants::{
+    fence_off, is_unsettled, layouts_returned, may_have_data, return_layouts, settle_returned,
+};
 pub(crate) use offload::{
     offload_cancel, offload_status, offloads_of_gone, start as start_offload,
 };

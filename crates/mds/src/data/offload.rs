@@ -15,6 +15,7 @@
 use super::copy::{Copied, Copy, Patience, Progress, run};
 use crate::Mds;
 use crate::cx::{Asker, Prepared};
+use crate::delegations::ExcludedForTask;
 use namespace::{Cred, FileId};
 use nfs4::cb::{CbOffloadArgs, OffloadInfo};
 use nfs4::ops::WriteResponse;
@@ -109,10 +110,13 @@ pub(crate) fn start(
         progress,
         until: None,
     };
+    // The copy outlives the open that it was asked under.
+    let excluded = ExcludedForTask::new(nfsd, copy.dst.id);
     let (nfsd, cred, fh) = (Arc::clone(nfsd), cred.clone(), fh.clone());
     tokio::spawn(async move {
         let work = tokio::spawn(work(Arc::clone(&nfsd), cred, copy, patience.clone()));
         let result = work.await.unwrap_or(Err(NfsStatus::ServerFault));
+        drop(excluded);
         {
             let mut offloads = nfsd.role().data().offloads.lock();
             let Some(offload) = offloads.copies.get_mut(&other) else {

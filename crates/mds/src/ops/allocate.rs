@@ -2,6 +2,7 @@
 
 use super::read::check_io_on;
 use crate::cx::{self, Cx};
+use crate::delegations::Excluded;
 use crate::{Mds, data};
 use control::Range;
 use namespace::{FileType, Inode};
@@ -19,7 +20,7 @@ pub(super) async fn allocate(
     cx: &mut Cx<'_>,
     args: AllocateArgs,
 ) -> Result<AllocateRes, NfsStatus> {
-    let inode = check(nfsd, cx, args.stateid)?;
+    let (inode, _excluded) = check(nfsd, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
     if range.end > FILE_END {
         return Err(NfsStatus::FBig);
@@ -33,22 +34,26 @@ pub(super) async fn deallocate(
     cx: &mut Cx<'_>,
     args: DeallocateArgs,
 ) -> Result<DeallocateRes, NfsStatus> {
-    let inode = check(nfsd, cx, args.stateid)?;
+    let (inode, _excluded) = check(nfsd, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
     data::deallocate(nfsd, cx, &inode, range).await?;
     Ok(DeallocateRes {})
 }
 
 /// The current file, which must be a regular one that the caller may write.
-fn check(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, stateid: Stateid) -> Result<Arc<Inode>, NfsStatus> {
+async fn check<'n>(
+    nfsd: &'n Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    stateid: Stateid,
+) -> Result<(Arc<Inode>, Option<Excluded<'n>>), NfsStatus> {
     cx::writable(cx)?;
     let inode = cx::current(nfsd.role(), cx)?;
     if inode.kind != FileType::Regular {
         return Err(NfsStatus::WrongType);
     }
     let stateid = cx.resolve(stateid)?;
-    check_io_on(nfsd, cx, &inode, stateid, Io::Write)?;
-    Ok(inode)
+    let excluded = check_io_on(nfsd, cx, &inode, stateid, Io::Write).await?;
+    Ok((inode, excluded))
 }
 
 /// A range that is one.

@@ -1,5 +1,5 @@
 //! Durable client records (rule R18, RFC 8881 §8.4.3): written before a client's first state is granted, deleted
-//! before others profit from its loss.
+//! before others profit from its loss. Also: that a delegation of a client was revoked, so that it reclaims none (§10.2.1).
 //!
 //! # Ordering
 //! A record is durable before RECLAIM_COMPLETE is answered, which comes before a client may take anything new: whoever said it
@@ -13,7 +13,7 @@
 
 use crate::cx::Cx;
 use crate::mds::Records;
-use crate::{Mds, data, persist};
+use crate::{Mds, data, delegations, persist};
 use meta::{MetaError, MetaStore, Read, Seq};
 use nfs4::{ClientId, NfsStatus, Verifier};
 use server::Nfsd;
@@ -42,6 +42,24 @@ xdr::xdr_struct! {
         verifier: Verifier,
         principal: OpaqueBuf<PRINCIPAL_BYTES_MAX>,
     }
+}
+
+xdr::xdr_struct! {
+    /// The same of a client that has lost a delegation and has not acknowledged it.
+    struct StoredRevoked {
+        record: Stored,
+        revoked: bool,
+    }
+}
+
+fn parse(value: &[u8]) -> Result<StoredRevoked, MetaError> {
+    let plain = |record| StoredRevoked {
+        record,
+        revoked: false,
+    };
+    xdr::decode_all(value)
+        .or_else(|_| xdr::decode_all(value).map(plain))
+        .map_err(|e| corrupt(&e.to_string()))
 }
 
 fn key(client: ClientId) -> [u8; 9] {
@@ -83,12 +101,13 @@ fn scan(store: &(impl Read + ?Sized), visit: &mut Visit<'_>) -> Result<(), MetaE
 pub(crate) fn load(store: &dyn MetaStore) -> Result<Records, MetaError> {
     let mut records = Records::new();
     scan(store, &mut |key, value| {
-        let stored: Stored = xdr::decode_all(value).map_err(|e| corrupt(&e.to_string()))?;
+        let StoredRevoked { record, revoked } = parse(value)?;
         records.push(ClientRecord {
             client: client_of(key)?,
-            owner: stored.owner.0,
-            verifier: stored.verifier,
-            principal: Principal(stored.principal.0),
+            owner: record.owner.0,
+            verifier: record.verifier,
+            principal: Principal(record.principal.0),
+            lost_delegations: revoked,
         });
         Ok(())
     })?;
@@ -130,6 +149,38 @@ fn record(nfsd: &Nfsd<Mds>, client: ClientId) -> Result<Option<Seq>, NfsStatus> 
     stored(seq).map(Some)
 }
 
+/// Makes durable that a client does not hold any more what it may think it does, before others are granted it.
+pub(crate) async fn note_revoked(nfsd: &Nfsd<Mds>, client: ClientId) -> Result<(), NfsStatus> {
+    let seq = set_revoked(nfsd, client, true)?;
+    nfsd.role().durable(seq).await
+}
+
+/// The client has acknowledged the loss of each delegation that it lost.
+pub(crate) fn forget_revoked(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<(), NfsStatus> {
+    let client = cx.client()?;
+    let seq = set_revoked(nfsd, client, false)?;
+    cx.observe(seq.0);
+    Ok(())
+}
+
+fn set_revoked(nfsd: &Nfsd<Mds>, client: ClientId, revoked: bool) -> Result<Seq, NfsStatus> {
+    stored(nfsd.role().store().transact(&mut |tx| {
+        tx.purpose(meta::Purpose::Removal);
+        // Who has no record cannot reclaim anything.
+        let Some(value) = tx.get(&key(client))? else {
+            return Ok(meta::Outcome::Abort);
+        };
+        let record = parse(&value)?.record;
+        let value = if revoked {
+            xdr::encode_to_vec(&StoredRevoked { record, revoked })
+        } else {
+            xdr::encode_to_vec(&record)
+        };
+        tx.put(&key(client), &value);
+        Ok(meta::Outcome::Commit)
+    }))
+}
+
 fn stored(seq: Result<Seq, MetaError>) -> Result<Seq, NfsStatus> {
     seq.map_err(|error| {
         tracing::error!(%error, "client record");
@@ -163,6 +214,7 @@ pub(crate) async fn removed(nfsd: &Nfsd<Mds>, removed: Removed) {
             let _ = mds.durable(seq).await;
         }
     }
+    delegations::client_gone(nfsd);
     for file in gone.unlocked_files {
         super::notify_lock::notify_unblocked(nfsd, namespace::FileId(file));
     }

@@ -7,6 +7,7 @@ use super::read::check_io_on;
 use crate::Mds;
 use crate::cx::{self, Asker, Cx, Prepared};
 use crate::data::{self, Copy};
+use crate::delegations::Excluded;
 use namespace::{FileType, Inode};
 use nfs4::ops::{
     Copied, CopyArgs, CopyRequirements, CopyRes, OffloadCancelArgs, OffloadCancelRes,
@@ -30,7 +31,7 @@ pub(super) async fn copy(
     cx: &mut Cx<'_>,
     args: &CopyArgs,
 ) -> Result<CopyRes, NfsStatus> {
-    let (src, dst) = files(nfsd, cx, args.src_stateid, args.dst_stateid)?;
+    let (src, dst, _excluded) = files(nfsd, cx, args.src_stateid, args.dst_stateid).await?;
     if !args.source_servers.0.is_empty() {
         return Err(NfsStatus::PartnerNotSupp);
     }
@@ -82,13 +83,16 @@ pub(super) async fn copy(
     Ok(answer(None, copied.count, copied.verifier))
 }
 
+/// What keeps delegations away from the source and the destination.
+pub(super) type BothExcluded<'n> = [Option<Excluded<'n>>; 2];
+
 /// Both files, which must be regular ones that the caller may read and write.
-pub(super) fn files(
-    nfsd: &Nfsd<Mds>,
+pub(super) async fn files<'n>(
+    nfsd: &'n Nfsd<Mds>,
     cx: &mut Cx<'_>,
     src_stateid: Stateid,
     dst_stateid: Stateid,
-) -> Result<(Arc<Inode>, Arc<Inode>), NfsStatus> {
+) -> Result<(Arc<Inode>, Arc<Inode>, BothExcluded<'n>), NfsStatus> {
     let dst = cx::current(nfsd.role(), cx)?;
     let src = cx::saved(nfsd.role(), cx)?;
     cx::writable(cx)?;
@@ -101,9 +105,11 @@ pub(super) fn files(
         src_stateid
     };
     let dst_stateid = cx.resolve(dst_stateid)?;
-    check_io_on(nfsd, cx, &src, src_stateid, Io::Read)?;
-    check_io_on(nfsd, cx, &dst, dst_stateid, Io::Write)?;
-    Ok((src, dst))
+    let excluded = [
+        check_io_on(nfsd, cx, &src, src_stateid, Io::Read).await?,
+        check_io_on(nfsd, cx, &dst, dst_stateid, Io::Write).await?,
+    ];
+    Ok((src, dst, excluded))
 }
 
 /// Whether a client has a session that it can be called back on.

@@ -13,6 +13,16 @@ pub(super) fn free_stateid(
 ) -> Result<FreeStateidRes, NfsStatus> {
     let client = cx.client()?;
     let stateid = cx.resolve(args.stateid)?;
-    nfsd.role().state().free_stateid(stateid, client)?;
+    let mds = nfsd.role();
+    let all_freed = {
+        let mut state = mds.state();
+        let before = state.has_revoked_delegations(client);
+        state.free_stateid(stateid, client)?;
+        before && !state.has_revoked_delegations(client)
+    };
+    if all_freed {
+        // It knows now, so it may reclaim again what it holds after a restart.
+        super::client_record::forget_revoked(nfsd, cx)?;
+    }
     Ok(FreeStateidRes {})
 }

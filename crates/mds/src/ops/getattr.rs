@@ -2,10 +2,10 @@
 
 use super::fail;
 use crate::cx::{self, Cx};
-use crate::{Mds, attrs, data};
-use nfs4::attr::{FattrOf, WRITE_ONLY};
+use crate::{Mds, attrs, data, delegations};
+use nfs4::attr::{Attrs, FattrOf, WRITE_ONLY};
 use nfs4::ops::{GetAttrArgs, GetAttrResOf};
-use nfs4::{NfsStatus, OpNum, ReplyWriter};
+use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter};
 use server::Nfsd;
 
 pub(super) async fn getattr(
@@ -14,28 +14,35 @@ pub(super) async fn getattr(
     args: &GetAttrArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    let mds = nfsd.role();
     if !args.attr_request.intersection(&WRITE_ONLY).is_empty() {
         return fail(reply, OpNum::GetAttr, NfsStatus::Inval);
-    }
-    let inode = match cx::current(mds, cx) {
-        Ok(inode) => inode,
-        Err(status) => return fail(reply, OpNum::GetAttr, status),
-    };
-    if let Err(status) = data::ready(nfsd, inode.id) {
-        return fail(reply, OpNum::GetAttr, status);
     }
     let mask = args
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
-    if let Err(status) = attrs::may_see(&cx.caller.cred, &inode, &mask) {
-        return fail(reply, OpNum::GetAttr, status);
+    match values(nfsd, cx, &mask).await {
+        Ok(values) => {
+            let _ = reply.result(&GetAttrResOf(FattrOf {
+                mask: &mask,
+                attrs: &values,
+            }));
+            NfsStatus::Ok
+        }
+        Err(status) => fail(reply, OpNum::GetAttr, status),
     }
-    attrs::learn_names(mds, &inode, &mask).await;
-    let values = attrs::of(mds, &inode, &mask, cx.minor_version);
-    let _ = reply.result(&GetAttrResOf(FattrOf {
-        mask: &mask,
-        attrs: &values,
-    }));
-    NfsStatus::Ok
+}
+
+/// Attributes of the current file, with what a holder for writing knows better.
+pub(super) async fn values(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    mask: &Bitmap,
+) -> Result<Attrs, NfsStatus> {
+    let mds = nfsd.role();
+    let inode = cx::current(mds, cx)?;
+    data::ready(nfsd, inode.id)?;
+    attrs::may_see(&cx.caller.cred, &inode, mask)?;
+    let fresh = delegations::fresh(nfsd, cx, &inode, mask).await?;
+    attrs::learn_names(mds, &fresh.inode, mask).await;
+    Ok(fresh.attrs(mds, mask, cx.minor_version))
 }

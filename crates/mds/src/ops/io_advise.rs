@@ -8,7 +8,7 @@ use nfs4::{Bitmap, NfsStatus};
 use server::Nfsd;
 use state::Io;
 
-pub(super) fn io_advise(
+pub(super) async fn io_advise(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &IoAdviseArgs,
@@ -16,7 +16,7 @@ pub(super) fn io_advise(
     if args.offset.checked_add(args.count).is_none() {
         return Err(NfsStatus::Inval);
     }
-    let _inode = check_io(nfsd, cx, args.stateid, Io::Read)?;
+    check_io(nfsd, cx, args.stateid, Io::Read).await?;
     Ok(IoAdviseRes {
         hints: Bitmap::EMPTY,
     })

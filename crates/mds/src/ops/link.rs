@@ -2,12 +2,13 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::delegations::{self, Clearing};
 use namespace::Linked;
 use nfs4::NfsStatus;
 use nfs4::ops::{LinkArgs, LinkRes};
 use server::Nfsd;
 
-pub(super) fn link(
+pub(super) async fn link(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: LinkArgs<'_>,
@@ -20,6 +21,11 @@ pub(super) fn link(
         return Err(NfsStatus::IsDir);
     }
     let name = super::name(args.new_name)?;
+    let _excluded = if file.is_regular() {
+        Some(delegations::exclude(nfsd, cx, &file, Clearing::CHANGE).await?)
+    } else {
+        None
+    };
     let answer = |linked: &Linked| LinkRes {
         cinfo: super::cinfo(linked.dir),
     };

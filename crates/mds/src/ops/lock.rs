@@ -4,6 +4,7 @@ use super::fail;
 use super::notify_lock::notify_unblocked;
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::delegations::{self, Clearing};
 use nfs4::ops::{
     LockArgs, LockDenied, LockGranted, LockRes, LockTArgs, LockTRes, LockUArgs, LockURes, Locker,
 };
@@ -75,29 +76,36 @@ fn lapsed(nfsd: &Nfsd<Mds>, client: nfs4::ClientId) -> bool {
     nfsd.clients().lapsed(client, now_ms)
 }
 
-pub(super) fn lockt(
+pub(super) async fn lockt(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &LockTArgs<'_>,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    let test = || {
-        let mds = nfsd.role();
-        let client = cx.client()?;
-        let file = cx::current_regular(mds, cx)?.id;
-        super::open::check_grace(nfsd, cx, false)?;
-        let range = LockRange::new(args.offset, args.length)?;
-        let owner = args.owner.owner.0;
-        Ok(mds
-            .state()
-            .lock_test(client, owner, file.0, range, kind(args.lock_type)))
-    };
-    let mut test = test;
-    match test() {
+    match test(nfsd, cx, args).await {
         Ok(None) => answer(reply, Ok(LockTRes::Ok)),
         Ok(Some(denied)) => answer(reply, Ok(LockTRes::Denied(wire(&denied)))),
         Err(status) => fail(reply, OpNum::LockT, status),
     }
+}
+
+async fn test(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &LockTArgs<'_>,
+) -> Result<Option<state::LockDenied>, NfsStatus> {
+    let mds = nfsd.role();
+    let client = cx.client()?;
+    let inode = cx::current_regular(mds, cx)?;
+    super::open::check_grace(nfsd, cx, false)?;
+    let range = LockRange::new(args.offset, args.length)?;
+    // Who holds the file for writing locks without asking (RFC 8881 §10.4.2).
+    delegations::clear(nfsd, &inode, client, Clearing::READ).await?;
+    let owner = args.owner.owner.0;
+    let kind = kind(args.lock_type);
+    Ok(mds
+        .state()
+        .lock_test(client, owner, inode.id.0, range, kind))
 }
 
 pub(super) fn locku(

@@ -10,7 +10,9 @@ mod close;
 mod commit;
 mod copy;
 mod create;
+mod delegreturn;
 mod free_stateid;
+mod get_dir_delegation;
 mod getattr;
 mod getdeviceinfo;
 mod getxattr;
@@ -26,6 +28,7 @@ mod lock;
 mod lookup;
 pub(crate) mod notify_lock;
 mod open;
+mod open_delegation;
 mod open_downgrade;
 mod read;
 mod read_plus;
@@ -40,6 +43,7 @@ mod setattr;
 mod setxattr;
 mod test_stateid;
 mod verify;
+mod want_delegation;
 mod write;
 
 use crate::Mds;
@@ -50,8 +54,8 @@ use xdr::Decode;
 
 /// Operations that this server does not have yet, or never will. The README lists them; no other one may answer `NotSupp`.
 pub const NOT_SUPPORTED: &[OpNum] = &[
+    // CLAIM_DELEGATE_PREV is not supported, and so neither is this (RFC 8881 §18.5.3).
     OpNum::DelegPurge,
-    OpNum::DelegReturn,
     OpNum::OpenAttr,
     // NFSv4.0 only (RFC 8881 §17).
     OpNum::OpenConfirm,
@@ -59,9 +63,7 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::SetClientId,
     OpNum::SetClientIdConfirm,
     OpNum::ReleaseLockOwner,
-    OpNum::GetDirDelegation,
     OpNum::GetDeviceList,
-    OpNum::WantDelegation,
     OpNum::CopyNotify,
     OpNum::WriteSame,
     OpNum::Clone,
@@ -105,11 +107,20 @@ pub(crate) async fn perform<'r>(
         },
         OpNum::Create => run!(reply, ops, cx, |a| create::create(nfsd, cx, &a).await),
         OpNum::Deallocate => run!(reply, ops, cx, |a| allocate::deallocate(nfsd, cx, a).await),
+        OpNum::DelegReturn => {
+            run!(reply, ops, cx, |a| delegreturn::delegreturn(nfsd, cx, a)
+                .await)
+        }
         OpNum::FreeStateid => run!(reply, ops, cx, |a| free_stateid::free_stateid(nfsd, cx, a)),
         OpNum::GetAttr => match args(ops, cx) {
             Ok(a) => getattr::getattr(nfsd, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
+        OpNum::GetDirDelegation => {
+            run!(reply, ops, cx, |a| get_dir_delegation::get_dir_delegation(
+                nfsd, cx, a
+            ))
+        }
         OpNum::GetDeviceInfo => match args(ops, cx) {
             Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
             Err(status) => fail(reply, op, status),
@@ -118,7 +129,7 @@ pub(crate) async fn perform<'r>(
             Ok(a) => getxattr::getxattr(nfsd, cx, a, reply).await,
             Err(status) => fail(reply, op, status),
         },
-        OpNum::IoAdvise => run!(reply, ops, cx, |a| io_advise::io_advise(nfsd, cx, &a)),
+        OpNum::IoAdvise => run!(reply, ops, cx, |a| io_advise::io_advise(nfsd, cx, &a).await),
         OpNum::LayoutCommit => match args(ops, cx) {
             Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
             Err(status) => fail(reply, op, status),
@@ -132,7 +143,7 @@ pub(crate) async fn perform<'r>(
             Err(status) => fail(reply, op, status),
         },
         OpNum::LayoutStats | OpNum::LayoutError => layoutstats::perform(nfsd, cx, op, ops, reply),
-        OpNum::Link => run!(reply, ops, cx, |a| link::link(nfsd, cx, a)),
+        OpNum::Link => run!(reply, ops, cx, |a| link::link(nfsd, cx, a).await),
         OpNum::ListXattrs => match args(ops, cx) {
             Ok(a) => listxattrs::listxattrs(nfsd, cx, a, reply),
             Err(status) => fail(reply, op, status),
@@ -142,7 +153,7 @@ pub(crate) async fn perform<'r>(
             Err(status) => fail(reply, op, status),
         },
         OpNum::LockT => match args(ops, cx) {
-            Ok(a) => lock::lockt(nfsd, cx, &a, reply),
+            Ok(a) => lock::lockt(nfsd, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::LockU => run!(reply, ops, cx, |a| lock::locku(nfsd, cx, a)),
@@ -174,7 +185,8 @@ pub(crate) async fn perform<'r>(
         },
         OpNum::ReadLink => readlink::readlink(nfsd, cx, reply),
         OpNum::Remove => run!(reply, ops, cx, |a| remove::remove(nfsd, cx, a).await),
-        OpNum::RemoveXattr => run!(reply, ops, cx, |a| removexattr::removexattr(nfsd, cx, a)),
+        OpNum::RemoveXattr => run!(reply, ops, cx, |a| removexattr::removexattr(nfsd, cx, a)
+            .await),
         OpNum::Rename => run!(reply, ops, cx, |a| rename::rename(nfsd, cx, a).await),
         OpNum::SecInfo => run!(reply, ops, cx, |a| secinfo::secinfo(nfsd, cx, a)),
         OpNum::SecInfoNoName => run!(reply, ops, cx, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
@@ -183,9 +195,14 @@ pub(crate) async fn perform<'r>(
             Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::SetXattr => run!(reply, ops, cx, |a| setxattr::setxattr(nfsd, cx, a)),
+        OpNum::SetXattr => run!(reply, ops, cx, |a| setxattr::setxattr(nfsd, cx, a).await),
         OpNum::TestStateid => run!(reply, ops, cx, |a| test_stateid::test_stateid(nfsd, cx, &a)),
         OpNum::Verify => run!(reply, ops, cx, |a| verify::verify(nfsd, cx, &a).await),
+        OpNum::WantDelegation => {
+            run!(reply, ops, cx, |a| want_delegation::want_delegation(
+                nfsd, cx, a
+            ))
+        }
         OpNum::Write => run!(reply, ops, cx, |a| write::write(nfsd, cx, a).await),
         _ => fail(reply, op, NfsStatus::NotSupp),
     }

@@ -1,25 +1,27 @@
-//! OPEN (RFC 8881 §18.16): find or make the file, judge who may, take the share reservation, answer without a delegation.
+//! OPEN (RFC 8881 §18.16): find or make the file, judge who may, take the share reservation, offer a delegation.
 //!
 //! # Ordering
 //! Existence and permission come from the name space, the share from the file states; a file that is removed between the two is found
-//! by looking again after the share is taken.
+//! by looking again after the share is taken. Delegations of others are looked for under the lock under which the share is taken.
 //!
 //! # Failure
 //! A file that was made stays when its share is refused, as on any POSIX system.
 
+use super::open_delegation::{self, Asked};
 use crate::cx::{self, Cx, Prepared, ns};
+use crate::delegations::{self, Clearing, Excluded};
 use crate::{Mds, attrs, data};
-use namespace::{Created, EXECUTE, Existing, FileId, How, Inode, READ, SetAttr, WRITE};
+use namespace::{Created, EXECUTE, Existing, How, Inode, READ, SetAttr, WRITE};
 use nfs4::attr::Attrs;
 use nfs4::ops::{
-    CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX, OPEN_RESULT_MAY_NOTIFY_LOCK,
-    OPEN_RESULT_PRESERVE_UNLINKED, OpenArgs, OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH,
-    SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_BOTH, SHARE_WANT_DELEG_MASK,
-    SHARE_WANT_NO_DELEG, WhyNoDelegation,
+    ClaimDelegateCur, CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX,
+    OPEN_RESULT_MAY_NOTIFY_LOCK, OPEN_RESULT_PRESERVE_UNLINKED, OpenArgs, OpenClaim, OpenHow,
+    OpenRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_BOTH,
+    SHARE_WANT_DELEG_MASK,
 };
 use nfs4::{Bitmap, ChangeInfo, ClientId, Fattr, NfsStatus, Stateid};
 use server::Nfsd;
-use state::Share;
+use state::{FileStates, Share};
 use std::sync::Arc;
 
 /// Mode of a file whose creator named none.
@@ -46,46 +48,31 @@ pub(super) async fn open(
     let mds = nfsd.role();
     let client = cx.client()?;
     let share = share_of(args)?;
-    let reclaim = matches!(args.claim, OpenClaim::Previous(_));
-    check_grace(nfsd, cx, reclaim)?;
+    check_claim_grace(nfsd, cx, &args.claim)?;
     let writes = share.access & SHARE_ACCESS_WRITE != 0;
     if writes || matches!(args.how, OpenHow::Create(_)) {
         cx::writable(cx)?;
     }
     let found = find(nfsd, cx, args).await?;
     cx::regular(&found.inode)?;
-    if !found.created && !reclaim {
-        check_access(mds, cx, &found.inode, share.access, found.truncate)?;
-    }
+    check_right(mds, cx, args, &found, share)?;
     super::client_record::ensure(nfsd, cx)?;
-    let file = found.inode.id;
-    let opened = take_share(nfsd, client, args.owner.owner.0, file, share).await?;
-    let still_there = cx.current_fh.is_some() && ns(mds, cx, |ns, op| ns.getattr(op, file)).is_ok();
-    if !still_there {
-        let _gone = mds.state().close(opened.stateid, client, file.0);
-        return Err(NfsStatus::Stale);
-    }
-    if found.truncate && (found.inode.size > 0 || data::may_have_data(nfsd, file)) {
-        let empty = SetAttr {
-            size: Some(0),
-            ..SetAttr::default()
-        };
-        let res = result(&found, opened.stateid, args);
-        let kept = Prepared::new(cx, &res, Some(cx::handle_of(mds, &found.inode)));
-        let cut = super::setattr::apply(nfsd, cx, &found.inode, &empty, true, &kept).await;
-        if let Err(status) = cut {
-            if opened.is_new {
-                let _undone = mds.state().close(opened.stateid, client, file.0);
-            }
-            return Err(status);
+    // A truncation is none of an open for reading: nobody may be told meanwhile that the file stays as it is.
+    let _excluded = (found.truncate).then(|| Excluded::new(mds, found.inode.id));
+    let opened = take_share(nfsd, client, args.owner.owner.0, &found, share).await?;
+    let done = finish(nfsd, cx, args, &found, (share, opened.stateid)).await;
+    let (inode, delegation) = done.inspect_err(|status| {
+        // One that was open before stays so, unless the file is gone.
+        if opened.is_new || *status == NfsStatus::Stale {
+            let _undone = mds.state().close(opened.stateid, client, found.inode.id.0);
         }
-    }
-    cx.set_fh(cx::handle_of(mds, &found.inode));
+    })?;
+    cx.set_fh(cx::handle_of(mds, &inode));
     cx.current_stateid = Some(opened.stateid);
-    Ok(result(&found, opened.stateid, args))
+    Ok(result(&found, opened.stateid, delegation))
 }
 
-fn result(found: &Found, stateid: Stateid, args: &OpenArgs<'_>) -> OpenRes {
+fn result(found: &Found, stateid: Stateid, delegation: Delegation) -> OpenRes {
     OpenRes {
         stateid,
         cinfo: found.cinfo,
@@ -93,17 +80,42 @@ fn result(found: &Found, stateid: Stateid, args: &OpenArgs<'_>) -> OpenRes {
             | OPEN_RESULT_PRESERVE_UNLINKED
             | OPEN_RESULT_MAY_NOTIFY_LOCK,
         attrset: found.attrset,
-        delegation: no_delegation(args.share_access),
+        delegation,
     }
 }
 
-/// Delegations are not given yet; a client that named a wish is told why (RFC 8881 §18.16.4).
-fn no_delegation(share_access: u32) -> Delegation {
-    match share_access & SHARE_WANT_DELEG_MASK {
-        0 => Delegation::None,
-        SHARE_WANT_NO_DELEG => Delegation::NoneExt(WhyNoDelegation::NotWanted),
-        _ => Delegation::NoneExt(WhyNoDelegation::Resource(false)),
+/// What follows the share: the file is still there, is cut if that is asked, and may be delegated.
+async fn finish(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: &OpenArgs<'_>,
+    found: &Found,
+    (share, opened): (Share, Stateid),
+) -> Result<(Arc<Inode>, Delegation), NfsStatus> {
+    let mds = nfsd.role();
+    let file = found.inode.id;
+    cx.fh()?;
+    let there = ns(mds, cx, |ns, op| ns.getattr(op, file));
+    let mut inode = there.map_err(|_| NfsStatus::Stale)?;
+    if found.truncate && (found.inode.size > 0 || data::may_have_data(nfsd, file)) {
+        let empty = SetAttr {
+            size: Some(0),
+            ..SetAttr::default()
+        };
+        let res = result(found, opened, Delegation::None);
+        let kept = Prepared::new(cx, &res, Some(cx::handle_of(mds, &found.inode)));
+        inode = super::setattr::apply(nfsd, cx, &found.inode, &empty, true, &kept).await?;
     }
+    let asked = Asked {
+        access: share.access,
+        want: args.share_access & SHARE_WANT_DELEG_MASK,
+    };
+    let delegation = match args.claim {
+        OpenClaim::Previous(kind) => open_delegation::reclaim(nfsd, cx, &inode, asked, kind)?,
+        OpenClaim::DelegateCur(_) | OpenClaim::DelegCurFh(_) => Delegation::None,
+        _ => open_delegation::offer(nfsd, cx, &inode, asked)?,
+    };
+    Ok((inode, delegation))
 }
 
 fn share_of(args: &OpenArgs<'_>) -> Result<Share, NfsStatus> {
@@ -129,14 +141,56 @@ pub(super) fn check_grace(nfsd: &Nfsd<Mds>, cx: &Cx<'_>, reclaim: bool) -> Resul
     Ok(())
 }
 
+/// As [`check_grace`]. An open under a delegation that was just reclaimed is one of those that are reclaimed (§10.2.1).
+fn check_claim_grace(
+    nfsd: &Nfsd<Mds>,
+    cx: &Cx<'_>,
+    claim: &OpenClaim<'_>,
+) -> Result<(), NfsStatus> {
+    match claim {
+        OpenClaim::Previous(_) => check_grace(nfsd, cx, true),
+        OpenClaim::DelegateCur(_) | OpenClaim::DelegCurFh(_) => {
+            check_grace(nfsd, cx, true).or_else(|_| check_grace(nfsd, cx, false))
+        }
+        _ => check_grace(nfsd, cx, false),
+    }
+}
+
+/// Whether the caller may open what was found: by permission, unless he made it or had it before.
+fn check_right(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    args: &OpenArgs<'_>,
+    found: &Found,
+    share: Share,
+) -> Result<(), NfsStatus> {
+    let presented = match &args.claim {
+        OpenClaim::Previous(_) => return Ok(()),
+        OpenClaim::DelegateCur(claim) => claim.stateid,
+        OpenClaim::DelegCurFh(stateid) => *stateid,
+        _ if found.created => return Ok(()),
+        _ => return check_access(mds, cx, &found.inode, share.access, found.truncate),
+    };
+    let stateid = cx.resolve(presented)?;
+    open_delegation::check_presented(mds, stateid, cx.client()?, &found.inode, share)?;
+    // Opened long ago: an owner may have taken his own permission away since, as he may in open().
+    if cx.caller.cred.owns(&found.inode) {
+        return Ok(());
+    }
+    check_access(mds, cx, &found.inode, share.access, false)
+}
+
 async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<Found, NfsStatus> {
     let mds = nfsd.role();
     match (&args.claim, &args.how) {
         (OpenClaim::Null(name), OpenHow::Create(how)) => {
             let dir = cx::current_dir(mds, cx)?;
-            create(nfsd, cx, args, &dir, super::name(*name)?, how).await
+            create(nfsd, cx, &dir, super::name(*name)?, how).await
         }
-        (OpenClaim::Null(name), OpenHow::NoCreate) => {
+        (
+            OpenClaim::Null(name) | OpenClaim::DelegateCur(ClaimDelegateCur { name, .. }),
+            OpenHow::NoCreate,
+        ) => {
             let dir = cx::current_dir(mds, cx)?;
             let name = super::name(*name)?;
             let inode = ns(mds, cx, |ns, op| ns.lookup(op, dir.id, name))?;
@@ -147,14 +201,18 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
             };
             Ok(existing(inode, change))
         }
-        (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::NoCreate) => {
+        (OpenClaim::Fh | OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_), OpenHow::NoCreate) => {
             let inode = cx::current(mds, cx)?;
             data::ready_for_open(nfsd, inode.id)?;
             Ok(existing(inode, ChangeInfo::default()))
         }
-        (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::Create(_)) => Err(NfsStatus::Inval),
-        // No delegation was ever given.
-        (OpenClaim::DelegateCur(_) | OpenClaim::DelegCurFh(_), _) => Err(NfsStatus::BadStateid),
+        (
+            OpenClaim::Fh
+            | OpenClaim::Previous(_)
+            | OpenClaim::DelegateCur(_)
+            | OpenClaim::DelegCurFh(_),
+            OpenHow::Create(_),
+        ) => Err(NfsStatus::Inval),
         (OpenClaim::DelegatePrev(_) | OpenClaim::DelegPrevFh, _) => Err(NfsStatus::NotSupp),
     }
 }
@@ -172,7 +230,6 @@ fn existing(inode: Arc<Inode>, cinfo: ChangeInfo) -> Found {
 async fn create(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
-    args: &OpenArgs<'_>,
     dir: &Inode,
     name: &[u8],
     how: &CreateHow<'_>,
@@ -192,12 +249,12 @@ async fn create(
     let new = attrs::to_new_node(mds.identities(), &wanted, MODE_DEFAULT)?;
     let policy = dir.layout_policy().unwrap_or_default();
     let dir = dir.id;
-    // The state is not durable: a retry after a restart gets an open of then, which the client reclaims.
+    // The state is not durable: a retry after a restart gets an open of then, which the client reclaims, and no delegation.
     let lost = state::lost_open(mds.namespace().boot());
     let kept = |created: &Created| {
         let found = found(created, fattr.mask, &wanted);
         let made = cx::handle_of(mds, &created.inode);
-        (result(&found, lost, args), Some(made))
+        (result(&found, lost, Delegation::None), Some(made))
     };
     let created = match mds.data().place(policy) {
         Ok(place) => cx::change(mds, cx, kept, |ns, op| {
@@ -255,18 +312,36 @@ async fn take_share(
     nfsd: &Nfsd<Mds>,
     client: ClientId,
     owner: &[u8],
-    file: FileId,
+    found: &Found,
     share: Share,
 ) -> Result<state::Opened, NfsStatus> {
     let mds = nfsd.role();
+    let file = found.inode.id.0;
+    let clearing = Clearing {
+        against: FileStates::in_the_way_of_open(share, found.truncate),
+        truncates: found.truncate,
+    };
     for _ in 0..TRIES_MAX {
-        let conflicts = {
+        let (delegated, conflicts) = {
             let mut state = mds.state();
-            match state.open(client, owner, file.0, share) {
-                Err(NfsStatus::ShareDenied) => state.share_conflicts(client, owner, file.0, share),
-                result => return result,
+            let delegated = state
+                .delegations
+                .conflicts(file, clearing.against, Some(client));
+            if delegated.is_empty() {
+                match state.open(client, owner, file, share) {
+                    Err(NfsStatus::ShareDenied) => {
+                        (delegated, state.share_conflicts(client, owner, file, share))
+                    }
+                    result => return result,
+                }
+            } else {
+                (delegated, Vec::new())
             }
         };
+        if !delegated.is_empty() {
+            delegations::clear(nfsd, &found.inode, client, clearing).await?;
+            continue;
+        }
         let now_ms = nfsd.now_ms();
         let lapsed: Vec<ClientId> = {
             let clients = nfsd.clients();

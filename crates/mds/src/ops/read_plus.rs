@@ -32,7 +32,7 @@ pub(super) async fn read_plus(
     cx: &mut Cx<'_>,
     args: ReadPlusArgs,
 ) -> Result<Read, NfsStatus> {
-    let inode = check_io(nfsd, cx, args.stateid, Io::Read)?;
+    let (inode, _excluded) = check_io(nfsd, cx, args.stateid, Io::Read).await?;
     let room = u64::try_from(cx.room(RESULT_BYTES)).unwrap_or(u64::MAX);
     let count = u64::from(args.count).min(IO_BYTES_MAX).min(room);
     let count = u32::try_from(count).unwrap_or(u32::MAX);

@@ -2,17 +2,22 @@
 
 use super::fail;
 use crate::cx::{self, Cx, ns};
+use crate::delegations::{self, Fresh};
 use crate::{Mds, attrs, data};
-use namespace::{DirEntry, READDIR_ENTRIES_MAX, ReadDir};
+use namespace::{DirEntry, FileId, READDIR_ENTRIES_MAX, ReadDir};
 use nfs4::attr::{Attrs, RDATTR_ERROR, WRITE_ONLY};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
 use server::Nfsd;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Smallest bytes of one entry in a reply: flag, cookie, name, bitmap, values.
 const ENTRY_BYTES_MIN: usize = 28;
 /// Bytes kept free behind READDIR for what follows it in the COMPOUND.
 const TAIL_BYTES: usize = 256;
+/// Holders that one READDIR asks about their files; its page ends before the next one.
+const ASKED_MAX: usize = 64;
 /// Cookies are valid as long as their directory: the verifier never changes.
 const COOKIE_VERIFIER: Verifier = Verifier { bytes: [0; 8] };
 
@@ -67,7 +72,8 @@ async fn page(
         with_inodes: !mask.is_empty(),
     };
     let page = ns(mds, cx, |ns, op| ns.readdir(op, dir, wanted))?;
-    for inode in page.entries.iter().filter_map(|e| e.inode.as_deref()) {
+    let (entries, fresh) = ask_holders(nfsd, cx, &page.entries, &mask).await;
+    for inode in entries.iter().filter_map(|e| e.inode.as_deref()) {
         attrs::learn_names(mds, inode, &mask).await;
     }
     let before = reply.checkpoint();
@@ -77,10 +83,10 @@ async fn page(
         reply.rewind(before);
         return Err(NfsStatus::TooSmall);
     };
-    let mut complete = true;
+    let mut complete = entries.len() == page.entries.len();
     let mut failure = None;
-    for entry in &page.entries {
-        match values(nfsd, cx, entry, &mask) {
+    for entry in entries {
+        match values(nfsd, cx, entry, &mask, fresh.get(&entry.file)) {
             Ok((mask, values)) => {
                 if !writer.push(entry.cookie, &entry.name, &mask, &values) {
                     complete = false;
@@ -104,6 +110,32 @@ async fn page(
     Ok(())
 }
 
+/// Asks those who hold entries for writing about them. Returns the entries that may be shown, and what was answered.
+async fn ask_holders<'e>(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    entries: &'e [DirEntry],
+    mask: &Bitmap,
+) -> (&'e [DirEntry], BTreeMap<FileId, Result<Fresh, NfsStatus>>) {
+    let mds = nfsd.role();
+    let client = cx.session.as_ref().map(|s| s.client);
+    let mut held = Vec::new();
+    let mut shown = entries;
+    for (at, entry) in entries.iter().enumerate() {
+        let Some(inode) = &entry.inode else { continue };
+        if delegations::better_known(mds, entry.file, client, mask).is_none() {
+            continue;
+        }
+        if held.len() == ASKED_MAX {
+            shown = &entries[..at];
+            break;
+        }
+        held.push(Arc::clone(inode));
+    }
+    let fresh = delegations::fresh_entries(nfsd, cx, &held, mask).await;
+    (shown, fresh)
+}
+
 /// Attributes of one entry. One that cannot be told now is `rdattr_error` when the client asked for that; else the page ends
 /// before it.
 fn values(
@@ -111,13 +143,22 @@ fn values(
     cx: &Cx<'_>,
     entry: &DirEntry,
     mask: &Bitmap,
+    fresh: Option<&Result<Fresh, NfsStatus>>,
 ) -> Result<(Bitmap, Attrs), NfsStatus> {
     if mask.is_empty() {
         return Ok((*mask, Attrs::default()));
     }
     let problem = match (&entry.inode, data::ready(nfsd, entry.file)) {
+        (Some(_), Ok(())) if fresh.is_some_and(Result::is_err) => NfsStatus::Delay,
         (Some(inode), Ok(())) => match attrs::may_see(&cx.caller.cred, inode, mask) {
-            Ok(()) => return Ok((*mask, attrs::of(nfsd.role(), inode, mask, cx.minor_version))),
+            Ok(()) => {
+                let mds = nfsd.role();
+                let values = match fresh {
+                    Some(Ok(fresh)) => fresh.attrs(mds, mask, cx.minor_version),
+                    _ => attrs::of(mds, inode, mask, cx.minor_version),
+                };
+                return Ok((*mask, values));
+            }
             Err(status) => status,
         },
         (None, Ok(())) => NfsStatus::Access,

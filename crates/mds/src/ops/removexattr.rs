@@ -3,12 +3,13 @@
 use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::delegations::{self, Clearing};
 use namespace::ChangeInfo;
 use nfs4::NfsStatus;
 use nfs4::ops::{RemoveXattrArgs, RemoveXattrRes};
 use server::Nfsd;
 
-pub(super) fn removexattr(
+pub(super) async fn removexattr(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: RemoveXattrArgs<'_>,
@@ -21,6 +22,11 @@ pub(super) fn removexattr(
     if is_policy && !layout_xattr::is_set(&inode) {
         return Err(NfsStatus::NoXattr);
     }
+    // Those who read have the attributes in their caches (RFC 8881 §10.4.4).
+    let _excluded = match inode.is_regular() {
+        true => Some(delegations::exclude(nfsd, cx, &inode, Clearing::CHANGE).await?),
+        false => None,
+    };
     let answer = |changed: &ChangeInfo| RemoveXattrRes {
         cinfo: super::cinfo(*changed),
     };

@@ -19,7 +19,7 @@ pub(super) async fn seek(
         CONTENT_HOLE => Content::Hole,
         _ => return Err(NfsStatus::UnionNotSupp),
     };
-    let inode = check_io(nfsd, cx, args.stateid, Io::Read)?;
+    let (inode, _excluded) = check_io(nfsd, cx, args.stateid, Io::Read).await?;
     let (eof, offset) = match data::seek(nfsd, cx, &inode, args.offset, what).await? {
         Sought::At(at) => (false, at),
         Sought::End(end) => (true, end),

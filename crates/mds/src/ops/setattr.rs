@@ -2,12 +2,13 @@
 //! takes access away fences what was granted before the reply (rule R10).
 
 use crate::cx::{self, Cx, Prepared};
+use crate::delegations::{self, Clearing};
 use crate::{Mds, attrs, data};
 use namespace::{Inode, NsError, SetAttr};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
 use nfs4::{Bitmap, NfsStatus, Stateid};
 use server::Nfsd;
-use state::{Ground, Io};
+use state::{Ground, InTheWay, Io};
 use std::sync::Arc;
 
 pub(super) async fn setattr(
@@ -42,6 +43,16 @@ async fn set(
     let opened = match wanted.size {
         Some(_) => check_size_stateid(nfsd, cx, &inode, args.stateid)?,
         None => false,
+    };
+    // Others read nothing of it from their caches from here on (RFC 8881 §10.4.4).
+    let clearing = Clearing {
+        against: InTheWay::All,
+        truncates: wanted.size == Some(0),
+    };
+    let _excluded = if inode.is_regular() {
+        Some(delegations::exclude(nfsd, cx, &inode, clearing).await?)
+    } else {
+        None
     };
     data::ready(nfsd, inode.id)?;
     let res = SetAttrRes {

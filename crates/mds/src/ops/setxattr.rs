@@ -3,12 +3,13 @@
 use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::delegations::{self, Clearing};
 use namespace::{ChangeInfo, SetXattr};
 use nfs4::NfsStatus;
 use nfs4::ops::{SetXattrArgs, SetXattrOption, SetXattrRes};
 use server::Nfsd;
 
-pub(super) fn setxattr(
+pub(super) async fn setxattr(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: SetXattrArgs<'_>,
@@ -25,6 +26,11 @@ pub(super) fn setxattr(
     let policy = match name {
         layout_xattr::NAME => Some(layout_xattr::to_set(mds, &inode, value, how)?),
         _ => None,
+    };
+    // Those who read have the attributes in their caches (RFC 8881 §10.4.4).
+    let _excluded = match inode.is_regular() {
+        true => Some(delegations::exclude(nfsd, cx, &inode, Clearing::CHANGE).await?),
+        false => None,
     };
     let answer = |changed: &ChangeInfo| SetXattrRes {
         cinfo: super::cinfo(*changed),

@@ -1,7 +1,7 @@
 //! VERIFY and NVERIFY (RFC 8881 §18.31, §18.15).
 
 use crate::cx::{self, Cx};
-use crate::{Mds, attrs, data};
+use crate::{Mds, attrs};
 use nfs4::attr::{RDATTR_ERROR, WRITE_ONLY};
 use nfs4::ops::{NVerifyArgs, NVerifyRes, VerifyArgs, VerifyRes};
 use nfs4::{Fattr, NfsStatus};
@@ -33,8 +33,7 @@ pub(super) async fn nverify(
 
 /// Compares the encoded values: both sides encode alike.
 async fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, NfsStatus> {
-    let mds = nfsd.role();
-    let inode = cx::current(mds, cx)?;
+    cx::current(nfsd.role(), cx)?;
     let supported = attrs::supported(cx.minor_version);
     if given.mask.contains(RDATTR_ERROR) || !given.mask.intersection(&WRITE_ONLY).is_empty() {
         return Err(NfsStatus::Inval);
@@ -43,10 +42,7 @@ async fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bo
         return Err(NfsStatus::AttrNotSupp);
     }
     given.attrs().map_err(|e| e.status())?;
-    attrs::may_see(&cx.caller.cred, &inode, &given.mask)?;
-    data::ready(nfsd, inode.id)?;
-    attrs::learn_names(mds, &inode, &given.mask).await;
-    let mut ours = attrs::of(mds, &inode, &given.mask, cx.minor_version);
+    let mut ours = super::getattr::values(nfsd, cx, &given.mask).await?;
     ours.retain(&given.mask);
     Ok(Fattr::new(&ours).values == given.values)
 }

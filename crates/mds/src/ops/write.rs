@@ -15,7 +15,7 @@ pub(super) async fn write<'r>(
     args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     cx::writable(cx)?;
-    let inode = check_io(nfsd, cx, args.stateid, Io::Write)?;
+    let (inode, _excluded) = check_io(nfsd, cx, args.stateid, Io::Write).await?;
     // What is beyond `maxwrite` is left to the client's next WRITE (RFC 8881 §18.32.3).
     let limit = usize::try_from(IO_BYTES_MAX).unwrap_or(usize::MAX);
     let bytes = &args.data.0[..args.data.0.len().min(limit)];

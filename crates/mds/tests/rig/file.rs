@@ -7,7 +7,7 @@ use nfs4::ops::{
     CloseArgs, CloseRes, CreateHow, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LayoutCommitArgs,
     LayoutCommitRes, LayoutGetArgs, LayoutGetRes, LayoutReturn, LayoutReturnArgs, LayoutReturnFile,
     LayoutReturnRes, LayoutUpdate, OpenArgs, OpenClaim, OpenHow, OpenRes, RemoveArgs, RemoveRes,
-    SHARE_ACCESS_BOTH, SetAttrArgs, SetAttrRes,
+    SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG, SetAttrArgs, SetAttrRes,
 };
 use nfs4::{Bitmap, ClientId, Fattr, FileHandle, IoMode, NfsStatus, OpError, StateOwner, Stateid};
 use std::time::Duration;
@@ -99,6 +99,8 @@ impl<'c> File<'c> {
         share_access: u32,
     ) -> Result<(Stateid, FileHandle), NfsStatus> {
         let owner = format!("owner {share_access}");
+        // These tests are about other things than delegations.
+        let share_access = share_access | SHARE_WANT_NO_DELEG;
         let done = client
             .on(root, |b| {
                 b.push(&OpenArgs {

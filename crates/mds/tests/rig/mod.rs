@@ -7,6 +7,7 @@
 )]
 
 pub mod cluster;
+pub mod delegated;
 pub mod file;
 pub mod real;
 
@@ -26,6 +27,7 @@ use nfs4::{CompoundBuilder, FileHandle, Verifier};
 use rpc::AuthSys;
 use server::Nfsd;
 use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig};
+use state::DelegationLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -95,9 +97,36 @@ impl Rig {
         exports: Exports,
         identities: IdentityConfig,
     ) -> Self {
+        let all = DelegationLimits::default();
+        Self::begin(store, clock_s, exports, identities, all).await
+    }
+
+    /// With other limits of delegations.
+    pub async fn delegating(delegations: DelegationLimits) -> Self {
+        let clock_s = Arc::new(AtomicI64::new(START_S));
+        let exports = Exports::loopback(Squash::None);
+        let store = Arc::new(MemStore::new());
+        Self::begin(
+            store,
+            clock_s,
+            exports,
+            IdentityConfig::default(),
+            delegations,
+        )
+        .await
+    }
+
+    async fn begin(
+        store: Arc<MemStore>,
+        clock_s: Arc<AtomicI64>,
+        exports: Exports,
+        identities: IdentityConfig,
+        delegations: DelegationLimits,
+    ) -> Self {
         let now_s = Arc::clone(&clock_s);
         let network = Network::default();
         let config = MdsConfig {
+            delegations: Some(delegations),
             store: store.clone(),
             exports,
             identities,

@@ -49,6 +49,16 @@ fn mdsthreshold() -> impl Strategy<Value = MdsThreshold> {
     })
 }
 
+fn open_arguments() -> impl Strategy<Value = OpenArguments> {
+    prop::collection::vec(bitmap(), 5).prop_map(|sets| OpenArguments {
+        share_access: sets[0],
+        share_deny: sets[1],
+        share_access_want: sets[2],
+        open_claim: sets[3],
+        create_mode: sets[4],
+    })
+}
+
 prop_compose! {
     fn attrs()(
         supported_attrs in prop::option::of(bitmap()),
@@ -64,6 +74,7 @@ prop_compose! {
         mdsthreshold in prop::option::of(mdsthreshold()),
         mode_umask in any::<Option<(u32, u32)>>(),
         xattr_support in any::<Option<bool>>(),
+        open_arguments in prop::option::of(open_arguments()),
     ) -> Attrs {
         Attrs {
             supported_attrs,
@@ -79,6 +90,7 @@ prop_compose! {
             mdsthreshold,
             mode_umask: mode_umask.map(|(mode, umask)| ModeUmask { mode, umask }),
             xattr_support,
+            open_arguments,
             ..Attrs::default()
         }
     }

@@ -21,7 +21,13 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among `counters` that go up and down.
-const GAUGES: [&str; 4] = ["sizes_unknown", "truncations", "fences_pending", "floors"];
+const GAUGES: [&str; 5] = [
+    "sizes_unknown",
+    "truncations",
+    "fences_pending",
+    "delegations",
+    "floors",
+];
 
 /// The page for one snapshot.
 ///
@@ -296,6 +302,10 @@ fn help_of(name: &str) -> &'static str {
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",
+        "delegations" => "Delegations in the hands of clients",
+        "delegations_granted" => "Delegations granted",
+        "delegations_recalled" => "Delegations recalled",
+        "delegations_revoked" => "Delegations that did not come back in a lease",
         "floors" => "Floors and tombstones",
         "cold_reads" => "READs that waited for a disk",
         "sizes_asked" => "Sizes asked of the metadata server",

@@ -6,12 +6,14 @@
 //! | [`stateids`] | no stateid is issued twice, over restarts too |
 //! | [`once`] | a request under a slot and sequence id is executed once |
 //! | [`names`] | what clients saw of the name space fits one order of what they did (linearizability) |
+//! | [`delegations`] | a delegation excludes what it says, and what is cached under it is never stale |
 //! | [`locks`] | two conflicting locks are never held at one time |
 //! | [`io`] | no I/O under a fenced layout; no removed object comes back |
 //! | [`data`] | every acknowledged byte is read again until it is overwritten or cut |
 
 pub(crate) mod attrs;
 pub(crate) mod data;
+pub(crate) mod delegations;
 pub(crate) mod io;
 pub(crate) mod linear;
 pub(crate) mod locks;

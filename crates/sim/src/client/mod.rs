@@ -5,10 +5,12 @@
 //! (`names`, `locks`) share a client, each with owners of its own.
 
 mod data;
+mod delegated;
 mod locks;
 mod names;
 
 pub(crate) use data::{DataParts, DataWorker};
+pub(crate) use delegated::{Holder, HolderParts};
 pub(crate) use names::{Worker, first_mode};
 
 /// Places in one shared directory.
@@ -32,7 +34,7 @@ use nfs4::{
 };
 use parking_lot::Mutex;
 use rpc::AuthSys;
-use session_client::{Caller, Outcome, Session, SessionConfig, SessionError};
+use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,14 +138,8 @@ impl Client {
     /// A client without a session yet.
     #[must_use]
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let caller = Caller::auth_sys(&AuthSys {
-            stamp: 0,
-            machine: parts.name.as_bytes().to_vec(),
-            uid: 0,
-            gid: 0,
-            gids: vec![],
-        });
-        let session = session(&parts, &caller, 0);
+        let caller = root_caller(&parts.name);
+        let session = session_of(&parts.name, &parts.wires, &caller, 0, None);
         let state = State {
             needs_reclaim: true,
             ..State::default()
@@ -564,15 +560,33 @@ impl Client {
             state.needs_reclaim = true;
             state.incarnation
         };
-        *self.session.lock() = session(&self.parts, &self.caller, incarnation);
+        let (name, wires) = (&self.parts.name, &self.parts.wires);
+        *self.session.lock() = session_of(name, wires, &self.caller, incarnation, None);
         self.establish().await;
     }
 }
 
-fn session(parts: &Parts, caller: &Caller, incarnation: u64) -> Arc<Session> {
-    let connector = parts.wires.connector(&parts.name);
+/// Root on the machine of this name.
+fn root_caller(name: &str) -> Caller {
+    Caller::auth_sys(&AuthSys {
+        stamp: 0,
+        machine: name.as_bytes().to_vec(),
+        uid: 0,
+        gid: 0,
+        gids: vec![],
+    })
+}
+
+fn session_of(
+    name: &str,
+    wires: &Wires,
+    caller: &Caller,
+    incarnation: u64,
+    callbacks: Option<Arc<dyn CallbackHandler>>,
+) -> Arc<Session> {
+    let connector = wires.connector(name);
     let config = SessionConfig {
-        owner: parts.name.as_bytes().to_vec(),
+        owner: name.as_bytes().to_vec(),
         verifier: Verifier {
             bytes: (incarnation + 1).to_be_bytes(),
         },
@@ -582,7 +596,7 @@ fn session(parts: &Parts, caller: &Caller, incarnation: u64) -> Arc<Session> {
         caller: caller.clone(),
         slots: 8,
         connections: 1,
-        callbacks: None,
+        callbacks,
         try_timeout: Duration::from_millis(TRY_MS),
         give_up: Duration::from_millis(GIVE_UP_MS),
     };

@@ -103,6 +103,7 @@ impl Clients {
             owner: client.owner.to_vec(),
             verifier: client.verifier,
             principal: client.principal.clone(),
+            lost_delegations: false,
         })
     }
 
@@ -155,6 +156,14 @@ impl Clients {
     /// twice its length.
     pub fn reclaimed(&mut self, now_ms: u64) {
         self.grace.reclaimed(now_ms);
+    }
+
+    /// Whether a client that may reclaim may reclaim delegations too (RFC 8881 §10.2.1).
+    #[must_use]
+    pub fn may_reclaim_delegations(&self, id: ClientId) -> bool {
+        self.clients
+            .get(&id)
+            .is_some_and(|c| !self.grace.lost_delegations(&c.owner))
     }
 
     /// Whether REMOVE and RENAME may run now: what somebody is about to reclaim must still be there. Neither takes a

@@ -535,6 +535,7 @@ fn record(owner: &str, v: u8) -> ClientRecord {
         owner: owner.as_bytes().to_vec(),
         verifier: verifier(v),
         principal: who("p"),
+        lost_delegations: false,
     }
 }
 
@@ -593,6 +594,19 @@ fn recorded_clients_reclaim_and_end_the_grace_period() {
     t.grace_finished(&[]);
     assert_eq!(t.check_grace(a, false), Ok(()));
     assert_eq!(t.check_grace_io(true), Ok(()));
+}
+
+#[test]
+fn who_lost_a_delegation_reclaims_none() {
+    let lost = ClientRecord {
+        lost_delegations: true,
+        ..record("a", 1)
+    };
+    let mut t = restarted(vec![lost, record("b", 1)]);
+    let (a, _) = mount(&mut t, "a", 1, 0);
+    let (b, _) = mount(&mut t, "b", 1, 0);
+    assert_eq!(t.check_grace(a, true), Ok(()));
+    assert!(!t.may_reclaim_delegations(a) && t.may_reclaim_delegations(b));
 }
 
 #[test]

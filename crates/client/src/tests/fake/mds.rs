@@ -53,6 +53,13 @@ pub(super) fn perform_mds(
             });
         }
         OpNum::Open | OpNum::Close => return open_close(s, cx, id, op, args, reply),
+        OpNum::DelegReturn => {
+            let a: DelegReturnArgs = args.args().map_err(bad)?;
+            if !s.delegations.remove(&a.stateid.other) {
+                return Err(NfsStatus::BadStateid);
+            }
+            let _ = reply.result(&DelegReturnRes {});
+        }
         OpNum::ReadDir => return readdir(s, id, args, reply),
         OpNum::LayoutGet | OpNum::LayoutCommit | OpNum::LayoutReturn => {
             return layout_op(s, cx, id, op, args, reply);
@@ -119,12 +126,28 @@ fn open_close(
     let stateid = s.unique(1);
     s.opens.insert(stateid.other, file);
     cx.set_fh(fh_of(file));
+    let delegation = if s.delegates {
+        let stateid = s.unique(4);
+        s.delegations.insert(stateid.other);
+        Delegation::Read(ReadDelegation {
+            stateid,
+            recall: false,
+            permissions: Ace {
+                ace_type: 0,
+                flag: 0,
+                access_mask: 0,
+                who: Owner::default(),
+            },
+        })
+    } else {
+        Delegation::None
+    };
     let _ = reply.result(&OpenRes {
         stateid,
         cinfo: ChangeInfo::default(),
         rflags: 0,
         attrset: Bitmap::EMPTY,
-        delegation: Delegation::None,
+        delegation,
     });
     Ok(())
 }

@@ -1,0 +1,161 @@
+//! The delegation in the answer of an OPEN, and the claims that present one (RFC 8881 §10.4, §18.16.3).
+
+use crate::cx::Cx;
+use crate::delegations::{self, Clearing};
+use crate::{Mds, data};
+use namespace::Inode;
+use nfs4::ops::{
+    Delegation, DelegationType, ReadDelegation, SHARE_ACCESS_WRITE, SHARE_WANT_CANCEL,
+    SHARE_WANT_NO_DELEG, SHARE_WANT_NO_PREFERENCE, SpaceLimit, WhyNoDelegation, WriteDelegation,
+};
+use nfs4::{Ace, ClientId, NfsStatus, Owner, Stateid};
+use server::Nfsd;
+use state::{DelegationKind, DelegationWanted, NoDelegation, Origin, Share};
+
+/// What a client may modify and keep to itself when it closes a file: nothing. No room can be promised for it on data servers that others
+/// fill too (§10.4.1), and Linux returns a delegation that is recalled without writing first what it has kept.
+const KEPT_BYTES_MAX: u64 = 0;
+/// ACE4_ACCESS_ALLOWED_ACE_TYPE.
+const ACE_ALLOWED: u32 = 0;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    /// `SHARE_ACCESS_*` without wishes.
+    pub(super) access: u32,
+    /// The wish: bits of `SHARE_WANT_DELEG_MASK`.
+    pub(super) want: u32,
+}
+
+/// A delegation, if the caller wants one and nobody can be hurt by it. Looks at tables only.
+pub(super) fn offer(
+    nfsd: &Nfsd<Mds>,
+    cx: &Cx<'_>,
+    inode: &Inode,
+    asked: Asked,
+) -> Result<Delegation, NfsStatus> {
+    let mds = nfsd.role();
+    let why = match asked.want {
+        SHARE_WANT_NO_DELEG => WhyNoDelegation::NotWanted,
+        SHARE_WANT_CANCEL => WhyNoDelegation::Cancelled,
+        _ => match try_offer(nfsd, cx, inode, asked)? {
+            Ok((stateid, kind)) => {
+                mds.delegating().note_granted();
+                return Ok(granted(stateid, kind, false));
+            }
+            Err(NoDelegation::Contention) => WhyNoDelegation::Contention(false),
+            Err(NoDelegation::Resource) => WhyNoDelegation::Resource(false),
+            Err(NoDelegation::NoUpgrade) => WhyNoDelegation::NotSuppUpgrade,
+            Err(NoDelegation::NoDowngrade) => WhyNoDelegation::NotSuppDowngrade,
+        },
+    };
+    // Reasons are for those who named a wish (RFC 8881 §18.16.4).
+    Ok(if asked.want == SHARE_WANT_NO_PREFERENCE {
+        Delegation::None
+    } else {
+        Delegation::NoneExt(why)
+    })
+}
+
+type Offered = Result<(Stateid, DelegationKind), NoDelegation>;
+
+fn try_offer(
+    nfsd: &Nfsd<Mds>,
+    cx: &Cx<'_>,
+    inode: &Inode,
+    asked: Asked,
+) -> Result<Offered, NfsStatus> {
+    let mds = nfsd.role();
+    let wanted = wanted(cx, inode, asked)?;
+    if !mds.delegating().enabled || !nfsd.can_call_back(wanted.client) {
+        return Ok(Err(NoDelegation::Resource));
+    }
+    if data::is_unsettled(nfsd, inode.id) {
+        return Ok(Err(NoDelegation::Contention));
+    }
+    let now_ms = nfsd.now_ms();
+    Ok(mds.state().offer_delegation(&wanted, now_ms))
+}
+
+fn wanted(cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<DelegationWanted, NfsStatus> {
+    let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
+    let origin: Origin = session.origin();
+    Ok(DelegationWanted {
+        client: session.client,
+        file: inode.id.0,
+        access: asked.access,
+        origin,
+        change: inode.change,
+    })
+}
+
+/// What a client held before a restart of this server (§10.2.1). Where delegations are not granted any more it comes with
+/// the word that it is recalled.
+///
+/// # Errors
+/// `ReclaimBad` for a client that did not return one in time: others may have changed what it has in its cache.
+pub(super) fn reclaim(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Inode,
+    asked: Asked,
+    kind: DelegationType,
+) -> Result<Delegation, NfsStatus> {
+    let mds = nfsd.role();
+    let kind = match kind {
+        DelegationType::None => return Ok(Delegation::None),
+        DelegationType::Read => DelegationKind::Read,
+        DelegationType::Write => DelegationKind::Write,
+        DelegationType::NoneExt => return Err(NfsStatus::Inval),
+    };
+    let wanted = wanted(cx, inode, asked)?;
+    if !nfsd.clients().may_reclaim_delegations(wanted.client) {
+        return Err(NfsStatus::ReclaimBad);
+    }
+    super::client_record::ensure(nfsd, cx)?;
+    let recall = !mds.delegating().enabled || !nfsd.can_call_back(wanted.client);
+    let stateid = mds.state().reclaim_delegation(&wanted, kind)?;
+    mds.delegating().note_granted();
+    if recall {
+        delegations::recall(nfsd, inode, None, Clearing::CHANGE);
+    }
+    Ok(granted(stateid, kind, recall))
+}
+
+/// Checks the delegation that an OPEN presents: it must allow what is opened.
+pub(super) fn check_presented(
+    mds: &Mds,
+    stateid: Stateid,
+    client: ClientId,
+    inode: &Inode,
+    share: Share,
+) -> Result<(), NfsStatus> {
+    let kind = mds.state().check_delegation(stateid, client, inode.id.0)?;
+    if kind == DelegationKind::Read && share.access & SHARE_ACCESS_WRITE != 0 {
+        return Err(NfsStatus::OpenMode);
+    }
+    Ok(())
+}
+
+fn granted(stateid: Stateid, kind: DelegationKind, recall: bool) -> Delegation {
+    // Nobody may open without asking ACCESS first: that is how permission is checked for each user (§10.4).
+    let permissions = Ace {
+        ace_type: ACE_ALLOWED,
+        flag: 0,
+        access_mask: 0,
+        who: Owner::from(b"EVERYONE@".as_slice()),
+    };
+    match kind {
+        DelegationKind::Read => Delegation::Read(ReadDelegation {
+            stateid,
+            recall,
+            permissions,
+        }),
+        DelegationKind::Write => Delegation::Write(WriteDelegation {
+            stateid,
+            recall,
+            space_limit: SpaceLimit::Size(KEPT_BYTES_MAX),
+            permissions,
+        }),
+    }
+}
