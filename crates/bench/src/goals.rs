@@ -3,14 +3,18 @@
 //! [`Row`] names them; [`run`] measures them and prints, for each, the comparison and then one line with the goal, the
 //! ratio with its spread, and whether it is met. The last row is a curve without a goal.
 
+mod rdma;
+
 use crate::bare::ping_pong::{Form, PingPong};
 use crate::bare::sendfile::SendFile;
 use crate::bare::store::{OpenStore, StoreCreates};
 use crate::load::Load;
+use crate::nfs::Form as ClientForm;
 use crate::nfs::cluster::{self, ClusterOptions};
 use crate::nfs::create::Creates;
 use crate::nfs::getattr::GetAttrs;
-use crate::nfs::read::{Form as ReadForm, Reads};
+use crate::nfs::read::Reads;
+use crate::nfs::server::Transport;
 use crate::nfs::stripes::{FirstLives, Part, WRITE_BYTES};
 use crate::process::Launcher;
 use crate::report::{self, Machine};
@@ -60,6 +64,14 @@ pub enum Row {
     Stripes,
     /// Create, write 4 KiB, close: by a layout and through the metadata server
     Small,
+    /// READ 128 KiB, 16 connections, over software iWARP with and without checksums, against TCP
+    RdmaRead,
+    /// GETATTR at one connection over software iWARP, against TCP
+    RdmaGetattr,
+    /// Durable creates, 64 at once, over software iWARP, against the bare store
+    RdmaCreate,
+    /// `stripes` over software iWARP
+    RdmaStripes,
 }
 
 /// What to measure and how long.
@@ -237,8 +249,12 @@ impl Bench<'_> {
             Row::Read => self.read(),
             Row::Getattr => self.getattr(),
             Row::Create => self.create(),
-            Row::Stripes => self.stripes(),
+            Row::Stripes => self.stripes(Transport::Tcp),
             Row::Small => self.small(),
+            Row::RdmaRead => self.rdma_read(),
+            Row::RdmaGetattr => self.rdma_getattr(),
+            Row::RdmaCreate => self.rdma_create(),
+            Row::RdmaStripes => self.stripes(Transport::Rdma),
         }
     }
 
@@ -255,6 +271,8 @@ impl Bench<'_> {
             dir,
             ds_count,
             in_memory,
+            transport: Transport::Tcp,
+            rdma_crc: true,
         }
     }
 
@@ -330,8 +348,8 @@ impl Bench<'_> {
         };
         let subjects = vec![
             Box::new(bare),
-            ours(ReadForm::Wire),
-            ours(ReadForm::Session),
+            ours(ClientForm::Wire),
+            ours(ClientForm::Session),
         ];
         let comparison = self.compare(READ_CONNECTIONS, subjects)?;
         let verdict = |index, what: &str, goal| Verdict {
@@ -352,6 +370,7 @@ impl Bench<'_> {
         let dir = self.dir(Path::new(MEMORY_DIR));
         let ours = GetAttrs {
             cluster: self.cluster(dir.clone(), 1, self.options.memory),
+            form: ClientForm::Wire,
         };
         let sizes = ours.sizes()?;
         let bare = |form| -> Box<dyn Subject> {
@@ -384,13 +403,8 @@ impl Bench<'_> {
 
     fn create(&self) -> Result<Measured, BenchError> {
         let dir = self.dir(&self.options.disk_dir);
-        let store_dir = dir.clone();
-        let open = move || {
-            let store = TemporaryStore::open(&store_dir)?;
-            Ok(Box::new(store) as Box<dyn OpenStore>)
-        };
         let subjects: Vec<Box<dyn Subject>> = vec![
-            Box::new(StoreCreates::new("fjall", Box::new(open))),
+            bare_creates(&dir),
             Box::new(Creates {
                 cluster: self.cluster(dir.clone(), 1, false),
             }),
@@ -406,7 +420,7 @@ impl Bench<'_> {
         Ok(self.measured(title, comparison, vec![verdict]))
     }
 
-    fn stripes(&self) -> Result<Measured, BenchError> {
+    fn stripes(&self, transport: Transport) -> Result<Measured, BenchError> {
         let dir = self.dir(Path::new(MEMORY_DIR));
         let ds_counts: &[u16] = if self.options.quick {
             &DS_COUNTS_QUICK
@@ -417,6 +431,10 @@ impl Bench<'_> {
         for part in [Part::Create, Part::Whole] {
             for ds_count in ds_counts {
                 let cluster = self.cluster(dir.clone(), *ds_count, self.options.memory);
+                let cluster = ClusterOptions {
+                    transport,
+                    ..cluster
+                };
                 subjects.push(Box::new(FirstLives {
                     cluster,
                     part,
@@ -427,7 +445,8 @@ impl Bench<'_> {
         let comparison = self.compare(1, subjects)?;
         let (first, last) = (ds_counts.first(), ds_counts.last());
         let between = format!(
-            "{} data servers to {}",
+            "{}, {} data servers to {}",
+            transport.name(),
             last.unwrap_or(&0),
             first.unwrap_or(&0)
         );
@@ -442,7 +461,12 @@ impl Bench<'_> {
             verdict(0, "Create alone"),
             verdict(step, "Create, first write to every stripe, close"),
         ];
-        let title = format!("A file's first life; everything {}", self.kept_in(&dir));
+        let title = format!(
+            "A file's first life, over {} ({}); everything {}",
+            transport.name(),
+            transport.provider(),
+            self.kept_in(&dir)
+        );
         let mut measured = self.measured(title, comparison, verdicts);
         measured.text = curve(&measured, ds_counts, &self.machine);
         Ok(measured)
@@ -527,6 +551,16 @@ fn curve(measured: &Measured, ds_counts: &[u16], machine: &Machine) -> String {
     report::align(&mut text, &rows);
     writeln!(text, "CPU is that of create+write+close").expect("a string takes all text");
     text
+}
+
+/// The bare store's side of durable creates.
+fn bare_creates(dir: &Path) -> Box<dyn Subject> {
+    let dir = dir.to_owned();
+    let open = move || {
+        let store = TemporaryStore::open(&dir)?;
+        Ok(Box::new(store) as Box<dyn OpenStore>)
+    };
+    Box::new(StoreCreates::new("fjall", Box::new(open)))
 }
 
 /// A fjall store in a folder of its own, as the metadata server opens one.

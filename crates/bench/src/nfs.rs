@@ -2,13 +2,23 @@
 //!
 //! [`cluster`] starts and stops the processes and adds up their CPU time. [`client`] makes files and finds out where they lie,
 //! over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no task; it is built like the
-//! clients of the bare servers, so that a ratio to them compares servers. The subjects are [`read`], [`getattr`],
-//! [`create`] and [`stripes`].
+//! clients of the bare servers, so that a ratio to them compares servers. [`server`] says what carries requests. The subjects are [`read`],
+//! [`getattr`], [`create`] and [`stripes`].
 
 pub mod client;
 pub mod cluster;
 pub mod create;
 pub mod getattr;
 pub mod read;
+pub mod server;
 pub mod stripes;
 pub mod wire;
+
+/// How the client of a subject waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A blocking socket per connection: TCP only.
+    Wire,
+    /// A `session-client` session on a runtime of its own per connection.
+    Session,
+}

@@ -2,10 +2,13 @@
 //!
 //! See [`crate::process`] for how parent and child talk.
 
-use crate::bare::{self, ping_pong, pwrite, rpc_echo, sendfile};
+use crate::bare::rpc_echo::EchoServer;
+use crate::bare::{self, ping_pong, pwrite, sendfile};
+use crate::nfs::server::Transport;
 use crate::process::READY;
 use clap::Subcommand;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
@@ -32,7 +35,11 @@ pub enum Serve {
         path: PathBuf,
     },
     /// Answer RPC calls of a program that does nothing else
-    RpcEcho,
+    RpcEcho {
+        /// What carries them
+        #[arg(long)]
+        transport: Transport,
+    },
 }
 
 /// Serves on a free port until standard input ends.
@@ -40,27 +47,40 @@ pub enum Serve {
 /// # Errors
 /// When the server cannot start or its listener fails.
 pub fn run(serve: Serve) -> io::Result<()> {
-    let listener = bare::listen()?;
+    let (address, server) = listening(serve)?;
     let mut stdout = io::stdout();
-    writeln!(stdout, "{READY} {}", listener.local_addr()?)?;
+    writeln!(stdout, "{READY} {address}")?;
     stdout.flush()?;
     // Whichever ends first ends the process: the server by an error, or the parent by closing our input.
-    let (server, end) = mpsc::sync_channel(2);
-    let parent = server.clone();
-    std::thread::spawn(move || {
-        let result = match serve {
-            Serve::PingPong { form, sizes } => ping_pong::serve(listener, form, sizes),
-            Serve::Sendfile { path } => sendfile::serve(&listener, &path),
-            Serve::Pwrite { path } => pwrite::serve(&listener, &path),
-            Serve::RpcEcho => rpc_echo::serve(listener),
-        };
-        server.send(result)
-    });
+    let (done, end) = mpsc::sync_channel(2);
+    let parent = done.clone();
+    std::thread::spawn(move || done.send(server()));
     std::thread::spawn(move || {
         wait_for_the_end_of_input();
         parent.send(Ok(()))
     });
     end.recv().expect("the senders send before they end")
+}
+
+/// A server that listens and has yet to serve.
+type Server = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+fn listening(serve: Serve) -> io::Result<(SocketAddr, Server)> {
+    if let Serve::RpcEcho { transport } = serve {
+        let echo = EchoServer::listen(transport)?;
+        return Ok((echo.address()?, Box::new(|| echo.serve())));
+    }
+    let listener = bare::listen()?;
+    let address = listener.local_addr()?;
+    let server: Server = match serve {
+        Serve::PingPong { form, sizes } => {
+            Box::new(move || ping_pong::serve(listener, form, sizes))
+        }
+        Serve::Sendfile { path } => Box::new(move || sendfile::serve(&listener, &path)),
+        Serve::Pwrite { path } => Box::new(move || pwrite::serve(&listener, &path)),
+        Serve::RpcEcho { .. } => unreachable!("it listens by itself"),
+    };
+    Ok((address, server))
 }
 
 fn wait_for_the_end_of_input() {

@@ -94,11 +94,11 @@ impl IwarpEndpoint {
         let Some(stream) = &mut self.stream else {
             return Poll::Pending;
         };
-        let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
-        let count = self.machine.outgoing(&mut slices);
-        if count == 0 {
+        if !self.machine.has_outgoing() {
             return Poll::Pending;
         }
+        let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+        let count = self.machine.outgoing(&mut slices);
         let written = Pin::new(stream).poll_write_vectored(cx, &slices[..count]);
         let written = ready!(written)?;
         self.machine.wrote(written);
@@ -199,12 +199,9 @@ impl Endpoint for IwarpEndpoint {
         let Some(stream) = &self.stream else {
             return;
         };
-        loop {
+        while self.machine.has_outgoing() {
             let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
             let count = self.machine.outgoing(&mut slices);
-            if count == 0 {
-                return;
-            }
             match stream.try_write_vectored(&slices[..count]) {
                 Ok(written) => self.machine.wrote(written),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
@@ -223,17 +220,17 @@ impl Endpoint for IwarpEndpoint {
         if ended.is_some() {
             self.let_go();
         }
-        if self.machine.completions_waiting() > 0 {
-            self.machine.take_completions(completions);
-            return Poll::Ready(Ok(()));
+        let any = self.machine.completions_waiting() > 0;
+        self.machine.take_completions(completions);
+        match ended {
+            Some(ended) if !any => Poll::Ready(Err(ended)),
+            None if !enough => Poll::Pending,
+            _ if any => Poll::Ready(Ok(())),
+            _ => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
         }
-        if let Some(ended) = ended {
-            return Poll::Ready(Err(ended));
-        }
-        if enough {
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
     }
 
     fn close(&mut self, how: Close) {

@@ -16,6 +16,7 @@ use ropewalk_fabric_iwarp::mpa::{Enhanced, Setup};
 use ropewalk_fabric_iwarp::rdmap::{Opcode, Term};
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -83,7 +84,12 @@ fn message(payload: &[u8]) -> Vec<u8> {
 }
 
 async fn next(connected: &mut Connected, done: &mut Vec<Completion>) -> Result<(), Ended> {
-    poll_fn(|cx| connected.endpoint.poll_completions(cx, done)).await
+    let before = done.len();
+    poll_fn(|cx| match connected.endpoint.poll_completions(cx, done) {
+        Poll::Pending if done.len() > before => Poll::Ready(Ok(())),
+        polled => polled,
+    })
+    .await
 }
 
 /// All that is left until the end.

@@ -153,8 +153,9 @@ pub trait Endpoint: Send {
 
     /// Moves the connection forward and appends what has completed.
     ///
-    /// Ready with Ok when `completions` grew; ready with the end once everything that was owned has come
-    /// back, and again on each later call. Pending otherwise, with the task to be woken.
+    /// Ready with Ok when `completions` grew and there may be more at once; ready with the end once everything that
+    /// was owned has come back, and again on each later call. Pending otherwise, though `completions` may have grown
+    /// then too: the task is woken for more, as long as nothing is posted or closed before the next call.
     fn poll_completions(
         &mut self,
         cx: &mut Context<'_>,

@@ -58,6 +58,18 @@ pub(crate) fn sync_dir(dir: &Path) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Makes the entries of a directory and of all below durable. fjall does so for all but one: the directory of keyspaces, when the
+/// first ones are made in it.
+fn sync_dirs(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_dirs(&entry.path())?;
+        }
+    }
+    sync_dir(dir)
+}
+
 fn is_foreign(e: &Error) -> bool {
     use ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     matches!(
@@ -145,6 +157,7 @@ impl Home {
             let mut file = File::create(self.dir.join("format.new"))?;
             file.write_all(FORMAT_LINE.as_bytes())?;
             file.sync_all()?;
+            sync_dirs(&self.engine_dir())?;
             sync_ancestors(&self.dir)?;
             std::fs::rename(self.dir.join("format.new"), self.dir.join("format"))?;
             sync_dir(&self.dir)?;

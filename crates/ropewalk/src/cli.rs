@@ -114,6 +114,9 @@ pub(crate) struct UpArgs {
         hide_possible_values = true
     )]
     pub transport: Option<TransportChoice>,
+    /// Checksums over RDMA frames; with false they go without where a client wants none either [default: true, or what DIR says]
+    #[arg(long, value_name = "BOOL")]
+    pub rdma_crc: Option<bool>,
     /// Keep everything in memory: gone when `up` ends
     #[arg(long)]
     pub memory: bool,

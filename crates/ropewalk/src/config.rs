@@ -141,6 +141,9 @@ pub(crate) struct MdsConfig {
     /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rdma_listen: Vec<SocketAddr>,
+    /// Checksums over RDMA frames, also when a peer could do without.
+    #[serde(default = "default_rdma_crc")]
+    pub rdma_crc: bool,
     /// Addresses that clients mount from; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
@@ -285,6 +288,9 @@ pub(crate) struct DsConfig {
     /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rdma_listen: Vec<SocketAddr>,
+    /// Checksums over RDMA frames, also when a peer could do without.
+    #[serde(default = "default_rdma_crc")]
+    pub rdma_crc: bool,
     /// Addresses that clients are told; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
@@ -328,6 +334,10 @@ fn exact_size<S: serde::Serializer>(size: &ByteSize, out: S) -> Result<S::Ok, S:
         format!("{bytes}B")
     };
     out.serialize_str(&text)
+}
+
+const fn default_rdma_crc() -> bool {
+    true
 }
 
 fn default_nfs_listen() -> Vec<SocketAddr> {
@@ -558,6 +568,7 @@ impl MdsConfig {
             state_dir: state_dir.to_owned(),
             listen: default_nfs_listen(),
             rdma_listen: Vec::new(),
+            rdma_crc: default_rdma_crc(),
             data_transport: TransportChoice::default(),
             proxy_transport: TransportChoice::default(),
             control_listen: default_control_listen(),

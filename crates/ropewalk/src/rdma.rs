@@ -10,7 +10,16 @@ use transport::{Context, DynService};
 
 /// RDMA in software, for machines without a device. One for each process.
 pub(crate) fn software() -> Rdma {
-    Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), Config::default())
+    software_with(true)
+}
+
+/// The same; frames go without a checksum when neither `crc` nor the peer wants one.
+pub(crate) fn software_with(crc: bool) -> Rdma {
+    let config = Config {
+        crc,
+        ..Config::default()
+    };
+    Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), config)
 }
 
 /// Where a server listens for RDMA.

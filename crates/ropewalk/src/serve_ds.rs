@@ -76,7 +76,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
-    let rdma = rdma::software();
+    let rdma = rdma::software_with(config.rdma_crc);
     let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(config.connections()));

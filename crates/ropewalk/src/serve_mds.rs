@@ -84,7 +84,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let workers = daemon::workers_count(config.workers);
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
-    let rdma = rdma::software();
+    let rdma = rdma::software_with(config.rdma_crc);
     let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
@@ -227,7 +227,10 @@ async fn open_mds(
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             ds_lease_ms: DS_LEASE_MS,
-            connector: Arc::new(AnyConnector::new(proxy_context, rdma::software())),
+            connector: Arc::new(AnyConnector::new(
+                proxy_context,
+                rdma::software_with(config.rdma_crc),
+            )),
             proxy_transport: config.proxy_transport.into(),
             data_transport: config.data_transport.into(),
             keys: KeyTimes {

@@ -231,6 +231,17 @@ impl Encode for Header {
     }
 }
 
+/// A header in one allocation.
+pub(crate) fn encode_header(header: &Header) -> Vec<u8> {
+    let bytes = match &header.body {
+        Body::Msg(lists) | Body::NoMsg(lists) => lists.header_bytes(),
+        Body::Error(_) => HEADER_BYTES_MIN,
+    };
+    let mut e = Encoder::with_buffer(Vec::with_capacity(bytes));
+    header.encode(&mut e);
+    e.into_bytes()
+}
+
 /// An RDMA_ERROR that answers a header of any version: it repeats the version of that header
 /// (RFC 8166 §4.5).
 #[must_use]

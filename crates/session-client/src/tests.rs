@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use transport::memory::{Fate, Faults, Network, Passage};
+use transport::rdma::{Rdma, RdmaConnector};
 use transport::{Address, ConnHandle, Context, Limits, Message, Service, workers::Shutdown};
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
@@ -27,6 +28,8 @@ struct State {
     binds: u32,
     /// Keep only the replies that the client asked to keep, as little as the RFC allows.
     frugal: bool,
+    /// Bytes of the tag of each reply: a way to make it longer than anybody would guess.
+    tag_bytes: usize,
 }
 
 #[derive(Default)]
@@ -53,8 +56,8 @@ impl FakeServer {
         let request = d.rest().to_vec();
         let header = CompoundHeader::decode(&mut d).unwrap();
         let mut ops = OpReader::new(d, header.ops_count);
-        let mut reply: ReplyWriter<OpNum> = ReplyWriter::new(e, b"");
         let mut s = self.state.lock();
+        let mut reply: ReplyWriter<OpNum> = ReplyWriter::new(e, &vec![b't'; s.tag_bytes]);
         let first = OpNum::from_u32(ops.next_op().unwrap().unwrap()).unwrap();
         match first {
             OpNum::ExchangeId => {
@@ -328,6 +331,55 @@ async fn another_transport_than_rdma_is_taken_only_behind_it_and_is_counted() {
         matches!(alone, Err(SessionError::Unreachable(_))),
         "{alone:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_without_room_is_asked_for_again_with_more_and_executed_once() {
+    let world = World::new(None);
+    let config = transport::rdma::Config {
+        inline_bytes: 1024,
+        ..transport::rdma::Config::default()
+    };
+    let rdma = Rdma::new(Arc::new(fabric::mem::MemFabric::default()), config);
+    let address = ([127, 0, 0, 1], 20049).into();
+    let listener = transport::rdma::listen(address, &rdma).await.unwrap();
+    let (shutdown, context) = (Shutdown::new(), Context::new(Limits::default()));
+    let (service, signal) = (world.server.clone(), shutdown.signal());
+    tokio::spawn(transport::rdma::serve(
+        vec![listener],
+        rdma.clone(),
+        service,
+        context.clone(),
+        signal,
+    ));
+    let config = SessionConfig {
+        addresses: vec![Address::Rdma(address)],
+        ..world.session.config().clone()
+    };
+    let connector = RdmaConnector::new(Context::new(Limits::default()), rdma);
+    let session = Session::new(Arc::new(connector), config);
+    session.establish().await.unwrap();
+    let remove = |name: &'static [u8]| {
+        let session = session.clone();
+        async move {
+            let build: &Build<'_> = &move |b| {
+                b.push(&RemoveArgs {
+                    target: Opaque(name),
+                });
+                Vec::new()
+            };
+            session.compound_once(&caller(), build).await.unwrap()
+        }
+    };
+    remove(b"short").await;
+    assert_eq!(context.counters().snapshot().rdma_calls_refused, 0);
+    world.server.state.lock().tag_bytes = 1024;
+    let outcome = remove(b"long").await;
+    assert!(outcome.results().unwrap().take::<RemoveRes>().is_ok());
+    assert_eq!(world.server.executed(), ["short", "long"]);
+    let counted = context.counters().snapshot();
+    assert_eq!(counted.rdma_calls_refused, 1);
+    assert!(counted.rdma_reply_chunk_bytes_out > 1024);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,13 +4,16 @@
 
 use crate::BenchError;
 use crate::load::REQUEST_TIMEOUT;
+use crate::nfs::server::{Server, Transport, software};
 use bytes::Bytes;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use tokio::runtime::Runtime;
+use transport::rdma::{self, Rdma};
 use transport::workers::Shutdown;
-use transport::{ConnHandle, Context, Limits, Message, NoService, Service, tcp};
+use transport::{ConnHandle, Context, Limits, Message, NoService, ReplyRoom, Service, tcp};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// A number of the range for temporary use (RFC 5531 §13): the program exists in benchmarks only.
@@ -18,6 +21,8 @@ const PROGRAM: u32 = 0x4000_0b0c;
 const VERSION: u32 = 1;
 /// The procedure: the argument is a length, the result is opaque data of that length.
 const PROCEDURE: u32 = 1;
+/// What a reply has around its result, generously.
+const HEADER_BYTES_MAX: u32 = 128;
 /// Longest result.
 pub(crate) const BYTES_MAX: u32 = 1 << 20;
 
@@ -47,21 +52,77 @@ impl Service for Echo {
     }
 }
 
-/// Serves for ever.
-///
-/// # Errors
-/// When the listener fails.
-pub fn serve(listener: TcpListener) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut data = vec![0; BYTES_MAX as usize];
-    crate::pattern::fill(0, &mut data);
-    let echo = Arc::new(Echo { data: data.into() });
-    let never = Shutdown::new();
-    let context = Context::new(Limits::default());
-    runtime.block_on(tcp::serve(vec![listener], echo, context, never.signal()))
+/// The server, listening.
+#[derive(Debug)]
+pub struct EchoServer {
+    runtime: Runtime,
+    listening: Listening,
+}
+
+#[derive(Debug)]
+enum Listening {
+    Tcp(TcpListener),
+    Rdma(Rdma, rdma::Listener),
+}
+
+impl EchoServer {
+    /// Listens on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn listen(transport: Transport) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listening = match transport {
+            Transport::Tcp => {
+                let listener = crate::bare::listen()?;
+                listener.set_nonblocking(true)?;
+                Listening::Tcp(listener)
+            }
+            Transport::Rdma => {
+                let software = software(true);
+                let any = (Ipv4Addr::LOCALHOST, 0).into();
+                let listener = runtime.block_on(rdma::listen(any, &software))?;
+                Listening::Rdma(software, listener)
+            }
+        };
+        Ok(Self { runtime, listening })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the listener does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        match &self.listening {
+            Listening::Tcp(listener) => listener.local_addr(),
+            Listening::Rdma(_, listener) => Ok(listener.local()),
+        }
+    }
+
+    /// Serves for ever.
+    ///
+    /// # Errors
+    /// When the listener fails.
+    pub fn serve(self) -> io::Result<()> {
+        let mut data = vec![0; BYTES_MAX as usize];
+        crate::pattern::fill(0, &mut data);
+        let echo = Arc::new(Echo { data: data.into() });
+        let never = Shutdown::new();
+        let context = Context::new(Limits::default());
+        match self.listening {
+            Listening::Tcp(listener) => {
+                let serving = tcp::serve(vec![listener], echo, context, never.signal());
+                self.runtime.block_on(serving)
+            }
+            Listening::Rdma(software, listener) => {
+                let serving = rdma::serve(vec![listener], software, echo, context, never.signal());
+                self.runtime.block_on(serving);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A connection to the server.
@@ -72,9 +133,9 @@ pub(crate) struct EchoClient {
 
 impl EchoClient {
     /// Connects on the current runtime.
-    pub(crate) async fn connect(address: SocketAddr) -> Result<Self, BenchError> {
-        let context = Context::new(Limits::default());
-        let conn = tcp::connect(address, NoService::shared(), &context).await;
+    pub(crate) async fn connect(server: &Server) -> Result<Self, BenchError> {
+        let (connector, address) = (server.connector(), server.address());
+        let conn = connector.connect(&address, NoService::shared()).await;
         let conn = conn.map_err(BenchError::nfs("connect to the server"))?;
         Ok(Self { conn })
     }
@@ -92,7 +153,9 @@ impl EchoClient {
         }
         .encode(&mut e);
         e.u32(len);
-        let called = self.conn.call(e.into(), REQUEST_TIMEOUT).await;
+        let room = ReplyRoom::plain(HEADER_BYTES_MAX + len);
+        let call = Message::from(e).with_reply_room(room);
+        let called = self.conn.call(call, REQUEST_TIMEOUT).await;
         let record = called.map_err(BenchError::nfs("call"))?;
         let mut d = Decoder::new(&record);
         let malformed = BenchError::nfs("understand the reply");
@@ -117,16 +180,22 @@ mod tests {
 
     #[test]
     fn it_answers_with_the_bytes_asked_for() {
-        let listener = crate::bare::listen().unwrap();
-        let address = listener.local_addr().unwrap();
-        // It ends with the process.
-        std::thread::spawn(move || serve(listener));
-        crate::load::runtime().unwrap().block_on(async {
-            let client = EchoClient::connect(address).await.unwrap();
-            for len in [0, 1, 3, 4096, BYTES_MAX] {
-                client.ask(len).await.unwrap();
-            }
-            assert!(client.ask(BYTES_MAX + 1).await.is_err());
-        });
+        for transport in Transport::ALL {
+            let echo = EchoServer::listen(transport).unwrap();
+            let server = Server {
+                transport,
+                address: echo.address().unwrap(),
+                rdma_crc: true,
+            };
+            // It ends with the process.
+            std::thread::spawn(move || echo.serve());
+            crate::load::runtime().unwrap().block_on(async {
+                let client = EchoClient::connect(&server).await.unwrap();
+                for len in [0, 1, 3, 4096, BYTES_MAX] {
+                    client.ask(len).await.unwrap();
+                }
+                assert!(client.ask(BYTES_MAX + 1).await.is_err());
+            });
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::BenchError;
 use crate::load::REQUEST_TIMEOUT;
+use crate::nfs::server::Server;
 use bytes::Bytes;
 use layout::Striping;
 use nfs4::layout::{FileLayout, FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
@@ -22,10 +23,8 @@ use nfs4::{
 };
 use rpc::{AuthSys, UniversalAddress};
 use session_client::{Caller, NoCallbacks, Outcome, Session, SessionConfig};
-use std::net::SocketAddr;
 use std::sync::Arc;
-use transport::tcp::TcpConnector;
-use transport::{Address, Context, Limits, Payload};
+use transport::Payload;
 use xdr::Opaque;
 
 /// NFSv4.2.
@@ -87,6 +86,7 @@ impl Default for Owner {
 pub struct Peer {
     session: Arc<Session>,
     caller: Caller,
+    server: Server,
 }
 
 impl std::fmt::Debug for Peer {
@@ -114,7 +114,7 @@ pub struct FileMap {
     /// How it is cut.
     pub striping: Striping,
     /// Its data servers, by stripe index.
-    pub servers: Arc<Vec<SocketAddr>>,
+    pub servers: Arc<Vec<Server>>,
     /// The device that they make up.
     pub device_id: DeviceId,
 }
@@ -124,8 +124,8 @@ impl Peer {
     ///
     /// # Errors
     /// [`BenchError::Nfs`].
-    pub async fn mds(address: SocketAddr, owner: &Owner, slots: u32) -> Result<Self, BenchError> {
-        let peer = Self::connect(address, owner, slots, 0).await?;
+    pub async fn mds(server: &Server, owner: &Owner, slots: u32) -> Result<Self, BenchError> {
+        let peer = Self::connect(server, owner, slots, 0).await?;
         let done = peer
             .run(|b| {
                 b.push(&ReclaimCompleteArgs { one_fs: false });
@@ -143,12 +143,12 @@ impl Peer {
     ///
     /// # Errors
     /// [`BenchError::Nfs`].
-    pub async fn ds(address: SocketAddr, owner: &Owner, slots: u32) -> Result<Self, BenchError> {
-        Self::connect(address, owner, slots, EXCHGID_USE_PNFS_DS).await
+    pub async fn ds(server: &Server, owner: &Owner, slots: u32) -> Result<Self, BenchError> {
+        Self::connect(server, owner, slots, EXCHGID_USE_PNFS_DS).await
     }
 
     async fn connect(
-        address: SocketAddr,
+        server: &Server,
         owner: &Owner,
         slots: u32,
         role_flag: u32,
@@ -157,7 +157,7 @@ impl Peer {
         let config = SessionConfig {
             owner: owner.id.clone(),
             verifier: owner.verifier,
-            addresses: vec![Address::Tcp(address)],
+            addresses: vec![server.address()],
             role_flag,
             minor_version: MINOR_VERSION,
             caller: caller.clone(),
@@ -167,13 +167,16 @@ impl Peer {
             try_timeout: REQUEST_TIMEOUT,
             give_up: REQUEST_TIMEOUT,
         };
-        let context = Context::new(Limits::default());
-        let session = Session::new(Arc::new(TcpConnector::new(context)), config);
+        let session = Session::new(server.connector(), config);
         session
             .establish()
             .await
             .map_err(BenchError::nfs("make a session"))?;
-        Ok(Self { session, caller })
+        Ok(Self {
+            session,
+            caller,
+            server: server.clone(),
+        })
     }
 
     /// Sends operations without payload.
@@ -324,8 +327,8 @@ impl Peer {
         })
     }
 
-    /// The first TCP address of each stripe's data server.
-    async fn device(&self, device_id: DeviceId) -> Result<Vec<SocketAddr>, BenchError> {
+    /// The data server of each stripe, over the transport of this session.
+    async fn device(&self, device_id: DeviceId) -> Result<Vec<Server>, BenchError> {
         let done = self
             .run(|b| {
                 b.push(&GetDeviceInfoArgs {
@@ -348,9 +351,9 @@ impl Peer {
             let paths = &body.multipath_ds_list.0[*index as usize].0;
             paths
                 .iter()
-                .find_map(|path| UniversalAddress::parse(&path.netid.0, &path.uaddr.0).ok())
-                .map(|found| found.address)
-                .ok_or_else(|| unusable("a data server without an address"))
+                .filter_map(|path| UniversalAddress::parse(&path.netid.0, &path.uaddr.0).ok())
+                .find_map(|told| self.server.other(&told))
+                .ok_or_else(|| unusable("a data server without such an address"))
         };
         body.stripe_indices.0.iter().map(address).collect()
     }

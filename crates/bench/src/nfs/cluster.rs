@@ -8,20 +8,22 @@
 //! its servers then stop by themselves, as their standard input ends.
 
 use crate::BenchError;
+use crate::nfs::server::{Server, Transport};
 use crate::process::cpu_of;
 use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The word of the ready text before the port.
+/// The words of the ready text before the port of each transport.
 const PORT_WORD: &str = "port=";
+const RDMA_PORT_WORD: &str = "nfs://127.0.0.1:";
 /// The line with which the ready text begins.
 const READY_LINE: &str = "ropewalk is ready";
 /// Longest text before the port.
@@ -49,6 +51,10 @@ pub struct ClusterOptions {
     pub ds_count: u16,
     /// Whether metadata and objects stay in memory.
     pub in_memory: bool,
+    /// What all paths use.
+    pub transport: Transport,
+    /// Whether frames of RDMA have checksums.
+    pub rdma_crc: bool,
 }
 
 impl ClusterOptions {
@@ -61,6 +67,26 @@ impl ClusterOptions {
         }
     }
 
+    /// The same cluster over RDMA.
+    #[must_use]
+    pub fn over_rdma(&self, rdma_crc: bool) -> Self {
+        Self {
+            transport: Transport::Rdma,
+            rdma_crc,
+            ..self.clone()
+        }
+    }
+
+    /// What carries requests to it, in a few words.
+    #[must_use]
+    pub const fn carrier(&self) -> &'static str {
+        match (self.transport, self.rdma_crc) {
+            (Transport::Tcp, _) => "tcp",
+            (Transport::Rdma, true) => "iwarp",
+            (Transport::Rdma, false) => "iwarp without crc",
+        }
+    }
+
     /// What a reader must know to repeat a run.
     #[must_use]
     pub fn settings(&self) -> serde_json::Value {
@@ -69,6 +95,9 @@ impl ClusterOptions {
             "in_memory": self.in_memory,
             "dir": self.dir,
             "file_system": file_system(&self.dir),
+            "transport": self.transport.name(),
+            "provider": self.transport.provider(),
+            "rdma_crc": (self.transport == Transport::Rdma).then_some(self.rdma_crc),
         })
     }
 }
@@ -94,7 +123,7 @@ pub fn file_system(dir: &Path) -> String {
 #[derive(Debug)]
 pub struct Cluster {
     child: Child,
-    address: SocketAddr,
+    server: Server,
     pids: Vec<u32>,
     // Removed last: the servers write into it until they are gone.
     dir: TempDir,
@@ -116,6 +145,8 @@ impl Cluster {
         command
             .args(["up", "--port=0", "--export=127.0.0.0/8:rw:none"])
             .arg(format!("--ds={}", options.ds_count))
+            .arg(format!("--transport={}", options.transport.name()))
+            .arg(format!("--rdma-crc={}", options.rdma_crc))
             .arg("--dir")
             .arg(dir.path().join(STATE_DIR));
         if options.in_memory {
@@ -129,26 +160,34 @@ impl Cluster {
             .map_err(BenchError::io("start ropewalk"))?;
         let mut cluster = Self {
             child,
-            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            server: Server {
+                transport: options.transport,
+                address: (Ipv4Addr::LOCALHOST, 0).into(),
+                rdma_crc: options.rdma_crc,
+            },
             pids: Vec::new(),
             dir,
         };
         let Some(port) = cluster.ready_port() else {
             return Err(BenchError::Cluster(last_line(&words)));
         };
-        cluster.address.set_port(port);
+        cluster.server.address.set_port(port);
         cluster.pids = family(cluster.child.id())?;
         Ok(cluster)
     }
 
     /// Reads the ready text up to the port in it.
     fn ready_port(&mut self) -> Option<u16> {
+        let word = match self.server.transport {
+            Transport::Tcp => PORT_WORD,
+            Transport::Rdma => RDMA_PORT_WORD,
+        };
         let stdout = self.child.stdout.take()?;
         let mut ready = false;
         for line in BufReader::new(stdout.take(READY_BYTES_MAX)).lines() {
             let line = line.ok()?;
             ready |= line.starts_with(READY_LINE);
-            if let Some((_, port)) = line.split_once(PORT_WORD).filter(|_| ready) {
+            if let Some((_, port)) = line.split_once(word).filter(|_| ready) {
                 let digits = port.split(|c: char| !c.is_ascii_digit()).next()?;
                 return digits.parse().ok();
             }
@@ -156,10 +195,10 @@ impl Cluster {
         None
     }
 
-    /// Where the metadata server listens.
+    /// The metadata server.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub const fn server(&self) -> &Server {
+        &self.server
     }
 
     /// User and system CPU time of all its processes so far.
@@ -325,6 +364,8 @@ mod tests {
             dir: dir.path().to_owned(),
             ds_count: 1,
             in_memory: true,
+            transport: Transport::Tcp,
+            rdma_crc: true,
         };
         let said = |program| Cluster::start(&options(program)).unwrap_err().to_string();
         assert!(said("true").contains("without a word"));

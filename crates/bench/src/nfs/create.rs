@@ -27,7 +27,7 @@ pub struct Creates {
 
 impl Subject for Creates {
     fn name(&self) -> String {
-        "ropewalk create".to_owned()
+        format!("ropewalk create, {}", self.cluster.carrier())
     }
 
     fn settings(&self) -> Value {
@@ -43,7 +43,7 @@ impl Subject for Creates {
             let mut peers = Vec::new();
             for number in 0..CLIENTS_COUNT {
                 let owner = Owner::numbered(number);
-                peers.push(Rc::new(Peer::mds(cluster.address(), &owner, slots).await?));
+                peers.push(Rc::new(Peer::mds(cluster.server(), &owner, slots).await?));
             }
             let root = peers[0].root().await?;
             Ok::<_, BenchError>((peers, root))

@@ -5,15 +5,16 @@
 
 use crate::bare::{Range, Walk};
 use crate::load::{self, Load, Requester};
+use crate::nfs::Form;
 use crate::nfs::client::{FileMap, OpenFile, Owner, Peer, at_ds};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
+use crate::nfs::server::Server;
 use crate::nfs::wire::WireSession;
 use crate::{BenchError, Sample, Subject, pattern};
 use bytes::Bytes;
 use nfs4::ops::{EXCHGID_USE_PNFS_DS, PutFhArgs, PutFhRes, ReadArgs, ReadRes};
 use nfs4::{CompoundBuilder, CompoundReply, FileHandle, OpError, StableHow, Stateid};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use tokio::runtime::Runtime;
 use xdr::Opaque;
 
@@ -21,15 +22,6 @@ use xdr::Opaque;
 const FILL_BYTES: u64 = 512 * 1024;
 /// Slots of the session to the metadata server.
 const MDS_SLOTS: u32 = 4;
-
-/// How the client waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// A blocking socket per connection.
-    Wire,
-    /// A `session-client` session on a runtime of its own per connection.
-    Session,
-}
 
 /// READs as a subject.
 #[derive(Debug, Clone)]
@@ -47,7 +39,7 @@ pub struct Reads {
 /// What all connections read.
 #[derive(Debug, Clone)]
 struct Target {
-    server: SocketAddr,
+    server: Server,
     handle: FileHandle,
     stateid: Stateid,
 }
@@ -56,7 +48,7 @@ impl Subject for Reads {
     fn name(&self) -> String {
         match self.form {
             Form::Wire => "ropewalk ds".to_owned(),
-            Form::Session => "ropewalk ds, session-client".to_owned(),
+            Form::Session => format!("ropewalk ds, {}, session-client", self.cluster.carrier()),
         }
     }
 
@@ -95,13 +87,13 @@ async fn prepare(
     owner: &Owner,
     size_bytes: u64,
 ) -> Result<(Peer, Target), BenchError> {
-    let mds = Peer::mds(cluster.address(), owner, MDS_SLOTS).await?;
+    let mds = Peer::mds(cluster.server(), owner, MDS_SLOTS).await?;
     let root = mds.root().await?;
     let file = mds.create(&root, "pattern", b"reader").await?;
     let map = mds.map(&file, None).await?;
     fill(&mds, &file, &map, owner, size_bytes).await?;
     let target = Target {
-        server: map.servers[0],
+        server: map.servers[0].clone(),
         handle: map.handle,
         stateid: at_ds(file.stateid),
     };
@@ -115,7 +107,7 @@ async fn fill(
     owner: &Owner,
     size_bytes: u64,
 ) -> Result<(), BenchError> {
-    let ds = Peer::ds(map.servers[0], owner, 1).await?;
+    let ds = Peer::ds(&map.servers[0], owner, 1).await?;
     let mut offset = 0;
     while offset < size_bytes {
         let len = FILL_BYTES.min(size_bytes - offset);
@@ -193,7 +185,7 @@ struct Wire {
 impl Wire {
     fn connect(target: &Target, owner: &Owner) -> Result<Self, BenchError> {
         Ok(Self {
-            session: WireSession::connect(target.server, owner, EXCHGID_USE_PNFS_DS)?,
+            session: WireSession::connect(target.server.socket()?, owner, EXCHGID_USE_PNFS_DS)?,
             target: target.clone(),
         })
     }
@@ -217,7 +209,7 @@ struct Tasks {
 impl Tasks {
     fn connect(target: &Target, owner: &Owner) -> Result<Self, BenchError> {
         let runtime = load::runtime()?;
-        let peer = runtime.block_on(Peer::ds(target.server, owner, 1))?;
+        let peer = runtime.block_on(Peer::ds(&target.server, owner, 1))?;
         Ok(Self {
             peer,
             runtime,

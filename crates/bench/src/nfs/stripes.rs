@@ -51,9 +51,10 @@ impl Subject for FirstLives {
             Part::Proxied => "the same through the mds",
         };
         format!(
-            "{part}, {} ds, {} KiB",
+            "{part}, {} ds, {} KiB, {}",
             self.cluster.ds_count,
-            self.write_bytes / 1024
+            self.write_bytes / 1024,
+            self.cluster.carrier()
         )
     }
 
@@ -94,7 +95,7 @@ impl Shared {
     async fn connect(cluster: &Cluster, lives: &FirstLives) -> Result<Self, BenchError> {
         let ds_count = lives.cluster.ds_count;
         let owner = Owner::new();
-        let mds = Peer::mds(cluster.address(), &owner, SLOTS).await?;
+        let mds = Peer::mds(cluster.server(), &owner, SLOTS).await?;
         let root = mds.root().await?;
         let file = mds.create(&root, "first", b"first").await?;
         let map = mds.map(&file, None).await?;
@@ -106,8 +107,8 @@ impl Shared {
             return Err(BenchError::Cluster(why));
         }
         let mut ds = Vec::with_capacity(map.servers.len());
-        for address in map.servers.iter() {
-            ds.push(Peer::ds(*address, &owner, SLOTS).await?);
+        for server in map.servers.iter() {
+            ds.push(Peer::ds(server, &owner, SLOTS).await?);
         }
         let mut data = vec![0; lives.write_bytes];
         crate::pattern::fill(0, &mut data);

@@ -16,8 +16,8 @@ use super::loads::metadata::MetadataWork;
 use super::loads::small::SmallWork;
 use super::loads::stream::StreamWork;
 use crate::load::Tally;
+use crate::nfs::server::Server;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The line that lets workers go.
@@ -30,8 +30,8 @@ pub(crate) enum Place {
     Url(String),
     /// Below a directory.
     Dir(PathBuf),
-    /// Nowhere: calls of the bare RPC program at this address.
-    Rpc(SocketAddr),
+    /// Nowhere: calls of the bare RPC program.
+    Rpc(Server),
 }
 
 /// Everything that a worker must know.

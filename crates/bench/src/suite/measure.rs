@@ -8,7 +8,7 @@ use super::job::{Job, Place};
 use super::options::Options;
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
-use super::spec::Store;
+use super::spec::{Store, Transport};
 use super::team::{self, Around, Phase, Process};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::process::{Launcher, ServerProcess};
@@ -65,16 +65,18 @@ impl Environment {
         match &self.given {
             Some(Place::Url(url)) => format!("the server of {url}"),
             Some(Place::Dir(dir)) => format!("the mounted directory {}", dir.display()),
-            Some(Place::Rpc(address)) => format!("the bare RPC program at {address}"),
+            Some(Place::Rpc(server)) => format!("the bare RPC program at {}", server.address),
             None => "clusters of this program on this machine, over its loopback".to_owned(),
         }
     }
 
     fn start(&self, server: Server) -> Result<Started, BenchError> {
-        let (ds_count, store) = match server {
+        let (ds_count, store, transport) = match server {
             Server::Own {
-                ds_count, store, ..
-            } => (ds_count, store),
+                ds_count,
+                store,
+                transport,
+            } => (ds_count, store, transport),
             Server::Given => {
                 return self.given.clone().map(Started::Place).ok_or({
                     BenchError::Setting {
@@ -84,9 +86,11 @@ impl Environment {
                 });
             }
             Server::LocalDisk => return Ok(Started::Place(Place::Dir(self.disk_dir.clone()))),
-            Server::BareRpc { .. } => {
-                let server = ServerProcess::start(&self.launcher, &["rpc-echo".into()]);
-                return server.map(Started::BareRpc);
+            Server::BareRpc { transport } => {
+                let transport_name = format!("--transport={}", transport.name());
+                let arguments = ["rpc-echo".into(), transport_name.into()];
+                let server = ServerProcess::start(&self.launcher, &arguments)?;
+                return Ok(Started::BareRpc(server, transport));
             }
         };
         let in_memory = store == Store::Memory;
@@ -100,6 +104,8 @@ impl Environment {
             dir: dir.clone(),
             ds_count,
             in_memory,
+            transport,
+            rdma_crc: true,
         };
         Cluster::start(&options).map(Started::Cluster)
     }
@@ -111,7 +117,7 @@ enum Started {
     /// A cluster of our own.
     Cluster(Cluster),
     /// The bare RPC program.
-    BareRpc(ServerProcess),
+    BareRpc(ServerProcess, Transport),
     /// What is there in any case.
     Place(Place),
 }
@@ -119,8 +125,12 @@ enum Started {
 impl Started {
     fn place(&self) -> Place {
         match self {
-            Self::Cluster(cluster) => Place::Url(format!("nfs://{}", cluster.address())),
-            Self::BareRpc(server) => Place::Rpc(server.address()),
+            Self::Cluster(cluster) => Place::Url(cluster.server().url()),
+            Self::BareRpc(server, transport) => Place::Rpc(crate::nfs::server::Server {
+                transport: *transport,
+                address: server.address(),
+                rdma_crc: true,
+            }),
             Self::Place(place) => place.clone(),
         }
     }
@@ -129,7 +139,7 @@ impl Started {
     fn cpu(&self) -> Result<Duration, BenchError> {
         match self {
             Self::Cluster(cluster) => cluster.cpu(),
-            Self::BareRpc(server) => server.cpu(),
+            Self::BareRpc(server, _) => server.cpu(),
             Self::Place(_) => Ok(Duration::ZERO),
         }
     }

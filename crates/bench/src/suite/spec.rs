@@ -6,34 +6,7 @@ use std::str::FromStr;
 /// Most data servers of one cluster on one machine (the limit of `ropewalk up`).
 const DS_COUNT_MAX: u16 = 64;
 
-/// How clients speak to servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// TCP of the kernel.
-    Tcp,
-}
-
-impl Transport {
-    /// All that this build has.
-    pub const ALL: [Self; 1] = [Self::Tcp];
-
-    /// Its name in options and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-        }
-    }
-
-    /// Who makes it: a reader must know whether hardware did.
-    #[must_use]
-    pub const fn provider(self) -> &'static str {
-        match self {
-            Self::Tcp => "sockets of the kernel",
-        }
-    }
-}
+pub use crate::nfs::server::Transport;
 
 /// Where a cluster keeps metadata and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -118,8 +118,8 @@ pub(crate) fn execute(job: &Job, mut link: Link) -> Result<(), BenchError> {
                 in_folders(job, &remote, &mut link).await?;
                 remote.end().await
             }
-            Place::Rpc(address) => match &job.work {
-                Work::Small(work) => small::run_rpc(work, *address, &mut link).await,
+            Place::Rpc(server) => match &job.work {
+                Work::Small(work) => small::run_rpc(work, server, &mut link).await,
                 _ => Err(BenchError::Setting {
                     name: "the work on the bare RPC program",
                     must_be: "small requests",

@@ -7,6 +7,7 @@ use fabric::{
 };
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::task::Poll;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -139,10 +140,9 @@ impl Peer {
     async fn step(&mut self) -> Result<Option<Ended>> {
         let mut seen = Vec::new();
         let endpoint = &mut self.endpoint;
-        let ended = poll_fn(|cx| {
-            endpoint
-                .poll_completions(cx, &mut seen)
-                .map(std::result::Result::err)
+        let ended = poll_fn(|cx| match endpoint.poll_completions(cx, &mut seen) {
+            Poll::Pending if !seen.is_empty() => Poll::Ready(None),
+            polled => polled.map(std::result::Result::err),
         })
         .await;
         for completion in seen {

@@ -27,7 +27,7 @@ const CONTROL_BYTES_MAX: usize = TERMINATE_BYTES_MAX;
 /// Incoming bytes and the segment that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Rx {
-    /// There only while bytes arrive.
+    /// From the first byte on; larger than [`INBOX_BYTES_MIN`] only while bytes arrive.
     inbox: Vec<u8>,
     start: usize,
     end: usize,
@@ -178,9 +178,9 @@ impl Machine {
         }
     }
 
-    /// Gives back the memory for incoming bytes, if nothing is in it: nothing is expected soon.
+    /// Gives back what many small messages made the inbox grow by, if nothing is in it: nothing is expected soon.
     pub fn rest(&mut self) {
-        if self.rx.start == self.rx.end {
+        if self.rx.doublings > 0 && self.rx.start == self.rx.end {
             (self.rx.start, self.rx.end) = (0, 0);
             self.rx.inbox = Vec::new();
             self.rx.doublings = 0;

@@ -21,7 +21,7 @@ const SMALL_CHUNK_BYTES: usize = 4096;
 /// The most that one frame adds to them, unless its payload is small as well.
 const SMALL_ROOM_BYTES: usize = 2 + 18 + TERMINATE_BYTES_MAX + 7;
 /// Payload up to this size is copied behind its header: cheaper than a piece of its own.
-const SMALL_PIECE_BYTES: usize = 128;
+const SMALL_PIECE_BYTES: usize = 256;
 
 /// Pieces that are sent one after the other.
 #[derive(Debug)]
@@ -209,9 +209,8 @@ impl Tx {
     }
 
     fn control(&mut self, header: &Header, payload: Bytes, crc: bool) -> u64 {
-        let mut frame = self.begin(header, payload.len(), crc);
+        let frame = self.begin(header, payload.len(), crc);
         self.small.extend_from_slice(&payload);
-        frame.sum(&payload);
         self.finish(frame)
     }
 
@@ -220,13 +219,15 @@ impl Tx {
         let mut frame = self.begin(header, payload_bytes, crc);
         let mut left = payload_bytes;
         while let Some(piece) = data.take(left) {
-            frame.sum(&piece);
             left -= piece.len();
             if piece.len() <= SMALL_PIECE_BYTES {
                 self.copied_bytes += piece.len() as u64;
                 self.small.extend_from_slice(&piece);
             } else {
+                frame.sum(&self.small[frame.start..]);
                 self.cut_small();
+                frame.start = 0;
+                frame.sum(&piece);
                 self.out.push_back(piece);
             }
         }
@@ -246,19 +247,18 @@ impl Tx {
         let start = self.small.len();
         self.small.put_u16(len);
         header.encode(&mut self.small);
-        let mut frame = Frame {
+        Frame {
             ulpdu_bytes,
             crc: crc.then_some(0),
-        };
-        frame.sum(&self.small[start..]);
-        frame
+            start,
+        }
     }
 
     /// Padding and CRC; returns where the frame ends.
     fn finish(&mut self, mut frame: Frame) -> u64 {
         let pad = mpa::pad_bytes(frame.ulpdu_bytes);
         self.small.put_bytes(0, pad);
-        frame.sum(&[0; 3][..pad]);
+        frame.sum(&self.small[frame.start..]);
         // The CRC is sent as iSCSI does: its low octet first (RFC 5044 §4.4).
         self.small.put_u32_le(frame.crc.unwrap_or(0));
         self.made += (2 + frame.ulpdu_bytes + pad + 4) as u64;
@@ -307,6 +307,8 @@ impl Tx {
 struct Frame {
     ulpdu_bytes: usize,
     crc: Option<u32>,
+    /// What lies from here on in the small things is not in the sum yet.
+    start: usize,
 }
 
 impl Frame {
@@ -339,6 +341,12 @@ fn untagged(opcode: Opcode, invalidate: u32, queue: u32, msn: u32, mo: u64, last
 }
 
 impl Machine {
+    /// Whether anything is to be written.
+    pub fn has_outgoing(&mut self) -> bool {
+        self.frame_more();
+        self.tx.made > self.tx.sent
+    }
+
     /// What is to be written next, as pieces; returns how many there are. Follow with [`Machine::wrote`].
     pub fn outgoing<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
         self.frame_more();

@@ -105,6 +105,7 @@ impl Plan {
         };
         plan.set_ds_count(args, &mut ports)?;
         plan.set_transport(args.transport, &mut ports)?;
+        plan.set_rdma_crc(args.rdma_crc);
         plan.check()?;
         Ok(plan)
     }
@@ -176,6 +177,7 @@ impl Plan {
                     connections_per_address_max: None,
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
+                    rdma_crc: self.mds.config.rdma_crc,
                     rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
                 }));
@@ -221,6 +223,19 @@ impl Plan {
             ds.changed = true;
         }
         Ok(())
+    }
+
+    /// `--rdma-crc`.
+    fn set_rdma_crc(&mut self, wanted: Option<bool>) {
+        let Some(crc) = wanted else {
+            return;
+        };
+        self.mds.changed |= self.mds.config.rdma_crc != crc;
+        self.mds.config.rdma_crc = crc;
+        for ds in &mut self.ds {
+            ds.changed |= ds.config.rdma_crc != crc;
+            ds.config.rdma_crc = crc;
+        }
     }
 
     /// `--listen` of an existing cluster moves its data servers too: clients must reach all of them.
@@ -524,6 +539,27 @@ mod tests {
         let tcp = made(dir.path(), &with(Some(TransportChoice::Tcp), 3));
         assert_eq!(listens(&tcp), (0, 0));
         assert_eq!(tcp.mds.config.proxy_transport, TransportChoice::Tcp);
+    }
+
+    #[test]
+    fn checksums_stay_as_they_were_set_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let with = |rdma_crc, ds| UpArgs {
+            rdma_crc,
+            ds: Some(ds),
+            ..args(0)
+        };
+        let crcs = |plan: &Plan| {
+            let ds = plan.ds.iter().map(|ds| ds.config.rdma_crc);
+            [plan.mds.config.rdma_crc]
+                .into_iter()
+                .chain(ds)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(crcs(&made(dir.path(), &with(None, 1))), [true; 2]);
+        assert_eq!(crcs(&made(dir.path(), &with(Some(false), 1))), [false; 2]);
+        assert_eq!(crcs(&made(dir.path(), &with(None, 2))), [false; 3]);
+        assert_eq!(crcs(&made(dir.path(), &with(Some(true), 2))), [true; 3]);
     }
 
     #[test]

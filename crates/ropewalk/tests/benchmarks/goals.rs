@@ -4,10 +4,12 @@
 use super::{command, launcher};
 use bench::Subject;
 use bench::load::Load;
+use bench::nfs::Form;
 use bench::nfs::cluster::{Cluster, ClusterOptions};
 use bench::nfs::create::Creates;
 use bench::nfs::getattr::GetAttrs;
-use bench::nfs::read::{Form, Reads};
+use bench::nfs::read::Reads;
+use bench::nfs::server::Transport;
 use bench::nfs::stripes::{FirstLives, Part};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -25,6 +27,8 @@ fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
         dir: dir.path().to_owned(),
         ds_count,
         in_memory,
+        transport: Transport::Tcp,
+        rdma_crc: true,
     }
 }
 
@@ -38,7 +42,7 @@ fn a_cluster_starts_counts_its_processes_and_leaves_nothing() {
     let cluster = Cluster::start(&options(&dir, 2, true)).unwrap();
     assert_eq!(cluster.processes_count(), 4, "up, mds, two ds");
     assert!(cluster.cpu().is_ok());
-    let address = cluster.address();
+    let address = cluster.server().address;
     assert!(TcpStream::connect(address).is_ok());
     drop(cluster);
     assert!(TcpStream::connect(address).is_err());
@@ -67,6 +71,7 @@ fn getattrs_have_the_sizes_that_they_say() {
     let dir = tempfile::tempdir().unwrap();
     let mut subject = GetAttrs {
         cluster: options(&dir, 1, true),
+        form: Form::Wire,
     };
     let sizes = subject.sizes().unwrap();
     assert!((100..400).contains(&sizes.request_bytes), "{sizes:?}");
@@ -75,6 +80,40 @@ fn getattrs_have_the_sizes_that_they_say() {
     assert!(sample.requests_count > 0);
     let bytes = u64::from(sizes.request_bytes + sizes.reply_bytes);
     assert_eq!(sample.payload_bytes, sample.requests_count * bytes);
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn all_subjects_run_over_rdma_too() {
+    let dir = tempfile::tempdir().unwrap();
+    for crc in [true, false] {
+        let cluster = |ds, in_memory| options(&dir, ds, in_memory).over_rdma(crc);
+        let mut subjects: [Box<dyn Subject>; 4] = [
+            Box::new(GetAttrs {
+                cluster: cluster(1, true),
+                form: Form::Session,
+            }),
+            Box::new(Reads {
+                cluster: cluster(1, false),
+                form: Form::Session,
+                size_bytes: 1_000_000,
+                read_bytes: 65_536,
+            }),
+            Box::new(Creates {
+                cluster: cluster(1, true),
+            }),
+            Box::new(FirstLives {
+                cluster: cluster(2, true),
+                part: Part::Whole,
+                write_bytes: 65_536,
+            }),
+        ];
+        for subject in &mut subjects {
+            assert!(subject.name().contains("iwarp"), "{}", subject.name());
+            let sample = subject.run(&LOAD).unwrap();
+            assert!(sample.requests_count > 0, "{}", subject.name());
+        }
+    }
     assert!(is_empty(&dir));
 }
 

@@ -2,6 +2,7 @@
 
 use super::{command, launcher};
 use bench::nfs::cluster::{Cluster, ClusterOptions};
+use bench::nfs::server::Transport;
 use std::fs;
 use std::path::Path;
 
@@ -74,9 +75,11 @@ fn a_server_can_be_measured_by_its_url() {
         dir: dir.path().to_owned(),
         ds_count: 2,
         in_memory: true,
+        transport: Transport::Tcp,
+        rdma_crc: true,
     };
     let cluster = Cluster::start(&options).unwrap();
-    let url = format!("nfs://{}/", cluster.address());
+    let url = cluster.server().url();
     let (json, text) = quick("threads", &["--target", &url]);
     assert_measured(&json);
     assert!(text.contains("the server of nfs://"), "{text}");

@@ -9,13 +9,12 @@
 //! it was sent gives its memory back at once, but keeps its credit until the reply comes.
 
 use bytes::Bytes;
-use xdr::encode_to_vec;
 
 use super::plan::{Plan, Role, regions};
 use super::{
     CallError, CallRefused, Engine, Event, Memory, Queued, RegionId, Reply, ReplyRoom, Work,
 };
-use crate::header::{Body, ChunkLists, Header, ReadSegment, Segment};
+use crate::header::{Body, ChunkLists, Header, ReadSegment, Segment, encode_header};
 use crate::message::Message;
 
 /// A call of ours.
@@ -279,7 +278,7 @@ impl Engine {
             call.message.stream(reduced, &mut stream);
             Body::Msg(lists)
         };
-        let header = encode_to_vec(&Header {
+        let header = encode_header(&Header {
             xid,
             credits: 0,
             body,

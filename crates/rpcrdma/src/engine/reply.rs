@@ -8,14 +8,13 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use xdr::encode_to_vec;
 
 use super::{Engine, Event, Queued, Record, ReplyRefused, Work};
 use crate::chunk::{Placement, fill};
 use crate::counters::RefuseReason;
 use crate::header::{
     Body, ChunkLists, FixedFields, Header, RdmaError, Segment, VERSION, WriteChunk,
-    encode_error_reply,
+    encode_error_reply, encode_header,
 };
 use crate::message::{Message, take};
 
@@ -231,7 +230,7 @@ impl Engine {
             self.counters.payload_inline_bytes_out += message.kept_payload_bytes(reduced);
             Body::Msg(lists)
         };
-        let header = encode_to_vec(&Header {
+        let header = encode_header(&Header {
             xid: message.xid(),
             credits: 0,
             body,

@@ -91,31 +91,43 @@ impl RdmaLink {
         if self.ended.is_some() {
             return Ok(());
         }
+        // The provider will wake this task, as long as nothing more is posted.
+        let mut is_polled = false;
         loop {
             while let Poll::Ready(Some(filled)) = self.replies.poll_filled(cx) {
                 self.send_filled(filled?);
             }
+            let mut moved = self.take_events()?;
             while let Poll::Ready(Some(xid)) = self.records.poll_charged(cx) {
                 self.engine.allocated(xid);
             }
-            self.take_events()?;
-            self.post_work()?;
-            match self.endpoint.poll_completions(cx, &mut self.completions) {
-                Poll::Ready(Ok(())) => self.complete()?,
-                Poll::Ready(Err(ended)) => {
+            if self.post_work()? {
+                (moved, is_polled) = (true, false);
+            }
+            if !is_polled {
+                let polled = self.endpoint.poll_completions(cx, &mut self.completions);
+                if let Poll::Ready(Err(ended)) = polled {
                     self.ended = Some(why(ended));
                     self.count();
                     return Ok(());
                 }
-                Poll::Pending => break,
+                is_polled = polled.is_pending();
+                moved |= !self.completions.is_empty();
+                self.complete()?;
+            }
+            if !moved {
+                break;
             }
         }
         self.count();
         self.watch(cx)
     }
 
-    fn take_events(&mut self) -> Result<(), End> {
+    /// Does what the engine asks for; whether it asked for anything.
+    fn take_events(&mut self) -> Result<bool, End> {
+        let mut any = false;
         while let Some(event) = self.engine.next_event() {
+            any = true;
             match event {
                 Event::Expose { region, memory } => {
                     let exposed = self.calls.expose(region, memory, &mut *self.endpoint);
@@ -137,7 +149,7 @@ impl RdmaLink {
                 }
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     fn called(&mut self, xid: u32, record: Record) {
@@ -186,11 +198,10 @@ impl RdmaLink {
         }
     }
 
-    /// Hands work to the provider while there is room for it.
-    fn post_work(&mut self) -> Result<(), End> {
+    /// Hands work to the provider while there is room for it; whether there was any.
+    fn post_work(&mut self) -> Result<bool, End> {
         // Messages that belong to nothing have taken receives too.
-        self.post_receives(self.engine.receives());
-        let mut posted = false;
+        let mut posted = self.post_receives(self.engine.receives());
         while self.endpoint.send_room() > 0 {
             if let Some((xid, read)) = self.records.next_read() {
                 self.post(u64::from(xid), read)?;
@@ -204,7 +215,7 @@ impl RdmaLink {
         if posted {
             self.endpoint.ring();
         }
-        Ok(())
+        Ok(posted)
     }
 
     fn post_one(&mut self, work: Work) -> Result<(), End> {
@@ -248,18 +259,18 @@ impl RdmaLink {
         }
     }
 
-    fn post_receives(&mut self, wanted: u32) {
+    /// Posts receives until there are so many; whether any was missing.
+    fn post_receives(&mut self, wanted: u32) -> bool {
+        let before = self.receives_posted;
         while self.receives_posted < wanted {
-            if self
-                .endpoint
-                .post_receive(0, self.memory.receive())
-                .is_err()
-            {
+            let receive = self.memory.receive();
+            if self.endpoint.post_receive(0, receive).is_err() {
                 // Closed: the end is about to be reported.
-                return;
+                break;
             }
             self.receives_posted += 1;
         }
+        self.receives_posted > before
     }
 
     fn complete(&mut self) -> Result<(), End> {
@@ -514,8 +525,10 @@ impl Link for RdmaLink {
             self.endpoint.close(Close::Drain);
         }
         loop {
-            match self.endpoint.poll_completions(cx, &mut self.completions) {
-                Poll::Ready(Ok(())) => self.completions.clear(),
+            let polled = self.endpoint.poll_completions(cx, &mut self.completions);
+            self.completions.clear();
+            match polled {
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
             }

@@ -93,6 +93,17 @@ impl Peer {
         self.endpoint.expose(memory).unwrap()
     }
 
+    /// Memory of ours that may be written.
+    fn place(&mut self) -> Remote {
+        let pool = Pool::new(PoolConfig {
+            buffer_bytes: 1 << 20,
+            slab_bytes: 1 << 20,
+            bytes_max: 1 << 20,
+        });
+        let buffer = pool.take().unwrap();
+        self.endpoint.expose(Memory::Buffer(buffer)).unwrap()
+    }
+
     /// Moves on until this holds or the connection has ended.
     async fn until(&mut self, holds: impl Fn(&[Completion]) -> bool) {
         let moved = poll_fn(|cx| {
@@ -100,6 +111,7 @@ impl Peer {
                 match self.endpoint.poll_completions(cx, &mut self.seen) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(ended)) => self.ended = Some(ended),
+                    Poll::Pending if holds(&self.seen) => {}
                     Poll::Pending => return Poll::Pending,
                 }
             }
@@ -310,6 +322,35 @@ async fn a_peer_that_vanishes_in_the_middle_of_a_read_gives_its_memory_back() {
     let shares = peers.map(|peer| of_all.share(&peer).try_charge(share));
     assert_eq!(u64::from(whole), 2 * u64::from(share));
     assert!(shares.iter().all(Option::is_some), "nothing is held");
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_take_its_results_is_cut_and_they_are_given_up() {
+    let limits = Limits {
+        write_stall: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let reason = CloseReason::WriteStalled;
+    let rig = ends_that_connection(On::Iwarp, limits, reason, async |peer| {
+        let place = peer.place();
+        // It is never polled again, so nothing is read of results that are more than sockets hold.
+        for xid in 1..=CALLS_AT_FIRST {
+            let mut message = call(CHARGED, &words(&[place.len])).flatten().unwrap();
+            message[..4].copy_from_slice(&xid.to_be_bytes());
+            let lists = [0, 1, 1, place.key, place.len, 0, 0, 0, 0];
+            peer.send([header(xid, 0, &lists), message].concat());
+        }
+    })
+    .await;
+    let (budget, share) = (
+        rig.server.send_budget(),
+        rig.server.limits().send_share_bytes,
+    );
+    let peer = Endpoint::Socket("127.0.0.1:1".parse().unwrap());
+    assert!(
+        budget.share(&peer).try_charge(share).is_some(),
+        "nothing is held"
+    );
 }
 
 #[tokio::test]

@@ -211,28 +211,31 @@ async fn a_slow_peer_that_makes_progress_is_not_cut() {
 
 #[tokio::test]
 async fn large_records_wait_for_the_receive_budget_and_all_arrive() {
-    let limits = Limits {
-        receive_budget_bytes: 1_200_000,
-        receive_share_bytes: 1_200_000,
-        ..Limits::default()
-    };
-    let rig = Rig::new(On::Tcp, limits).await;
-    let (a, b) = (rig.connect().await, rig.connect().await);
-    let big = pattern(1_000_000);
-    let first = ask(&a, GATED, &big);
-    let second = async {
-        rig.until(|r| r.service.waiting.load(SeqCst) == 1).await;
-        let second = ask(&b, ECHO, &big);
-        tokio::pin!(second);
-        let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
-        assert!(early.is_err(), "the budget holds one record");
-        let small = rig.connect().await;
-        assert_eq!(ask(&small, ECHO, b"small").await, b"small");
-        rig.service.gate.add_permits(1);
-        second.await
-    };
-    let (first, second) = tokio::join!(first, second);
-    assert!(first == big && second == big);
+    for on in [On::Tcp, On::Rdma, On::Iwarp] {
+        let limits = Limits {
+            record_bytes_max: 600_000,
+            receive_budget_bytes: 600_000,
+            receive_share_bytes: 600_000,
+            ..Limits::default()
+        };
+        let rig = Rig::new(on, limits).await;
+        let (a, b) = (rig.connect().await, rig.connect().await);
+        let big = pattern(500_000);
+        let first = ask(&a, GATED, &big);
+        let second = async {
+            rig.until(|r| r.service.waiting.load(SeqCst) == 1).await;
+            let second = ask(&b, ECHO, &big);
+            tokio::pin!(second);
+            let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
+            assert!(early.is_err(), "the budget holds one record");
+            let small = rig.connect().await;
+            assert_eq!(ask(&small, ECHO, b"small").await, b"small");
+            rig.service.gate.add_permits(1);
+            second.await
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert!(first == big && second == big, "{on:?}");
+    }
 }
 
 fn resident_bytes() -> usize {

@@ -5,12 +5,12 @@ use super::Until;
 use crate::BenchError;
 use crate::bare::rpc_echo::EchoClient;
 use crate::load::Tally;
+use crate::nfs::server::Server;
 use crate::suite::content::Content;
 use crate::suite::files::Files;
 use crate::suite::job::Job;
 use crate::suite::worker::Link;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Size of the file: large enough that a metadata server leaves it to the data servers (RFC 8881 §5.12.4).
@@ -77,10 +77,10 @@ pub(crate) async fn run<F: Files>(
 /// Calls of the bare RPC program.
 pub(crate) async fn run_rpc(
     work: &SmallWork,
-    address: SocketAddr,
+    server: &Server,
     link: &mut Link,
 ) -> Result<(), BenchError> {
-    let client = EchoClient::connect(address).await?;
+    let client = EchoClient::connect(server).await?;
     for _ in 0..WARM_UP_REQUESTS {
         client.ask(work.payload_bytes).await?;
     }

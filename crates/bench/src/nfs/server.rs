@@ -1,0 +1,119 @@
+//! Servers and what carries requests to them.
+
+use crate::BenchError;
+use clap::ValueEnum;
+use rpc::{Netid, UniversalAddress};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use transport::rdma::{Config, Rdma};
+use transport::tcp::TcpConnector;
+use transport::{Address, Connector, Context, Limits};
+
+/// How clients speak to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP of the kernel.
+    Tcp,
+    /// RDMA by the provider that is built in.
+    Rdma,
+}
+
+impl Transport {
+    /// All that this build has.
+    pub const ALL: [Self; 2] = [Self::Tcp, Self::Rdma];
+
+    /// Its name in options and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
+        }
+    }
+
+    /// Who makes it: a reader must know whether hardware did.
+    #[must_use]
+    pub const fn provider(self) -> &'static str {
+        match self {
+            Self::Tcp => "sockets of the kernel",
+            Self::Rdma => "software iWARP, not RDMA hardware",
+        }
+    }
+}
+
+/// The provider that is built in.
+pub(crate) fn software(crc: bool) -> Rdma {
+    let config = Config {
+        crc,
+        ..Config::default()
+    };
+    Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), config)
+}
+
+/// A server as the load generator reaches it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Server {
+    /// Over what, and where.
+    pub transport: Transport,
+    /// Its socket: that of software iWARP is one of TCP too.
+    pub address: SocketAddr,
+    /// Whether this side wants checksums over RDMA frames.
+    pub rdma_crc: bool,
+}
+
+impl Server {
+    /// As connectors want it.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        match self.transport {
+            Transport::Tcp => Address::Tcp(self.address),
+            Transport::Rdma => Address::Rdma(self.address),
+        }
+    }
+
+    /// As a URL of our client.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!(
+            "nfs://{}/?transport={}",
+            self.address,
+            self.transport.name()
+        )
+    }
+
+    /// What connects to it.
+    #[must_use]
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        let context = Context::new(Limits::default());
+        Arc::new(TcpConnector::new(context).with_rdma(software(self.rdma_crc)))
+    }
+
+    /// Another server, told of by this one: reached over the same transport, if it has such an address.
+    #[must_use]
+    pub fn other(&self, told: &UniversalAddress) -> Option<Self> {
+        let transport = match told.netid {
+            Netid::Tcp | Netid::Tcp6 => Transport::Tcp,
+            Netid::Rdma | Netid::Rdma6 => Transport::Rdma,
+        };
+        (transport == self.transport).then(|| Self {
+            address: told.address,
+            ..self.clone()
+        })
+    }
+
+    /// Where a client of plain sockets connects to.
+    ///
+    /// # Errors
+    /// [`BenchError::Setting`] for a server over RDMA.
+    pub fn socket(&self) -> Result<SocketAddr, BenchError> {
+        match self.transport {
+            Transport::Tcp => Ok(self.address),
+            Transport::Rdma => Err(BenchError::Setting {
+                name: "the client of plain sockets",
+                must_be: "over TCP",
+            }),
+        }
+    }
+}
