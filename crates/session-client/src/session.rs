@@ -9,10 +9,11 @@
 //! # Failure
 //! A broken connection: connect again, bind, send the same request. Too long without an answer: the request fails and
 //! leaves its slot in doubt; the session lives on. A server that does not know the session: it is lost for
-//! everybody, those who wait included, and stays so until [`Session::establish`].
+//! everybody, those who wait included, and stays so until [`Session::establish`]. Only a request that must not be repeated and may have
+//! been executed is asked for again even so: a server with persistent sessions still answers that (RFC 8881 §2.10.6.5).
 
 use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks};
-use crate::connections::Connections;
+use crate::connections::{Connections, NewConn};
 use crate::room::{Estimate, reply_room};
 use crate::slots::{SlotGuard, Slots};
 use crate::{CallbackHandler, Caller, SessionError};
@@ -398,13 +399,23 @@ impl Session {
         // Told once: every try must be the same request, or the server takes it for another (RFC 8881 §2.10.6.1.3.1).
         let highest_slot = live.slots.highest_busy();
         let mut estimate = Estimate::Usual;
+        let mut is_sent = false;
         loop {
-            if live.slots.is_closed() {
+            // A lost session answers nothing but the retry of what changed something (RFC 8881 §2.10.6.5).
+            let may_be_kept = is_sent && request.1;
+            let is_lost = live.slots.is_closed();
+            if is_lost && !may_be_kept {
                 return Err(SessionError::Lost);
             }
-            let tried = self
-                .one_try(live, slot, highest_slot, request, estimate)
-                .await;
+            let tried = match self.reach(live, is_lost).await {
+                Ok(reached) => {
+                    is_sent = true;
+                    let conn = &reached.conn;
+                    self.one_try(live, conn, (slot, highest_slot), request, estimate)
+                        .await
+                }
+                Err(e) => Err(e),
+            };
             let error = match tried {
                 // A reply that was too long for its room is asked for again (RFC 8267 §4.1): the server either has
                 // not executed the request or answers the retry as it answers every other.
@@ -414,6 +425,9 @@ impl Session {
                 }
                 Err(SessionError::Lost) => {
                     self.lose(live);
+                    if may_be_kept && !is_lost {
+                        continue;
+                    }
                     return Err(SessionError::Lost);
                 }
                 Err(e) if e.is_transient() => e,
@@ -427,16 +441,28 @@ impl Session {
         }
     }
 
+    /// A connection for one try. A lost session has none: it is one of the request's own then.
+    async fn reach(&self, live: &Live, is_lost: bool) -> Result<Reached, SessionError> {
+        if is_lost {
+            let own = live.connections.connect().await?;
+            return Ok(Reached {
+                conn: own.handle().clone(),
+                _own: Some(own),
+            });
+        }
+        let bind = |conn: ConnHandle| async move { self.bind(&conn, live).await };
+        let conn = live.connections.pick(bind).await?;
+        Ok(Reached { conn, _own: None })
+    }
+
     async fn one_try(
         &self,
         live: &Live,
-        slot: &SlotGuard,
-        highest_slot: u32,
+        conn: &ConnHandle,
+        (slot, highest_slot): (&SlotGuard, u32),
         (caller, cache_this, build): (&Caller, bool, &Build<'_>),
         estimate: Estimate,
     ) -> Result<Outcome, SessionError> {
-        let bind = |conn: ConnHandle| async move { self.bind(&conn, live).await };
-        let conn = live.connections.pick(bind).await?;
         let mut b = CompoundBuilder::new(
             call_header(caller.credential()),
             b"",
@@ -587,6 +613,13 @@ impl Session {
             .await
             .map(|o| o.status_flags)
     }
+}
+
+/// Where a try goes.
+struct Reached {
+    conn: ConnHandle,
+    /// Closed behind the try.
+    _own: Option<NewConn>,
 }
 
 struct Exchanged {

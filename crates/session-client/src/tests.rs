@@ -20,6 +20,8 @@ use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 struct State {
     boot: u64,
     sessions: HashSet<SessionId>,
+    /// Sessions of before a restart, whose kept replies are all that is left of them.
+    dead: HashSet<SessionId>,
     /// Sequence id, kept reply, and the request that it belongs to.
     slots: HashMap<u32, (u32, Vec<u8>, Vec<u8>)>,
     executed: Vec<Vec<u8>>,
@@ -44,6 +46,16 @@ impl FakeServer {
         s.boot += 1;
         s.sessions.clear();
         s.slots.clear();
+    }
+
+    /// Forgets everything but the replies that persistent sessions keep.
+    fn restart_persistent(&self) {
+        let mut s = self.state.lock();
+        s.boot += 1;
+        s.dead = std::mem::take(&mut s.sessions);
+        for conn in s.connections.drain(..) {
+            conn.close(transport::CloseReason::Asked);
+        }
     }
 
     fn executed(&self) -> Vec<String> {
@@ -82,7 +94,9 @@ impl FakeServer {
                 id.bytes[14] = 1;
                 id.bytes[15] = u8::try_from(s.sessions.len()).unwrap();
                 s.sessions.insert(id);
-                s.slots.clear();
+                if s.dead.is_empty() {
+                    s.slots.clear();
+                }
                 let _ = reply.result(&CreateSessionRes {
                     session_id: id,
                     sequence: args.sequence,
@@ -124,7 +138,13 @@ impl FakeServer {
             reply.error(OpNum::Sequence, status);
             reply.finish(status)
         };
-        if !s.sessions.contains(&args.session_id) {
+        if s.dead.contains(&args.session_id) {
+            let kept = s.slots.get(&args.slot_id);
+            let is_retry = kept.is_some_and(|(_, _, first)| *first == request);
+            if !is_retry {
+                return refuse(reply, NfsStatus::DeadSession);
+            }
+        } else if !s.sessions.contains(&args.session_id) {
             return refuse(reply, NfsStatus::BadSession);
         }
         if s.delays > 0 {
@@ -297,6 +317,38 @@ async fn a_request_whose_reply_is_lost_or_cut_is_executed_once() {
             assert_eq!(world.server.executed(), ["a", "b"], "{fate:?} {to_server}");
         }
     }
+}
+
+/// A server with persistent sessions goes down behind two changes whose replies nobody has seen. Binding a connection fails and
+/// one request learns that the session is lost; each still gets the answer of what was done, and what was not sent is told.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_session_that_died_is_answered_and_not_made_again() {
+    let world = World::established(Some(Arc::new(Recalls::default()))).await;
+    *world.script.0.lock() = Box::new(|p| match p.to_listener {
+        true => Fate::Deliver,
+        false => Fate::Lose,
+    });
+    let (a, b, ()) = tokio::join!(world.remove("a"), world.remove("b"), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *world.script.0.lock() = Box::new(|_| Fate::Deliver);
+        world.server.restart_persistent();
+        // Not changes: one that was not answered may be asked of a new session.
+        assert!(matches!(
+            world.session.renew().await,
+            Err(SessionError::Lost)
+        ));
+        world.session.establish().await.unwrap();
+    });
+    for outcome in [a, b] {
+        let outcome = outcome.unwrap();
+        assert!(outcome.results().unwrap().take::<RemoveRes>().is_ok());
+    }
+    let mut executed = world.server.executed();
+    executed.sort_unstable();
+    assert_eq!(executed, ["a", "b"]);
+    world.server.state.lock().dead.clear();
+    world.server.state.lock().slots.clear();
+    world.remove("c").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

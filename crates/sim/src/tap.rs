@@ -173,7 +173,7 @@ impl Tap {
         body: &[u8],
         now: u64,
     ) {
-        let Some(key) = request.key.filter(|_| reply.is_sequenced()) else {
+        let Some(key) = request.key.filter(|key| reply.answers(key)) else {
             return;
         };
         let server = host(passage.from);
@@ -205,7 +205,7 @@ impl Tap {
                     };
                     state.stateids.reply(*stateid, &issue)
                 }
-                Got::Plain => None,
+                Got::Sequence(_) | Got::Plain => None,
             };
             if let Some(text) = found {
                 self.findings.add(format!("{op:?} at event {now}: {text}"));

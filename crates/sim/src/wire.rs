@@ -53,6 +53,8 @@ pub(crate) enum Got {
     Attrs(Box<Attrs>),
     /// OPEN, LOCK, LOCKU, LAYOUTGET and others that issue a stateid.
     Stateid(Stateid),
+    /// SEQUENCE.
+    Sequence(SlotKey),
     /// Nothing of note.
     Plain,
 }
@@ -65,10 +67,11 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Whether SEQUENCE passed.
+    /// Whether SEQUENCE passed, and says that this is the reply to `key`: a reply that went to an earlier incarnation of a client may
+    /// have the XID of another call of the new one.
     #[must_use]
-    pub(crate) fn is_sequenced(&self) -> bool {
-        matches!(self.ops.first(), Some((OpNum::Sequence, NfsStatus::Ok, _)))
+    pub(crate) fn answers(&self, key: &SlotKey) -> bool {
+        matches!(self.ops.first(), Some((_, NfsStatus::Ok, Got::Sequence(said))) if said == key)
     }
 }
 
@@ -191,7 +194,10 @@ fn got(op: OpNum, status: NfsStatus, d: &mut Decoder<'_>) -> Option<Got> {
             Some(stateid) => Got::Stateid(stateid),
             None => Got::Plain,
         },
-        OpNum::Sequence => skip::<ops::SequenceRes>(status, d)?,
+        OpNum::Sequence => {
+            let res: ops::SequenceRes = read(status, d)?;
+            Got::Sequence((res.session_id.bytes, res.slot_id, res.sequence_id))
+        }
         OpNum::PutFh => skip::<ops::PutFhRes>(status, d)?,
         OpNum::PutRootFh => skip::<ops::PutRootFhRes>(status, d)?,
         OpNum::GetFh => skip::<ops::GetFhRes<'_>>(status, d)?,

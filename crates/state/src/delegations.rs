@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nfs4::{ClientId, NfsStatus, SessionId, Stateid};
 
+use crate::holders::Holders;
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid};
 
 /// Most files that are remembered as recalled a short while ago.
@@ -144,19 +145,12 @@ pub(crate) struct Entry {
     pub(crate) change: u64,
 }
 
-#[derive(Debug, Default)]
-struct FileDelegations {
-    holders: BTreeMap<ClientId, Other>,
-    holds_count: u32,
-}
-
 /// All delegations.
 #[derive(Debug)]
 pub struct Delegations {
     limits: DelegationLimits,
     states: BTreeMap<Other, Delegation>,
-    files: BTreeMap<u64, FileDelegations>,
-    clients: BTreeMap<ClientId, BTreeSet<Other>>,
+    holders: Holders,
     /// Recalls under way by deadline.
     recalls: BTreeSet<(u64, Other)>,
     /// Files recalled a short while ago, and until when they count as contended; oldest first in the queue.
@@ -171,8 +165,7 @@ impl Delegations {
         Self {
             limits,
             states: BTreeMap::new(),
-            files: BTreeMap::new(),
-            clients: BTreeMap::new(),
+            holders: Holders::default(),
             recalls: BTreeSet::new(),
             contended: BTreeMap::new(),
             contended_order: VecDeque::new(),
@@ -181,9 +174,8 @@ impl Delegations {
     }
 
     fn of_file(&self, file: u64) -> impl Iterator<Item = (&Other, &Delegation)> {
-        let holders = self.files.get(&file).map(|f| f.holders.values());
-        let known = |other| self.states.get(other).map(|d| (other, d));
-        holders.into_iter().flatten().filter_map(known)
+        let of_file = self.holders.of_file(file);
+        of_file.filter_map(|(_, other)| self.states.get(other).map(|d| (other, d)))
     }
 
     /// Clients but `except` whose delegations are in the way, in ascending order.
@@ -230,7 +222,7 @@ impl Delegations {
     /// What the client holds on the file, to be taken from it without a recall.
     #[must_use]
     pub fn of_holder(&self, client: ClientId, file: u64) -> Option<DelegationRecall> {
-        let other = *self.files.get(&file)?.holders.get(&client)?;
+        let other = self.holders.find(client, file)?;
         self.recall_of(&other, 0)
     }
 
@@ -266,22 +258,20 @@ impl Delegations {
 
     /// Whether nothing may be granted on the file just now: it is held, under recall, or was recalled a short while ago.
     pub(crate) fn is_contended(&self, file: u64, now_ms: u64) -> bool {
-        let held = self.files.get(&file).is_some_and(|f| f.holds_count > 0);
+        let held = self.holders.is_on_hold(file);
         let recently = self.contended.get(&file).is_some_and(|ms| *ms > now_ms);
         held || recently || self.of_file(file).any(|(_, d)| d.recall_ms.is_some())
     }
 
     /// Whether there is no room for one more of this client.
     pub(crate) fn is_full(&self, client: ClientId) -> bool {
-        let of_client = self.clients.get(&client).map_or(0, BTreeSet::len);
+        let of_client = self.holders.count_of_client(client);
         of_client >= self.limits.per_client_max || self.states.len() >= self.limits.total_max
     }
 
     pub(crate) fn enter(&mut self, source: &mut StateidSource, entry: Entry) -> Stateid {
         let other = source.next(StateKind::Delegation);
-        let of_file = self.files.entry(entry.file).or_default();
-        of_file.holders.insert(entry.client, other);
-        self.clients.entry(entry.client).or_default().insert(other);
+        self.holders.enter(entry.client, entry.file, other);
         self.states.insert(
             other,
             Delegation {
@@ -336,13 +326,13 @@ impl Delegations {
         client: ClientId,
         file: u64,
     ) -> Option<(Stateid, &Delegation)> {
-        let other = self.files.get(&file)?.holders.get(&client)?;
-        Some((stateid_of(*other), self.states.get(other)?))
+        let other = self.holders.find(client, file)?;
+        Some((stateid_of(other), self.states.get(&other)?))
     }
 
     /// Delegations of a file.
     pub(crate) fn count_of_file(&self, file: u64) -> usize {
-        self.files.get(&file).map_or(0, |f| f.holders.len())
+        self.holders.of_file(file).count()
     }
 
     /// Who holds the file for writing.
@@ -367,7 +357,7 @@ impl Delegations {
 
     /// Keeps delegations from being granted on the file until [`Delegations::release`] was called as often.
     pub fn hold(&mut self, file: u64) {
-        self.files.entry(file).or_default().holds_count += 1;
+        self.holders.hold(file);
     }
 
     /// Ends one [`Delegations::hold`].
@@ -375,13 +365,7 @@ impl Delegations {
     /// # Panics
     /// Without one: a bug of the caller.
     pub fn release(&mut self, file: u64) {
-        let entry = self.files.entry(file).or_default();
-        assert!(
-            entry.holds_count > 0,
-            "a file is released once for each hold"
-        );
-        entry.holds_count -= 1;
-        self.drop_file_if_empty(file);
+        self.holders.release(file);
     }
 
     /// Recalls whose deadline has passed.
@@ -396,23 +380,23 @@ impl Delegations {
     pub fn crowded(&mut self, now_ms: u64) -> Vec<RecallAny> {
         let limits = self.limits;
         let is_full = self.states.len() > limits.total_max / 4 * 3;
-        let share = limits.total_max / 2 / self.clients.len().max(1);
+        let share = limits.total_max / 2 / self.holders.clients().len().max(1);
         let mut out = Vec::new();
-        for (client, held) in &self.clients {
-            let keep = if held.len() > limits.per_client_max / 4 * 3 {
+        for (client, held_count) in self.holders.clients() {
+            let keep = if held_count > limits.per_client_max / 4 * 3 {
                 (limits.per_client_max / 2).min(if is_full { share } else { usize::MAX })
-            } else if is_full && held.len() > share {
+            } else if is_full && held_count > share {
                 share
             } else {
                 continue;
             };
-            let asked = self.asked_ms.get(client);
+            let asked = self.asked_ms.get(&client);
             if asked.is_some_and(|ms| now_ms < ms.saturating_add(RECALL_ANY_PAUSE_MS)) {
                 continue;
             }
-            self.asked_ms.insert(*client, now_ms);
+            self.asked_ms.insert(client, now_ms);
             out.push(RecallAny {
-                client: *client,
+                client,
                 keep: u32::try_from(keep).unwrap_or(u32::MAX),
             });
         }
@@ -422,13 +406,12 @@ impl Delegations {
     /// Whether the client holds any.
     #[must_use]
     pub fn has_client(&self, client: ClientId) -> bool {
-        self.clients.contains_key(&client)
+        self.holders.count_of_client(client) > 0
     }
 
     /// Delegations of a client.
     pub(crate) fn of_client(&self, client: ClientId) -> Vec<Other> {
-        let of_client = self.clients.get(&client).into_iter().flatten();
-        of_client.copied().collect()
+        self.holders.of_client(client).copied().collect()
     }
 
     /// The client is gone: what concerns it alone goes. Its delegations were removed before.
@@ -453,24 +436,9 @@ impl Delegations {
         if let Some(ms) = delegation.recall_ms {
             self.recalls.remove(&(ms, *other));
         }
-        if let Some(entry) = self.files.get_mut(&delegation.file) {
-            entry.holders.remove(&delegation.client);
-        }
-        self.drop_file_if_empty(delegation.file);
-        if let Some(set) = self.clients.get_mut(&delegation.client) {
-            set.remove(other);
-            if set.is_empty() {
-                self.clients.remove(&delegation.client);
-            }
-        }
+        self.holders
+            .leave(delegation.client, delegation.file, other);
         Some(delegation)
-    }
-
-    fn drop_file_if_empty(&mut self, file: u64) {
-        let is_empty = |f: &FileDelegations| f.holders.is_empty() && f.holds_count == 0;
-        if self.files.get(&file).is_some_and(is_empty) {
-            self.files.remove(&file);
-        }
     }
 }
 

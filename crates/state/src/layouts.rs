@@ -22,6 +22,7 @@ use std::ops::Bound;
 
 use nfs4::{ClientId, NfsStatus, Stateid};
 
+use crate::holders::Holders;
 use crate::stateid::{Other, StateKind, StateidSource, check_layout_seqid, is_after, next_seqid};
 
 /// How far behind a layout stateid may be: more than the operations that the slots of a client's
@@ -175,19 +176,12 @@ struct Layout {
     oldest_key: u32,
 }
 
-#[derive(Debug, Default)]
-struct FileLayouts {
-    states: BTreeMap<ClientId, Other>,
-    holds_count: u32,
-}
-
 /// All layouts.
 #[derive(Debug)]
 pub struct Layouts {
     limits: LayoutLimits,
     states: BTreeMap<Other, Layout>,
-    files: BTreeMap<u64, FileLayouts>,
-    clients: BTreeMap<ClientId, BTreeSet<Other>>,
+    holders: Holders,
     /// States with a recall under way, for [`Layouts::overdue`].
     recalls: BTreeSet<Other>,
     /// How many states have each key as their oldest.
@@ -201,8 +195,7 @@ impl Layouts {
         Self {
             limits,
             states: BTreeMap::new(),
-            files: BTreeMap::new(),
-            clients: BTreeMap::new(),
+            holders: Holders::default(),
             recalls: BTreeSet::new(),
             keys: BTreeMap::new(),
         }
@@ -210,15 +203,14 @@ impl Layouts {
 
     /// Whether a LAYOUTGET must wait.
     fn check_available(&self, client: ClientId, file: u64) -> Result<(), NfsStatus> {
-        let Some(entry) = self.files.get(&file) else {
-            return Ok(());
-        };
-        let mine = entry.states.get(&client).and_then(|o| self.states.get(o));
+        let mine = self.holders.find(client, file);
+        let mine = mine.and_then(|o| self.states.get(&o));
         if mine.is_some_and(|l| matches!(l.phase, Phase::Returning { .. })) {
             return Err(NfsStatus::ReturnConflict);
         }
-        let recalled = entry.states.values().any(|o| self.recalls.contains(o));
-        if recalled || entry.holds_count > 0 {
+        let mut of_file = self.holders.of_file(file);
+        let recalled = of_file.any(|(_, other)| self.recalls.contains(other));
+        if recalled || self.holders.is_on_hold(file) {
             return Err(NfsStatus::RecallConflict);
         }
         Ok(())
@@ -278,20 +270,15 @@ impl Layouts {
         client: ClientId,
         file: u64,
     ) -> Result<Other, NfsStatus> {
-        if let Some(other) = self.files.get(&file).and_then(|f| f.states.get(&client)) {
-            return Ok(*other);
+        if let Some(other) = self.holders.find(client, file) {
+            return Ok(other);
         }
-        let of_client = self.clients.get(&client).map_or(0, BTreeSet::len);
+        let of_client = self.holders.count_of_client(client);
         if of_client >= self.limits.per_client_max || self.states.len() >= self.limits.total_max {
             return Err(NfsStatus::LayoutTryLater);
         }
         let other = source.next(StateKind::Layout);
-        self.files
-            .entry(file)
-            .or_default()
-            .states
-            .insert(client, other);
-        self.clients.entry(client).or_default().insert(other);
+        self.holders.enter(client, file, other);
         self.states.insert(
             other,
             Layout {
@@ -428,13 +415,7 @@ impl Layouts {
 
     /// LAYOUTRETURN of a file system (there is one) or of everything.
     pub fn return_all(&mut self, client: ClientId, modes: IoModes) -> Vec<Returned> {
-        let names: Vec<Other> = self
-            .clients
-            .get(&client)
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect();
+        let names: Vec<Other> = self.holders.of_client(client).copied().collect();
         names
             .iter()
             .filter_map(|other| self.give_back(other, modes))
@@ -444,7 +425,7 @@ impl Layouts {
     /// The client closed the file for the last time: layouts granted with "return on close" are
     /// returned by that (RFC 8881 §18.43.3).
     pub fn closed(&mut self, client: ClientId, file: u64) -> Option<Returned> {
-        let other = *self.files.get(&file)?.states.get(&client)?;
+        let other = self.holders.find(client, file)?;
         self.states
             .get(&other)
             .filter(|l| l.return_on_close)
@@ -478,10 +459,7 @@ impl Layouts {
     /// client that keeps its layout gets a fresh stateid with its next LAYOUTGET, which its fenced
     /// handles make it send.
     pub fn raise_commit_floor(&mut self, file: u64) {
-        let Some(entry) = self.files.get(&file) else {
-            return;
-        };
-        for other in entry.states.values() {
+        for (_, other) in self.holders.of_file(file) {
             if let Some(layout) = self.states.get_mut(other) {
                 layout.commit_floor = Some(layout.seqid);
             }
@@ -498,10 +476,8 @@ impl Layouts {
         except: Option<ClientId>,
         deadline_ms: u64,
     ) -> Vec<Recall> {
-        let Some(entry) = self.files.get(&file) else {
-            return Vec::new();
-        };
-        let chosen = entry.states.iter().filter(|(c, _)| Some(**c) != except);
+        let of_file = self.holders.of_file(file);
+        let chosen = of_file.filter(|(c, _)| Some(*c) != except);
         let chosen: Vec<Other> = chosen.map(|(_, other)| *other).collect();
         let recall = |other| self.recall_state(other, modes, deadline_ms);
         chosen.into_iter().filter_map(recall).collect()
@@ -564,17 +540,14 @@ impl Layouts {
     /// Whether anyone but `except` still holds segments of `modes`: what a truncate waits for.
     #[must_use]
     pub fn is_held(&self, file: u64, modes: IoModes, except: Option<ClientId>) -> bool {
-        self.files.get(&file).is_some_and(|entry| {
-            entry.states.iter().any(|(client, other)| {
-                Some(*client) != except
-                    && self.states.get(other).is_some_and(|l| l.held.meets(modes))
-            })
+        self.holders.of_file(file).any(|(client, other)| {
+            Some(client) != except && self.states.get(other).is_some_and(|l| l.held.meets(modes))
         })
     }
 
     /// Refuses LAYOUTGET on the file until [`Layouts::release`] was called as often.
     pub fn hold(&mut self, file: u64) {
-        self.files.entry(file).or_default().holds_count += 1;
+        self.holders.hold(file);
     }
 
     /// Ends one [`Layouts::hold`].
@@ -582,13 +555,7 @@ impl Layouts {
     /// # Panics
     /// Without one: a bug of the caller.
     pub fn release(&mut self, file: u64) {
-        let entry = self.files.entry(file).or_default();
-        assert!(
-            entry.holds_count > 0,
-            "a file is released once for each hold"
-        );
-        entry.holds_count -= 1;
-        self.drop_file_if_empty(file);
+        self.holders.release(file);
     }
 
     /// Recalls whose deadline has passed: fence the client off the file, then [`Layouts::revoke`].
@@ -633,28 +600,24 @@ impl Layouts {
     /// Clients that hold segments of `modes`, in ascending order.
     #[must_use]
     pub fn holders(&self, file: u64, modes: IoModes) -> Vec<ClientId> {
-        let Some(entry) = self.files.get(&file) else {
-            return Vec::new();
-        };
-        entry
-            .states
-            .iter()
+        self.holders
+            .of_file(file)
             .filter(|(_, other)| self.states.get(*other).is_some_and(|l| l.held.meets(modes)))
-            .map(|(client, _)| *client)
+            .map(|(client, _)| client)
             .collect()
     }
 
     /// The layout of a client on a file, and whether it is for writing.
     #[must_use]
     pub fn held_by(&self, client: ClientId, file: u64) -> Option<(Other, bool)> {
-        let other = *self.files.get(&file)?.states.get(&client)?;
+        let other = self.holders.find(client, file)?;
         self.states.get(&other).map(|l| (other, l.held.rw))
     }
 
     /// Whether the client holds any layout.
     #[must_use]
     pub fn has_client(&self, client: ClientId) -> bool {
-        self.clients.contains_key(&client)
+        self.holders.count_of_client(client) > 0
     }
 
     /// Layout states in all.
@@ -680,26 +643,7 @@ impl Layouts {
         };
         self.recalls.remove(other);
         self.uncount_key(layout.oldest_key);
-        if let Some(entry) = self.files.get_mut(&layout.file) {
-            entry.states.remove(&layout.client);
-        }
-        self.drop_file_if_empty(layout.file);
-        if let Some(set) = self.clients.get_mut(&layout.client) {
-            set.remove(other);
-            if set.is_empty() {
-                self.clients.remove(&layout.client);
-            }
-        }
-    }
-
-    fn drop_file_if_empty(&mut self, file: u64) {
-        if self
-            .files
-            .get(&file)
-            .is_some_and(|f| f.states.is_empty() && f.holds_count == 0)
-        {
-            self.files.remove(&file);
-        }
+        self.holders.leave(layout.client, layout.file, other);
     }
 }
 

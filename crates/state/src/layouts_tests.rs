@@ -93,7 +93,7 @@ fn every_grant_and_return_counts_up() {
         bed.layouts.return_file(one, A, FILE, IoModes::ANY, true),
         Err(NfsStatus::BadStateid)
     );
-    assert!(bed.layouts.is_empty() && bed.layouts.files.is_empty());
+    assert!(bed.layouts.is_empty() && bed.layouts.holders.is_empty());
     assert!(!bed.layouts.has_client(A));
     assert_ne!(
         bed.get(A, IoMode::Read).unwrap().other,

@@ -17,6 +17,7 @@ mod delegations;
 mod file_delegations;
 mod file_states;
 mod grace;
+mod holders;
 mod layouts;
 mod locks;
 mod opens;

@@ -14,8 +14,8 @@ use nfs4::ops::{
     GetDeviceInfoRes, GetFhArgs, GetFhRes, LayoutCommitArgs, LayoutCommitRes, LayoutGetArgs,
     LayoutGetRes, LayoutReturn, LayoutReturnArgs, LayoutReturnFile, LayoutReturnRes, LayoutUpdate,
     OpenArgs, OpenClaim, OpenHow, OpenRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes,
-    ReclaimCompleteArgs, ReclaimCompleteRes, SHARE_ACCESS_BOTH, SHARE_DENY_NONE, WriteArgsPayload,
-    WriteRes,
+    ReclaimCompleteArgs, ReclaimCompleteRes, SHARE_ACCESS_BOTH, SHARE_DENY_NONE,
+    SHARE_WANT_NO_DELEG, WriteArgsPayload, WriteRes,
 };
 use nfs4::{
     Attrs, Bitmap, ClientId, CompoundBuilder, CompoundReply, DeviceId, Fattr, FileHandle, IoMode,
@@ -243,7 +243,8 @@ impl Peer {
                 });
                 b.push(&OpenArgs {
                     seqid: 0,
-                    share_access: SHARE_ACCESS_BOTH,
+                    // A client without callbacks could not give one back.
+                    share_access: SHARE_ACCESS_BOTH | SHARE_WANT_NO_DELEG,
                     share_deny: SHARE_DENY_NONE,
                     owner: StateOwner {
                         clientid: ClientId::default(),
