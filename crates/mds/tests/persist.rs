@@ -12,10 +12,12 @@ use meta::Read;
 use nfs4::attr::Attrs;
 use nfs4::ops::*;
 use nfs4::{
-    Bitmap, ClientId, CompoundBuilder, CompoundReply, Fattr, NfsStatus, SessionId, Verifier,
+    Bitmap, ClientId, CompoundBuilder, CompoundReply, Fattr, IoMode, NfsStatus, SessionId, Stateid,
+    Verifier,
 };
 use rig::Rig;
 use rig::cluster::{FakeDs, Port};
+use rig::file::File;
 use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader};
 use std::sync::Arc;
 use std::time::Duration;
@@ -298,6 +300,38 @@ async fn a_compound_that_failed_behind_a_change_is_answered_as_it_was() {
     let raw = raw.back(&rig).await;
     let after = call(&raw.conn, &both).await;
     assert_eq!(after, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_begun_and_put_off_is_answered_as_it_was() {
+    let (rig, _port, mut servers) = rig::cluster::cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    file.layout_commit(granted.stateid, 9000).await.unwrap();
+    file.close().await;
+    let raw = Raw::mount(&rig, CREATE_SESSION_PERSIST).await;
+    servers[1].go_away().await;
+    let cut = raw.request(0, 1, |b| {
+        b.push(&PutFhArgs {
+            object: Opaque(&file.fh.0),
+        });
+        let attrs = Attrs {
+            size: Some(100),
+            ..Attrs::default()
+        };
+        b.push(&SetAttrArgs {
+            stateid: Stateid::ANONYMOUS,
+            attrs: Fattr::new(&attrs),
+        });
+    });
+    let before = call(&raw.conn, &cut).await;
+    assert_eq!(status(&before), NfsStatus::Delay);
+    assert_eq!(rig.nfsd.role().data().status().truncations, 1, "begun");
+    servers[0].go_away().await;
+    let rig = restart(rig).await;
+    let raw = raw.back(&rig).await;
+    assert_eq!(call(&raw.conn, &cut).await, before);
 }
 
 #[tokio::test(start_paused = true)]

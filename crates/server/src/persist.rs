@@ -143,7 +143,8 @@ impl<R: Role> Compound<'_, R> {
         Some((persist.slot(), xdr::encode_to_vec(&kept)))
     }
 
-    /// The whole reply, when results have come behind the last change: a retry then gets them too as they were.
+    /// The whole reply, when it is more than was kept with the last change: results have come behind that, or it has failed although
+    /// it was begun for good. A retry then gets all as it was.
     fn kept_whole(
         &self,
         reply: &ReplyWriter<OpNum>,
@@ -151,7 +152,8 @@ impl<R: Role> Compound<'_, R> {
     ) -> Option<(SlotOf, Vec<u8>)> {
         let persist = self.persist.as_ref()?;
         let kept_count = persist.kept_count.load(Relaxed);
-        if kept_count == 0 || kept_count == reply.count() {
+        let is_kept = kept_count == reply.count() && status.is_ok();
+        if kept_count == 0 || is_kept {
             return None;
         }
         let results = reply.results()?;
