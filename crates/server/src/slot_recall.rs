@@ -2,6 +2,7 @@
 
 use crate::back_channel::status_only;
 use crate::{Nfsd, Role};
+use nfs4::CbCompoundBuilder;
 use nfs4::cb::CbRecallSlotArgs;
 use state::SlotRecall;
 use std::sync::Arc;
@@ -16,29 +17,23 @@ impl<R: Role> Nfsd<R> {
         }
     }
 
-    /// A client that does not answer keeps its slots until SEQUENCE tells it of the target.
+    /// A client that does not answer hears of the target by SEQUENCE, as the others do.
     async fn recall_slots_of(&self, recall: SlotRecall) {
         let args = CbRecallSlotArgs {
             target_highest_slot_id: recall.target_highest_slot,
         };
-        let asked = self
-            .deliver(
-                recall.client,
-                Some(recall.session),
-                None,
-                &|b| {
-                    b.push(&args);
-                },
-                status_only,
-            )
-            .await;
-        match asked {
-            Ok(()) => {
-                if let Some(session) = self.clients().session_mut(recall.session) {
-                    session.slots.recall_answered();
-                }
-            }
-            Err(error) => tracing::debug!(?error, "CB_RECALL_SLOT"),
+        let build = |b: &mut CbCompoundBuilder| {
+            b.push(&args);
+        };
+        let asked = self.deliver(
+            recall.client,
+            Some(recall.session),
+            None,
+            &build,
+            status_only,
+        );
+        if let Err(error) = asked.await {
+            tracing::debug!(?error, "CB_RECALL_SLOT");
         }
     }
 }

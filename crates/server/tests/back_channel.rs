@@ -315,7 +315,7 @@ async fn the_slot_of_a_call_in_doubt_is_lent_to_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_client_is_asked_for_slots_and_its_next_request_gives_them_back() {
+async fn an_idle_client_is_asked_for_slots_and_gives_them_back_once_it_was_told_so() {
     let highest = |record: &bytes::Bytes| {
         let res = reply(record).take::<SequenceRes>().unwrap();
         (res.highest_slot_id, res.target_highest_slot_id)
@@ -340,6 +340,8 @@ async fn an_idle_client_is_asked_for_slots_and_its_next_request_gives_them_back(
     let recall = [0, 0, 0, CbOpNum::RecallSlot as u8, 0, 0, 0, 1];
     assert_eq!(record[record.len() - 8..], recall);
     let record = call(&m.conn, remove(m.session, 0, 2, "x")).await;
+    assert_eq!(highest(&record), (3, 1));
+    let record = call(&m.conn, remove(m.session, 0, 3, "x")).await;
     assert_eq!(highest(&record), (1, 1));
     let record = call(&m.conn, remove(m.session, 3, 1, "x")).await;
     assert_eq!(only(&record).1, NfsStatus::BadSlot);

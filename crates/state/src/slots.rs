@@ -253,6 +253,8 @@ impl SlotTable {
     }
 
     /// The target to ask for by CB_RECALL_SLOT, when the client may use more slots and was not asked for this target yet.
+    /// The client's answer to it enforces nothing: a request that it sent before may still be on its way, and would speak of
+    /// less than is outstanding by then. The SEQUENCE that it sends on it (RFC 8881 §20.8.3) is answered with the target.
     pub fn recall(&mut self) -> Option<u32> {
         let wanted = self.highest_enforced > self.highest_target
             && self.recalled_generation != self.target_generation;
@@ -260,17 +262,6 @@ impl SlotTable {
             self.recalled_generation = self.target_generation;
             self.highest_target
         })
-    }
-
-    /// The client has answered CB_RECALL_SLOT with success: it knows the target, unless that has changed meanwhile. Its next
-    /// request tells what it still has outstanding.
-    pub fn recall_answered(&mut self) {
-        if self.recalled_generation == self.target_generation {
-            let known = self.target_generation;
-            self.slots
-                .iter_mut()
-                .for_each(|s| s.reply_generation = known);
-        }
     }
 
     /// Forgets the slots above the target. The client has received their replies: the highest slot
