@@ -31,8 +31,7 @@ pub const CALLBACK_MS_MAX: u64 = 15_000;
 /// Pause before another try.
 const RETRY_PAUSE_MS: u64 = 100;
 /// The version of the program in the XDR of RFC 5662 §2. The text of RFC 8881 §18.36.3 says 4, which clients do not insist on.
-const CB_VERSION: u32 = 1;
-const CB_PROC_NULL: u32 = 0;
+pub(crate) const CB_VERSION: u32 = 1;
 const CB_PROC_COMPOUND: u32 = 1;
 
 /// Why a callback has no result.
@@ -316,37 +315,6 @@ impl<R: Role> Nfsd<R> {
         let other = (Some(first.id()) == silent).then(|| found.next()).flatten();
         Some(other.unwrap_or(first).clone())
     }
-}
-
-/// Calls the client's program with CB_NULL (RFC 8881 §20.1), which every client answers, when it has made a session with a back
-/// channel: a path on which nothing answers is in the log before a recall needs it. What follows is only the log, since the first
-/// callback decides what the path is worth. A client has no more of these than sessions.
-pub(crate) fn probe(conn: ConnHandle, program: u32) {
-    tokio::spawn(async move {
-        let mut e = Encoder::new();
-        let start = CallStart {
-            xid: 0,
-            program,
-            version: CB_VERSION,
-            procedure: CB_PROC_NULL,
-            credential: OpaqueAuth::NONE,
-            verifier: OpaqueAuth::NONE,
-        };
-        xdr::Encode::encode(&start, &mut e);
-        let peer = conn.peer().to_string();
-        let Ok(record) = conn.call(e.into(), Duration::from_millis(TRY_MS)).await else {
-            tracing::debug!(peer, "CB_NULL was not answered");
-            return;
-        };
-        let header = ReplyHeader::decode(&mut Decoder::new(&record));
-        if !matches!(header, Ok(h) if matches!(h.verdict, ReplyVerdict::Success { .. })) {
-            tracing::warn!(
-                peer,
-                program,
-                "the client's callback program refuses CB_NULL"
-            );
-        }
-    });
 }
 
 fn call_message<R: Role>(

@@ -15,6 +15,7 @@ mod execute;
 mod nfsd;
 mod ops;
 mod persist;
+mod probe;
 mod role;
 mod slot;
 mod slot_recall;

@@ -1,6 +1,6 @@
 //! `CREATE_SESSION` (RFC 8881 §18.36).
 
-use crate::{Compound, Nfsd, Role, back_channel};
+use crate::{Compound, Nfsd, Role};
 use nfs4::NfsStatus;
 use nfs4::ops::{
     CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_CONN_RDMA, CREATE_SESSION_PERSIST,
@@ -64,7 +64,7 @@ impl<R: Role> Nfsd<R> {
             CreateSession::Replay(created) => created,
             CreateSession::New { created, removed } => {
                 if created.back_channel {
-                    back_channel::probe(cx.conn.clone(), args.cb_program);
+                    self.probe(cx.conn.clone(), args.cb_program);
                 }
                 for removed in removed {
                     R::client_removed(self, removed).await;
