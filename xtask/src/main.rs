@@ -13,6 +13,7 @@ mod fuzz;
 mod layers;
 mod packages;
 mod pynfs;
+mod recovery;
 mod repo;
 mod sim;
 mod step;
@@ -45,6 +46,8 @@ enum Command {
     /// Simulate a whole cluster from a seed: --seed N replays one, --seeds COUNT tries many
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
+    /// Cut the power of the stores at many points, more than the tests do
+    Powercut(recovery::PowercutArgs),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
     Pynfs(pynfs::Args),
     /// What pynfs calls to have the metadata server restarted
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Powercut(args) => recovery::powercut(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),

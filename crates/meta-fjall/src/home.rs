@@ -158,6 +158,8 @@ impl Home {
             file.write_all(FORMAT_LINE.as_bytes())?;
             file.sync_all()?;
             sync_dirs(&self.engine_dir())?;
+            // The name of the engine's directory too: `format` shall not be there without it.
+            sync_dir(&self.dir)?;
             sync_ancestors(&self.dir)?;
             std::fs::rename(self.dir.join("format.new"), self.dir.join("format"))?;
             sync_dir(&self.dir)?;

@@ -267,6 +267,6 @@ impl MetaStore for FjallStore {
 }
 
 #[cfg(test)]
-mod powercut;
+mod damage;
 #[cfg(test)]
 mod tests;

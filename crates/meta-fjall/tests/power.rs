@@ -17,6 +17,8 @@ const POINTS_PER_RECORDING: usize = 60;
 /// Recordings in one line, each in what a cut of the one before left.
 const LINE: u64 = 3;
 const TRANSACTIONS: u64 = 120;
+/// Cuts at each call that makes a store.
+const CREATION_ROUNDS: u64 = 6;
 /// Transactions in the newest state, in a key of the store.
 const COUNT: &[u8] = b"count";
 
@@ -42,8 +44,25 @@ fn writes(seed: u64, n: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
             (key, (!dice.one_in(4)).then(|| vec![fill; size]))
         })
         .collect();
+    // Sometimes a value that looks like the end of a batch in the journal, to be cut within.
+    if dice.one_in(8) {
+        let value = [&[3; 9][..], b"FJL\x03", &[1; 40]].concat();
+        writes.push((b"marker".to_vec(), Some(value)));
+    }
     writes.push((COUNT.to_vec(), Some(n.to_be_bytes().to_vec())));
     writes
+}
+
+/// A pair that goes along with transaction `n` of a seed, below its own writes.
+fn later(seed: u64, n: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+    let dice = &mut Dice::new(!(seed << 32 | n));
+    let pair = || {
+        (
+            dice.roll(60).to_be_bytes().to_vec(),
+            n.to_be_bytes().to_vec(),
+        )
+    };
+    n.is_multiple_of(3).then(pair)
 }
 
 fn count(store: &FjallStore) -> u64 {
@@ -56,6 +75,9 @@ fn work(root: &std::path::Path, seed: u64) {
     let mut store = FjallStore::open(root, options()).unwrap();
     let first = count(&store) + 1;
     for n in first..first + TRANSACTIONS {
+        if let Some((key, value)) = later(seed, n) {
+            store.put_later(&key, &value).unwrap();
+        }
         let done = store.transact(&mut |tx| {
             for (key, value) in writes(seed, n) {
                 match value {
@@ -93,6 +115,7 @@ fn advanced(state: &State, seed: u64, last: u64) -> State {
         .map_or(0, |b| u64::from_be_bytes(b[..].try_into().unwrap()))
         + 1;
     for n in first..=last {
+        state.extend(later(seed, n));
         for (key, value) in writes(seed, n) {
             match value {
                 Some(value) => state.insert(key, value),
@@ -148,4 +171,34 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged_and_leaves_nothing_half
     }
     // The test has met what it is about.
     assert!(lost > 0 && tables > 0, "{lost} {tables}");
+}
+
+/// Few calls and each of its own kind, so each is cut at, with several dice.
+#[test]
+fn a_cut_while_a_store_is_made_leaves_one_that_opens() {
+    if let Some(workload) = workload() {
+        let store = FjallStore::open(&workload.root, options()).unwrap();
+        let done = store.transact(&mut |tx| {
+            tx.put(COUNT, &1_u64.to_be_bytes());
+            Ok(Outcome::Commit)
+        });
+        block_on(store.durable(done.unwrap())).unwrap();
+        return ack("1");
+    }
+    let scratch = scratch();
+    let name = "a_cut_while_a_store_is_made_leaves_one_that_opens";
+    let recording = record(name, &scratch.path().join("root"), 0).unwrap();
+    for point in recording.points() {
+        for seed in 0..CREATION_ROUNDS {
+            let image = scratch.path().join("image");
+            let dice = &mut Dice::new(seed * 1000 + point as u64);
+            recording.leave(point, dice, &image).unwrap();
+            let at = format!("seed {seed} point {point}");
+            let store = FjallStore::open(&image, options()).unwrap_or_else(|e| panic!("{at}: {e}"));
+            let acked = recording.acknowledged(point).count() as u64;
+            assert!(count(&store) >= acked, "{at}");
+            drop(store);
+            std::fs::remove_dir_all(&image).unwrap();
+        }
+    }
 }

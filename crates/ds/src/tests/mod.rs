@@ -6,6 +6,7 @@ mod handles;
 mod io;
 mod joins;
 mod lease;
+mod power;
 mod ranges;
 mod rdma;
 mod real;

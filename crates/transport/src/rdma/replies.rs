@@ -271,9 +271,14 @@ fn read_cached(payload: &FilePayload, buffer: &mut Buffer) -> bool {
     true
 }
 
+/// A file system that cannot say what it has in memory is asked as sendfile asks all of them: the service hands out files
+/// of which it believes that reading them waits for nothing, and of tmpfs that is true.
 fn read_now(file: &File, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut slices = [io::IoSliceMut::new(into)];
-    rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT)
+    match rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => rustix::io::pread(file, into, offset),
+        read => read,
+    }
 }
 
 fn read_file(payload: &FilePayload, mut buffer: Buffer) -> Result<Bytes, End> {
@@ -284,4 +289,52 @@ fn read_file(payload: &FilePayload, mut buffer: Buffer) -> Result<Bytes, End> {
     })?;
     let len = buffer.len();
     Ok(buffer.freeze(0..len))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a file whose bytes are in memory costs no turn of the blocking pool, also where the file system cannot tell.
+    use super::*;
+    use crate::handle::ConnInfo;
+    use crate::{Context, Endpoint, Limits, TransportKind};
+    use rustix::fs::MemfdFlags;
+    use std::io::Write;
+    use xdr::Encoder;
+
+    fn conn() -> ConnHandle {
+        let address = Endpoint::Socket("10.0.0.1:20049".parse().unwrap());
+        let info = ConnInfo {
+            kind: TransportKind::Rdma,
+            peer: address.clone(),
+            local: address,
+            tls: None,
+        };
+        ConnHandle::new(info, Context::new(Limits::default()))
+    }
+
+    fn reply(file: File, len: u32) -> Message {
+        let mut e = Encoder::new();
+        rpc::begin_success(&mut e, 1, rpc::OpaqueAuth::NONE);
+        e.payload(len);
+        let file = FilePayload {
+            file: Arc::new(file),
+            offset: 0,
+            len,
+            guard: Box::new(()),
+        };
+        Message::new(e, vec![Payload::File(file)])
+    }
+
+    #[tokio::test]
+    async fn files_in_memory_are_read_at_once() {
+        const LEN: u32 = 100_000;
+        // Like all of tmpfs, this one refuses reads that must not wait.
+        let nameless = rustix::fs::memfd_create("", MemfdFlags::CLOEXEC).unwrap();
+        for mut file in [File::from(nameless), tempfile::tempfile().unwrap()] {
+            file.write_all(&[7; LEN as usize]).unwrap();
+            let mut replies = Replies::new(Memory::new(4096), &conn());
+            assert!(replies.reply(reply(file, LEN)).is_some());
+            assert!(!replies.is_waiting());
+        }
+    }
 }

@@ -1,0 +1,39 @@
+//! The long forms of the tests of recovery; `cargo xtask test` runs their short forms with all the others.
+
+use crate::repo::{self, Result};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PowercutArgs {
+    /// Cuts of each store
+    #[arg(long, default_value_t = 2000)]
+    points: u32,
+}
+
+/// Cuts the power of the metadata store and of a data server at many points.
+pub(crate) fn powercut(args: &PowercutArgs) -> Result<()> {
+    test(
+        &[
+            "--package",
+            "ropewalk-meta-fjall",
+            "--package",
+            "ropewalk-ds",
+        ],
+        "a_cut_at_any_call",
+        ("ROPEWALK_POWERCUT_POINTS", args.points),
+    )
+}
+
+fn test(packages: &[&str], name: &str, (variable, count): (&str, u32)) -> Result<()> {
+    let status = repo::cargo()
+        .arg("test")
+        .args(packages)
+        .args([name, "--", "--nocapture"])
+        .env(variable, count.to_string())
+        .status()
+        .map_err(|e| format!("cannot run the tests: {e}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err("something that was promised is not there".to_owned())
+    }
+}
