@@ -337,6 +337,10 @@ impl Role for Mds {
         persist::kept(self, slot)
     }
 
+    fn is_ended(&self, file: &FileHandle) -> Result<(), NfsStatus> {
+        persist::is_ended(self, file)
+    }
+
     fn session_destroyed(&self, session: SessionId) {
         persist::destroyed(self, session);
     }

@@ -198,7 +198,8 @@ impl<R: Role> Nfsd<R> {
     /// A SEQUENCE in a session that this run does not have: of an earlier run, whose slot kept this very request?
     ///
     /// # Errors
-    /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep.
+    /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep; `Delay` for what it began and this
+    /// one has not ended.
     pub(crate) fn revive(&self, args: &SequenceArgs, fingerprint: u64) -> Result<Kept, NfsStatus> {
         let slot = SlotOf {
             session: args.session_id,
@@ -212,11 +213,13 @@ impl<R: Role> Nfsd<R> {
             })?,
             None => return Err(NfsStatus::DeadSession),
         };
-        if kept.seqid == args.sequence_id && kept.fingerprint == fingerprint {
-            Ok(kept)
-        } else {
-            Err(NfsStatus::DeadSession)
+        if kept.seqid != args.sequence_id || kept.fingerprint != fingerprint {
+            return Err(NfsStatus::DeadSession);
         }
+        if let Some(file) = &kept.current_fh {
+            self.role().is_ended(file)?;
+        }
+        Ok(kept)
     }
 
     /// Continues a COMPOUND of an earlier run behind its last change.
