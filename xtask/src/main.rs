@@ -48,6 +48,8 @@ enum Command {
     Sim(sim::Args),
     /// Cut the power of the stores at many points, more than the tests do
     Powercut(recovery::PowercutArgs),
+    /// Kill servers under load many times in a row, more often than the tests do
+    Kills(recovery::KillsArgs),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
     Pynfs(pynfs::Args),
     /// What pynfs calls to have the metadata server restarted
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Powercut(args) => recovery::powercut(&args),
+        Command::Kills(args) => recovery::kills(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),

@@ -9,6 +9,13 @@ pub(crate) struct PowercutArgs {
     points: u32,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct KillsArgs {
+    /// Kills in a row
+    #[arg(long, default_value_t = 100)]
+    count: u32,
+}
+
 /// Cuts the power of the metadata store and of a data server at many points.
 pub(crate) fn powercut(args: &PowercutArgs) -> Result<()> {
     test(
@@ -20,6 +27,15 @@ pub(crate) fn powercut(args: &PowercutArgs) -> Result<()> {
         ],
         "a_cut_at_any_call",
         ("ROPEWALK_POWERCUT_POINTS", args.points),
+    )
+}
+
+/// Kills servers under load, many times in a row.
+pub(crate) fn kills(args: &KillsArgs) -> Result<()> {
+    test(
+        &["--package", "ropewalk", "--test", "kills"],
+        "kills_under_load",
+        ("ROPEWALK_KILLS", args.count),
     )
 }
 

@@ -119,6 +119,8 @@ pub(super) struct Object {
     safe_size: u64,
     now_size: u64,
     longest: u64,
+    /// Some of it was synced, so the index has it.
+    pub(super) is_indexed: bool,
     pub(super) is_gone: bool,
 }
 
@@ -146,6 +148,7 @@ impl Object {
             *may = [*last].into();
         }
         self.safe_size = self.now_size;
+        self.is_indexed |= self.now_size > 0;
     }
 
     /// A cut is asked for.
