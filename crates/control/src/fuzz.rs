@@ -34,6 +34,7 @@ pub fn message(bytes: &[u8]) {
     both::<to_ds::MapArgs>(bytes);
     both::<to_ds::PunchArgs>(bytes);
     both::<to_ds::ReserveArgs>(bytes);
+    both::<to_ds::CloneArgs>(bytes);
 }
 
 fn both<R: Request>(bytes: &[u8]) {

@@ -4,8 +4,8 @@ use rpc::AcceptError;
 use xdr::{Decode, DecodeError, Encode};
 
 use crate::to_ds::{
-    CommitArgs, CommitOk, CreateArgs, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs,
-    MapArgs, MapOk, PunchArgs, PunchOk, RemoveArgs, ReserveArgs, ReserveOk, SetSizeArgs,
+    CloneArgs, CommitArgs, CommitOk, CreateArgs, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses,
+    KeysArgs, MapArgs, MapOk, PunchArgs, PunchOk, RemoveArgs, ReserveArgs, ReserveOk, SetSizeArgs,
     ShutdownArgs, StatArgs, StatOk,
 };
 use crate::to_mds::{
@@ -54,6 +54,8 @@ xdr::xdr_enum! {
         Punch = 43,
         /// Takes storage.
         Reserve = 44,
+        /// Shares storage.
+        Clone = 45,
     }
 }
 
@@ -87,7 +89,8 @@ impl Proc {
             | Self::Shutdown
             | Self::Map
             | Self::Punch
-            | Self::Reserve => Caller::MetadataServer,
+            | Self::Reserve
+            | Self::Clone => Caller::MetadataServer,
         }
     }
 }
@@ -249,4 +252,6 @@ calls! {
     Punch(PunchArgs) => PunchOk,
     /// Takes storage.
     Reserve(ReserveArgs) => ReserveOk,
+    /// Shares storage.
+    Clone(CloneArgs) => (),
 }

@@ -292,6 +292,13 @@ fn calls_about_ranges_of_an_object_round_trip() {
         range,
     };
     check(reserve, ReserveOk { through: 8 });
+    let clone = CloneArgs {
+        src: object(),
+        src_offset: 9,
+        dst: object(),
+        range,
+    };
+    check(clone, ());
 }
 
 #[test]
@@ -358,7 +365,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
             low_high
         );
     }
-    for procedure in [6, 31, 45, u32::MAX] {
+    for procedure in [6, 31, 46, u32::MAX] {
         let refused = Refused::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));

@@ -203,4 +203,18 @@ xdr::xdr_struct! {
         /// Done up to here; the rest is to be asked for again.
         pub through: u64,
     }
+
+    /// CLONE: a range of an object becomes what a range of another is, by sharing storage, durably. Foreign stripes between are holes in both.
+    /// With a length of 0 nothing is done, but to tell whether it can be.
+    #[derive(Copy)]
+    pub struct CloneArgs {
+        /// Whose bytes they are. One that was never written is a hole.
+        pub src: ObjectRef,
+        /// First byte of it.
+        pub src_offset: u64,
+        /// The object that changes; it is made when it does not exist.
+        pub dst: ObjectRef,
+        /// Where.
+        pub range: Range,
+    }
 }

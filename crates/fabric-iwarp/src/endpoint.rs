@@ -5,17 +5,20 @@
 //! TCP connection out, for a bounded time: closing with unread bytes would reset it and lose that word at the peer
 //! (RFC 5040 §6.2.1). That task holds no memory of the caller.
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Outgoing};
 use crate::watch::{Verdict, Watch};
 use fabric::{
-    Buffer, Close, Completion, Counters, Ended, Endpoint, Memory, Negotiated, Refused, Remote, Work,
+    Buffer, Close, Completion, Counters, Ended, Endpoint, FileRange, Memory, Negotiated, Refused,
+    Remote, Work,
 };
+use rustix::fs::sendfile;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Pieces of one write.
@@ -77,7 +80,7 @@ impl IwarpEndpoint {
                     for moved in [written, read] {
                         match moved {
                             Poll::Ready(Ok(count)) => bytes += count,
-                            Poll::Ready(Err(e)) => self.machine.end(Ended::Lost(e.kind())),
+                            Poll::Ready(Err(e)) => self.machine.end(end_of(&e)),
                             Poll::Pending => {}
                         }
                     }
@@ -97,12 +100,14 @@ impl IwarpEndpoint {
         if !self.machine.has_outgoing() {
             return Poll::Pending;
         }
-        let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
-        let count = self.machine.outgoing(&mut slices);
-        let written = Pin::new(stream).poll_write_vectored(cx, &slices[..count]);
-        let written = ready!(written)?;
-        self.machine.wrote(written);
-        Poll::Ready(Ok(written))
+        loop {
+            match send(stream, &mut self.machine) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(stream.poll_write_ready(cx))?;
+                }
+                sent => return Poll::Ready(sent),
+            }
+        }
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -148,9 +153,54 @@ impl IwarpEndpoint {
             self.machine.ended(),
             Some(Ended::Lost(_) | Ended::Stalled(_))
         );
+        // Taken in any case: they hold memory and files of the caller.
+        let words = self.machine.last_words();
         if !is_gone {
-            see_out(stream, self.machine.last_words());
+            see_out(stream, words);
         }
+    }
+}
+
+/// Writes some of what is outgoing, if the socket takes it now.
+fn send(stream: &TcpStream, machine: &mut Machine) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
+    let Outgoing { pieces, file } = machine.outgoing(&mut slices);
+    let sent = match file {
+        None => stream.try_write_vectored(&slices[..pieces]),
+        Some(file) => stream.try_io(Interest::WRITABLE, || {
+            if pieces > 0 {
+                // It leaves with what is sent of the file.
+                let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+                let mut ancillary = SendAncillaryBuffer::default();
+                Ok(sendmsg(stream, &slices[..pieces], &mut ancillary, flags)?)
+            } else {
+                send_file(stream, file)
+            }
+        }),
+    };
+    let sent = match sent {
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => 0,
+        sent => sent?,
+    };
+    machine.wrote(sent);
+    Ok(sent)
+}
+
+/// The stream's end after this error.
+fn end_of(e: &io::Error) -> Ended {
+    match e.kind() {
+        // Only files have an end for the one who sends them; that of the peer's bytes is no error.
+        io::ErrorKind::UnexpectedEof => Ended::FileShort,
+        kind => Ended::Lost(kind),
+    }
+}
+
+fn send_file(stream: &TcpStream, range: &FileRange) -> io::Result<usize> {
+    let mut at = range.offset;
+    let len = usize::try_from(range.len).expect("usize has 32 bits at least");
+    match sendfile(stream, &range.file, Some(&mut at), len)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        sent => Ok(sent),
     }
 }
 
@@ -200,12 +250,10 @@ impl Endpoint for IwarpEndpoint {
             return;
         };
         while self.machine.has_outgoing() {
-            let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
-            let count = self.machine.outgoing(&mut slices);
-            match stream.try_write_vectored(&slices[..count]) {
-                Ok(written) => self.machine.wrote(written),
+            match send(stream, &mut self.machine) {
+                Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) => return self.machine.end(Ended::Lost(e.kind())),
+                Err(e) => return self.machine.end(end_of(&e)),
             }
         }
     }

@@ -129,7 +129,7 @@ fn speak(machine: &mut Machine) -> Vec<u8> {
     let mut said = Vec::new();
     loop {
         let mut slices = [IoSlice::new(&[]); 8];
-        let count = machine.outgoing(&mut slices);
+        let count = machine.outgoing(&mut slices).pieces;
         let bytes: usize = slices[..count].iter().map(|slice| slice.len()).sum();
         if bytes == 0 {
             return said;

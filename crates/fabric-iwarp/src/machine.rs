@@ -6,7 +6,7 @@
 //!
 //! # Copies
 //! Outgoing payload is never copied here: frames are pieces, header and trailer ours, payload the caller's
-//! bytes. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers;
+//! bytes, or a range of a file, which the system sends from where it lies. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers;
 //! what arrives behind a header in the same read is copied once out of the inbox.
 //!
 //! # Ordering
@@ -20,6 +20,8 @@
 
 mod rx;
 mod tx;
+
+pub use tx::Outgoing;
 
 use crate::ddp::Header;
 use crate::keys::Keys;
@@ -183,6 +185,10 @@ impl Machine {
                 data: Gather::new(data),
                 remote,
             },
+            Work::WriteFile { range, remote } => Op::Write {
+                data: Gather::of_file(range),
+                remote,
+            },
             Work::Read { sink, parts } => Op::Read {
                 sink: Some(sink),
                 parts: parts.into(),
@@ -204,10 +210,9 @@ impl Machine {
         }
         let too_long = match work {
             Work::Send { data, .. } => total(data) > u64::from(SEND_BYTES_MAX),
-            Work::Write { data, remote } => {
-                let max = u64::from(TRANSFER_BYTES_MAX.min(remote.len));
-                total(data) > max || remote.offset.checked_add(max).is_none()
-            }
+            Work::Write { data, remote } => is_too_long(total(data), remote),
+            Work::WriteFile { .. } if !self.sends_files() => return Some(Refusal::NoFiles),
+            Work::WriteFile { range, remote } => is_too_long(range.len.into(), remote),
             Work::Read { .. } if self.agreed.ord == 0 => return Some(Refusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits =
@@ -224,6 +229,11 @@ impl Machine {
         } else {
             (self.send_room() == 0).then_some(Refusal::Full)
         }
+    }
+
+    /// A checksum has to be made of what is sent, so that has to be read.
+    fn sends_files(&self) -> bool {
+        !self.agreed.crc
     }
 
     /// Accepts a receive; see [`fabric::Endpoint::post_receive`].
@@ -357,6 +367,7 @@ impl Machine {
             ird: self.agreed.ird.into(),
             ord: self.agreed.ord.into(),
             crc: self.agreed.crc,
+            files: self.sends_files(),
         }
     }
 
@@ -515,6 +526,12 @@ impl Machine {
             status = Status::Flushed;
         }
     }
+}
+
+/// Whether a Write of so many bytes goes beyond its place.
+fn is_too_long(bytes: u64, remote: &Remote) -> bool {
+    let max = u64::from(TRANSFER_BYTES_MAX.min(remote.len));
+    bytes > max || remote.offset.checked_add(max).is_none()
 }
 
 fn total(data: &[Bytes]) -> u64 {

@@ -345,6 +345,45 @@ fn a_terminate_follows_the_frame_under_way() {
     assert_eq!(b.machine.ended(), Some(Ended::Accused(Fault::Protocol)));
 }
 
+/// So it is when that frame comes out of a file; what keeps the file is let go with it.
+#[test]
+fn a_terminate_follows_the_frame_of_a_file_under_way() {
+    use std::io::Write;
+    let (mut a, mut b) = pair(1448, agreed(2, false, Rtr::Write));
+    let target = b.expose_buffer(10_000);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&rig::pattern(10_000, 1)).unwrap();
+    let hold = std::sync::Arc::new(());
+    let range = fabric::FileRange {
+        file: file.into(),
+        offset: 0,
+        len: 10_000,
+        hold: hold.clone(),
+    };
+    let remote = target;
+    a.post(0, Work::WriteFile { range, remote });
+    let mut said = rig::written(&mut a.machine, 700);
+    deliver(&mut a.machine, &rig::frame(&[0xff; 40]));
+    assert_eq!(a.machine.ended(), Some(Ended::Faulted(Fault::Protocol)));
+    assert_eq!(a.completed(0).status, Status::Flushed);
+    said.extend(a.machine.last_words());
+    assert_eq!(std::sync::Arc::strong_count(&hold), 1);
+    deliver(&mut b.machine, &said);
+    assert_eq!(b.machine.ended(), Some(Ended::Accused(Fault::Protocol)));
+    let mut done = Vec::new();
+    b.take(&mut done);
+    let placed = done.iter().find_map(|c| match &c.done {
+        fabric::Done::Exposed {
+            memory: fabric::Memory::Buffer(buffer),
+        } => Some(buffer),
+        _ => None,
+    });
+    // The frame of which a part had left came whole.
+    let frame_bytes = 1448 - 14;
+    let placed = placed.expect("the buffer came back");
+    assert!(placed[..frame_bytes] == rig::pattern(10_000, 1)[..frame_bytes]);
+}
+
 /// A refused read is the one that fails; work before it was flushed or done, work behind it is flushed.
 #[test]
 fn the_read_that_the_peer_names_is_the_one_that_failed() {

@@ -93,7 +93,7 @@ pub struct Connected {
 
 impl fmt::Debug for Connected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Negotiated { ird, ord, crc } = self.endpoint.negotiated();
+        let Negotiated { ird, ord, crc, .. } = self.endpoint.negotiated();
         f.debug_struct("Connected")
             .field("peer", &self.endpoint.peer())
             .field("ird", &ird)

@@ -45,6 +45,8 @@ pub struct Negotiated {
     pub ord: u32,
     /// Whether frames carry a checksum of the fabric.
     pub crc: bool,
+    /// Whether this side takes [`Work::WriteFile`].
+    pub files: bool,
 }
 
 /// How to close.
@@ -101,6 +103,8 @@ pub enum Ended {
     Accused(Fault),
     /// The peer is there and does not go on.
     Stalled(Stall),
+    /// A file that was to be sent is shorter than was promised.
+    FileShort,
     /// The network failed.
     Lost(io::ErrorKind),
 }
@@ -113,6 +117,7 @@ impl fmt::Display for Ended {
             Self::Faulted(fault) => write!(f, "the peer broke a rule: {fault}"),
             Self::Accused(fault) => write!(f, "the peer says that we broke a rule: {fault}"),
             Self::Stalled(stall) => write!(f, "the peer stalls: {stall}"),
+            Self::FileShort => write!(f, "a file is shorter than was promised"),
             Self::Lost(kind) => write!(f, "connection lost: {kind}"),
         }
     }

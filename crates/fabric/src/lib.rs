@@ -29,8 +29,8 @@ pub use connect::{
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
 pub use pool::{Buffer, Pool, PoolConfig};
 pub use work::{
-    Completion, Done, Fault, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote,
-    Status, Work,
+    Completion, Done, Fault, FileRange, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused,
+    Remote, Status, Work,
 };
 
 use std::future::Future;

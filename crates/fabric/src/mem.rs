@@ -221,6 +221,8 @@ impl MemIncoming {
             ird: ours.ird.min(theirs.ord).min(LIMITS.reads_max),
             ord: ours.ord.min(theirs.ird).min(LIMITS.reads_max),
             crc: ours.crc || theirs.crc,
+            // As software iWARP: what is summed has to be read.
+            files: !(ours.crc || theirs.crc),
         };
         let number = {
             let mut net = self.net.0.lock();

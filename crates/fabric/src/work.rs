@@ -2,7 +2,10 @@
 
 use crate::Buffer;
 use bytes::Bytes;
+use std::any::Any;
 use std::fmt;
+use std::fs::File;
+use std::sync::Arc;
 
 /// Names memory that the peer exposes, and a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +54,29 @@ impl Part {
     }
 }
 
+/// Bytes of a file.
+#[derive(Clone)]
+pub struct FileRange {
+    /// The file, open for reading.
+    pub file: Arc<File>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; the file must hold them until they have left.
+    pub len: u32,
+    /// Whatever keeps them there, dropped when the last of them has left or the connection is gone.
+    pub hold: Arc<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for FileRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileRange")
+            .field("file", &self.file)
+            .field("offset", &self.offset)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What an endpoint is asked to do.
 #[derive(Debug)]
 pub enum Work {
@@ -66,6 +92,14 @@ pub enum Work {
         /// The bytes, gathered from these pieces.
         data: Vec<Bytes>,
         /// Where to; at least as long as the data.
+        remote: Remote,
+    },
+    /// As [`Work::Write`], out of a file and without a copy in this process; bytes that are overwritten meanwhile may
+    /// be sent as they were or as they are. Only where [`Negotiated::files`](crate::Negotiated::files) says so.
+    WriteFile {
+        /// The bytes.
+        range: FileRange,
+        /// Where to; at least as long.
         remote: Remote,
     },
     /// Bytes of the peer's memory into a buffer of ours. Always completes, signalled or not: once, when all
@@ -129,6 +163,8 @@ pub enum Refusal {
     TooLong,
     /// The peer serves no reads: the agreed read depth is 0.
     NoReads,
+    /// This connection sends nothing straight out of files.
+    NoFiles,
     /// This endpoint exposes nothing under that key (any more).
     BadKey,
 }
@@ -140,6 +176,7 @@ impl fmt::Display for Refusal {
             Self::Closed => "the connection is closed",
             Self::TooLong => "too many bytes",
             Self::NoReads => "the peer serves no reads",
+            Self::NoFiles => "nothing is sent straight out of files",
             Self::BadKey => "no memory is exposed under this key",
         })
     }
@@ -170,7 +207,7 @@ pub enum Status {
 pub enum Done {
     /// A [`Work::Send`]; its data were dropped.
     Send,
-    /// A [`Work::Write`]; its data were dropped.
+    /// A [`Work::Write`] or [`Work::WriteFile`]; its data were dropped.
     Write,
     /// A [`Work::Read`]; unless the status is Ok any bytes of its parts may have changed.
     Read {

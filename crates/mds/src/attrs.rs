@@ -74,6 +74,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::MDSTHRESHOLD,
     attr::SUPPATTR_EXCLCREAT,
     attr::FS_CHARSET_CAP,
+    attr::CLONE_BLKSIZE,
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
@@ -82,6 +83,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
 
 /// Attributes that NFSv4.1 does not have (RFC 7862 §12.2, RFC 8275, RFC 8276, RFC 9754).
 const MINOR_2_ONLY: Bitmap = Bitmap::of(&[
+    attr::CLONE_BLKSIZE,
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
@@ -280,6 +282,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.chown_restricted = Some(true);
     a.homogeneous = Some(true);
     a.maxfilesize = Some(i64::MAX.unsigned_abs());
+    a.clone_blksize = Some(crate::data::CLONE_BLOCK_BYTES);
     a.maxlink = Some(mds.namespace().limits().link_count_max);
     a.maxname = Some(nfs4::NAME_BYTES_MAX);
     a.maxread = Some(IO_BYTES_MAX);

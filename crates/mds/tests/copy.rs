@@ -17,7 +17,7 @@ use nfs4::{CbOpNum, NfsStatus, OpReader, StableHow, Stateid};
 use parking_lot::Mutex;
 use rig::after_putfh;
 use rig::file::{File, patiently};
-use rig::real::{cluster, pattern, read, try_commit, write};
+use rig::real::{bytes_of, cluster, fill, pattern, try_commit, write, write_untold};
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -99,26 +99,6 @@ async fn cancel(dst: &File<'_>, stateid: Stateid) -> Result<(), NfsStatus> {
     res.map(drop).map_err(|e| e.status().unwrap())
 }
 
-/// The bytes of a file from an offset on.
-async fn bytes_of(file: &File<'_>, offset: u64, len: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    while out.len() < len {
-        let (part, eof) = read(file, offset + out.len() as u64, 1 << 20).await;
-        out.extend(part);
-        if eof {
-            break;
-        }
-    }
-    out.truncate(len);
-    out
-}
-
-async fn fill(file: &File<'_>, offset: u64, bytes: &[u8]) {
-    for (n, part) in bytes.chunks(1 << 20).enumerate() {
-        write(file, offset + n as u64 * MIB, StableHow::Unstable, part).await;
-    }
-}
-
 fn len(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap()
 }
@@ -183,6 +163,20 @@ async fn a_copy_has_the_bytes_and_the_holes_and_leaves_the_rest() {
     copy(&src, &dst, beyond).await.unwrap();
     assert_eq!(dst.try_attrs().await.unwrap().0, 30 * MIB + 10);
     assert_eq!(bytes_of(&dst, 30 * MIB, 99).await, pattern(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_has_what_is_written_under_a_layout_and_not_yet_told() {
+    let (rig, _port, _servers) = cluster(1).await;
+    let alice = rig.session("alice").await;
+    let src = File::create(&alice, "src").await;
+    let dst = File::create(&alice, "dst").await;
+    write(&src, 0, StableHow::FileSync, b"told").await;
+    write_untold(&rig, &src, pattern(5000)).await;
+    assert_eq!(src.try_attrs().await.unwrap().0, 4);
+    let copied = copy(&src, &dst, ALL).await.unwrap();
+    assert_eq!(copied.response.count, 5000);
+    assert_eq!(bytes_of(&dst, 0, usize::MAX).await, pattern(5000));
 }
 
 #[tokio::test(start_paused = true)]

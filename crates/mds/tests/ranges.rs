@@ -13,10 +13,10 @@ use nfs4::ops::{
     IoAdviseArgs, IoAdviseRes, ReadPlusArgs, ReadPlusContent, ReadPlusRes, SHARE_ACCESS_READ,
     SeekArgs, SeekRes,
 };
-use nfs4::{Bitmap, IoMode, NfsStatus, StableHow, Stateid};
+use nfs4::{Bitmap, NfsStatus, StableHow, Stateid};
 use rig::after_putfh;
 use rig::file::{File, patiently};
-use rig::real::{cluster, direct_session, direct_write, pattern, read, write};
+use rig::real::{cluster, pattern, read, write, write_untold};
 
 const UNIT: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -124,14 +124,7 @@ async fn seek_knows_what_is_written_under_a_layout_and_not_yet_told() {
     let (rig, _port, _servers) = cluster(1).await;
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
-    let granted = file.layout(IoMode::Rw).await;
-    let direct = direct_session(&rig, &alice, "alice", "ds1").await;
-    let handle = granted.body.file_handles.0[0].clone();
-    let bytes = bytes::Bytes::from(pattern(5000));
-    let stable = StableHow::Unstable;
-    direct_write(&direct, &alice.caller, &handle, file.open, stable, &bytes)
-        .await
-        .unwrap();
+    write_untold(&rig, &file, pattern(5000)).await;
     assert_eq!(file.try_attrs().await.unwrap().0, 0);
     assert_eq!(data(&file, 17).await, Ok((false, 17)));
     assert_eq!(hole(&file, 17).await, Ok((true, 5000)));

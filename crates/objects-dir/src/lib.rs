@@ -27,7 +27,7 @@ use home::{FANOUT, Home};
 use objects::{
     Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
 };
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,6 +86,7 @@ pub struct DirObjects {
     handles: Handles,
     home: Home,
     options: Options,
+    shares_storage: bool,
     in_memory: bool,
     disk: u64,
     full: AtomicBool,
@@ -120,6 +121,7 @@ impl DirObjects {
             handles: Handles::new(options.handles_max),
             home,
             options,
+            shares_storage: shares_storage(dir),
             in_memory: u64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC),
             disk: disk_of(dir).map_err(ObjectError::Io)?,
             full: AtomicBool::new(false),
@@ -200,6 +202,41 @@ impl DirObjects {
         }
         Ok(true)
     }
+}
+
+/// Lets a range of one file be that of another, as far as there are bytes; returns how many. The system shares storage where it
+/// can, block by block, and copies the rest, which is less than a block where offsets are whole ones.
+fn share(
+    from: &File,
+    mut from_offset: u64,
+    to: &File,
+    mut to_offset: u64,
+    len: u64,
+) -> Result<u64, ObjectError> {
+    let mut done = 0;
+    while done < len {
+        let left = usize::try_from(len - done).unwrap_or(usize::MAX);
+        let shared = retry_on_intr(|| {
+            let (from_offset, to_offset) = (Some(&mut from_offset), Some(&mut to_offset));
+            rustix::fs::copy_file_range(from, from_offset, to, to_offset, left)
+        });
+        match shared {
+            Ok(0) => break,
+            Ok(count) => done += count as u64,
+            Err(e) => return Err(io_error(e.into())),
+        }
+    }
+    Ok(done)
+}
+
+/// Whether files of the file system can share storage (FICLONE), tried with two that have no name.
+fn shares_storage(dir: &Path) -> bool {
+    let unnamed = || {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)
+    };
+    let tried = unnamed().and_then(|to| rustix::fs::ioctl_ficlone(to, unnamed()?));
+    tried.is_ok()
 }
 
 fn fallocate(file: &File, flags: FallocateFlags, offset: u64, len: u64) -> Result<(), ObjectError> {
@@ -325,6 +362,38 @@ impl ObjectStore for DirObjects {
         }
         handle.dirty.store(true, Ordering::Release);
         fallocate(&handle.file, FallocateFlags::KEEP_SIZE, offset, len)
+    }
+
+    fn clone_range(
+        &self,
+        (src, src_offset): (ObjectId, u64),
+        (dst, dst_offset): (ObjectId, u64),
+        len: u64,
+    ) -> Result<(), ObjectError> {
+        if !self.shares_storage {
+            return Err(ObjectError::Unsupported);
+        }
+        let ends = [src_offset, dst_offset].map(|offset| offset.checked_add(len));
+        if ends.iter().any(|e| e.is_none_or(|e| e > OBJECT_BYTES_MAX)) {
+            return Err(ObjectError::TooLarge);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        // What is shared takes no room, but the maps of it do.
+        self.check_space(PUNCH_STEP_BYTES)?;
+        let from = match self.existing(src) {
+            Ok(from) => Some(from),
+            Err(ObjectError::NotFound) => None,
+            Err(e) => return Err(e),
+        };
+        let to = self.handles.open(&self.home, dst, true).map_err(io_error)?;
+        to.dirty.store(true, Ordering::Release);
+        let shared = match &from {
+            Some(from) => share(&from.file, src_offset, &to.file, dst_offset, len)?,
+            None => 0,
+        };
+        self.punch(dst, dst_offset + shared, len - shared)
     }
 
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {

@@ -32,7 +32,7 @@ macro_rules! contract_tests {
             absent_objects_are_not_found writes_are_read_back holes_are_zeros
             reads_end_at_the_size spans_keep_their_bytes cutting_and_extending_leaves_zeros
             seeking_finds_data_and_holes a_punched_range_is_a_hole reserved_storage_is_there_to_write
-            holes_that_are_made_match_a_plain_model
+            cloned_ranges_match_a_plain_model holes_that_are_made_match_a_plain_model
             removal_is_final_and_repeatable objects_do_not_mix sizes_beyond_the_limit_are_refused
             listing_finds_each_object_once stat_and_capacity_are_plausible
             random_work_matches_a_plain_model threads_on_one_object_do_not_tear_it
@@ -260,6 +260,70 @@ pub fn reserved_storage_is_there_to_write(subject: &mut dyn Subject) {
         Err(ObjectError::NoSpace | ObjectError::TooLarge)
     ));
     assert_eq!(read(&*store, id, MIB, 9999), [3; 1000]);
+}
+
+/// A cloned range reads as its source did, also when that changes later, and nothing else changes: in the middle of blocks, past the
+/// end of either object, from an object that is not there, and within one object.
+pub fn cloned_ranges_match_a_plain_model(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let ids = [object(18), object(19), object(20)];
+    match store.clone_range((ids[0], 0), (ids[1], 0), 0) {
+        // Not every file system can.
+        Err(ObjectError::Unsupported) => return,
+        other => other.expect(WHY),
+    }
+    let too_far = store.clone_range((ids[0], OBJECT_BYTES_MAX), (ids[1], 0), 1);
+    assert!(matches!(too_far, Err(ObjectError::TooLarge)));
+    assert!(matches!(store.stat(ids[1]), Err(ObjectError::NotFound)));
+    let mut models: [Vec<u8>; 3] = Default::default();
+    store.write(ids[0], 0, b"").expect(WHY);
+    store.write(ids[1], 0, b"").expect(WHY);
+    let mut state = 0xc10e_u64;
+    let mut roll = |sides: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from((state >> 33) % sides).expect("small")
+    };
+    for round in 0..300_u64 {
+        let (src, dst) = (roll(3), roll(2));
+        // Whole blocks mostly, as only those can be shared.
+        let unit = if roll(4) == 0 { 1 } else { 4096 };
+        let mut pick = |sides: u64| roll(sides) / unit * unit;
+        let (from, at, len) = (pick(400_000), pick(400_000), pick(200_000));
+        if src == 2 || round % 3 > 0 {
+            if src == dst && from < at + len && at < from + len {
+                continue;
+            }
+            let (src_id, dst_id) = (ids[src], ids[dst]);
+            let spot = |at: usize| at as u64;
+            store
+                .clone_range((src_id, spot(from)), (dst_id, spot(at)), spot(len))
+                .expect(WHY);
+            let end = models[src].len().min(from + len);
+            let bytes = models[src][from.min(end)..end].to_vec();
+            let model = &mut models[dst];
+            if model.len() < at + bytes.len() && !bytes.is_empty() {
+                model.resize(at + bytes.len(), 0);
+            }
+            let stop = model.len().min(at + len);
+            model[at.min(stop)..stop].fill(0);
+            model[at.min(stop)..][..bytes.len()].copy_from_slice(&bytes);
+        } else {
+            let data = vec![u8::try_from(round % 250 + 1).expect("small"); len];
+            store.write(ids[dst], at as u64, &data).expect(WHY);
+            if len > 0 && models[dst].len() < at + len {
+                models[dst].resize(at + len, 0);
+            }
+            models[dst][at.min(at + len)..][..len].copy_from_slice(&data);
+        }
+        for (id, model) in ids.iter().zip(&models).take(2) {
+            assert!(
+                read(&*store, *id, 0, u32::MAX) == *model,
+                "round {round}, {id:?}"
+            );
+        }
+    }
 }
 
 /// Seeded writes, holes, reservations and cuts do what they do to a vector of bytes, and no byte of it other than zero lies

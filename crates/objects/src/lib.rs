@@ -190,6 +190,21 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// own failure.
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError>;
 
+    /// Makes the `len` bytes of `dst` at its offset what those of `src` at its offset are, by sharing their storage. Holes stay
+    /// holes, and so becomes what lies behind the end of `src`, which need not exist. `dst` is made when it does not exist, and
+    /// grows as far as `src` has bytes. The ranges may not overlap. Not durable. With a `len` of 0 nothing is done, but to tell
+    /// whether the store can.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unsupported`], [`ObjectError::NoSpace`] (part of the range may be done then), [`ObjectError::TooLarge`] or
+    /// the store's own failure.
+    fn clone_range(
+        &self,
+        src: (ObjectId, u64),
+        dst: (ObjectId, u64),
+        len: u64,
+    ) -> Result<(), ObjectError>;
+
     /// Cuts or extends the object, which must exist, and makes that durable; storage reserved behind the new end is given
     /// back. A cut waits for the spans that reach beyond it; reads that come meanwhile end at the new size.
     ///

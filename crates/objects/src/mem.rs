@@ -445,6 +445,41 @@ impl ObjectStore for MemObjects {
         Ok(())
     }
 
+    /// A page of memory has one owner, so this copies.
+    fn clone_range(
+        &self,
+        (src, src_offset): (ObjectId, u64),
+        (dst, dst_offset): (ObjectId, u64),
+        len: u64,
+    ) -> Result<(), ObjectError> {
+        let ends = [src_offset, dst_offset].map(|offset| offset.checked_add(len));
+        if ends.iter().any(|e| e.is_none_or(|e| e > OBJECT_BYTES_MAX)) {
+            return Err(ObjectError::TooLarge);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        self.write(dst, dst_offset, b"")?;
+        self.punch(dst, dst_offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let data = match self.seek(src, src_offset + done, Content::Data) {
+                Ok(Some(at)) if at < src_offset + len => at,
+                Ok(_) | Err(ObjectError::NotFound) => break,
+                Err(e) => return Err(e),
+            };
+            let step = PAGE_BYTES - data % PAGE_BYTES;
+            let step = step.min(src_offset + len - data);
+            let step = u32::try_from(step).expect("within a page");
+            let Span::Bytes(bytes) = self.read(src, data, step)? else {
+                unreachable!("reads of memory are bytes");
+            };
+            self.write(dst, dst_offset + (data - src_offset), &bytes)?;
+            done = data - src_offset + u64::from(step);
+        }
+        Ok(())
+    }
+
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
         if size_bytes > OBJECT_BYTES_MAX {
             return Err(ObjectError::TooLarge);

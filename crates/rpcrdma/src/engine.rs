@@ -284,7 +284,7 @@ impl Engine {
     fn count(&mut self, work: &Work) {
         match work {
             Work::Send { .. } => {}
-            Work::Write { .. } => self.counters.writes += 1,
+            Work::Write { .. } | Work::WriteHeld { .. } => self.counters.writes += 1,
             Work::Pull { placement, .. } => self.counters.reads += placement.pulls.len() as u64,
             Work::Invalidate { .. } => self.counters.invalidations_local += 1,
         }

@@ -147,7 +147,7 @@ impl Host {
                         self.pulls.push(xid);
                     }
                     Work::Invalidate { region, .. } => self.engine.invalidated(region),
-                    Work::Send { .. } | Work::Write { .. } => {}
+                    Work::Send { .. } | Work::Write { .. } | Work::WriteHeld { .. } => {}
                 }
             } else if answer && let Some(xid) = self.calls.pop() {
                 // An engine that has ended refuses.

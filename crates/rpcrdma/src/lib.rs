@@ -31,7 +31,7 @@ pub use header::{
     READ_SEGMENTS_MAX, RdmaError, ReadSegment, Segment, VERSION, WRITE_CHUNKS_MAX, WriteChunk,
     encode_error_reply,
 };
-pub use message::{Item, Message};
+pub use message::{Held, Item, Message};
 pub use private_data::{
     INLINE_BYTES_MAX, INLINE_BYTES_MIN, PRIVATE_DATA_BYTES, PRIVATE_DATA_MAGIC, PrivateData,
 };

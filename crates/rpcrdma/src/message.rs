@@ -2,18 +2,42 @@
 //!
 //! # Ownership
 //! Payloads are shared slices: every operation that carries a part of one owns such a slice until the
-//! provider has completed it. Payload bytes are neither looked at nor copied here.
+//! provider has completed it. Payload bytes are neither looked at nor copied here. A result may also stay with the host
+//! until it is placed ([`Held`]).
+
+use std::any::Any;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use xdr::{Span, padding};
+
+/// A result that the host keeps, in a form of its own, until it is placed. Equal is what is the same.
+#[derive(Clone)]
+pub struct Held(pub Arc<dyn Any + Send + Sync>);
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Held")
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Held {}
 
 /// A payload and its place.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// Where it belongs in the head, and how long it is.
     pub span: Span,
-    /// The bytes.
+    /// The bytes; none when it is held.
     pub payload: Bytes,
+    /// Where the bytes are instead.
+    pub held: Option<Held>,
     /// Whether the upper-layer binding lets it travel in a chunk of its own (RFC 8166 §3.4.2).
     pub ddp_eligible: bool,
 }
@@ -41,6 +65,7 @@ impl Message {
             Item {
                 span,
                 payload,
+                held: None,
                 ddp_eligible: true,
             }
         };
@@ -48,6 +73,23 @@ impl Message {
             head,
             items: spans.into_iter().zip(payloads).map(item).collect(),
         }
+    }
+
+    /// A reply whose only result stays with the host. Not for replies of which the result is not placed
+    /// ([`Engine::result_room`](crate::Engine::result_room)).
+    ///
+    /// # Panics
+    /// When the head has no XID and direction.
+    #[must_use]
+    pub fn with_held(head: impl Into<Bytes>, span: Span, held: Held) -> Self {
+        let mut message = Self::new(head, Vec::new(), Vec::new());
+        message.items.push(Item {
+            span,
+            payload: Bytes::new(),
+            held: Some(held),
+            ddp_eligible: true,
+        });
+        message
     }
 
     /// The same, with payload `index` kept out of chunks of its own: its binding does not make it
@@ -114,6 +156,7 @@ impl Message {
         let mut at = 0;
         for (index, item) in self.items.iter().enumerate() {
             if !reduced(index) {
+                assert!(item.held.is_none(), "what is held is placed");
                 push(self.head.slice(at..item.span.at));
                 push(item.payload.clone());
                 push(pad(item.payload.len()));

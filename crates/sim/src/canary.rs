@@ -166,6 +166,15 @@ impl ObjectStore for LyingObjects {
         self.0.reserve(id, offset, len)
     }
 
+    fn clone_range(
+        &self,
+        src: (ObjectId, u64),
+        dst: (ObjectId, u64),
+        len: u64,
+    ) -> Result<(), ObjectError> {
+        self.0.clone_range(src, dst, len)
+    }
+
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
         self.0.set_size(id, size_bytes)
     }

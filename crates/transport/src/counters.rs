@@ -224,6 +224,8 @@ counters! {
     rdma_reply_chunk_bytes_out,
     /// Payload bytes of our replies that were read from files into registered memory: one copy.
     rdma_file_bytes,
+    /// Payload bytes of our replies that the provider sent straight out of files: no copy.
+    rdma_sent_file_bytes,
     /// Payload bytes of RDMA connections that this process copied once more in memory: results put together with their
     /// reply, scattered arguments gathered, and what the provider itself copied.
     rdma_copied_bytes,

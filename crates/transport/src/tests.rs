@@ -206,7 +206,7 @@ impl Service for Situations {
 }
 
 /// Which transport a rig runs on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
     Tcp,
     Tls,
@@ -215,11 +215,13 @@ pub(crate) enum On {
     Rdma,
     /// RDMA over software iWARP.
     Iwarp,
+    /// The same without checksums.
+    IwarpUnsummed,
 }
 
 impl On {
     pub(crate) const fn is_rdma(self) -> bool {
-        matches!(self, Self::Rdma | Self::Iwarp)
+        matches!(self, Self::Rdma | Self::Iwarp | Self::IwarpUnsummed)
     }
 }
 
@@ -236,11 +238,17 @@ pub(crate) struct Rig {
     pub(crate) task: tokio::task::JoinHandle<()>,
 }
 
-fn provider(on: On) -> Arc<dyn fabric::Fabric> {
-    match on {
+fn provider(on: On) -> Rdma {
+    let fabric: Arc<dyn fabric::Fabric> = match on {
         On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
         _ => Arc::new(fabric_iwarp::Iwarp::default()),
-    }
+    };
+    let crc = on != On::IwarpUnsummed;
+    let config = rdma::Config {
+        crc,
+        ..rdma::Config::default()
+    };
+    Rdma::new(fabric, config)
 }
 
 impl Rig {
@@ -288,8 +296,8 @@ impl Rig {
                     tokio::spawn(listener.serve(dynamic, context, signal)),
                 )
             }
-            On::Rdma | On::Iwarp => {
-                let over = Rdma::new(provider(on), rdma::Config::default());
+            On::Rdma | On::Iwarp | On::IwarpUnsummed => {
+                let over = provider(on);
                 rdma = Some(over.clone());
                 let any = "127.0.0.1:0".parse().unwrap();
                 let listener = rdma::listen(any, &over).await.unwrap();

@@ -5,13 +5,16 @@
 
 use super::error::{Context, Failure, Result};
 use super::full::DISK_MIB;
-use super::run::{self, Ropewalk, RunArgs};
+use super::run::{self, Disk, Ropewalk, RunArgs};
 use super::scenario::Outcome;
 use crate::repo;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Data servers of the cluster.
 const DS_COUNT: u32 = 4;
+/// Size of the disk with clones, MiB: more than what data servers leave to others, and less than copies would take.
+const SHARED_DISK_MIB: u64 = 600;
 
 /// `cargo xtask vm kernel-client`.
 #[derive(Debug, clap::Args)]
@@ -26,26 +29,31 @@ struct Pass {
     vers: &'static str,
     /// How many files the directory of `manyfiles` gets.
     files: u32,
-    /// Whether the cluster lies on a small disk; only the scenario that fills it runs then.
-    small_disk: bool,
+    /// What the cluster lies on.
+    disk: Disk,
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 3] = [
+const PASSES: [Pass; 4] = [
     Pass {
         vers: "4.2",
         files: 100_000,
-        small_disk: false,
+        disk: Disk::Usual,
     },
     Pass {
         vers: "4.1",
         files: 5_000,
-        small_disk: false,
+        disk: Disk::Usual,
     },
     Pass {
         vers: "4.2",
         files: 0,
-        small_disk: true,
+        disk: Disk::Small,
+    },
+    Pass {
+        vers: "4.2",
+        files: 0,
+        disk: Disk::Shared,
     },
 ];
 
@@ -61,6 +69,10 @@ pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool>
     let binary = release_binary()?;
     let (mut passed, mut failed) = (0, 0);
     for pass in &PASSES {
+        if pass.disk == Disk::Shared && !has_xfs(dir) {
+            println!("clones left out: this machine mounts no xfs from a file");
+            continue;
+        }
         let outcomes = run_pass(dir, args, &binary, pass)?;
         let bad = outcomes.iter().filter(|o| o.is_failure()).count();
         failed += bad;
@@ -77,15 +89,13 @@ fn run_pass(
     pass: &Pass,
 ) -> Result<Vec<Outcome>> {
     let (id, vers) = (std::process::id(), pass.vers);
-    let name = if pass.small_disk { "small" } else { "state" };
-    let state = dir.join(format!("{name}-{id}-{vers}"));
-    // A mount in the server's own mount namespace ends with it.
-    let mount = if pass.small_disk {
-        let state = state.display();
-        format!("mkdir -p {state} && mount -t tmpfs -o size={DISK_MIB}m none {state} && ")
-    } else {
-        String::new()
+    let name = match pass.disk {
+        Disk::Usual => "state",
+        Disk::Small => "small",
+        Disk::Shared => "shared",
     };
+    let state = dir.join(format!("{name}-{id}-{vers}"));
+    let mount = mount_of(pass.disk, &state);
     let server_cmd = format!(
         "{mount}exec {} up --ds {DS_COUNT} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
         binary.display(),
@@ -95,19 +105,46 @@ fn run_pass(
         server_cmd,
         cluster_dir: state.clone(),
         ds_count: DS_COUNT,
-        small_disk: pass.small_disk,
+        disk: pass.disk,
         scenarios: args.scenarios.with(vers, pass.files),
     });
     let outcomes = run::outcomes(dir, &run_args)?;
     let failed = outcomes.iter().any(Outcome::is_failure);
-    // The small disk's logs ended with it.
-    if failed && !pass.small_disk {
+    // The logs on a disk of its own ended with it.
+    if failed && pass.disk == Disk::Usual {
         println!("the cluster's logs: {}/*/log", state.display());
     } else if !failed {
         // A failure here leaves files, and says nothing of Ropewalk.
         let _done = std::fs::remove_dir_all(&state);
     }
     Ok(outcomes)
+}
+
+/// The command that puts a disk of its own below the state; one that is mounted in the server's own mount namespace ends with it.
+fn mount_of(disk: Disk, state: &Path) -> String {
+    let state = state.display();
+    match disk {
+        Disk::Usual => String::new(),
+        Disk::Small => {
+            format!("mkdir -p {state} && mount -t tmpfs -o size={DISK_MIB}m none {state} && ")
+        }
+        Disk::Shared => format!(
+            "mkdir -p {state} && truncate -s {SHARED_DISK_MIB}M {state}.img && mkfs.xfs -q {state}.img && \
+             mount -o loop {state}.img {state} && rm {state}.img && "
+        ),
+    }
+}
+
+/// Whether this machine can put xfs on a file: that takes root, a loop device and a kernel with xfs.
+fn has_xfs(dir: &Path) -> bool {
+    let state = dir.join(format!("try-{}", std::process::id()));
+    let command = format!("{}true", mount_of(Disk::Shared, &state));
+    let tried = Command::new("unshare")
+        .args(["-m", "sh", "-c", &command])
+        .output();
+    let _image = std::fs::remove_file(state.with_extension("img"));
+    let _empty = std::fs::remove_dir(&state);
+    tried.is_ok_and(|tried| tried.status.success())
 }
 
 /// Where cargo has put the binary: beside this program's own folder.

@@ -115,8 +115,22 @@ pub(crate) struct RunArgs {
     /// The cluster is on a disk of 512 MiB of its own, and scenarios may fill it.
     #[arg(long, requires = "cluster_dir")]
     small_disk: bool,
+    /// The cluster is on xfs or btrfs, so that clones of files must work.
+    #[arg(long)]
+    shared_storage: bool,
     #[command(flatten)]
     scenarios: ScenarioArgs,
+}
+
+/// What the state of a cluster lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disk {
+    /// Whatever the folder is on.
+    Usual,
+    /// As `--small-disk`; then the only scenario is that which fills it.
+    Small,
+    /// As `--shared-storage`; then the only scenario is that of clones.
+    Shared,
 }
 
 /// A cluster that starts its killed servers again by itself.
@@ -124,8 +138,7 @@ pub(crate) struct Ropewalk {
     pub(crate) server_cmd: String,
     pub(crate) cluster_dir: PathBuf,
     pub(crate) ds_count: u32,
-    /// As `--small-disk`; then the only scenario is that which fills it.
-    pub(crate) small_disk: bool,
+    pub(crate) disk: Disk,
     pub(crate) scenarios: ScenarioArgs,
 }
 
@@ -133,8 +146,10 @@ impl RunArgs {
     /// A cluster of Ropewalk under every scenario that can run on it.
     pub(crate) fn of_ropewalk(cluster: Ropewalk) -> Self {
         let mut scenarios = cluster.scenarios;
-        if cluster.small_disk {
-            scenarios.scenario = vec!["full".to_owned()];
+        match cluster.disk {
+            Disk::Usual => {}
+            Disk::Small => scenarios.scenario = vec!["full".to_owned()],
+            Disk::Shared => scenarios.scenario = vec!["clone".to_owned()],
         }
         Self {
             server_cmd: cluster.server_cmd,
@@ -144,7 +159,8 @@ impl RunArgs {
             crash: true,
             supervised: true,
             cluster_dir: Some(cluster.cluster_dir),
-            small_disk: cluster.small_disk,
+            small_disk: cluster.disk == Disk::Small,
+            shared_storage: cluster.disk == Disk::Shared,
             scenarios,
         }
     }
@@ -180,6 +196,7 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         Needs::Crash => args.crash,
         Needs::Cluster => args.crash && args.cluster_dir.is_some(),
         Needs::SmallDisk => args.small_disk,
+        Needs::SharedStorage => args.shared_storage,
     };
     session(&tools, &mut plan, &settings, &args.scenarios, has)
 }

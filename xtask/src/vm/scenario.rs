@@ -29,6 +29,8 @@ pub(crate) enum Needs {
     Cluster,
     /// A Ropewalk cluster on a disk of its own that may be filled.
     SmallDisk,
+    /// A Ropewalk cluster on a file system whose files can share storage.
+    SharedStorage,
 }
 
 /// One scenario.
@@ -103,6 +105,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     plain("direct", "O_DIRECT over holes and at the end of the file"),
     plain("sparse", "a 2 GiB sparse file"),
+    extended(
+        "ranges",
+        "fallocate, holes, SEEK_DATA, copies within the server, by two mounts (--ds-count)",
+    ),
+    Scenario {
+        needs: Needs::SharedStorage,
+        ..plain(
+            "clone",
+            "clones of files that take no room (--shared-storage)",
+        )
+    },
     plain(
         "mmap",
         "shared and private mappings between processes and mounts",

@@ -78,6 +78,7 @@ impl Calls {
             ToDs::Map(args) => say(e, ranges::map(ds, args).await),
             ToDs::Punch(args) => say(e, ranges::punch(ds, conn, args).await),
             ToDs::Reserve(args) => say(e, ranges::reserve(ds, conn, args).await),
+            ToDs::Clone(args) => say(e, ranges::clone(ds, conn, args).await),
             ToDs::Shutdown(args) => {
                 let drain_ms = args.drain_ms;
                 self.end.send_replace(Some(LinkEnd::Shutdown { drain_ms }));

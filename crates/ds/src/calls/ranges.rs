@@ -1,4 +1,5 @@
-//! MAP, PUNCH and RESERVE: where an object has data, holes that are made, storage that is taken (RFC 7862 §15.1, §15.4, §15.11).
+//! MAP, PUNCH, RESERVE and CLONE: where an object has data, holes that are made, storage that is taken and that is shared (RFC 7862 §15.1,
+//! §15.4, §15.11, §15.13).
 //!
 //! # Ordering
 //! What changes an object counts as in flight on its file, like a WRITE: fences and removals wait for it, and one that the
@@ -9,7 +10,8 @@
 //! A call that fails may have done a part; each may be repeated.
 
 use control::{
-    MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs, PunchOk, Range, ReserveArgs, ReserveOk, Status,
+    CloneArgs, MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs, PunchOk, Range, ReserveArgs, ReserveOk,
+    Status,
 };
 use layout::Striping;
 use objects::{Content, ObjectError, ObjectId, ObjectStore};
@@ -187,6 +189,35 @@ pub(super) async fn reserve(
         fault.status()
     })?;
     Ok(ReserveOk { through })
+}
+
+/// Lets a range of an object be what that of another is.
+pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneArgs) -> Result<(), Status> {
+    let (src, dst) = (id_of(&args.src), id_of(&args.dst));
+    let _flight = ds.gate.enter_for(conn, dst.file_id, dst.generation)?;
+    if is_removed(ds, src) {
+        return Err(Status::Removed);
+    }
+    let Range { start, end } = args.range;
+    let len = end.saturating_sub(start);
+    let clone = move |objects: &dyn ObjectStore| {
+        objects.clone_range((src, args.src_offset), (dst, start), len)
+    };
+    let cloned = async {
+        // What is lost is no hole (R9).
+        ds.check_mark(src, ds.size_of(src)?)?;
+        ds.check_once(dst)?;
+        if len == 0 {
+            return ds.blocking(clone).await.map_err(Fault::Object);
+        }
+        ds.index.wrote(dst, (ds.clock)())?;
+        ds.blocking(clone).await.map_err(Fault::Object)?;
+        ds.make_durable(dst).await
+    };
+    cloned.await.map_err(|fault: Fault| {
+        ds.note(dst, &fault);
+        fault.status()
+    })
 }
 
 /// Takes storage for some own stripes; returns how far.

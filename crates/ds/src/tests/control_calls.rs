@@ -128,6 +128,14 @@ impl ObjectStore for Failing {
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
         self.inner.reserve(id, offset, len)
     }
+    fn clone_range(
+        &self,
+        src: (ObjectId, u64),
+        dst: (ObjectId, u64),
+        len: u64,
+    ) -> Result<(), ObjectError> {
+        self.inner.clone_range(src, dst, len)
+    }
     fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
         self.inner.set_size(id, size_bytes)
     }

@@ -19,8 +19,16 @@ const INBOX_BYTES_MIN: usize = 4 * 1024;
 const INBOX_BYTES_MAX: usize = 64 * 1024;
 /// Payload still due from which on it is read straight into its place.
 const DIRECT_BYTES_MIN: usize = 2 * 1024;
-/// What is read behind such payload: the rest of its frame and the header of the next.
-const DIRECT_INBOX_BYTES: usize = 64;
+/// What is read behind such payload: the rest of its frame, and the header of the next when its message goes on, so that
+/// all payload of that can be read straight into its place too.
+fn behind(segment: &Segment) -> usize {
+    let trailer_bytes = mpa::pad_bytes(segment.ulpdu_bytes) + 4;
+    if segment.header.last {
+        INBOX_BYTES_MIN
+    } else {
+        trailer_bytes + 2 + segment.ulpdu_bytes - segment.payload_bytes
+    }
+}
 /// A segment of a control message has no more payload.
 const CONTROL_BYTES_MAX: usize = TERMINATE_BYTES_MAX;
 
@@ -142,7 +150,7 @@ impl Machine {
         match segment {
             Some(segment) if *end == 0 && segment.due() >= DIRECT_BYTES_MIN => Room {
                 place: segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control),
-                inbox: &mut inbox[..DIRECT_INBOX_BYTES],
+                inbox: &mut inbox[..behind(segment)],
             },
             _ => Room {
                 place: &mut [],

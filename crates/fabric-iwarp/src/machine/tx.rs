@@ -5,15 +5,19 @@
 
 use super::{Exposure, Machine, Op, ReadOut, Whose};
 use crate::crc;
-use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
+use crate::ddp::{
+    Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, TAGGED_BYTES, UNTAGGED_BYTES,
+};
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Terminate};
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
+use fabric::FileRange;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::os::unix::fs::FileExt;
 
-/// Frames are made until so many bytes wait to be written.
-const FRAMED_BYTES: u64 = 128 * 1024;
+/// Frames are made until so many bytes wait to be written: the data of a usual READ, and the reply behind them.
+const FRAMED_BYTES: u64 = 192 * 1024;
 /// Or so many pieces, as many as one write takes with room for the last frame.
 const FRAMED_PIECES: usize = 64;
 /// Headers and trailers are cut from allocations of this size.
@@ -22,11 +26,43 @@ const SMALL_CHUNK_BYTES: usize = 4096;
 const SMALL_ROOM_BYTES: usize = 2 + 18 + TERMINATE_BYTES_MAX + 7;
 /// Payload up to this size is copied behind its header: cheaper than a piece of its own.
 const SMALL_PIECE_BYTES: usize = 256;
+/// Large tagged segments end where a page does, if their message begins with one.
+const PAGE_BYTES: u64 = 4096;
+
+/// Bytes on their way out.
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    File(FileRange),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File(range) => super::to_usize(range.len),
+        }
+    }
+
+    /// Takes the first `count` bytes off, which it has.
+    fn split_to(&mut self, count: usize) -> Self {
+        match self {
+            Self::Bytes(bytes) => Self::Bytes(bytes.split_to(count)),
+            Self::File(range) => {
+                let mut head = range.clone();
+                head.len = u32::try_from(count).expect("a part of it");
+                range.offset += u64::from(head.len);
+                range.len -= head.len;
+                Self::File(head)
+            }
+        }
+    }
+}
 
 /// Pieces that are sent one after the other.
 #[derive(Debug)]
 pub(super) struct Gather {
-    pieces: VecDeque<Bytes>,
+    pieces: VecDeque<Piece>,
     left: u64,
     taken: u64,
 }
@@ -35,31 +71,48 @@ impl Gather {
     pub(super) fn new(pieces: Vec<Bytes>) -> Self {
         Self {
             left: super::total(&pieces),
-            pieces: pieces.into(),
+            pieces: pieces.into_iter().map(Piece::Bytes).collect(),
+            taken: 0,
+        }
+    }
+
+    pub(super) fn of_file(range: FileRange) -> Self {
+        Self {
+            left: range.len.into(),
+            pieces: VecDeque::from([Piece::File(range)]),
             taken: 0,
         }
     }
 
     /// The next bytes, at most `max` and out of one piece.
-    fn take(&mut self, max: usize) -> Option<Bytes> {
+    fn take(&mut self, max: usize) -> Option<Piece> {
         loop {
             let head = self.pieces.front_mut()?;
             if head.len() > max {
                 return (max > 0).then(|| head.split_to(max));
             }
             let whole = self.pieces.pop_front()?;
-            if !whole.is_empty() {
+            if whole.len() > 0 {
                 return Some(whole);
             }
         }
     }
 }
 
+/// What is to be written next.
+#[derive(Debug)]
+pub struct Outgoing<'a> {
+    /// So many pieces in memory first.
+    pub pieces: usize,
+    /// Behind them, bytes of a file, and something behind these.
+    pub file: Option<&'a FileRange>,
+}
+
 /// Outgoing bytes and what becomes of them.
 #[derive(Debug)]
 pub(super) struct Tx {
     mulpdu: usize,
-    out: VecDeque<Bytes>,
+    out: VecDeque<Piece>,
     /// Follows `out`: small things that were not cut off yet.
     small: BytesMut,
     made: u64,
@@ -173,9 +226,9 @@ impl Tx {
         let mut out = VecDeque::new();
         for mut piece in self.out.drain(..) {
             let room = usize::try_from(keep - kept).unwrap_or(usize::MAX);
-            piece.truncate(room);
+            let piece = piece.split_to(room.min(piece.len()));
             kept += piece.len() as u64;
-            if !piece.is_empty() {
+            if piece.len() > 0 {
                 out.push_back(piece);
             }
         }
@@ -220,16 +273,22 @@ impl Tx {
         let mut left = payload_bytes;
         while let Some(piece) = data.take(left) {
             left -= piece.len();
-            if piece.len() <= SMALL_PIECE_BYTES {
-                self.copied_bytes += piece.len() as u64;
-                self.small.extend_from_slice(&piece);
-            } else {
-                frame.sum(&self.small[frame.start..]);
-                self.cut_small();
-                frame.start = 0;
-                frame.sum(&piece);
-                self.out.push_back(piece);
+            match piece {
+                Piece::Bytes(bytes) if bytes.len() <= SMALL_PIECE_BYTES => {
+                    self.copied_bytes += bytes.len() as u64;
+                    self.small.extend_from_slice(&bytes);
+                    continue;
+                }
+                _ => {}
             }
+            frame.sum(&self.small[frame.start..]);
+            self.cut_small();
+            frame.start = 0;
+            match &piece {
+                Piece::Bytes(bytes) => frame.sum(bytes),
+                Piece::File(_) => assert!(frame.crc.is_none(), "nobody sums a file"),
+            }
+            self.out.push_back(piece);
         }
         data.taken += payload_bytes as u64;
         data.left -= payload_bytes as u64;
@@ -269,7 +328,7 @@ impl Tx {
     fn cut_small(&mut self) {
         if !self.small.is_empty() {
             let piece = self.small.split().freeze();
-            self.out.push_back(piece);
+            self.out.push_back(Piece::Bytes(piece));
         }
     }
 
@@ -277,16 +336,23 @@ impl Tx {
         self.made - self.sent < FRAMED_BYTES && self.out.len() < FRAMED_PIECES
     }
 
-    /// Largest payload behind this kind of header.
-    fn payload_max(&self, header_bytes: usize) -> u64 {
-        (self.mulpdu - header_bytes) as u64
+    /// Largest payload of an untagged segment.
+    fn untagged_max(&self) -> u64 {
+        (self.mulpdu - UNTAGGED_BYTES) as u64
+    }
+
+    /// Largest payload of a tagged segment.
+    fn tagged_max(&self) -> u64 {
+        let max = (self.mulpdu - TAGGED_BYTES) as u64;
+        let pages = max - max % PAGE_BYTES;
+        if pages > 0 { pages } else { max }
     }
 
     fn wrote(&mut self, mut count: usize) {
         self.sent += count as u64;
         while let Some(head) = self.out.front_mut() {
             if head.len() > count {
-                head.advance(count);
+                drop(head.split_to(count));
                 break;
             }
             count -= head.len();
@@ -347,14 +413,24 @@ impl Machine {
         self.tx.made > self.tx.sent
     }
 
-    /// What is to be written next, as pieces; returns how many there are. Follow with [`Machine::wrote`].
-    pub fn outgoing<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
+    /// What is to be written next. Follow with [`Machine::wrote`].
+    pub fn outgoing<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> Outgoing<'a> {
         self.frame_more();
         self.tx.cut_small();
-        let pieces = self.tx.out.iter().zip(slices.iter_mut());
-        pieces
-            .map(|(piece, slice)| *slice = IoSlice::new(piece))
-            .count()
+        let mut pieces = 0;
+        for piece in &self.tx.out {
+            let file = match (piece, slices.get_mut(pieces)) {
+                (Piece::Bytes(bytes), Some(slice)) => {
+                    *slice = IoSlice::new(bytes);
+                    pieces += 1;
+                    continue;
+                }
+                (Piece::Bytes(_), None) => None,
+                (Piece::File(range), _) => Some(range),
+            };
+            return Outgoing { pieces, file };
+        }
+        Outgoing { pieces, file: None }
     }
 
     /// So many octets of what was outgoing are written.
@@ -365,11 +441,26 @@ impl Machine {
         }
     }
 
-    /// What is left to be written once the stream has ended, copied: it holds no memory of anybody.
+    /// Takes what is left to be written once the stream has ended, copied: it holds no memory of anybody. Nothing if the
+    /// frame under way cannot be completed.
     #[must_use]
     pub fn last_words(&mut self) -> Vec<u8> {
         self.tx.cut_small();
-        self.tx.out.iter().flatten().copied().collect()
+        let mut words = Vec::new();
+        for piece in std::mem::take(&mut self.tx.out) {
+            let start = words.len();
+            match &piece {
+                Piece::Bytes(bytes) => words.extend_from_slice(bytes),
+                Piece::File(range) => {
+                    words.resize(start + piece.len(), 0);
+                    let read = range.file.read_exact_at(&mut words[start..], range.offset);
+                    if read.is_err() {
+                        return Vec::new();
+                    }
+                }
+            }
+        }
+        words
     }
 
     /// Frames what there is room for.
@@ -419,7 +510,7 @@ impl Machine {
         let Some(mut response) = self.tx.responses.pop_front() else {
             return;
         };
-        let max = self.tx.payload_max(crate::ddp::TAGGED_BYTES);
+        let max = self.tx.tagged_max();
         let len = response.data.left.min(max);
         let last = len == response.data.left;
         let to = response.to.wrapping_add(response.data.taken);
@@ -448,7 +539,7 @@ impl Machine {
                 if begins {
                     tx.msn_send = tx.msn_send.wrapping_add(1);
                 }
-                let len = data.left.min(tx.payload_max(crate::ddp::UNTAGGED_BYTES));
+                let len = data.left.min(tx.untagged_max());
                 let last = len == data.left;
                 let opcode = Self::opcode_for(*invalidate);
                 let (key, msn) = (invalidate.unwrap_or(0), tx.msn_send);
@@ -457,7 +548,7 @@ impl Machine {
                 last
             }
             Op::Write { data, remote } => {
-                let len = data.left.min(tx.payload_max(crate::ddp::TAGGED_BYTES));
+                let len = data.left.min(tx.tagged_max());
                 let last = len == data.left;
                 let to = remote.offset.wrapping_add(data.taken);
                 let header = tagged(Opcode::Write, remote.key, to, last);

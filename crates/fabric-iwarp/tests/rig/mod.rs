@@ -5,10 +5,11 @@
 use bytes::Bytes;
 use fabric::{Completion, EndpointConfig, Memory, Pool, PoolConfig, Remote, Work};
 use ropewalk_fabric_iwarp::ddp::Header;
-use ropewalk_fabric_iwarp::machine::{Machine, Start};
+use ropewalk_fabric_iwarp::machine::{Machine, Outgoing, Start};
 use ropewalk_fabric_iwarp::mpa::{self, Agreed, Rtr};
 use ropewalk_fabric_iwarp::rdmap::Terminate;
 use std::io::IoSlice;
+use std::os::unix::fs::FileExt;
 
 /// Seeded numbers.
 pub(crate) struct Roll(u64);
@@ -147,9 +148,15 @@ impl Party {
 /// At most `max` bytes of what the machine has to say, taken by the wire.
 pub(crate) fn written(machine: &mut Machine, max: usize) -> Vec<u8> {
     let mut slices = [IoSlice::new(&[]); 64];
-    let count = machine.outgoing(&mut slices);
-    let pieces = slices[..count].iter().flat_map(|slice| slice.iter());
-    let bytes: Vec<u8> = pieces.copied().take(max).collect();
+    let Outgoing { pieces, file } = machine.outgoing(&mut slices);
+    let in_memory = slices[..pieces].iter().flat_map(|slice| slice.iter());
+    let mut bytes: Vec<u8> = in_memory.copied().collect();
+    if let Some(range) = file {
+        let mut rest = vec![0; range.len.try_into().unwrap()];
+        range.file.read_exact_at(&mut rest, range.offset).unwrap();
+        bytes.extend(rest);
+    }
+    bytes.truncate(max);
     machine.wrote(bytes.len());
     bytes
 }

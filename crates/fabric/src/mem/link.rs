@@ -8,7 +8,9 @@ use crate::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -75,6 +77,23 @@ impl Link {
                 }
                 Work::Write { data, remote } => {
                     let written = self.write(side, &data, remote);
+                    written
+                        .map(|()| signalled.then_some(Done::Write))
+                        .map_err(|fault| (fault, Done::Write))
+                }
+                Work::WriteFile { range, remote } => {
+                    let mut bytes = vec![0; to_usize(range.len)];
+                    if let Err(e) = range.file.read_exact_at(&mut bytes, range.offset) {
+                        let ended = match e.kind() {
+                            io::ErrorKind::UnexpectedEof => Ended::FileShort,
+                            kind => Ended::Lost(kind),
+                        };
+                        self.ends[side].complete(id, Status::Flushed, Done::Write);
+                        self.ends[side].end(ended);
+                        self.ends[1 - side].end(Ended::PeerClosed);
+                        continue;
+                    }
+                    let written = self.write(side, &[bytes.into()], remote);
                     written
                         .map(|()| signalled.then_some(Done::Write))
                         .map_err(|fault| (fault, Done::Write))
@@ -192,7 +211,7 @@ impl End {
         for (id, work, _) in std::mem::take(&mut self.queue) {
             let done = match work {
                 Work::Send { .. } => Done::Send,
-                Work::Write { .. } => Done::Write,
+                Work::Write { .. } | Work::WriteFile { .. } => Done::Write,
                 Work::Read { sink, .. } => Done::Read { sink },
                 Work::Invalidate { key } => Done::Invalidate {
                     memory: self.memory.remove(&key),
@@ -220,14 +239,18 @@ impl End {
         self.closing || self.ended.is_some()
     }
 
-    fn objection(&self, work: &Work, ord: u32) -> Option<Refusal> {
+    fn objection(&self, work: &Work, negotiated: Negotiated) -> Option<Refusal> {
         let fits = match work {
             _ if self.is_closed() => return Some(Refusal::Closed),
             Work::Send { data, .. } => total(data) <= to_usize(LIMITS.send_bytes_max),
             Work::Write { data, remote } => {
                 total(data) <= to_usize(remote.len.min(LIMITS.transfer_bytes_max))
             }
-            Work::Read { .. } if ord == 0 => return Some(Refusal::NoReads),
+            Work::WriteFile { .. } if !negotiated.files => return Some(Refusal::NoFiles),
+            Work::WriteFile { range, remote } => {
+                range.len <= remote.len.min(LIMITS.transfer_bytes_max)
+            }
+            Work::Read { .. } if negotiated.ord == 0 => return Some(Refusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits = |part: &Part| {
                     part.remote.len <= LIMITS.transfer_bytes_max && part.fits(sink.len())
@@ -277,7 +300,7 @@ fn to_usize(n: u32) -> usize {
 impl Endpoint for MemEndpoint {
     fn post(&mut self, id: u64, work: Work, signalled: bool) -> Result<(), Refused<Work>> {
         let end = &mut self.link.lock().ends[self.side];
-        if let Some(why) = end.objection(&work, self.negotiated.ord) {
+        if let Some(why) = end.objection(&work, self.negotiated) {
             return Err(Refused { why, back: work });
         }
         end.queue.push_back((id, work, signalled));

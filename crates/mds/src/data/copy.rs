@@ -290,10 +290,13 @@ impl Pass<'_> {
         let nfsd = Arc::clone(self.nfsd);
         let (src, offset) = (Arc::clone(&self.copy.src), self.copy.src_offset + at);
         let (cred, patience) = (Arc::clone(&self.cred), self.patience.clone());
-        let count = u32::try_from(len).unwrap_or(u32::MAX);
+        let seen_end = self.copy.src_offset + self.copy.count;
         let task = tokio::spawn(async move {
             let mut asker = Asker::new(&cred);
-            let done = patiently!(patience, read_as(&nfsd, &mut asker, &src, offset, count));
+            let done = patiently!(
+                patience,
+                read_as(&nfsd, &mut asker, &src, (offset, len), seen_end)
+            );
             let observed = asker.observed;
             (done.map(|(bytes, _eof)| bytes), observed)
         });

@@ -3,7 +3,7 @@
 //! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
 //! what must be known everywhere before something is granted again, `keys` what signs handles, `grants` layouts and their recall, `sizes` the
 //! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts, `ranges` holes and reserved storage,
-//! `copy` and `offload` copies within this server. Names and
+//! `copy` and `offload` copies within this server, `clone` shared storage, `exclusive` what keeps others off a file. Names and
 //! open state are not here; they call in by the functions that this module exports.
 //!
 //! # Ownership
@@ -14,7 +14,9 @@
 //! Tables are rebuilt at start from the records, from the name space's marks and intents, and from what data servers say.
 
 mod call;
+mod clone;
 mod copy;
+mod exclusive;
 mod fence;
 mod grants;
 mod groups;
@@ -41,6 +43,7 @@ pub use port::{ControlService, Issuer, PeerOf, tls_peer};
 pub use removal::{REMOVALS_COUNTED_MAX, removals_waiting};
 pub use status::{DataStatus, ServerState, ServerStatus};
 
+pub(crate) use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
 pub(crate) use copy::{Copied, Copy, copy, is_zero};
 pub(crate) use grants::{
     GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,

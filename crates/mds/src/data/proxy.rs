@@ -12,6 +12,7 @@
 //! answered, the others as last seen, so a data server that restarted between WRITE and COMMIT changes it.
 
 use super::call::call;
+use super::ranges::may_be_longer;
 use super::sizes::{object_of, striping_of};
 use crate::Mds;
 use crate::cx::{self, Asker, Cx, Prepared};
@@ -89,25 +90,31 @@ pub(crate) async fn read(
     count: u32,
 ) -> Result<(Bytes, bool), NfsStatus> {
     let mut asker = Asker::new(&cx.caller.cred);
-    let result = read_as(nfsd, &mut asker, inode, offset, count).await;
+    let range = (offset, u64::from(count));
+    let result = read_as(nfsd, &mut asker, inode, range, 0).await;
     let observed = asker.observed;
     cx.observe(observed.0);
     result
 }
 
-/// As [`read`], for work that is no part of a COMPOUND.
+/// As [`read`], for work that is no part of a COMPOUND. `seen_end` is what [`super::end_of`] has said: the file does not end before
+/// it while there are layouts that it is written under.
 pub(super) async fn read_as(
     nfsd: &Nfsd<Mds>,
     asker: &mut Asker<'_>,
     inode: &Arc<Inode>,
-    offset: u64,
-    count: u32,
+    (offset, count): (u64, u64),
+    seen_end: u64,
 ) -> Result<(Bytes, bool), NfsStatus> {
     let data = nfsd.role().data();
     let (_shared, inode) = enter(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
-    let len = inode.size.saturating_sub(offset).min(u64::from(count));
-    let eof = offset.saturating_add(len) >= inode.size;
+    let mut end = inode.size;
+    if may_be_longer(nfsd, &inode) {
+        end = end.max(seen_end);
+    }
+    let len = end.saturating_sub(offset).min(count);
+    let eof = offset.saturating_add(len) >= end;
     if len == 0 {
         return Ok((Bytes::new(), eof));
     }

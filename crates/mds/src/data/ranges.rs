@@ -52,7 +52,7 @@ pub(crate) enum Sought {
 }
 
 /// The data servers of a file.
-struct Spread {
+pub(super) struct Spread {
     striping: Striping,
     object: control::ObjectRef,
     ids: Vec<u32>,
@@ -61,7 +61,7 @@ struct Spread {
 
 impl Spread {
     /// `None` for a file that never had a place: all of it is a hole.
-    fn of(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Option<Self>, NfsStatus> {
+    pub(super) fn of(nfsd: &Nfsd<Mds>, inode: &Inode) -> Result<Option<Self>, NfsStatus> {
         let data = nfsd.role().data();
         let Some(placement) = inode.placement else {
             return Ok(None);
@@ -82,7 +82,10 @@ impl Spread {
     }
 
     /// Asks data servers, by their place in the group, at the same time; the first failure is that of all.
-    async fn ask<R>(&self, asks: Vec<(usize, R)>) -> Result<Vec<(usize, R::Ok)>, NfsStatus>
+    pub(super) async fn ask<R>(
+        &self,
+        asks: Vec<(usize, R)>,
+    ) -> Result<Vec<(usize, R::Ok)>, NfsStatus>
     where
         R: Request + Send + Sync + 'static,
         R::Ok: Send + 'static,
@@ -117,7 +120,7 @@ impl Spread {
     }
 
     /// Places in the group of data servers that have stripes in a range.
-    fn touched(&self, range: Range) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn touched(&self, range: Range) -> impl Iterator<Item = usize> + '_ {
         let len = range.end.saturating_sub(range.start);
         let indices = (0..self.striping.width()).zip(0..self.ids.len());
         indices
@@ -187,7 +190,7 @@ pub(crate) async fn end_of(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64, 
     }
 }
 
-fn may_be_longer(nfsd: &Nfsd<Mds>, inode: &Inode) -> bool {
+pub(super) fn may_be_longer(nfsd: &Nfsd<Mds>, inode: &Inode) -> bool {
     let state = nfsd.role().state();
     state.layouts.is_held(inode.id.0, IoModes::RW, None)
 }

@@ -18,7 +18,8 @@
 //! until the tick has ended it after all. One that was expelled has nothing to cut.
 
 use super::call::call;
-use super::{grants, sizes};
+use super::exclusive::{self, Hold, layouts_gone};
+use super::sizes;
 use crate::Mds;
 use crate::cx::{self, Cx, Prepared, ns};
 use control::{SetSizeArgs, SetSizeItem, Status};
@@ -29,36 +30,8 @@ use nfs4::{ClientId, NfsStatus};
 use server::Nfsd;
 use state::IoModes;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::OwnedRwLockWriteGuard;
-use tokio::time::Instant;
 use transport::ConnHandle;
-
-/// How long a truncation waits for layouts to come back before its caller is told to ask again.
-const RECALL_WAIT_MS: u64 = 5_000;
-/// How long it waits for I/O and LAYOUTCOMMITs under way.
-const GATE_WAIT_MS: u64 = 5_000;
-/// Pause between two looks at layouts that are out.
-const POLL_MS: u64 = 100;
-
-/// Keeps LAYOUTGET off a file.
-struct Hold<'a> {
-    nfsd: &'a Nfsd<Mds>,
-    file: FileId,
-}
-
-impl<'a> Hold<'a> {
-    fn new(nfsd: &'a Nfsd<Mds>, file: FileId) -> Self {
-        nfsd.role().state().layouts.hold(file.0);
-        Self { nfsd, file }
-    }
-}
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        self.nfsd.role().state().layouts.release(self.file.0);
-    }
-}
 
 /// All truncations under way.
 pub(super) fn intents(ns: &Namespace, op: &mut Op<'_>) -> Result<Vec<TruncateIntent>, NsError> {
@@ -134,55 +107,24 @@ pub(crate) async fn truncate(
     done
 }
 
-/// Waits until nobody else writes: layouts first, since who is recalled passes the gate before he returns his; then the
-/// gate. To be called under a hold.
+/// Waits until nobody else writes. To be called under a hold.
 async fn alone(
     nfsd: &Nfsd<Mds>,
     inode: &Inode,
     client: ClientId,
 ) -> Result<OwnedRwLockWriteGuard<()>, NfsStatus> {
-    let mds = nfsd.role();
-    let data = mds.data();
-    let file = inode.id;
-    if !writers_gone(nfsd, inode, Some(client)).await {
-        return Err(NfsStatus::Delay);
-    }
-    let wait = Duration::from_millis(GATE_WAIT_MS);
-    let gate = tokio::time::timeout(wait, data.gate(file).write_owned()).await;
-    let gate = gate.map_err(|_| NfsStatus::Delay)?;
+    layouts_gone(nfsd, inode, IoModes::RW, Some(client)).await?;
     // Another truncation may have come first, and a client may have been fenced.
+    let gate = exclusive::gate(nfsd, inode.id).await?;
+    let mds = nfsd.role();
     let held = mds
         .state()
         .layouts
-        .is_held(file.0, IoModes::RW, Some(client));
+        .is_held(inode.id.0, IoModes::RW, Some(client));
     if held {
         return Err(NfsStatus::Delay);
     }
-    data.cutting(file)?;
-    super::ready(nfsd, file)?;
     Ok(gate)
-}
-
-/// Recalls layouts for writing and waits until nobody but `except` has one.
-async fn writers_gone(nfsd: &Nfsd<Mds>, inode: &Inode, except: Option<ClientId>) -> bool {
-    let mds = nfsd.role();
-    let file = inode.id;
-    grants::recall(nfsd, inode, IoModes::RW, except);
-    let deadline = Instant::now() + Duration::from_millis(RECALL_WAIT_MS);
-    loop {
-        let changed = mds.data().changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        let held = mds.state().layouts.is_held(file.0, IoModes::RW, except);
-        // A writer that was fenced has left a size to be found out.
-        if !held && super::ready(nfsd, file).is_ok() {
-            return true;
-        }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
-    }
 }
 
 /// Makes every data server of the file cut its object. What is done again is done already. When it is not done, the answer is

@@ -6,6 +6,7 @@
 mod access;
 mod allocate;
 pub(crate) mod client_record;
+mod clone;
 mod close;
 mod commit;
 mod copy;
@@ -66,7 +67,6 @@ pub const NOT_SUPPORTED: &[OpNum] = &[
     OpNum::GetDeviceList,
     OpNum::CopyNotify,
     OpNum::WriteSame,
-    OpNum::Clone,
 ];
 
 fn args<'r, T: Decode<'r>>(ops: &mut OpReader<'r>, cx: &mut Cx<'_>) -> Result<T, NfsStatus> {
@@ -99,6 +99,7 @@ pub(crate) async fn perform<'r>(
     match op {
         OpNum::Access => run!(reply, ops, cx, |a| access::access(nfsd, cx, a)),
         OpNum::Allocate => run!(reply, ops, cx, |a| allocate::allocate(nfsd, cx, a).await),
+        OpNum::Clone => run!(reply, ops, cx, |a| clone::clone(nfsd, cx, a).await),
         OpNum::Close => run!(reply, ops, cx, |a| close::close(nfsd, cx, a).await),
         OpNum::Commit => run!(reply, ops, cx, |a| commit::commit(nfsd, cx, a).await),
         OpNum::Copy => match args(ops, cx) {

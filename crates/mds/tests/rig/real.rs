@@ -9,7 +9,7 @@ use meta::MemStore;
 use nfs4::ops::{
     CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes,
 };
-use nfs4::{NfsStatus, NfsTime, StableHow, Stateid, Verifier};
+use nfs4::{IoMode, NfsStatus, NfsTime, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
 use ropewalk_mds::data::add_token;
 use session_client::{Caller, Session, SessionConfig};
@@ -183,6 +183,26 @@ pub async fn read(file: &File<'_>, offset: u64, count: u32) -> (Vec<u8>, bool) {
     patiently(|| try_read(file, offset, count)).await.unwrap()
 }
 
+/// The bytes of a file from an offset on.
+pub async fn bytes_of(file: &File<'_>, offset: u64, len: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    while out.len() < len {
+        let (part, eof) = read(file, offset + out.len() as u64, 1 << 20).await;
+        out.extend(part);
+        if eof {
+            break;
+        }
+    }
+    out.truncate(len);
+    out
+}
+
+pub async fn fill(file: &File<'_>, offset: u64, bytes: &[u8]) {
+    for (n, part) in bytes.chunks(1 << 20).enumerate() {
+        write(file, offset + ((n as u64) << 20), StableHow::Unstable, part).await;
+    }
+}
+
 pub async fn try_commit(file: &File<'_>) -> Result<Verifier, NfsStatus> {
     let done = file
         .client
@@ -246,4 +266,17 @@ pub async fn direct_write(
     let mut reply = done.results().unwrap();
     reply.take::<PutFhRes>().map_err(|e| e.status().unwrap())?;
     reply.take::<WriteRes>().map_err(|e| e.status().unwrap())
+}
+
+/// Writes at the file's only data server under a layout, without LAYOUTCOMMIT: the metadata server does not know the size.
+pub async fn write_untold(rig: &Rig, file: &File<'_>, bytes: Vec<u8>) {
+    let granted = file.layout(IoMode::Rw).await;
+    let client = file.client;
+    let direct = direct_session(rig, client, "alice", "ds1").await;
+    let handle = granted.body.file_handles.0[0].clone();
+    let bytes = bytes::Bytes::from(bytes);
+    let (caller, stable) = (&client.caller, StableHow::Unstable);
+    direct_write(&direct, caller, &handle, file.open, stable, &bytes)
+        .await
+        .unwrap();
 }

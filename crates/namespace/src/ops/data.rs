@@ -18,7 +18,7 @@ use crate::ops::setattr::{SetAttr, changed, check_resize, replace, resize};
 use crate::perm::mode_after_write;
 use crate::records::{self, RW_OUT_CLIENTS_MAX, RwOut, TruncateIntent};
 use crate::txn::Txn;
-use crate::{FileId, Namespace, NsError, Op, PAGE_MAX, Time, keys};
+use crate::{FileId, Namespace, NsError, Op, PAGE_MAX, Placement, Time, keys};
 use meta::Purpose;
 use std::sync::Arc;
 use xdr::Decode;
@@ -153,6 +153,27 @@ impl Namespace {
             if inode == *before {
                 return Ok(before);
             }
+            replace(txn, inode)
+        })
+    }
+
+    /// Gives a file without bytes another place. Nobody may have a handle of the one that it had, and its objects hold nothing.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::Busy`] when it has bytes.
+    pub fn take_place(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        place: Placement,
+    ) -> Result<Arc<Inode>, NsError> {
+        self.write(op, |txn| {
+            txn.purpose(Purpose::Upkeep);
+            let mut inode = (*regular(txn, file)?).clone();
+            if inode.size > 0 {
+                return Err(NsError::Busy);
+            }
+            inode.placement = Some(place);
             replace(txn, inode)
         })
     }

@@ -338,6 +338,7 @@ fn help_of(name: &str) -> &'static str {
         "rdma_reply_chunk_bytes_in" => "Bytes of whole replies that peers placed by RDMA Write",
         "rdma_reply_chunk_bytes_out" => "Bytes of whole replies placed by RDMA Write",
         "rdma_file_bytes" => "Payload read from files into registered memory",
+        "rdma_sent_file_bytes" => "Payload sent straight out of files on RDMA connections",
         "rdma_copied_bytes" => "Payload copied once more in memory on RDMA connections",
         "rdma_calls_refused" => "Calls that RPC-over-RDMA answered with an error",
         "rdma_discarded" => "RDMA messages that belong to nothing",

@@ -7,6 +7,7 @@ use super::{CREDITS_MAX, Engine};
 use crate::chunk::Placement;
 use crate::counters::FailReason;
 use crate::header::{RdmaError, Segment};
+use crate::message::Held;
 use crate::private_data::PrivateData;
 
 /// What an engine needs to know at its start.
@@ -91,6 +92,15 @@ pub enum Work {
         /// The bytes, gathered from these pieces.
         data: Vec<Bytes>,
         /// Where to; as long as the data.
+        segment: Segment,
+    },
+    /// An RDMA Write out of a result that the host holds.
+    WriteHeld {
+        /// The result.
+        held: Held,
+        /// The first of its bytes that goes there.
+        offset: u32,
+        /// Where to, and how many bytes.
         segment: Segment,
     },
     /// Put the record of a call together in the buffer that was allocated: copy the pieces, and read

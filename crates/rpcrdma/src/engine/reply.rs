@@ -16,7 +16,7 @@ use crate::header::{
     Body, ChunkLists, FixedFields, Header, RdmaError, Segment, VERSION, WriteChunk,
     encode_error_reply, encode_header,
 };
-use crate::message::{Message, take};
+use crate::message::{Held, Message, take};
 
 /// A call of the peer.
 #[derive(Debug)]
@@ -214,7 +214,10 @@ impl Engine {
             if let Some(chunk) = *place {
                 self.counters.write_chunks_out += 1;
                 self.counters.write_chunk_bytes_out += u64::from(item.span.len);
-                self.write(vec![item.payload.clone()], &lists.writes[chunk]);
+                match &item.held {
+                    Some(held) => self.write_held(held, &lists.writes[chunk]),
+                    None => self.write(vec![item.payload.clone()], &lists.writes[chunk]),
+                }
             }
         }
         let reduced = |i: usize| places[i].is_some();
@@ -240,6 +243,28 @@ impl Engine {
             stream,
             invalidate: call.invalidate,
         });
+    }
+
+    /// Most bytes that the first result of a call may have so that it is placed into memory of the peer.
+    #[must_use]
+    pub fn result_room(&self, xid: u32) -> u64 {
+        let call = self.incoming.get(&xid).filter(|call| call.delivered);
+        let chunk = call.and_then(|call| call.writes.first());
+        let lengths = chunk.into_iter().flatten().map(|s| u64::from(s.length));
+        lengths.sum()
+    }
+
+    fn write_held(&mut self, held: &Held, segments: &[Segment]) {
+        let mut offset = 0;
+        for &segment in segments.iter().filter(|s| s.length > 0) {
+            let held = held.clone();
+            self.work.push_back(Queued::Other(Work::WriteHeld {
+                held,
+                offset,
+                segment,
+            }));
+            offset += segment.length;
+        }
     }
 
     /// One RDMA Write for each segment that gets bytes.

@@ -148,6 +148,7 @@ impl Side {
                 assert_eq!(bytes.len(), segment.length as usize);
                 self.wire.push_back(Wire::Write(bytes, segment));
             }
+            Work::WriteHeld { .. } => unreachable!("nothing is held here"),
             Work::Pull { xid, placement } => {
                 let (record, missing) = self.records.get_mut(&xid).expect("a buffer");
                 assert_eq!(record.len(), placement.bytes as usize);

@@ -16,7 +16,7 @@ use rpcrdma::{Engine, Event, FailReason, Record, Segment, Work};
 use super::calls::Calls;
 use super::incoming::Records;
 use super::memory::Memory;
-use super::replies::{Filled, Replies};
+use super::replies::{self, Filled, Replies};
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
 use crate::{CloseReason, ConnHandle, Counters, Message};
 
@@ -233,6 +233,15 @@ impl RdmaLink {
             Work::Write { data, segment } => {
                 let remote = remote(&segment);
                 self.post(0, fabric::Work::Write { data, remote })
+            }
+            Work::WriteHeld {
+                held,
+                offset,
+                segment,
+            } => {
+                let range = replies::range_of(held, offset, segment.length);
+                let remote = remote(&segment);
+                self.post(0, fabric::Work::WriteFile { range, remote })
             }
             Work::Pull { xid, placement } => {
                 if self.records.begin(xid, placement) {
@@ -490,7 +499,11 @@ impl Link for RdmaLink {
 
     fn queue_reply(&mut self, message: Message) {
         self.is_driven = false;
-        if let Some(filled) = self.replies.reply(message) {
+        let files_max = match rpc::peek(message.head()) {
+            Ok((xid, _)) if self.endpoint.negotiated().files => self.engine.result_room(xid),
+            _ => 0,
+        };
+        if let Some(filled) = self.replies.reply(message, files_max) {
             self.send_filled(filled);
         }
     }
@@ -553,6 +566,7 @@ fn why(ended: Ended) -> (CloseReason, String) {
         Ended::Closed => CloseReason::Asked,
         Ended::PeerClosed => CloseReason::PeerClosed,
         Ended::Lost(_) => CloseReason::Io,
+        Ended::FileShort => CloseReason::FileShort,
         Ended::Stalled(Stall::MidFrame) => CloseReason::ReadStalled,
         Ended::Stalled(Stall::Unread) => CloseReason::WriteStalled,
         Ended::Stalled(Stall::Unanswered) => CloseReason::RdmaUnanswered,

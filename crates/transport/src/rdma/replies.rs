@@ -1,4 +1,5 @@
-//! Messages on their way into the engine: payloads in files are read into memory first, under the send budget.
+//! Messages on their way into the engine: payloads in files are read into memory first, under the send budget, unless
+//! the provider sends them from where they lie.
 //!
 //! What a reply holds in memory is counted as long as anybody has a part of it, so until the provider has sent it.
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
-use fabric::Buffer;
+use fabric::{Buffer, FileRange};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -124,9 +125,26 @@ impl Replies {
         }
     }
 
-    /// A reply; `None` when it is not ready for the engine yet.
-    pub(super) fn reply(&mut self, message: Message) -> Option<Filled> {
-        self.fill(message, Kind::Reply(Arc::clone(&self.held)))
+    /// A reply; `None` when it is not ready for the engine yet. A file of at most `files_max` bytes is left to the
+    /// provider.
+    pub(super) fn reply(&mut self, mut message: Message, files_max: u64) -> Option<Filled> {
+        let is_left = matches!(message.payloads(), [Payload::File(file)]
+            if file.len > 0 && u64::from(file.len) <= files_max);
+        if !is_left {
+            return self.fill(message, Kind::Reply(Arc::clone(&self.held)));
+        }
+        let charge = message.take_charge();
+        let (head, spans, mut payloads) = message.into_parts();
+        let Some(Payload::File(file)) = payloads.pop() else {
+            unreachable!("it is one file");
+        };
+        let counters = self.conn.context().counters();
+        Counters::add(&counters.rdma_sent_file_bytes, file.len as usize);
+        let reply_bytes = head.len();
+        let head = Bytes::from_owner(Head::new(head, reply_bytes, charge, &self.held));
+        let held = rpcrdma::Held(Arc::new(file));
+        let message = rpcrdma::Message::with_held(head, spans[0], held);
+        Some(Filled::Reply(message))
     }
 
     /// A call of ours; `None` when it is not ready for the engine yet.
@@ -207,6 +225,18 @@ impl Replies {
             held.uncharged_bytes.load(Relaxed),
             held.charged.load(Relaxed),
         )
+    }
+}
+
+/// A part of the file that a reply holds ([`Replies::reply`]).
+pub(super) fn range_of(held: rpcrdma::Held, offset: u32, len: u32) -> FileRange {
+    let payload = held.0.downcast::<FilePayload>();
+    let payload = payload.expect("nothing else is held");
+    FileRange {
+        file: Arc::clone(&payload.file),
+        offset: payload.offset + u64::from(offset),
+        len,
+        hold: payload,
     }
 }
 
@@ -333,7 +363,7 @@ mod tests {
         for mut file in [File::from(nameless), tempfile::tempfile().unwrap()] {
             file.write_all(&[7; LEN as usize]).unwrap();
             let mut replies = Replies::new(Memory::new(4096), &conn());
-            assert!(replies.reply(reply(file, LEN)).is_some());
+            assert!(replies.reply(reply(file, LEN), 0).is_some());
             assert!(!replies.is_waiting());
         }
     }

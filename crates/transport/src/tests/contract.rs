@@ -19,6 +19,8 @@ macro_rules! on_every_transport {
             async fn rdma() { behaviour(On::Rdma).await }
             #[tokio::test]
             async fn iwarp() { behaviour(On::Iwarp).await }
+            #[tokio::test]
+            async fn iwarp_unsummed() { behaviour(On::IwarpUnsummed).await }
         }
     )*};
 }
@@ -39,7 +41,7 @@ on_every_transport! {
             On::Tcp => TransportKind::Tcp,
             On::Tls => TransportKind::Tls,
             On::Memory => TransportKind::Memory,
-            On::Rdma | On::Iwarp => TransportKind::Rdma,
+            On::Rdma | On::Iwarp | On::IwarpUnsummed => TransportKind::Rdma,
         };
         assert_eq!(conn.kind(), kind);
     }
@@ -122,6 +124,10 @@ on_every_transport! {
             On::Tcp => assert_eq!(counters.payload_sendfile_bytes, sum),
             On::Tls => assert_eq!(counters.payload_copy_bytes, sum),
             On::Rdma | On::Iwarp => assert_eq!(counters.rdma_file_bytes, sum),
+            On::IwarpUnsummed => {
+                assert_eq!(counters.rdma_file_bytes, 0);
+                assert_eq!(counters.rdma_sent_file_bytes, sum);
+            }
             On::Memory => {}
         }
     }

@@ -1,0 +1,88 @@
+//! What keeps others off a file while something is done to it that nobody may see half done.
+//!
+//! # Ordering
+//! A [`Hold`] first: nobody joins those that are gone. Then [`layouts_gone`]: who is recalled passes the gate with his LAYOUTCOMMIT before
+//! he returns his. The [`gate`] last, of several files in the order of their numbers.
+
+use super::grants;
+use crate::Mds;
+use namespace::{FileId, Inode};
+use nfs4::{ClientId, NfsStatus};
+use server::Nfsd;
+use state::IoModes;
+use std::time::Duration;
+use tokio::sync::OwnedRwLockWriteGuard;
+use tokio::time::Instant;
+
+/// How long layouts are waited for before the caller is told to ask again.
+const RECALL_WAIT_MS: u64 = 5_000;
+/// How long I/O and LAYOUTCOMMITs under way are waited for.
+const GATE_WAIT_MS: u64 = 5_000;
+/// Pause between two looks at layouts that are out.
+const POLL_MS: u64 = 100;
+
+/// Keeps LAYOUTGET off a file.
+pub(super) struct Hold<'a> {
+    nfsd: &'a Nfsd<Mds>,
+    file: FileId,
+}
+
+impl<'a> Hold<'a> {
+    pub(super) fn new(nfsd: &'a Nfsd<Mds>, file: FileId) -> Self {
+        nfsd.role().state().layouts.hold(file.0);
+        Self { nfsd, file }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.nfsd.role().state().layouts.release(self.file.0);
+    }
+}
+
+/// Recalls layouts of these modes and waits until nobody but `except` has one. To be called under a hold.
+///
+/// # Errors
+/// `Delay` when somebody still has one.
+pub(super) async fn layouts_gone(
+    nfsd: &Nfsd<Mds>,
+    inode: &Inode,
+    modes: IoModes,
+    except: Option<ClientId>,
+) -> Result<(), NfsStatus> {
+    let mds = nfsd.role();
+    let file = inode.id;
+    grants::recall(nfsd, inode, modes, except);
+    let deadline = Instant::now() + Duration::from_millis(RECALL_WAIT_MS);
+    loop {
+        let changed = mds.data().changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let held = mds.state().layouts.is_held(file.0, modes, except);
+        // A writer that was fenced has left a size to be found out.
+        if !held && super::ready(nfsd, file).is_ok() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(NfsStatus::Delay);
+        }
+        let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
+    }
+}
+
+/// The gate of a file, for its holder alone. What was found of the file before is to be looked at again.
+///
+/// # Errors
+/// `Delay` when I/O goes on; what [`super::DataPlane::cutting`] and [`super::ready`] say.
+pub(super) async fn gate(
+    nfsd: &Nfsd<Mds>,
+    file: FileId,
+) -> Result<OwnedRwLockWriteGuard<()>, NfsStatus> {
+    let data = nfsd.role().data();
+    let wait = Duration::from_millis(GATE_WAIT_MS);
+    let gate = tokio::time::timeout(wait, data.gate(file).write_owned()).await;
+    let gate = gate.map_err(|_| NfsStatus::Delay)?;
+    data.cutting(file)?;
+    super::ready(nfsd, file)?;
+    Ok(gate)
+}

@@ -1,0 +1,27 @@
+//! CLONE (RFC 7862 §15.13): a range of the saved file becomes one of the current file without being copied. Durable when it is answered.
+
+use super::copy::files;
+use crate::Mds;
+use crate::cx::{Cx, Prepared};
+use crate::data::{self, CloneJob};
+use nfs4::NfsStatus;
+use nfs4::ops::{CloneArgs, CloneRes};
+use server::Nfsd;
+
+pub(super) async fn clone(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    args: CloneArgs,
+) -> Result<CloneRes, NfsStatus> {
+    let (src, dst, _excluded) = files(nfsd, cx, args.src_stateid, args.dst_stateid).await?;
+    let job = CloneJob {
+        src,
+        dst,
+        src_offset: args.src_offset,
+        dst_offset: args.dst_offset,
+        count: args.count,
+    };
+    let kept = Prepared::new(cx, &CloneRes {}, None);
+    data::clone_range(nfsd, cx, &job, &kept).await?;
+    Ok(CloneRes {})
+}
