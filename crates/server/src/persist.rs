@@ -200,7 +200,12 @@ impl<R: Role> Nfsd<R> {
     /// # Errors
     /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep; `Delay` for what it began and this
     /// one has not ended.
-    pub(crate) fn revive(&self, args: &SequenceArgs, fingerprint: u64) -> Result<Kept, NfsStatus> {
+    pub(crate) fn revive(
+        &self,
+        cx: &mut Compound<'_, R>,
+        args: &SequenceArgs,
+        fingerprint: u64,
+    ) -> Result<Kept, NfsStatus> {
         let slot = SlotOf {
             session: args.session_id,
             slot: args.slot_id,
@@ -218,6 +223,12 @@ impl<R: Role> Nfsd<R> {
         }
         if let Some(file) = &kept.current_fh {
             self.role().is_ended(file)?;
+        }
+        if kept.ended.is_none() {
+            // What is looked up now behind the change is kept too: another retry gets the same.
+            let persist = Persist::new(args, fingerprint);
+            persist.kept_count.store(kept.results_count, Relaxed);
+            cx.persist = Some(persist);
         }
         Ok(kept)
     }
