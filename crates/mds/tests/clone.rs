@@ -9,15 +9,13 @@
 mod rig;
 
 use namespace::{Cred, FileId, Op, Time};
-use nfs4::ops::{
-    CONTENT_DATA, CloneArgs, CloneRes, PutFhArgs, PutFhRes, SHARE_ACCESS_READ, SaveFhArgs,
-    SaveFhRes, SeekArgs, SeekRes,
-};
+use nfs4::ops::{CONTENT_DATA, CloneArgs, CloneRes, SHARE_ACCESS_READ, SeekArgs, SeekRes};
 use nfs4::{IoMode, NfsStatus, StableHow};
 use rig::file::{File, patiently};
-use rig::real::{bytes_of, cluster, fill, pattern, write, write_untold};
+use rig::real::{
+    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, pattern, write, write_untold,
+};
 use rig::{Rig, after_putfh};
-use xdr::Opaque;
 
 const UNIT: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -34,19 +32,8 @@ async fn try_clone(src: &File<'_>, dst: &File<'_>, ask: Ask) -> Result<(), NfsSt
         dst_offset,
         count,
     };
-    let done = src
-        .client
-        .on(&src.fh, |b| {
-            b.push(&SaveFhArgs {});
-            b.push(&PutFhArgs {
-                object: Opaque(&dst.fh.0),
-            });
-            b.push(&args);
-        })
-        .await;
-    let mut reply = after_putfh(&done);
-    reply.take::<SaveFhRes>().unwrap();
-    reply.take::<PutFhRes>().unwrap();
+    let done = from_to(src, dst, &args).await;
+    let mut reply = after_from_to(&done);
     let cloned = reply.take::<CloneRes>();
     cloned.map(drop).map_err(|e| e.status().unwrap())
 }
@@ -76,11 +63,7 @@ async fn an_empty_file_becomes_the_other_and_both_go_on_by_themselves() {
     let (rig, _port, _servers) = cluster(3).await;
     let alice = rig.session("alice").await;
     let src = File::create(&alice, "src").await;
-    let mut model = pattern(len(2 * MIB) + 12_345);
-    fill(&src, 0, &model).await;
-    write(&src, 20 * MIB + 7, StableHow::Unstable, b"tail").await;
-    model.resize(len(20 * MIB) + 7, 0);
-    model.extend(b"tail");
+    let model = fill_sparse(&src).await;
     let mut is_other_place = false;
     for name in ["a", "b", "c"] {
         let dst = File::create(&alice, name).await;

@@ -10,19 +10,20 @@ mod rig;
 use nfs4::cb::{CbOffloadArgs, OffloadInfo};
 use nfs4::ops::{
     CONTENT_DATA, Copied, CopyArgs, CopyRes, OffloadCancelArgs, OffloadCancelRes,
-    OffloadStatusArgs, OffloadStatusRes, PutFhArgs, PutFhRes, SHARE_ACCESS_READ, SaveFhArgs,
-    SaveFhRes, SeekArgs, SeekRes,
+    OffloadStatusArgs, OffloadStatusRes, SHARE_ACCESS_READ, SeekArgs, SeekRes,
 };
 use nfs4::{CbOpNum, NfsStatus, OpReader, StableHow, Stateid};
 use parking_lot::Mutex;
 use rig::after_putfh;
 use rig::file::{File, patiently};
-use rig::real::{bytes_of, cluster, fill, pattern, try_commit, write, write_untold};
+use rig::real::{
+    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, pattern, try_commit, write,
+    write_untold,
+};
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use xdr::Opaque;
 
 const MIB: u64 = 1 << 20;
 
@@ -53,19 +54,8 @@ async fn try_copy(src: &File<'_>, dst: &File<'_>, ask: Ask) -> Result<Copied, Nf
         synchronous: ask.synchronous,
         source_servers: Vec::new().into(),
     };
-    let done = src
-        .client
-        .on(&src.fh, |b| {
-            b.push(&SaveFhArgs {});
-            b.push(&PutFhArgs {
-                object: Opaque(&dst.fh.0),
-            });
-            b.push(&args);
-        })
-        .await;
-    let mut reply = after_putfh(&done);
-    reply.take::<SaveFhRes>().unwrap();
-    reply.take::<PutFhRes>().unwrap();
+    let done = from_to(src, dst, &args).await;
+    let mut reply = after_from_to(&done);
     match reply.take::<CopyRes>().map_err(|e| e.status().unwrap())? {
         CopyRes::Ok(copied) => Ok(copied),
         CopyRes::NoReqs(_) => Err(NfsStatus::OffloadNoReqs),
@@ -109,11 +99,7 @@ async fn a_copy_has_the_bytes_and_the_holes_and_leaves_the_rest() {
     let alice = rig.session("alice").await;
     let src = File::create(&alice, "src").await;
     let dst = File::create(&alice, "dst").await;
-    let mut model = pattern(len(2 * MIB) + 12_345);
-    fill(&src, 0, &model).await;
-    write(&src, 20 * MIB + 7, StableHow::Unstable, b"tail").await;
-    model.resize(len(20 * MIB) + 7, 0);
-    model.extend(b"tail");
+    let mut model = fill_sparse(&src).await;
     // Old bytes in the destination go where the source has a hole.
     fill(&dst, 5 * MIB, &vec![9; len(3 * MIB)]).await;
     let copied = copy(&src, &dst, ALL).await.unwrap();

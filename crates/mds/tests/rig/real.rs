@@ -7,12 +7,13 @@ use control::{JoinSecret, StoreIdentity};
 use ds::{Ds, DsConfig, Membership};
 use meta::MemStore;
 use nfs4::ops::{
-    CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes,
+    CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, SaveFhArgs, SaveFhRes,
+    WriteArgsPayload, WriteRes,
 };
-use nfs4::{IoMode, NfsStatus, NfsTime, StableHow, Stateid, Verifier};
+use nfs4::{CompoundBuilder, IoMode, NfsStatus, NfsTime, OpArgs, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
 use ropewalk_mds::data::add_token;
-use session_client::{Caller, Session, SessionConfig};
+use session_client::{Caller, Outcome, Session, SessionConfig};
 use state::ClientLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -266,6 +267,41 @@ pub async fn direct_write(
     let mut reply = done.results().unwrap();
     reply.take::<PutFhRes>().map_err(|e| e.status().unwrap())?;
     reply.take::<WriteRes>().map_err(|e| e.status().unwrap())
+}
+
+/// Fills a new file with bytes, a hole of 18 MiB and a tail; returns what it reads as.
+pub async fn fill_sparse(file: &File<'_>) -> Vec<u8> {
+    let tail_at = (20 << 20) + 7;
+    let mut model = pattern((2 << 20) + 12_345);
+    fill(file, 0, &model).await;
+    write(file, tail_at, StableHow::Unstable, b"tail").await;
+    model.resize(usize::try_from(tail_at).unwrap(), 0);
+    model.extend(b"tail");
+    model
+}
+
+/// Runs an operation whose source is the saved file.
+pub async fn from_to<T: OpArgs<Num = nfs4::OpNum> + Sync>(
+    src: &File<'_>,
+    dst: &File<'_>,
+    args: &T,
+) -> Outcome {
+    let operations = |b: &mut CompoundBuilder| {
+        b.push(&SaveFhArgs {});
+        b.push(&PutFhArgs {
+            object: Opaque(&dst.fh.0),
+        });
+        b.push(args);
+    };
+    src.client.on(&src.fh, operations).await
+}
+
+/// A reader behind what comes before the operation of [`from_to`].
+pub fn after_from_to(done: &Outcome) -> nfs4::CompoundReply<'_> {
+    let mut reply = after_putfh(done);
+    reply.take::<SaveFhRes>().unwrap();
+    reply.take::<PutFhRes>().unwrap();
+    reply
 }
 
 /// Writes at the file's only data server under a layout, without LAYOUTCOMMIT: the metadata server does not know the size.
