@@ -9,7 +9,7 @@ use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::serve::{self, Serve};
 use crate::suite::{self, ExperimentCommand};
-use crate::{BenchError, Subject, goals, pattern, runner};
+use crate::{BenchError, Subject, goals, pattern, recovery, runner};
 use clap::{Args, Subcommand};
 use meta::{MemStore, MetaStore};
 use std::io::Write;
@@ -26,6 +26,8 @@ pub enum Command {
     Experiment(ExperimentCommand),
     /// Ropewalk itself against the bare servers: the rows that have goals
     Goals(goals::Options),
+    /// How long clients wait for a metadata server that was killed
+    Recovery(recovery::Options),
     /// The bare limit of small messages: a thread per connection, and tokio
     PingPong {
         /// How much and how long
@@ -139,6 +141,7 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
         Command::Worker => suite::worker::run(),
         Command::Serve(serve) => serve::run(serve).map_err(BenchError::io("serve")),
         Command::Goals(options) => goals::run(&options, &launcher, out),
+        Command::Recovery(options) => recovery::run(&options, &launcher, out),
         Command::PingPong { options, sizes } => {
             let subject = |form| -> Box<dyn Subject> {
                 let launcher = launcher.clone();

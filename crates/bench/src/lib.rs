@@ -26,6 +26,7 @@ pub mod nfs;
 pub mod pattern;
 pub mod peer;
 pub mod process;
+pub mod recovery;
 pub mod report;
 pub mod runner;
 pub mod serve;

@@ -9,7 +9,7 @@
 
 mod content;
 mod experiments;
-mod files;
+pub(crate) mod files;
 mod job;
 mod loads;
 mod measure;

@@ -152,6 +152,12 @@ impl Client {
         self.0.session.established()
     }
 
+    /// The lease that the MDS grants.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.0.lease_s.load(Relaxed).into())
+    }
+
     /// How long the oldest request in progress has waited, and for what.
     #[must_use]
     pub fn longest_wait(&self) -> Option<(Duration, Wait)> {

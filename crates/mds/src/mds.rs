@@ -239,6 +239,9 @@ impl Mds {
             delegations::tick(&me);
         }
         persist::sweep(nfsd);
+        if let Some(me) = nfsd.role().data().service() {
+            me.recall_slots();
+        }
         DataPlane::tick(nfsd).await;
     }
 }
@@ -332,6 +335,10 @@ impl Role for Mds {
 
     fn kept(&self, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
         persist::kept(self, slot)
+    }
+
+    fn is_ended(&self, file: &FileHandle) -> Result<(), NfsStatus> {
+        persist::is_ended(self, file)
     }
 
     fn session_destroyed(&self, session: SessionId) {

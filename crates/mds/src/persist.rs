@@ -7,10 +7,11 @@
 //! # Failure
 //! What cannot be deleted now goes with the sweep of the next run.
 
-use crate::Mds;
+use crate::{Mds, cx};
 use bytes::Bytes;
 use meta::{MetaError, Outcome, Purpose, Tx, prefix_end};
-use nfs4::{NfsStatus, SessionId};
+use namespace::FileId;
+use nfs4::{FileHandle, NfsStatus, SessionId};
 use server::{Nfsd, SlotOf};
 use state::SessionName;
 
@@ -58,6 +59,13 @@ pub(crate) fn kept(mds: &Mds, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> 
         tracing::error!(%error, "kept replies");
         NfsStatus::ServerFault
     })
+}
+
+/// Whether nothing is left to do of what an earlier run has answered. A truncation keeps its answer with its intent, and a client
+/// that has the answer may read from the data servers.
+pub(crate) fn is_ended(mds: &Mds, file: &FileHandle) -> Result<(), NfsStatus> {
+    let file = FileId(cx::parse(mds, &file.0)?.file_id);
+    mds.data().cutting(file).map_err(|_| NfsStatus::Delay)
 }
 
 /// Deletes what a session keeps.

@@ -13,8 +13,11 @@ use namespace::{Cred, FileId, Op, Time};
 use nfs4::attr::Attrs;
 use nfs4::cb::CbLayoutRecallArgs;
 use nfs4::layout::FileLayoutDsAddr;
-use nfs4::ops::{GetDeviceInfoArgs, GetDeviceInfoRes};
-use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NfsStatus, OpReader};
+use nfs4::ops::{
+    DeviceError, GetDeviceInfoArgs, GetDeviceInfoRes, IoInfo, LayoutErrorArgs, LayoutErrorRes,
+    LayoutStatsArgs, LayoutStatsRes, LayoutUpdate,
+};
+use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NfsStatus, OpNum, OpReader, Stateid};
 use parking_lot::Mutex;
 use rig::cluster::{FakeDs, cluster};
 use rig::file::{File, Granted, patiently};
@@ -449,4 +452,81 @@ async fn a_writer_that_does_not_return_is_fenced_and_loses_its_layout() {
     let late = file.layout_commit(granted.stateid, 5000).await;
     assert_eq!(late, Err(NfsStatus::BadLayout));
     assert!(marked(&rig).is_empty());
+}
+
+async fn stats(file: &File<'_>, stateid: Stateid, device_id: DeviceId) -> Result<(), NfsStatus> {
+    let moved = IoInfo {
+        count: 3,
+        bytes: 12_288,
+    };
+    let done = file
+        .client
+        .on(&file.fh, |b| {
+            b.push(&LayoutStatsArgs {
+                offset: 0,
+                length: u64::MAX,
+                stateid,
+                read: moved,
+                write: IoInfo::default(),
+                device_id,
+                layout_update: LayoutUpdate {
+                    layout_type: 1,
+                    body: xdr::Opaque(b""),
+                },
+            });
+        })
+        .await;
+    let res = rig::after_putfh(&done).take::<LayoutStatsRes>();
+    res.map(drop).map_err(|e| e.status().unwrap())
+}
+
+async fn failed(file: &File<'_>, stateid: Stateid, device_id: DeviceId) -> Result<(), NfsStatus> {
+    let done = file
+        .client
+        .on(&file.fh, |b| {
+            let error = DeviceError {
+                device_id,
+                status: NfsStatus::Io as u32,
+                opnum: OpNum::Write as u32,
+            };
+            b.push(&LayoutErrorArgs {
+                offset: 0,
+                length: u64::MAX,
+                stateid,
+                errors: xdr::List(vec![error]),
+            });
+        })
+        .await;
+    let res = rig::after_putfh(&done).take::<LayoutErrorRes>();
+    res.map(drop).map_err(|e| e.status().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_tells_of_its_layout_is_taken_and_takes_nothing_from_it() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    let granted = file.layout(IoMode::Rw).await;
+    let device_id = granted.body.device_id;
+    assert_eq!(stats(&file, granted.stateid, device_id).await, Ok(()));
+    assert_eq!(failed(&file, granted.stateid, device_id).await, Ok(()));
+    // The layout is as good as before, also where the client had trouble.
+    file.layout_commit(granted.stateid, 5000).await.unwrap();
+    assert_eq!(file.try_attrs().await.unwrap().0, 5000);
+
+    // What comes behind the layout's return is as harmless.
+    file.layout_return(granted.stateid).await.unwrap();
+    assert_eq!(stats(&file, granted.stateid, device_id).await, Ok(()));
+    assert_eq!(failed(&file, granted.stateid, device_id).await, Ok(()));
+    let root = File {
+        open: file.open,
+        name: String::new(),
+        fh: alice.lookup(&[]).await.unwrap(),
+        client: &alice,
+    };
+    let wrong = stats(&root, granted.stateid, device_id).await;
+    assert!(matches!(
+        wrong,
+        Err(NfsStatus::IsDir | NfsStatus::WrongType)
+    ));
 }

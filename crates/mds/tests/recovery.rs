@@ -306,3 +306,25 @@ async fn new_files_go_to_all_data_servers_and_old_files_stay_where_they_are() {
     );
     assert_eq!(rig.nfsd.role().data().space().total_bytes, 3000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_waits_for_who_has_said_reclaim_complete_and_for_nobody_else() {
+    let rig = Rig::new().await;
+    rig.stranger("eve", *b"boot0001", None)
+        .session
+        .establish()
+        .await
+        .unwrap();
+    let store = Arc::clone(&rig.store);
+    drop(rig);
+    let rig = Rig::over(Arc::clone(&store)).await;
+    assert!(!rig.nfsd.clients().in_grace(), "she could have no state");
+    // He has none, but could: so whoever else comes waits for him, as for those who have.
+    rig.session("alice").await;
+    drop(rig);
+    let rig = Rig::over(Arc::clone(&store)).await;
+    rig.session("bob").await;
+    assert!(rig.nfsd.clients().in_grace());
+    rig.session("alice").await;
+    assert!(!rig.nfsd.clients().in_grace(), "nobody is missing");
+}

@@ -31,7 +31,7 @@ pub const CALLBACK_MS_MAX: u64 = 15_000;
 /// Pause before another try.
 const RETRY_PAUSE_MS: u64 = 100;
 /// The version of the program in the XDR of RFC 5662 §2. The text of RFC 8881 §18.36.3 says 4, which clients do not insist on.
-const CB_VERSION: u32 = 1;
+pub(crate) const CB_VERSION: u32 = 1;
 const CB_PROC_COMPOUND: u32 = 1;
 
 /// Why a callback has no result.
@@ -141,13 +141,25 @@ impl<R: Role> Nfsd<R> {
         build: BuildCallback<'_>,
         take: TakeResult<T>,
     ) -> Result<T, CallbackError> {
+        self.deliver(client, None, origin, build, take).await
+    }
+
+    /// [`Nfsd::callback_about`] over one session, or over any of the client's.
+    pub(crate) async fn deliver<T: Send>(
+        &self,
+        client: ClientId,
+        only: Option<SessionId>,
+        origin: Option<Origin>,
+        build: BuildCallback<'_>,
+        take: TakeResult<T>,
+    ) -> Result<T, CallbackError> {
         let origin = origin.filter(|origin| !self.reply_was_received(origin));
         let deadline = Instant::now() + Duration::from_millis(CALLBACK_MS_MAX);
         let mut held: Option<Held<'_, R>> = None;
         let mut silent = None;
         let mut error = CallbackError::NoBackChannel;
         while Instant::now() < deadline {
-            let Some((mut call, attempt)) = self.begin_try(client, &mut held, silent) else {
+            let Some((mut call, attempt)) = self.begin_try(client, only, &mut held, silent) else {
                 if self.clients().owner(client).is_none() {
                     return Err(CallbackError::NoBackChannel);
                 }
@@ -245,6 +257,7 @@ impl<R: Role> Nfsd<R> {
     fn begin_try<'a>(
         &'a self,
         client: ClientId,
+        only: Option<SessionId>,
         held: &mut Option<Held<'a, R>>,
         silent: Option<u64>,
     ) -> Option<(Held<'a, R>, Try)> {
@@ -258,7 +271,10 @@ impl<R: Role> Nfsd<R> {
                 *held = None;
                 return None;
             }
-            None => clients.sessions_of(client).to_vec(),
+            None => match only {
+                Some(session) => vec![session],
+                None => clients.sessions_of(client).to_vec(),
+            },
         };
         for id in candidates {
             let Some(session) = clients.session_mut(id) else {
@@ -366,7 +382,7 @@ fn referring(origin: Origin) -> ReferringCallList {
 }
 
 /// For operations whose result is their status.
-fn status_only(reply: &mut CbCompoundReply<'_>) -> Result<(), OpError> {
+pub(crate) fn status_only(reply: &mut CbCompoundReply<'_>) -> Result<(), OpError> {
     let (op, status) = match reply.next_result()? {
         Some(result) => (Some(result.op), result.status),
         None => (None, reply.status),

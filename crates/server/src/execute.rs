@@ -75,6 +75,7 @@ impl<R: Role> Nfsd<R> {
             First::Revived(kept) => {
                 let request = (start.body, walk.ops_count);
                 let status = self.resume(&mut cx, *kept, request, &mut reply).await;
+                self.keep_whole(&mut cx, &reply, status);
                 (status, None)
             }
             First::Sequenced(slot) => {
@@ -166,7 +167,7 @@ impl<R: Role> Nfsd<R> {
             Err(_) => Err(NfsStatus::BadXdr),
             Ok(args) => match self.sequence(cx, &args, start, walk.ops_count, reply.wire_len()) {
                 Err(NfsStatus::BadSession) => self
-                    .revive(&args, start.fingerprint)
+                    .revive(cx, &args, start.fingerprint)
                     .map(|kept| Begun::Revived(Box::new(kept))),
                 begun => begun,
             },

@@ -15,8 +15,10 @@ mod execute;
 mod nfsd;
 mod ops;
 mod persist;
+mod probe;
 mod role;
 mod slot;
+mod slot_recall;
 mod tables;
 
 pub use back_channel::{BuildCallback, CALLBACK_MS_MAX, CallbackError, TakeResult};

@@ -11,6 +11,7 @@
 //! # Failure
 //! A record that is no RPC call closes its connection: there is no transaction id to answer.
 
+use crate::probe::PROBES_MAX;
 use crate::{Counters, Role};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,6 +19,7 @@ use rpc::{AcceptError, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection};
 use state::Clients;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use transport::{CloseReason, ConnHandle, Endpoint, Message, Service};
 use xdr::{Decoder, Encoder};
@@ -40,6 +42,8 @@ pub struct Nfsd<R: Role> {
     clients: Mutex<Clients>,
     /// Live connections, for callbacks. As many as the transport admits.
     pub(crate) connections: Mutex<HashMap<u64, ConnHandle>>,
+    /// Places for those that wait.
+    pub(crate) probes: Arc<Semaphore>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
     started: Instant,
     counters: Counters,
@@ -52,6 +56,7 @@ impl<R: Role> Nfsd<R> {
             role,
             clients: Mutex::new(config.clients),
             connections: Mutex::default(),
+            probes: Arc::new(Semaphore::new(PROBES_MAX)),
             random: config.random,
             started: Instant::now(),
             counters: Counters::default(),

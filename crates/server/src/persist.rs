@@ -198,8 +198,14 @@ impl<R: Role> Nfsd<R> {
     /// A SEQUENCE in a session that this run does not have: of an earlier run, whose slot kept this very request?
     ///
     /// # Errors
-    /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep.
-    pub(crate) fn revive(&self, args: &SequenceArgs, fingerprint: u64) -> Result<Kept, NfsStatus> {
+    /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep; `Delay` for what it began and this
+    /// one has not ended.
+    pub(crate) fn revive(
+        &self,
+        cx: &mut Compound<'_, R>,
+        args: &SequenceArgs,
+        fingerprint: u64,
+    ) -> Result<Kept, NfsStatus> {
         let slot = SlotOf {
             session: args.session_id,
             slot: args.slot_id,
@@ -212,11 +218,19 @@ impl<R: Role> Nfsd<R> {
             })?,
             None => return Err(NfsStatus::DeadSession),
         };
-        if kept.seqid == args.sequence_id && kept.fingerprint == fingerprint {
-            Ok(kept)
-        } else {
-            Err(NfsStatus::DeadSession)
+        if kept.seqid != args.sequence_id || kept.fingerprint != fingerprint {
+            return Err(NfsStatus::DeadSession);
         }
+        if let Some(file) = &kept.current_fh {
+            self.role().is_ended(file)?;
+        }
+        if kept.ended.is_none() {
+            // What is looked up now behind the change is kept too: another retry gets the same.
+            let persist = Persist::new(args, fingerprint);
+            persist.kept_count.store(kept.results_count, Relaxed);
+            cx.persist = Some(persist);
+        }
+        Ok(kept)
     }
 
     /// Continues a COMPOUND of an earlier run behind its last change.

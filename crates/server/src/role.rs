@@ -99,6 +99,14 @@ pub trait Role: Send + Sync + Sized + 'static {
         Err(NfsStatus::BadSession)
     }
 
+    /// Whether what an earlier run has answered of this file is true by now.
+    ///
+    /// # Errors
+    /// `Delay` while a change that was begun for good is being ended.
+    fn is_ended(&self, _file: &nfs4::FileHandle) -> Result<(), NfsStatus> {
+        Ok(())
+    }
+
     /// A session, of this run or an earlier one, has been destroyed by its client: nothing of it need be kept.
     fn session_destroyed(&self, _session: SessionId) {}
 

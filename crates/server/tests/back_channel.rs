@@ -66,6 +66,26 @@ async fn callbacks_count_up_in_their_slot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_session_with_a_back_channel_is_probed_once() {
+    let rig = Rig::new();
+    let reverse = scripted(vec![None; 0]);
+    let conn = rig.connect_with(reverse.clone()).await;
+    let m = rig
+        .mount_on(conn.clone(), "a", CREATE_SESSION_CONN_BACK_CHAN)
+        .await;
+    rig.settle().await;
+    assert_eq!(*reverse.probes.lock(), [(0x4000_0000, 1)]);
+    // A retry makes no session, and one without a back channel has no callbacks.
+    let sequence = m.created.sequence;
+    create(&conn, m.client, sequence, CREATE_SESSION_CONN_BACK_CHAN)
+        .await
+        .unwrap();
+    create(&conn, m.client, sequence + 1, 0).await.unwrap();
+    rig.settle().await;
+    assert_eq!(reverse.probes.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_of_the_operation_is_handed_on() {
     let rig = Rig::new();
     let reverse = scripted(vec![Some((OK, NfsStatus::BadStateid))]);
@@ -292,6 +312,39 @@ async fn the_slot_of_a_call_in_doubt_is_lent_to_nobody() {
     let calls: Vec<_> = (0..3).map(|n| other.nth(n).1).collect();
     let slots: Vec<_> = calls.iter().map(|c| (c.slot_id, c.sequence_id)).collect();
     assert_eq!(slots, [(0, 1), (1, 1), (0, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_is_asked_for_slots_and_gives_them_back_once_it_was_told_so() {
+    let highest = |record: &bytes::Bytes| {
+        let res = reply(record).take::<SequenceRes>().unwrap();
+        (res.highest_slot_id, res.target_highest_slot_id)
+    };
+    let rig = Rig::with(None, 4);
+    let reverse = scripted(vec![None; 0]);
+    let m = mount(&rig, &reverse).await;
+    let record = call(&m.conn, remove(m.session, 0, 1, "x")).await;
+    assert_eq!(highest(&record), (3, 3));
+    let _other = rig.mount("b").await;
+    rig.nfsd.recall_slots();
+    rig.settle().await;
+    assert_eq!(reverse.count(), 0, "who is busy hears of it by SEQUENCE");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    for _ in 0..2 {
+        rig.nfsd.recall_slots();
+        rig.settle().await;
+    }
+    assert_eq!(reverse.count(), 1, "once");
+    let (record, args) = reverse.nth(0);
+    assert_eq!(args.session_id, m.session);
+    let recall = [0, 0, 0, CbOpNum::RecallSlot as u8, 0, 0, 0, 1];
+    assert_eq!(record[record.len() - 8..], recall);
+    let record = call(&m.conn, remove(m.session, 0, 2, "x")).await;
+    assert_eq!(highest(&record), (3, 1));
+    let record = call(&m.conn, remove(m.session, 0, 3, "x")).await;
+    assert_eq!(highest(&record), (1, 1));
+    let record = call(&m.conn, remove(m.session, 3, 1, "x")).await;
+    assert_eq!(only(&record).1, NfsStatus::BadSlot);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,7 @@ use crate::{ChannelLimits, Grace, Session};
 
 pub use exchange::{ExchangeArgs, Exchanged};
 pub use sessions::{CreateSession, CreateSessionArgs, Sequenced, SessionCreated};
+pub use shares::SlotRecall;
 
 /// Longest `co_ownerid` in bytes (`NFS4_OPAQUE_LIMIT`).
 pub const OWNER_BYTES_MAX: usize = 1024;

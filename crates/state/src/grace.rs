@@ -22,13 +22,20 @@ use nfs4::Verifier;
 
 use crate::ClientRecord;
 
+/// Longest time between two reclaims for which the grace period goes on beyond its length.
+const RECLAIM_PAUSE_MS: u64 = 1_000;
+
 /// ```text
 ///  begin(no records) ───────────────────────────────────────────────► Over
 ///  begin(records) ──► Running ── all complete, or deadline ──► Ending ─ finish ─► Over
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Running { deadline_ms: u64 },
+    Running {
+        deadline_ms: u64,
+        /// How far reclaims may move the deadline.
+        latest_ms: u64,
+    },
     Ending,
     Over,
 }
@@ -75,8 +82,10 @@ impl Grace {
         let phase = if waiting.is_empty() {
             Phase::Over
         } else {
+            let deadline_ms = now_ms.saturating_add(grace_ms);
             Phase::Running {
-                deadline_ms: now_ms.saturating_add(grace_ms),
+                deadline_ms,
+                latest_ms: deadline_ms.saturating_add(grace_ms),
             }
         };
         Self {
@@ -117,6 +126,19 @@ impl Grace {
                 .is_some_and(|(v, p)| *v == verifier && p == principal)
     }
 
+    /// Somebody has just reclaimed something. A client may find out late that the server has restarted and may have much to
+    /// reclaim, so while reclaims come the period goes on, up to twice its length.
+    pub(crate) fn reclaimed(&mut self, now_ms: u64) {
+        if let Phase::Running {
+            deadline_ms,
+            latest_ms,
+        } = &mut self.phase
+        {
+            let wanted_ms = now_ms.saturating_add(RECLAIM_PAUSE_MS).min(*latest_ms);
+            *deadline_ms = wanted_ms.max(*deadline_ms);
+        }
+    }
+
     /// Whether the owner's delegations were revoked before the restart.
     pub(crate) fn lost_delegations(&self, owner: &[u8]) -> bool {
         self.lost_delegations.contains(owner)
@@ -143,7 +165,7 @@ impl Grace {
 
     /// Ends the period if it is time; see [`crate::Clients::poll_grace`].
     pub(crate) fn poll(&mut self, now_ms: u64) -> Option<GraceEnd> {
-        let Phase::Running { deadline_ms } = self.phase else {
+        let Phase::Running { deadline_ms, .. } = self.phase else {
             return None;
         };
         let end = if self.waiting.is_empty() {

@@ -32,6 +32,7 @@ pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESS
 pub use clients::{
     ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
     OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed, Sequenced, SessionCreated,
+    SlotRecall,
 };
 pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,

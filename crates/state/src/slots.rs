@@ -110,6 +110,8 @@ pub struct SlotTable {
     highest_enforced: u32,
     highest_target: u32,
     target_generation: u32,
+    /// The target that was last asked for by CB_RECALL_SLOT.
+    recalled_generation: u32,
     running_count: u32,
     cached_bytes: u64,
     cached_reply_bytes_max: u32,
@@ -133,6 +135,7 @@ impl SlotTable {
             highest_enforced: slots_count - 1,
             highest_target: slots_count - 1,
             target_generation: 0,
+            recalled_generation: 0,
             running_count: 0,
             cached_bytes: 0,
             cached_reply_bytes_max,
@@ -247,6 +250,18 @@ impl SlotTable {
         self.highest_target = highest;
         self.target_generation = self.target_generation.wrapping_add(1);
         self.highest_enforced = self.highest_enforced.max(highest);
+    }
+
+    /// The target to ask for by CB_RECALL_SLOT, when the client may use more slots and was not asked for this target yet.
+    /// The client's answer to it enforces nothing: a request that it sent before may still be on its way, and would speak of
+    /// less than is outstanding by then. The SEQUENCE that it sends on it (RFC 8881 §20.8.3) is answered with the target.
+    pub fn recall(&mut self) -> Option<u32> {
+        let wanted = self.highest_enforced > self.highest_target
+            && self.recalled_generation != self.target_generation;
+        wanted.then(|| {
+            self.recalled_generation = self.target_generation;
+            self.highest_target
+        })
     }
 
     /// Forgets the slots above the target. The client has received their replies: the highest slot

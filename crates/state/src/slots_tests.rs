@@ -360,3 +360,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_recall_is_made_once_for_a_target_and_enforces_nothing_by_itself() {
+    let mut table = SlotTable::new(8, 100);
+    assert_eq!(table.recall(), None);
+    run(&mut table, 0, 1);
+    table.set_target(3);
+    assert_eq!((table.recall(), table.recall()), (Some(3), None));
+    // This request may have been sent before the recall came; its reply tells of the target.
+    run(&mut table, 0, 2);
+    assert_eq!(table.highest_enforced(), 7);
+    table.set_target(2);
+    assert_eq!(table.recall(), Some(2));
+    run(&mut table, 0, 3);
+    run(&mut table, 0, 4);
+    assert_eq!(table.highest_enforced(), 2);
+    table.set_target(3);
+    assert_eq!(table.recall(), None, "it may use no more than that");
+}

@@ -252,6 +252,20 @@ impl Cluster {
         })
     }
 
+    /// The process of the metadata server.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] when it is not there.
+    pub fn mds_pid(&self) -> Result<Pid, BenchError> {
+        let is_mds = |pid: &&u32| {
+            let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            arguments.split(|b| *b == 0).nth(1) == Some(b"mds")
+        };
+        let found = self.pids.iter().find(is_mds);
+        let pid = found.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        pid.ok_or_else(|| BenchError::Cluster("it has no metadata server".to_owned()))
+    }
+
     /// Processes of the cluster: the supervisor, the metadata server, the data servers.
     #[must_use]
     pub fn processes_count(&self) -> usize {

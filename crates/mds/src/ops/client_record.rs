@@ -2,11 +2,14 @@
 //! before others profit from its loss. Also: that a delegation of a client was revoked, so that it reclaims none (§10.2.1).
 //!
 //! # Ordering
-//! [`ensure`] runs before the reply of the operation that grants the first open, lock or layout. At the end of the grace period every
+//! A record is durable before RECLAIM_COMPLETE is answered, which comes before a client may take anything new: whoever said it
+//! before a restart is waited for behind it. [`ensure`] runs before the reply of the operation that grants the first open, lock or
+//! layout, for what was reclaimed before that. At the end of the grace period every
 //! record that must not count after another restart is deleted in one transaction, then new state is granted.
 //!
 //! # Failure
-//! A record whose transaction failed is taken as stored: it is then deleted with the client.
+//! A record whose transaction failed is taken as stored: it is then deleted with the client. One that a full store refused is
+//! not there, and is asked for again.
 
 use crate::cx::Cx;
 use crate::mds::Records;
@@ -114,8 +117,16 @@ pub(crate) fn load(store: &dyn MetaStore) -> Result<Records, MetaError> {
 /// Makes sure that the COMPOUND's client has a durable record before its reply leaves.
 pub(crate) fn ensure(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<(), NfsStatus> {
     let client = cx.client()?;
+    if let Some(seq) = record(nfsd, client)? {
+        cx.observe(seq.0);
+    }
+    Ok(())
+}
+
+/// Writes the client's record, unless it is there or must not be. Returns the transaction to wait for.
+fn record(nfsd: &Nfsd<Mds>, client: ClientId) -> Result<Option<Seq>, NfsStatus> {
     if nfsd.clients().record_needed(client).is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let seq = nfsd.role().store().transact(&mut |tx| {
         // Asked again inside: another request of this client may have been faster.
@@ -132,9 +143,10 @@ pub(crate) fn ensure(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<(), NfsStatus>
         tx.put(&key(client), &xdr::encode_to_vec(&stored));
         Ok(meta::Outcome::Commit)
     });
-    nfsd.clients().record_stored(client);
-    cx.observe(stored(seq)?.0);
-    Ok(())
+    if !matches!(seq, Err(MetaError::NoSpace)) {
+        nfsd.clients().record_stored(client);
+    }
+    stored(seq).map(Some)
 }
 
 /// Makes durable that a client does not hold any more what it may think it does, before others are granted it.
@@ -211,8 +223,12 @@ pub(crate) async fn removed(nfsd: &Nfsd<Mds>, removed: Removed) {
     }
 }
 
-/// The engine has noted RECLAIM_COMPLETE; the grace period may be over.
-pub(crate) async fn reclaim_complete(nfsd: &Nfsd<Mds>, _client: ClientId) -> Result<(), NfsStatus> {
+/// The engine has noted RECLAIM_COMPLETE: the client counts from now on, and the grace period may be over. A failure to store
+/// its record is told to who then asks for state.
+pub(crate) async fn reclaim_complete(nfsd: &Nfsd<Mds>, client: ClientId) -> Result<(), NfsStatus> {
+    if let Ok(Some(seq)) = record(nfsd, client) {
+        nfsd.role().durable(seq).await?;
+    }
     poll_grace(nfsd).await;
     Ok(())
 }

@@ -44,12 +44,14 @@ fn layouterror(
 ) -> Result<LayoutErrorRes, NfsStatus> {
     let args: LayoutErrorArgs = ops.args().map_err(|_| NfsStatus::BadXdr)?;
     let inode = cx::current_regular(nfsd.role(), cx)?;
-    for error in &args.errors.0 {
+    // One line for each request: a client must not fill the log.
+    if let Some(first) = args.errors.0.first() {
         tracing::warn!(
             file = inode.id.0,
-            device = ?error.device_id,
-            status = error.status,
-            op = error.opnum,
+            device = ?first.device_id,
+            status = first.status,
+            op = first.opnum,
+            errors = args.errors.0.len(),
             "LAYOUTERROR"
         );
     }

@@ -132,7 +132,13 @@ fn share_of(args: &OpenArgs<'_>) -> Result<Share, NfsStatus> {
 /// Whether new state may be granted now, or reclaimed.
 pub(super) fn check_grace(nfsd: &Nfsd<Mds>, cx: &Cx<'_>, reclaim: bool) -> Result<(), NfsStatus> {
     let client = cx.client()?;
-    nfsd.clients().check_grace(client, reclaim)
+    let now_ms = nfsd.now_ms();
+    let mut clients = nfsd.clients();
+    clients.check_grace(client, reclaim)?;
+    if reclaim {
+        clients.reclaimed(now_ms);
+    }
+    Ok(())
 }
 
 /// As [`check_grace`]. An open under a delegation that was just reclaimed is one of those that are reclaimed (§10.2.1).

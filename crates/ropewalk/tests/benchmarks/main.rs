@@ -4,6 +4,7 @@
 
 mod bare;
 mod goals;
+mod recovery;
 mod suite;
 
 use bench::process::Launcher;

@@ -63,6 +63,9 @@ impl<R: Role> Nfsd<R> {
         let created = match outcome {
             CreateSession::Replay(created) => created,
             CreateSession::New { created, removed } => {
+                if created.back_channel {
+                    self.probe(cx.conn.clone(), args.cb_program);
+                }
                 for removed in removed {
                     R::client_removed(self, removed).await;
                 }

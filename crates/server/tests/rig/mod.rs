@@ -227,9 +227,15 @@ impl Rig {
 
     /// A server whose sessions may be persistent.
     pub fn keeping(keeps: Option<Arc<Keeps>>) -> Self {
+        Self::with(keeps, ClientLimits::default().slots_total_max)
+    }
+
+    /// A server with so many slots for all sessions.
+    pub fn with(keeps: Option<Arc<Keeps>>, slots_total_max: u32) -> Self {
         let mut limits = ClientLimits {
             lease_ms: LEASE_MS,
             courtesy_ms: 0,
+            slots_total_max,
             ..ClientLimits::default()
         };
         limits.channel.request_bytes_max = REQUEST_MAX;
@@ -511,6 +517,8 @@ pub type OnCallback = dyn Fn(&Bytes) -> Option<Vec<u8>> + Send + Sync;
 /// A reverse service that keeps what it got.
 pub struct Reverse {
     pub seen: Mutex<Vec<Bytes>>,
+    /// Program and version of each CB_NULL, which is answered here.
+    pub probes: Mutex<Vec<(u32, u32)>>,
     pub on: Box<OnCallback>,
 }
 
@@ -518,6 +526,7 @@ impl Reverse {
     pub fn new(on: impl Fn(&Bytes) -> Option<Vec<u8>> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             seen: Mutex::default(),
+            probes: Mutex::default(),
             on: Box::new(on),
         })
     }
@@ -535,6 +544,13 @@ impl Reverse {
 
 impl Service for Reverse {
     async fn call(&self, _conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        let header = rpc::CallHeader::decode(&mut Decoder::new(&record)).unwrap();
+        if header.procedure == 0 {
+            self.probes.lock().push((header.program, header.version));
+            let mut e = Encoder::new();
+            rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+            return Some(e.into());
+        }
         self.seen.lock().push(record.clone());
         (self.on)(&record).map(Message::from_bytes)
     }

@@ -194,11 +194,13 @@ impl Client {
         &self,
         build: &(impl Fn(&mut CompoundBuilder) + Send + Sync),
     ) -> Result<Done, Gone> {
-        let (generation, since) = {
+        let (generation, since, session) = {
+            // Not before RECLAIM_COMPLETE is answered: state that was granted earlier in the new session would be taken for
+            // state of the old one, and forgotten here alone.
+            let _recovered = self.recovering.lock().await;
             let state = self.state.lock();
-            (state.generation, state.since)
+            (state.generation, state.since, self.session())
         };
-        let session = self.session();
         let sent = self.now();
         let done = session
             .compound_once(&self.caller, &|b| {

@@ -87,8 +87,8 @@ impl Clients {
         Ok(Some(id))
     }
 
-    /// The record to make durable before the client's first state is granted, or `None` when it is
-    /// there already. The caller writes it, then calls [`Clients::record_stored`], then replies.
+    /// The record to make durable before the client is answered that it may take state (RECLAIM_COMPLETE) and before its
+    /// first state is granted, or `None` when it is there already. The caller writes it, then calls [`Clients::record_stored`], then replies.
     ///
     /// A client that has not completed its reclaim when the grace period is over gets no record: it
     /// holds at best a part of what it had, and must not reclaim after another restart. It gets one
@@ -150,6 +150,12 @@ impl Clients {
         } else {
             Err(NfsStatus::Grace)
         }
+    }
+
+    /// Notes that a client has just been allowed to reclaim something: the grace period goes on while reclaims come, up to
+    /// twice its length.
+    pub fn reclaimed(&mut self, now_ms: u64) {
+        self.grace.reclaimed(now_ms);
     }
 
     /// Whether a client that may reclaim may reclaim delegations too (RFC 8881 §10.2.1).

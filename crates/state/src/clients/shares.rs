@@ -2,14 +2,55 @@
 //!
 //! All sessions have the same share of [`super::ClientLimits::slots_total_max`], rounded down to a power of two so that it changes
 //! rarely. Clients hear of it as `sr_target_highest_slotid` of their next SEQUENCE, of which an idle one sends some in each lease; the
-//! slot table enforces it once the client has shown that it saw it. What was negotiated is never exceeded.
+//! slot table enforces it once the client has shown that it saw it. One that has sent nothing for a while is asked by CB_RECALL_SLOT
+//! ([`Clients::slot_recalls`]). What was negotiated is never exceeded.
 
-use nfs4::SessionId;
+use nfs4::{ClientId, SessionId};
 
 use super::Clients;
-use crate::SLOTS_PER_SESSION_MAX;
+use crate::{SLOTS_PER_SESSION_MAX, Session};
+
+/// How long a client has sent nothing when it is asked for slots.
+const IDLE_MS: u64 = 5_000;
+/// Most sessions that are asked in one pass.
+const RECALLS_MAX: usize = 16;
+
+/// Slots that a session is to be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotRecall {
+    /// Whose.
+    pub client: ClientId,
+    /// The session, over which it is to be asked.
+    pub session: SessionId,
+    /// The highest slot that it is to keep.
+    pub target_highest_slot: u32,
+}
 
 impl Clients {
+    /// Sessions of idle clients that hold more slots than they should, each once for each change of its share. To be called about
+    /// once a second.
+    pub fn slot_recalls(&mut self, now_ms: u64) -> Vec<SlotRecall> {
+        if self.slots_share == SLOTS_PER_SESSION_MAX {
+            return Vec::new();
+        }
+        let clients = &self.clients;
+        let is_idle = |id| {
+            let sent_ms = clients.get(&id).map(|c| c.renewed_ms);
+            sent_ms.is_some_and(|sent_ms| now_ms >= sent_ms.saturating_add(IDLE_MS))
+        };
+        let recall = |session: &mut Session| {
+            let reached = is_idle(session.client()) && session.has_back_channel();
+            let target = reached.then(|| session.slots.recall()).flatten();
+            target.map(|target_highest_slot| SlotRecall {
+                client: session.client(),
+                session: session.id(),
+                target_highest_slot,
+            })
+        };
+        let recalls = self.sessions.values_mut().filter_map(recall);
+        recalls.take(RECALLS_MAX).collect()
+    }
+
     fn fair_share(&self) -> u32 {
         let sessions_count = u32::try_from(self.sessions.len()).unwrap_or(u32::MAX);
         let share = self.limits.slots_total_max / sessions_count.max(1);
@@ -41,6 +82,7 @@ impl Clients {
 mod tests {
     use super::super::tests::{call, mount, table_with};
     use super::super::*;
+    use crate::{BindRequest, BoundDirection};
 
     fn targets(t: &Clients, sessions: &[SessionId]) -> Vec<(u32, u32)> {
         let of = |id: &SessionId| {
@@ -69,6 +111,29 @@ mod tests {
         t.destroy_session(c.session, 1, 0).unwrap();
         let _none = t.expire(0, |_| true);
         assert_eq!(targets(&t, &both), [(7, 7), (7, 7)]);
+    }
+
+    #[test]
+    fn only_idle_sessions_with_a_back_channel_are_asked_for_slots() {
+        let mut t = table_with(|limits| limits.slots_total_max = 8);
+        let (a, first) = mount(&mut t, "a", 1, 0);
+        assert_eq!(t.slot_recalls(60_000), [], "there is enough for one");
+        let (_, second) = mount(&mut t, "b", 1, 5_000);
+        let ids = [first.session, second.session];
+        for id in ids {
+            let bound = t.session_mut(id).unwrap().bind(7, BindRequest::Back, true);
+            assert_eq!(bound, Ok(BoundDirection::Back));
+        }
+        assert_eq!(t.slot_recalls(4_999), []);
+        let asked = SlotRecall {
+            client: a,
+            session: first.session,
+            target_highest_slot: 3,
+        };
+        assert_eq!(t.slot_recalls(6_000), [asked]);
+        assert_eq!(t.slot_recalls(6_000), [], "once");
+        let later: Vec<_> = t.slot_recalls(10_000).iter().map(|r| r.session).collect();
+        assert_eq!(later, [second.session]);
     }
 
     #[test]

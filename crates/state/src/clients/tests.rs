@@ -640,6 +640,21 @@ fn a_client_that_expired_before_the_restart_has_no_record_left() {
     assert!(disk.is_empty());
 }
 
+#[test]
+fn the_grace_period_goes_on_while_reclaims_come_up_to_twice_its_length() {
+    let mut t = restarted(vec![record("a", 1)]);
+    let (a, _) = mount(&mut t, "a", 1, 0);
+    assert_eq!(t.check_grace(a, true), Ok(()));
+    t.reclaimed(199);
+    assert_eq!(t.poll_grace(200), None);
+    assert_eq!(t.poll_grace(399), None);
+    t.reclaimed(399);
+    let end = GraceEnd::Deadline { missing_count: 1 };
+    assert_eq!(t.poll_grace(400), Some(end));
+    t.reclaimed(400);
+    assert_eq!(t.check_grace(a, true), Err(NfsStatus::NoGrace));
+}
+
 /// Second edge of §8.4.3: a partial reclaim, the grace period ends, another takes the rest, the
 /// server restarts again.
 #[test]

@@ -15,8 +15,8 @@ use transport::{Address, AnyConnector, Connector, Context, Limits};
 
 /// Addresses of one host name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// A server that does not answer for so long ends the run.
-const GIVE_UP: Duration = Duration::from_secs(60);
+/// A server that does not answer for so long, a grace period included, ends the run.
+const GIVE_UP: Duration = Duration::from_secs(180);
 
 /// The adapter.
 #[derive(Debug, Clone)]
@@ -54,6 +54,11 @@ impl Remote {
             .await
             .map_err(BenchError::nfs("connect to the server"))?;
         Ok(Self { client, root })
+    }
+
+    /// The server's lease.
+    pub(crate) fn lease(&self) -> Duration {
+        self.client.lease()
     }
 
     /// Ends the session.

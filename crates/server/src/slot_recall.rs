@@ -1,0 +1,39 @@
+//! CB_RECALL_SLOT (RFC 8881 §20.8): slots that idle clients hold beyond their share are asked for.
+
+use crate::back_channel::status_only;
+use crate::{Nfsd, Role};
+use nfs4::CbCompoundBuilder;
+use nfs4::cb::CbRecallSlotArgs;
+use state::SlotRecall;
+use std::sync::Arc;
+
+impl<R: Role> Nfsd<R> {
+    /// Asks for what idle clients hold too much of. To be called about once a second.
+    pub fn recall_slots(self: &Arc<Self>) {
+        let recalls = self.clients().slot_recalls(self.now_ms());
+        for recall in recalls {
+            let nfsd = Arc::clone(self);
+            tokio::spawn(async move { nfsd.recall_slots_of(recall).await });
+        }
+    }
+
+    /// A client that does not answer hears of the target by SEQUENCE, as the others do.
+    async fn recall_slots_of(&self, recall: SlotRecall) {
+        let args = CbRecallSlotArgs {
+            target_highest_slot_id: recall.target_highest_slot,
+        };
+        let build = |b: &mut CbCompoundBuilder| {
+            b.push(&args);
+        };
+        let asked = self.deliver(
+            recall.client,
+            Some(recall.session),
+            None,
+            &build,
+            status_only,
+        );
+        if let Err(error) = asked.await {
+            tracing::debug!(?error, "CB_RECALL_SLOT");
+        }
+    }
+}
