@@ -171,6 +171,7 @@ pub(crate) async fn learn_names(mds: &Mds, inode: &Inode, want: &Bitmap) {
 /// The values of an inode's attributes, as far as `want` names them.
 pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) -> Attrs {
     let mut a = Attrs {
+        rdattr_error: Some(NfsStatus::Ok),
         file_type: Some(type_of(inode.kind)),
         change: Some(inode.change),
         size: Some(inode.size),
@@ -229,6 +230,7 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
     attr::CHANGE,
     attr::SIZE,
     attr::FSID,
+    attr::RDATTR_ERROR,
     attr::ACL,
     attr::DACL,
     attr::FILEHANDLE,
@@ -274,7 +276,6 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.named_attr = Some(false);
     a.unique_handles = Some(true);
     a.lease_time_s = Some(u32::try_from(mds.lease_ms().div_ceil(1000)).unwrap_or(u32::MAX));
-    a.rdattr_error = Some(NfsStatus::Ok);
     a.aclsupport = Some(acl::SUPPORT);
     a.cansettime = Some(true);
     a.case_insensitive = Some(false);

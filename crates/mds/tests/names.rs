@@ -124,6 +124,74 @@ async fn directories_are_made_found_listed_and_removed() {
     );
 }
 
+/// READDIR of the root by `client`: the attributes of each entry.
+async fn listed(client: &Client, root: &FileHandle, wanted: Bitmap) -> Vec<Attrs> {
+    let done = client
+        .on(root, |b| {
+            b.push(&ReadDirArgs {
+                cookie: 0,
+                cookie_verifier: Verifier::default(),
+                dircount: 4096,
+                maxcount: 8192,
+                attr_request: wanted,
+            });
+        })
+        .await;
+    let mut reply = after_putfh(&done);
+    let page = reply.take::<ReadDirRes<'_>>().unwrap();
+    let attrs = page.entries.iter().map(|entry| {
+        assert_eq!(entry.attrs.mask, wanted);
+        entry.attrs.attrs().unwrap()
+    });
+    attrs.collect()
+}
+
+#[tokio::test]
+async fn what_an_entry_says_itself_is_that_of_its_file_and_needs_no_right_to_search() {
+    let rig = Rig::new().await;
+    let port = Port::open(&rig);
+    let _ds = FakeDs::joined(&rig, &port, 1).await;
+    let client = rig.session("alice").await;
+    let root = client.lookup(&[]).await.unwrap();
+    mkdir(&client, &root, "d").await.unwrap();
+    open(&client, &root, "f", 2, 0).await.unwrap();
+    let of_entry = [
+        attr::TYPE,
+        attr::RDATTR_ERROR,
+        attr::FILEID,
+        attr::MOUNTED_ON_FILEID,
+    ];
+    let names_only = listed(&client, &root, Bitmap::of(&of_entry)).await;
+    let [a, b, c, d] = of_entry;
+    let with_inodes = listed(&client, &root, Bitmap::of(&[a, b, c, d, attr::NUMLINKS])).await;
+    assert_eq!(names_only.len(), 2);
+    for (short, full) in names_only.iter().zip(with_inodes) {
+        let full = Attrs {
+            numlinks: None,
+            ..full
+        };
+        assert_eq!(*short, full);
+        assert_eq!(short.rdattr_error, Some(NfsStatus::Ok));
+    }
+
+    let readable = Fattr::new(&Attrs {
+        mode: Some(0o744),
+        ..Attrs::default()
+    });
+    let done = client.on(&root, |b| {
+        b.push(&SetAttrArgs {
+            stateid: Stateid::default(),
+            attrs: readable.clone(),
+        });
+    });
+    after_putfh(&done.await).take::<SetAttrRes>().unwrap();
+    let stranger = client.user(1000);
+    assert_eq!(
+        listed(&stranger, &root, Bitmap::of(&of_entry)).await,
+        names_only
+    );
+}
+
 #[tokio::test]
 async fn a_file_is_created_opened_locked_and_closed() {
     let rig = Rig::new().await;

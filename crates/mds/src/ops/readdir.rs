@@ -5,7 +5,7 @@ use crate::cx::{self, Cx, ns};
 use crate::delegations::{self, Fresh};
 use crate::{Mds, attrs, data};
 use namespace::{DirEntry, FileId, READDIR_ENTRIES_MAX, ReadDir};
-use nfs4::attr::{Attrs, RDATTR_ERROR, WRITE_ONLY};
+use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
 use server::Nfsd;
@@ -18,6 +18,9 @@ const ENTRY_BYTES_MIN: usize = 28;
 const TAIL_BYTES: usize = 256;
 /// Holders that one READDIR asks about their files; its page ends before the next one.
 const ASKED_MAX: usize = 64;
+/// What a directory entry itself says. Linux asks for no more when it only lists names, and then no file is looked at; as in POSIX this does not need
+/// the right to search the directory.
+const OF_ENTRY: Bitmap = Bitmap::of(&[TYPE, RDATTR_ERROR, FILEID, MOUNTED_ON_FILEID]);
 /// Cookies are valid as long as their directory: the verifier never changes.
 const COOKIE_VERIFIER: Verifier = Verifier { bytes: [0; 8] };
 
@@ -69,7 +72,7 @@ async fn page(
         cookie: args.cookie,
         entries_max: (bytes_max as usize / ENTRY_BYTES_MIN).clamp(1, READDIR_ENTRIES_MAX),
         name_bytes_max: bytes_max as usize,
-        with_inodes: !mask.is_empty(),
+        with_inodes: !mask.difference(&OF_ENTRY).is_empty(),
     };
     let page = ns(mds, cx, |ns, op| ns.readdir(op, dir, wanted))?;
     let (entries, fresh) = ask_holders(nfsd, cx, &page.entries, &mask).await;
@@ -145,8 +148,8 @@ fn values(
     mask: &Bitmap,
     fresh: Option<&Result<Fresh, NfsStatus>>,
 ) -> Result<(Bitmap, Attrs), NfsStatus> {
-    if mask.is_empty() {
-        return Ok((*mask, Attrs::default()));
+    if mask.difference(&OF_ENTRY).is_empty() {
+        return Ok((*mask, of_entry(entry, NfsStatus::Ok)));
     }
     let problem = match (&entry.inode, data::ready(nfsd, entry.file)) {
         (Some(_), Ok(())) if fresh.is_some_and(Result::is_err) => NfsStatus::Delay,
@@ -167,12 +170,17 @@ fn values(
     if !mask.contains(RDATTR_ERROR) {
         return Err(problem);
     }
-    let values = Attrs {
-        rdattr_error: Some(problem),
+    let values = of_entry(entry, problem);
+    Ok((mask.intersection(&OF_ENTRY), values))
+}
+
+/// The values of [`OF_ENTRY`].
+fn of_entry(entry: &DirEntry, status: NfsStatus) -> Attrs {
+    Attrs {
+        rdattr_error: Some(status),
         fileid: Some(entry.file.0),
         mounted_on_fileid: Some(entry.file.0),
         file_type: Some(attrs::type_of(entry.kind)),
         ..Attrs::default()
-    };
-    Ok((mask.intersection(&values.present()), values))
+    }
 }
