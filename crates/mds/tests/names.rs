@@ -1,5 +1,9 @@
 //! Goal: names, attributes, opens and locks work over the wire, from the encoder of a client to the store.
 //! Method: one metadata server over the memory transport, COMPOUNDs by hand.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
 
 mod rig;
 
