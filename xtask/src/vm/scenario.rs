@@ -536,7 +536,10 @@ mod tests {
         for scenario in SCENARIOS {
             assert_eq!(
                 scenario.part.is_none(),
-                matches!(scenario.needs, Needs::Server | Needs::Ropewalk),
+                matches!(
+                    scenario.needs,
+                    Needs::Server | Needs::Ropewalk | Needs::SharedStorage
+                ),
                 "{}",
                 scenario.name
             );
