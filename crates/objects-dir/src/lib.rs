@@ -26,6 +26,7 @@ use handle::{Handle, Handles};
 use home::{FANOUT, Home};
 use objects::{
     Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
+    range_end,
 };
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
@@ -292,12 +293,7 @@ impl ObjectStore for DirObjects {
 
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         let len = data.len() as u64;
-        if offset
-            .checked_add(len)
-            .is_none_or(|end| end > OBJECT_BYTES_MAX)
-        {
-            return Err(ObjectError::TooLarge);
-        }
+        range_end(offset, len)?;
         self.check_space(len)?;
         let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
         handle.dirty.store(true, Ordering::Release);
@@ -352,9 +348,7 @@ impl ObjectStore for DirObjects {
     }
 
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        let end = offset.checked_add(len);
-        end.filter(|end| *end <= OBJECT_BYTES_MAX)
-            .ok_or(ObjectError::TooLarge)?;
+        range_end(offset, len)?;
         self.check_space(len)?;
         let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
         if len == 0 {
@@ -373,10 +367,8 @@ impl ObjectStore for DirObjects {
         if !self.shares_storage {
             return Err(ObjectError::Unsupported);
         }
-        let ends = [src_offset, dst_offset].map(|offset| offset.checked_add(len));
-        if ends.iter().any(|e| e.is_none_or(|e| e > OBJECT_BYTES_MAX)) {
-            return Err(ObjectError::TooLarge);
-        }
+        range_end(src_offset, len)?;
+        range_end(dst_offset, len)?;
         if len == 0 {
             return Ok(());
         }

@@ -21,6 +21,16 @@ use std::sync::Arc;
 /// Largest size of an object in bytes: file offsets are signed (RFC 8881 §5.8.2.11 maxfilesize is below it).
 pub const OBJECT_BYTES_MAX: u64 = i64::MAX as u64;
 
+/// One past the last byte of a range of an object.
+///
+/// # Errors
+/// [`ObjectError::TooLarge`] when no object has it.
+pub fn range_end(offset: u64, len: u64) -> Result<u64, ObjectError> {
+    let end = offset.checked_add(len);
+    end.filter(|end| *end <= OBJECT_BYTES_MAX)
+        .ok_or(ObjectError::TooLarge)
+}
+
 /// Names one object of a data server. File ids are never reused; the generation distinguishes
 /// successive contents of one file id (for example after a restore), the mirror its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,6 +13,7 @@
 
 use crate::{
     Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
+    range_end,
 };
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -368,10 +369,7 @@ impl ObjectStore for MemObjects {
 
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         let len = data.len() as u64;
-        let end = offset
-            .checked_add(len)
-            .filter(|end| *end <= OBJECT_BYTES_MAX);
-        let end = end.ok_or(ObjectError::TooLarge)?;
+        let end = range_end(offset, len)?;
         let mut inner = self.inner.lock();
         let empty = Object::default();
         let growth = match inner.live.get(&id) {
@@ -425,9 +423,7 @@ impl ObjectStore for MemObjects {
     }
 
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        let end = offset.checked_add(len);
-        end.filter(|end| *end <= OBJECT_BYTES_MAX)
-            .ok_or(ObjectError::TooLarge)?;
+        range_end(offset, len)?;
         if len > self.options.capacity_bytes {
             return Err(ObjectError::NoSpace);
         }
@@ -452,10 +448,8 @@ impl ObjectStore for MemObjects {
         (dst, dst_offset): (ObjectId, u64),
         len: u64,
     ) -> Result<(), ObjectError> {
-        let ends = [src_offset, dst_offset].map(|offset| offset.checked_add(len));
-        if ends.iter().any(|e| e.is_none_or(|e| e > OBJECT_BYTES_MAX)) {
-            return Err(ObjectError::TooLarge);
-        }
+        range_end(src_offset, len)?;
+        range_end(dst_offset, len)?;
         if len == 0 {
             return Ok(());
         }
