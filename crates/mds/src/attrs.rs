@@ -282,7 +282,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.case_preserving = Some(true);
     a.chown_restricted = Some(true);
     a.homogeneous = Some(true);
-    a.maxfilesize = Some(i64::MAX.unsigned_abs());
+    a.maxfilesize = Some(namespace::FILE_SIZE_MAX);
     a.clone_blksize = Some(crate::data::CLONE_BLOCK_BYTES);
     a.maxlink = Some(mds.namespace().limits().link_count_max);
     a.maxname = Some(nfs4::NAME_BYTES_MAX);

@@ -13,7 +13,7 @@ use nfs4::ops::{CONTENT_DATA, CloneArgs, CloneRes, SHARE_ACCESS_READ, SeekArgs, 
 use nfs4::{IoMode, NfsStatus, StableHow};
 use rig::file::{File, patiently};
 use rig::real::{
-    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, pattern, write, write_untold,
+    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, len, pattern, write, write_untold,
 };
 use rig::{Rig, after_putfh};
 
@@ -52,10 +52,6 @@ fn first_index(rig: &Rig, file: &File<'_>) -> u32 {
         .namespace()
         .getattr(&mut op, FileId(file.id()));
     inode.unwrap().placement.unwrap().first_index
-}
-
-fn len(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rig::after_putfh;
 use rig::file::{File, patiently};
 use rig::real::{
-    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, pattern, try_commit, write,
+    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, len, pattern, try_commit, write,
     write_untold,
 };
 use session_client::CallbackHandler;
@@ -87,10 +87,6 @@ async fn cancel(dst: &File<'_>, stateid: Stateid) -> Result<(), NfsStatus> {
     let mut reply = after_putfh(&done);
     let res = reply.take::<OffloadCancelRes>();
     res.map(drop).map_err(|e| e.status().unwrap())
-}
-
-fn len(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

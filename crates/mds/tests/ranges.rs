@@ -16,7 +16,7 @@ use nfs4::ops::{
 use nfs4::{Bitmap, NfsStatus, StableHow, Stateid};
 use rig::after_putfh;
 use rig::file::{File, patiently};
-use rig::real::{cluster, pattern, read, write, write_untold};
+use rig::real::{cluster, len, pattern, read, write, write_untold};
 
 const UNIT: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -79,10 +79,6 @@ async fn try_allocate(file: &File<'_>, offset: u64, length: u64) -> Result<(), N
 
 async fn allocate(file: &File<'_>, offset: u64, length: u64) -> Result<(), NfsStatus> {
     patiently(|| try_allocate(file, offset, length)).await
-}
-
-fn len(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use super::truncate;
 use crate::Mds;
 use crate::cx::{self, Cx, Prepared};
 use control::{CloneArgs, PunchArgs, Range};
-use namespace::{Inode, Placement, SetAttr, SizeCommit};
+use namespace::{FILE_SIZE_MAX, Inode, Placement, SetAttr, SizeCommit};
 use nfs4::NfsStatus;
 use server::Nfsd;
 use state::IoModes;
@@ -29,8 +29,6 @@ use std::sync::Arc;
 
 /// What offsets and lengths are multiples of (`clone_blksize`, RFC 7862 §12.2.1): the block of the usual file systems.
 pub(crate) const CLONE_BLOCK_BYTES: u32 = 4096;
-/// One past the last byte that a file can have.
-const FILE_END: u64 = i64::MAX.unsigned_abs();
 
 /// What is to be cloned.
 pub(crate) struct CloneJob {
@@ -123,7 +121,7 @@ async fn target(nfsd: &Nfsd<Mds>, src: &Arc<Inode>, job: &CloneJob) -> Result<Ra
         return Err(NfsStatus::Inval);
     }
     let stop = job.dst_offset.checked_add(count);
-    let stop = stop.filter(|stop| *stop <= FILE_END);
+    let stop = stop.filter(|stop| *stop <= FILE_SIZE_MAX);
     Ok(Range {
         start: job.dst_offset,
         end: stop.ok_or(NfsStatus::FBig)?,
@@ -172,7 +170,7 @@ async fn can_share(nfsd: &Nfsd<Mds>, job: &CloneJob) -> Result<(), NfsStatus> {
     };
     let everything = Range {
         start: 0,
-        end: FILE_END,
+        end: FILE_SIZE_MAX,
     };
     let places = spread.touched(everything);
     spread

@@ -20,7 +20,7 @@ use crate::Mds;
 use crate::cx::{Asker, Cx, Prepared};
 use control::{MapArgs, MapOk, PunchArgs, Range, Request, ReserveArgs, Status, Stripes};
 use layout::Striping;
-use namespace::{Inode, SizeCommit};
+use namespace::{FILE_SIZE_MAX, Inode, SizeCommit};
 use nfs4::ops::{AllocateRes, DeallocateRes};
 use nfs4::{NfsStatus, Verifier};
 use server::Nfsd;
@@ -30,8 +30,6 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use transport::ConnHandle;
 
-/// One past the last byte that a file can have.
-const FILE_END: u64 = i64::MAX.unsigned_abs();
 /// Rounds of questions of one SEEK. What is not found by then is said to be data, as it may be of any hole.
 const SEEK_ROUNDS_MAX: usize = 4096;
 
@@ -214,7 +212,7 @@ async fn look(
             stripes: spread.stripes(place),
             range: Range {
                 start,
-                end: FILE_END,
+                end: FILE_SIZE_MAX,
             },
             ranges_max: 1,
         };
@@ -255,7 +253,7 @@ fn next(spread: &Spread, place: usize, at: u64, what: Content, answer: &MapOk) -
     let index = u32::try_from(place).unwrap_or(u32::MAX);
     let own = spread.striping.next_own(index, at);
     let first = answer.ranges.0.first();
-    let is_whole = answer.through >= FILE_END;
+    let is_whole = answer.through >= FILE_SIZE_MAX;
     match (what, first) {
         (Content::Data, Some(range)) => Next::Found(range.start.max(own)),
         (Content::Data, None) if is_whole => Next::Nothing,

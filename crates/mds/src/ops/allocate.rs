@@ -5,15 +5,12 @@ use crate::cx::{self, Cx};
 use crate::delegations::Excluded;
 use crate::{Mds, data};
 use control::Range;
-use namespace::{FileType, Inode};
+use namespace::{FILE_SIZE_MAX, FileType, Inode};
 use nfs4::ops::{AllocateArgs, AllocateRes, DeallocateArgs, DeallocateRes};
 use nfs4::{NfsStatus, Stateid};
 use server::Nfsd;
 use state::Io;
 use std::sync::Arc;
-
-/// One past the last byte that a file can have.
-const FILE_END: u64 = i64::MAX.unsigned_abs();
 
 pub(super) async fn allocate(
     nfsd: &Nfsd<Mds>,
@@ -22,7 +19,7 @@ pub(super) async fn allocate(
 ) -> Result<AllocateRes, NfsStatus> {
     let (inode, _excluded) = check(nfsd, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
-    if range.end > FILE_END {
+    if range.end > FILE_SIZE_MAX {
         return Err(NfsStatus::FBig);
     }
     data::allocate(nfsd, cx, &inode, range).await?;

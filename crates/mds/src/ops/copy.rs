@@ -8,7 +8,7 @@ use crate::Mds;
 use crate::cx::{self, Asker, Cx, Prepared};
 use crate::data::{self, Copy};
 use crate::delegations::Excluded;
-use namespace::{FileType, Inode};
+use namespace::{FILE_SIZE_MAX, FileType, Inode};
 use nfs4::ops::{
     Copied, CopyArgs, CopyRequirements, CopyRes, OffloadCancelArgs, OffloadCancelRes,
     OffloadStatusArgs, OffloadStatusRes, WriteResponse,
@@ -47,7 +47,7 @@ pub(super) async fn copy(
         count => count,
     };
     let dst_end = args.dst_offset.checked_add(count);
-    if dst_end.is_none_or(|end| end > i64::MAX.unsigned_abs()) {
+    if dst_end.is_none_or(|end| end > FILE_SIZE_MAX) {
         return Err(NfsStatus::FBig);
     }
     let copy = Copy {

@@ -21,7 +21,7 @@ pub(super) async fn write<'r>(
     let bytes = &args.data.0[..args.data.0.len().min(limit)];
     let len = bytes.len() as u64;
     let end = args.offset.checked_add(len).ok_or(NfsStatus::FBig)?;
-    if end > i64::MAX.unsigned_abs() {
+    if end > namespace::FILE_SIZE_MAX {
         return Err(NfsStatus::FBig);
     }
     if len == 0 {

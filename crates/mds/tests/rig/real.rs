@@ -219,6 +219,11 @@ pub async fn try_commit(file: &File<'_>) -> Result<Verifier, NfsStatus> {
     Ok(res.write_verifier)
 }
 
+/// A length in memory.
+pub fn len(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap()
+}
+
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect()
 }

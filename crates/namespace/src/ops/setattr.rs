@@ -10,7 +10,7 @@ use crate::{Acl, Cred, FileId, Namespace, NsError, Op, Time, keys};
 use std::sync::Arc;
 
 /// Largest file size: a signed 64-bit offset.
-const FILE_SIZE_MAX: u64 = i64::MAX.unsigned_abs();
+pub const FILE_SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 /// Nanoseconds in a second.
 const NANOS: u32 = 1_000_000_000;
 /// Age at which `touch_atime` renews an access time that nothing else outdates, as relatime does.
