@@ -296,6 +296,19 @@ impl World {
         Self::over(&Stores::new()).await
     }
 
+    /// SET_SIZE with a floor of this run, which must be done.
+    pub(super) async fn cut(&self, object: control::ObjectRef, size_bytes: u64, epoch: u32) {
+        let items = vec![control::SetSizeItem {
+            object,
+            size_bytes,
+            floor: Epoch::new(BOOT, epoch),
+            through_key: 2,
+        }];
+        let items = items.into();
+        let cut = self.mds.call(&control::SetSizeArgs { items }).await;
+        assert_eq!(cut.unwrap().0, [Status::Ok]);
+    }
+
     pub(super) async fn over(stores: &Stores) -> Self {
         Self::with(stores.index.clone(), stores.objects.clone(), Mds::new()).await
     }

@@ -112,15 +112,7 @@ async fn perform(world: &World, client: &Client, target: &mut Target, act: Act) 
             client.commit(&target.fh()).await.unwrap();
         }
         Act::Cut { size_bytes, epoch } => {
-            let items = vec![control::SetSizeItem {
-                object: target.object(),
-                size_bytes,
-                floor: Epoch::new(BOOT, epoch),
-                through_key: 2,
-            }];
-            let items = items.into();
-            let cut = world.mds.call(&control::SetSizeArgs { items }).await;
-            assert_eq!(cut.unwrap().0, [Status::Ok]);
+            world.cut(target.object(), size_bytes, epoch).await;
             target.epoch = epoch;
         }
         Act::Fence { epoch } => {

@@ -173,18 +173,7 @@ async fn storage_is_taken_for_own_stripes_and_given_back_by_a_cut() {
     let stat = || world.ds().objects.stat(ID).unwrap();
     assert_eq!((stat().size_bytes, stat().allocated_bytes), (0, 4 * UNIT));
     assert_eq!(world.ds().status().objects_count, 1, "a removal finds it");
-    let items = vec![control::SetSizeItem {
-        object: OBJECT,
-        size_bytes: 2 * UNIT,
-        floor: Epoch::new(BOOT, 2),
-        through_key: 2,
-    }];
-    let items = items.into();
-    world
-        .mds
-        .call(&control::SetSizeArgs { items })
-        .await
-        .unwrap();
+    world.cut(OBJECT, 2 * UNIT, 2).await;
     assert_eq!(stat().allocated_bytes, UNIT);
     let much = world.mds.call(&reserve(range(0, 1 << 50))).await;
     assert_eq!(much.unwrap_err(), Status::NoSpace);
@@ -202,18 +191,7 @@ async fn a_cut_does_not_make_up_for_what_an_object_has_lost() {
     let world = World::new().await;
     written(&world, &[1, 3]).await;
     world.ds().objects.set_size(ID, 2 * UNIT).unwrap();
-    let items = vec![control::SetSizeItem {
-        object: OBJECT,
-        size_bytes: 3 * UNIT,
-        floor: Epoch::new(BOOT, 2),
-        through_key: 2,
-    }];
-    let items = items.into();
-    world
-        .mds
-        .call(&control::SetSizeArgs { items })
-        .await
-        .unwrap();
+    world.cut(OBJECT, 3 * UNIT, 2).await;
     let looked = map(&world, range(0, u64::MAX), 9).await;
     assert_eq!(looked.unwrap_err(), Status::Io);
 }

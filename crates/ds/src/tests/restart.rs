@@ -120,19 +120,12 @@ async fn a_lost_object_can_be_cut_and_what_is_left_of_it_stays_lost() {
     let world = World::over(&stores).await;
     let a = world.client(b"a").await;
     for (epoch, size_bytes, reads) in [(2, 3, Err(NfsStatus::Io)), (3, 0, Ok(Vec::new()))] {
-        let items = vec![control::SetSizeItem {
-            object: control::ObjectRef {
-                file_id: FILE,
-                generation: 1,
-                mirror: 0,
-            },
-            size_bytes,
-            floor: Epoch::new(BOOT, epoch),
-            through_key: 2,
-        }];
-        let items = items.into();
-        let cut = world.mds.call(&control::SetSizeArgs { items }).await;
-        assert_eq!(cut.unwrap().0, [Status::Ok]);
+        let object = control::ObjectRef {
+            file_id: FILE,
+            generation: 1,
+            mirror: 0,
+        };
+        world.cut(object, size_bytes, epoch).await;
         world.mds.state.lock().sizes.insert(FILE, size_bytes);
         let fh = Grant::to(b"a").epoch(epoch).fh();
         let read = a.read(&fh, 0, 4).await.map(|(_, bytes)| bytes);
