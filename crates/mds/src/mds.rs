@@ -160,6 +160,8 @@ impl Mds {
         let random = Box::new(move || random());
         let nfsd = Nfsd::new(mds, NfsdConfig { clients, random });
         nfsd.role().data().attach(&nfsd);
+        // Where nobody held anything nobody is waited for.
+        ops::client_record::poll_grace(&nfsd).await;
         Ok(nfsd)
     }
 
@@ -235,6 +237,7 @@ impl Mds {
     pub async fn tick(nfsd: &Nfsd<Self>) {
         nfsd.expire().await;
         ops::client_record::poll_grace(nfsd).await;
+        ops::client_record::note_idle(nfsd);
         if let Some(me) = nfsd.role().data().service() {
             delegations::tick(&me);
         }

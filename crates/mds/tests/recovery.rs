@@ -10,14 +10,17 @@ mod rig;
 
 use control::{JoinSecret, Status, StoreIdentity};
 use layout::Floor;
+use meta::MemStore;
 use nfs4::ops::SHARE_ACCESS_BOTH;
 use nfs4::{IoMode, NfsStatus};
 use rig::Rig;
 use rig::cluster::{FakeDs, Port, cluster, join};
 use rig::file::{File, patiently};
+use ropewalk_mds::Mds;
 use ropewalk_mds::data::{ServerState, add_token, expel};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_sizes_come_from_the_data_servers_before_anything_is_served() {
@@ -307,24 +310,127 @@ async fn new_files_go_to_all_data_servers_and_old_files_stay_where_they_are() {
     assert_eq!(rig.nfsd.role().data().space().total_bytes, 3000);
 }
 
+/// The server again, over the same store.
+async fn again(rig: Rig) -> Rig {
+    let store = Arc::clone(&rig.store);
+    drop(rig);
+    Rig::over(store).await
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_restart_waits_for_who_has_said_reclaim_complete_and_for_nobody_else() {
-    let rig = Rig::new().await;
+async fn a_restart_waits_for_who_held_something_and_for_nobody_else() {
+    let (rig, port, _servers) = cluster(1).await;
     rig.stranger("eve", *b"boot0001", None)
         .session
         .establish()
         .await
         .unwrap();
-    let store = Arc::clone(&rig.store);
-    drop(rig);
-    let rig = Rig::over(Arc::clone(&store)).await;
-    assert!(!rig.nfsd.clients().in_grace(), "she could have no state");
-    // He has none, but could: so whoever else comes waits for him, as for those who have.
-    rig.session("alice").await;
-    drop(rig);
-    let rig = Rig::over(Arc::clone(&store)).await;
     rig.session("bob").await;
+    let alice = rig.session("alice").await;
+    File::create(&alice, "f").await.close().await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    drop(port);
+    let rig = again(rig).await;
+    assert!(!rig.nfsd.clients().in_grace(), "nobody has anything");
+
+    let alice = rig.session("alice").await;
+    rig.session("bob").await;
+    let file = File::open(&alice, "f", SHARE_ACCESS_BOTH).await.unwrap();
+    let rig = again(rig).await;
     assert!(rig.nfsd.clients().in_grace());
-    rig.session("alice").await;
+    rig.session("carol").await;
+    Mds::tick(&rig.nfsd).await;
+    assert!(rig.nfsd.clients().in_grace(), "alice has not come");
+    let alice = rig.stranger("alice", *b"boot0001", None);
+    alice.session.establish().await.unwrap();
+    file.reclaimed_by(&alice).await.unwrap();
+    alice.reclaim_complete().await;
+    assert!(rig.nfsd.clients().in_grace(), "bob is given a second");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    Mds::tick(&rig.nfsd).await;
+    assert!(!rig.nfsd.clients().in_grace(), "he had nothing");
+
+    let rig = again(rig).await;
+    rig.session_of("alice", *b"boot0002", None).await;
+    rig.session("carol").await;
     assert!(!rig.nfsd.clients().in_grace(), "nobody is missing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_closed_everything_is_soon_waited_for_no_more_until_he_opens_again() {
+    let (rig, port, _servers) = cluster(1).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    drop(port);
+    let rig = again(rig).await;
+    assert!(rig.nfsd.clients().in_grace(), "it is open");
+
+    let alice = rig.stranger("alice", *b"boot0001", None);
+    alice.session.establish().await.unwrap();
+    let open = file.reclaimed_by(&alice).await.unwrap();
+    alice.reclaim_complete().await;
+    File {
+        client: &alice,
+        open,
+        ..file
+    }
+    .close()
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Mds::tick(&rig.nfsd).await;
+    let rig = again(rig).await;
+    assert!(!rig.nfsd.clients().in_grace(), "it is closed");
+
+    let alice = rig.session("alice").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    Mds::tick(&rig.nfsd).await;
+    let file = File::open(&alice, "f", SHARE_ACCESS_BOTH).await.unwrap();
+    let rig = again(rig).await;
+    assert!(rig.nfsd.clients().in_grace());
+    let alice = rig.stranger("alice", *b"boot0001", None);
+    alice.session.establish().await.unwrap();
+    file.reclaimed_by(&alice).await.unwrap();
+}
+
+/// Has a store that is synced by hand synced always.
+fn synced(store: &Arc<MemStore>) -> JoinHandle<()> {
+    let store = Arc::clone(store);
+    tokio::spawn(async move {
+        loop {
+            store.sync();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_is_recorded_before_the_file_that_it_makes() {
+    // A disk that keeps what was written in its order, cut between any two transactions.
+    let store = Arc::new(MemStore::manual());
+    let syncing = synced(&store);
+    let rig = Rig::over(Arc::clone(&store)).await;
+    let port = Port::open(&rig);
+    let _ds = FakeDs::joined(&rig, &port, 1).await;
+    let alice = rig.session("alice").await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    Mds::tick(&rig.nfsd).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let root = alice.lookup(&[]).await.unwrap();
+    syncing.abort();
+    let _ = syncing.await;
+    let opening = tokio::time::timeout(Duration::from_secs(1), File::try_open(&alice, &root, "f"));
+    assert!(opening.await.is_err(), "no reply before it is durable");
+    let mut made = 0;
+    for kept in 0..=store.unsynced() {
+        let left = Arc::new(store.after_crash_keeping(kept));
+        let _syncing = synced(&left);
+        let rig = Rig::over(left).await;
+        let bob = rig.session("bob").await;
+        if bob.lookup(&["f"]).await.is_ok() {
+            made += 1;
+            assert!(rig.nfsd.clients().in_grace(), "after {kept} transactions");
+        }
+    }
+    assert!(made > 0);
 }

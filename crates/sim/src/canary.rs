@@ -31,6 +31,8 @@ pub enum Canary {
     IgnoreFences,
     /// Clients go on using delegations that they have returned.
     KeepDelegations,
+    /// The metadata store forgets that a client which held nothing has taken something.
+    ForgetHolders,
 }
 
 /// A transaction of the metadata store that drops some of what is put.
@@ -44,6 +46,7 @@ impl Forgetful<'_> {
         match self.canary {
             Canary::ForgetRemovals => key.starts_with(b"r"),
             Canary::ForgetStarts => key == b"sboot" && !matches!(self.tx.get(key), Ok(None)),
+            Canary::ForgetHolders => key.starts_with(b"c") && !matches!(self.tx.get(key), Ok(None)),
             _ => false,
         }
     }

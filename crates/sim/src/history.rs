@@ -88,6 +88,12 @@ impl History {
         lists.cuts.iter().copied().find(|cut| *cut > since)
     }
 
+    /// When the metadata server last lost its power.
+    #[must_use]
+    pub(crate) fn last_cut(&self) -> Option<Moment> {
+        self.lists.lock().cuts.last().copied()
+    }
+
     /// A tag for a write; no two are the same.
     pub(crate) fn next_tag(&self) -> u32 {
         let mut lists = self.lists.lock();

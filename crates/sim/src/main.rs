@@ -63,6 +63,8 @@ enum CanaryArg {
     IgnoreFences,
     /// Clients go on using delegations that they have returned
     KeepDelegations,
+    /// The MDS forgets that a client which held nothing has taken something
+    ForgetHolders,
 }
 
 fn config(args: &Args) -> Config {
@@ -86,6 +88,7 @@ fn config(args: &Args) -> Config {
             CanaryArg::ForgetStarts => Canary::ForgetStarts,
             CanaryArg::IgnoreFences => Canary::IgnoreFences,
             CanaryArg::KeepDelegations => Canary::KeepDelegations,
+            CanaryArg::ForgetHolders => Canary::ForgetHolders,
             CanaryArg::CommitWithoutSync => Canary::CommitWithoutSync,
         }),
         ..usual

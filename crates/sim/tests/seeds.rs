@@ -142,6 +142,16 @@ fn forgotten_removals_are_found() {
 }
 
 #[test]
+fn forgotten_holders_of_opens_are_found() {
+    assert!(is_found(
+        Canary::ForgetHolders,
+        Config::names(),
+        SEEDS,
+        "was not to be reclaimed"
+    ));
+}
+
+#[test]
 fn stateids_that_come_twice_are_found() {
     assert!(is_found(
         Canary::ForgetStarts,

@@ -13,14 +13,15 @@
 //! A client owns its sessions; removing it removes them.
 //!
 //! # Ordering
-//! A record is durable before the reply that grants the first state ([`Clients::record_needed`]), and
-//! gone before another client profits from the loss of the state (RFC 8881 §8.4.3, first edge).
+//! A record that says that its client holds something is durable before the reply that grants the first state
+//! ([`Clients::record_needed`]), and gone before another client profits from the loss of the state (RFC 8881 §8.4.3, first edge).
 //!
 //! # Failure
 //! Everything here is lost with the process; only the records are not.
 
 mod exchange;
 mod lease;
+mod records;
 mod sessions;
 mod shares;
 
@@ -44,7 +45,7 @@ pub const PRINCIPAL_BYTES_MAX: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Principal(pub Vec<u8>);
 
-/// What is kept durably of a client that holds state, to let it reclaim after a restart.
+/// What is kept durably of a client that may hold state, to let it reclaim after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientRecord {
     /// Key of the record.
@@ -57,6 +58,19 @@ pub struct ClientRecord {
     pub principal: Principal,
     /// A delegation was revoked and the client has not acknowledged that: it may reclaim none.
     pub lost_delegations: bool,
+    /// It has nothing to reclaim, so nobody waits for it.
+    pub holds_nothing: bool,
+}
+
+/// What the durable record of a client says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recorded {
+    /// There is none.
+    No,
+    /// That it holds nothing, or it says more than is true.
+    HoldsNothing,
+    /// That it may hold something, since the transaction of this number.
+    Holds { seq: u64 },
 }
 
 /// The limits of the table.
@@ -137,8 +151,10 @@ struct Client {
     create_slot: CreateSlot,
     sessions: Vec<SessionId>,
     reclaim_complete: bool,
-    /// A durable record under this id may exist.
-    recorded: bool,
+    /// The durable record under this id.
+    recorded: Recorded,
+    /// When it was last about to take state.
+    took_ms: u64,
 }
 
 /// The only slot of the CREATE_SESSION reply cache (RFC 8881 §18.36.4).
@@ -267,7 +283,7 @@ impl Clients {
             client: id,
             owner: client.owner.to_vec(),
             sessions: client.sessions,
-            recorded: client.recorded,
+            recorded: client.recorded != Recorded::No,
         })
     }
 

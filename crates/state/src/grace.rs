@@ -6,6 +6,8 @@
 //! # Ownership
 //! The set of owners comes from the records that the previous run left. An owner leaves the set when
 //! its client completes its reclaim, or when a new incarnation of it (another verifier) is confirmed.
+//! Only those that held something are waited for until time is up. Those that held nothing may reclaim
+//! while the period lasts, and have nothing to reclaim: once they alone are missing, it ends.
 //!
 //! # Ordering
 //! No lock may be granted that was not reclaimed while the set counts. At the end the caller deletes,
@@ -22,12 +24,13 @@ use nfs4::Verifier;
 
 use crate::ClientRecord;
 
-/// Longest time between two reclaims for which the grace period goes on beyond its length.
+/// Longest time between two reclaims for which the grace period goes on: beyond its length, or although only clients
+/// that held nothing are missing.
 const RECLAIM_PAUSE_MS: u64 = 1_000;
 
 /// ```text
-///  begin(no records) ───────────────────────────────────────────────► Over
-///  begin(records) ──► Running ── all complete, or deadline ──► Ending ─ finish ─► Over
+///  begin(no records) ─────────────────────────────────────────────────────────────► Over
+///  begin(records) ──► Running ── all (holders) complete, or deadline ──► Ending ─ finish ─► Over
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -35,6 +38,8 @@ enum Phase {
         deadline_ms: u64,
         /// How far reclaims may move the deadline.
         latest_ms: u64,
+        /// Until when clients that held nothing are waited for when nobody else is missing.
+        quiet_ms: u64,
     },
     Ending,
     Over,
@@ -45,6 +50,11 @@ enum Phase {
 pub enum GraceEnd {
     /// Every recorded client has completed its reclaim.
     AllComplete,
+    /// Every client that held something has; so many that held nothing had not come.
+    HoldersComplete {
+        /// Clients that had nothing to reclaim.
+        missing_count: usize,
+    },
     /// Time is up; this many clients had not.
     Deadline {
         /// Clients that lost what they had not reclaimed.
@@ -56,29 +66,26 @@ pub enum GraceEnd {
 #[derive(Debug)]
 pub struct Grace {
     phase: Phase,
-    waiting: BTreeMap<Vec<u8>, (Verifier, Vec<u8>)>,
-    /// Owners among them whose delegations are not to be reclaimed.
+    /// The newest record of each owner that has not completed its reclaim.
+    waiting: BTreeMap<Vec<u8>, ClientRecord>,
+    /// Owners whose delegations are not to be reclaimed.
     lost_delegations: BTreeSet<Vec<u8>>,
 }
 
 impl Grace {
-    /// Begins a grace period for the clients of `records`; with none it is over at once. `grace_ms`
-    /// must be at least the lease of the previous run (RFC 8881 §8.4.2.1). Records are as many as
-    /// clients may be ([`crate::ClientLimits::clients_max`]).
+    /// Begins a grace period for the clients of `records`, in the order of their ids; with none it is over at once, and
+    /// due to be ended at once when none of them held anything. `grace_ms` must be at least the lease of the
+    /// previous run (RFC 8881 §8.4.2.1). Records are as many as clients may be ([`crate::ClientLimits::clients_max`]).
     #[must_use]
     pub fn begin(
         records: impl IntoIterator<Item = ClientRecord>,
         now_ms: u64,
         grace_ms: u64,
     ) -> Self {
-        let mut waiting = BTreeMap::new();
-        let mut lost_delegations = BTreeSet::new();
-        for record in records {
-            if record.lost_delegations {
-                lost_delegations.insert(record.owner.clone());
-            }
-            waiting.insert(record.owner, (record.verifier, record.principal.0));
-        }
+        // Of one owner the newest counts: whoever has completed a reclaim since holds what that record says.
+        let waiting: BTreeMap<_, _> = records.into_iter().map(|r| (r.owner.clone(), r)).collect();
+        let lost = waiting.values().filter(|r| r.lost_delegations);
+        let lost_delegations = lost.map(|r| r.owner.clone()).collect();
         let phase = if waiting.is_empty() {
             Phase::Over
         } else {
@@ -86,6 +93,7 @@ impl Grace {
             Phase::Running {
                 deadline_ms,
                 latest_ms: deadline_ms.saturating_add(grace_ms),
+                quiet_ms: now_ms,
             }
         };
         Self {
@@ -123,7 +131,7 @@ impl Grace {
             && self
                 .waiting
                 .get(owner)
-                .is_some_and(|(v, p)| *v == verifier && p == principal)
+                .is_some_and(|r| r.verifier == verifier && r.principal.0 == principal)
     }
 
     /// Somebody has just reclaimed something. A client may find out late that the server has restarted and may have much to
@@ -132,10 +140,12 @@ impl Grace {
         if let Phase::Running {
             deadline_ms,
             latest_ms,
+            quiet_ms,
         } = &mut self.phase
         {
-            let wanted_ms = now_ms.saturating_add(RECLAIM_PAUSE_MS).min(*latest_ms);
-            *deadline_ms = wanted_ms.max(*deadline_ms);
+            let wanted_ms = now_ms.saturating_add(RECLAIM_PAUSE_MS);
+            *deadline_ms = wanted_ms.min(*latest_ms).max(*deadline_ms);
+            *quiet_ms = wanted_ms;
         }
     }
 
@@ -145,9 +155,16 @@ impl Grace {
     }
 
     /// The owner has completed its reclaim.
-    pub(crate) fn complete(&mut self, owner: &[u8], verifier: Verifier, principal: &[u8]) {
+    pub(crate) fn complete(
+        &mut self,
+        (owner, verifier, principal): (&[u8], Verifier, &[u8]),
+        now_ms: u64,
+    ) {
         if self.may_reclaim(owner, verifier, principal) {
             self.waiting.remove(owner);
+            if let Phase::Running { quiet_ms, .. } = &mut self.phase {
+                *quiet_ms = now_ms.saturating_add(RECLAIM_PAUSE_MS);
+            }
         }
     }
 
@@ -157,7 +174,7 @@ impl Grace {
         if self
             .waiting
             .get(owner)
-            .is_some_and(|(v, p)| *v != verifier && p == principal)
+            .is_some_and(|r| r.verifier != verifier && r.principal.0 == principal)
         {
             self.waiting.remove(owner);
         }
@@ -165,15 +182,21 @@ impl Grace {
 
     /// Ends the period if it is time; see [`crate::Clients::poll_grace`].
     pub(crate) fn poll(&mut self, now_ms: u64) -> Option<GraceEnd> {
-        let Phase::Running { deadline_ms, .. } = self.phase else {
+        let Phase::Running {
+            deadline_ms,
+            quiet_ms,
+            ..
+        } = self.phase
+        else {
             return None;
         };
-        let end = if self.waiting.is_empty() {
+        let missing_count = self.waiting.len();
+        let end = if missing_count == 0 {
             GraceEnd::AllComplete
+        } else if now_ms >= quiet_ms && self.waiting.values().all(|r| r.holds_nothing) {
+            GraceEnd::HoldersComplete { missing_count }
         } else if now_ms >= deadline_ms {
-            GraceEnd::Deadline {
-                missing_count: self.waiting.len(),
-            }
+            GraceEnd::Deadline { missing_count }
         } else {
             return None;
         };

@@ -1,11 +1,11 @@
-//! Durable client records (rule R18, RFC 8881 §8.4.3): written before a client's first state is granted, deleted
-//! before others profit from its loss. Also: that a delegation of a client was revoked, so that it reclaims none (§10.2.1).
+//! Durable client records (rule R18, RFC 8881 §8.4.3): who may reclaim after a restart, and who of them held anything and is
+//! waited for. Also: that a delegation of a client was revoked, so that it reclaims none (§10.2.1).
 //!
 //! # Ordering
-//! A record is durable before RECLAIM_COMPLETE is answered, which comes before a client may take anything new: whoever said it
-//! before a restart is waited for behind it. [`ensure`] runs before the reply of the operation that grants the first open, lock or
-//! layout, for what was reclaimed before that. At the end of the grace period every
-//! record that must not count after another restart is deleted in one transaction, then new state is granted.
+//! RECLAIM_COMPLETE writes a record that says that the client holds nothing. [`ensure`] makes it "holds", at the latest in the
+//! transaction that makes a file and durably before the reply that grants an open, lock, delegation or layout. A client that has held nothing
+//! for [`IDLE_MS`] is written back, without a sync of its own. A record is deleted before others profit from the loss of its client's state. At the end of the
+//! grace period every record that must not count after another restart is deleted in one transaction, then new state is granted.
 //!
 //! # Failure
 //! A record whose transaction failed is taken as stored: it is then deleted with the client. One that a full store refused is
@@ -23,6 +23,15 @@ use xdr::OpaqueBuf;
 const TAG: u8 = b'c';
 /// Records read in one step.
 const PAGE: usize = 1024;
+/// How long a client has taken nothing before its record may say that it holds nothing. Shorter would have who opens a file
+/// now and then wait for a sync each time; longer has more restarts wait for clients that have nothing to reclaim.
+const IDLE_MS: u64 = 2_000;
+/// Most clients that one tick writes back.
+const IDLE_MAX: usize = 1024;
+/// A delegation of the client was revoked, and it has not acknowledged that.
+const REVOKED: u32 = 1;
+/// The client holds nothing.
+const HOLDS_NOTHING: u32 = 2;
 
 /// Bounds of the stored fields; those of the state tables.
 const OWNER_BYTES_MAX: u32 = 1024;
@@ -45,21 +54,26 @@ xdr::xdr_struct! {
 }
 
 xdr::xdr_struct! {
-    /// The same of a client that has lost a delegation and has not acknowledged it.
-    struct StoredRevoked {
+    /// The same of a client of which there is more to say.
+    struct StoredMore {
         record: Stored,
-        revoked: bool,
+        flags: u32,
     }
 }
 
-fn parse(value: &[u8]) -> Result<StoredRevoked, MetaError> {
-    let plain = |record| StoredRevoked {
-        record,
-        revoked: false,
-    };
+fn parse(value: &[u8]) -> Result<StoredMore, MetaError> {
+    let plain = |record| StoredMore { record, flags: 0 };
     xdr::decode_all(value)
         .or_else(|_| xdr::decode_all(value).map(plain))
         .map_err(|e| corrupt(&e.to_string()))
+}
+
+/// The value of a record.
+fn encode(more: &StoredMore) -> Vec<u8> {
+    match more.flags {
+        0 => xdr::encode_to_vec(&more.record),
+        _ => xdr::encode_to_vec(more),
+    }
 }
 
 fn key(client: ClientId) -> [u8; 9] {
@@ -101,52 +115,120 @@ fn scan(store: &(impl Read + ?Sized), visit: &mut Visit<'_>) -> Result<(), MetaE
 pub(crate) fn load(store: &dyn MetaStore) -> Result<Records, MetaError> {
     let mut records = Records::new();
     scan(store, &mut |key, value| {
-        let StoredRevoked { record, revoked } = parse(value)?;
+        let StoredMore { record, flags } = parse(value)?;
         records.push(ClientRecord {
             client: client_of(key)?,
             owner: record.owner.0,
             verifier: record.verifier,
             principal: Principal(record.principal.0),
-            lost_delegations: revoked,
+            lost_delegations: flags & REVOKED != 0,
+            holds_nothing: flags & HOLDS_NOTHING != 0,
         });
         Ok(())
     })?;
     Ok(records)
 }
 
-/// Makes sure that the COMPOUND's client has a durable record before its reply leaves.
+/// Makes sure that the record of the COMPOUND's client says that it holds something before the reply leaves, and before
+/// anything becomes durable that the COMPOUND does from here on.
 pub(crate) fn ensure(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<(), NfsStatus> {
     let client = cx.client()?;
-    if let Some(seq) = record(nfsd, client)? {
+    let now_ms = nfsd.now_ms();
+    let noted = nfsd.clients().takes_state(client, now_ms);
+    let seq = match noted {
+        // Another request may have written it and still wait for it.
+        Some(seq) => Some(Seq(seq)),
+        None => record(nfsd, client, true)?,
+    };
+    if let Some(seq) = seq {
         cx.observe(seq.0);
     }
     Ok(())
 }
 
-/// Writes the client's record, unless it is there or must not be. Returns the transaction to wait for.
-fn record(nfsd: &Nfsd<Mds>, client: ClientId) -> Result<Option<Seq>, NfsStatus> {
-    if nfsd.clients().record_needed(client).is_none() {
+/// Writes the record of a client that is about to take state (`takes`), or that may do so from now on; unless it is there or
+/// must not be. Returns the transaction to wait for where it says that the client holds something.
+fn record(nfsd: &Nfsd<Mds>, client: ClientId, takes: bool) -> Result<Option<Seq>, NfsStatus> {
+    if nfsd.clients().record_needed(client, takes).is_none() {
         return Ok(None);
     }
-    let seq = nfsd.role().store().transact(&mut |tx| {
+    let mds = nfsd.role();
+    // What the record says in the end, if there is one.
+    let mut flags = None;
+    let seq = mds.store().transact(&mut |tx| {
+        flags = None;
         // Asked again inside: another request of this client may have been faster.
-        let Some(record) = nfsd.clients().record_needed(client) else {
+        let Some(record) = nfsd.clients().record_needed(client, takes) else {
             return Ok(meta::Outcome::Abort);
         };
-        let stored = Stored {
-            owner: OpaqueBuf(record.owner),
-            verifier: record.verifier,
-            principal: OpaqueBuf(record.principal.0),
+        let there = tx.get(&key(client))?;
+        flags = there
+            .map(|value| parse(&value))
+            .transpose()?
+            .map(|r| r.flags);
+        if flags.is_some() && !takes {
+            return Ok(meta::Outcome::Abort);
+        }
+        // What it could reclaim before it lost its record it still holds.
+        let holds_nothing = !takes && !mds.state().has_state(client);
+        let said = flags.unwrap_or(0) & REVOKED;
+        let now = said | if holds_nothing { HOLDS_NOTHING } else { 0 };
+        flags = Some(now);
+        let more = StoredMore {
+            record: Stored {
+                owner: OpaqueBuf(record.owner),
+                verifier: record.verifier,
+                principal: OpaqueBuf(record.principal.0),
+            },
+            flags: now,
         };
         // Without a client nothing can be removed.
         tx.purpose(meta::Purpose::Removal);
-        tx.put(&key(client), &xdr::encode_to_vec(&stored));
+        tx.put(&key(client), &encode(&more));
         Ok(meta::Outcome::Commit)
     });
-    if !matches!(seq, Err(MetaError::NoSpace)) {
-        nfsd.clients().record_stored(client);
+    let holds_nothing = flags.map(|flags| flags & HOLDS_NOTHING != 0);
+    if let Some(holds_nothing) = holds_nothing
+        && !matches!(seq, Err(MetaError::NoSpace))
+    {
+        let seq = seq.as_ref().map_or(0, |seq| seq.0);
+        nfsd.clients().record_stored(client, holds_nothing, seq);
     }
-    stored(seq).map(Some)
+    stored(seq).map(|seq| (holds_nothing == Some(false)).then_some(seq))
+}
+
+/// Has the records of clients that hold nothing say so. Nobody waits for that: a record that is not written is one that
+/// others wait for in vain.
+pub(crate) fn note_idle(nfsd: &Nfsd<Mds>) {
+    let mds = nfsd.role();
+    let mut idle = nfsd.clients().may_be_idle(nfsd.now_ms(), IDLE_MS);
+    {
+        let state = mds.state();
+        idle.retain(|client| !state.has_state(*client));
+    }
+    idle.truncate(IDLE_MAX);
+    if idle.is_empty() {
+        return;
+    }
+    let noted = mds.store().transact(&mut |tx| {
+        for client in &idle {
+            let Some(value) = tx.get(&key(*client))? else {
+                continue;
+            };
+            let mut more = parse(&value)?;
+            if nfsd
+                .clients()
+                .turns_idle(*client, |c| mds.state().has_state(c))
+            {
+                more.flags |= HOLDS_NOTHING;
+                tx.put(&key(*client), &encode(&more));
+            }
+        }
+        Ok(meta::Outcome::Commit)
+    });
+    if let Err(error) = noted {
+        tracing::debug!(%error, "idle clients are not noted");
+    }
 }
 
 /// Makes durable that a client does not hold any more what it may think it does, before others are granted it.
@@ -170,13 +252,9 @@ fn set_revoked(nfsd: &Nfsd<Mds>, client: ClientId, revoked: bool) -> Result<Seq,
         let Some(value) = tx.get(&key(client))? else {
             return Ok(meta::Outcome::Abort);
         };
-        let record = parse(&value)?.record;
-        let value = if revoked {
-            xdr::encode_to_vec(&StoredRevoked { record, revoked })
-        } else {
-            xdr::encode_to_vec(&record)
-        };
-        tx.put(&key(client), &value);
+        let mut more = parse(&value)?;
+        more.flags = more.flags & !REVOKED | if revoked { REVOKED } else { 0 };
+        tx.put(&key(client), &encode(&more));
         Ok(meta::Outcome::Commit)
     }))
 }
@@ -226,7 +304,7 @@ pub(crate) async fn removed(nfsd: &Nfsd<Mds>, removed: Removed) {
 /// The engine has noted RECLAIM_COMPLETE: the client counts from now on, and the grace period may be over. A failure to store
 /// its record is told to who then asks for state.
 pub(crate) async fn reclaim_complete(nfsd: &Nfsd<Mds>, client: ClientId) -> Result<(), NfsStatus> {
-    if let Ok(Some(seq)) = record(nfsd, client) {
+    if let Ok(Some(seq)) = record(nfsd, client, false) {
         nfsd.role().durable(seq).await?;
     }
     poll_grace(nfsd).await;
@@ -241,17 +319,16 @@ pub(crate) async fn poll_grace(nfsd: &Nfsd<Mds>) {
     };
     tracing::info!(?end, "grace period over");
     let mds = nfsd.role();
-    let mut deleted = Vec::new();
     let seq = mds.store().transact(&mut |tx| {
-        deleted.clear();
+        let mut dropped = Vec::new();
         scan(&*tx, &mut |key, _| {
             let client = client_of(key)?;
-            if !nfsd.clients().keeps_record(client) {
-                deleted.push(client);
+            if nfsd.clients().drops_record(client) {
+                dropped.push(client);
             }
             Ok(())
         })?;
-        for client in &deleted {
+        for client in &dropped {
             tx.delete(&key(*client));
         }
         Ok(meta::Outcome::Commit)
@@ -261,7 +338,7 @@ pub(crate) async fn poll_grace(nfsd: &Nfsd<Mds>) {
         Err(_) => false,
     };
     if durable {
-        nfsd.clients().grace_finished(&deleted);
+        nfsd.clients().grace_finished();
         data::grace_over(nfsd).await;
     }
 }

@@ -53,10 +53,11 @@ pub(super) async fn open(
     if writes || matches!(args.how, OpenHow::Create(_)) {
         cx::writable(cx)?;
     }
+    // Before a file is made: the open that a retry after a restart is told of can be reclaimed.
+    super::client_record::ensure(nfsd, cx)?;
     let found = find(nfsd, cx, args).await?;
     cx::regular(&found.inode)?;
     check_right(mds, cx, args, &found, share)?;
-    super::client_record::ensure(nfsd, cx)?;
     // A truncation is none of an open for reading: nobody may be told meanwhile that the file stays as it is.
     let _excluded = (found.truncate).then(|| Excluded::new(mds, found.inode.id));
     let opened = take_share(nfsd, client, args.owner.owner.0, &found, share).await?;

@@ -4,10 +4,10 @@ use super::{Client, after_putfh};
 use nfs4::attr::{self, Attrs};
 use nfs4::layout::{FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::ops::{
-    CloseArgs, CloseRes, CreateHow, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LayoutCommitArgs,
-    LayoutCommitRes, LayoutGetArgs, LayoutGetRes, LayoutReturn, LayoutReturnArgs, LayoutReturnFile,
-    LayoutReturnRes, LayoutUpdate, OpenArgs, OpenClaim, OpenHow, OpenRes, RemoveArgs, RemoveRes,
-    SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG, SetAttrArgs, SetAttrRes,
+    CloseArgs, CloseRes, CreateHow, DelegationType, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes,
+    LayoutCommitArgs, LayoutCommitRes, LayoutGetArgs, LayoutGetRes, LayoutReturn, LayoutReturnArgs,
+    LayoutReturnFile, LayoutReturnRes, LayoutUpdate, OpenArgs, OpenClaim, OpenHow, OpenRes,
+    RemoveArgs, RemoveRes, SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG, SetAttrArgs, SetAttrRes,
 };
 use nfs4::{Bitmap, ClientId, Fattr, FileHandle, IoMode, NfsStatus, OpError, StateOwner, Stateid};
 use std::time::Duration;
@@ -121,6 +121,28 @@ impl<'c> File<'c> {
         let opened = reply.take::<OpenRes>().map_err(|e| status(&e))?;
         let fh = reply.take::<GetFhRes<'_>>().map_err(|e| status(&e))?;
         Ok((opened.stateid, FileHandle::from(fh.object.0)))
+    }
+
+    /// Says to the next run of the server that `client`, whose file this is, had it open for reading and writing.
+    pub async fn reclaimed_by(&self, client: &Client) -> Result<Stateid, NfsStatus> {
+        let owner = format!("owner {SHARE_ACCESS_BOTH}");
+        let done = client
+            .on(&self.fh, |b| {
+                b.push(&OpenArgs {
+                    seqid: 0,
+                    share_access: SHARE_ACCESS_BOTH | SHARE_WANT_NO_DELEG,
+                    share_deny: 0,
+                    owner: StateOwner {
+                        clientid: ClientId::default(),
+                        owner: Opaque(owner.as_bytes()),
+                    },
+                    how: OpenHow::NoCreate,
+                    claim: OpenClaim::Previous(DelegationType::None),
+                });
+            })
+            .await;
+        let opened = after_putfh(&done).take::<OpenRes>();
+        opened.map(|res| res.stateid).map_err(|e| status(&e))
     }
 
     /// The inode number, which data servers know it by.

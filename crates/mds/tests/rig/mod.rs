@@ -206,15 +206,7 @@ impl Rig {
     ) -> Client {
         let client = self.stranger(owner, verifier, callbacks);
         client.session.establish().await.unwrap();
-        let done = client
-            .run(|b| {
-                b.push(&ReclaimCompleteArgs { one_fs: false });
-            })
-            .await;
-        done.results()
-            .unwrap()
-            .take::<ReclaimCompleteRes>()
-            .unwrap();
+        client.reclaim_complete().await;
         client
     }
 }
@@ -265,6 +257,16 @@ impl Client {
             })
             .await
             .unwrap()
+    }
+
+    pub async fn reclaim_complete(&self) {
+        let done = self
+            .run(|b| {
+                b.push(&ReclaimCompleteArgs { one_fs: false });
+            })
+            .await;
+        let mut reply = done.results().unwrap();
+        reply.take::<ReclaimCompleteRes>().unwrap();
     }
 
     /// The handle of a path from the root.

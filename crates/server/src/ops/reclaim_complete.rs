@@ -16,7 +16,8 @@ impl<R: Role> Nfsd<R> {
             cx.fh()?;
             return Ok(ReclaimCompleteRes {});
         }
-        self.clients().reclaim_complete(client)?;
+        let now_ms = self.now_ms();
+        self.clients().reclaim_complete(client, now_ms)?;
         R::reclaim_complete(self, client).await?;
         Ok(ReclaimCompleteRes {})
     }

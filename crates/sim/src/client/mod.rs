@@ -21,6 +21,7 @@ use crate::check::linear::Moment;
 use crate::check::locks::Hold;
 use crate::connector::Wires;
 use crate::history::History;
+use crate::mds_node::LEASE_MS;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use nfs4::ops::{
@@ -82,8 +83,12 @@ struct State {
     /// The server has forgotten all sessions before this one: none of their requests takes effect any more.
     forgotten_before: u64,
     needs_reclaim: bool,
+    /// Who the client was when it last had reclaimed.
+    client: Option<ClientId>,
     /// When the last request that was answered had been sent.
     renewed: Moment,
+    /// When RECLAIM_COMPLETE was last begun.
+    completing: Moment,
     incarnation: u64,
 }
 
@@ -301,7 +306,8 @@ impl Client {
                     continue;
                 }
             };
-            if !established.was_confirmed {
+            // By its id: a client that asks again after a lost answer is confirmed already, and has reclaimed nothing.
+            if self.state.lock().client != Some(established.client) {
                 self.state.lock().needs_reclaim = true;
                 was_forgotten = true;
             }
@@ -309,6 +315,7 @@ impl Client {
                 let now = self.now();
                 let mut state = self.state.lock();
                 state.needs_reclaim = false;
+                state.client = Some(established.client);
                 state.generation += 1;
                 state.since = now;
                 if was_forgotten {
@@ -360,6 +367,8 @@ impl Client {
                 }
             }
         }
+        let now = self.now();
+        self.state.lock().completing = now;
         let done = self
             .ask(session, |b| {
                 b.push(&ReclaimCompleteArgs { one_fs: false });
@@ -402,7 +411,10 @@ impl Client {
             .await?;
         match taken::<OpenRes>(&done) {
             Ok(open) => held.stateid = open.stateid,
-            Err(e) => return Ok(Err(e)),
+            Err(e) => {
+                self.judge_refusal(&held, &e);
+                return Ok(Err(e));
+            }
         }
         let locked = self.reclaim_locks(session, key, &held).await?;
         match locked {
@@ -423,6 +435,29 @@ impl Client {
             }
         }
         Ok(Ok(held))
+    }
+
+    /// Who held something and comes back within a lease of the restart may reclaim it (RFC 8881 §8.4.2.1).
+    fn judge_refusal(&self, held: &HeldOpen, refused: &OpError) {
+        let Some(cut) = self.parts.history.last_cut() else {
+            return;
+        };
+        let (renewed, completing) = {
+            let state = self.state.lock();
+            (state.renewed, state.completing)
+        };
+        // It lived through the whole of the run before, with its lease, and has not said that it reclaims no more.
+        let was_there = self.parts.history.next_cut(renewed) == Some(cut)
+            && renewed.0 + LEASE_MS >= cut.0
+            && completing < cut;
+        let in_time = self.now().0 <= cut.0 + LEASE_MS;
+        if refused.status() == Some(NfsStatus::NoGrace) && was_there && in_time {
+            let text = format!(
+                "{}: the open of #{} was not to be reclaimed",
+                self.parts.name, held.file
+            );
+            self.parts.findings.add(text);
+        }
     }
 
     /// The locks of an open that is reclaimed: their stateid.

@@ -3,7 +3,7 @@
 use nfs4::{ClientId, NfsStatus, Verifier};
 
 use super::{
-    Client, Clients, CreateSlot, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed,
+    Client, Clients, CreateSlot, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Recorded, Removed,
 };
 
 /// The arguments that decide about client records.
@@ -148,7 +148,8 @@ impl Clients {
                 create_slot: CreateSlot::Unused,
                 sessions: Vec::new(),
                 reclaim_complete: false,
-                recorded: false,
+                recorded: Recorded::No,
+                took_ms: now_ms,
             },
         );
         self.owners

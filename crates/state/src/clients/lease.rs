@@ -1,8 +1,8 @@
-//! Leases, courtesy, durable records and reclaim (RFC 8881 §8.3, §8.4, §18.51).
+//! Leases, courtesy, and reclaim after a restart (RFC 8881 §8.3, §8.4, §18.51).
 
 use nfs4::{ClientId, NfsStatus};
 
-use super::{Client, ClientRecord, Clients, Removed};
+use super::{Client, Clients, Recorded, Removed};
 use crate::GraceEnd;
 
 impl Clients {
@@ -87,45 +87,18 @@ impl Clients {
         Ok(Some(id))
     }
 
-    /// The record to make durable before the client is answered that it may take state (RECLAIM_COMPLETE) and before its
-    /// first state is granted, or `None` when it is there already. The caller writes it, then calls [`Clients::record_stored`], then replies.
-    ///
-    /// A client that has not completed its reclaim when the grace period is over gets no record: it
-    /// holds at best a part of what it had, and must not reclaim after another restart. It gets one
-    /// once it says RECLAIM_COMPLETE, which is before it can be granted anything new. Ask again inside
-    /// the transaction that writes the record: the grace period may have ended meanwhile.
-    #[must_use]
-    pub fn record_needed(&self, id: ClientId) -> Option<ClientRecord> {
-        let client = self.clients.get(&id)?;
-        let reliable = client.reclaim_complete || self.grace.accepts_reclaims();
-        (client.confirmed && !client.recorded && reliable).then(|| ClientRecord {
-            client: id,
-            owner: client.owner.to_vec(),
-            verifier: client.verifier,
-            principal: client.principal.clone(),
-            lost_delegations: false,
-        })
-    }
-
-    /// The record of [`Clients::record_needed`] is durable, or its fate is unknown.
-    pub fn record_stored(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.recorded = true;
-        }
-    }
-
     /// RECLAIM_COMPLETE with `rca_one_fs` false.
     ///
     /// # Errors
     /// `CompleteAlready`; `StaleClientId` if unknown.
-    pub fn reclaim_complete(&mut self, id: ClientId) -> Result<(), NfsStatus> {
+    pub fn reclaim_complete(&mut self, id: ClientId, now_ms: u64) -> Result<(), NfsStatus> {
         let client = self.clients.get_mut(&id).ok_or(NfsStatus::StaleClientId)?;
         if client.reclaim_complete {
             return Err(NfsStatus::CompleteAlready);
         }
         client.reclaim_complete = true;
-        self.grace
-            .complete(&client.owner, client.verifier, &client.principal.0);
+        let who = (&*client.owner, client.verifier, &*client.principal.0);
+        self.grace.complete(who, now_ms);
         Ok(())
     }
 
@@ -153,7 +126,7 @@ impl Clients {
     }
 
     /// Notes that a client has just been allowed to reclaim something: the grace period goes on while reclaims come, up to
-    /// twice its length.
+    /// twice its length (see [`crate::Grace`]).
     pub fn reclaimed(&mut self, now_ms: u64) {
         self.grace.reclaimed(now_ms);
     }
@@ -196,27 +169,28 @@ impl Clients {
     }
 
     /// Ends the grace period if it is time. On `Some` the caller deletes, in one durable transaction
-    /// that looks at every record there is, those for which [`Clients::keeps_record`] is false, then
+    /// that looks at every record there is, those that [`Clients::drops_record`] names, then
     /// calls [`Clients::grace_finished`]; until then new locks are refused.
     pub fn poll_grace(&mut self, now_ms: u64) -> Option<GraceEnd> {
         self.grace.poll(now_ms)
     }
 
-    /// Whether the record under this id may outlive the grace period: it is of this run, and its
-    /// client has completed its reclaim. Records of earlier runs and of clients that reclaimed a part
-    /// may not (the second edge condition of RFC 8881 §8.4.3).
-    #[must_use]
-    pub fn keeps_record(&self, id: ClientId) -> bool {
-        self.clients.get(&id).is_some_and(|c| c.reclaim_complete)
+    /// Whether the record under this id must not outlive the grace period: it is of an earlier run, or its client has not
+    /// completed its reclaim and may have reclaimed a part (the second edge condition of RFC 8881 §8.4.3). To be called
+    /// inside the transaction that deletes it: from now on that client has none.
+    pub fn drops_record(&mut self, id: ClientId) -> bool {
+        match self.clients.get_mut(&id) {
+            Some(client) if client.reclaim_complete => false,
+            Some(client) => {
+                client.recorded = Recorded::No;
+                true
+            }
+            None => true,
+        }
     }
 
-    /// The records of `deleted` are gone, durably; new locks may be granted.
-    pub fn grace_finished(&mut self, deleted: &[ClientId]) {
-        for id in deleted {
-            if let Some(client) = self.clients.get_mut(id) {
-                client.recorded = false;
-            }
-        }
+    /// The records that had to go are gone, durably; new locks may be granted.
+    pub fn grace_finished(&mut self) {
         self.grace.finish();
     }
 }

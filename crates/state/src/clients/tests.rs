@@ -494,7 +494,7 @@ fn a_lapsed_client_comes_back_or_is_revoked() {
     assert!(t.lapsed(a, 500));
     call(&mut t, s.session, 1, 500);
     assert!(!t.lapsed(a, 500));
-    t.record_stored(a);
+    t.record_stored(a, false, 1);
     let gone = t.revoke(a).unwrap();
     assert_eq!((gone.client, gone.recorded), (a, true));
     assert_eq!(t.revoke(a), None);
@@ -536,6 +536,7 @@ fn record(owner: &str, v: u8) -> ClientRecord {
         verifier: verifier(v),
         principal: who("p"),
         lost_delegations: false,
+        holds_nothing: false,
     }
 }
 
@@ -552,11 +553,11 @@ fn without_records_there_is_no_grace_but_reclaim_complete_is_due() {
     assert_eq!(t.check_grace(a, false), Err(NfsStatus::Grace));
     assert_eq!(t.check_grace(a, true), Err(NfsStatus::NoGrace));
     assert_eq!(t.check_grace_names(), Ok(()));
-    assert_eq!(t.reclaim_complete(a), Ok(()));
-    assert_eq!(t.reclaim_complete(a), Err(NfsStatus::CompleteAlready));
+    assert_eq!(t.reclaim_complete(a, 0), Ok(()));
+    assert_eq!(t.reclaim_complete(a, 0), Err(NfsStatus::CompleteAlready));
     assert_eq!(t.check_grace(a, false), Ok(()));
     assert_eq!(
-        t.reclaim_complete(ClientId::default()),
+        t.reclaim_complete(ClientId::default(), 0),
         Err(NfsStatus::StaleClientId)
     );
 }
@@ -577,13 +578,13 @@ fn recorded_clients_reclaim_and_end_the_grace_period() {
     assert_eq!(t.check_grace(c, true), Err(NfsStatus::NoGrace));
     assert_eq!(t.check_grace_io(true), Err(NfsStatus::Grace));
     assert_eq!(t.check_grace_io(false), Ok(()));
-    t.reclaim_complete(a).unwrap();
-    t.reclaim_complete(c).unwrap();
+    t.reclaim_complete(a, 0).unwrap();
+    t.reclaim_complete(c, 0).unwrap();
     assert_eq!(call(&mut t, s.session, 2, 0), 0);
     assert_eq!(t.check_grace(a, true), Err(NfsStatus::NoGrace));
     assert_eq!(t.check_grace(c, false), Err(NfsStatus::Grace));
     assert_eq!(t.poll_grace(10), None);
-    t.reclaim_complete(b).unwrap();
+    t.reclaim_complete(b, 0).unwrap();
     assert_eq!(t.poll_grace(10), Some(GraceEnd::AllComplete));
     assert_eq!(
         t.check_grace(a, false),
@@ -591,7 +592,7 @@ fn recorded_clients_reclaim_and_end_the_grace_period() {
         "until the records are cleaned up"
     );
     assert_eq!(t.poll_grace(10), None);
-    t.grace_finished(&[]);
+    t.grace_finished();
     assert_eq!(t.check_grace(a, false), Ok(()));
     assert_eq!(t.check_grace_io(true), Ok(()));
 }
@@ -623,16 +624,18 @@ fn only_the_recorded_incarnation_reclaims() {
     assert_eq!(t.poll_grace(0), Some(GraceEnd::AllComplete));
 }
 
+mod records;
+
 /// First edge of §8.4.3: the lease ends, another takes the lock, the server restarts.
 #[test]
 fn a_client_that_expired_before_the_restart_has_no_record_left() {
     let mut t = table();
     let (a, _) = mount(&mut t, "a", 1, 0);
-    t.reclaim_complete(a).unwrap();
+    t.reclaim_complete(a, 0).unwrap();
     let mut disk = BTreeSet::new();
-    disk.insert(t.record_needed(a).unwrap().client);
-    t.record_stored(a);
-    assert_eq!(t.record_needed(a), None);
+    disk.insert(t.record_needed(a, true).unwrap().client);
+    t.record_stored(a, false, 1);
+    assert_eq!(t.record_needed(a, true), None);
     for gone in t.expire(10_000, |_| true) {
         assert!(gone.recorded);
         disk.remove(&gone.client);
@@ -663,10 +666,10 @@ fn a_client_that_did_not_finish_its_reclaim_loses_its_record() {
     let (a, s) = mount(&mut t, "a", 1, 0);
     let (b, _) = mount(&mut t, "b", 1, 0);
     for id in [a, b] {
-        assert!(t.record_needed(id).is_some());
-        t.record_stored(id);
+        assert!(t.record_needed(id, true).is_some());
+        t.record_stored(id, false, 1);
     }
-    t.reclaim_complete(b).unwrap();
+    t.reclaim_complete(b, 0).unwrap();
     assert_eq!(t.poll_grace(199), None);
     assert_eq!(
         t.poll_grace(200),
@@ -674,36 +677,40 @@ fn a_client_that_did_not_finish_its_reclaim_loses_its_record() {
     );
     let earlier = record("a", 1).client;
     assert_eq!(
-        [earlier, a, b].map(|id| t.keeps_record(id)),
-        [false, false, true]
+        [earlier, a, b].map(|id| t.drops_record(id)),
+        [true, true, false]
     );
     assert_eq!(t.check_grace(a, true), Err(NfsStatus::NoGrace));
-    t.grace_finished(&[earlier, a]);
+    t.grace_finished();
     assert_eq!(t.check_grace(a, true), Err(NfsStatus::NoGrace));
     assert_eq!(t.check_grace(a, false), Err(NfsStatus::Grace));
     assert_eq!(call(&mut t, s.session, 1, 200), 0);
-    assert_eq!(t.record_needed(a), None, "not before RECLAIM_COMPLETE");
-    t.reclaim_complete(a).unwrap();
-    assert_eq!(t.record_needed(a).unwrap().client, a);
-    assert_eq!(t.record_needed(b), None);
+    assert_eq!(
+        t.record_needed(a, true),
+        None,
+        "not before RECLAIM_COMPLETE"
+    );
+    t.reclaim_complete(a, 0).unwrap();
+    assert_eq!(t.record_needed(a, true).unwrap().client, a);
+    assert_eq!(t.record_needed(b, true), None);
 }
 
 #[test]
 fn a_record_deleted_at_the_end_of_grace_is_written_again() {
     let mut t = restarted(vec![record("a", 1)]);
     let (a, _) = mount(&mut t, "a", 1, 0);
-    t.record_stored(a);
+    t.record_stored(a, false, 1);
     assert!(t.poll_grace(200).is_some());
-    assert!(!t.keeps_record(a));
+    assert!(t.drops_record(a));
     // RECLAIM_COMPLETE comes between the look at the records and the end.
-    t.reclaim_complete(a).unwrap();
-    t.grace_finished(&[a]);
-    assert!(t.record_needed(a).is_some());
+    t.reclaim_complete(a, 0).unwrap();
+    assert!(t.record_needed(a, false).is_some());
+    t.grace_finished();
 
     // A reclaim that was under way when the period ended leaves no record behind.
     let mut t = restarted(vec![record("a", 1)]);
     let (a, _) = mount(&mut t, "a", 1, 0);
-    assert!(t.record_needed(a).is_some());
+    assert!(t.record_needed(a, true).is_some());
     assert!(t.poll_grace(200).is_some());
-    assert_eq!(t.record_needed(a), None);
+    assert_eq!(t.record_needed(a, true), None);
 }
