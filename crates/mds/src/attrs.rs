@@ -54,6 +54,9 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::NUMLINKS,
     attr::OWNER,
     attr::OWNER_GROUP,
+    attr::QUOTA_AVAIL_HARD,
+    attr::QUOTA_AVAIL_SOFT,
+    attr::QUOTA_USED,
     attr::RAWDEV,
     attr::SPACE_AVAIL,
     attr::SPACE_FREE,
@@ -187,12 +190,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
             major: inode.device.major,
             minor: inode.device.minor,
         }),
-        // What data servers hold is not known to the byte at each moment: files are shown as if they had no holes.
-        space_used: Some(if inode.is_regular() {
-            inode.size
-        } else {
-            inode.space_used
-        }),
+        space_used: Some(inode.space_used),
         time_access: Some(time(inode.atime)),
         time_create: Some(time(inode.btime)),
         time_metadata: Some(time(inode.ctime)),
@@ -311,6 +309,10 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.space_total = Some(space.total_bytes);
     a.space_free = Some(space.free_bytes);
     a.space_avail = Some(space.free_bytes);
+    // Nobody has a quota of his own: the files that share one (§5.8.2.30) are all of them.
+    a.quota_avail_hard = Some(space.free_bytes);
+    a.quota_avail_soft = Some(space.free_bytes);
+    a.quota_used = Some(space.total_bytes.saturating_sub(space.free_bytes));
 }
 
 /// Decodes attributes to set, and learns the names in them.

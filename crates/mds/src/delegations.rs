@@ -412,7 +412,6 @@ impl Fresh {
         let mut values = attrs::of(mds, &self.inode, mask, minor_version);
         if let Some(size) = self.size {
             values.size = Some(size);
-            values.space_used = Some(size);
         }
         values
     }

@@ -441,6 +441,12 @@ impl FileStates {
         self.opens.count_of_file(file) + self.delegations.count_of_file(file)
     }
 
+    /// Whether anybody has the file open, delegations aside.
+    #[must_use]
+    pub fn is_open(&self, file: u64) -> bool {
+        self.opens.count_of_file(file) > 0
+    }
+
     /// TEST_STATEID of one stateid (RFC 8881 §18.48).
     #[must_use]
     pub fn test_stateid(&self, stateid: Stateid, client: ClientId) -> NfsStatus {

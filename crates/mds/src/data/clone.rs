@@ -17,6 +17,7 @@
 use super::exclusive::{Hold, gate, layouts_gone};
 use super::ranges::{Spread, end_of};
 use super::sizes::{object_of, striping_of};
+use super::space::note_space;
 use super::truncate;
 use crate::Mds;
 use crate::cx::{self, Cx, Prepared};
@@ -99,6 +100,7 @@ pub(crate) async fn clone_range(
         ..SizeCommit::default()
     };
     cx::change_as(mds, cx, kept, |ns, op| ns.commit_size(op, dst.id, grown))?;
+    note_space(nfsd, dst.id);
     Ok(())
 }
 

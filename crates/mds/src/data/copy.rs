@@ -14,6 +14,7 @@
 
 use super::proxy::{commit_as, read_as, write_as};
 use super::ranges::{Content, Sought, punch_as, seek_as};
+use super::space::note_space;
 use crate::Mds;
 use crate::cx::{Asker, Prepared};
 use bytes::Bytes;
@@ -163,6 +164,7 @@ pub(super) async fn run(
             asker.change_as(nfsd.role(), &kept(&copied), |ns, op| {
                 ns.commit_size(op, copy.dst.id, grown)
             })?;
+            note_space(nfsd, copy.dst.id);
         }
         return Ok(copied);
     }

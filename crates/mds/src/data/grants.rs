@@ -15,6 +15,7 @@
 //! writer's file then waits until its size was taken from the data servers.
 
 use super::fence;
+use super::space::note_space;
 use crate::Mds;
 use crate::cx::{self, Cx, ns};
 use layout::{ClientTag, DsHandle, Epoch, Rights, SigningKey};
@@ -161,7 +162,9 @@ pub(crate) async fn commit_layout(
     };
     let _order = data.grant_lock(file).lock();
     let kept = |after: &Arc<Inode>| (layout_committed(inode, after), None);
-    cx::change(mds, cx, kept, |ns, op| ns.commit_size(op, file, commit))
+    let after = cx::change(mds, cx, kept, |ns, op| ns.commit_size(op, file, commit))?;
+    note_space(nfsd, file);
+    Ok(after)
 }
 
 /// The result of LAYOUTCOMMIT.

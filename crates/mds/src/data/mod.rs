@@ -32,6 +32,7 @@ mod records;
 mod removal;
 mod servers;
 mod sizes;
+mod space;
 mod status;
 mod truncate;
 mod writers;
@@ -58,6 +59,7 @@ pub(crate) use proxy::{commit, read, write};
 pub(crate) use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};
 pub(crate) use sizes::{ready, ready_for_open};
+pub(crate) use space::look_at_space;
 pub(crate) use truncate::truncate;
 
 use crate::mds::Random;
@@ -151,6 +153,7 @@ pub struct DataPlane {
     proxied_read_bytes: AtomicU64,
     proxied_written_bytes: AtomicU64,
     offloads: Mutex<offload::Offloads>,
+    space_noted: Mutex<space::Noted>,
     /// Places for chunks that copies hold.
     copy_chunks: Arc<Semaphore>,
 }
@@ -159,6 +162,7 @@ pub struct DataPlane {
 #[derive(Default)]
 struct Jobs {
     sizes: AtomicBool,
+    space: AtomicBool,
     truncates: AtomicBool,
     removals: AtomicBool,
     overdue: AtomicBool,
@@ -225,6 +229,7 @@ impl DataPlane {
             proxied_read_bytes: AtomicU64::new(0),
             proxied_written_bytes: AtomicU64::new(0),
             offloads: Mutex::default(),
+            space_noted: Mutex::default(),
             copy_chunks: copy::chunk_places(),
             store,
         })
@@ -261,6 +266,9 @@ impl DataPlane {
         });
         data.run(&data.jobs.sizes, &me, |me| async move {
             sizes::recover(&me).await;
+        });
+        data.run(&data.jobs.space, &me, |me| async move {
+            space::measure_all(&me).await;
         });
         data.run(&data.jobs.removals, &me, |me| async move {
             removal::drain(&me).await;
@@ -442,9 +450,10 @@ impl DataPlane {
 }
 
 impl Jobs {
-    fn all(&self) -> [&AtomicBool; 6] {
+    fn all(&self) -> [&AtomicBool; 7] {
         [
             &self.sizes,
+            &self.space,
             &self.truncates,
             &self.removals,
             &self.overdue,

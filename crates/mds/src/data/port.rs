@@ -451,6 +451,7 @@ async fn wrote(nfsd: &Nfsd<Mds>, args: WroteArgs) -> Result<(), Refusal> {
         };
         ns.commit_size(&mut op, file, commit)
     });
+    super::space::note_space(nfsd, file);
     settle(mds, &op).await?;
     result.map(drop).map_err(|e| refuse(&e))
 }

@@ -14,6 +14,7 @@
 use super::call::call;
 use super::ranges::may_be_longer;
 use super::sizes::{object_of, striping_of};
+use super::space::note_space;
 use crate::Mds;
 use crate::cx::{self, Asker, Cx, Prepared};
 use bytes::{Bytes, BytesMut};
@@ -178,6 +179,7 @@ pub(crate) async fn write(
     cx::change_as(nfsd.role(), cx, &kept, |ns, op| {
         ns.commit_size(op, inode.id, written.commit)
     })?;
+    note_space(nfsd, inode.id);
     let data = nfsd.role().data();
     data.proxied_written_bytes.fetch_add(written.len, Relaxed);
     Ok(res)
@@ -196,6 +198,7 @@ pub(super) async fn write_as(
     asker.ns(nfsd.role(), |ns, op| {
         ns.commit_size(op, inode.id, written.commit)
     })?;
+    note_space(nfsd, inode.id);
     let data = nfsd.role().data();
     data.proxied_written_bytes.fetch_add(written.len, Relaxed);
     Ok(written.seen)

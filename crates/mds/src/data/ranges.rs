@@ -16,6 +16,7 @@
 use super::call::{DsError, call};
 use super::proxy::enter;
 use super::sizes::{object_of, striping_of};
+use super::space::note_space;
 use crate::Mds;
 use crate::cx::{Asker, Cx, Prepared};
 use control::{MapArgs, MapOk, PunchArgs, Range, Request, ReserveArgs, Status, Stripes};
@@ -321,6 +322,7 @@ async fn punch_keeping(
     asker.change_as(nfsd.role(), kept, |ns, op| {
         ns.commit_size(op, inode.id, changed)
     })?;
+    note_space(nfsd, inode.id);
     Ok(seen)
 }
 
@@ -379,5 +381,6 @@ async fn reserve_as(
     asker.change_as(nfsd.role(), kept, |ns, op| {
         ns.commit_size(op, inode.id, grown)
     })?;
+    note_space(nfsd, inode.id);
     Ok(())
 }

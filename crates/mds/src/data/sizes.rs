@@ -255,15 +255,44 @@ pub(super) async fn measure(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64,
     Ok(striping_of(inode, sizes.len()).map_or(0, |s| s.file_size(&sizes)))
 }
 
-/// What a data server has of the objects of files. One that was expelled has nothing any more.
+/// Bytes that the objects of files of one group take up; nothing of a file whose objects cannot be read.
+pub(super) async fn space_of(
+    nfsd: &Nfsd<Mds>,
+    group: u32,
+    files: &[Arc<Inode>],
+) -> Result<Vec<Option<u64>>, String> {
+    let data = nfsd.role().data();
+    let ids = data.group_servers(group);
+    let conns = data.servers.lock().conns_but_expelled(&ids);
+    let mut used = vec![Some(0_u64); files.len()];
+    for (ds, conn) in ids.iter().zip(conns.ok_or("a data server is away")?) {
+        let items = stat_objects(conn.as_ref(), files.iter().map(|inode| object_of(inode)));
+        let items = items.await.map_err(|e| format!("data server {ds}: {e}"))?;
+        for (used, item) in used.iter_mut().zip(items) {
+            let more = used.and_then(|used| used.checked_add(item.space_bytes));
+            *used = more.filter(|_| tells_size(&item));
+        }
+    }
+    Ok(used)
+}
+
 async fn stat(conn: Option<&ConnHandle>, batch: &[Item]) -> Result<Vec<StatItem>, DsError> {
+    stat_objects(conn, batch.iter().map(|item| object_of(&item.inode))).await
+}
+
+/// What a data server has of objects. One that was expelled has nothing any more.
+async fn stat_objects(
+    conn: Option<&ConnHandle>,
+    objects: impl Iterator<Item = ObjectRef>,
+) -> Result<Vec<StatItem>, DsError> {
+    let objects: Vec<ObjectRef> = objects.collect();
+    let count = objects.len();
     let Some(conn) = conn else {
-        return Ok(vec![LOST; batch.len()]);
+        return Ok(vec![LOST; count]);
     };
-    let objects: Vec<ObjectRef> = batch.iter().map(|item| object_of(&item.inode)).collect();
     let objects = objects.into();
     let answer = call(conn, &StatArgs { objects }).await?;
-    if answer.items.0.len() == batch.len() {
+    if answer.items.0.len() == count {
         Ok(answer.items.0)
     } else {
         Err(DsError::Malformed)

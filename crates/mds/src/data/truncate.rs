@@ -20,6 +20,7 @@
 use super::call::call;
 use super::exclusive::{self, Hold, layouts_gone};
 use super::sizes;
+use super::space::note_space;
 use crate::Mds;
 use crate::cx::{self, Cx, Prepared, ns};
 use control::{SetSizeArgs, SetSizeItem, Status};
@@ -103,6 +104,7 @@ pub(crate) async fn truncate(
     });
     if ended {
         data.truncating.lock().remove(&file);
+        note_space(nfsd, file);
     }
     done
 }
@@ -234,6 +236,7 @@ async fn redo(nfsd: &Nfsd<Mds>, intent: &TruncateIntent) {
         .finish_truncate(&mut op, intent.file, &SetAttr::default());
     match done {
         Ok(_) | Err(NsError::Stale | NsError::Inval) => {
+            note_space(nfsd, intent.file);
             if mds.durable(op.observed()).await.is_ok() {
                 data.truncating.lock().remove(&intent.file);
                 data.changed.notify_waiters();

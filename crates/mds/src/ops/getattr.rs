@@ -3,7 +3,7 @@
 use super::fail;
 use crate::cx::{self, Cx};
 use crate::{Mds, attrs, data, delegations};
-use nfs4::attr::{Attrs, FattrOf, WRITE_ONLY};
+use nfs4::attr::{Attrs, FattrOf, SPACE_USED, WRITE_ONLY};
 use nfs4::ops::{GetAttrArgs, GetAttrResOf};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter};
 use server::Nfsd;
@@ -20,6 +20,11 @@ pub(super) async fn getattr(
     let mask = args
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
+    if mask.contains(SPACE_USED)
+        && let Ok(inode) = cx::current(nfsd.role(), cx)
+    {
+        data::look_at_space(nfsd, inode.id).await;
+    }
     match values(nfsd, cx, &mask).await {
         Ok(values) => {
             let _ = reply.result(&GetAttrResOf(FattrOf {

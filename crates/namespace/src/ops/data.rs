@@ -30,8 +30,15 @@ pub struct SizeCommit {
     pub new_end: Option<u64>,
     /// Time of the last write when the client knows it; now otherwise (R12).
     pub mtime: Option<Time>,
-    /// Bytes that the objects take up, when known.
+    /// Bytes that the objects take up, when known. Otherwise what the file grows by is added, as if it had no hole.
     pub space_used: Option<u64>,
+}
+
+/// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
+const BLOCK_BYTES: u64 = 4096;
+
+fn in_blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
 }
 
 impl Namespace {
@@ -116,6 +123,8 @@ impl Namespace {
             let mut inode = (*regular(txn, file)?).clone();
             if let Some(end) = commit.new_end {
                 check_resize(&inode, cred, end, true)?;
+                let grown = in_blocks(end).saturating_sub(in_blocks(inode.size));
+                inode.space_used = inode.space_used.saturating_add(grown);
                 inode.size = inode.size.max(end);
             }
             inode.space_used = commit.space_used.unwrap_or(inode.space_used);
@@ -123,6 +132,36 @@ impl Namespace {
             inode.ctime = now;
             inode.mode = mode_after_write(&inode, cred);
             replace(txn, inode)
+        })
+    }
+
+    /// Notes what the objects of files take up. The change attribute stays: nothing that a client keeps in its cache for
+    /// it has changed. Files that are gone are passed over.
+    ///
+    /// # Errors
+    /// Only the store's.
+    pub fn set_space_used(&self, op: &mut Op<'_>, files: &[(FileId, u64)]) -> Result<(), NsError> {
+        let mut changed = Vec::new();
+        for (file, used) in files {
+            match self.getattr(op, *file) {
+                Ok(inode) if inode.space_used != *used => changed.push((*file, *used)),
+                Ok(_) | Err(NsError::Stale) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if changed.is_empty() {
+            return Ok(());
+        }
+        self.write(op, |txn| {
+            txn.purpose(Purpose::Upkeep);
+            for (file, used) in &changed {
+                match txn.touch_quietly(*file) {
+                    Ok(inode) => inode.space_used = *used,
+                    Err(NsError::Stale) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(())
         })
     }
 
@@ -246,7 +285,7 @@ impl Namespace {
                 changed(&before, cred, &set, now)?
             };
             resize(&mut after, intent.new_size, cred, &set, now);
-            after.space_used = after.space_used.min(intent.new_size);
+            after.space_used = after.space_used.min(in_blocks(intent.new_size));
             txn.delete_record(keys::TRUNCATE, file.0);
             replace(txn, after)
         })
