@@ -20,6 +20,10 @@ pub enum Error {
     NotCommitted,
     /// The open was lost at the server, which did not take it back; data that were not flushed may be lost.
     OpenLost,
+    /// Somebody else has locked bytes of the range.
+    Locked,
+    /// The server has lost what this open file had locked: others may have had the locks, and changed what they protect.
+    LocksLost,
     /// The client was closed.
     Closed,
 }
@@ -68,6 +72,11 @@ impl std::fmt::Display for Error {
             Self::NotOpenFor(what) => write!(f, "the file is not open for {what}"),
             Self::NotCommitted => write!(f, "the data servers keep losing written data"),
             Self::OpenLost => write!(f, "the server gave the open file up; open it again"),
+            Self::Locked => write!(f, "somebody else has locked that part of the file"),
+            Self::LocksLost => write!(
+                f,
+                "the server lost the locks of the open file; close it and open it again"
+            ),
             Self::Closed => write!(f, "the client was closed"),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::layouts::layoutreturn_args;
+use crate::locks;
 use crate::node::{Node, Open};
 use crate::recovery::is_stateid_gone;
 use crate::{Error, Metadata, SetAttrs};
@@ -53,9 +54,9 @@ impl ReadData {
 /// show; a dropped file is closed in the background.
 #[derive(Debug)]
 pub struct File {
-    client: Client,
-    node: Arc<Node>,
-    open: Arc<Open>,
+    pub(crate) client: Client,
+    pub(crate) node: Arc<Node>,
+    pub(crate) open: Arc<Open>,
     closed: bool,
 }
 
@@ -90,6 +91,7 @@ impl File {
         if !self.open.can_read() {
             return Err(Error::NotOpenFor("reading"));
         }
+        self.open.locks.check()?;
         let len = u64::from(len.min(READ_BYTES_MAX)).min(u64::MAX - offset);
         if len == 0 {
             return Ok(ReadData::default());
@@ -143,6 +145,7 @@ impl File {
         if !self.open.can_write() {
             return Err(Error::NotOpenFor("writing"));
         }
+        self.open.locks.check()?;
         if offset.checked_add(data.len() as u64).is_none() {
             return Err(Error::Status(nfs4::NfsStatus::FBig));
         }
@@ -274,6 +277,7 @@ async fn close(node: &Arc<Node>, open: &Arc<Open>) -> Result<(), Error> {
     } else {
         Ok(())
     };
+    let unlocked = locks::unlock_all(node, open).await;
     let _one = node.flushing.lock().await;
     let last = node.is_only_open(open);
     let _alone = match last {
@@ -298,7 +302,7 @@ async fn close(node: &Arc<Node>, open: &Arc<Open>) -> Result<(), Error> {
         // Nobody is left to write again what a flush could not make durable; its error says so.
         node.dirty.lock().cut(0, u64::MAX);
     }
-    flushed.and(closed)
+    flushed.and(unlocked).and(closed)
 }
 
 /// LAYOUTRETURN and CLOSE in one request. A server that refuses the return gets the CLOSE alone.

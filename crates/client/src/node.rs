@@ -8,6 +8,7 @@ use crate::client::Inner;
 use crate::device::Ds;
 use crate::dirty::Dirty;
 use crate::layouts::LayoutState;
+use crate::locks::Locks;
 use crate::threshold::Small;
 use nfs4::ops::{SHARE_ACCESS_READ, SHARE_ACCESS_WRITE};
 use nfs4::{FileHandle, Stateid};
@@ -52,6 +53,7 @@ pub(crate) struct Open {
     pub(crate) access: u32,
     stateid: Mutex<Stateid>,
     lost: AtomicBool,
+    pub(crate) locks: Locks,
 }
 
 impl Open {
@@ -61,6 +63,7 @@ impl Open {
             access,
             stateid: Mutex::new(stateid),
             lost: AtomicBool::new(false),
+            locks: Locks::default(),
         })
     }
 

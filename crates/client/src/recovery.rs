@@ -4,7 +4,7 @@
 //! One recovery runs at a time; requests wait for it at [`Inner::request`](crate::client::Inner).
 //!
 //! # Ordering
-//! Session, then reclaims (`CLAIM_PREVIOUS`), then `RECLAIM_COMPLETE`, then what the server would not give back, opened
+//! Session, then reclaims (`CLAIM_PREVIOUS`, each with its locks), then `RECLAIM_COMPLETE`, then what the server would not give back, opened
 //! anew (`CLAIM_FH`); only then other requests (RFC 8881 §8.4.2.1).
 //!
 //! # Failure
@@ -71,7 +71,12 @@ impl Inner {
             for open in node.opens() {
                 let previous = OpenClaim::Previous(nfs4::ops::DelegationType::None);
                 match self.open_again(node, &open, previous).await {
-                    Ok(()) => {}
+                    Ok(()) => {
+                        if !self.reclaim_locks(node, &open).await? {
+                            tracing::warn!("locks of an open file could not be reclaimed");
+                            open.locks.lose();
+                        }
+                    }
                     Err(e @ Error::Session(_)) => return Err(e),
                     Err(_) => refused.push((Arc::clone(node), open)),
                 }
@@ -79,6 +84,7 @@ impl Inner {
         }
         self.reclaim_complete().await?;
         for (node, open) in refused {
+            open.locks.lose();
             match self.open_again(&node, &open, OpenClaim::Fh).await {
                 Ok(()) => {}
                 Err(e @ Error::Session(_)) => return Err(e),
@@ -149,14 +155,18 @@ impl Inner {
         let _one = self.recovery.lock().await;
         match self.open_again(node, open, OpenClaim::Fh).await {
             // With the session the open is gone too: the next request recovers both.
-            Ok(()) | Err(Error::Session(SessionError::Lost)) => Ok(()),
+            Ok(()) => {
+                open.locks.lose();
+                Ok(())
+            }
+            Err(Error::Session(SessionError::Lost)) => Ok(()),
             Err(Error::Session(e)) => Err(e.into()),
             Err(_) => Err(Error::OpenLost),
         }
     }
 
     /// A request of recovery itself: DELAY and GRACE are asked again, a lost session is the caller's business.
-    async fn raw(&self, build: &Build<'_>) -> Result<Outcome, Error> {
+    pub(crate) async fn raw(&self, build: &Build<'_>) -> Result<Outcome, Error> {
         let mut backoff = Backoff::new(self.config.give_up);
         loop {
             let outcome = self.session.compound_once(&self.caller, build).await?;

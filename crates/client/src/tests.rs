@@ -2,6 +2,7 @@
 //! Method: a cluster in memory with real sessions and simulated time; servers crash, refuse and recall.
 
 mod fake;
+mod locks;
 
 use crate::{
     Client, ClientConfig, Error, File, Identity, NfsStatus, OpenOptions, SetAttrs, Verifier,

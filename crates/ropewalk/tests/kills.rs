@@ -1,8 +1,8 @@
 //! Goal: servers that are killed again and again under load lose nothing that was acknowledged, do nothing twice, and clients see
 //! no error. Method: the real programs, our own client; writers that know what must be there make, write, sync, rename and
 //! remove files and directories, while one server after the other gets SIGKILL; an operation that was done twice or half would
-//! answer an error (a name that is there, or not there any more). In the end all names and bytes are compared. A file stays open
-//! in each client over all kills. Byte-range locks are not among it: our client library has none (`crates/mds/tests/locks.rs` has their reclaim).
+//! answer an error (a name that is there, or not there any more). In the end all names and bytes are compared. A file stays open and
+//! locked in each client over all kills, and nobody else ever gets a lock of it; ranges of it are locked and unlocked all the time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -12,7 +12,7 @@
 mod rig;
 
 use bytes::Bytes;
-use client::{Client, ClientConfig, File, Identity, OpenOptions, Verifier};
+use client::{Client, ClientConfig, File, Identity, LockKind, OpenOptions, Verifier};
 use rig::{PATIENCE, Up, quick, ropewalk, status, wait_for};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -159,8 +159,13 @@ struct Writer {
     files: BTreeMap<String, Content>,
     log: File,
     log_bytes: u64,
+    /// The log as another client has it open, who may read but never lock what the writer has locked.
+    rival: (Client, File),
     turn: u64,
 }
+
+/// What a writer has locked of its log from its first to its last turn: far behind the bytes.
+const KEPT: std::ops::Range<u64> = 1 << 40..u64::MAX;
 
 impl Writer {
     async fn new(address: SocketAddr, number: u64) -> Self {
@@ -171,7 +176,12 @@ impl Writer {
             .open(format!("{dir}/log"), OpenOptions::create(0o644))
             .await
             .unwrap();
+        log.lock(LockKind::Exclusive, KEPT).await.unwrap();
+        let rival = connect(address, &format!("rival {number}")).await;
+        let seen = rival.open(format!("{dir}/log"), OpenOptions::read_write());
+        let seen = seen.await.unwrap();
         Self {
+            rival: (rival, seen),
             client,
             dir,
             dice: Dice(number + 1),
@@ -218,9 +228,24 @@ impl Writer {
         self.client.remove(&sub).await.unwrap();
 
         let line = Bytes::copy_from_slice(&turn.to_be_bytes());
+        let range = self.log_bytes..self.log_bytes + 8;
+        self.log
+            .lock(LockKind::Exclusive, range.clone())
+            .await
+            .unwrap();
         self.log.write_at(self.log_bytes, line).await.unwrap();
-        self.log.flush().await.unwrap();
+        self.challenge(range.clone()).await;
+        self.log.unlock(range).await.unwrap();
         self.log_bytes += 8;
+        self.challenge(KEPT).await;
+    }
+
+    /// Another client asks for what is locked.
+    async fn challenge(&self, range: std::ops::Range<u64>) {
+        for kind in [LockKind::Exclusive, LockKind::Shared] {
+            let met = self.rival.1.try_lock(kind, range.clone()).await.unwrap();
+            assert!(met.is_some(), "{}: {range:?} was free", self.dir);
+        }
     }
 
     /// Looks at everything, with another client.
@@ -228,6 +253,11 @@ impl Writer {
         let Self {
             dir, files, turn, ..
         } = self;
+        self.log.unlock(KEPT).await.unwrap();
+        let free = self.rival.1.try_lock(LockKind::Exclusive, 0..u64::MAX);
+        assert_eq!(free.await.unwrap(), None, "{dir}: all was given up");
+        self.rival.1.close().await.unwrap();
+        self.rival.0.close().await.unwrap();
         self.log.close().await.unwrap();
         self.client.close().await.unwrap();
         let entries = other.read_dir(&dir).await.unwrap().rest().await.unwrap();

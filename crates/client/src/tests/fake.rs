@@ -3,6 +3,7 @@
 //!
 //! A DS loses what was not committed when it crashes. The MDS takes a file's size from LAYOUTCOMMIT only.
 
+mod locks;
 mod mds;
 
 use bytes::Bytes;
@@ -50,6 +51,10 @@ struct Object {
 pub(super) struct State {
     pub(super) inodes: BTreeMap<u64, Inode>,
     opens: HashMap<[u8; 12], u64>,
+    pub(super) locks: Vec<locks::Locked>,
+    lock_owners: HashMap<[u8; 12], (ClientId, Vec<u8>)>,
+    pub(super) refuse_lock_reclaims: bool,
+    pub(super) lock_reclaims: u32,
     /// By file: its one layout.
     layouts: HashMap<u64, (ClientId, Stateid)>,
     objects: HashMap<(usize, u64), Object>,
@@ -450,6 +455,8 @@ impl Cluster {
             s.boot += 1;
             s.opens.clear();
             s.layouts.clear();
+            s.locks.clear();
+            s.lock_owners.clear();
         }
         self.start("mds", None);
     }
@@ -517,7 +524,10 @@ impl Cluster {
     }
 
     pub(super) fn forget_opens(&self) {
-        self.state.lock().opens.clear();
+        let mut s = self.state.lock();
+        s.opens.clear();
+        s.locks.clear();
+        s.lock_owners.clear();
     }
 
     /// What would be left after a crash of everything.

@@ -52,6 +52,9 @@ pub(super) fn perform_mds(
                 attrsset: a.attrs.mask,
             });
         }
+        OpNum::Lock | OpNum::LockT | OpNum::LockU => {
+            return super::locks::lock_op(s, cx.client()?, id, op, args, reply);
+        }
         OpNum::Open | OpNum::Close => return open_close(s, cx, id, op, args, reply),
         OpNum::DelegReturn => {
             let a: DelegReturnArgs = args.args().map_err(bad)?;
