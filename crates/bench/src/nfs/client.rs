@@ -474,10 +474,19 @@ impl Peer {
 
 /// Creates a file that must not exist.
 pub(crate) fn guarded() -> OpenHow<'static> {
-    OpenHow::Create(CreateHow::Guarded(Fattr::new(&Attrs {
+    OpenHow::Create(CreateHow::Guarded(new_file()))
+}
+
+/// Creates a file unless it is there: nfs-ganesha may make one and answer DELAY all the same.
+pub(crate) fn unchecked() -> OpenHow<'static> {
+    OpenHow::Create(CreateHow::Unchecked(new_file()))
+}
+
+fn new_file() -> Fattr<'static> {
+    Fattr::new(&Attrs {
         mode: Some(FILE_MODE),
         ..Attrs::default()
-    })))
+    })
 }
 
 /// PUTFH, OPEN for reading and writing, GETFH.
