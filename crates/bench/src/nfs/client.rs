@@ -147,7 +147,11 @@ impl Peer {
         Self::connect(server, owner, slots, EXCHGID_USE_PNFS_DS).await
     }
 
-    async fn connect(
+    /// A session to a server in the role of `role_flag`.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub async fn connect(
         server: &Server,
         owner: &Owner,
         slots: u32,
