@@ -236,8 +236,22 @@ impl Peer {
         name: &str,
         opener: &[u8],
     ) -> Result<OpenFile, BenchError> {
+        self.create_as(parent, name, opener, guarded()).await
+    }
+
+    /// Opens a file as `how` says, for reading and writing.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub(crate) async fn create_as(
+        &self,
+        parent: &FileHandle,
+        name: &str,
+        opener: &[u8],
+        how: OpenHow<'static>,
+    ) -> Result<OpenFile, BenchError> {
         let done = self
-            .run(|b| push_open(b, parent, name, opener, guarded()))
+            .run(|b| push_open(b, parent, name, opener, how.clone()))
             .await?;
         let file = done.results().and_then(|mut reply| take_open(&mut reply));
         file.map_err(BenchError::nfs("create a file"))
@@ -478,10 +492,19 @@ impl Peer {
 
 /// Creates a file that must not exist.
 pub(crate) fn guarded() -> OpenHow<'static> {
-    OpenHow::Create(CreateHow::Guarded(Fattr::new(&Attrs {
+    OpenHow::Create(CreateHow::Guarded(new_file()))
+}
+
+/// Creates a file unless it is there: nfs-ganesha may make one and answer DELAY all the same.
+pub(crate) fn unchecked() -> OpenHow<'static> {
+    OpenHow::Create(CreateHow::Unchecked(new_file()))
+}
+
+fn new_file() -> Fattr<'static> {
+    Fattr::new(&Attrs {
         mode: Some(FILE_MODE),
         ..Attrs::default()
-    })))
+    })
 }
 
 /// PUTFH, OPEN for reading and writing, GETFH.

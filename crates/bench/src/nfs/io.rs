@@ -6,7 +6,7 @@
 use crate::bare::{Range, Walk};
 use crate::load::{self, Load, Requester};
 use crate::nfs::Form;
-use crate::nfs::client::{FileMap, OpenFile, Owner, Peer, at_ds};
+use crate::nfs::client::{FileMap, OpenFile, Owner, Peer, at_ds, unchecked};
 use crate::nfs::host::{Host, Running};
 use crate::nfs::server::Server;
 use crate::nfs::wire::WireSession;
@@ -181,7 +181,8 @@ async fn prepare(
     let mut targets = Vec::new();
     for number in 0..files_count {
         let name = format!("pattern{number}");
-        let file = mds.create(&root, &name, name.as_bytes()).await?;
+        let opener = name.as_bytes();
+        let file = mds.create_as(&root, &name, opener, unchecked()).await?;
         targets.push(match running {
             Running::Cluster(_) => {
                 let map = mds.map(&file, None).await?;

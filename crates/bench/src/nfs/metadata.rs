@@ -7,7 +7,9 @@
 use crate::bare::ping_pong::Sizes;
 use crate::load::{self, Load, Requester, TaskRequester};
 use crate::nfs::Form;
-use crate::nfs::client::{OpenFile, Owner, Peer, guarded, push_close, push_open, take_open};
+use crate::nfs::client::{
+    OpenFile, Owner, Peer, guarded, push_close, push_open, take_open, unchecked,
+};
 use crate::nfs::host::Host;
 use crate::nfs::server::Server;
 use crate::nfs::wire::WireSession;
@@ -326,7 +328,7 @@ impl Setup {
                     let mut made = Vec::new();
                     while is_wanted(next.load(Ordering::Relaxed)) {
                         let number = next.fetch_add(1, Ordering::Relaxed);
-                        made.push((number, create(&link, &root, number).await?));
+                        made.push((number, create(&link, &root, number, unchecked()).await?));
                     }
                     Ok::<_, BenchError>(made)
                 })
@@ -387,11 +389,16 @@ fn file_name(number: u64) -> String {
     format!("file{number:08}")
 }
 
-/// OPEN (GUARDED4), GETFH, CLOSE with the current stateid (RFC 8881 §16.2.3.1.2), in one COMPOUND.
-async fn create(link: &Link, root: &FileHandle, number: u64) -> Result<FileHandle, BenchError> {
+/// OPEN, GETFH, CLOSE with the current stateid (RFC 8881 §16.2.3.1.2), in one COMPOUND.
+async fn create(
+    link: &Link,
+    root: &FileHandle,
+    number: u64,
+    how: OpenHow<'static>,
+) -> Result<FileHandle, BenchError> {
     let name = file_name(number);
     let build = |b: &mut CompoundBuilder| {
-        push_open(b, root, &name, b"maker", guarded());
+        push_open(b, root, &name, b"maker", how.clone());
         push_close(b, Stateid::CURRENT);
     };
     let take = |reply: &mut CompoundReply<'_>| {
@@ -443,7 +450,9 @@ impl Asker {
             }
             Operation::Create => {
                 let number = self.number();
-                create(&self.link, &self.root, number).await.map(drop)
+                create(&self.link, &self.root, number, guarded())
+                    .await
+                    .map(drop)
             }
             Operation::Remove => self.remove().await,
             Operation::Readdir => self.readdir().await,
