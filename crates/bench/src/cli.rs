@@ -9,7 +9,7 @@ use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::serve::{self, Serve};
 use crate::suite::{self, ExperimentCommand};
-use crate::{BenchError, Subject, goals, pattern, recovery, runner};
+use crate::{BenchError, Subject, goals, interrupt, pattern, recovery, runner};
 use clap::{Args, Subcommand};
 use meta::{MemStore, MetaStore};
 use std::io::Write;
@@ -136,6 +136,9 @@ impl FileOptions {
 /// Whatever kept the command from being a measurement.
 pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
     let launcher = launcher.clone();
+    if !matches!(command, Command::Worker | Command::Serve(_)) {
+        interrupt::watch()?;
+    }
     match command {
         Command::Experiment(command) => suite::run(command, &launcher, out),
         Command::Worker => suite::worker::run(),

@@ -1,17 +1,25 @@
 //! A signal that asks for an end: measurements stop between two runs, and what they own goes with them.
 //!
-//! Most commands of the benchmarks leave this to the system, which ends the process at once. One that owns more than processes (a mount) calls
-//! [`watch`]; the first SIGINT or SIGTERM then only sets a flag that [`check`] sees, a later one ends the process.
+//! Every command of the benchmarks that owns more than processes (a folder, a mount) calls [`watch`]. The first SIGINT or SIGTERM then sets a flag that
+//! [`check`] sees, and kills the load generators, for which their parent may be waiting; a later one ends the process. A terminal signals
+//! the servers too, which end by themselves.
 
 use crate::{BenchError, load};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Processes that the first signal kills.
+static KILLED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 /// Exit code after a signal, as shells have it for SIGINT.
 const EXIT_CODE: i32 = 130;
+/// How often [`came`] looks.
+const CAME_POLL: Duration = Duration::from_millis(20);
 /// What follows sooner is the same wish: some programs signal a process and then its group.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
@@ -40,6 +48,10 @@ pub fn watch() -> Result<(), BenchError> {
                 None => {
                     first = Some(Instant::now());
                     INTERRUPTED.store(true, Ordering::Release);
+                    for pid in killed().iter() {
+                        // Fails only when it has gone by itself.
+                        let _ = kill_process(*pid, Signal::KILL);
+                    }
                     eprintln!("stopping; once more ends at once and leaves files behind");
                 }
                 Some(at) if at.elapsed() < SAME_SIGNAL => {}
@@ -60,4 +72,39 @@ pub fn check() -> Result<(), BenchError> {
         return Err(BenchError::Interrupted);
     }
     Ok(())
+}
+
+/// Returns soon after a signal came.
+pub(crate) async fn came() {
+    while check().is_ok() {
+        tokio::time::sleep(CAME_POLL).await;
+    }
+}
+
+fn killed() -> MutexGuard<'static, Vec<Pid>> {
+    KILLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Marks a child to be killed by the first signal, or at once when that has come. To be dropped before the child is waited for: until then its number
+/// belongs to no other process.
+#[derive(Debug)]
+pub(crate) struct Mark(Option<Pid>);
+
+impl Mark {
+    pub(crate) fn new(child: &Child) -> Self {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let mut killed = killed();
+        killed.extend(pid);
+        if let (Some(pid), true) = (pid, INTERRUPTED.load(Ordering::Acquire)) {
+            // Fails only when it has gone by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        Self(pid)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        killed().retain(|pid| Some(*pid) != self.0);
+    }
 }

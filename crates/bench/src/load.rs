@@ -60,6 +60,11 @@ pub trait Requester: Send {
     /// # Errors
     /// Whatever went wrong; it ends the run.
     fn request(&mut self) -> Result<u64, BenchError>;
+
+    /// Whether nothing is left to ask for: the measured time then ends before its end.
+    fn is_done(&mut self) -> bool {
+        false
+    }
 }
 
 /// One task of a load generator inside this process.
@@ -68,7 +73,7 @@ pub trait TaskRequester: 'static {
     fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>>;
 
     /// Whether nothing is left to ask for: the measured time then ends before its end.
-    fn is_done(&self) -> bool {
+    fn is_done(&mut self) -> bool {
         false
     }
 }
@@ -78,6 +83,8 @@ pub type CpuProbe<'a> = dyn Fn() -> Result<Duration, BenchError> + 'a;
 
 /// How often it is looked whether tasks are done before the time is over.
 const STOPPED_POLL: Duration = Duration::from_millis(1);
+/// The same for threads.
+const THREADS_POLL: Duration = Duration::from_millis(10);
 
 const WARMING: u8 = 0;
 const MEASURING: u8 = 1;
@@ -207,7 +214,7 @@ pub fn drive(
             })
             .collect();
         std::thread::sleep(load.warm_up);
-        let window = measure(cpu, &phase, || std::thread::sleep(load.measure));
+        let window = measure(cpu, &phase, load.measure);
         phase.set(STOPPED);
         let tallies: Vec<_> = workers
             .into_iter()
@@ -218,10 +225,17 @@ pub fn drive(
     sample(window, tallies)
 }
 
-fn measure(cpu: &CpuProbe<'_>, phase: &Phase, wait: impl FnOnce()) -> Result<Window, BenchError> {
+fn measure(cpu: &CpuProbe<'_>, phase: &Phase, time: Duration) -> Result<Window, BenchError> {
     let start = WindowStart::now(cpu)?;
-    phase.set(MEASURING);
-    wait();
+    // Who was done before has stopped the others.
+    phase.begin();
+    while !phase.is(STOPPED) {
+        let left = time.saturating_sub(start.at.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left.min(THREADS_POLL));
+    }
     phase.set(STOPPED);
     start.end(cpu)
 }
@@ -229,6 +243,10 @@ fn measure(cpu: &CpuProbe<'_>, phase: &Phase, wait: impl FnOnce()) -> Result<Win
 fn work(connection: &mut dyn Requester, phase: &Phase) -> Result<Tally, BenchError> {
     let mut tally = Tally::new();
     while !phase.is(STOPPED) {
+        if connection.is_done() {
+            phase.set(STOPPED);
+            break;
+        }
         let counts = phase.is(MEASURING);
         let start = Instant::now();
         let payload_bytes = connection.request()?;
@@ -427,7 +445,7 @@ mod tests {
             })
         }
 
-        fn is_done(&self) -> bool {
+        fn is_done(&mut self) -> bool {
             self.0.get() == 0
         }
     }

@@ -33,6 +33,42 @@ pub const HOW_TO_INSTALL: &str = "nfs-ganesha is not installed (Debian: apt-get 
 const READY_MAX: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(20);
 
+/// The package of its file system in memory, and where packages put the modules of file systems.
+pub const HOW_TO_INSTALL_MEM: &str = "FSAL_MEM of nfs-ganesha is not installed (Debian: apt-get install --no-install-recommends nfs-ganesha-mem)";
+const MODULE_DIRS: [&str; 2] = ["/usr/lib", "/usr/lib64"];
+const MEM_MODULE: &str = "ganesha/libfsalmem.so";
+/// The most that FSAL_MEM keeps of a file; it makes up what is read beyond.
+pub const MEM_FILE_BYTES_MAX: u32 = 2 << 20;
+
+/// Which of its file systems it exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fsal {
+    /// A folder, through handles of the kernel.
+    Vfs {
+        /// Whether a name is on the disk when its reply leaves. FSAL_VFS itself never waits for the disk when it creates or removes; with this the exported
+        /// folder has the attribute that makes ext4 wait (`chattr +D`). What a SETATTR changes is still not waited for.
+        is_durable: bool,
+    },
+    /// The memory of its process.
+    Mem {
+        /// What it keeps of each file.
+        file_bytes: u32,
+    },
+}
+
+impl Fsal {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Vfs { .. } => "VFS",
+            Self::Mem { .. } => "MEM",
+        }
+    }
+
+    const fn is_durable(self) -> bool {
+        matches!(self, Self::Vfs { is_durable: true })
+    }
+}
+
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct GaneshaOptions {
@@ -42,9 +78,8 @@ pub struct GaneshaOptions {
     pub program: PathBuf,
     /// Where its folder is made: on the file system that it serves.
     pub dir: PathBuf,
-    /// Whether a name is on the disk when its reply leaves. FSAL_VFS itself never waits for the disk when it creates or removes; with this the exported
-    /// folder has the attribute that makes ext4 wait (`chattr +D`). What a SETATTR changes is still not waited for.
-    pub is_durable: bool,
+    /// The file system.
+    pub fsal: Fsal,
 }
 
 impl GaneshaOptions {
@@ -55,9 +90,15 @@ impl GaneshaOptions {
             "program": self.program,
             "dir": self.dir,
             "file_system": crate::nfs::cluster::file_system(&self.dir),
-            "fsal": "VFS",
-            "dirsync": self.is_durable,
+            "fsal": self.fsal.name(),
+            "dirsync": self.fsal.is_durable(),
         })
+    }
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("nfs-ganesha {}", self.fsal.name())
     }
 }
 
@@ -69,6 +110,16 @@ pub fn find() -> Option<PathBuf> {
         .chain(PROGRAM_DIRS.iter().map(PathBuf::from))
         .map(|dir| dir.join(PROGRAM))
         .find(|program| program.is_file())
+}
+
+/// Whether FSAL_MEM is installed.
+#[must_use]
+pub fn has_mem() -> bool {
+    MODULE_DIRS.iter().map(Path::new).any(|dir| {
+        let below = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let dirs = below.map(|entry| entry.path()).chain([dir.to_owned()]);
+        { dirs }.any(|dir| dir.join(MEM_MODULE).is_file())
+    })
 }
 
 /// A running server. Dropping it kills it and removes its folder: a measurement has nothing to save.
@@ -92,10 +143,10 @@ impl Ganesha {
             .map_err(BenchError::io("make the peer's folder"))?;
         let files = Files::of(dir.path());
         files
-            .make(options.is_durable)
+            .make(options.fsal.is_durable())
             .map_err(BenchError::io("make the peer's folder"))?;
         let port = free_port().map_err(BenchError::io("find a free port"))?;
-        std::fs::write(&files.config, config(&files, port))
+        std::fs::write(&files.config, config(&files, port, options.fsal))
             .map_err(BenchError::io("write the peer's configuration"))?;
         let output = File::create(&files.output).map_err(BenchError::io("make the peer's log"))?;
         let child = Command::new(&options.launcher.program)
@@ -222,7 +273,11 @@ impl Files {
 
 /// The whole configuration. The export is the root of the name space, so that requests are the same as to our own server; without grace it
 /// serves at once.
-fn config(files: &Files, port: u16) -> String {
+fn config(files: &Files, port: u16, fsal: Fsal) -> String {
+    let module = match fsal {
+        Fsal::Vfs { .. } => String::new(),
+        Fsal::Mem { file_bytes } => format!("MEM {{ Inode_Size = {file_bytes}; }}\n"),
+    };
     format!(
         "NFS_CORE_PARAM {{
     Protocols = 4;
@@ -247,12 +302,13 @@ EXPORT {{
     Access_Type = RW;
     Squash = None;
     SecType = sys;
-    FSAL {{ Name = VFS; }}
+    FSAL {{ Name = {fsal}; }}
 }}
-LOG {{ Default_Log_Level = EVENT; }}
+{module}LOG {{ Default_Log_Level = EVENT; }}
 ",
         records = files.records.display(),
         export = files.export.display(),
+        fsal = fsal.name(),
     )
 }
 
@@ -283,7 +339,7 @@ mod tests {
             launcher,
             program: program.into(),
             dir: dir.to_owned(),
-            is_durable: false,
+            fsal: Fsal::Vfs { is_durable: false },
         }
     }
 
@@ -303,7 +359,10 @@ mod tests {
     #[test]
     fn all_its_files_are_in_the_folder_and_it_listens_on_loopback() {
         let files = Files::of(Path::new("/there"));
-        let text = config(&files, 4711);
+        let text = config(&files, 4711, Fsal::Vfs { is_durable: true });
+        let mem = config(&files, 4711, Fsal::Mem { file_bytes: 7 });
+        assert!(text.contains("Name = VFS;") && !text.contains("MEM"));
+        assert!(mem.contains("Name = MEM;") && mem.contains("MEM { Inode_Size = 7; }"));
         let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
         assert_eq!(quoted, ["/there/records", "/there/export", "/"]);
         assert!(text.contains("NFS_Port = 4711;") && text.contains("Bind_addr = 127.0.0.1;"));

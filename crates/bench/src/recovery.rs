@@ -11,7 +11,7 @@ use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::suite::files::Files;
 use crate::suite::files::remote::Remote;
-use crate::{BenchError, load};
+use crate::{BenchError, interrupt, load};
 use bytes::Bytes;
 use clap::Args;
 use futures_util::future::{try_join, try_join_all};
@@ -235,8 +235,13 @@ fn round(options: &ClusterOptions, how: &Options) -> Result<Round, BenchError> {
         };
         let both = async { tokio::join!(work, kill).0 };
         let late = |_| BenchError::Cluster("clients do not get on after the kill".to_owned());
-        let waited = tokio::time::timeout(ROUND_MAX + 2 * lease, both).await;
-        Ok(Round::new(&waited.map_err(late)??, lease))
+        let waited = tokio::select! {
+            waited = tokio::time::timeout(ROUND_MAX + 2 * lease, both) => waited.map_err(late)?,
+            () = interrupt::came() => Err(BenchError::Interrupted),
+        };
+        // A signal may have gone to the servers too: what then failed says nothing.
+        interrupt::check()?;
+        Ok(Round::new(&waited?, lease))
     })
 }
 

@@ -1,125 +1,116 @@
 //! The rows over RDMA, each beside the same over TCP in one comparison. The provider is software iWARP: a protocol, not hardware.
 
-use super::{
-    Bench, CREATES_COUNT, ClientForm, FILE_BYTES, FILE_BYTES_QUICK, Goal, MEMORY_DIR, Measured,
-    READ_BYTES, READ_CONNECTIONS, Verdict, bare_creates, place,
-};
+use super::creates::bare_creates;
+use super::table::{Denominator, Shape};
+use super::trial::{Ground, Trial};
+use super::{Planning, Row};
+use crate::nfs::Form;
+use crate::nfs::cluster::Carrier;
 use crate::nfs::create::Creates;
-use crate::nfs::getattr::GetAttrs;
-use crate::nfs::read::Reads;
+use crate::nfs::host::Host;
+use crate::nfs::io::{Access, FileIo, Order};
+use crate::nfs::metadata::{Metadata, Operation};
 use crate::runner::Metric;
-use crate::{BenchError, Subject};
-use std::path::Path;
 
-impl Bench<'_> {
-    pub(super) fn rdma_read(&self) -> Result<Measured, BenchError> {
-        let dir = self.dir(Path::new(MEMORY_DIR));
-        let size_bytes = if self.options.quick {
-            FILE_BYTES_QUICK
-        } else {
-            FILE_BYTES
-        };
-        let tcp = self.cluster(dir.clone(), 1, false);
-        let reads = |cluster, form| -> Box<dyn Subject> {
-            Box::new(Reads {
-                cluster,
-                form,
-                size_bytes,
-                read_bytes: READ_BYTES,
+/// Both forms of software iWARP.
+const IWARP: [Carrier; 2] = [Carrier::Iwarp, Carrier::IwarpWithoutCrc];
+
+/// What a row has goals for, over whichever carrier, each once.
+fn shapes(planning: &Planning<'_>, row: Row) -> Vec<Shape> {
+    let mut shapes: Vec<Shape> = Vec::new();
+    for mut shape in planning.table.shapes(row) {
+        shape.carrier = Carrier::Tcp;
+        if !shapes.contains(&shape) {
+            shapes.push(shape);
+        }
+    }
+    shapes
+}
+
+fn over(shape: &Shape, carrier: Carrier) -> Shape {
+    Shape {
+        carrier,
+        ..shape.clone()
+    }
+}
+
+pub(super) fn read(planning: &Planning<'_>) -> Vec<Trial> {
+    let trial = |shape: &Shape| {
+        let file_bytes = planning.file_bytes();
+        let io_bytes = shape.size_bytes.unwrap_or(1 << 20);
+        let title = format!("{}, software iWARP and TCP", shape.text());
+        let mut trial = Trial::new(title, Ground::Tmpfs, shape.connections);
+        let mut reads = |carrier, form| {
+            trial.add(move |stage| {
+                Ok(FileIo {
+                    host: Host::Ropewalk(stage.cluster(1, carrier)),
+                    form,
+                    access: Access::Read,
+                    order: Order::Walk,
+                    own_files: false,
+                    file_bytes,
+                    io_bytes,
+                })
             })
         };
-        let subjects = vec![
-            reads(tcp.clone(), ClientForm::Session),
-            reads(tcp.over_rdma(true), ClientForm::Session),
-            reads(tcp.over_rdma(false), ClientForm::Session),
-            reads(tcp, ClientForm::Wire),
-        ];
-        let comparison = self.compare(READ_CONNECTIONS, subjects)?;
-        let verdict = |index, base, what: &str, goal| Verdict {
-            what: format!("READ 128 KiB, 16 connections, {what}"),
-            metric: Metric::RequestsPerSecond,
-            goal,
-            ratio: comparison.ratio_to(index, base, Metric::RequestsPerSecond),
-        };
-        let verdicts = vec![
-            verdict(1, 0, "iWARP with CRC to TCP", Some(Goal::AtLeast(0.6))),
-            verdict(2, 0, "iWARP without CRC to TCP", Some(Goal::AtLeast(0.8))),
-            verdict(
-                1,
-                3,
-                "iWARP with CRC to TCP with a client of plain sockets",
-                None,
-            ),
-            verdict(
-                2,
-                3,
-                "iWARP without CRC to TCP with a client of plain sockets",
-                None,
-            ),
-        ];
-        let title = format!(
-            "READ from the page cache, software iWARP and TCP; files on {}",
-            place(&dir)
-        );
-        Ok(self.measured(title, comparison, verdicts))
-    }
+        let tcp = reads(Carrier::Tcp, Form::Session);
+        let iwarp = IWARP.map(|carrier| reads(carrier, Form::Session));
+        let sockets = reads(Carrier::Tcp, Form::Wire);
+        for to in [(Denominator::Tcp, tcp), (Denominator::TcpSockets, sockets)] {
+            for (carrier, ours) in IWARP.into_iter().zip(iwarp) {
+                let metric = Metric::RequestsPerSecond;
+                trial.claim(&over(shape, carrier), ours, to, metric);
+            }
+        }
+        trial
+    };
+    let shapes = shapes(planning, Row::RdmaRead);
+    shapes.iter().map(trial).collect()
+}
 
-    pub(super) fn rdma_getattr(&self) -> Result<Measured, BenchError> {
-        let dir = self.dir(Path::new(MEMORY_DIR));
-        let tcp = self.cluster(dir.clone(), 1, self.options.memory);
-        let asks = |cluster| -> Box<dyn Subject> {
-            Box::new(GetAttrs {
-                cluster,
-                form: ClientForm::Session,
+pub(super) fn getattr(planning: &Planning<'_>) -> Vec<Trial> {
+    let trial = |shape: &Shape| {
+        let title = format!("{}, software iWARP and TCP", shape.text());
+        let mut trial = Trial::new(title, Ground::Tmpfs, shape.connections);
+        let mut asks = |carrier| {
+            trial.add(move |stage| {
+                Ok(Metadata {
+                    host: Host::Ropewalk(stage.any_cluster(1, carrier)),
+                    form: Form::Session,
+                    operation: Operation::Getattr,
+                })
             })
         };
-        let subjects = vec![
-            asks(tcp.clone()),
-            asks(tcp.over_rdma(true)),
-            asks(tcp.over_rdma(false)),
-        ];
-        let comparison = self.compare(1, subjects)?;
-        let verdict = |index, crc: &str, goal| Verdict {
-            what: format!("GETATTR, 1 connection, iWARP {crc} CRC to TCP"),
-            metric: Metric::LatencyP50Us,
-            goal,
-            ratio: comparison.ratio(index, Metric::LatencyP50Us),
-        };
-        let verdicts = vec![
-            verdict(1, "with", Some(Goal::AtMost(1.3))),
-            verdict(2, "without", None),
-        ];
-        let title = format!(
-            "GETATTR, software iWARP and TCP; metadata {}",
-            self.kept_in(&dir)
-        );
-        Ok(self.measured(title, comparison, verdicts))
-    }
+        let tcp = asks(Carrier::Tcp);
+        let iwarp = IWARP.map(asks);
+        for (carrier, ours) in IWARP.into_iter().zip(iwarp) {
+            let to = (Denominator::Tcp, tcp);
+            trial.claim(&over(shape, carrier), ours, to, Metric::LatencyP50Us);
+        }
+        trial
+    };
+    let shapes = shapes(planning, Row::RdmaGetattr);
+    shapes.iter().map(trial).collect()
+}
 
-    pub(super) fn rdma_create(&self) -> Result<Measured, BenchError> {
-        let dir = self.dir(&self.options.disk_dir);
-        let tcp = self.cluster(dir.clone(), 1, false);
-        let creates = |cluster| Box::new(Creates { cluster }) as Box<dyn Subject>;
-        let subjects = vec![
-            bare_creates(&dir),
-            creates(tcp.clone()),
-            creates(tcp.over_rdma(true)),
-        ];
-        let comparison = self.compare(CREATES_COUNT, subjects)?;
-        let verdict = |base, to: &str, goal| Verdict {
-            what: format!("Durable creates, 64 outstanding, iWARP to {to}"),
-            metric: Metric::RequestsPerSecond,
-            goal,
-            ratio: comparison.ratio_to(2, base, Metric::RequestsPerSecond),
-        };
-        let verdicts = vec![
-            verdict(0, "the bare store", Some(Goal::AtLeast(0.4))),
-            verdict(1, "TCP", None),
-        ];
-        let title = format!(
-            "Durable creates, software iWARP and TCP; stores on {}",
-            place(&dir)
-        );
-        Ok(self.measured(title, comparison, verdicts))
-    }
+pub(super) fn create(planning: &Planning<'_>) -> Vec<Trial> {
+    let trial = |shape: &Shape| {
+        let title = "Durable creates, software iWARP and TCP";
+        let mut trial = Trial::new(title, Ground::Disk, shape.connections);
+        let bare = trial.add(bare_creates);
+        let [tcp, iwarp] = [Carrier::Tcp, Carrier::Iwarp].map(|carrier| {
+            trial.add(move |stage| {
+                Ok(Creates {
+                    cluster: stage.cluster(1, carrier),
+                })
+            })
+        });
+        for to in [(Denominator::BareStore, bare), (Denominator::Tcp, tcp)] {
+            let shape = over(shape, Carrier::Iwarp);
+            trial.claim(&shape, iwarp, to, Metric::RequestsPerSecond);
+        }
+        trial
+    };
+    let shapes = shapes(planning, Row::RdmaCreate);
+    shapes.iter().map(trial).collect()
 }

@@ -147,7 +147,11 @@ impl Peer {
         Self::connect(server, owner, slots, EXCHGID_USE_PNFS_DS).await
     }
 
-    async fn connect(
+    /// A session to a server in the role of `role_flag`.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub async fn connect(
         server: &Server,
         owner: &Owner,
         slots: u32,
@@ -232,8 +236,22 @@ impl Peer {
         name: &str,
         opener: &[u8],
     ) -> Result<OpenFile, BenchError> {
+        self.create_as(parent, name, opener, guarded()).await
+    }
+
+    /// Opens a file as `how` says, for reading and writing.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub(crate) async fn create_as(
+        &self,
+        parent: &FileHandle,
+        name: &str,
+        opener: &[u8],
+        how: OpenHow<'static>,
+    ) -> Result<OpenFile, BenchError> {
         let done = self
-            .run(|b| push_open(b, parent, name, opener, guarded()))
+            .run(|b| push_open(b, parent, name, opener, how.clone()))
             .await?;
         let file = done.results().and_then(|mut reply| take_open(&mut reply));
         file.map_err(BenchError::nfs("create a file"))

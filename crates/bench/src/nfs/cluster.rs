@@ -12,6 +12,7 @@ use crate::nfs::server::{Server, Transport};
 use crate::process::{cpu_of, last_line};
 use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -40,6 +41,40 @@ const CLEAN_POLL: Duration = Duration::from_millis(5);
 /// Processes of one cluster at most: a supervisor, an MDS, and the data servers.
 const PROCESSES_MAX: usize = 128;
 
+/// What carries requests, as goals tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carrier {
+    /// TCP of the kernel.
+    #[default]
+    Tcp,
+    /// Software iWARP.
+    Iwarp,
+    /// The same without checksums.
+    IwarpWithoutCrc,
+}
+
+impl Carrier {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Iwarp => "iwarp",
+            Self::IwarpWithoutCrc => "iwarp without crc",
+        }
+    }
+
+    /// The transport.
+    #[must_use]
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Tcp => Transport::Tcp,
+            Self::Iwarp | Self::IwarpWithoutCrc => Transport::Rdma,
+        }
+    }
+}
+
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
@@ -67,23 +102,23 @@ impl ClusterOptions {
         }
     }
 
-    /// The same cluster over RDMA.
+    /// The same cluster with another carrier on all paths.
     #[must_use]
-    pub fn over_rdma(&self, rdma_crc: bool) -> Self {
+    pub fn over(&self, carrier: Carrier) -> Self {
         Self {
-            transport: Transport::Rdma,
-            rdma_crc,
+            transport: carrier.transport(),
+            rdma_crc: carrier != Carrier::IwarpWithoutCrc,
             ..self.clone()
         }
     }
 
-    /// What carries requests to it, in a few words.
+    /// What carries requests to it.
     #[must_use]
-    pub const fn carrier(&self) -> &'static str {
+    pub const fn carrier(&self) -> Carrier {
         match (self.transport, self.rdma_crc) {
-            (Transport::Tcp, _) => "tcp",
-            (Transport::Rdma, true) => "iwarp",
-            (Transport::Rdma, false) => "iwarp without crc",
+            (Transport::Tcp, _) => Carrier::Tcp,
+            (Transport::Rdma, true) => Carrier::Iwarp,
+            (Transport::Rdma, false) => Carrier::IwarpWithoutCrc,
         }
     }
 

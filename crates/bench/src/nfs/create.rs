@@ -27,7 +27,7 @@ pub struct Creates {
 
 impl Subject for Creates {
     fn name(&self) -> String {
-        format!("ropewalk create, {}", self.cluster.carrier())
+        format!("ropewalk create, {}", self.cluster.carrier().name())
     }
 
     fn settings(&self) -> Value {

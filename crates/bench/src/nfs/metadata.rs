@@ -1,22 +1,26 @@
 //! Operations on names, attributes, opens and locks, of our metadata server and of nfs-ganesha, by the same client.
 //!
-//! With one request outstanding the client is a blocking socket, as those of the bare servers are; with more it is `session-client`, its tasks spread over at most
-//! [`CLIENTS_COUNT`] clients with one session on one connection each. What a request consists of says [`Operation`]. Files that an operation
-//! needs are made before the measured time.
+//! There are two forms of client. Blocking sockets, as those of the bare servers are: a thread, a client and a session for each. And `session-client`, whose tasks
+//! are spread over at most [`CLIENTS_COUNT`] clients with one session on one connection each. What a request consists of says [`Operation`]. Files
+//! that an operation needs are made before the measured time.
 
 use crate::bare::ping_pong::Sizes;
-use crate::load::{self, Load, TaskRequester};
+use crate::load::{self, Load, Requester, TaskRequester};
+use crate::nfs::Form;
 use crate::nfs::client::{
     OpenFile, Owner, Peer, guarded, push_close, push_open, take_open, unchecked,
 };
-use crate::nfs::cluster::{Cluster, ClusterOptions};
-use crate::nfs::getattr::WANTED;
-use crate::nfs::server::{Server, Transport};
+use crate::nfs::host::Host;
+use crate::nfs::server::Server;
 use crate::nfs::wire::WireSession;
-use crate::peer::{Ganesha, GaneshaOptions};
+use crate::peer::Fsal;
 use crate::{BenchError, Sample, Subject};
 use clap::ValueEnum;
-use nfs4::attr::{MOUNTED_ON_FILEID, RDATTR_ERROR};
+use futures_util::FutureExt;
+use nfs4::attr::{
+    CHANGE, FILEID, FSID, MODE, MOUNTED_ON_FILEID, NUMLINKS, OWNER, OWNER_GROUP, RAWDEV,
+    RDATTR_ERROR, SIZE, SPACE_USED, TIME_ACCESS, TIME_METADATA, TIME_MODIFY, TYPE,
+};
 use nfs4::ops::{
     CloseRes, ExistLockOwner, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LockArgs, LockRes,
     LockUArgs, LockURes, Locker, LookupArgs, LookupRes, OpenHow, OpenToLockOwner, PutFhArgs,
@@ -28,14 +32,32 @@ use nfs4::{
     Stateid, Verifier,
 };
 use serde_json::{Value, json};
-use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use xdr::Opaque;
 
+/// What Linux asks for after most operations.
+const WANTED: Bitmap = Bitmap::of(&[
+    TYPE,
+    CHANGE,
+    SIZE,
+    FSID,
+    FILEID,
+    MODE,
+    NUMLINKS,
+    OWNER,
+    OWNER_GROUP,
+    RAWDEV,
+    SPACE_USED,
+    TIME_ACCESS,
+    TIME_METADATA,
+    TIME_MODIFY,
+    MOUNTED_ON_FILEID,
+]);
 /// Clients that the tasks are spread over. Our server gives a connection to one thread, so one client alone would show that thread.
 const CLIENTS_COUNT: usize = 4;
 /// Tasks that make what is needed before the measured time.
@@ -89,58 +111,13 @@ impl Operation {
     }
 }
 
-/// Who is asked.
-#[derive(Debug, Clone)]
-pub enum Host {
-    /// A cluster of ours.
-    Ropewalk(ClusterOptions),
-    /// The peer.
-    Ganesha(GaneshaOptions),
-}
-
-impl Host {
-    fn start(&self) -> Result<Running, BenchError> {
-        Ok(match self {
-            Self::Ropewalk(options) => Running::Cluster(Box::new(Cluster::start(options)?)),
-            Self::Ganesha(options) => {
-                let peer = Ganesha::start(options)?;
-                let server = Server {
-                    transport: Transport::Tcp,
-                    address: peer.address(),
-                    rdma_crc: true,
-                };
-                Running::Ganesha(peer, server)
-            }
-        })
-    }
-}
-
-enum Running {
-    Cluster(Box<Cluster>),
-    Ganesha(Ganesha, Server),
-}
-
-impl Running {
-    fn server(&self) -> &Server {
-        match self {
-            Self::Cluster(cluster) => cluster.server(),
-            Self::Ganesha(_, server) => server,
-        }
-    }
-
-    fn cpu(&self) -> Result<Duration, BenchError> {
-        match self {
-            Self::Cluster(cluster) => cluster.cpu(),
-            Self::Ganesha(peer, _) => peer.cpu(),
-        }
-    }
-}
-
-/// An operation of a server as a subject. The load's connections are tasks.
+/// An operation of a server as a subject. The load's connections are sockets, or tasks.
 #[derive(Debug, Clone)]
 pub struct Metadata {
     /// The server.
     pub host: Host,
+    /// The client.
+    pub form: Form,
     /// The operation.
     pub operation: Operation,
 }
@@ -157,12 +134,12 @@ impl Metadata {
             measure: Duration::from_millis(1),
         };
         let running = self.host.start()?;
-        let bench = Setup::make(running.server(), self.operation, &load)?;
-        let mut asker = bench.asker(0);
-        bench.runtime.block_on(asker.ask())?;
-        let (request, reply) = match &*bench.links[0] {
-            Link::Wire(session) => session.borrow().last_sizes(),
-            Link::Session(_) => unreachable!("one task has a plain socket"),
+        let setup = Setup::make(running.server(), Form::Wire, self.operation, &load)?;
+        let mut asker = setup.asker(0);
+        asker.ask_now()?;
+        let (request, reply) = match &*setup.links[0] {
+            Link::Wire(session) => locked(session).last_sizes(),
+            Link::Session(_) => unreachable!("they were asked for as sockets"),
         };
         let size = |bytes: usize| u32::try_from(bytes).map_err(BenchError::nfs("read a reply"));
         Ok(Sizes {
@@ -174,46 +151,62 @@ impl Metadata {
 
 impl Subject for Metadata {
     fn name(&self) -> String {
+        let name = self.host.name();
+        let not_durable = matches!(&self.host, Host::Ganesha(options) if options.fsal == Fsal::Vfs { is_durable: false });
         match &self.host {
-            Host::Ropewalk(_) => "ropewalk".to_owned(),
-            Host::Ganesha(options) if self.operation.is_durable() && !options.is_durable => {
-                "nfs-ganesha, not durable".to_owned()
-            }
-            Host::Ganesha(_) => "nfs-ganesha".to_owned(),
+            _ if not_durable && self.operation.is_durable() => format!("{name}, not durable"),
+            Host::Ropewalk(options) => format!("{name}, {}", options.carrier().name()),
+            Host::Ganesha(_) => name,
         }
     }
 
     fn settings(&self) -> Value {
-        let host = match &self.host {
-            Host::Ropewalk(options) => options.settings(),
-            Host::Ganesha(options) => options.settings(),
-        };
-        json!({ "operation": self.operation.name(), "server": host, "clients": CLIENTS_COUNT })
+        json!({
+            "operation": self.operation.name(),
+            "attributes": WANTED.iter().collect::<Vec<_>>(),
+            "server": self.host.settings(),
+            "client": match self.form {
+                Form::Wire => "a socket and a session for each connection".to_owned(),
+                Form::Session => format!("session-client, {CLIENTS_COUNT} sessions"),
+            },
+        })
     }
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
         let running = self.host.start()?;
-        let setup = Setup::make(running.server(), self.operation, load)?;
-        let make = |index| Ok(Box::new(setup.asker(index)) as Box<dyn TaskRequester>);
+        let setup = Setup::make(running.server(), self.form, self.operation, load)?;
         let mut load = *load;
         if self.operation == Operation::Remove {
             // The files were made right now, and none is to go before it counts.
             load.warm_up = Duration::ZERO;
         }
-        load::drive_tasks_on(&setup.runtime, &load, make, &|| running.cpu())
+        match self.form {
+            Form::Wire => {
+                let make = |index| Ok(Box::new(setup.asker(index)) as Box<dyn Requester>);
+                load::drive(&load, make, &|| running.cpu())
+            }
+            Form::Session => {
+                let make = |index| Ok(Box::new(setup.asker(index)) as Box<dyn TaskRequester>);
+                load::drive_tasks_on(&setup.runtime, &load, make, &|| running.cpu())
+            }
+        }
     }
 }
 
 /// A session of either client.
 enum Link {
-    Wire(Box<RefCell<WireSession>>),
+    Wire(Box<Mutex<WireSession>>),
     Session(Peer),
 }
 
+/// Each session has one user.
+fn locked(session: &Mutex<WireSession>) -> MutexGuard<'_, WireSession> {
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Link {
-    fn wire(server: &Server) -> Result<Self, BenchError> {
-        let owner = Owner::new();
-        let mut session = WireSession::connect(server.socket()?, &owner, 0)?;
+    fn wire(server: &Server, owner: &Owner) -> Result<Self, BenchError> {
+        let mut session = WireSession::connect(server.socket()?, owner, 0)?;
         let doing = "say that nothing is reclaimed";
         let mut reply = session.compound(|b| {
             b.push(&ReclaimCompleteArgs { one_fs: false });
@@ -221,7 +214,7 @@ impl Link {
         reply
             .take::<ReclaimCompleteRes>()
             .map_err(BenchError::nfs(doing))?;
-        Ok(Self::Wire(Box::new(RefCell::new(session))))
+        Ok(Self::Wire(Box::new(Mutex::new(session))))
     }
 
     async fn call<T>(
@@ -233,7 +226,7 @@ impl Link {
         match self {
             // It blocks, and nobody else waits.
             Self::Wire(session) => {
-                let mut session = session.borrow_mut();
+                let mut session = locked(session);
                 take(&mut session.compound(build)?)
             }
             Self::Session(peer) => {
@@ -268,35 +261,40 @@ impl Files {
 struct Setup {
     operation: Operation,
     // Connections live on the runtime, so they go first.
-    links: Vec<Rc<Link>>,
-    _maker: Rc<Link>,
+    links: Vec<Arc<Link>>,
+    _maker: Arc<Link>,
     runtime: Runtime,
-    root: Rc<FileHandle>,
+    root: Arc<FileHandle>,
     /// A file for each task, where the operation wants one.
     files: Vec<FileHandle>,
     /// Numbers of files: the next to be removed or created, and the first that does not exist yet.
-    next: Rc<Cell<u64>>,
+    next: Arc<AtomicU64>,
     stock_end: u64,
 }
 
 impl Setup {
-    fn make(server: &Server, operation: Operation, load: &Load) -> Result<Self, BenchError> {
+    fn make(
+        server: &Server,
+        form: Form,
+        operation: Operation,
+        load: &Load,
+    ) -> Result<Self, BenchError> {
         let runtime = load::runtime()?;
         let tasks_count = load.connections_count;
         let (maker, root) = runtime.block_on(async {
-            let peer = Peer::mds(server, &Owner::numbered(CLIENTS_COUNT), MAKERS_COUNT).await?;
+            let peer = Peer::mds(server, &Owner::new(), MAKERS_COUNT).await?;
             let root = peer.root().await?;
-            Ok::<_, BenchError>((Rc::new(Link::Session(peer)), Rc::new(root)))
+            Ok::<_, BenchError>((Arc::new(Link::Session(peer)), Arc::new(root)))
         })?;
-        let links = links(server, &runtime, tasks_count)?;
+        let links = links(server, form, &runtime, tasks_count)?;
         let mut setup = Self {
             operation,
             links,
-            _maker: Rc::clone(&maker),
+            _maker: Arc::clone(&maker),
             runtime,
             root,
             files: Vec::new(),
-            next: Rc::new(Cell::new(0)),
+            next: Arc::new(AtomicU64::new(0)),
             stock_end: 0,
         };
         let files = match operation {
@@ -315,21 +313,21 @@ impl Setup {
     }
 
     /// Creates files of the numbers from 0.
-    fn make_files(&self, link: &Rc<Link>, files: Files) -> Result<Vec<FileHandle>, BenchError> {
+    fn make_files(&self, link: &Arc<Link>, files: Files) -> Result<Vec<FileHandle>, BenchError> {
         let start = Instant::now();
         let is_wanted = move |number: u64| {
             number < files.count_min || number < files.count && start.elapsed() < files.time
         };
-        let next = Rc::new(Cell::new(0));
+        let next = Arc::new(AtomicU64::new(0));
         let local = tokio::task::LocalSet::new();
         let makers: Vec<_> = (0..MAKERS_COUNT)
             .map(|_| {
-                let (link, root) = (Rc::clone(link), Rc::clone(&self.root));
-                let next = Rc::clone(&next);
+                let (link, root) = (Arc::clone(link), Arc::clone(&self.root));
+                let next = Arc::clone(&next);
                 local.spawn_local(async move {
                     let mut made = Vec::new();
-                    while is_wanted(next.get()) {
-                        let number = next.replace(next.get() + 1);
+                    while is_wanted(next.load(Ordering::Relaxed)) {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
                         made.push((number, create(&link, &root, number, unchecked()).await?));
                     }
                     Ok::<_, BenchError>(made)
@@ -350,13 +348,14 @@ impl Setup {
     fn asker(&self, index: usize) -> Asker {
         Asker {
             operation: self.operation,
-            link: Rc::clone(&self.links[index % self.links.len()]),
-            root: Rc::clone(&self.root),
+            link: Arc::clone(&self.links[index % self.links.len()]),
+            root: Arc::clone(&self.root),
             file: self.files.get(index).cloned(),
             name: file_name(index as u64),
             owner: format!("task {index}").into_bytes(),
             lock: None,
-            next: Rc::clone(&self.next),
+            next: Arc::clone(&self.next),
+            reserved: None,
             stock_end: self.stock_end,
         }
     }
@@ -364,11 +363,13 @@ impl Setup {
 
 fn links(
     server: &Server,
+    form: Form,
     runtime: &Runtime,
     tasks_count: usize,
-) -> Result<Vec<Rc<Link>>, BenchError> {
-    if tasks_count == 1 {
-        return Ok(vec![Rc::new(Link::wire(server)?)]);
+) -> Result<Vec<Arc<Link>>, BenchError> {
+    if form == Form::Wire {
+        let wire = |number| Ok(Arc::new(Link::wire(server, &Owner::numbered(number))?));
+        return (0..tasks_count).map(wire).collect();
     }
     let clients_count = tasks_count.clamp(1, CLIENTS_COUNT);
     let slots = tasks_count.div_ceil(clients_count);
@@ -377,7 +378,7 @@ fn links(
         let mut links = Vec::new();
         for number in 0..clients_count {
             let peer = Peer::mds(server, &Owner::numbered(number), slots).await?;
-            links.push(Rc::new(Link::Session(peer)));
+            links.push(Arc::new(Link::Session(peer)));
         }
         Ok(links)
     })
@@ -411,13 +412,15 @@ async fn create(
 /// One task: what it asks, of whom, about what.
 struct Asker {
     operation: Operation,
-    link: Rc<Link>,
-    root: Rc<FileHandle>,
+    link: Arc<Link>,
+    root: Arc<FileHandle>,
     file: Option<FileHandle>,
     name: String,
     owner: Vec<u8>,
     lock: Option<LockState>,
-    next: Rc<Cell<u64>>,
+    next: Arc<AtomicU64>,
+    /// The number of the file that it removes next.
+    reserved: Option<u64>,
     stock_end: u64,
 }
 
@@ -428,6 +431,15 @@ struct LockState {
 }
 
 impl Asker {
+    /// A request over a socket, which blocks until its reply is there.
+    fn ask_now(&mut self) -> Result<(), BenchError> {
+        let asked = self.ask().now_or_never();
+        asked.unwrap_or(Err(BenchError::Setting {
+            name: "the client",
+            must_be: "a socket that blocks",
+        }))
+    }
+
     async fn ask(&mut self) -> Result<(), BenchError> {
         match self.operation {
             Operation::Getattr => self.getattr().await,
@@ -449,7 +461,7 @@ impl Asker {
     }
 
     fn number(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     async fn getattr(&self) -> Result<(), BenchError> {
@@ -522,8 +534,9 @@ impl Asker {
         self.link.call("close a file", build, take).await
     }
 
-    async fn remove(&self) -> Result<(), BenchError> {
-        let name = file_name(self.number());
+    async fn remove(&mut self) -> Result<(), BenchError> {
+        let number = self.reserved.take().unwrap_or_else(|| self.number());
+        let name = file_name(number);
         let root = &*self.root;
         let build = |b: &mut CompoundBuilder| {
             b.push(&PutFhArgs {
@@ -661,6 +674,29 @@ fn all_asked_for(mask: Bitmap) -> Result<(), BenchError> {
     Ok(())
 }
 
+impl Asker {
+    /// Whether there is no file left to remove. If there is one, it is this task's.
+    fn has_nothing_left(&mut self) -> bool {
+        if self.operation != Operation::Remove {
+            return false;
+        }
+        let number = self.reserved.unwrap_or_else(|| self.number());
+        self.reserved = Some(number);
+        number >= self.stock_end
+    }
+}
+
+impl Requester for Asker {
+    fn request(&mut self) -> Result<u64, BenchError> {
+        self.ask_now()?;
+        Ok(0)
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.has_nothing_left()
+    }
+}
+
 impl TaskRequester for Asker {
     fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
         Box::pin(async {
@@ -669,7 +705,7 @@ impl TaskRequester for Asker {
         })
     }
 
-    fn is_done(&self) -> bool {
-        self.operation == Operation::Remove && self.next.get() >= self.stock_end
+    fn is_done(&mut self) -> bool {
+        self.has_nothing_left()
     }
 }

@@ -54,7 +54,7 @@ impl Subject for FirstLives {
             "{part}, {} ds, {} KiB, {}",
             self.cluster.ds_count,
             self.write_bytes / 1024,
-            self.cluster.carrier()
+            self.cluster.carrier().name()
         )
     }
 

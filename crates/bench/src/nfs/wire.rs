@@ -12,7 +12,7 @@ use nfs4::ops::{
 };
 use nfs4::{ClientOwner, CompoundBuilder, CompoundReply, SessionId};
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use xdr::{Decode, Decoder, Encoder, List, Opaque};
 
@@ -110,6 +110,18 @@ impl WireSession {
         &mut self,
         build: impl FnOnce(&mut CompoundBuilder),
     ) -> Result<CompoundReply<'_>, BenchError> {
+        self.compound_with(build, &[])
+    }
+
+    /// The same with the payload of the last operation, which is not copied on its way to the socket.
+    ///
+    /// # Errors
+    /// As [`Self::compound`]; also for a payload that is not the one announced, or no multiple of four bytes long.
+    pub fn compound_with(
+        &mut self,
+        build: impl FnOnce(&mut CompoundBuilder),
+        payload: &[u8],
+    ) -> Result<CompoundReply<'_>, BenchError> {
         self.sequence_id = self.sequence_id.wrapping_add(1);
         let sequence = SequenceArgs {
             session_id: self.session_id,
@@ -118,10 +130,11 @@ impl WireSession {
             highest_slot_id: 0,
             cache_this: false,
         };
-        let mut reply = self.bare(|b| {
+        let operations = |b: &mut CompoundBuilder| {
             b.push(&sequence);
             build(b);
-        })?;
+        };
+        let mut reply = self.exchange(operations, payload)?;
         let done = reply
             .take::<SequenceRes>()
             .map_err(BenchError::nfs("use a slot"))?;
@@ -140,6 +153,14 @@ impl WireSession {
     fn bare(
         &mut self,
         build: impl FnOnce(&mut CompoundBuilder),
+    ) -> Result<CompoundReply<'_>, BenchError> {
+        self.exchange(build, &[])
+    }
+
+    fn exchange(
+        &mut self,
+        build: impl FnOnce(&mut CompoundBuilder),
+        payload: &[u8],
     ) -> Result<CompoundReply<'_>, BenchError> {
         self.xid = self.xid.wrapping_add(1);
         self.request.clear();
@@ -160,14 +181,33 @@ impl WireSession {
         let mut b = CompoundBuilder::new(e, b"", MINOR_VERSION);
         build(&mut b);
         let mut e = b.finish();
-        let len = u32::try_from(e.len() - MARK_BYTES).expect("a request is small");
+        let len = e.wire_len() - MARK_BYTES;
+        if e.wire_len() != e.len() + payload.len() {
+            return Err(malformed(
+                "a payload of another length, or one that needs padding",
+            ));
+        }
+        let len = u32::try_from(len).expect("a request is at most a payload and its head");
         e.patch_u32(mark, len | LAST_FRAGMENT);
-        self.request = e.into_bytes();
-        self.stream
-            .write_all(&self.request)
+        self.request = e.into_parts().0;
+        self.send(payload)
             .map_err(BenchError::io("send a request"))?;
         self.receive()?;
         self.accepted()
+    }
+
+    /// The request and then the payload, in one piece where the socket takes it.
+    fn send(&mut self, payload: &[u8]) -> std::io::Result<()> {
+        if payload.is_empty() {
+            return self.stream.write_all(&self.request);
+        }
+        let both = [IoSlice::new(&self.request), IoSlice::new(payload)];
+        let sent = self.stream.write_vectored(&both)?;
+        if let Some(left) = self.request.get(sent..) {
+            self.stream.write_all(left)?;
+        }
+        self.stream
+            .write_all(&payload[sent.saturating_sub(self.request.len())..])
     }
 
     fn receive(&mut self) -> Result<(), BenchError> {

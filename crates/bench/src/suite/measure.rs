@@ -12,7 +12,7 @@ use super::spec::{Store, Transport};
 use super::team::{self, Around, Phase, Process};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::process::{Launcher, ServerProcess};
-use crate::{BenchError, Sample};
+use crate::{BenchError, Sample, interrupt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -203,6 +203,7 @@ pub(crate) fn measure(
     let mut progress = Progress::new(cells_count as u64 * u64::from(repeats));
     for repeat in 0..repeats {
         for (server, cells) in by_server(&results, repeat % 2 == 1) {
+            interrupt::check()?;
             progress.say(&format!("starting {}", server.text()));
             let started = environment.start(server)?;
             for (plan, cell) in cells {
@@ -214,7 +215,11 @@ pub(crate) fn measure(
                 let what = &results.plan.cells[cell];
                 progress.step(&format!("{}: {}", results.plan.name, what.text()));
                 let number = format!("{}-{plan}-{cell}-{repeat}", std::process::id());
-                match run_cell(environment, &started, what, &number) {
+                interrupt::check()?;
+                let result = run_cell(environment, &started, what, &number);
+                // A signal may have gone to all: what then failed says nothing.
+                interrupt::check()?;
+                match result {
                     Ok(phases) => results.runs.push(Run {
                         cell,
                         repeat,
@@ -261,6 +266,7 @@ fn run_cell(
     number: &str,
 ) -> Result<Vec<(String, Sample)>, BenchError> {
     let place = started.place();
+    let _left = Left::of(&place, number);
     let mut members = jobs(cell, &place, environment.scratch.path().to_owned(), number)
         .iter()
         .map(|job| Process::start(&environment.launcher, job))
@@ -277,13 +283,39 @@ fn run_cell(
     Ok(samples.map(|(phase, cpu)| sample(phase, cpu)).collect())
 }
 
+/// What workers leave in a directory of this machine when they fail. Clusters of our own take theirs with them.
+struct Left(Option<PathBuf>);
+
+impl Left {
+    fn of(place: &Place, number: &str) -> Self {
+        Self(match place {
+            Place::Dir(dir) => Some(dir.join(folder(number))),
+            Place::Url(_) | Place::Rpc(_) => None,
+        })
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            // As a rule it is gone.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Name of the folder of a run.
+fn folder(number: &str) -> String {
+    format!("ropewalk-bench-{number}")
+}
+
 /// The jobs of a cell's workers.
 pub(crate) fn jobs(cell: &Cell, place: &Place, scratch: PathBuf, number: &str) -> Vec<Job> {
     let workers_count = cell.workers.processes_count;
     (0..workers_count)
         .map(|worker| Job {
             place: place.clone(),
-            folder: format!("ropewalk-bench-{number}"),
+            folder: folder(number),
             scratch: scratch.clone(),
             worker,
             workers_count,

@@ -5,6 +5,7 @@
 
 use super::job::{GO, Job, Said};
 use crate::BenchError;
+use crate::interrupt::Mark;
 use crate::load::Tally;
 use crate::process::Launcher;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -25,6 +26,7 @@ pub(crate) trait Member {
 /// A worker in a process of its own.
 #[derive(Debug)]
 pub(crate) struct Process {
+    mark: Option<Mark>,
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -43,6 +45,7 @@ impl Process {
         let stdin = child.stdin.take().expect("standard input is a pipe");
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let mut process = Self {
+            mark: Some(Mark::new(&child)),
             child,
             stdin,
             stdout: BufReader::new(stdout),
@@ -77,6 +80,7 @@ impl Member for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        drop(self.mark.take());
         // Both fail only when it has gone by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();

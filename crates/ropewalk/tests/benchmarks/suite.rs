@@ -3,8 +3,11 @@
 use super::{command, launcher};
 use bench::nfs::cluster::{Cluster, ClusterOptions};
 use bench::nfs::server::Transport;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 /// Runs an experiment in its quick form, and returns its JSON and what it printed.
 fn quick(experiment: &str, arguments: &[&str]) -> (serde_json::Value, String) {
@@ -113,4 +116,33 @@ fn options_that_exclude_each_other_are_refused() {
         let output = command().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
+}
+
+#[test]
+fn an_interrupted_experiment_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    // In full it takes minutes.
+    let mut child = command()
+        .args(["sequential", "--cluster", "ds=1", "--out"])
+        .arg(dir.path().join("out"))
+        .arg("--dir")
+        .arg(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let at_work = |line: &String| line.starts_with("1/");
+    let found = lines.by_ref().map(Result::unwrap).find(at_work);
+    assert!(found.is_some(), "it ended before its first point");
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(!child.wait().unwrap().success());
+    assert!(
+        said.iter().any(|line| line.contains("interrupted")),
+        "{said:?}"
+    );
+    assert_only(dir.path(), "out");
 }

@@ -1,0 +1,78 @@
+//! Tables of comparisons that the one with a column for each subject does not suit.
+
+use crate::report::{self, Machine};
+use crate::runner::{Comparison, Metric};
+use std::fmt::Write as _;
+
+/// Columns of [`servers`].
+const COLUMNS: [(&str, Metric); 6] = [
+    ("requests_per_s", Metric::RequestsPerSecond),
+    ("p50_us", Metric::LatencyP50Us),
+    ("p99_us", Metric::LatencyP99Us),
+    ("server_cpu_us", Metric::CpuUsPerRequest),
+    ("client_cpu_us", Metric::ClientCpuUsPerRequest),
+    ("mb_per_s", Metric::MegabytesPerSecond),
+];
+/// Ours, the first of a comparison.
+const OURS: usize = 0;
+
+/// A line for each server, ours first.
+pub(super) fn servers(title: &str, comparison: &Comparison, machine: &Machine) -> String {
+    let mut text = String::new();
+    report::heading(&mut text, title, comparison, machine).expect("a string takes all text");
+    let mut header = vec!["server".to_owned()];
+    header.extend(COLUMNS.map(|(name, _)| name.to_owned()));
+    header.push("rate of ours to it".to_owned());
+    let mut lines = vec![header];
+    for (index, runs) in comparison.subjects.iter().enumerate() {
+        let mut line = vec![runs.name.clone()];
+        line.extend(COLUMNS.map(|(_, metric)| report::cell(runs.spread(metric))));
+        let ratio = (index != OURS)
+            .then(|| comparison.ratio_to(OURS, index, Metric::RequestsPerSecond))
+            .flatten();
+        line.push(report::cell(ratio));
+        lines.push(line);
+    }
+    report::align(&mut text, &lines);
+    text
+}
+
+/// A line for each number of data servers: the first subjects create alone, as many more do all.
+pub(super) fn curve(
+    title: &str,
+    comparison: &Comparison,
+    ds_counts: &[u16],
+    machine: &Machine,
+) -> String {
+    let mut text = String::new();
+    report::heading(&mut text, title, comparison, machine).expect("a string takes all text");
+    let columns = [
+        "data servers",
+        "create p50_us",
+        "to one",
+        "create+write+close p50_us",
+        "to one",
+        "server cpu_us",
+        "client cpu_us",
+    ];
+    let mut rows = vec![columns.map(String::from).to_vec()];
+    let step = ds_counts.len();
+    for (index, ds_count) in ds_counts.iter().enumerate() {
+        let mut row = vec![ds_count.to_string()];
+        for base in [0, step] {
+            let at = base + index;
+            let p50 = Metric::LatencyP50Us;
+            row.push(report::cell(comparison.subjects[at].spread(p50)));
+            row.push(report::cell(comparison.ratio_to(at, base, p50)));
+        }
+        for metric in [Metric::CpuUsPerRequest, Metric::ClientCpuUsPerRequest] {
+            row.push(report::cell(
+                comparison.subjects[step + index].spread(metric),
+            ));
+        }
+        rows.push(row);
+    }
+    report::align(&mut text, &rows);
+    writeln!(text, "CPU is that of create+write+close").expect("a string takes all text");
+    text
+}

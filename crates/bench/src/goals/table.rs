@@ -1,0 +1,329 @@
+//! The one table of goals, `docs/goals.toml`, as it was when this program was compiled.
+
+use super::Row;
+use crate::nfs::client::MINOR_VERSION;
+use crate::nfs::cluster::Carrier;
+use crate::runner::{Metric, Spread};
+use serde::Deserialize;
+
+const TEXT: &str = include_str!("../../../../docs/goals.toml");
+
+/// What Ropewalk is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum Denominator {
+    /// The bare READ.
+    #[serde(rename = "sendfile")]
+    SendFile,
+    /// The bare WRITE.
+    #[serde(rename = "recv+pwrite")]
+    PWrite,
+    /// Bare messages of the same sizes, with a thread for each connection.
+    #[serde(rename = "ping-pong")]
+    PingPong,
+    /// The same on tokio.
+    #[serde(rename = "ping-pong on tokio")]
+    PingPongTokio,
+    /// The bare transaction of a create.
+    #[serde(rename = "bare store")]
+    BareStore,
+    /// Both, one behind the other.
+    #[serde(rename = "ping-pong and bare store")]
+    PingPongAndStore,
+    /// The same with one data server.
+    #[serde(rename = "one data server")]
+    OneDataServer,
+    /// The same by a layout.
+    #[serde(rename = "a layout")]
+    Layout,
+    /// The same over TCP.
+    #[serde(rename = "tcp")]
+    Tcp,
+    /// The same over TCP with a client of plain sockets.
+    #[serde(rename = "tcp with plain sockets")]
+    TcpSockets,
+    /// nfs-ganesha on a disk, as durable as it can be made.
+    #[serde(rename = "nfs-ganesha VFS on ext4")]
+    GaneshaDisk,
+    /// nfs-ganesha on the tmpfs that Ropewalk stands on.
+    #[serde(rename = "nfs-ganesha VFS on tmpfs")]
+    GaneshaTmpfs,
+    /// nfs-ganesha with its file system in memory.
+    #[serde(rename = "nfs-ganesha MEM")]
+    GaneshaMem,
+}
+
+impl Denominator {
+    /// As in the table.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::SendFile => "sendfile",
+            Self::PWrite => "recv+pwrite",
+            Self::PingPong => "ping-pong",
+            Self::PingPongTokio => "ping-pong on tokio",
+            Self::BareStore => "bare store",
+            Self::PingPongAndStore => "ping-pong and bare store",
+            Self::OneDataServer => "one data server",
+            Self::Layout => "a layout",
+            Self::Tcp => "tcp",
+            Self::TcpSockets => "tcp with plain sockets",
+            Self::GaneshaDisk => "nfs-ganesha VFS on ext4",
+            Self::GaneshaTmpfs => "nfs-ganesha VFS on tmpfs",
+            Self::GaneshaMem => "nfs-ganesha MEM",
+        }
+    }
+}
+
+/// Which side of a number a ratio must lie on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Limit {
+    /// The median decides; the spread is shown beside it.
+    pub(super) fn is_met(self, ratio: Spread) -> bool {
+        match self {
+            Self::AtLeast(least) => ratio.median >= least,
+            Self::AtMost(most) => ratio.median <= most,
+        }
+    }
+
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!(">= {least:.2}"),
+            Self::AtMost(most) => format!("<= {most:.2}"),
+        }
+    }
+}
+
+/// What is done, by how many at once, of what and over what: all of a goal but its ratio.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) operation: String,
+    pub(super) size_bytes: Option<u32>,
+    pub(super) connections: usize,
+    pub(super) data_servers: u16,
+    pub(super) carrier: Carrier,
+}
+
+impl Shape {
+    /// In words.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.operation.clone();
+        match self.size_bytes {
+            Some(bytes) if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => {
+                text += &format!(" {} MiB", bytes >> 20);
+            }
+            Some(bytes) => text += &format!(" {} KiB", bytes / 1024),
+            None => {}
+        }
+        text += &format!(", {} at once", self.connections);
+        if self.data_servers > 1 {
+            text += &format!(", {} data servers", self.data_servers);
+        }
+        if self.carrier != Carrier::Tcp {
+            text += &format!(", {}", self.carrier.name());
+        }
+        text
+    }
+}
+
+/// One goal.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Goal {
+    pub(super) row: Row,
+    pub(super) shape: Shape,
+    pub(super) to: Denominator,
+    pub(super) metric: Metric,
+    pub(super) limit: Limit,
+}
+
+/// One value or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore<T> {
+    One(T),
+    More(Vec<T>),
+}
+
+impl<T: Clone> OneOrMore<T> {
+    fn all(&self) -> &[T] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::More(more) => more,
+        }
+    }
+}
+
+/// A part of the file: one goal for each combination of its lists.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    row: Row,
+    operation: OneOrMore<String>,
+    size_bytes: Option<OneOrMore<u32>>,
+    connections: OneOrMore<usize>,
+    #[serde(default = "one")]
+    data_servers: u16,
+    #[serde(default)]
+    transport: Carrier,
+    minor_version: u32,
+    to: OneOrMore<Denominator>,
+    metric: String,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    goal: Vec<Entry>,
+}
+
+impl Entry {
+    fn goals(&self) -> Result<Vec<Goal>, String> {
+        let metric = Metric::ALL.into_iter().find(|m| m.name() == self.metric);
+        let metric = metric.ok_or_else(|| format!("there is no metric {:?}", self.metric))?;
+        let limit = match (self.at_least, self.at_most) {
+            (Some(least), None) => Limit::AtLeast(least),
+            (None, Some(most)) => Limit::AtMost(most),
+            _ => return Err("a goal has either at_least or at_most".to_owned()),
+        };
+        if self.minor_version != MINOR_VERSION {
+            let other = self.minor_version;
+            return Err(format!("nothing is measured over NFSv4.{other}"));
+        }
+        let sizes: Vec<Option<u32>> = match &self.size_bytes {
+            Some(sizes) => sizes.all().iter().copied().map(Some).collect(),
+            None => vec![None],
+        };
+        let mut goals = Vec::new();
+        for operation in self.operation.all() {
+            for size_bytes in &sizes {
+                for connections in self.connections.all() {
+                    let shape = Shape {
+                        operation: operation.clone(),
+                        size_bytes: *size_bytes,
+                        connections: *connections,
+                        data_servers: self.data_servers,
+                        carrier: self.transport,
+                    };
+                    goals.extend(self.to.all().iter().map(|to| Goal {
+                        row: self.row,
+                        shape: shape.clone(),
+                        to: *to,
+                        metric,
+                        limit,
+                    }));
+                }
+            }
+        }
+        Ok(goals)
+    }
+}
+
+/// All goals.
+#[derive(Debug, Clone)]
+pub(super) struct Table(Vec<Goal>);
+
+impl Table {
+    /// The table that this program was compiled with.
+    pub(super) fn load() -> Self {
+        Self::parse(TEXT).expect("a file of this source tree, which a test has read")
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
+        let goals: Result<Vec<_>, String> = file.goal.iter().map(Entry::goals).collect();
+        Ok(Self(goals?.concat()))
+    }
+
+    /// Those of a row, in order.
+    pub(super) fn of(&self, row: Row) -> impl Iterator<Item = &Goal> {
+        self.0.iter().filter(move |goal| goal.row == row)
+    }
+
+    /// What a row has goals for, each once, in order.
+    pub(super) fn shapes(&self, row: Row) -> Vec<Shape> {
+        let mut shapes: Vec<Shape> = Vec::new();
+        for goal in self.of(row) {
+            if !shapes.contains(&goal.shape) {
+                shapes.push(goal.shape.clone());
+            }
+        }
+        shapes
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    //! The table is well-formed, has each thing once, and the median decides.
+    use super::*;
+
+    pub(in crate::goals) fn all() -> Vec<Goal> {
+        Table::load().0
+    }
+
+    #[test]
+    fn the_same_thing_has_one_goal() {
+        let goals = all();
+        assert!(!goals.is_empty());
+        for (n, goal) in goals.iter().enumerate() {
+            let same = |other: &&Goal| {
+                (&other.shape, other.to, other.metric) == (&goal.shape, goal.to, goal.metric)
+            };
+            let earlier = goals[..n].iter().find(same);
+            assert!(earlier.is_none(), "twice: {goal:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_denominators_are_those_of_the_file() {
+        for goal in all() {
+            let name = serde_json::Value::from(goal.to.name());
+            let read: Denominator = serde_json::from_value(name).unwrap();
+            assert_eq!(read, goal.to);
+        }
+    }
+
+    #[test]
+    fn lists_are_all_combinations() {
+        let text = "[[goal]]\nrow = \"read\"\noperation = [\"A\", \"B\"]\nsize_bytes = [1024, 2097152]\nconnections = [1, 4]\n\
+                    minor_version = 2\nto = [\"sendfile\", \"tcp\"]\nmetric = \"p50_us\"\nat_most = 2.0\n";
+        let table = Table::parse(text).unwrap();
+        assert_eq!(table.0.len(), 16);
+        assert_eq!(table.shapes(Row::Read).len(), 8);
+        assert_eq!(table.0[0].limit, Limit::AtMost(2.0));
+        let texts: Vec<String> = table.shapes(Row::Read).iter().map(Shape::text).collect();
+        assert_eq!(texts[0], "A 1 KiB, 1 at once");
+        assert_eq!(texts[7], "B 2 MiB, 4 at once");
+        for (part, wrong) in [
+            ("p50_us", "speed"),
+            ("minor_version = 2", "minor_version = 0"),
+            ("at_most = 2.0", "at_most = 2.0\nat_least = 1.0"),
+            ("sendfile", "tape"),
+            ("\"read\"", "\"reed\""),
+            ("minor_version", "major_version"),
+        ] {
+            let text = text.replace(part, wrong);
+            assert!(Table::parse(&text).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_median_decides() {
+        let is_met = |limit: Limit, median| {
+            let (min, max) = (0.1, 9.0);
+            limit.is_met(Spread { median, min, max })
+        };
+        assert!(is_met(Limit::AtLeast(0.7), 0.7));
+        assert!(!is_met(Limit::AtLeast(0.7), 0.69));
+        assert!(is_met(Limit::AtMost(2.0), 2.0));
+        assert!(!is_met(Limit::AtMost(2.0), 2.01));
+    }
+}
