@@ -25,6 +25,8 @@ pub(crate) struct Counts {
     pub(crate) objects_lost: AtomicU64,
     pub(crate) io_errors: AtomicU64,
     pub(crate) no_space: AtomicU64,
+    /// Read out of files into memory.
+    pub(crate) read_copied_bytes: AtomicU64,
 }
 
 /// Adds one.
@@ -123,6 +125,8 @@ pub struct Status {
     pub io_errors: u64,
     /// Writes that found the store full.
     pub no_space: u64,
+    /// Bytes that were copied to get into the object store or out of it, in memory or between memory and files.
+    pub store_copied_bytes: u64,
 }
 
 impl Counts {

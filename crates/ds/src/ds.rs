@@ -148,6 +148,7 @@ impl Ds {
             objects_lost: c.objects_lost.load(Relaxed),
             io_errors: c.io_errors.load(Relaxed),
             no_space: c.no_space.load(Relaxed),
+            store_copied_bytes: self.objects.copied_bytes() + c.read_copied_bytes.load(Relaxed),
         }
     }
 

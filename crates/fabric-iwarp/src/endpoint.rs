@@ -12,6 +12,7 @@ use fabric::{
     Remote, Work,
 };
 use rustix::fs::sendfile;
+use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -37,6 +38,8 @@ pub(crate) struct IwarpEndpoint {
     peer: SocketAddr,
     machine: Machine,
     watch: Watch,
+    /// The system keeps what fills no segment until all is sent.
+    corked: bool,
 }
 
 impl IwarpEndpoint {
@@ -46,6 +49,7 @@ impl IwarpEndpoint {
             peer,
             machine,
             watch: Watch::new(),
+            corked: false,
         }
     }
 
@@ -101,7 +105,7 @@ impl IwarpEndpoint {
             return Poll::Pending;
         }
         loop {
-            match send(stream, &mut self.machine) {
+            match send(stream, &mut self.machine, &mut self.corked) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     ready!(stream.poll_write_ready(cx))?;
                 }
@@ -117,15 +121,15 @@ impl IwarpEndpoint {
         if self.machine.ended().is_some() {
             return Poll::Pending;
         }
-        let room = self.machine.room();
-        let count = if room.place.is_empty() {
+        let mut room = self.machine.room();
+        let count = match room.pieces() {
             // Tokio knows by itself that a socket is empty when it gave less than was asked for.
-            let mut inbox = ReadBuf::new(room.inbox);
-            let read = Pin::new(stream).poll_read(cx, &mut inbox);
-            read.map_ok(|()| inbox.filled().len())
-        } else {
-            let mut slices = [IoSliceMut::new(room.place), IoSliceMut::new(room.inbox)];
-            poll_read_vectored(stream, cx, &mut slices)
+            [inbox] => {
+                let mut inbox = ReadBuf::new(inbox);
+                let read = Pin::new(stream).poll_read(cx, &mut inbox);
+                read.map_ok(|()| inbox.filled().len())
+            }
+            pieces => poll_read_vectored(stream, cx, pieces),
         };
         match count {
             Poll::Pending => {
@@ -161,10 +165,15 @@ impl IwarpEndpoint {
     }
 }
 
-/// Writes some of what is outgoing, if the socket takes it now.
-fn send(stream: &TcpStream, machine: &mut Machine) -> io::Result<usize> {
+/// Writes some of what is outgoing, if the socket takes it now. Files leave in one go with what is around them: sendfile has no
+/// way to say that more follows, and each push costs as much as a frame's own work.
+fn send(stream: &TcpStream, machine: &mut Machine, corked: &mut bool) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
     let Outgoing { pieces, file } = machine.outgoing(&mut slices);
+    if file.is_some() && !*corked {
+        set_tcp_cork(stream, true)?;
+        *corked = true;
+    }
     let sent = match file {
         None => stream.try_write_vectored(&slices[..pieces]),
         Some(file) => stream.try_io(Interest::WRITABLE, || {
@@ -183,6 +192,10 @@ fn send(stream: &TcpStream, machine: &mut Machine) -> io::Result<usize> {
         sent => sent?,
     };
     machine.wrote(sent);
+    if *corked && !machine.has_outgoing() {
+        set_tcp_cork(stream, false)?;
+        *corked = false;
+    }
     Ok(sent)
 }
 
@@ -204,15 +217,32 @@ fn send_file(stream: &TcpStream, range: &FileRange) -> io::Result<usize> {
     }
 }
 
+/// A socket that gave less than was asked for is empty; tokio hears of that as if it had been asked once more.
 fn poll_read_vectored(
     stream: &TcpStream,
     cx: &mut Context<'_>,
     slices: &mut [IoSliceMut<'_>],
 ) -> Poll<io::Result<usize>> {
+    let room: usize = slices.iter().map(|slice| slice.len()).sum();
     loop {
         ready!(stream.poll_read_ready(cx))?;
-        match stream.try_read_vectored(slices) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+        let mut some = None;
+        let read = stream.try_io(Interest::READABLE, || {
+            match rustix::io::readv(stream, slices)? {
+                count if (1..room).contains(&count) => {
+                    some = Some(count);
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                count => Ok(count),
+            }
+        });
+        match read {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if let Some(count) = some {
+                    return Poll::Ready(Ok(count));
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             read => return Poll::Ready(read),
         }
     }
@@ -250,7 +280,7 @@ impl Endpoint for IwarpEndpoint {
             return;
         };
         while self.machine.has_outgoing() {
-            match send(stream, &mut self.machine) {
+            match send(stream, &mut self.machine, &mut self.corked) {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => return self.machine.end(end_of(&e)),

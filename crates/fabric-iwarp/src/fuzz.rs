@@ -69,6 +69,7 @@ pub fn stream(data: &[u8]) {
         buffer_bytes: 256,
         slab_bytes: 1024,
         bytes_max: 1024,
+        free_bytes_max: usize::MAX,
     });
     let mut machine = endpoint(&pool);
     let mut done = Vec::new();
@@ -141,9 +142,9 @@ fn speak(machine: &mut Machine) -> Vec<u8> {
 
 fn feed(machine: &mut Machine, mut bytes: &[u8]) {
     while !bytes.is_empty() && machine.ended().is_none() {
-        let room = machine.room();
+        let mut room = machine.room();
         let mut count = 0;
-        for place in [room.place, room.inbox] {
+        for place in room.pieces() {
             let len = place.len().min(bytes.len());
             place[..len].copy_from_slice(&bytes[..len]);
             bytes = &bytes[len..];
@@ -183,6 +184,7 @@ pub fn stream_sample() -> Vec<u8> {
         buffer_bytes: 256,
         slab_bytes: 1024,
         bytes_max: 1024,
+        free_bytes_max: usize::MAX,
     });
     let mut machine = endpoint(&pool);
     machine.end(fabric::Ended::Closed);

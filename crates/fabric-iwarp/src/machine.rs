@@ -6,8 +6,9 @@
 //!
 //! # Copies
 //! Outgoing payload is never copied here: frames are pieces, header and trailer ours, payload the caller's
-//! bytes, or a range of a file, which the system sends from where it lies. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers;
-//! what arrives behind a header in the same read is copied once out of the inbox.
+//! bytes, or a range of a file, which the system sends from where it lies. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers,
+//! and that of the segments behind it too; while such payload is due no more than headers is read in front of it, else what arrives behind a
+//! header in the same read is copied once out of the inbox.
 //!
 //! # Ordering
 //! Messages are sent whole, one after the other. A Read Response goes ahead of queued work, but the two take
@@ -18,9 +19,11 @@
 //! The first fault ends the stream: what was owned is handed back as flushed, and a Terminate message is left
 //! in the outgoing bytes behind the frame that is under way.
 
+mod ahead;
 mod rx;
 mod tx;
 
+pub use ahead::Room;
 pub use tx::Outgoing;
 
 use crate::ddp::Header;
@@ -70,6 +73,8 @@ pub struct Machine {
     keys: Keys<Exposure>,
     /// Of those, memory of the caller.
     exposed: u32,
+    /// Of that, what the peer may write much into.
+    writable: usize,
     receives: VecDeque<Receive>,
     send_queue: VecDeque<Item>,
     /// Requests sent and not answered, in order.
@@ -84,7 +89,8 @@ pub struct Machine {
 
 #[derive(Debug)]
 enum Exposure {
-    Memory(Memory),
+    /// And one past the last byte of it that the peer has written.
+    Memory(Memory, usize),
     /// The sink of a read of ours, which only its response may fill.
     Sink,
 }
@@ -153,6 +159,7 @@ impl Machine {
             ended: None,
             keys: Keys::new(start.seed, keys_max),
             exposed: 0,
+            writable: 0,
             receives: VecDeque::new(),
             send_queue: VecDeque::new(),
             reads: VecDeque::new(),
@@ -220,7 +227,7 @@ impl Machine {
                 parts.len() > READ_PARTS_MAX || !parts.iter().all(fits)
             }
             Work::Invalidate { key } => match self.keys.get(*key) {
-                Some(Exposure::Memory(_)) => false,
+                Some(Exposure::Memory(..)) => false,
                 _ => return Some(Refusal::BadKey),
             },
         };
@@ -272,10 +279,12 @@ impl Machine {
             let why = Refusal::Full;
             return Err(Refused { why, back: memory });
         }
-        let Ok(key) = self.keys.insert(Exposure::Memory(memory)) else {
+        let writable = usize::from(is_bulk(&memory));
+        let Ok(key) = self.keys.insert(Exposure::Memory(memory, 0)) else {
             unreachable!("there is a key for all that may be exposed");
         };
         self.exposed += 1;
+        self.writable += writable;
         Ok(Remote {
             key,
             offset: 0,
@@ -428,9 +437,10 @@ impl Machine {
     /// Ends the peer's access to what is exposed under `key`.
     fn withdraw(&mut self, key: u32) -> Option<Memory> {
         match self.keys.get(key) {
-            Some(Exposure::Memory(_)) => match self.keys.remove(key) {
-                Some(Exposure::Memory(memory)) => {
+            Some(Exposure::Memory(..)) => match self.keys.remove(key) {
+                Some(Exposure::Memory(memory, _)) => {
                     self.exposed -= 1;
+                    self.writable -= usize::from(is_bulk(&memory));
                     Some(memory)
                 }
                 _ => unreachable!("it was there"),
@@ -501,7 +511,7 @@ impl Machine {
         }
         self.flush_receives(ended);
         for (key, exposure) in self.keys.drain() {
-            if let Exposure::Memory(memory) = exposure {
+            if let Exposure::Memory(memory, _) = exposure {
                 let done = Done::Exposed { memory };
                 self.complete(key.into(), Status::Flushed, done);
             }
@@ -526,6 +536,11 @@ impl Machine {
             status = Status::Flushed;
         }
     }
+}
+
+/// Whether much may be written into it, so that it is worth to be read straight into its place.
+fn is_bulk(memory: &Memory) -> bool {
+    matches!(memory, Memory::Buffer(buffer) if buffer.len() >= rx::DIRECT_BYTES_MIN)
 }
 
 /// Whether a Write of so many bytes goes beyond its place.

@@ -150,6 +150,7 @@ fn pool() -> Pool {
         buffer_bytes: 256 * 1024,
         slab_bytes: 1 << 20,
         bytes_max: 64 << 20,
+        free_bytes_max: usize::MAX,
     })
 }
 

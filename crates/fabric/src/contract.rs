@@ -209,6 +209,7 @@ fn pools() -> (Pool, Pool) {
             buffer_bytes,
             slab_bytes: buffer_bytes * 16,
             bytes_max: buffer_bytes * count,
+            free_bytes_max: usize::MAX,
         })
     };
     (pool(BUFFER_BYTES, 128), pool(RECEIVE_BYTES, 64))

@@ -21,6 +21,9 @@ pub struct EndpointConfig {
     pub ord: u32,
     /// Checksum over every frame. A fabric that has a choice does without only when both sides say false.
     pub crc: bool,
+    /// What the peer may write is scratch behind what it has written: these bytes may change too, which lets a provider read
+    /// payload into its place before it knows where a message ends.
+    pub exposed_is_scratch: bool,
 }
 
 impl Default for EndpointConfig {
@@ -32,6 +35,7 @@ impl Default for EndpointConfig {
             ird: 32,
             ord: 32,
             crc: true,
+            exposed_is_scratch: false,
         }
     }
 }
@@ -65,7 +69,7 @@ pub struct Counters {
     pub sent_bytes: u64,
     /// Received into their place.
     pub received_bytes: u64,
-    /// Of both, what this process copied once more in memory on its way.
+    /// Of writes and reads in both directions, what this process copied once more in memory on its way.
     pub copied_bytes: u64,
 }
 

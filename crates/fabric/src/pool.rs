@@ -2,10 +2,13 @@
 //!
 //! A slab is one allocation, so that a provider registers few and large ranges instead of every buffer
 //! ([`Pool::slabs`]). Slabs are made when first needed, up to [`PoolConfig::bytes_max`], and live as long
-//! as anything of theirs does. The buffer given back last is handed out first: it is warm.
+//! as anything of theirs does. The buffer given back last is handed out first: it is warm. Where each slab is one buffer,
+//! those that nobody has are bounded by [`PoolConfig::free_bytes_max`]: frozen buffers may be kept for long, by a store for
+//! example, and come back in numbers.
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
@@ -18,6 +21,9 @@ pub struct PoolConfig {
     pub slab_bytes: usize,
     /// Most bytes of all slabs together.
     pub bytes_max: usize,
+    /// Most bytes of buffers that nobody has, where a slab has room for one only; what is above goes back to the system.
+    /// Larger slabs stay.
+    pub free_bytes_max: usize,
 }
 
 /// Buffers of one size. Clones share it.
@@ -33,7 +39,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     free: Vec<BytesMut>,
-    slabs: Vec<Range<usize>>,
+    /// First address and bytes.
+    slabs: BTreeMap<usize, usize>,
     slabs_bytes: usize,
     taken: usize,
 }
@@ -81,10 +88,12 @@ impl Pool {
         self.0.state.lock().taken
     }
 
-    /// Addresses of the slabs made so far, for registration. The list only grows; no slab moves.
+    /// Addresses of the slabs that there are, for registration. No slab moves.
     #[must_use]
     pub fn slabs(&self) -> Vec<Range<usize>> {
-        self.0.state.lock().slabs.clone()
+        let state = self.0.state.lock();
+        let slabs = state.slabs.iter();
+        slabs.map(|(start, bytes)| *start..start + bytes).collect()
     }
 }
 
@@ -98,8 +107,7 @@ impl State {
             return;
         }
         let mut slab = BytesMut::zeroed(count * config.buffer_bytes);
-        let start = slab.as_ptr().addr();
-        self.slabs.push(start..start + slab.len());
+        self.slabs.insert(slab.as_ptr().addr(), slab.len());
         self.slabs_bytes += slab.len();
         self.free
             .extend((0..count).map(|_| slab.split_to(config.buffer_bytes)));
@@ -169,9 +177,23 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
+        let PoolConfig {
+            buffer_bytes,
+            slab_bytes,
+            free_bytes_max,
+            ..
+        } = self.home.config;
         let mut state = self.home.state.lock();
         state.taken -= 1;
-        state.free.push(bytes);
+        let is_slab = slab_bytes < 2 * buffer_bytes;
+        if is_slab && (state.free.len() + 1) * buffer_bytes > free_bytes_max {
+            state.slabs.remove(&bytes.as_ptr().addr());
+            state.slabs_bytes -= buffer_bytes;
+            drop(state);
+            drop(bytes);
+        } else {
+            state.free.push(bytes);
+        }
     }
 }
 
@@ -196,7 +218,24 @@ mod tests {
             buffer_bytes,
             slab_bytes,
             bytes_max,
+            free_bytes_max: 0,
         })
+    }
+
+    #[test]
+    fn buffers_that_are_slabs_of_their_own_are_kept_up_to_a_bound() {
+        let pool = Pool::new(PoolConfig {
+            buffer_bytes: 100,
+            slab_bytes: 100,
+            bytes_max: 1000,
+            free_bytes_max: 250,
+        });
+        for _ in 0..2 {
+            let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+            assert_eq!((taken.len(), pool.slabs().len()), (10, 10));
+            drop(taken);
+            assert_eq!((pool.taken(), pool.slabs().len()), (0, 2));
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@
 mod handle;
 mod home;
 
+use bytes::Bytes;
 use handle::{Handle, Handles};
 use home::{FANOUT, Home};
 use objects::{
@@ -92,6 +93,7 @@ pub struct DirObjects {
     disk: u64,
     full: AtomicBool,
     unchecked_bytes: AtomicU64,
+    copied_bytes: AtomicU64,
     /// pwrite; tests put a full disk here.
     pwrite: Pwrite,
 }
@@ -127,6 +129,7 @@ impl DirObjects {
             disk: disk_of(dir).map_err(ObjectError::Io)?,
             full: AtomicBool::new(false),
             unchecked_bytes: AtomicU64::new(0),
+            copied_bytes: AtomicU64::new(0),
             pwrite: |file, data, offset| file.write_at(data, offset),
         };
         store.measure_space()?;
@@ -297,7 +300,22 @@ impl ObjectStore for DirObjects {
         self.check_space(len)?;
         let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
         handle.dirty.store(true, Ordering::Release);
+        self.copied_bytes.fetch_add(len, Ordering::Relaxed);
         self.write_all(&handle.file, offset, data).map_err(io_error)
+    }
+
+    fn write_shared(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &Bytes,
+        _: usize,
+    ) -> Result<(), ObjectError> {
+        self.write(id, offset, data)
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.load(Ordering::Relaxed)
     }
 
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {

@@ -5,6 +5,7 @@
 //! breaks its promise.
 
 use crate::{Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore, Span};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ macro_rules! contract_tests {
             cloned_ranges_match_a_plain_model holes_that_are_made_match_a_plain_model
             removal_is_final_and_repeatable objects_do_not_mix sizes_beyond_the_limit_are_refused
             listing_finds_each_object_once stat_and_capacity_are_plausible
-            random_work_matches_a_plain_model threads_on_one_object_do_not_tear_it
+            random_work_matches_a_plain_model shared_writes_match_a_plain_model threads_on_one_object_do_not_tear_it
             reopening_keeps_what_was_synced);
     };
     (@each $subject:expr; $($name:ident)+) => {
@@ -57,7 +58,10 @@ pub fn object(file_id: u64) -> ObjectId {
 #[must_use]
 pub fn bytes(span: &Span) -> Vec<u8> {
     match span {
-        Span::Bytes(bytes) => bytes.to_vec(),
+        Span::Pieces(pieces) => {
+            assert!(pieces.iter().all(|piece| !piece.is_empty()));
+            pieces.concat()
+        }
         Span::File {
             file, offset, len, ..
         } => {
@@ -519,6 +523,69 @@ pub fn random_work_matches_a_plain_model(subject: &mut dyn Subject) {
         }
         assert_eq!(size(&*store, id), model.len() as u64);
     }
+}
+
+/// Buffers that are handed over are written as any bytes are: what is done to the object later changes no span that was read
+/// before, and nothing of the object shows what lies around the bytes in their buffer.
+pub fn shared_writes_match_a_plain_model(subject: &mut dyn Subject) {
+    let store = subject.fresh();
+    let id = object(21);
+    let mut model: Vec<u8> = Vec::new();
+    store.write(id, 0, b"").expect(WHY);
+    let mut state = 0x5a4e_u64;
+    let mut roll = |sides: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from((state >> 33) % sides).expect("small")
+    };
+    let mut spans = Vec::new();
+    for round in 0..150_u64 {
+        // Where pages, blocks and none of them begin and end.
+        let unit = [1, 4096, 65_536][roll(3)];
+        let offset = roll(700_000) / unit * unit;
+        let len = roll(500_000) / unit * unit;
+        let (at, end) = (offset as u64, offset + len);
+        let fill = u8::try_from(round % 250 + 1).expect("small");
+        match roll(8) {
+            0 => {
+                store.set_size(id, at).expect(WHY);
+                model.resize(offset, 0);
+            }
+            1 => {
+                store.punch(id, at, len as u64).expect(WHY);
+                let stop = model.len().min(end);
+                model[offset.min(stop)..stop].fill(0);
+            }
+            shape => {
+                let mut buffer = vec![255; 300 + len + roll(100)];
+                buffer[300..][..len].fill(fill);
+                let buffer_bytes = buffer.len();
+                let data = Bytes::from(buffer).slice(300..300 + len);
+                if shape < 4 {
+                    store.write(id, at, &data).expect(WHY);
+                } else {
+                    store.write_shared(id, at, &data, buffer_bytes).expect(WHY);
+                }
+                if len > 0 {
+                    model.resize(model.len().max(end), 0);
+                    model[offset..end].copy_from_slice(&data);
+                }
+            }
+        }
+        let span = store.read(id, 0, u32::MAX).expect(WHY);
+        assert!(bytes(&span) == model, "round {round}");
+        // Files show what was written later; memory does not.
+        if matches!(span, Span::Pieces(_)) {
+            spans.push((span, model.clone()));
+        }
+        if spans.len() > 3 {
+            let (span, then) = spans.swap_remove(roll(4));
+            assert!(bytes(&span) == then, "round {round}");
+        }
+    }
+    let absent = store.write_shared(object(22), OBJECT_BYTES_MAX, &Bytes::from_static(b"x"), 1);
+    assert!(matches!(absent, Err(ObjectError::TooLarge)));
 }
 
 /// Writers in their own ranges, removers and cutters of other objects: no byte goes astray.

@@ -11,7 +11,7 @@
 pub mod contract;
 mod mem;
 
-pub use mem::{MemObjects, MemOptions, PAGE_BYTES};
+pub use mem::{KEPT_FACTOR_MAX, MemObjects, MemOptions, PAGE_BYTES};
 
 use bytes::Bytes;
 use std::any::Any;
@@ -89,8 +89,8 @@ pub type Hold = Arc<dyn Any + Send + Sync>;
 /// Bytes of an object, where they lie: nothing is copied until they leave.
 #[derive(Debug, Clone)]
 pub enum Span {
-    /// In memory.
-    Bytes(Bytes),
+    /// In memory, in pieces that follow each other; none is empty.
+    Pieces(Vec<Bytes>),
     /// In a file, for sendfile.
     File {
         /// The object's file.
@@ -109,7 +109,7 @@ impl Span {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Bytes(b) => b.len(),
+            Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             Self::File { len, .. } => *len as usize,
         }
     }
@@ -164,6 +164,23 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// # Errors
     /// [`ObjectError::NoSpace`] (part of the data may have been written) or the store's own failure.
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError>;
+
+    /// As [`ObjectStore::write`], of bytes that the store may keep as they are instead of a copy. As long as it keeps any of
+    /// them, `buffer_bytes` of memory stay taken. How much more that may be than what it keeps is the store's business to bound.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::write`].
+    fn write_shared(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &Bytes,
+        buffer_bytes: usize,
+    ) -> Result<(), ObjectError>;
+
+    /// Bytes that reads and writes have copied so far, in memory or between memory and files; what leaves a file without
+    /// passing through this process is not among them.
+    fn copied_bytes(&self) -> u64;
 
     /// Makes data, size and existence (the directory entry) of the object durable. After an error the
     /// state of unsynced data is unknown: the caller must change its write verifier.

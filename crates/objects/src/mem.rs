@@ -1,8 +1,9 @@
 //! Objects in memory: for `--memory` clusters, tests and the simulator.
 //!
 //! An object is a map of pages of [`PAGE_BYTES`]; a page holds only the bytes up to the last one written in it,
-//! so small and sparse objects stay small. A read within one page shares it; a read over several gathers them
-//! into one copy. A write into a page that a reader still holds copies that page first, so spans never change.
+//! so small and sparse objects stay small. Reads share pages. Writes copy into them, but whole pages of a buffer that was
+//! handed over become pages of the object as they are ([`kept`]). A write into a page that a reader still holds, or that is
+//! part of such a buffer, copies that page first, so spans never change.
 //!
 //! [`MemOptions::manual`] makes a store that remembers what was synced, and [`MemObjects::after_crash`] makes one
 //! that a power cut could have left: synced bytes are kept, all others are kept, lost or torn by a seed.
@@ -11,13 +12,19 @@
 //! One lock covers all objects: each call happens at once. `set_size` and `remove` are durable at once, as in
 //! every store.
 
+mod kept;
+
+pub use kept::KEPT_FACTOR_MAX;
+
 use crate::{
     Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
     range_end,
 };
 use bytes::{Bytes, BytesMut};
+use kept::Kept;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a whole page.
 pub const PAGE_BYTES: u64 = 64 * 1024;
@@ -26,11 +33,15 @@ const PAGE_COST_BYTES: u64 = 128;
 const OBJECT_COST_BYTES: u64 = 256;
 /// A crash tears pages at multiples of this.
 const SECTOR_BYTES: usize = 512;
+/// What is read where nothing was written: a page of it.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// How to make a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemOptions {
     /// Bytes of memory, what pages and objects cost by themselves included, that the store takes before it answers [`ObjectError::NoSpace`].
+    /// Pages that are parts of buffers which were handed over count by themselves; such a buffer takes at most
+    /// [`KEPT_FACTOR_MAX`] times their bytes.
     pub capacity_bytes: u64,
     /// Remember what was synced, for [`MemObjects::after_crash`].
     pub manual: bool,
@@ -50,6 +61,7 @@ impl Default for MemOptions {
 pub struct MemObjects {
     options: MemOptions,
     inner: Mutex<Inner>,
+    copied_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +79,8 @@ struct Object {
     pages: BTreeMap<u64, Bytes>,
     /// How long a page may become at no further cost, by index; it need not exist yet.
     reserved: BTreeMap<u64, usize>,
+    /// Which pages are parts of buffers that were handed over.
+    kept: Kept,
 }
 
 /// The piece of one page that a range covers.
@@ -136,7 +150,9 @@ impl Object {
         }
     }
 
-    fn punch(&mut self, offset: u64, len: u64) {
+    /// Returns how many bytes were copied to give back buffers.
+    fn punch(&mut self, offset: u64, len: u64) -> usize {
+        let copied = self.let_go(offset, len);
         let end = offset + len;
         let pages = offset / PAGE_BYTES..=end.saturating_sub(1) / PAGE_BYTES;
         // Of the pages that there are: a hole may be wide.
@@ -164,6 +180,7 @@ impl Object {
                     .insert(page, Bytes::copy_from_slice(&held[..start]));
             }
         }
+        copied
     }
 
     fn seek(&self, offset: u64, what: Content) -> Option<u64> {
@@ -186,7 +203,9 @@ impl Object {
         Some(at).filter(|at| what == Content::Hole && *at < self.size_bytes)
     }
 
-    fn write(&mut self, offset: u64, mut data: &[u8]) {
+    /// Returns how many bytes were copied.
+    fn write(&mut self, offset: u64, mut data: &[u8]) -> usize {
+        let mut copied = data.len() + self.let_go(offset, data.len() as u64);
         for piece in pieces(offset, data.len() as u64) {
             let (part, rest) = data.split_at(piece.end - piece.start);
             data = rest;
@@ -194,7 +213,10 @@ impl Object {
             // A page that a span or the synced state shares is copied; spans never change.
             let mut page = match held.try_into_mut() {
                 Ok(page) => page,
-                Err(shared) => BytesMut::from(&shared[..]),
+                Err(shared) => {
+                    copied += shared.len();
+                    BytesMut::from(&shared[..])
+                }
             };
             if page.len() < piece.end {
                 page.resize(piece.end, 0);
@@ -202,43 +224,85 @@ impl Object {
             page[piece.start..piece.end].copy_from_slice(part);
             self.pages.insert(piece.page, page.freeze());
         }
+        copied
     }
 
-    fn read(&self, offset: u64, len: u32) -> Bytes {
+    /// As [`Object::write`]; whole pages of the data become pages of the object where that is worth the buffer around them.
+    fn write_shared(&mut self, offset: u64, data: &Bytes, buffer_bytes: usize) -> usize {
+        let end = offset + data.len() as u64;
+        let pages = offset.div_ceil(PAGE_BYTES)..end / PAGE_BYTES;
+        if !kept::is_worth(&pages, buffer_bytes) {
+            return self.write(offset, data);
+        }
+        let at = |page: u64| usize::try_from(page * PAGE_BYTES - offset).expect("within the data");
+        let (start, stop) = (at(pages.start), at(pages.end));
+        let whole_bytes = (stop - start) as u64;
+        let mut copied = self.write(offset, &data[..start]);
+        copied += self.let_go(pages.start * PAGE_BYTES, whole_bytes);
+        for page in pages.clone() {
+            self.pages.insert(page, data.slice(at(page)..at(page + 1)));
+        }
+        copied += self.write(pages.end * PAGE_BYTES, &data[stop..]);
+        self.kept.add(pages, buffer_bytes);
+        copied
+    }
+
+    /// The range is about to change: none of its pages is a part of a buffer that was handed over afterwards, and those
+    /// that become too empty are given back. Returns how many bytes were copied for that.
+    fn let_go(&mut self, offset: u64, len: u64) -> usize {
+        if len == 0 || self.kept.is_empty() {
+            return 0;
+        }
+        let (first, last) = (offset / PAGE_BYTES, (offset + len - 1) / PAGE_BYTES);
+        let mut copied = 0;
+        for page in self.kept.release(first..=last) {
+            if offset <= page * PAGE_BYTES && (page + 1) * PAGE_BYTES <= offset + len {
+                // All of it is about to be replaced or dropped.
+                self.pages.remove(&page);
+            } else {
+                copied += self.own(page);
+            }
+        }
+        copied
+    }
+
+    /// Moves a page into memory of its own.
+    fn own(&mut self, page: u64) -> usize {
+        let Some(held) = self.pages.get_mut(&page) else {
+            return 0;
+        };
+        *held = Bytes::copy_from_slice(&held[..]);
+        held.len()
+    }
+
+    /// The same, which holds no buffer that was handed over.
+    fn owned(mut self) -> Self {
+        for page in self.kept.release(0..=u64::MAX) {
+            self.own(page);
+        }
+        self
+    }
+
+    fn read(&self, offset: u64, len: u32) -> Vec<Bytes> {
         let len = u64::from(len).min(self.size_bytes.saturating_sub(offset));
-        let mut parts = pieces(offset, len);
-        let Some(first) = parts.next() else {
-            return Bytes::new();
-        };
-        let first_len = first.end - first.start;
-        let whole = |piece: &Piece| {
-            let page = self.pages.get(&piece.page)?;
-            (page.len() >= piece.end).then(|| page.slice(piece.start..piece.end))
-        };
-        if first_len as u64 == len {
-            return whole(&first).unwrap_or_else(|| self.gather(std::iter::once(first), first_len));
+        let mut out = Vec::with_capacity(pieces(offset, len).count());
+        for piece in pieces(offset, len) {
+            let end = self.pages.get(&piece.page).map_or(0, Bytes::len);
+            let end = end.clamp(piece.start, piece.end);
+            if piece.start < end {
+                let page = &self.pages[&piece.page];
+                out.push(page.slice(piece.start..end));
+            }
+            if end < piece.end {
+                out.push(Bytes::from_static(&ZEROS[end..piece.end]));
+            }
         }
-        let capacity = usize::try_from(len).expect("a u32 length");
-        self.gather(std::iter::once(first).chain(parts), capacity)
+        out
     }
 
-    fn gather(&self, parts: impl Iterator<Item = Piece>, capacity: usize) -> Bytes {
-        let mut out = BytesMut::with_capacity(capacity);
-        for piece in parts {
-            let page = self
-                .pages
-                .get(&piece.page)
-                .map_or(&[][..], |page| &page[..]);
-            let held = page
-                .get(piece.start..piece.end.min(page.len()))
-                .unwrap_or(&[]);
-            out.extend_from_slice(held);
-            out.resize(out.len() + (piece.end - piece.start) - held.len(), 0);
-        }
-        out.freeze()
-    }
-
-    fn set_size(&mut self, size_bytes: u64) {
+    /// Returns how many bytes were copied to give back buffers.
+    fn set_size(&mut self, size_bytes: u64) -> usize {
+        let copied = self.let_go(size_bytes, OBJECT_BYTES_MAX - size_bytes);
         let page = size_bytes / PAGE_BYTES;
         let keep = usize::try_from(size_bytes % PAGE_BYTES).expect("within a page");
         let mut cut = self.pages.split_off(&page);
@@ -256,6 +320,7 @@ impl Object {
             self.reserved.insert(page, end.min(keep));
         }
         self.size_bytes = size_bytes;
+        copied
     }
 }
 
@@ -266,6 +331,7 @@ impl MemObjects {
         Self {
             options,
             inner: Mutex::default(),
+            copied_bytes: AtomicU64::new(0),
         }
     }
 
@@ -296,13 +362,43 @@ impl MemObjects {
         Self {
             options: self.options,
             inner: Mutex::new(inner),
+            copied_bytes: AtomicU64::new(0),
         }
+    }
+
+    fn copied(&self, bytes: usize) {
+        self.copied_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn put(
+        &self,
+        id: ObjectId,
+        (offset, len): (u64, u64),
+        write: impl FnOnce(&mut Object) -> usize,
+    ) -> Result<(), ObjectError> {
+        let end = range_end(offset, len)?;
+        let mut inner = self.inner.lock();
+        let empty = Object::default();
+        let growth = match inner.live.get(&id) {
+            Some(object) => object.growth(offset, len),
+            None => empty.cost_bytes() + empty.growth(offset, len),
+        };
+        if growth > self.options.capacity_bytes.saturating_sub(inner.used_bytes) {
+            return Err(ObjectError::NoSpace);
+        }
+        inner.used_bytes += growth;
+        let object = inner.live.entry(id).or_default();
+        self.copied(write(object));
+        if len > 0 {
+            object.size_bytes = object.size_bytes.max(end);
+        }
+        Ok(())
     }
 }
 
 /// A state between `synced` and `live` that a disk may hold.
 fn torn(synced: &Object, live: &Object, dice: &mut Dice) -> Object {
-    let mut left = synced.clone();
+    let mut left = synced.clone().owned();
     left.size_bytes = if dice.roll(2) == 0 {
         synced.size_bytes
     } else {
@@ -315,7 +411,7 @@ fn torn(synced: &Object, live: &Object, dice: &mut Dice) -> Object {
         }
         let page = match dice.roll(3) {
             0 => old,
-            1 => new.clone(),
+            1 => Bytes::copy_from_slice(new),
             _ => {
                 let mut mixed = BytesMut::zeroed(old.len().max(new.len()));
                 for (sector, out) in mixed.chunks_mut(SECTOR_BYTES).enumerate() {
@@ -364,28 +460,29 @@ impl ObjectStore for MemObjects {
     fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
         let inner = self.inner.lock();
         let object = inner.live.get(&id).ok_or(ObjectError::NotFound)?;
-        Ok(Span::Bytes(object.read(offset, len)))
+        Ok(Span::Pieces(object.read(offset, len)))
     }
 
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        let len = data.len() as u64;
-        let end = range_end(offset, len)?;
-        let mut inner = self.inner.lock();
-        let empty = Object::default();
-        let growth = match inner.live.get(&id) {
-            Some(object) => object.growth(offset, len),
-            None => empty.cost_bytes() + empty.growth(offset, len),
-        };
-        if growth > self.options.capacity_bytes.saturating_sub(inner.used_bytes) {
-            return Err(ObjectError::NoSpace);
-        }
-        inner.used_bytes += growth;
-        let object = inner.live.entry(id).or_default();
-        object.write(offset, data);
-        if len > 0 {
-            object.size_bytes = object.size_bytes.max(end);
-        }
-        Ok(())
+        self.put(id, (offset, data.len() as u64), |object| {
+            object.write(offset, data)
+        })
+    }
+
+    fn write_shared(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &Bytes,
+        buffer_bytes: usize,
+    ) -> Result<(), ObjectError> {
+        self.put(id, (offset, data.len() as u64), |object| {
+            object.write_shared(offset, data, buffer_bytes)
+        })
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.load(Relaxed)
     }
 
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
@@ -415,7 +512,7 @@ impl ObjectStore for MemObjects {
         let before = object.cost_bytes();
         let len = len.min(OBJECT_BYTES_MAX.saturating_sub(offset));
         if len > 0 {
-            object.punch(offset, len);
+            self.copied(object.punch(offset, len));
         }
         let freed = before - object.cost_bytes();
         inner.used_bytes -= freed;
@@ -465,11 +562,14 @@ impl ObjectStore for MemObjects {
             let step = PAGE_BYTES - data % PAGE_BYTES;
             let step = step.min(src_offset + len - data);
             let step = u32::try_from(step).expect("within a page");
-            let Span::Bytes(bytes) = self.read(src, data, step)? else {
-                unreachable!("reads of memory are bytes");
+            let Span::Pieces(pieces) = self.read(src, data, step)? else {
+                unreachable!("reads of memory are pieces");
             };
-            self.write(dst, dst_offset + (data - src_offset), &bytes)?;
-            done = data - src_offset + u64::from(step);
+            done = data - src_offset;
+            for piece in pieces {
+                self.write(dst, dst_offset + done, &piece)?;
+                done += piece.len() as u64;
+            }
         }
         Ok(())
     }
@@ -481,7 +581,7 @@ impl ObjectStore for MemObjects {
         let mut inner = self.inner.lock();
         let object = inner.live.get_mut(&id).ok_or(ObjectError::NotFound)?;
         let before = object.cost_bytes();
-        object.set_size(size_bytes);
+        self.copied(object.set_size(size_bytes));
         let freed = before - object.cost_bytes();
         inner.used_bytes -= freed;
         if self.options.manual {

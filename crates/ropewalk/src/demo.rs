@@ -149,6 +149,7 @@ async fn copy_and_judge(plan: &Plan, mds_socket: std::path::PathBuf, size: u64) 
         ">RDMA CHUNKS",
         ">TCP PAYLOAD",
         ">BY THE MDS",
+        ">COPIED",
     ];
     out::print(&indent(&table(&head, &rows)))?;
     out::line(

@@ -424,6 +424,7 @@ impl View {
             ("objects_lost", s.objects_lost),
             ("io_errors", s.io_errors),
             ("no_space", s.no_space),
+            ("store_copied_bytes", s.store_copied_bytes),
             ("floors", s.floors_count),
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),

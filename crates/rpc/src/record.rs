@@ -5,7 +5,8 @@
 //! into [`RecordReader::body_buffer`], so that those bytes are never copied.
 //!
 //! A length from a peer buys no memory: the buffer is never larger than twice what has arrived, or
-//! what has arrived plus [`RESERVE_STEP_BYTES`]. Sizes, fragments and empty fragments are bounded
+//! what has arrived plus [`RESERVE_STEP_BYTES`], unless the caller has accounted for all of the record
+//! ([`RecordReader::reserve_whole`]). Sizes, fragments and empty fragments are bounded
 //! by [`RecordLimits`].
 
 /// Most bytes that one fragment can announce: its length has 31 bits.
@@ -191,6 +192,14 @@ impl RecordReader {
         }
         let room = (self.body.capacity() - self.body.len()).min(self.remaining);
         Some((&mut self.body, room))
+    }
+
+    /// Takes the memory for all of a record whose last fragment has begun, so that it does not move as it grows. For callers
+    /// that have accounted for what is [announced](RecordReader::announced).
+    pub fn reserve_whole(&mut self) {
+        if self.last {
+            self.body.reserve_exact(self.remaining);
+        }
     }
 
     /// Accounts for `len` bytes that were appended to the buffer; returns the record if they ended

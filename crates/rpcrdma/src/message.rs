@@ -34,8 +34,8 @@ impl Eq for Held {}
 pub struct Item {
     /// Where it belongs in the head, and how long it is.
     pub span: Span,
-    /// The bytes; none when it is held.
-    pub payload: Bytes,
+    /// The bytes, in pieces that follow each other; none when it is held.
+    pub payload: Vec<Bytes>,
     /// Where the bytes are instead.
     pub held: Option<Held>,
     /// Whether the upper-layer binding lets it travel in a chunk of its own (RFC 8166 §3.4.2).
@@ -56,12 +56,26 @@ impl Message {
     /// When payloads and spans differ in number or length, or the head has no XID and direction.
     #[must_use]
     pub fn new(head: impl Into<Bytes>, spans: Vec<Span>, payloads: Vec<Bytes>) -> Self {
+        let payloads = payloads.into_iter().map(|payload| vec![payload]);
+        Self::gathered(head, spans, payloads.collect())
+    }
+
+    /// The same, of payloads in pieces.
+    ///
+    /// # Panics
+    /// As [`Message::new`].
+    #[must_use]
+    pub fn gathered(head: impl Into<Bytes>, spans: Vec<Span>, payloads: Vec<Vec<Bytes>>) -> Self {
         let head = head.into();
         assert!(head.len() >= 8, "a message begins with XID and direction");
         assert_eq!(spans.len(), payloads.len(), "one payload for each span");
-        let item = |(span, payload): (Span, Bytes)| {
-            let bytes = payload.len();
-            assert_eq!(span.len as usize, bytes, "a payload is as long as its span");
+        let item = |(span, payload): (Span, Vec<Bytes>)| {
+            let bytes = pieces_bytes(&payload);
+            assert_eq!(
+                u64::from(span.len),
+                bytes,
+                "a payload is as long as its span"
+            );
             Item {
                 span,
                 payload,
@@ -85,7 +99,7 @@ impl Message {
         let mut message = Self::new(head, Vec::new(), Vec::new());
         message.items.push(Item {
             span,
-            payload: Bytes::new(),
+            payload: Vec::new(),
             held: Some(held),
             ddp_eligible: true,
         });
@@ -158,8 +172,8 @@ impl Message {
             if !reduced(index) {
                 assert!(item.held.is_none(), "what is held is placed");
                 push(self.head.slice(at..item.span.at));
-                push(item.payload.clone());
-                push(pad(item.payload.len()));
+                item.payload.iter().cloned().for_each(&mut push);
+                push(pad(item.span.len as usize));
                 at = item.span.at;
             }
         }

@@ -130,13 +130,20 @@ impl<'r, R: Role> Compound<'r, R> {
         }
     }
 
-    /// Bytes of an argument to keep or to send on, without a copy. They keep the whole record in memory.
+    /// Bytes of an argument to keep or to send on, without a copy. They keep the whole record in memory
+    /// ([`Compound::buffer_bytes`]).
     ///
     /// # Panics
     /// When `part` is not of this request.
     #[must_use]
     pub fn share(&self, part: &'r [u8]) -> Bytes {
         self.record.slice_ref(part)
+    }
+
+    /// Most bytes of memory that stay taken as long as any share of an argument is kept.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        transport::record_buffer_bytes(self.record.len())
     }
 
     /// Waits until `bytes` of payload may be held in memory until the peer has read them. To be called before they are

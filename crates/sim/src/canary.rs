@@ -149,6 +149,20 @@ impl ObjectStore for LyingObjects {
         self.0.write(id, offset, data)
     }
 
+    fn write_shared(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &Bytes,
+        buffer_bytes: usize,
+    ) -> Result<(), ObjectError> {
+        self.0.write_shared(id, offset, data, buffer_bytes)
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.0.copied_bytes()
+    }
+
     fn sync(&self, _: ObjectId) -> Result<(), ObjectError> {
         Ok(())
     }

@@ -204,6 +204,8 @@ counters! {
     payload_copy_bytes,
     /// Payload bytes sent from memory over a stream.
     payload_memory_bytes,
+    /// Bytes of large records that were copied once more in memory on stream connections, what stands in front of their bulk not counted.
+    stream_copied_bytes,
     /// RPC-over-RDMA connections that were set up.
     rdma_connections,
     /// Bytes received inside RDMA Sends, transport headers included.

@@ -37,5 +37,12 @@ pub use message::{FilePayload, Message, Payload, ReplyRoom};
 pub use preference::{AnyConnector, Preference};
 pub use service::{BoxFuture, DynService, NoService, Service};
 
+/// Most bytes of memory that a received record of so many bytes takes, whatever it came over. Whoever keeps a part of a record
+/// keeps all of it.
+#[must_use]
+pub fn record_buffer_bytes(record_bytes: usize) -> usize {
+    rdma::memory::buffer_bytes(record_bytes)
+}
+
 #[cfg(test)]
 mod tests;

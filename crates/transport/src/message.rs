@@ -24,6 +24,8 @@ use crate::Charge;
 pub enum Payload {
     /// Bytes in memory.
     Bytes(Bytes),
+    /// Bytes in memory, in pieces that follow each other.
+    Pieces(Vec<Bytes>),
     /// A range of a file, sent from the page cache where the transport can.
     File(FilePayload),
 }
@@ -56,6 +58,7 @@ impl Payload {
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(b) => b.len(),
+            Self::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
             Self::File(f) => f.len as usize,
         }
     }
@@ -64,6 +67,14 @@ impl Payload {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes of it that lie in a file.
+    pub(crate) const fn file_bytes(&self) -> u32 {
+        match self {
+            Self::File(file) => file.len,
+            Self::Bytes(_) | Self::Pieces(_) => 0,
+        }
     }
 }
 
@@ -194,7 +205,7 @@ impl Message {
     /// Bytes that it keeps in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let in_memory = |p: &Payload| match p {
-            Payload::Bytes(bytes) => bytes.len(),
+            Payload::Bytes(_) | Payload::Pieces(_) => p.len(),
             Payload::File(_) => 0,
         };
         self.head.len() + self.payloads.iter().map(in_memory).sum::<usize>()
@@ -219,6 +230,7 @@ impl Message {
             at = span.at;
             match payload {
                 Payload::Bytes(b) => out.extend_from_slice(b),
+                Payload::Pieces(pieces) => pieces.iter().for_each(|b| out.extend_from_slice(b)),
                 Payload::File(f) => {
                     let start = out.len();
                     out.resize(start + f.len as usize, 0);

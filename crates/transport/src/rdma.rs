@@ -15,7 +15,7 @@
 mod calls;
 mod incoming;
 mod link;
-mod memory;
+pub(crate) mod memory;
 mod replies;
 
 use std::future::Future;
@@ -161,6 +161,8 @@ impl Rdma {
             receive_depth: self.0.config.credits + OVERRUN + calls,
             exposed_max: calls * EXPOSED_PER_CALL_MAX,
             crc: self.0.config.crc,
+            // A result is as long as its reply says, and what stands around it is written behind it.
+            exposed_is_scratch: true,
             ..EndpointConfig::default()
         }
     }

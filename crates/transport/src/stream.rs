@@ -28,6 +28,9 @@ use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, M
 
 /// Bytes of the read buffer, and the size up to which a record is copied out of it.
 const READ_CHUNK_BYTES: usize = 8 * 1024;
+/// Bytes of the first read of a record where the one before it was larger than a chunk: less than stands in front of the bulk of a
+/// call or reply, so that all of that is read into its place.
+const HEAD_READ_BYTES: usize = 64;
 /// Most pieces gathered into one write.
 const WRITE_PIECES_MAX: usize = 32;
 
@@ -76,6 +79,8 @@ pub(crate) struct StreamLink<W> {
     chunk: Vec<u8>,
     /// Bytes of `chunk` that were used.
     chunk_at: usize,
+    /// The last record was larger than a chunk.
+    expects_bulk: bool,
     conn: ConnHandle,
     receive_share: Arc<Share>,
     /// For the record that is arriving.
@@ -97,6 +102,7 @@ impl<W: Wire> StreamLink<W> {
             reader: RecordReader::new(limits.record()),
             chunk: Vec::new(),
             chunk_at: 0,
+            expects_bulk: false,
             receive_share: conn.context().receive_budget().share(conn.peer()),
             charge: None,
             charging: None,
@@ -117,6 +123,10 @@ impl<W: Wire> StreamLink<W> {
             .feed(&self.chunk[self.chunk_at..])
             .map_err(|e| End::with(CloseReason::MalformedRecord, e))?;
         self.chunk_at += fed.consumed;
+        if self.reader.announced() > READ_CHUNK_BYTES {
+            let copied = fed.consumed.saturating_sub(HEAD_READ_BYTES);
+            Counters::add_some(&self.conn.context().counters().stream_copied_bytes, copied);
+        }
         if self.chunk_at == self.chunk.len() {
             self.chunk.clear();
             self.chunk_at = 0;
@@ -126,6 +136,7 @@ impl<W: Wire> StreamLink<W> {
 
     fn received(&mut self, record: Vec<u8>) -> Received {
         Counters::add(&self.conn.context().counters().records_in, 1);
+        self.expects_bulk = record.len() > READ_CHUNK_BYTES;
         Received {
             bytes: Bytes::from(record),
             charge: self.charge.take(),
@@ -144,6 +155,7 @@ impl<W: Wire> StreamLink<W> {
             self.read_pace.restart();
             if let Some(charge) = self.receive_share.try_charge(bytes) {
                 self.charge = Some(charge);
+                self.reader.reserve_whole();
                 return Poll::Ready(());
             }
             self.charging = Some(Box::pin(Arc::clone(&self.receive_share).charge(bytes)));
@@ -151,6 +163,7 @@ impl<W: Wire> StreamLink<W> {
         if let Some(charging) = &mut self.charging {
             self.charge = Some(ready!(charging.as_mut().poll(cx)));
             self.charging = None;
+            self.reader.reserve_whole();
         }
         Poll::Ready(())
     }
@@ -162,8 +175,13 @@ impl<W: Wire> StreamLink<W> {
         let read = if let Some((buffer, room)) = self.reader.body_buffer() {
             self.wire.poll_read(cx, buffer, room)
         } else {
+            let room = if self.expects_bulk {
+                HEAD_READ_BYTES
+            } else {
+                READ_CHUNK_BYTES
+            };
             self.chunk.reserve_exact(READ_CHUNK_BYTES);
-            self.wire.poll_read(cx, &mut self.chunk, READ_CHUNK_BYTES)
+            self.wire.poll_read(cx, &mut self.chunk, room)
         };
         let between = self.reader.is_between_records();
         let len = match read {
@@ -406,19 +424,49 @@ fn gather<'a>(
 
 /// A message on its way out, and how far it got.
 ///
-/// Its parts are: the record mark, then for each span the bytes of the head before it, its payload
+/// Its parts are: the record mark, then for each item the bytes of the head before it, its payload
 /// and the padding, then the rest of the head.
 struct Sending {
     mark: [u8; 4],
     head: Vec<u8>,
-    spans: Vec<Span>,
-    payloads: Vec<Payload>,
+    items: Vec<Item>,
     /// Bytes in memory, of a reply.
     reply_bytes: usize,
     charge: Option<Charge>,
     part: usize,
     /// Bytes of the current part that have left.
     done: usize,
+}
+
+/// A payload, or one piece of it.
+struct Item {
+    /// Where it stands in the head.
+    at: usize,
+    payload: Payload,
+    padding: usize,
+}
+
+/// One item for each payload, and for each piece of those that are in pieces.
+fn items(spans: Vec<Span>, payloads: Vec<Payload>) -> Vec<Item> {
+    let mut items = Vec::with_capacity(payloads.len());
+    for (Span { at, len }, payload) in spans.into_iter().zip(payloads) {
+        let mut push = |payload| {
+            let padding = 0;
+            items.push(Item {
+                at,
+                payload,
+                padding,
+            });
+        };
+        match payload {
+            Payload::Pieces(pieces) => pieces.into_iter().map(Payload::Bytes).for_each(push),
+            payload => push(payload),
+        }
+        if let Some(last) = items.last_mut().filter(|_| len > 0) {
+            last.padding = padding(len as usize);
+        }
+    }
+    items
 }
 
 enum Part<'a> {
@@ -445,8 +493,7 @@ impl Sending {
         Self {
             mark,
             head,
-            spans,
-            payloads,
+            items: items(spans, payloads),
             reply_bytes,
             charge,
             part: 0,
@@ -462,7 +509,7 @@ impl Sending {
     }
 
     fn parts(&self) -> usize {
-        2 + 3 * self.spans.len()
+        2 + 3 * self.items.len()
     }
 
     fn is_done(&self) -> bool {
@@ -476,16 +523,17 @@ impl Sending {
         let i = after_mark / 3;
         match after_mark % 3 {
             0 => {
-                let start = if i == 0 { 0 } else { self.spans[i - 1].at };
-                let end = self.spans.get(i).map_or(self.head.len(), |s| s.at);
+                let start = if i == 0 { 0 } else { self.items[i - 1].at };
+                let end = self.items.get(i).map_or(self.head.len(), |item| item.at);
                 Part::Slice(&self.head[start..end])
             }
-            1 => match &self.payloads[i] {
+            1 => match &self.items[i].payload {
                 Payload::Bytes(bytes) => Part::Slice(bytes),
+                Payload::Pieces(_) => unreachable!("each piece is an item"),
                 Payload::File(file) if file.len == 0 => Part::Slice(&[]),
                 Payload::File(file) => Part::File(file),
             },
-            _ => Part::Slice(&[0; 3][..padding(self.spans[i].len as usize)]),
+            _ => Part::Slice(&[0; 3][..self.items[i].padding]),
         }
     }
 
@@ -510,7 +558,7 @@ impl Sending {
                 break;
             }
             if self.part % 3 == 2 {
-                let payload = &mut self.payloads[self.part / 3];
+                let payload = &mut self.items[self.part / 3].payload;
                 if let Payload::Bytes(bytes) = payload {
                     memory_bytes += bytes.len();
                 }

@@ -86,15 +86,18 @@ async fn from_object(
 ) -> Result<(Span, u64), Fault> {
     let read = if is_cold {
         count(&ds.counts.cold_reads);
-        ds.blocking(move |objects| cold(objects, id, offset, len))
-            .await
+        let cold = ds.blocking(move |objects| cold(objects, id, offset, len));
+        cold.await.map(|(pieces, copied)| {
+            add(&ds.counts.read_copied_bytes, copied);
+            Span::Pieces(pieces)
+        })
     } else {
         ds.objects.read(id, offset, len)
     };
     let span = match read {
         Ok(span) if span.len() == len as usize => return Ok((span, 0)),
         Ok(span) => span,
-        Err(ObjectError::NotFound) => Span::Bytes(Bytes::new()),
+        Err(ObjectError::NotFound) => Span::Pieces(Vec::new()),
         Err(e) => return Err(Fault::Object(e)),
     };
     // Short: the end of the object, or a loss.
@@ -109,20 +112,24 @@ fn cold(
     id: ObjectId,
     offset: u64,
     len: u32,
-) -> Result<Span, ObjectError> {
+) -> Result<(Vec<Bytes>, usize), ObjectError> {
     let span = objects.read(id, offset, len)?;
-    bytes_of(span).map(Span::Bytes).map_err(ObjectError::Io)
+    in_memory(span).map_err(ObjectError::Io)
 }
 
-fn bytes_of(span: Span) -> std::io::Result<Bytes> {
+/// The bytes of a span, and how many of them were copied.
+fn in_memory(span: Span) -> std::io::Result<(Vec<Bytes>, usize)> {
     match span {
-        Span::Bytes(bytes) => Ok(bytes),
+        Span::Pieces(pieces) => Ok((pieces, 0)),
         Span::File {
             file, offset, len, ..
         } => {
+            if len == 0 {
+                return Ok((Vec::new(), 0));
+            }
             let mut buffer = vec![0; len as usize];
             file.read_exact_at(&mut buffer, offset)?;
-            Ok(buffer.into())
+            Ok((vec![buffer.into()], len as usize))
         }
     }
 }
@@ -141,23 +148,24 @@ fn fill(
     if data.len() >= len {
         return Ok((eof, data));
     }
-    if data.is_empty() && len <= ds.zeros.len() {
-        return Ok((eof, Span::Bytes(ds.zeros.slice(..len))));
-    }
-    let have = bytes_of(data).map_err(|e| {
+    let mut missing = len - data.len();
+    let (mut pieces, copied) = in_memory(data).map_err(|e| {
         count(&ds.counts.io_errors);
         tracing::error!("reading an object: {e}");
         NfsStatus::Io
     })?;
-    let mut whole = Vec::with_capacity(len);
-    whole.extend_from_slice(&have);
-    whole.resize(len, 0);
-    Ok((eof, Span::Bytes(whole.into())))
+    add(&ds.counts.read_copied_bytes, copied);
+    while missing > 0 {
+        let zeros = ds.zeros.slice(..missing.min(ds.zeros.len()));
+        missing -= zeros.len();
+        pieces.push(zeros);
+    }
+    Ok((eof, Span::Pieces(pieces)))
 }
 
 fn payload(span: Span) -> Payload {
     match span {
-        Span::Bytes(bytes) => Payload::Bytes(bytes),
+        Span::Pieces(pieces) => Payload::Pieces(pieces),
         Span::File {
             file,
             offset,

@@ -1,7 +1,7 @@
 //! WRITE (RFC 8881 §18.32, §13.6, §13.7; rules R2, R9, R11).
 //!
 //! # Ownership
-//! The data lie in the request's record; nothing is copied before the object store.
+//! The data lie in the request's record; nothing is copied before the object store, which may keep them as they are.
 //!
 //! # Ordering
 //! Verifier, data, sync, index; then, for `FILE_SYNC`, the MDS learns of it; then the reply. Fences and truncations of
@@ -30,10 +30,10 @@ use crate::sizes::nfs_status;
 /// How long a `FILE_SYNC` write waits for the MDS. Above it the client is told to try later.
 const WROTE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn write(
+pub(super) async fn write<'r>(
     ds: &Ds,
-    cx: &Compound<'_, Ds>,
-    args: WriteArgs<'_>,
+    cx: &Compound<'r, Ds>,
+    args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     let stateid = cx.resolve(args.stateid)?;
     let admitted = ds.admit(cx, Want::Write)?;
@@ -59,7 +59,7 @@ pub(super) async fn write(
     let time = (ds.clock)();
     ds.check_once(id).map_err(failed)?;
     ds.objects
-        .write(id, args.offset, data)
+        .write_shared(id, args.offset, &cx.share(data), cx.buffer_bytes())
         .map_err(|e| failed(Fault::Object(e)))?;
     ds.index.wrote(id, time).map_err(|e| failed(e.into()))?;
     if args.stable != StableHow::Unstable {

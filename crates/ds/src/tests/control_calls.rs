@@ -1,6 +1,7 @@
 //! CREATE, STAT, COMMIT, SET_SIZE by the MDS (R1, R3, R9, R11), and an object store whose sync fails.
 
 use super::*;
+use bytes::Bytes;
 use control::{
     CommitArgs as CtlCommit, CreateArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem,
 };
@@ -109,6 +110,18 @@ impl ObjectStore for Failing {
     }
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         self.inner.write(id, offset, data)
+    }
+    fn write_shared(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &Bytes,
+        buffer_bytes: usize,
+    ) -> Result<(), ObjectError> {
+        self.inner.write_shared(id, offset, data, buffer_bytes)
+    }
+    fn copied_bytes(&self) -> u64 {
+        self.inner.copied_bytes()
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
         if self.fails.load(SeqCst) {

@@ -2,6 +2,7 @@
 //! control program, and clients with real sessions, all in one process under paused time. Handles are signed by the test.
 
 mod control_calls;
+mod copies;
 mod handles;
 mod io;
 mod joins;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tests::real::daemon;
+use fabric::Fabric;
 use fabric::mem::MemFabric;
 use nfs4::CompoundBuilder;
 use nfs4::ops::{SequenceArgs, SequenceRes};
@@ -11,8 +12,8 @@ use transport::{Connector, CountersSnapshot, NoService, ReplyRoom};
 use xdr::Decode;
 
 /// A data server that is reached over RDMA, and one connector to it.
-struct Rig {
-    world: World,
+pub(super) struct Rig {
+    pub(super) world: World,
     server: Context,
     connector: Arc<RdmaConnector>,
     address: Address,
@@ -21,9 +22,13 @@ struct Rig {
 
 impl Rig {
     async fn new(world: World) -> Self {
-        let rdma = Rdma::new(Arc::new(MemFabric::default()), Config::default());
-        let address = "10.0.0.1:20049".parse().unwrap();
-        let listener = rdma::listen(address, &rdma).await.unwrap();
+        Self::over(Arc::new(MemFabric::default()), "10.0.0.1:20049", world).await
+    }
+
+    pub(super) async fn over(fabric: Arc<dyn Fabric>, address: &str, world: World) -> Self {
+        let rdma = Rdma::new(fabric, Config::default());
+        let listener = rdma::listen(address.parse().unwrap(), &rdma).await.unwrap();
+        let address = listener.local();
         let (server, shutdown) = (Context::new(Limits::default()), Shutdown::new());
         tokio::spawn(rdma::serve(
             vec![listener],
@@ -42,7 +47,7 @@ impl Rig {
         }
     }
 
-    async fn client(&self) -> Client {
+    pub(super) async fn client(&self) -> Client {
         let client = self.world.client(b"a").await;
         let config = SessionConfig {
             addresses: vec![self.address.clone()],
@@ -56,7 +61,7 @@ impl Rig {
         }
     }
 
-    fn counters(&self) -> CountersSnapshot {
+    pub(super) fn counters(&self) -> CountersSnapshot {
         self.server.counters().snapshot()
     }
 }

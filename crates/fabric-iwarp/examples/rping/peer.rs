@@ -21,6 +21,7 @@ pub(crate) const CONFIG: EndpointConfig = EndpointConfig {
     ird: 1,
     ord: 1,
     crc: true,
+    exposed_is_scratch: false,
 };
 /// Messages have 16 octets; that a longer one comes is to be seen, not to end the connection.
 const MESSAGE_BYTES_MAX: usize = 64;
@@ -48,6 +49,7 @@ fn pool(buffer_bytes: usize) -> Pool {
         buffer_bytes,
         slab_bytes: 4 * buffer_bytes,
         bytes_max: 4 * buffer_bytes,
+        free_bytes_max: usize::MAX,
     })
 }
 

@@ -4,6 +4,7 @@
 //! because nothing is delivered before the CRC was right, and a frame that fails it ends the stream: what it
 //! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
 
+use super::ahead::Ahead;
 use super::{Exposure, Machine, to_usize};
 use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, TAGGED_BYTES};
@@ -15,20 +16,10 @@ use fabric::{Buffer, Done, Memory, Receive, Status};
 use std::collections::VecDeque;
 
 /// Bytes read at a time while no large payload is due: few at first, more while many small segments arrive.
-const INBOX_BYTES_MIN: usize = 4 * 1024;
+pub(super) const INBOX_BYTES_MIN: usize = 4 * 1024;
 const INBOX_BYTES_MAX: usize = 64 * 1024;
 /// Payload still due from which on it is read straight into its place.
-const DIRECT_BYTES_MIN: usize = 2 * 1024;
-/// What is read behind such payload: the rest of its frame, and the header of the next when its message goes on, so that
-/// all payload of that can be read straight into its place too.
-fn behind(segment: &Segment) -> usize {
-    let trailer_bytes = mpa::pad_bytes(segment.ulpdu_bytes) + 4;
-    if segment.header.last {
-        INBOX_BYTES_MIN
-    } else {
-        trailer_bytes + 2 + segment.ulpdu_bytes - segment.payload_bytes
-    }
-}
+pub(super) const DIRECT_BYTES_MIN: usize = 2 * 1024;
 /// A segment of a control message has no more payload.
 const CONTROL_BYTES_MAX: usize = TERMINATE_BYTES_MAX;
 
@@ -36,14 +27,16 @@ const CONTROL_BYTES_MAX: usize = TERMINATE_BYTES_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Rx {
     /// From the first byte on; larger than [`INBOX_BYTES_MIN`] only while bytes arrive.
-    inbox: Vec<u8>,
+    pub(super) inbox: Vec<u8>,
     start: usize,
-    end: usize,
+    pub(super) end: usize,
     /// How often the inbox was too small for what came.
     doublings: u32,
-    segment: Option<Segment>,
+    pub(super) segment: Option<Segment>,
+    /// What the bytes that are read now should be, unless all go into the inbox.
+    pub(super) ahead: Option<Ahead>,
     /// Of control messages.
-    control: ControlBuffer,
+    pub(super) control: ControlBuffer,
     /// The Send that is under way.
     send: Option<SendIn>,
     msn_send: u32,
@@ -55,7 +48,7 @@ pub(super) struct Rx {
 }
 
 #[derive(Debug)]
-struct ControlBuffer([u8; CONTROL_BYTES_MAX]);
+pub(super) struct ControlBuffer([u8; CONTROL_BYTES_MAX]);
 
 impl Default for ControlBuffer {
     fn default() -> Self {
@@ -64,19 +57,19 @@ impl Default for ControlBuffer {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Segment {
-    header: Header,
+pub(super) struct Segment {
+    pub(super) header: Header,
     opcode: Opcode,
-    ulpdu_bytes: usize,
-    payload_bytes: usize,
+    pub(super) ulpdu_bytes: usize,
+    pub(super) payload_bytes: usize,
     placed: usize,
-    place: Target,
+    pub(super) place: Target,
     crc: u32,
 }
 
 /// Memory that a segment goes into, checked.
 #[derive(Debug, Clone, Copy)]
-enum Target {
+pub(super) enum Target {
     /// There is no payload.
     Nothing,
     /// Exposed memory from an offset on.
@@ -117,75 +110,38 @@ impl Rx {
     pub(super) fn stop(&mut self) {
         self.segment = None;
     }
-}
 
-/// Where the next bytes are to be read to: first all of `place`, then `inbox`.
-#[derive(Debug)]
-pub struct Room<'a> {
-    /// The payload's own place; empty unless much is due.
-    pub place: &'a mut [u8],
-    /// What follows.
-    pub inbox: &'a mut [u8],
+    /// Moves what is in the inbox to its beginning: less than a header or a trailer, and what was moved there from
+    /// elsewhere.
+    pub(super) fn make_room(&mut self) {
+        self.inbox.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let bytes = INBOX_BYTES_MIN << self.doublings;
+        if self.inbox.len() != bytes && self.end < bytes {
+            self.inbox.resize(bytes, 0);
+            self.inbox.shrink_to_fit();
+        }
+    }
+
+    /// Adds bytes to what is in the inbox.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.inbox.truncate(self.end);
+        self.inbox.extend_from_slice(bytes);
+        self.end = self.inbox.len();
+    }
+
+    /// The inbox was full: it is larger from now on, unless what comes has its own place.
+    pub(super) fn was_too_small(&mut self) {
+        let due = self.segment.map_or(0, |segment| segment.due());
+        let larger = INBOX_BYTES_MIN << (self.doublings + 1);
+        if due < DIRECT_BYTES_MIN && larger <= INBOX_BYTES_MAX {
+            self.doublings += 1;
+        }
+    }
 }
 
 impl Machine {
-    /// Where the next bytes belong. Follow with [`Machine::read`].
-    pub fn room(&mut self) -> Room<'_> {
-        let Rx {
-            inbox,
-            start,
-            end,
-            segment,
-            control,
-            doublings,
-            ..
-        } = &mut self.rx;
-        // What is left over is less than a header or a trailer.
-        inbox.copy_within(*start..*end, 0);
-        *end -= *start;
-        *start = 0;
-        if inbox.len() < INBOX_BYTES_MIN << *doublings {
-            inbox.resize(INBOX_BYTES_MIN << *doublings, 0);
-        }
-        match segment {
-            Some(segment) if *end == 0 && segment.due() >= DIRECT_BYTES_MIN => Room {
-                place: segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control),
-                inbox: &mut inbox[..behind(segment)],
-            },
-            _ => Room {
-                place: &mut [],
-                inbox: &mut inbox[*end..],
-            },
-        }
-    }
-
-    /// So many bytes were read into what [`Machine::room`] offered, in its order.
-    pub fn read(&mut self, count: usize) {
-        let Rx {
-            segment,
-            control,
-            end,
-            ..
-        } = &mut self.rx;
-        let mut direct = 0;
-        if let Some(segment) = segment.as_mut()
-            && *end == 0
-            && segment.due() >= DIRECT_BYTES_MIN
-        {
-            direct = count.min(segment.due());
-            let place = segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control);
-            segment.placed(&place[..direct], self.agreed.crc);
-        }
-        *end += count - direct;
-        let was_full = *end == self.rx.inbox.len();
-        while self.ended.is_none() && self.advance() {}
-        let due = self.rx.segment.map_or(0, |segment| segment.due());
-        let larger = INBOX_BYTES_MIN << (self.rx.doublings + 1);
-        if was_full && due < DIRECT_BYTES_MIN && larger <= INBOX_BYTES_MAX {
-            self.rx.doublings += 1;
-        }
-    }
-
     /// Gives back what many small messages made the inbox grow by, if nothing is in it: nothing is expected soon.
     pub fn rest(&mut self) {
         if self.rx.doublings > 0 && self.rx.start == self.rx.end {
@@ -193,6 +149,11 @@ impl Machine {
             self.rx.inbox = Vec::new();
             self.rx.doublings = 0;
         }
+    }
+
+    /// Goes as far as what is in the inbox lasts.
+    pub(super) fn advance_all(&mut self) {
+        while self.ended.is_none() && self.advance() {}
     }
 
     /// One step with what is in the inbox; whether there may be another.
@@ -268,10 +229,11 @@ impl Machine {
         };
         let count = segment.due().min(*end - *start);
         let bytes = &inbox[*start..*start + count];
-        let place = segment.place(&mut self.keys, &mut self.sinks, &mut self.receives, control);
+        let (keys, sinks) = (&mut self.keys, &mut self.sinks);
+        let place = segment.place(keys, sinks, &mut self.receives, control, 0);
         place[..count].copy_from_slice(bytes);
         segment.placed(bytes, self.agreed.crc);
-        if !matches!(segment.place, Target::Control) {
+        if matches!(segment.place, Target::Sink(_) | Target::Exposed(..)) {
             self.counters.copied_bytes += count as u64;
         }
         *start += count;
@@ -334,7 +296,7 @@ impl Machine {
             return Ok(Target::Nothing);
         }
         let buffer = match self.keys.get(stag) {
-            Some(Exposure::Memory(Memory::Buffer(buffer))) => buffer,
+            Some(Exposure::Memory(Memory::Buffer(buffer), _)) => buffer,
             Some(_) => return Err(Term::ACCESS_RIGHTS),
             None => return Err(Term::INVALID_STAG),
         };
@@ -393,6 +355,7 @@ impl Machine {
         match segment.opcode {
             Opcode::Write => {
                 self.counters.received_bytes += payload as u64;
+                self.wrote_into(segment);
                 // An invalidation may have waited for the end of this segment.
                 self.settle();
             }
@@ -414,6 +377,15 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Notes how far exposed memory was written.
+    fn wrote_into(&mut self, segment: &Segment) {
+        if let Target::Exposed(key, offset) = segment.place
+            && let Some(Exposure::Memory(_, written_end)) = self.keys.get_mut(key)
+        {
+            *written_end = (*written_end).max(offset + segment.payload_bytes);
+        }
     }
 
     fn deliver_response(
@@ -448,7 +420,7 @@ impl Machine {
             Bytes::new()
         } else {
             let bytes = match self.keys.get(request.source_stag) {
-                Some(Exposure::Memory(Memory::Bytes(bytes))) => bytes,
+                Some(Exposure::Memory(Memory::Bytes(bytes), _)) => bytes,
                 Some(_) => return Err(Term::ACCESS_RIGHTS),
                 None => return Err(Term::READ_INVALID_STAG),
             };
@@ -514,23 +486,24 @@ fn admit_control(header: &Header, mo: u32, len: usize, max: usize) -> Result<Tar
 
 impl Segment {
     /// Payload that has not arrived.
-    fn due(&self) -> usize {
+    pub(super) fn due(&self) -> usize {
         self.payload_bytes - self.placed
     }
 
-    /// Where the rest of the payload goes: memory that was checked when the segment began, and that nobody
-    /// takes back before its end: receives and sinks by themselves, exposed memory because invalidations wait.
-    fn place<'a>(
+    /// Where the rest of the payload goes, and `more` bytes behind it: memory that was checked when the segment began, and
+    /// that nobody takes back before its end: receives and sinks by themselves, exposed memory because invalidations wait.
+    pub(super) fn place<'a>(
         &self,
         keys: &'a mut Keys<Exposure>,
         sinks: &'a mut VecDeque<Buffer>,
         receives: &'a mut VecDeque<Receive>,
         control: &'a mut ControlBuffer,
+        more: usize,
     ) -> &'a mut [u8] {
         let (bytes, offset): (&mut [u8], usize) = match self.place {
             Target::Nothing => return &mut [],
             Target::Exposed(key, offset) => match keys.get_mut(key) {
-                Some(Exposure::Memory(Memory::Buffer(buffer))) => (buffer, offset),
+                Some(Exposure::Memory(Memory::Buffer(buffer), _)) => (buffer, offset),
                 _ => unreachable!("exposed memory stays until its segment is whole"),
             },
             Target::Sink(offset) => match sinks.front_mut() {
@@ -543,11 +516,11 @@ impl Segment {
             },
             Target::Control => (&mut control.0, 0),
         };
-        &mut bytes[offset + self.placed..offset + self.payload_bytes]
+        &mut bytes[offset + self.placed..offset + self.payload_bytes + more]
     }
 
     /// These bytes are in their place.
-    fn placed(&mut self, bytes: &[u8], crc: bool) {
+    pub(super) fn placed(&mut self, bytes: &[u8], crc: bool) {
         self.placed += bytes.len();
         if crc {
             self.crc = crc::append(self.crc, bytes);

@@ -275,7 +275,9 @@ impl Tx {
             left -= piece.len();
             match piece {
                 Piece::Bytes(bytes) if bytes.len() <= SMALL_PIECE_BYTES => {
-                    self.copied_bytes += bytes.len() as u64;
+                    if matches!(header.place, Place::Tagged { .. }) {
+                        self.copied_bytes += bytes.len() as u64;
+                    }
                     self.small.extend_from_slice(&bytes);
                     continue;
                 }

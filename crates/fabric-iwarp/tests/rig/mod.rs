@@ -44,6 +44,7 @@ pub(crate) fn pool() -> Pool {
         buffer_bytes: 64 * 1024,
         slab_bytes: 1 << 20,
         bytes_max: 32 << 20,
+        free_bytes_max: usize::MAX,
     })
 }
 
@@ -86,13 +87,12 @@ pub(crate) struct Party {
 
 /// Initiator and responder.
 pub(crate) fn pair(mulpdu: usize, agreed: Agreed) -> (Party, Party) {
+    pair_with(EndpointConfig::default(), mulpdu, agreed)
+}
+
+pub(crate) fn pair_with(config: EndpointConfig, mulpdu: usize, agreed: Agreed) -> (Party, Party) {
     let party = |is_initiator| Party {
-        machine: Machine::new(start(
-            EndpointConfig::default(),
-            agreed,
-            is_initiator,
-            mulpdu,
-        )),
+        machine: Machine::new(start(config, agreed, is_initiator, mulpdu)),
         pool: pool(),
     };
     (party(true), party(false))
@@ -161,12 +161,14 @@ pub(crate) fn written(machine: &mut Machine, max: usize) -> Vec<u8> {
     bytes
 }
 
-/// Hands bytes to a machine as they would be read, as long as it lives.
-pub(crate) fn deliver(machine: &mut Machine, mut bytes: &[u8]) {
+/// Hands bytes to a machine as they would be read, as long as it lives. Returns in how many reads.
+pub(crate) fn deliver(machine: &mut Machine, mut bytes: &[u8]) -> usize {
+    let mut reads = 0;
     while !bytes.is_empty() && machine.ended().is_none() {
-        let room = machine.room();
+        reads += 1;
+        let mut room = machine.room();
         let mut count = 0;
-        for place in [room.place, room.inbox] {
+        for place in room.pieces() {
             let len = place.len().min(bytes.len());
             place[..len].copy_from_slice(&bytes[..len]);
             bytes = &bytes[len..];
@@ -174,6 +176,7 @@ pub(crate) fn deliver(machine: &mut Machine, mut bytes: &[u8]) {
         }
         machine.read(count);
     }
+    reads
 }
 
 /// Some bytes in each direction, in pieces.

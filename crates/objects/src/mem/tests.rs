@@ -30,8 +30,16 @@ fn limited(capacity_bytes: u64) -> MemObjects {
 }
 
 fn bytes(store: &MemObjects, offset: u64, len: u32) -> Bytes {
+    let mut pieces = spans(store, offset, len);
+    match pieces.len() {
+        1 => pieces.remove(0),
+        _ => pieces.concat().into(),
+    }
+}
+
+fn spans(store: &MemObjects, offset: u64, len: u32) -> Vec<Bytes> {
     match store.read(ID, offset, len).unwrap() {
-        Span::Bytes(bytes) => bytes,
+        Span::Pieces(pieces) => pieces,
         Span::File { .. } => panic!("a file in memory"),
     }
 }
@@ -122,4 +130,126 @@ fn a_crash_may_lose_an_object_never_synced_and_no_other() {
         assert!(store.after_crash(seed).stat(ID).is_err());
     }
     assert!((20..80).contains(&lost));
+}
+
+/// A buffer of so many pages, with `around` bytes in front of them, and whether it is still in memory.
+fn buffer(pages: usize, around: usize, fill: u8) -> (Bytes, std::sync::Weak<Vec<u8>>) {
+    struct Owner(Arc<Vec<u8>>);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let bytes = Arc::new(vec![fill; around + pages * PAGE]);
+    let watch = Arc::downgrade(&bytes);
+    (Bytes::from_owner(Owner(bytes)).slice(around..), watch)
+}
+
+#[test]
+fn whole_pages_that_are_handed_over_are_neither_copied_to_be_written_nor_to_be_read() {
+    let store = limited(u64::MAX);
+    let (data, _) = buffer(16, 300, 1);
+    let taken = 300 + 16 * PAGE;
+    store.write_shared(ID, PAGE_BYTES, &data, taken).unwrap();
+    let read = spans(&store, PAGE_BYTES + 100, 15 * 65_536);
+    assert_eq!(read.len(), 16);
+    assert_eq!(read[0].as_ptr(), data[100..].as_ptr());
+    assert_eq!(read[9].as_ptr(), data[9 * PAGE..].as_ptr());
+    // A hole in front is no copy either.
+    assert_eq!(spans(&store, 0, 100_000).concat()[..PAGE], [0; PAGE]);
+    assert_eq!(store.copied_bytes(), 0);
+    // Where pages are not filled, that is copied, and nothing else.
+    store
+        .write_shared(ID, 20 * PAGE_BYTES + 10, &data, taken)
+        .unwrap();
+    assert_eq!(store.copied_bytes(), PAGE_BYTES);
+    // Small data, and a little data of a large buffer, are copied.
+    store
+        .write_shared(ID, 0, &data.slice(..4096), 4096)
+        .unwrap();
+    store
+        .write_shared(ID, 0, &data.slice(..PAGE), taken)
+        .unwrap();
+    assert_eq!(store.copied_bytes(), 2 * PAGE_BYTES + 4096);
+}
+
+#[test]
+fn a_buffer_is_given_back_before_most_of_it_is_of_no_use() {
+    let store = limited(u64::MAX);
+    let (data, watch) = buffer(4, 0, 1);
+    store.write_shared(ID, 0, &data, 4 * PAGE).unwrap();
+    drop(data);
+    store.write(ID, PAGE_BYTES, &[2; PAGE]).unwrap();
+    store.write(ID, 3 * PAGE_BYTES, &[3]).unwrap();
+    assert!(watch.upgrade().is_some());
+    store.punch(ID, 0, PAGE_BYTES).unwrap();
+    assert!(watch.upgrade().is_none());
+    let expected = [
+        vec![0; PAGE],
+        vec![2; PAGE],
+        vec![1; PAGE],
+        vec![3],
+        vec![1; PAGE - 1],
+    ];
+    assert_eq!(bytes(&store, 0, u32::MAX), expected.concat());
+    // The two others, once each, and what was written.
+    assert_eq!(store.copied_bytes(), 3 * PAGE_BYTES + 1);
+}
+
+#[test]
+fn a_buffer_that_is_overwritten_cut_off_or_removed_as_a_whole_is_given_back_without_a_copy() {
+    let store = limited(u64::MAX);
+    let mut old = Vec::new();
+    for round in 0..4 {
+        let (data, watch) = buffer(8, 0, round);
+        store.write_shared(ID, 0, &data, 8 * PAGE).unwrap();
+        old.push(watch);
+        assert!(old.iter().rev().skip(1).all(|old| old.upgrade().is_none()));
+    }
+    store.set_size(ID, 0).unwrap();
+    assert!(old[3].upgrade().is_none());
+    let (data, watch) = buffer(8, 0, 9);
+    store.write_shared(ID, 0, &data, 8 * PAGE).unwrap();
+    drop(data);
+    store.remove(ID).unwrap();
+    assert!(watch.upgrade().is_none());
+    assert_eq!(store.copied_bytes(), 0);
+}
+
+#[test]
+fn buffers_never_hold_much_more_than_the_bytes_in_use() {
+    let store = limited(u64::MAX);
+    let mut dice = Dice(7);
+    let mut most = 0;
+    for _ in 0..2000 {
+        let at = |dice: &mut Dice| dice.roll(40) * PAGE_BYTES + dice.roll(3) * 100;
+        let pages = usize::try_from(dice.roll(16)).unwrap();
+        let around = usize::try_from(dice.roll(100_000)).unwrap();
+        let (data, _) = buffer(pages, around, 1);
+        let offset = at(&mut dice);
+        store
+            .write_shared(ID, offset, &data, data.len() + around)
+            .unwrap();
+        match dice.roll(4) {
+            0 => store.punch(ID, at(&mut dice), at(&mut dice)).unwrap(),
+            1 => store.set_size(ID, at(&mut dice)).unwrap(),
+            _ => store.write(ID, at(&mut dice), &data).unwrap(),
+        }
+        let (held, used) = store.inner.lock().live[&ID].kept.held_bytes();
+        assert!(held <= used * KEPT_FACTOR_MAX, "{held} for {used}");
+        most = most.max(used);
+    }
+    assert!(most > 16 * PAGE_BYTES);
+}
+
+#[test]
+fn a_crash_holds_no_buffer() {
+    let store = limited(u64::MAX);
+    let (data, watch) = buffer(4, 0, 1);
+    store.write_shared(ID, 0, &data, 4 * PAGE).unwrap();
+    drop(data);
+    let crashed = store.after_crash(3);
+    drop(store);
+    assert!(watch.upgrade().is_none());
+    drop(crashed);
 }

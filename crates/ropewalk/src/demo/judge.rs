@@ -10,6 +10,15 @@ use std::collections::BTreeMap;
 
 /// Share of the bytes, in percent, that must have gone the way that was asked for.
 const CARRIED_PERCENT_MIN: u64 = 95;
+/// Most bytes that are copied between the network and the stores, in percent of the bytes: each once, and what is small.
+const COPIED_PERCENT_MAX: u64 = 105;
+/// What the transport and the stores count as copied.
+const COPIED: [&str; 4] = [
+    "stream_copied_bytes",
+    "rdma_copied_bytes",
+    "rdma_file_bytes",
+    "store_copied_bytes",
+];
 
 /// A transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +47,8 @@ pub(super) struct Counts {
     chunks: u64,
     /// Bytes of READs sent over TCP.
     tcp_payload: u64,
+    /// Bytes copied on their way to the stores or from there.
+    copied: u64,
 }
 
 impl Counts {
@@ -62,6 +73,8 @@ impl Counts {
             .iter()
             .map(|name| count(&ds.transport, name))
             .sum::<u64>();
+            let copied = |name| count(&ds.transport, name) + count(&ds.counters, name);
+            sum.copied += COPIED.into_iter().map(copied).sum::<u64>();
         }
         Ok(sum)
     }
@@ -84,6 +97,7 @@ pub(super) struct Step {
     chunks: u64,
     /// What did not go by chunks: all WRITEs over TCP, and READs by their own counter.
     tcp_payload: u64,
+    copied: u64,
 }
 
 impl Step {
@@ -97,6 +111,7 @@ impl Step {
             proxied: after.proxied - before.proxied,
             chunks,
             tcp_payload: sent.max(client.saturating_sub(chunks)),
+            copied: after.copied - before.copied,
         }
     }
 
@@ -113,6 +128,10 @@ impl Step {
         if self.proxied > 0 {
             let proxied = shown(self.proxied);
             return Some(format!("{proxied} went through the metadata server"));
+        }
+        if self.copied > size / 100 * COPIED_PERCENT_MAX {
+            let copied = shown(self.copied);
+            return Some(format!("{copied} were copied for {}", shown(size)));
         }
         let (wrong, name) = match self.way {
             Way::Rdma if !enough(self.chunks) => {
@@ -138,6 +157,7 @@ impl Step {
             shown(self.chunks),
             shown(self.tcp_payload),
             shown(self.proxied),
+            shown(self.copied),
         ]
     }
 }
@@ -208,6 +228,7 @@ impl Proxied {
             shown(self.chunks),
             shown(both.saturating_sub(self.chunks)),
             shown(both),
+            "-".to_owned(),
         ]]
     }
 
@@ -245,6 +266,7 @@ mod tests {
             proxied: 0,
             chunks,
             tcp_payload,
+            copied: 1000,
         }
     }
 
@@ -285,6 +307,10 @@ mod tests {
                 chunks: 1,
                 ..step(Way::Tcp)
             },
+            Step {
+                copied: 1051,
+                ..step(Way::Tcp)
+            },
         ] {
             bad.push(Leg {
                 inward: wrong.clone(),
@@ -307,19 +333,21 @@ mod tests {
             proxied: 1,
             chunks: 2,
             tcp_payload: 3,
+            copied: 4,
         };
         let after = Counts {
             client: 1005,
             proxied: 1,
             chunks: 902,
             tcp_payload: 3,
+            copied: 1004,
         };
         let step = Step::new(Way::Rdma, &before, &after);
         assert_eq!(
             (step.client, step.chunks, step.tcp_payload),
             (1000, 900, 100)
         );
-        assert_eq!(step.proxied, 0);
+        assert_eq!((step.proxied, step.copied), (0, 1000));
     }
 
     #[test]

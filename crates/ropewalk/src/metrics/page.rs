@@ -328,6 +328,10 @@ fn help_of(name: &str) -> &'static str {
         "payload_sendfile_bytes" => "Payload sent from files by sendfile",
         "payload_copy_bytes" => "Payload sent from files by copy",
         "payload_memory_bytes" => "Payload sent from memory",
+        "stream_copied_bytes" => "Bulk copied once more in memory on stream connections",
+        "store_copied_bytes" => {
+            "Payload copied by the object store, in memory or between memory and files"
+        }
         "rdma_connections" => "RDMA connections that were set up",
         "rdma_inline_bytes_in" => "Bytes received inside RDMA Sends",
         "rdma_inline_bytes_out" => "Bytes sent inside RDMA Sends",

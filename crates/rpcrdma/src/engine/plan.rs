@@ -139,7 +139,7 @@ pub(super) fn regions(message: &Message, plan: &Plan) -> Vec<(Role, Memory)> {
     for (index, item) in message.items().iter().enumerate() {
         if plan.reduced.contains(&index) {
             let position = u32::try_from(positions[index]).expect("a record is below 2^32 bytes");
-            let memory = Memory::Source(vec![item.payload.clone()]);
+            let memory = Memory::Source(item.payload.clone());
             out.push((Role::Read { position }, memory));
         }
     }

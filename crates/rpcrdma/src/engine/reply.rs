@@ -216,7 +216,7 @@ impl Engine {
                 self.counters.write_chunk_bytes_out += u64::from(item.span.len);
                 match &item.held {
                     Some(held) => self.write_held(held, &lists.writes[chunk]),
-                    None => self.write(vec![item.payload.clone()], &lists.writes[chunk]),
+                    None => self.write(item.payload.clone(), &lists.writes[chunk]),
                 }
             }
         }

@@ -49,7 +49,13 @@ fn message(rng: &mut Rng, xid: u32, direction: u32) -> Message {
         let len = size(rng);
         e.payload(len);
         let byte = |i: u32| u8::try_from((i + xid) % 255).unwrap() + 1;
-        payloads.push((0..len).map(byte).collect::<Bytes>());
+        let mut rest = (0..len).map(byte).collect::<Bytes>();
+        let mut pieces = Vec::new();
+        while rng.one_in(2) && !rest.is_empty() {
+            pieces.push(rest.split_to(rng.below(rest.len() + 1)));
+        }
+        pieces.push(rest);
+        payloads.push(pieces);
     }
     let words = if rng.one_in(4) {
         size(rng) as usize / 4
@@ -58,7 +64,7 @@ fn message(rng: &mut Rng, xid: u32, direction: u32) -> Message {
     };
     filler(&mut e, words, rng);
     let (head, spans) = e.into_parts();
-    let mut message = Message::new(head, spans, payloads);
+    let mut message = Message::gathered(head, spans, payloads);
     for index in 0..message.items().len() {
         if rng.one_in(6) {
             message = message.without_ddp(index);
@@ -72,7 +78,7 @@ fn flatten(message: &Message) -> Vec<u8> {
     let mut at = 0;
     for item in message.items() {
         out.extend(&message.head()[at..item.span.at]);
-        out.extend(&item.payload);
+        item.payload.iter().for_each(|piece| out.extend(piece));
         out.resize(out.len().next_multiple_of(4), 0);
         at = item.span.at;
     }
@@ -101,7 +107,7 @@ fn room(rng: &mut Rng, reply: &Message) -> ReplyRoom {
         .iter()
         .zip(reply.items())
         .filter(|(place, _)| place.is_some())
-        .map(|(_, item)| item.payload.len().next_multiple_of(4))
+        .map(|(_, item)| (item.span.len as usize).next_multiple_of(4))
         .sum();
     ReplyRoom {
         reply_bytes_max: u32::try_from(inline - chunked).unwrap(),
@@ -152,7 +158,7 @@ fn record(side: &mut Side, reply: &Reply, exchange: &Exchange) -> Vec<u8> {
                 return Some(item.span.at + inline);
             }
             if place.is_none_or(|chunk| chunks[chunk].is_empty()) {
-                inline += item.payload.len().next_multiple_of(4);
+                inline += (item.span.len as usize).next_multiple_of(4);
             }
         }
         None

@@ -101,16 +101,18 @@ impl Kind {
         self,
         head: Vec<u8>,
         spans: Vec<Span>,
-        payloads: Vec<Bytes>,
+        payloads: Vec<Vec<Bytes>>,
         charge: Option<Charge>,
     ) -> Filled {
         match self {
             Self::Reply(held) => {
-                let bytes = head.len() + payloads.iter().map(Bytes::len).sum::<usize>();
+                let bytes = head.len() + payloads.iter().flatten().map(Bytes::len).sum::<usize>();
                 let head = Bytes::from_owner(Head::new(head, bytes, charge, &held));
-                Filled::Reply(rpcrdma::Message::new(head, spans, payloads))
+                Filled::Reply(rpcrdma::Message::gathered(head, spans, payloads))
             }
-            Self::Call(room) => Filled::Call(rpcrdma::Message::new(head, spans, payloads), room),
+            Self::Call(room) => {
+                Filled::Call(rpcrdma::Message::gathered(head, spans, payloads), room)
+            }
         }
     }
 }
@@ -157,23 +159,16 @@ impl Replies {
         let charge = message.take_charge();
         let (head, spans, payloads) = message.into_parts();
         let counters = self.conn.context().counters();
-        let mut in_memory = Vec::with_capacity(payloads.len());
-        let mut file_bytes = 0;
-        for payload in &payloads {
-            match payload {
-                Payload::Bytes(bytes) => in_memory.push(bytes.clone()),
-                Payload::File(file) => file_bytes += file.len,
-            }
-        }
-        if in_memory.len() == payloads.len() {
-            return Some(kind.filled(head, spans, in_memory, charge));
-        }
-        let charge = charge.or_else(|| self.conn.try_charge_reply(file_bytes));
+        let file_bytes = payloads.iter().map(Payload::file_bytes).sum::<u32>();
         let mut filling = Filling {
+            read: Vec::with_capacity(payloads.len()),
             payloads,
-            read: Vec::new(),
             memory: self.memory.clone(),
         };
+        if file_bytes == 0 && filling.try_read() {
+            return Some(kind.filled(head, spans, filling.read, charge));
+        }
+        let charge = charge.or_else(|| self.conn.try_charge_reply(file_bytes));
         if charge.is_some() && filling.try_read() {
             Counters::add(&counters.rdma_file_bytes, file_bytes as usize);
             return Some(kind.filled(head, spans, filling.read, charge));
@@ -244,7 +239,7 @@ pub(super) fn range_of(held: rpcrdma::Held, offset: u32, len: u32) -> FileRange 
 struct Filling {
     payloads: Vec<Payload>,
     /// Those that are in memory, from the first on.
-    read: Vec<Bytes>,
+    read: Vec<Vec<Bytes>>,
     memory: Memory,
 }
 
@@ -252,24 +247,25 @@ impl Filling {
     /// Reads what needs no disk; `true` if that is everything.
     fn try_read(&mut self) -> bool {
         while let Some(payload) = self.payloads.get(self.read.len()) {
-            let bytes = match payload {
-                Payload::Bytes(bytes) => bytes.clone(),
+            let pieces = match payload {
+                Payload::Bytes(bytes) => vec![bytes.clone()],
+                Payload::Pieces(pieces) => pieces.clone(),
                 Payload::File(file) => {
                     let mut buffer = self.memory.take(file.len as usize);
                     if !read_cached(file, &mut buffer) {
                         return false;
                     }
                     let len = buffer.len();
-                    buffer.freeze(0..len)
+                    vec![buffer.freeze(0..len)]
                 }
             };
-            self.read.push(bytes);
+            self.read.push(pieces);
         }
         true
     }
 
     /// Reads everything else on the blocking pool.
-    async fn read(mut self) -> Result<Vec<Bytes>, End> {
+    async fn read(mut self) -> Result<Vec<Vec<Bytes>>, End> {
         while !self.try_read() {
             let at = self.read.len();
             let file = std::mem::replace(&mut self.payloads[at], Payload::Bytes(Bytes::new()));
@@ -281,7 +277,7 @@ impl Filling {
             let read = reading
                 .await
                 .map_err(|e| End::with(CloseReason::FileFailed, e))?;
-            self.read.push(read?);
+            self.read.push(vec![read?]);
         }
         Ok(self.read)
     }

@@ -41,6 +41,7 @@ impl Peer {
             buffer_bytes: INLINE,
             slab_bytes: INLINE * RECEIVES,
             bytes_max: 2 * INLINE * RECEIVES,
+            free_bytes_max: usize::MAX,
         });
         let receive = |id| Receive {
             id,
@@ -99,6 +100,7 @@ impl Peer {
             buffer_bytes: 1 << 20,
             slab_bytes: 1 << 20,
             bytes_max: 1 << 20,
+            free_bytes_max: usize::MAX,
         });
         let buffer = pool.take().unwrap();
         self.endpoint.expose(Memory::Buffer(buffer)).unwrap()
