@@ -265,6 +265,9 @@ async fn create(
             ns(mds, cx, |ns, op| ns.find_for_create(op, dir, name, how))?.ok_or(status)?
         }
     };
+    if matches!(created.existing, Existing::No | Existing::Replay) {
+        data::make_objects(nfsd, cx, &created.inode).await?;
+    }
     Ok(found(&created, fattr.mask, &wanted))
 }
 
