@@ -1,5 +1,7 @@
 //! The decoder: a cursor over borrowed bytes. Every read checks the bytes that remain first, so no
 //! input makes it panic, and every variable-length read names its limit.
+//!
+//! What reads a word or two is `#[inline]`: without it each field of each message is a call into this crate.
 
 use crate::padding;
 
@@ -78,12 +80,14 @@ impl<'a> Decoder<'a> {
 
     /// Bytes consumed so far.
     #[must_use]
+    #[inline]
     pub const fn position(&self) -> usize {
         self.at
     }
 
     /// Bytes that remain.
     #[must_use]
+    #[inline]
     pub const fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
@@ -119,6 +123,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let Some(slice) = self.bytes[self.at..].get(..len) else {
             return Err(self.error(DecodeErrorKind::Truncated));
@@ -127,6 +132,7 @@ impl<'a> Decoder<'a> {
         Ok(slice)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N)?);
@@ -137,6 +143,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_be_bytes(self.array()?))
     }
@@ -145,6 +152,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn i32(&mut self) -> Result<i32, DecodeError> {
         Ok(i32::from_be_bytes(self.array()?))
     }
@@ -153,6 +161,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_be_bytes(self.array()?))
     }
@@ -161,6 +170,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_be_bytes(self.array()?))
     }
@@ -169,6 +179,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::BadBool`] for anything but 0 and 1.
+    #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         let offset = self.at;
         match self.u32()? {
@@ -185,6 +196,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::TooLong`].
+    #[inline]
     pub fn len(&mut self, limit: u32) -> Result<usize, DecodeError> {
         let offset = self.at;
         let len = self.u32()?;
@@ -201,6 +213,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn opaque_fixed<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let out = self.array()?;
         self.take(padding(N))?;
@@ -211,6 +224,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`DecodeErrorKind::TooLong`] or [`DecodeErrorKind::Truncated`].
+    #[inline]
     pub fn opaque(&mut self, limit: u32) -> Result<&'a [u8], DecodeError> {
         let len = self.len(limit)?;
         let out = self.take(len)?;
@@ -259,6 +273,7 @@ impl<'a> Decoder<'a> {
 macro_rules! decode_scalar {
     ($($ty:ident),*) => {$(
         impl<'a> Decode<'a> for $ty {
+            #[inline]
             fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
                 d.$ty()
             }
@@ -268,6 +283,7 @@ macro_rules! decode_scalar {
 decode_scalar!(u32, i32, u64, i64, bool);
 
 impl<'a, const N: usize> Decode<'a> for [u8; N] {
+    #[inline]
     fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
         d.opaque_fixed()
     }

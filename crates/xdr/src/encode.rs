@@ -3,6 +3,8 @@
 //! A payload is not copied into the buffer. [`Encoder::payload`] writes its length and records a
 //! [`Span`]; the transport sends `buf[..span.at]`, then the payload from wherever it lies (memory, a
 //! file for sendfile, a registered buffer for an RDMA Write), then its padding, then the rest.
+//!
+//! What writes a word or two is `#[inline]`: without it each field of each message is a call into this crate.
 
 use crate::padding;
 
@@ -62,6 +64,7 @@ impl Encoder {
 
     /// Bytes written, payload spans and their padding not included.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.buf.len()
     }
@@ -112,6 +115,7 @@ impl Encoder {
 
     /// The current place, to come back to with [`Encoder::truncate`].
     #[must_use]
+    #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
             at: self.buf.len(),
@@ -127,6 +131,7 @@ impl Encoder {
 
     /// Writes a placeholder for a 32-bit value that is known later.
     #[must_use]
+    #[inline]
     pub fn reserve_u32(&mut self) -> Mark {
         let mark = self.mark();
         self.u32(0);
@@ -137,36 +142,43 @@ impl Encoder {
     ///
     /// # Panics
     /// When the reserved place was cut off in between.
+    #[inline]
     pub fn patch_u32(&mut self, mark: Mark, value: u32) {
         self.buf[mark.at..mark.at + 4].copy_from_slice(&value.to_be_bytes());
     }
 
     /// Raw bytes, neither counted nor padded.
+    #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.buf.extend_from_slice(bytes);
     }
 
     /// An unsigned 32-bit integer.
+    #[inline]
     pub fn u32(&mut self, v: u32) {
         self.raw(&v.to_be_bytes());
     }
 
     /// A signed 32-bit integer.
+    #[inline]
     pub fn i32(&mut self, v: i32) {
         self.raw(&v.to_be_bytes());
     }
 
     /// An unsigned 64-bit integer.
+    #[inline]
     pub fn u64(&mut self, v: u64) {
         self.raw(&v.to_be_bytes());
     }
 
     /// A signed 64-bit integer.
+    #[inline]
     pub fn i64(&mut self, v: i64) {
         self.raw(&v.to_be_bytes());
     }
 
     /// A boolean.
+    #[inline]
     pub fn bool(&mut self, v: bool) {
         self.u32(u32::from(v));
     }
@@ -175,17 +187,20 @@ impl Encoder {
     ///
     /// # Panics
     /// Above 2^32 - 1, which no message of ours reaches: their limits are far below.
+    #[inline]
     pub fn count(&mut self, n: usize) {
         self.u32(u32::try_from(n).expect("counts on the wire are below 2^32"));
     }
 
     /// Fixed-length opaque: the bytes and their padding.
+    #[inline]
     pub fn opaque_fixed(&mut self, bytes: &[u8]) {
         self.raw(bytes);
         self.raw(&[0; 3][..padding(bytes.len())]);
     }
 
     /// Variable-length opaque: count, bytes, padding. Strings are encoded alike.
+    #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.opaque_fixed(bytes);
@@ -222,6 +237,7 @@ impl Encoder {
 macro_rules! encode_scalar {
     ($($ty:ident),*) => {$(
         impl Encode for $ty {
+            #[inline]
             fn encode(&self, e: &mut Encoder) {
                 e.$ty(*self);
             }
@@ -231,6 +247,7 @@ macro_rules! encode_scalar {
 encode_scalar!(u32, i32, u64, i64, bool);
 
 impl<const N: usize> Encode for [u8; N] {
+    #[inline]
     fn encode(&self, e: &mut Encoder) {
         e.opaque_fixed(self);
     }
