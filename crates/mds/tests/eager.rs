@@ -6,6 +6,10 @@
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"
 )]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "each test program brings the rig along"
+)]
 
 #[path = "clone.rs"]
 mod clone;
