@@ -1,7 +1,7 @@
 //! The command line: what may be typed. What is done with it is in the module of each command.
 
 use crate::client_cmds::ClientCommand;
-use crate::config::{Access, ExportTable, SquashName, TransportChoice};
+use crate::config::{Access, CreateChoice, ExportTable, SquashName, TransportChoice};
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -106,6 +106,9 @@ pub(crate) struct UpArgs {
     /// Stripe unit of new files [default: 1MiB, or what DIR says]
     #[arg(long, value_name = "SIZE")]
     pub stripe_unit: Option<ByteSize>,
+    /// When the objects of a new file are made: lazy, by the first write to each data server, or eager, with the file [default: lazy, or what DIR says]
+    #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
+    pub create: Option<CreateChoice>,
     /// What all paths use: tcp, rdma (software iWARP, no hardware), or auto for RDMA with TCP behind it [default: tcp, or what DIR says]
     #[arg(
         long,

@@ -204,6 +204,37 @@ pub(crate) struct MdsConfig {
     /// The root directory of a new file system; later it is changed with chown and chmod.
     #[serde(default)]
     pub root: RootTable,
+    /// How new files come to their data servers.
+    #[serde(default)]
+    pub placement: PlacementTable,
+}
+
+/// The `[placement]` table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PlacementTable {
+    /// When the objects of a new file are made.
+    pub create: CreateChoice,
+}
+
+/// When the objects of a new file are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum CreateChoice {
+    /// By the first write to each data server.
+    #[default]
+    Lazy,
+    /// With the file, on all of its data servers.
+    Eager,
+}
+
+impl From<CreateChoice> for mds::data::Creation {
+    fn from(choice: CreateChoice) -> Self {
+        match choice {
+            CreateChoice::Lazy => Self::Lazy,
+            CreateChoice::Eager => Self::Eager,
+        }
+    }
 }
 
 /// The `[root]` table: owner and mode of the root directory when the file system is made.
@@ -589,6 +620,7 @@ impl MdsConfig {
             manage_gids: false,
             domain: None,
             root: RootTable::default(),
+            placement: PlacementTable::default(),
         }
     }
 

@@ -226,6 +226,7 @@ async fn open_mds(
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
+            creation: config.placement.create.into(),
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(AnyConnector::new(
                 proxy_context,

@@ -32,6 +32,9 @@ struct Args {
     /// Files that clients are delegated
     #[arg(long, conflicts_with_all = ["names", "contended"])]
     delegations: bool,
+    /// Objects are made with their files
+    #[arg(long)]
+    eager: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -82,6 +85,7 @@ fn config(args: &Args) -> Config {
         ds: args.ds.unwrap_or(usual.ds),
         clients: args.clients.unwrap_or(usual.clients),
         rdma: args.rdma,
+        eager: args.eager,
         canary: args.canary.map(|c| match c {
             CanaryArg::ReplyBeforeDurable => Canary::ReplyBeforeDurable,
             CanaryArg::ForgetRemovals => Canary::ForgetRemovals,
@@ -127,6 +131,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("names", args.names),
         ("contended", args.contended),
         ("delegations", args.delegations),
+        ("eager", args.eager),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
 use crate::trace::Trace;
-use mds::data::{ControlService, DataConfig, KeyTimes};
+use mds::data::{ControlService, Creation, DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
 use mds::{Mds, MdsConfig};
 use namespace::Time;
@@ -54,6 +54,7 @@ struct Running {
 
 /// The host.
 pub(crate) struct MdsNode {
+    creation: Creation,
     wires: Wires,
     net: Net,
     tap: Tap,
@@ -74,10 +75,11 @@ impl MdsNode {
         tap: Tap,
         trace: Trace,
         mut rng: Rng,
-        canary: Option<Canary>,
+        (canary, creation): (Option<Canary>, Creation),
     ) -> Self {
         let store = SimStore::new(rng.split(), canary);
         Self {
+            creation,
             wires,
             net,
             tap,
@@ -123,6 +125,7 @@ impl MdsNode {
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                creation: self.creation,
                 ds_lease_ms: DS_LEASE_MS,
                 connector,
                 proxy_transport: Preference::Auto,

@@ -15,6 +15,7 @@ use crate::rng::Rng;
 use crate::tap::Tap;
 use crate::trace::Trace;
 use crate::trouble::Trouble;
+use mds::data::Creation;
 use meta::Read;
 use nfs4::FileHandle;
 use objects::ObjectStore;
@@ -53,6 +54,8 @@ pub struct Config {
     pub crashes: bool,
     /// Connections over RDMA, in 1000; `None` lets the seed choose.
     pub rdma: Option<u32>,
+    /// Whether objects are made with their files.
+    pub eager: bool,
     /// A built-in fault.
     pub canary: Option<Canary>,
 }
@@ -72,7 +75,16 @@ impl Config {
             weather: Weather::ROUGH,
             crashes: true,
             rdma: None,
+            eager: false,
             canary: None,
+        }
+    }
+
+    fn creation(&self) -> Creation {
+        if self.eager {
+            Creation::Eager
+        } else {
+            Creation::Lazy
         }
     }
 
@@ -210,7 +222,7 @@ impl World {
             tap.clone(),
             trace.clone(),
             rng.split(),
-            config.canary,
+            (config.canary, config.creation()),
         );
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {

@@ -51,6 +51,20 @@ fn promises_of_a_cluster_hold_on_every_seed() {
 }
 
 #[test]
+fn promises_hold_where_objects_are_made_with_their_files() {
+    let eager = Config {
+        eager: true,
+        ..Config::cluster()
+    };
+    try_seeds(60, &eager, " --eager");
+    let contended = Config {
+        eager: true,
+        ..Config::contended()
+    };
+    try_seeds(5, &contended, " --contended --eager");
+}
+
+#[test]
 fn promises_to_clients_that_want_the_same_file_hold_on_every_seed() {
     try_seeds(10, &Config::contended(), " --contended");
 }

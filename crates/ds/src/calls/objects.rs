@@ -5,6 +5,7 @@ use control::{
 };
 use nfs4::NfsTime;
 use objects::{ObjectError, ObjectId};
+use transport::ConnHandle;
 
 use crate::Ds;
 use crate::durable::Fault;
@@ -27,15 +28,15 @@ fn status_of(ds: &Ds, id: ObjectId, done: Result<(), Fault>) -> Status {
     }
 }
 
-/// Makes objects, durably.
-pub(super) async fn create(ds: &Ds, args: CreateArgs) -> ItemStatuses {
+/// Makes objects, durably. Each counts as in flight on its file, like a WRITE: a removal waits for it, and none is made behind one.
+pub(super) async fn create(ds: &Ds, conn: &ConnHandle, args: CreateArgs) -> ItemStatuses {
     let mut statuses = Vec::with_capacity(args.objects.0.len());
     for object in &args.objects.0 {
         let id = id_of(object);
-        statuses.push(if is_removed(ds, id) {
-            Status::Removed
-        } else {
-            status_of(ds, id, create_one(ds, id).await)
+        let entered = ds.gate.enter_for(conn, id.file_id, id.generation);
+        statuses.push(match entered {
+            Ok(_flight) => status_of(ds, id, create_one(ds, id).await),
+            Err(status) => status,
         });
     }
     statuses.into()

@@ -69,6 +69,60 @@ async fn create_makes_what_write_would() {
     assert_eq!(world.ds().status().objects_count, 1);
 }
 
+/// Objects in memory whose creation waits until the test lets it go on.
+struct Held {
+    inner: MemObjects,
+    /// Says that a creation has come.
+    come: std::sync::mpsc::SyncSender<()>,
+    /// Ends the wait.
+    go: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+#[tokio::test]
+async fn a_removal_that_overtakes_a_creation_leaves_nothing() {
+    let (come, has_come) = std::sync::mpsc::sync_channel(1);
+    let (go, gone) = std::sync::mpsc::sync_channel(1);
+    let held = Arc::new(Held {
+        inner: MemObjects::new(MemOptions::default()),
+        come,
+        go: Mutex::new(gone),
+    });
+    let world = World::offloaded(Arc::new(MemStore::new()), held.clone()).await;
+    let objects = vec![OBJECT].into();
+    let args = CreateArgs { objects };
+    let creation = world.mds.call(&args);
+    let items = vec![control::RemoveItem {
+        file_id: FILE,
+        generation: 2,
+        floor: Epoch::new(BOOT, 2),
+        through_key: 2,
+    }];
+    let items = items.into();
+    let args = control::RemoveArgs { items };
+    let removal = async {
+        let until_come = move || has_come.recv().unwrap();
+        tokio::task::spawn_blocking(until_come).await.unwrap();
+        world.mds.call(&args).await
+    };
+    let release = async {
+        let is_removed = || world.ds().gate.with_floors(|f| f.is_removed(FILE, 1));
+        while !is_removed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        go.send(()).unwrap();
+    };
+    let (made, removed, ()) = tokio::join!(creation, removal, release);
+    assert_eq!(made.unwrap().0, [Status::Ok]);
+    assert_eq!(removed.unwrap().0, [Status::Ok]);
+    let mut objects = 0;
+    let mut visit = |_, _| {
+        objects += 1;
+        true
+    };
+    held.inner.list(&mut visit).unwrap();
+    assert_eq!((objects, world.ds().status().objects_count), (0, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_object_is_short_and_not_lost() {
     let stores = Stores::new();
@@ -104,24 +158,80 @@ struct Failing {
     fails: AtomicBool,
 }
 
+/// What stores that wrap another leave as it is.
+macro_rules! as_inner {
+    () => {
+        fn write_shared(
+            &self,
+            id: ObjectId,
+            offset: u64,
+            data: &Bytes,
+            buffer_bytes: usize,
+        ) -> Result<(), ObjectError> {
+            self.inner.write_shared(id, offset, data, buffer_bytes)
+        }
+        fn copied_bytes(&self) -> u64 {
+            self.inner.copied_bytes()
+        }
+        fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
+            self.inner.read(id, offset, len)
+        }
+        fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
+            self.inner.stat(id)
+        }
+        fn seek(
+            &self,
+            id: ObjectId,
+            offset: u64,
+            what: Content,
+        ) -> Result<Option<u64>, ObjectError> {
+            self.inner.seek(id, offset, what)
+        }
+        fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+            self.inner.punch(id, offset, len)
+        }
+        fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+            self.inner.reserve(id, offset, len)
+        }
+        fn clone_range(
+            &self,
+            src: (ObjectId, u64),
+            dst: (ObjectId, u64),
+            len: u64,
+        ) -> Result<(), ObjectError> {
+            self.inner.clone_range(src, dst, len)
+        }
+        fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
+            self.inner.set_size(id, size_bytes)
+        }
+        fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
+            self.inner.remove(id)
+        }
+        fn is_cached(&self, _: ObjectId, _: u64, _: u32) -> bool {
+            false
+        }
+        fn capacity(&self) -> Result<Capacity, ObjectError> {
+            self.inner.capacity()
+        }
+        fn list(
+            &self,
+            visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool,
+        ) -> Result<(), ObjectError> {
+            self.inner.list(visit)
+        }
+        fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
+            self.inner.tie(index_id, knows_objects)
+        }
+        fn is_persistent(&self) -> bool {
+            false
+        }
+    };
+}
+
 impl ObjectStore for Failing {
-    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
-        self.inner.read(id, offset, len)
-    }
+    as_inner!();
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         self.inner.write(id, offset, data)
-    }
-    fn write_shared(
-        &self,
-        id: ObjectId,
-        offset: u64,
-        data: &Bytes,
-        buffer_bytes: usize,
-    ) -> Result<(), ObjectError> {
-        self.inner.write_shared(id, offset, data, buffer_bytes)
-    }
-    fn copied_bytes(&self) -> u64 {
-        self.inner.copied_bytes()
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
         if self.fails.load(SeqCst) {
@@ -129,46 +239,17 @@ impl ObjectStore for Failing {
         }
         self.inner.sync(id)
     }
-    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
-        self.inner.stat(id)
+}
+
+impl ObjectStore for Held {
+    as_inner!();
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.come.send(()).unwrap();
+        self.go.lock().recv().unwrap();
+        self.inner.write(id, offset, data)
     }
-    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
-        self.inner.seek(id, offset, what)
-    }
-    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        self.inner.punch(id, offset, len)
-    }
-    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        self.inner.reserve(id, offset, len)
-    }
-    fn clone_range(
-        &self,
-        src: (ObjectId, u64),
-        dst: (ObjectId, u64),
-        len: u64,
-    ) -> Result<(), ObjectError> {
-        self.inner.clone_range(src, dst, len)
-    }
-    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
-        self.inner.set_size(id, size_bytes)
-    }
-    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
-        self.inner.remove(id)
-    }
-    fn is_cached(&self, _: ObjectId, _: u64, _: u32) -> bool {
-        false
-    }
-    fn capacity(&self) -> Result<Capacity, ObjectError> {
-        self.inner.capacity()
-    }
-    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
-        self.inner.list(visit)
-    }
-    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
-        self.inner.tie(index_id, knows_objects)
-    }
-    fn is_persistent(&self) -> bool {
-        false
+    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.inner.sync(id)
     }
 }
 

@@ -3,7 +3,7 @@
 //! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
 //! what must be known everywhere before something is granted again, `keys` what signs handles, `grants` layouts and their recall, `sizes` the
 //! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts, `ranges` holes and reserved storage,
-//! `copy` and `offload` copies within this server, `clone` shared storage, `exclusive` what keeps others off a file. Names and
+//! `eager` objects that are made with their file, `copy` and `offload` copies within this server, `clone` shared storage, `exclusive` what keeps others off a file. Names and
 //! open state are not here; they call in by the functions that this module exports.
 //!
 //! # Ownership
@@ -16,6 +16,7 @@
 mod call;
 mod clone;
 mod copy;
+mod eager;
 mod exclusive;
 mod fence;
 mod grants;
@@ -37,6 +38,7 @@ mod status;
 mod truncate;
 mod writers;
 
+pub use eager::Creation;
 pub use join::{AdminError, WaitingToken, add_token, expel, waiting_tokens};
 pub use keys::{KeyStatus, KeyTimes, RotatedKey, rotate_key};
 pub use layout::KeyState;
@@ -46,6 +48,7 @@ pub use status::{DataStatus, ServerState, ServerStatus};
 
 pub(crate) use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
 pub(crate) use copy::{Copied, Copy, copy, is_zero};
+pub(crate) use eager::make_objects;
 pub(crate) use grants::{
     GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
 };
@@ -93,6 +96,8 @@ pub struct DataConfig {
     pub stripe_unit_bytes: u32,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
     pub mds_threshold_bytes: u64,
+    /// When the objects of a new file are made.
+    pub creation: Creation,
     /// Lease of data servers in milliseconds.
     pub ds_lease_ms: u32,
     /// Connects to data servers for proxy I/O.
@@ -119,6 +124,7 @@ pub struct DataPlane {
     cluster_id: u64,
     stripe_unit_bytes: u32,
     mds_threshold_bytes: u64,
+    creation: Creation,
     ds_lease_ms: u32,
     connector: Arc<dyn Connector>,
     proxy_transport: Preference,
@@ -200,6 +206,7 @@ impl DataPlane {
             cluster_id: ns.cluster_id(),
             stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
             mds_threshold_bytes: config.mds_threshold_bytes,
+            creation: config.creation,
             ds_lease_ms: config.ds_lease_ms,
             connector: config.connector,
             proxy_transport: config.proxy_transport,

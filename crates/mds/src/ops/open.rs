@@ -96,6 +96,10 @@ async fn finish(
     let mds = nfsd.role();
     let file = found.inode.id;
     cx.fh()?;
+    if found.created {
+        // The share keeps the file: others may change it meanwhile, or take its name away.
+        data::make_objects(nfsd, cx, &found.inode).await?;
+    }
     let there = ns(mds, cx, |ns, op| ns.getattr(op, file));
     let mut inode = there.map_err(|_| NfsStatus::Stale)?;
     if found.truncate && (found.inode.size > 0 || data::may_have_data(nfsd, file)) {

@@ -13,7 +13,7 @@ pub mod real;
 
 use ropewalk_mds as mds;
 
-use mds::data::{DataConfig, KeyTimes};
+use mds::data::{Creation, DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
 use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
@@ -54,6 +54,14 @@ pub struct Rig {
     /// Wall time in seconds.
     pub clock_s: Arc<AtomicI64>,
     shutdown: Shutdown,
+}
+
+/// Lazy, but in the test program that goes through the tests of others once more.
+pub fn creation() -> Creation {
+    match env!("CARGO_CRATE_NAME") {
+        "eager" => Creation::Eager,
+        _ => Creation::Lazy,
+    }
 }
 
 /// Seeded, so that runs repeat.
@@ -140,6 +148,7 @@ impl Rig {
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                creation: creation(),
                 ds_lease_ms: DS_LEASE_MS,
                 connector: Arc::new(
                     network.connector("mds-proxy", Context::new(TransportLimits::default())),

@@ -89,6 +89,10 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ),
         ("state_dir = '/s'\nroot.mode = '0888'", "no mode"),
         (
+            "state_dir = '/s'\nplacement.create = 'late'",
+            "unknown variant `late`",
+        ),
+        (
             "state_dir = '/s'\nconnections_max = 0",
             "`connections_max` must be",
         ),

@@ -423,6 +423,9 @@ fn change_mds(
         }
         config.advertise.iter_mut().for_each(|a| a.set_port(port));
     }
+    if let Some(create) = args.create {
+        config.placement.create = create;
+    }
     if let Some(unit) = args.stripe_unit {
         config.stripe_unit = unit;
     }

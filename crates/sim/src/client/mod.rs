@@ -234,6 +234,11 @@ impl Client {
         }
     }
 
+    /// Whether an answer was given in a session before the one of now.
+    fn is_past(&self, done: &Done) -> bool {
+        done.generation < self.state.lock().generation
+    }
+
     /// When requests of the session `generation`, known since `since`, have ceased to take effect. A session does not
     /// outlive its server.
     fn end_of(&self, generation: u64, since: Moment) -> Moment {

@@ -1,0 +1,158 @@
+//! Goal: with eager creation the objects of a file are there when its OPEN is answered; nobody waits for a data server that is away, and none
+//! is lost or left behind; and all that holds with lazy creation holds.
+//! Method: the tests of other programs that touch data servers once more, since [`rig::creation`] is eager in this program, and some of
+//! its own.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "each test program brings the rig along"
+)]
+
+#[path = "clone.rs"]
+mod clone;
+#[path = "copy.rs"]
+mod copy;
+#[path = "keys.rs"]
+mod keys;
+#[path = "layouts.rs"]
+mod layouts;
+#[path = "names.rs"]
+mod names;
+#[path = "persist.rs"]
+mod persist;
+#[path = "placement.rs"]
+mod placement;
+#[path = "proxy.rs"]
+mod proxy;
+#[path = "ranges.rs"]
+mod ranges;
+#[path = "recalls.rs"]
+mod recalls;
+#[path = "recovery.rs"]
+mod recovery;
+mod rig;
+
+use control::Status;
+use meta::MemStore;
+use nfs4::StableHow;
+use rig::Rig;
+use rig::cluster::{FakeDs, Port, cluster};
+use rig::file::{File, patiently};
+use rig::real::{self, Real};
+use ropewalk_mds::data::{Creation, removals_waiting};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+fn objects_of(real: &Real) -> usize {
+    let mut objects = 0;
+    let mut visit = |_, _| {
+        objects += 1;
+        true
+    };
+    real.objects.list(&mut visit).unwrap();
+    objects
+}
+
+fn created(ds: &FakeDs) -> Vec<u64> {
+    ds.told.lock().created.iter().map(|o| o.file_id).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_there_when_open_is_answered_and_gone_with_the_file() {
+    assert_eq!(rig::creation(), Creation::Eager);
+    let (rig, _port, mut servers) = real::cluster(3).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    for real in &servers {
+        assert_eq!(objects_of(real), 1, "{}", real.name);
+    }
+    // An open of what exists makes nothing.
+    let again = File::create(&alice, "f").await;
+    assert_eq!(again.fh, file.fh);
+    real::write(&again, 0, StableHow::FileSync, &real::pattern(20_000)).await;
+    again.close().await;
+    again.remove().await;
+    patiently(|| async {
+        match removals_waiting(&rig.nfsd) {
+            0 => Ok(()),
+            _ => Err(nfs4::NfsStatus::Delay),
+        }
+    })
+    .await
+    .unwrap();
+    for real in &mut servers {
+        assert_eq!(objects_of(real), 0, "{}", real.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_data_server_that_is_away_gets_its_object_by_the_first_write() {
+    let (rig, port, mut servers) = real::cluster(2).await;
+    let alice = rig.session("alice").await;
+    // Both are in the group of the files to come.
+    File::create(&alice, "before").await;
+    servers[1].stop().await;
+    let start = tokio::time::Instant::now();
+    let file = File::create(&alice, "f").await;
+    assert!(start.elapsed() < Duration::from_secs(1), "it waited");
+    assert_eq!((objects_of(&servers[0]), objects_of(&servers[1])), (2, 1));
+    servers[1].start(&rig, &port, 9).await;
+    let bytes = real::pattern(20_000);
+    let write = || real::try_write(&file, 0, StableHow::FileSync, &bytes);
+    patiently(write).await.unwrap();
+    assert_eq!((objects_of(&servers[0]), objects_of(&servers[1])), (2, 2));
+    assert_eq!(real::bytes_of(&file, 0, bytes.len()).await, bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fails_or_does_not_answer_holds_nobody_up_for_good() {
+    let (rig, _port, servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let first = File::create(&alice, "first").await;
+    assert_eq!(created(&servers[0]), [first.id()]);
+    assert_eq!(created(&servers[1]), [first.id()]);
+    servers[0].told.lock().create_fails = Some(Status::NoSpace);
+    let second = File::create(&alice, "second").await;
+    assert_eq!(created(&servers[1]), [first.id(), second.id()]);
+    servers[1].told.lock().mute_create = true;
+    let start = tokio::time::Instant::now();
+    let third = File::create(&alice, "third").await;
+    assert!(start.elapsed() < Duration::from_secs(30), "it waited");
+    assert_eq!(created(&servers[0]), [first.id(), second.id(), third.id()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_durable_yet_is_told_to_no_data_server() {
+    let store = Arc::new(MemStore::manual());
+    let syncs = Arc::new(AtomicBool::new(true));
+    let (disk, runs) = (Arc::clone(&store), Arc::clone(&syncs));
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if runs.load(Relaxed) {
+                disk.sync();
+            }
+        }
+    });
+    let rig = Rig::over(store).await;
+    let port = Port::open(&rig);
+    let ds = FakeDs::joined(&rig, &port, 1).await;
+    let alice = rig.session("alice").await;
+    let first = File::create(&alice, "first").await;
+    syncs.store(false, Relaxed);
+    let second = File::create(&alice, "second");
+    tokio::pin!(second);
+    let waited = tokio::time::timeout(Duration::from_secs(1), &mut second).await;
+    assert!(
+        waited.is_err(),
+        "a create was answered before it was durable"
+    );
+    assert_eq!(created(&ds), [first.id()]);
+    syncs.store(true, Relaxed);
+    let second = second.await;
+    assert_eq!(created(&ds), [first.id(), second.id()]);
+}
