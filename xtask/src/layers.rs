@@ -12,7 +12,7 @@ use std::path::PathBuf;
 const LAYERS: [&[&str]; 6] = [
     &["xdr", "rpc", "nfs4"],
     &[
-        "control", "state", "layout", "rpcrdma", "meta", "objects", "fabric",
+        "control", "state", "layout", "rpcrdma", "model", "meta", "objects", "fabric",
     ],
     &[
         "transport",

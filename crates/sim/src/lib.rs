@@ -5,6 +5,8 @@
 //! do seeded work and write down what they were promised; the checkers compare that, and what the wire tap
 //! saw, with what is there. The same seed gives the same run, event by event.
 //!
+//! What is too large to be simulated is the [`model`]'s: how many data servers and clients a cluster can have.
+//!
 //! Entry points: [`run`], [`Config`]; `cargo xtask sim` runs the program of this crate.
 #![forbid(unsafe_code)]
 
@@ -28,5 +30,6 @@ mod wire;
 mod world;
 
 pub use canary::Canary;
+pub use model;
 pub use net::Weather;
 pub use world::{Config, Report, run};
