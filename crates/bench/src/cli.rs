@@ -67,6 +67,9 @@ pub enum Command {
     /// Generate load, as the child of another command
     #[command(hide = true)]
     Worker,
+    /// Many data servers or sessions, as the child of another command
+    #[command(hide = true)]
+    Crowd,
 }
 
 /// How much and how long.
@@ -136,12 +139,16 @@ impl FileOptions {
 /// Whatever kept the command from being a measurement.
 pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
     let launcher = launcher.clone();
-    if !matches!(command, Command::Worker | Command::Serve(_)) {
+    if !matches!(
+        command,
+        Command::Worker | Command::Crowd | Command::Serve(_)
+    ) {
         interrupt::watch()?;
     }
     match command {
         Command::Experiment(command) => suite::run(command, &launcher, out),
         Command::Worker => suite::worker::run(),
+        Command::Crowd => suite::scale::crowd::run(),
         Command::Serve(serve) => serve::run(serve).map_err(BenchError::io("serve")),
         Command::Goals(options) => goals::run(&options, &launcher, out),
         Command::Recovery(options) => recovery::run(&options, &launcher, out),

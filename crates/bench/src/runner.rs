@@ -52,11 +52,13 @@ pub enum Metric {
     ClientCpuUsPerRequest,
     /// Server CPU time in seconds for 10^9 payload bytes.
     CpuSecondsPerGigabyte,
+    /// Bytes for each request.
+    BytesPerRequest,
 }
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::RequestsPerSecond,
         Self::MegabytesPerSecond,
         Self::LatencyMeanUs,
@@ -65,6 +67,7 @@ impl Metric {
         Self::CpuUsPerRequest,
         Self::ClientCpuUsPerRequest,
         Self::CpuSecondsPerGigabyte,
+        Self::BytesPerRequest,
     ];
 
     /// Its name in tables and JSON, with the unit.
@@ -79,6 +82,7 @@ impl Metric {
             Self::CpuUsPerRequest => "server_cpu_us_per_request",
             Self::ClientCpuUsPerRequest => "client_cpu_us_per_request",
             Self::CpuSecondsPerGigabyte => "server_cpu_s_per_gb",
+            Self::BytesPerRequest => "bytes_per_request",
         }
     }
 
@@ -110,6 +114,7 @@ impl Metric {
             Self::CpuUsPerRequest => cpu * 1e6 / requests,
             Self::ClientCpuUsPerRequest => sample.client_cpu.as_secs_f64() * 1e6 / requests,
             Self::CpuSecondsPerGigabyte => cpu * 1e9 / bytes,
+            Self::BytesPerRequest => bytes / requests,
         }
     }
 }
@@ -301,7 +306,20 @@ pub(crate) mod tests {
         let (comparison, _) = known();
         let sample = &comparison.subjects[0].samples[0];
         let values = Metric::ALL.map(|metric| metric.of(sample));
-        assert_eq!(values, [50.0, 50.0, 2.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0]);
+        assert_eq!(
+            values,
+            [
+                50.0,
+                50.0,
+                2.0,
+                2.0,
+                2.0,
+                10_000.0,
+                5_000.0,
+                10.0,
+                1_000_000.0
+            ]
+        );
     }
 
     #[test]

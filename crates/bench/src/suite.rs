@@ -3,7 +3,7 @@
 //! An experiment is a [`plan`]: cells, each a point of a figure (a row and a series), and the figures that show them. [`measure`] runs
 //! the cells: it starts the cluster that a cell needs, starts load-generator processes ([`team`], [`worker`]), and lets them go
 //! together. What a worker does is in [`work`]; it does it through [`files`], whose two adapters are our client library and a mounted
-//! directory. [`report`] writes what came out as a table, CSV, JSON, SVG, PNG and one HTML page, beside the published figure.
+//! directory. [`scale`] is an experiment of another form: its load is that many live. [`report`] writes what came out as a table, CSV, JSON, SVG, PNG and one HTML page, beside the published figure.
 //!
 //! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
 
@@ -19,6 +19,7 @@ mod progress;
 mod published;
 mod random;
 mod report;
+pub(crate) mod scale;
 mod spec;
 mod team;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use crate::BenchError;
 use crate::process::Launcher;
 use crate::report::Machine;
 use measure::Environment;
+use options::Asked;
 use plan::{Plan, Setting};
 use std::io::Write;
 
@@ -44,14 +46,31 @@ pub fn run(
     launcher: &Launcher,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
-    let (experiments, options) = command.split();
+    let Asked {
+        experiments,
+        scale,
+        options,
+    } = command.split();
     let setting = Setting::of(&options);
     let plans: Vec<Plan> = experiments.iter().map(|e| e.plan(&setting)).collect();
     let environment = Environment::new(&options, launcher)?;
     report::folder(&options.out)?;
-    let results = measure::measure(plans, &environment, options.repeats())?;
+    let mut results = measure::measure(plans, &environment, options.repeats())?;
+    // The reports of the others are written before its failure is told.
+    let scale = scale.then(|| scale::measure(&setting, &environment, options.repeats()));
+    let scale_failed = match scale {
+        Some(Ok(measured)) => {
+            results.push(measured);
+            None
+        }
+        Some(Err(e)) => Some(e),
+        None => None,
+    };
     let machine = Machine::here();
     report::write(&results, &machine, &options.out, out)?;
+    if let Some(e) = scale_failed {
+        return Err(e);
+    }
     match results.iter().map(|r| r.failures.len()).sum() {
         0 => Ok(()),
         cells_count => Err(BenchError::Cells { cells_count }),

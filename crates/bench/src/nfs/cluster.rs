@@ -238,6 +238,12 @@ impl Cluster {
         &self.server
     }
 
+    /// Where its servers keep their state.
+    #[must_use]
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.path().join(STATE_DIR)
+    }
+
     /// User and system CPU time of all its processes so far.
     ///
     /// # Errors
@@ -268,14 +274,13 @@ impl Cluster {
     /// # Errors
     /// [`BenchError::Io`].
     pub fn forget_cached(&self) -> Result<(), BenchError> {
-        forget_cached(&self.dir.path().join(STATE_DIR))
-            .map_err(BenchError::io("empty the page cache"))
+        forget_cached(&self.state_dir()).map_err(BenchError::io("empty the page cache"))
     }
 
     fn removals_waiting(&self, program: &Path) -> Result<u64, BenchError> {
         let output = Command::new(program)
             .args(["status", "--json", "--dir"])
-            .arg(self.dir.path().join(STATE_DIR))
+            .arg(self.state_dir())
             .stdin(Stdio::null())
             .output()
             .map_err(BenchError::io("ask for the cluster's status"))?;

@@ -657,17 +657,17 @@ async fn unlock(link: &Link, file: &OpenFile, stateid: Stateid) -> Result<Statei
     link.call("unlock a byte", build, take).await
 }
 
-fn push_getattr(b: &mut CompoundBuilder) {
+pub(crate) fn push_getattr(b: &mut CompoundBuilder) {
     b.push(&GetAttrArgs {
         attr_request: WANTED,
     });
 }
 
-fn take_attributes(reply: &mut CompoundReply<'_>) -> Result<Bitmap, OpError> {
+pub(crate) fn take_attributes(reply: &mut CompoundReply<'_>) -> Result<Bitmap, OpError> {
     Ok(reply.take::<GetAttrRes<'_>>()?.attributes.mask)
 }
 
-fn all_asked_for(mask: Bitmap) -> Result<(), BenchError> {
+pub(crate) fn all_asked_for(mask: Bitmap) -> Result<(), BenchError> {
     if mask != WANTED {
         return Err(BenchError::nfs("read attributes")("others than asked for"));
     }

@@ -7,8 +7,9 @@ use crate::BenchError;
 use crate::bare::{PAYLOAD_BYTES_MAX, connect};
 use crate::nfs::client::{MINOR_VERSION, Owner};
 use nfs4::ops::{
-    CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, CreateSessionArgs, CreateSessionRes,
-    ExchangeIdArgs, ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
+    CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs,
+    CreateSessionArgs, CreateSessionRes, ExchangeIdArgs, ExchangeIdRes, SequenceArgs, SequenceRes,
+    StateProtectArgs,
 };
 use nfs4::{ClientOwner, CompoundBuilder, CompoundReply, SessionId};
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
@@ -24,6 +25,15 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// Asked for in CREATE_SESSION: the largest message of each direction.
 const MESSAGE_BYTES: u32 = 1024 * 1024 + 4096;
+
+/// What a session is made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// The longest reply.
+    pub reply_bytes_max: u32,
+    /// Whether the server may call back on the connection; nothing is answered there.
+    pub back_channel: bool,
+}
 
 /// A session over one connection.
 #[derive(Debug)]
@@ -44,14 +54,31 @@ impl WireSession {
     /// # Errors
     /// [`BenchError::Nfs`] when the server refuses, [`BenchError::Io`] when it does not answer.
     pub fn connect(address: SocketAddr, owner: &Owner, role_flag: u32) -> Result<Self, BenchError> {
+        let shape = Shape {
+            reply_bytes_max: PAYLOAD_BYTES_MAX + HEAD_BYTES_MAX,
+            back_channel: false,
+        };
+        Self::over(connect(address)?, owner, role_flag, shape)
+    }
+
+    /// The same over a connection that is there.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn over(
+        stream: TcpStream,
+        owner: &Owner,
+        role_flag: u32,
+        shape: Shape,
+    ) -> Result<Self, BenchError> {
         let mut session = Self {
-            stream: connect(address)?,
+            stream,
             credential: owner.identity().to_body(),
             session_id: SessionId::default(),
             sequence_id: 0,
             xid: 0,
             request: Vec::new(),
-            reply: vec![0; MARK_BYTES + (PAYLOAD_BYTES_MAX + HEAD_BYTES_MAX) as usize],
+            reply: vec![0; MARK_BYTES + shape.reply_bytes_max as usize],
             reply_bytes: 0,
         };
         let doing = "make a session";
@@ -80,11 +107,15 @@ impl WireSession {
             requests_max: 1,
             rdma_ird: None,
         };
+        let back_channel = match shape.back_channel {
+            true => CREATE_SESSION_CONN_BACK_CHAN,
+            false => 0,
+        };
         let mut made = session.bare(|b| {
             b.push(&CreateSessionArgs {
                 clientid,
                 sequence,
-                flags: CREATE_SESSION_PERSIST,
+                flags: CREATE_SESSION_PERSIST | back_channel,
                 fore_chan_attrs: attrs,
                 back_chan_attrs: ChannelAttrs {
                     request_bytes_max: 4096,

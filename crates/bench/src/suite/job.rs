@@ -15,6 +15,7 @@ use super::loads::create::CreateWork;
 use super::loads::metadata::MetadataWork;
 use super::loads::small::SmallWork;
 use super::loads::stream::StreamWork;
+use super::scale::ScaleWork;
 use crate::load::Tally;
 use crate::nfs::server::Server;
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,8 @@ pub(crate) enum Work {
     Btio(BtioWork),
     /// See [`super::loads::small`].
     Small(SmallWork),
+    /// See [`super::scale`], which works without workers.
+    Scale(ScaleWork),
 }
 
 /// What a worker says.

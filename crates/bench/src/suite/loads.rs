@@ -20,6 +20,10 @@ pub(crate) async fn run<F: Files>(job: &Job, files: &F, link: &mut Link) -> Resu
         Work::Stream(work) => stream::run(work, job, files, link).await,
         Work::Btio(work) => btio::run(work, job, files, link).await,
         Work::Small(work) => small::run(work, job, files, link).await,
+        Work::Scale(_) => Err(BenchError::Setting {
+            name: "the work of a load generator",
+            must_be: "requests",
+        }),
     }
 }
 

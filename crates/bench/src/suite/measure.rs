@@ -70,6 +70,34 @@ impl Environment {
         }
     }
 
+    /// A cluster of our own.
+    pub(crate) fn cluster(
+        &self,
+        ds_count: u16,
+        store: Store,
+        transport: Transport,
+    ) -> ClusterOptions {
+        let in_memory = store == Store::Memory;
+        let dir = if in_memory {
+            &self.memory_dir
+        } else {
+            &self.disk_dir
+        };
+        ClusterOptions {
+            program: self.program.clone(),
+            dir: dir.clone(),
+            ds_count,
+            in_memory,
+            transport,
+            rdma_crc: true,
+        }
+    }
+
+    /// How children are started.
+    pub(crate) fn launcher(&self) -> &Launcher {
+        &self.launcher
+    }
+
     fn start(&self, server: Server) -> Result<Started, BenchError> {
         let (ds_count, store, transport) = match server {
             Server::Own {
@@ -93,20 +121,7 @@ impl Environment {
                 return Ok(Started::BareRpc(server, transport));
             }
         };
-        let in_memory = store == Store::Memory;
-        let dir = if in_memory {
-            &self.memory_dir
-        } else {
-            &self.disk_dir
-        };
-        let options = ClusterOptions {
-            program: self.program.clone(),
-            dir: dir.clone(),
-            ds_count,
-            in_memory,
-            transport,
-            rdma_crc: true,
-        };
+        let options = self.cluster(ds_count, store, transport);
         Cluster::start(&options).map(Started::Cluster)
     }
 }

@@ -38,12 +38,38 @@ pub enum ExperimentCommand {
     Metadata(Options),
     /// Incast: one client that reads from all data servers at once
     Incast(Options),
+    /// Scale: 1,000 data servers and 8,000 idle sessions at one metadata server, and a model of more
+    Scale(Options),
+}
+
+/// What was asked for.
+pub(super) struct Asked {
+    /// Experiments that are plans.
+    pub(super) experiments: Vec<Experiment>,
+    /// Whether `scale` is among them, which is none.
+    pub(super) scale: bool,
+    /// How.
+    pub(super) options: Options,
 }
 
 impl ExperimentCommand {
-    pub(super) fn split(self) -> (Vec<Experiment>, Options) {
+    pub(super) fn split(self) -> Asked {
         let (one, options) = match self {
-            Self::All(options) => return (Experiment::ALL.to_vec(), options),
+            Self::All(options) => {
+                return Asked {
+                    // It needs clusters of its own.
+                    scale: options.target.is_none() && options.mounted.is_none(),
+                    experiments: Experiment::ALL.to_vec(),
+                    options,
+                };
+            }
+            Self::Scale(options) => {
+                return Asked {
+                    experiments: Vec::new(),
+                    scale: true,
+                    options,
+                };
+            }
             Self::SmallOps(options) => (Experiment::SmallOps, options),
             Self::Create(options) => (Experiment::Create, options),
             Self::Sequential(options) => (Experiment::Sequential, options),
@@ -57,7 +83,11 @@ impl ExperimentCommand {
             Self::Metadata(options) => (Experiment::Metadata, options),
             Self::Incast(options) => (Experiment::Incast, options),
         };
-        (vec![one], options)
+        Asked {
+            experiments: vec![one],
+            scale: false,
+            options,
+        }
     }
 }
 

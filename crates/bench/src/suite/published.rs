@@ -74,6 +74,7 @@ figures! {
     Sweep = "sweep.toml",
     Metadata = "metadata.toml",
     Incast = "incast.toml",
+    Scale = "scale.toml",
 }
 
 impl Published {

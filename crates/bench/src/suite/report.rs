@@ -206,8 +206,8 @@ not measured: two, 2 (2 data servers, memory, tcp): it broke
     #[test]
     fn csv_has_a_line_for_each_run_and_phase() {
         let expected = "\
-experiment,group,series,x,server,processes,tasks,phase,repeat,requests,bytes,seconds,requests_per_s,mb_per_s,mean_us,p50_us,p99_us,server_cpu_us_per_request,client_cpu_us_per_request,server_cpu_s_per_gb
-known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0.004,500.096,500.223,500.223,5000.000,2500.000,5000.000
+experiment,group,series,x,server,processes,tasks,phase,repeat,requests,bytes,seconds,requests_per_s,mb_per_s,mean_us,p50_us,p99_us,server_cpu_us_per_request,client_cpu_us_per_request,server_cpu_s_per_gb,bytes_per_request
+known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0.004,500.096,500.223,500.223,5000.000,2500.000,5000.000,1000.000
 ";
         let text = csv::text(&results());
         assert!(text.starts_with(expected), "{text}");

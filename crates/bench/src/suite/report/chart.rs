@@ -161,6 +161,7 @@ fn y_label(metric: Metric) -> String {
         Metric::CpuUsPerRequest => "CPU of servers for a request, µs",
         Metric::ClientCpuUsPerRequest => "CPU of clients for a request, µs",
         Metric::CpuSecondsPerGigabyte => "CPU of servers for a GB, s",
+        Metric::BytesPerRequest => "bytes for each",
     }
     .to_owned()
 }
