@@ -7,9 +7,8 @@ use crate::BenchError;
 use crate::bare::{PAYLOAD_BYTES_MAX, connect};
 use crate::nfs::client::{MINOR_VERSION, Owner};
 use nfs4::ops::{
-    CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs,
-    CreateSessionArgs, CreateSessionRes, ExchangeIdArgs, ExchangeIdRes, SequenceArgs, SequenceRes,
-    StateProtectArgs,
+    CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, CreateSessionArgs, CreateSessionRes,
+    ExchangeIdArgs, ExchangeIdRes, SequenceArgs, SequenceRes, StateProtectArgs,
 };
 use nfs4::{ClientOwner, CompoundBuilder, CompoundReply, SessionId};
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
@@ -25,15 +24,6 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// Asked for in CREATE_SESSION: the largest message of each direction.
 const MESSAGE_BYTES: u32 = 1024 * 1024 + 4096;
-
-/// What a session is made for.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// The longest reply.
-    pub reply_bytes_max: u32,
-    /// Whether the server may call back on the connection; nothing is answered there.
-    pub back_channel: bool,
-}
 
 /// A session over one connection.
 #[derive(Debug)]
@@ -54,14 +44,11 @@ impl WireSession {
     /// # Errors
     /// [`BenchError::Nfs`] when the server refuses, [`BenchError::Io`] when it does not answer.
     pub fn connect(address: SocketAddr, owner: &Owner, role_flag: u32) -> Result<Self, BenchError> {
-        let shape = Shape {
-            reply_bytes_max: PAYLOAD_BYTES_MAX + HEAD_BYTES_MAX,
-            back_channel: false,
-        };
-        Self::over(connect(address)?, owner, role_flag, shape)
+        let reply_bytes_max = PAYLOAD_BYTES_MAX + HEAD_BYTES_MAX;
+        Self::over(connect(address)?, owner, role_flag, reply_bytes_max)
     }
 
-    /// The same over a connection that is there.
+    /// The same over a connection that is there, for replies of at most so many bytes.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -69,7 +56,7 @@ impl WireSession {
         stream: TcpStream,
         owner: &Owner,
         role_flag: u32,
-        shape: Shape,
+        reply_bytes_max: u32,
     ) -> Result<Self, BenchError> {
         let mut session = Self {
             stream,
@@ -78,7 +65,7 @@ impl WireSession {
             sequence_id: 0,
             xid: 0,
             request: Vec::new(),
-            reply: vec![0; MARK_BYTES + shape.reply_bytes_max as usize],
+            reply: vec![0; MARK_BYTES + reply_bytes_max as usize],
             reply_bytes: 0,
         };
         let doing = "make a session";
@@ -107,15 +94,11 @@ impl WireSession {
             requests_max: 1,
             rdma_ird: None,
         };
-        let back_channel = match shape.back_channel {
-            true => CREATE_SESSION_CONN_BACK_CHAN,
-            false => 0,
-        };
         let mut made = session.bare(|b| {
             b.push(&CreateSessionArgs {
                 clientid,
                 sequence,
-                flags: CREATE_SESSION_PERSIST | back_channel,
+                flags: CREATE_SESSION_PERSIST,
                 fore_chan_attrs: attrs,
                 back_chan_attrs: ChannelAttrs {
                     request_bytes_max: 4096,

@@ -146,3 +146,28 @@ fn an_interrupted_experiment_leaves_nothing() {
     );
     assert_only(dir.path(), "out");
 }
+
+#[test]
+fn data_servers_and_sessions_come_in_crowds() {
+    let disk = tempfile::tempdir().unwrap();
+    let (json, text) = quick("scale", &["--disk-dir", disk.path().to_str().unwrap()]);
+    assert_measured(&json);
+    assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
+    let cells = json["cells"].as_array().unwrap();
+    let phase = |group: &str, label: &str, phase: &str| {
+        let found = cells
+            .iter()
+            .find(|c| c["cell"]["group"] == group && c["cell"]["x"]["label"] == label);
+        let phases = &found.unwrap_or_else(|| panic!("no {group} {label}"))["runs"][0]["phases"];
+        phases[phase].clone()
+    };
+    assert_eq!(phase("ds", "8", "joined")["requests_count"], 8);
+    assert_eq!(phase("ds", "16", "joined")["requests_count"], 8);
+    assert_eq!(phase("sessions", "80", "opened")["requests_count"], 40);
+    // A layout names its file handle for each data server, so it grows with them.
+    let bytes = |width| phase("layout", width, "LAYOUTGET")["bytes_per_request"].as_f64();
+    assert!(bytes("4") > bytes("1"), "{:?} {:?}", bytes("4"), bytes("1"));
+    for line in ["Predicted against measured: memory", "first to end: "] {
+        assert!(text.contains(line), "{text}");
+    }
+}

@@ -5,7 +5,7 @@ use super::book::{Book, Place};
 use super::loads::{Kind, Load as Asks};
 use super::mds::Mds;
 use super::predict::{self, Calibration, Check};
-use super::town::{RENEW_EVERY_MS, Seen, Town};
+use super::town::{RENEW_EVERY_MS, Seen, Times, Town};
 use crate::load::Load;
 use crate::nfs::Form;
 use crate::nfs::cluster::Cluster;
@@ -35,7 +35,7 @@ pub(super) struct Size {
     /// Data servers and sessions: those that calibrate, and then those that are predicted.
     steps: Vec<ScaleWork>,
     /// How long each of them is watched.
-    window: Duration,
+    times: Times,
     /// Data servers of a file.
     widths: Vec<u32>,
     /// Connections that calibrate, and those that are predicted.
@@ -55,7 +55,10 @@ impl Size {
         };
         Self {
             steps: steps.iter().map(work).collect(),
-            window: setting.pick(Duration::from_secs(20), Duration::from_millis(500)),
+            times: Times {
+                settle: Duration::from_millis(setting.pick(3_000, 250)),
+                window: Duration::from_millis(setting.pick(20_000, 500)),
+            },
             widths: setting.pick(&[1, 4, 16, 64, 250][..], &[1, 4]).to_vec(),
             few: setting.pick(8, 2),
             many: setting.pick(32, 4),
@@ -230,7 +233,7 @@ impl Course {
         let apart = Apart::measure(environment, size, book)?;
         progress.step("scale: data servers and sessions");
         let started = Cluster::start(&environment.cluster(1, Store::Memory, Transport::Tcp))?;
-        let mut town = Town::found(Mds::of(started)?, size.window, environment.launcher())?;
+        let mut town = Town::found(Mds::of(started)?, size.times, environment.launcher())?;
         let mut seen = Vec::new();
         for step in &size.steps {
             let (ds, sessions) = (step.ds_count, step.sessions_count);

@@ -5,6 +5,7 @@
 
 use super::light_ds::{self, LightDs};
 use super::session::IdleSession;
+use crate::interrupt::Mark;
 use crate::load::{self, Tally};
 use crate::process::{Launcher, cpu_of_this_process};
 use crate::suite::job::Counted;
@@ -59,6 +60,7 @@ fn worker<E: std::fmt::Display>(e: E) -> BenchError {
 /// A process with its crowd. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct CrowdProcess {
+    mark: Option<Mark>,
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -77,6 +79,7 @@ impl CrowdProcess {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let mut process = Self {
+            mark: Some(Mark::new(&child)),
             child,
             stdin,
             stdout: BufReader::new(stdout),
@@ -119,6 +122,7 @@ impl CrowdProcess {
 
 impl Drop for CrowdProcess {
     fn drop(&mut self) {
+        drop(self.mark.take());
         drop(self.stdin.take());
         // Both fail only when it has gone by itself.
         let _ = self.child.kill();

@@ -77,6 +77,15 @@ pub(super) enum Load {
     Mix,
 }
 
+/// Where a file lies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lies {
+    /// The device.
+    pub(super) device: DeviceId,
+    /// Its data servers.
+    pub(super) width: u32,
+}
+
 /// A client with a file.
 pub(super) struct Client {
     session: WireSession,
@@ -119,16 +128,10 @@ impl Client {
         Ok(client)
     }
 
-    /// The same with a file on so many data servers.
-    pub(super) fn with_width(
-        server: &Server,
-        number: usize,
-        width: u32,
-    ) -> Result<Self, BenchError> {
-        let mut client = Self::new(server, number, Load::Of(Kind::LayoutGet))?;
-        let dir = client.wide_dir(width)?;
-        client.open_in(&dir)?;
-        Ok(client)
+    /// Takes a new file on so many data servers, or on as many as take new files now.
+    pub(super) fn widen(&mut self, width: u32) -> Result<(), BenchError> {
+        let dir = self.wide_dir(width)?;
+        self.open_in(&dir)
     }
 
     /// A new directory whose files have so many data servers (`ropewalk layout`).
@@ -200,8 +203,8 @@ impl Client {
         made.map(drop).map_err(BenchError::nfs("create a file"))
     }
 
-    /// LAYOUTGET. Returns the device that the file lies on.
-    pub(super) fn layoutget(&mut self) -> Result<DeviceId, BenchError> {
+    /// LAYOUTGET. Returns where the file lies.
+    pub(super) fn layoutget(&mut self) -> Result<Lies, BenchError> {
         let (file, stateid) = (&self.file, self.stateid);
         let mut reply = self.session.compound(|b| {
             put(b, file);
@@ -217,9 +220,9 @@ impl Client {
             });
         })?;
         let granted = layout(&mut reply).map_err(BenchError::nfs("get a layout"))?;
-        let (stateid, device) = granted.ok_or(BenchError::Refused)?;
+        let (stateid, lies) = granted.ok_or(BenchError::Refused)?;
         self.stateid = stateid;
-        Ok(device)
+        Ok(lies)
     }
 
     /// GETDEVICEINFO.
@@ -265,15 +268,19 @@ fn begin(session: &mut WireSession) -> Result<FileHandle, BenchError> {
     root(&mut reply).map_err(BenchError::nfs::<OpError>("begin a session"))
 }
 
-/// Stateid and device of a layout; none when the server says "later".
-fn layout(reply: &mut CompoundReply<'_>) -> Result<Option<(Stateid, DeviceId)>, OpError> {
+/// Stateid and place of a layout; none when the server says "later".
+fn layout(reply: &mut CompoundReply<'_>) -> Result<Option<(Stateid, Lies)>, OpError> {
     reply.take::<PutFhRes>()?;
     let LayoutGetRes::Ok(granted) = reply.take::<LayoutGetRes<'_>>()? else {
         return Ok(None);
     };
     let body = granted.layouts.0.first().map(|segment| segment.body.0);
     let body: FileLayout = xdr::decode_all(body.unwrap_or_default())?;
-    Ok(Some((granted.stateid, body.device_id)))
+    let lies = Lies {
+        device: body.device_id,
+        width: u32::try_from(body.file_handles.0.len()).unwrap_or(u32::MAX),
+    };
+    Ok(Some((granted.stateid, lies)))
 }
 
 impl Requester for Client {

@@ -121,7 +121,7 @@ impl Calibration {
 
     /// The costs that the model works with.
     pub(super) fn costs(&self) -> Costs {
-        let each = |(count, sum): (f64, f64)| (sum / count).max(0.0);
+        let each = |(count, sum): (f64, f64)| if count > 0.0 { sum / count } else { 0.0 };
         let of = |kind: Kind| {
             let found = self.operations.iter().find(|(k, _)| *k == kind);
             found.map_or_else(OperationCost::default, |(_, s)| operation(s))
@@ -306,5 +306,137 @@ fn figure(value: f64) -> String {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 1.0 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Costs of samples that are known, predictions by hand, and verdicts on both sides of the limit.
+    use super::*;
+    use crate::load::Tally;
+    use std::time::Duration;
+
+    fn sample(requests_count: u64, bytes_each: u64, server_us: u64, client_us: u64) -> Sample {
+        let mut tally = Tally::new();
+        for _ in 0..requests_count {
+            tally.add(bytes_each, Duration::from_micros(500));
+        }
+        Sample {
+            requests_count,
+            payload_bytes: tally.payload_bytes,
+            elapsed: Duration::from_secs(1),
+            latency_ns: tally.latency_ns,
+            server_cpu: Duration::from_micros(server_us * requests_count),
+            client_cpu: Duration::from_micros(client_us * requests_count),
+        }
+    }
+
+    fn calibration() -> Calibration {
+        Calibration {
+            idle: (1e7, 0.002),
+            repeats: 1.0,
+            ds: (250.0, 5e6),
+            heartbeats: (1000.0, 0.05),
+            sessions: (2000.0, 6e7),
+            renewals: (1000.0, 0.04),
+            operations: vec![
+                (Kind::GetAttr, sample(10, 400, 10, 10)),
+                (Kind::Create, sample(10, 900, 40, 20)),
+                (Kind::LayoutGet, sample(10, 500, 20, 10)),
+            ],
+            reads: [
+                (100_000, sample(10, 100_000, 30, 25)),
+                (1_000_000, sample(10, 1_000_000, 210, 205)),
+            ],
+            durable: sample(10, 900, 60, 40),
+        }
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-3 * b.abs(), "{a} is not {b}");
+    }
+
+    #[test]
+    fn costs_are_what_each_took() {
+        let costs = calibration().costs();
+        close(costs.session_bytes, 30_000.0);
+        close(costs.ds_bytes, 20_000.0);
+        close(costs.heartbeat_s, 50e-6);
+        close(costs.renewal_s, 40e-6);
+        close(costs.create.server_s, 40e-6);
+        close(costs.layoutget.wire_bytes, 500.0);
+        // 180 µs for 900,000 bytes, and 10 µs for the request.
+        close(costs.read.server_byte_s, 2e-10);
+        close(costs.read.server_request_s, 10e-6);
+        // Of 500 µs, 100 are CPU.
+        close(costs.sync_s, 400e-6);
+    }
+
+    #[test]
+    fn repeats_are_added() {
+        let mut both = calibration();
+        both.add(&calibration());
+        let (one, two) = (calibration().costs(), both.costs());
+        close(two.idle_bytes, one.idle_bytes);
+        close(two.session_bytes, one.session_bytes);
+        close(two.getattr.server_s, one.getattr.server_s);
+        close(two.read.client_byte_s, one.read.client_byte_s);
+        close(two.sync_s, one.sync_s);
+    }
+
+    #[test]
+    fn a_saturated_machine_does_what_its_processors_can() {
+        let costs = calibration().costs();
+        let cluster = Cluster {
+            ds_count: 1000.0,
+            sessions_count: 8000.0,
+            heartbeat_every_s: 5.0,
+            renewal_every_s: 40.0,
+        };
+        // 6 of 20 µs, 2 of 60, 2 of 30: 30 µs each; 0.02 cores are taken by those who live.
+        close(mix_per_s(&costs, 2.0, &cluster, 10_000), 1.98 / 30e-6);
+        // 80 µs at 256 KB.
+        let each_s = 15e-6 + 256_000.0 * 4e-10;
+        close(reads_per_s(&costs, 2.0, 256_000, 10_000), 2.0 / each_s);
+        close(durable_per_s(&costs, 2.0, 1), 2000.0);
+        // 100 µs of service and one and a half syncs of 400 µs.
+        close(durable_per_s(&costs, 1e6, 8), 8.0 / 700e-6);
+    }
+
+    #[test]
+    fn a_prediction_is_judged_by_its_median() {
+        let check = |predicted: f64| Check {
+            name: "memory".to_owned(),
+            unit: "MB",
+            predicted,
+            measured: 100.0,
+        };
+        let text = |runs: &[Check]| check_text("memory", "MB", runs).unwrap();
+        let good = text(&[check(119.0), check(300.0), check(81.0)]);
+        assert!(
+            good.ends_with("119 against 100 MB, +19.0 % [-19.0 +200.0]: within 20 %"),
+            "{good}"
+        );
+        let bad = text(&[check(121.0)]);
+        assert!(bad.ends_with("NOT within 20 %"), "{bad}");
+        assert_eq!(check_text("memory", "MB", &[]), None);
+    }
+
+    #[test]
+    fn larger_clusters_have_a_first_end() {
+        let every = Cluster {
+            ds_count: 0.0,
+            sessions_count: 0.0,
+            heartbeat_every_s: 5.0,
+            renewal_every_s: 40.0,
+        };
+        let lines = limits_text(&calibration().costs(), &every);
+        assert_eq!(lines.len(), 4);
+        assert!(
+            lines[..3]
+                .iter()
+                .all(|line| line.contains("first to end: "))
+        );
+        assert!(!costs_text(&calibration().costs()).contains("NaN"));
     }
 }

@@ -1,9 +1,10 @@
 //! A client that has a session and does nothing with it but keep it: a blocking socket from a loopback address of its own.
+//! There is no back channel: nobody would answer there.
 
 use crate::BenchError;
 use crate::load::REQUEST_TIMEOUT;
 use crate::nfs::client::Owner;
-use crate::nfs::wire::{Shape, WireSession};
+use crate::nfs::wire::WireSession;
 use nfs4::ops::{ReclaimCompleteArgs, ReclaimCompleteRes};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::io;
@@ -17,15 +18,11 @@ const REPLY_BYTES_MAX: u32 = 4096;
 pub(super) struct IdleSession(WireSession);
 
 impl IdleSession {
-    /// Connects and makes a session with a back channel, as a client does that has just mounted.
+    /// Connects, makes a session and says that nothing is reclaimed, as a client does that has just mounted.
     pub(super) fn open(server: SocketAddr, number: u32) -> Result<Self, BenchError> {
         let stream = connect_from(address_of(number), server).map_err(BenchError::io("connect"))?;
-        let shape = Shape {
-            reply_bytes_max: REPLY_BYTES_MAX,
-            back_channel: true,
-        };
         let owner = Owner::numbered(number as usize);
-        let mut session = WireSession::over(stream, &owner, 0, shape)?;
+        let mut session = WireSession::over(stream, &owner, 0, REPLY_BYTES_MAX)?;
         let mut reply = session.compound(|b| {
             b.push(&ReclaimCompleteArgs { one_fs: false });
         })?;

@@ -3,18 +3,20 @@
 use super::ScaleWork;
 use super::book::{Book, Place, counted, gauge};
 use super::crowd::{Crowd, CrowdProcess};
-use super::loads::{Client, Load as Asks};
+use super::loads::{Client, Kind, Load as Asks};
 use super::mds::Mds;
 use crate::load::{self, Load, Requester, Tally};
 use crate::process::Launcher;
 use crate::suite::plan::X;
 use crate::{BenchError, Sample, interrupt};
+use nfs4::DeviceId;
 use std::time::{Duration, Instant};
 
-/// Groups are made, floors acknowledged, memory given back: then it is quiet.
-const SETTLE: Duration = Duration::from_secs(3);
 /// How often a signal is looked for while it is.
 const WINDOW_POLL: Duration = Duration::from_millis(100);
+/// How long it may take until files have the width that they should, and how often that is tried.
+const WIDTH_MAX: Duration = Duration::from_secs(60);
+const WIDTH_POLL: Duration = Duration::from_millis(100);
 /// LAYOUTGETs of each width.
 const LAYOUTS_COUNT: u32 = 200;
 /// The number of the first client that asks for something.
@@ -25,13 +27,22 @@ pub(super) const RENEW_EVERY_MS: u64 = 40_000;
 /// A count, and what it took.
 pub(super) type Took = (f64, f64);
 
+/// How long it takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Groups are made, floors acknowledged, memory given back: then it is quiet.
+    pub(super) settle: Duration,
+    /// How long those are watched who only live.
+    pub(super) window: Duration,
+}
+
 /// It, and them.
 pub(super) struct Town<'a> {
     // Processes end before the server does.
     servers: Vec<CrowdProcess>,
     sessions: Vec<CrowdProcess>,
     mds: Mds,
-    window: Duration,
+    times: Times,
     launcher: &'a Launcher,
     /// Memory and CPU (cores) before anybody came.
     pub(super) idle: Took,
@@ -96,14 +107,14 @@ impl<'a> Town<'a> {
     /// A metadata server with nobody.
     pub(super) fn found(
         mds: Mds,
-        window: Duration,
+        times: Times,
         launcher: &'a Launcher,
     ) -> Result<Self, BenchError> {
         let mut town = Self {
             servers: Vec::new(),
             sessions: Vec::new(),
             mds,
-            window,
+            times,
             launcher,
             idle: (0.0, 0.0),
             now: ScaleWork::default(),
@@ -111,7 +122,7 @@ impl<'a> Town<'a> {
             taken: (0, 0),
             clients_count: 0,
         };
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(times.settle);
         let alone = town.watch()?;
         let cores = alone.cpu.as_secs_f64() / alone.elapsed.as_secs_f64();
         town.idle = (float(town.mds.memory_bytes()?), cores);
@@ -121,7 +132,7 @@ impl<'a> Town<'a> {
     fn watch(&mut self) -> Result<Window, BenchError> {
         self.report()?;
         let (start, before) = (Instant::now(), self.mds.cpu()?);
-        while start.elapsed() < self.window {
+        while start.elapsed() < self.times.window {
             interrupt::check()?;
             std::thread::sleep(WINDOW_POLL);
         }
@@ -153,7 +164,7 @@ impl<'a> Town<'a> {
         let (before, start) = (self.mds.memory_bytes()?, Instant::now());
         let process = CrowdProcess::start(self.launcher, crowd)?;
         let elapsed = start.elapsed();
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(self.times.settle);
         let bytes = self.mds.memory_bytes()?.saturating_sub(before);
         Ok((process, bytes, elapsed))
     }
@@ -216,9 +227,7 @@ impl<'a> Town<'a> {
     /// LAYOUTGET and GETDEVICEINFO of files on so many data servers, one request at a time.
     pub(super) fn layouts(&mut self, width: u32, book: &mut Book) -> Result<(), BenchError> {
         interrupt::check()?;
-        let number = self.next_client();
-        let mut client = Client::with_width(self.mds.server(), number, width)?;
-        let device = client.layoutget()?;
+        let (mut client, device) = self.client_of_width(width)?;
         let mut phase = |name: &str, ask: &mut dyn FnMut(&mut Client) -> Result<(), BenchError>| {
             let (mut tally, cpu, start) = (Tally::new(), self.mds.cpu()?, Instant::now());
             for _ in 0..LAYOUTS_COUNT {
@@ -233,6 +242,25 @@ impl<'a> Town<'a> {
         };
         phase("LAYOUTGET", &mut |client| client.layoutget().map(drop))?;
         phase("GETDEVICEINFO", &mut |client| client.device_info(device))
+    }
+
+    /// A client with a file of this width. Data servers that have just come take no new files yet.
+    fn client_of_width(&mut self, width: u32) -> Result<(Client, DeviceId), BenchError> {
+        let number = self.next_client();
+        let asks = Asks::Of(Kind::LayoutGet);
+        let mut client = Client::new(self.mds.server(), number, asks)?;
+        let start = Instant::now();
+        while start.elapsed() < WIDTH_MAX {
+            interrupt::check()?;
+            client.widen(width)?;
+            let lies = client.layoutget()?;
+            if lies.width == width {
+                return Ok((client, lies.device));
+            }
+            std::thread::sleep(WIDTH_POLL);
+        }
+        let why = format!("no file lies on {width} data servers within a minute");
+        Err(BenchError::Cluster(why))
     }
 
     /// Lets so many clients ask at the same time.
