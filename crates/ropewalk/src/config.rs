@@ -4,6 +4,7 @@
 //! Parsing knows no running server: [`MdsConfig`] and [`DsConfig`] are checked values, ready to use. Unknown keys are
 //! errors, because a misspelt limit that is ignored is worse than a refused start.
 
+use crate::rdma::ProviderChoice;
 use crate::times::Length;
 use bytesize::ByteSize;
 use cluster_tls::JoinToken;
@@ -141,7 +142,10 @@ pub(crate) struct MdsConfig {
     /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rdma_listen: Vec<SocketAddr>,
-    /// Checksums over RDMA frames, also when a peer could do without.
+    /// What RDMA runs on.
+    #[serde(default)]
+    pub rdma_provider: ProviderChoice,
+    /// Checksums over the frames of software iWARP, also when a peer could do without.
     #[serde(default = "default_rdma_crc")]
     pub rdma_crc: bool,
     /// Addresses that clients mount from; default `listen`.
@@ -319,7 +323,10 @@ pub(crate) struct DsConfig {
     /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rdma_listen: Vec<SocketAddr>,
-    /// Checksums over RDMA frames, also when a peer could do without.
+    /// What RDMA runs on.
+    #[serde(default)]
+    pub rdma_provider: ProviderChoice,
+    /// Checksums over the frames of software iWARP, also when a peer could do without.
     #[serde(default = "default_rdma_crc")]
     pub rdma_crc: bool,
     /// Addresses that clients are told; default `listen`.
@@ -599,6 +606,7 @@ impl MdsConfig {
             state_dir: state_dir.to_owned(),
             listen: default_nfs_listen(),
             rdma_listen: Vec::new(),
+            rdma_provider: ProviderChoice::default(),
             rdma_crc: default_rdma_crc(),
             data_transport: TransportChoice::default(),
             proxy_transport: TransportChoice::default(),
