@@ -12,7 +12,6 @@ use fabric::{
     Remote, Work,
 };
 use rustix::fs::sendfile;
-use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -38,8 +37,6 @@ pub(crate) struct IwarpEndpoint {
     peer: SocketAddr,
     machine: Machine,
     watch: Watch,
-    /// The system keeps what fills no segment until all is sent.
-    corked: bool,
 }
 
 impl IwarpEndpoint {
@@ -49,7 +46,6 @@ impl IwarpEndpoint {
             peer,
             machine,
             watch: Watch::new(),
-            corked: false,
         }
     }
 
@@ -105,7 +101,7 @@ impl IwarpEndpoint {
             return Poll::Pending;
         }
         loop {
-            match send(stream, &mut self.machine, &mut self.corked) {
+            match send(stream, &mut self.machine) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     ready!(stream.poll_write_ready(cx))?;
                 }
@@ -165,15 +161,10 @@ impl IwarpEndpoint {
     }
 }
 
-/// Writes some of what is outgoing, if the socket takes it now. Files leave in one go with what is around them: sendfile has no
-/// way to say that more follows, and each push costs as much as a frame's own work.
-fn send(stream: &TcpStream, machine: &mut Machine, corked: &mut bool) -> io::Result<usize> {
+/// Writes some of what is outgoing, if the socket takes it now.
+fn send(stream: &TcpStream, machine: &mut Machine) -> io::Result<usize> {
     let mut slices = [IoSlice::new(&[]); WRITE_PIECES_MAX];
     let Outgoing { pieces, file } = machine.outgoing(&mut slices);
-    if file.is_some() && !*corked {
-        set_tcp_cork(stream, true)?;
-        *corked = true;
-    }
     let sent = match file {
         None => stream.try_write_vectored(&slices[..pieces]),
         Some(file) => stream.try_io(Interest::WRITABLE, || {
@@ -192,10 +183,6 @@ fn send(stream: &TcpStream, machine: &mut Machine, corked: &mut bool) -> io::Res
         sent => sent?,
     };
     machine.wrote(sent);
-    if *corked && !machine.has_outgoing() {
-        set_tcp_cork(stream, false)?;
-        *corked = false;
-    }
     Ok(sent)
 }
 
@@ -280,7 +267,7 @@ impl Endpoint for IwarpEndpoint {
             return;
         };
         while self.machine.has_outgoing() {
-            match send(stream, &mut self.machine, &mut self.corked) {
+            match send(stream, &mut self.machine) {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => return self.machine.end(end_of(&e)),

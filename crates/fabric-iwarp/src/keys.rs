@@ -5,7 +5,7 @@
 
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 
 const INDEX_MASK: u32 = 0xffff_ff00;
 /// Slots that rest before one of them is used again, so that few slots do not wear out their generations.
@@ -16,11 +16,30 @@ const RESTING_SLOTS: usize = 32;
 pub(crate) struct Keys<T> {
     slots: Vec<Slot<T>>,
     /// Slot by the high 24 bits of its tags.
-    by_index: HashMap<u32, usize>,
+    by_index: HashMap<u32, usize, BuildHasherDefault<Spread>>,
     free: VecDeque<usize>,
     slots_max: usize,
     seed: u64,
     drawn: u64,
+}
+
+/// Indices look random and are never of the peer's choice: that their bits are spread is enough of a hash.
+#[derive(Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    /// The low bits of an index are 0, and so are those of the product: tables take theirs from the high ones.
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32((*byte).into()));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 #[derive(Debug)]
@@ -35,7 +54,7 @@ impl<T> Keys<T> {
     pub(crate) fn new(seed: u64, slots_max: usize) -> Self {
         Self {
             slots: Vec::new(),
-            by_index: HashMap::new(),
+            by_index: HashMap::default(),
             free: VecDeque::new(),
             slots_max,
             seed,
