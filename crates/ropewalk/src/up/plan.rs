@@ -177,6 +177,7 @@ impl Plan {
                     workers: 0,
                     connections_max: config::default_connections_max(),
                     connections_per_address_max: None,
+                    busy_poll_us: config::default_busy_poll_us(),
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
                     rdma_provider: self.mds.config.rdma_provider,
