@@ -14,6 +14,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use transport::rdma::{Config, Rdma};
 use transport::{Address, AnyConnector, Context, Limits, Preference};
 
@@ -126,6 +127,9 @@ async fn client(mds: Address, data_transport: Preference) -> Client {
     let verifier = Verifier { bytes: [7; 8] };
     let config = ClientConfig {
         data_transport,
+        // Ways that end are seen at once; a server that is only slow must not be given up.
+        ds_give_up: Duration::from_secs(600),
+        try_timeout: Duration::from_secs(600),
         ..ClientConfig::new(b"rails".to_vec(), verifier, identity)
     };
     let rdma = Rdma::new(Arc::new(Iwarp::default()), Config::default());
