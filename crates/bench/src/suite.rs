@@ -8,6 +8,7 @@
 //! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
 
 mod content;
+mod environment;
 mod experiments;
 pub(crate) mod files;
 mod job;
@@ -31,7 +32,7 @@ pub use spec::{ClusterSpec, SpecError, Store, Transport};
 use crate::BenchError;
 use crate::process::Launcher;
 use crate::report::Machine;
-use measure::Environment;
+use environment::Environment;
 use plan::{Plan, Setting};
 use std::io::Write;
 

@@ -2,7 +2,6 @@
 
 use super::{command, launcher};
 use bench::nfs::cluster::{Cluster, ClusterOptions};
-use bench::nfs::server::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -74,12 +73,8 @@ fn a_directory_can_be_measured() {
 fn a_server_can_be_measured_by_its_url() {
     let dir = tempfile::tempdir().unwrap();
     let options = ClusterOptions {
-        program: launcher().program,
-        dir: dir.path().to_owned(),
         ds_count: 2,
-        in_memory: true,
-        transport: Transport::Tcp,
-        rdma_crc: true,
+        ..ClusterOptions::new(launcher().program, dir.path().to_owned())
     };
     let cluster = Cluster::start(&options).unwrap();
     let url = cluster.server().url();
