@@ -7,12 +7,13 @@
 //!
 //! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
 
+pub(crate) mod alone;
 mod content;
-mod environment;
+pub(crate) mod environment;
 mod experiments;
 pub(crate) mod files;
 mod job;
-mod loads;
+pub(crate) mod loads;
 mod measure;
 mod options;
 mod plan;

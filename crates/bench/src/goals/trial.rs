@@ -240,6 +240,10 @@ impl<'a> Stage<'a> {
         &self.dir
     }
 
+    pub(super) fn program(&self) -> &Path {
+        &self.bench.program
+    }
+
     pub(super) fn launcher(&self) -> Launcher {
         self.bench.launcher.clone()
     }
