@@ -6,7 +6,7 @@
 mod link;
 
 use crate::{
-    BoxFuture, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
+    Blame, BoxFuture, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
     Negotiated, Receive,
 };
 use bytes::Bytes;
@@ -27,6 +27,10 @@ const LIMITS: Limits = Limits {
     exposed_max: 65_536,
     reads_max: 0x3ffe,
     waits_for_receives: false,
+    pads_private_data: false,
+    peers_invalidate: true,
+    counts_peers_work: true,
+    blame: Blame::Rule,
 };
 /// Peers that wait to be accepted at one listener.
 const BACKLOG: usize = 1024;

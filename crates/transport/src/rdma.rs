@@ -129,21 +129,23 @@ impl Rdma {
         &*self.0.fabric
     }
 
-    fn own(&self) -> PrivateData {
+    /// What this side says of itself where so many calls of ours expose memory at a time.
+    fn own(&self, exposing: u32) -> PrivateData {
         PrivateData {
-            remote_invalidation: true,
+            // Both sides must support it (RFC 8797 §3.2): who replies by sending it, who calls by hearing of it.
+            remote_invalidation: exposing == 0 || self.0.fabric.limits().peers_invalidate,
             send_bytes: self.0.config.inline_bytes,
             receive_bytes: self.0.config.inline_bytes,
         }
     }
 
-    fn private_data(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.own().encode())
+    fn private_data(&self, exposing: u32) -> Bytes {
+        Bytes::copy_from_slice(&self.own(exposing).encode())
     }
 
-    fn engine(&self, peer: &[u8], limits: &Limits) -> rpcrdma::Engine {
+    fn engine(&self, peer: &[u8], limits: &Limits, exposing: u32) -> rpcrdma::Engine {
         rpcrdma::Engine::new(rpcrdma::Config {
-            own: self.own(),
+            own: self.own(exposing),
             peer: PrivateData::decode(peer),
             credits_requested: limits.calls_max.min(rpcrdma::CREDITS_MAX),
             grant: self.0.config.credits,
@@ -154,12 +156,13 @@ impl Rdma {
         })
     }
 
-    fn endpoint(&self, limits: &Limits) -> EndpointConfig {
+    /// For a connection on which so many calls of ours expose memory at a time.
+    fn endpoint(&self, limits: &Limits, exposing: u32) -> EndpointConfig {
         let calls = limits.calls_max.min(rpcrdma::CREDITS_MAX);
         EndpointConfig {
             send_depth: SEND_DEPTH,
             receive_depth: self.0.config.credits + OVERRUN + calls,
-            exposed_max: calls * EXPOSED_PER_CALL_MAX,
+            exposed_max: exposing.min(calls) * EXPOSED_PER_CALL_MAX,
             crc: self.0.config.crc,
             // A result is as long as its reply says, and what stands around it is written behind it.
             exposed_is_scratch: true,
@@ -167,9 +170,19 @@ impl Rdma {
         }
     }
 
+    /// Calls to a peer that has connected: they are short, and where memory that is exposed costs each connection a
+    /// registration of all it uses (devices), nothing is.
+    fn exposing(&self, limits: &Limits) -> u32 {
+        if self.0.fabric.limits().counts_peers_work {
+            limits.calls_max
+        } else {
+            0
+        }
+    }
+
     /// What a peer may send before it heard anything.
     fn first_receives(&self, limits: &Limits) -> Vec<Receive> {
-        let count = self.engine(&[], limits).receives();
+        let count = self.engine(&[], limits, 0).receives();
         let receive = |_| Receive {
             id: 0,
             buffer: self.0.memory.receive(),
@@ -270,9 +283,11 @@ async fn serve_one(
     admission: Admission,
 ) {
     let limits = host.context.limits();
-    let engine = rdma.engine(incoming.private_data(), limits);
+    let exposing = rdma.exposing(limits);
+    let engine = rdma.engine(incoming.private_data(), limits, exposing);
     let receives = rdma.first_receives(limits);
-    let accepting = incoming.accept(rdma.endpoint(limits), rdma.private_data(), receives);
+    let config = rdma.endpoint(limits, exposing);
+    let accepting = incoming.accept(config, rdma.private_data(exposing), receives);
     let connected = match in_time(limits, accepting).await {
         Ok(connected) => connected,
         // A peer that gave up: nothing was served.
@@ -333,15 +348,16 @@ pub async fn connect(
     let limits = context.limits();
     let receives = rdma.first_receives(limits);
     let fabric = &rdma.0.fabric;
+    let exposing = limits.calls_max;
     let connecting = fabric.connect(
         address,
-        rdma.endpoint(limits),
-        rdma.private_data(),
+        rdma.endpoint(limits, exposing),
+        rdma.private_data(exposing),
         receives,
     );
     let connected = in_time(limits, connecting).await?;
     Counters::add(&context.counters().connections_made, 1);
-    let engine = rdma.engine(&connected.private_data, limits);
+    let engine = rdma.engine(&connected.private_data, limits, exposing);
     // Providers do not tell which address they connected from.
     let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     let (link, conn) = link(connected.endpoint, engine, local, rdma, context);
@@ -353,14 +369,14 @@ pub async fn connect(
 #[derive(Debug, Clone)]
 pub struct RdmaConnector {
     context: Context,
-    rdma: Rdma,
+    providers: Vec<Rdma>,
 }
 
 impl RdmaConnector {
-    /// A connector over `rdma`.
+    /// A connector over these providers, which are tried in order: an address does not say which of them answers there.
     #[must_use]
-    pub const fn new(context: Context, rdma: Rdma) -> Self {
-        Self { context, rdma }
+    pub const fn new(context: Context, providers: Vec<Rdma>) -> Self {
+        Self { context, providers }
     }
 }
 
@@ -371,12 +387,21 @@ impl Connector for RdmaConnector {
         reverse: Arc<dyn DynService>,
     ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
         Box::pin(async move {
-            match address {
-                Address::Rdma(address) => {
-                    connect(*address, &self.rdma, reverse, &self.context).await
+            let Address::Rdma(address) = address else {
+                return Err(ConnectError::Unsupported);
+            };
+            let mut failed = ConnectError::Unsupported;
+            for rdma in &self.providers {
+                match connect(*address, rdma, Arc::clone(&reverse), &self.context).await {
+                    Ok(conn) => return Ok(conn),
+                    Err(e) => {
+                        let provider = rdma.fabric().name();
+                        tracing::debug!(provider, %address, "no connection: {e}");
+                        failed = e;
+                    }
                 }
-                _ => Err(ConnectError::Unsupported),
             }
+            Err(failed)
         })
     }
 }
