@@ -5,7 +5,7 @@
 //! [`drive`] has one blocking thread per connection; [`drive_tasks`] has tasks on one current-thread runtime, for
 //! subjects inside this process.
 
-use crate::process::cpu_of_this_process;
+use crate::process::{MachineTimes, cpu_of_this_process};
 use crate::{BenchError, Sample};
 use hdrhistogram::Histogram;
 use std::future::Future;
@@ -163,12 +163,14 @@ struct Window {
     elapsed: Duration,
     server_cpu: Duration,
     client_cpu: Duration,
+    machine_idle: Option<f64>,
 }
 
 /// The beginning of the measured part.
 struct WindowStart {
     server_cpu: Duration,
     client_cpu: Duration,
+    machine: Option<MachineTimes>,
     at: Instant,
 }
 
@@ -177,6 +179,7 @@ impl WindowStart {
         Ok(Self {
             server_cpu: cpu()?,
             client_cpu: cpu_of_this_process()?,
+            machine: MachineTimes::now(),
             at: Instant::now(),
         })
     }
@@ -187,6 +190,7 @@ impl WindowStart {
             elapsed,
             server_cpu: cpu()?.saturating_sub(self.server_cpu),
             client_cpu: cpu_of_this_process()?.saturating_sub(self.client_cpu),
+            machine_idle: MachineTimes::idle_share(self.machine, MachineTimes::now()),
         })
     }
 }
@@ -274,6 +278,7 @@ fn sample(
         latency_ns: sum.latency_ns,
         server_cpu: window.server_cpu,
         client_cpu: window.client_cpu,
+        machine_idle: window.machine_idle,
     })
 }
 

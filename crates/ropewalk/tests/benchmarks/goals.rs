@@ -28,12 +28,9 @@ const RUNS_MAX: u32 = 20;
 
 fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
     ClusterOptions {
-        program: launcher().program,
-        dir: dir.path().to_owned(),
         ds_count,
         in_memory,
-        transport: Transport::Tcp,
-        rdma_crc: true,
+        ..ClusterOptions::new(launcher().program, dir.path().to_owned())
     }
 }
 

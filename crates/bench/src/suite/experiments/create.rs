@@ -56,6 +56,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::LatencyMeanUs,
         phases: &["create"],
         published: published.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "create",
