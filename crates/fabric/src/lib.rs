@@ -21,6 +21,7 @@ pub mod contract;
 mod endpoint;
 pub mod mem;
 mod pool;
+mod queue;
 mod work;
 
 pub use connect::{
@@ -28,6 +29,7 @@ pub use connect::{
 };
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
 pub use pool::{Buffer, Pool, PoolConfig};
+pub use queue::{Claim, ReceiveQueue};
 pub use work::{
     Completion, Done, Fault, FileRange, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused,
     Remote, Status, Work,

@@ -7,7 +7,7 @@
 use super::ahead::Ahead;
 use super::{Exposure, Machine, to_usize};
 use crate::crc;
-use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, TAGGED_BYTES};
+use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, TAGGED_BYTES};
 use crate::keys::Keys;
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Term, Terminate};
@@ -37,6 +37,8 @@ pub(super) struct Rx {
     pub(super) ahead: Option<Ahead>,
     /// Of control messages.
     pub(super) control: ControlBuffer,
+    /// A message has come for which there is no receive in the shared queue.
+    is_blocked: bool,
     /// The Send that is under way.
     send: Option<SendIn>,
     msn_send: u32,
@@ -92,6 +94,14 @@ impl Rx {
         self.segment.is_none() && self.start == self.end
     }
 
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    pub(super) fn unblock(&mut self) {
+        self.is_blocked = false;
+    }
+
     pub(super) fn frames(&self) -> u64 {
         self.frames
     }
@@ -109,6 +119,7 @@ impl Rx {
     /// Forgets the segment that is under way.
     pub(super) fn stop(&mut self) {
         self.segment = None;
+        self.is_blocked = false;
     }
 
     /// Moves what is in the inbox to its beginning: less than a header or a trailer, and what was moved there from
@@ -187,8 +198,12 @@ impl Machine {
             self.fault(Term::DDP_CATASTROPHIC, None, None);
             return false;
         };
+        if self.lacks_receive(&header) {
+            self.rx.is_blocked = true;
+            return false;
+        }
         let admitted = Opcode::of(&header)
-            .and_then(|opcode| Ok((opcode, self.admit(&header, opcode, payload_bytes)?)));
+            .and_then(|opcode| Ok((opcode, self.place_of(&header, opcode, payload_bytes)?)));
         let (opcode, place) = match admitted {
             Ok(admitted) => admitted,
             Err(term) => {
@@ -213,6 +228,30 @@ impl Machine {
         self.rx.start += used;
         self.rx.segment = Some(segment);
         true
+    }
+
+    /// Whether this begins a message that has to wait for its receive. Takes that from the shared queue.
+    fn lacks_receive(&mut self, header: &Header) -> bool {
+        let is_message = matches!(
+            header.place,
+            Place::Untagged {
+                queue: QUEUE_SEND,
+                ..
+            }
+        );
+        let Some(claim) = self.claim.as_mut().filter(|_| is_message) else {
+            return false;
+        };
+        if !self.receives.is_empty() {
+            return false;
+        }
+        match claim.take() {
+            Some(buffer) => {
+                self.receives.push_back(Receive { id: 0, buffer });
+                false
+            }
+            None => true,
+        }
     }
 
     fn place_from_inbox(&mut self) -> bool {
@@ -264,7 +303,7 @@ impl Machine {
     }
 
     /// Checks where a segment would go (RFC 5041 §7.1).
-    fn admit(&self, header: &Header, opcode: Opcode, len: usize) -> Result<Target, Term> {
+    fn place_of(&self, header: &Header, opcode: Opcode, len: usize) -> Result<Target, Term> {
         match (opcode, header.place) {
             (Opcode::Write, Place::Tagged { stag, to }) => self.admit_write(stag, to, len),
             (Opcode::ReadResponse, Place::Tagged { stag, to }) => {
