@@ -269,11 +269,10 @@ impl Engine {
     }
 
     /// Most bytes of a Send of the peer.
-    fn receive_bytes_max(&self) -> usize {
-        self.config
-            .own
-            .receive_bytes
-            .min(self.config.peer.send_bytes) as usize
+    #[must_use]
+    pub fn receive_bytes_max(&self) -> u32 {
+        let Config { own, peer, .. } = &self.config;
+        own.receive_bytes.min(peer.send_bytes)
     }
 
     fn send(

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+/// Credits that a new connection gets with its first reply while at least half of the stock is there.
+const START: u32 = 8;
 /// Calls in a row that say the same of a grant before it changes.
 const STREAK: u32 = 16;
 /// Rounds in which a peer is asked before it is to be cut off.
@@ -86,10 +88,11 @@ impl Lender {
             asked: 0,
         };
         ledger.accounts.insert(id, entry);
+        let is_plenty = ledger.lent <= ledger.stock / 2;
         Account {
             lender: self.clone(),
             id,
-            demand: Demand::default(),
+            demand: Demand::new(if is_plenty { START } else { 1 }),
         }
     }
 
@@ -183,7 +186,7 @@ impl Account {
         let entry = ledger.accounts.get_mut(&self.id).expect("it is open");
         // It made no call for a whole round: what it needed before says nothing.
         if entry.granted_in + 1 < round {
-            self.demand = Demand::default();
+            self.demand = Demand::new(1);
         }
         entry.granted_in = round;
         let wish = self.demand.wish.min(most);
@@ -211,7 +214,7 @@ impl Drop for Account {
 }
 
 /// How many credits a peer makes use of: more after a run of calls that took the last one, less after a run that left half of them.
-/// Somebody who makes one call after the other so has one or two.
+/// Who makes one call after the other has one or two in the end.
 #[derive(Debug)]
 struct Demand {
     wish: u32,
@@ -220,18 +223,16 @@ struct Demand {
     slack: u32,
 }
 
-impl Default for Demand {
-    fn default() -> Self {
+impl Demand {
+    const fn new(wish: u32) -> Self {
         Self {
-            wish: 1,
+            wish,
             granted: 1,
             tight: 0,
             slack: 0,
         }
     }
-}
 
-impl Demand {
     fn called(&mut self, in_progress: u64, left: u64) {
         if left == 0 {
             self.slack = 0;

@@ -44,7 +44,7 @@ impl Memory {
     /// Memory whose receives take messages of `inline_bytes`.
     pub(super) fn new(inline_bytes: usize) -> Self {
         Self(Arc::new(Pools {
-            receives: pool(inline_bytes, RECEIVE_SLAB_BYTES),
+            receives: receives(inline_bytes),
             sizes: SIZES.map(|bytes| match bytes {
                 0..OWN_SLAB_BYTES => pool(bytes, SLAB_BYTES),
                 _ => pool(bytes, bytes),
@@ -73,6 +73,11 @@ impl Memory {
 pub(crate) fn buffer_bytes(bytes: usize) -> usize {
     let size = SIZES.iter().find(|size| **size >= bytes);
     size.copied().unwrap_or(bytes)
+}
+
+/// Receives of one size.
+pub(super) fn receives(bytes: usize) -> Pool {
+    pool(bytes, RECEIVE_SLAB_BYTES)
 }
 
 fn pool(buffer_bytes: usize, slab_bytes: usize) -> Pool {
