@@ -21,6 +21,7 @@
 
 mod ahead;
 mod rx;
+mod spare;
 mod tx;
 
 pub use ahead::Room;

@@ -43,7 +43,7 @@ use crate::{
 };
 use link::{RdmaLink, Receives};
 use memory::Memory;
-use sharing::Classes;
+use sharing::{Classes, Place};
 
 /// The port of NFS over RDMA (RFC 8267 §9).
 pub const NFS_PORT: u16 = 20049;
@@ -290,7 +290,21 @@ async fn serve_one(
     host: Host,
     admission: Admission,
 ) {
-    let limits = host.context.limits();
+    // What the set-up needs is gone after it.
+    let set_up = Box::pin(set_up(incoming, local, &rdma, &host.context));
+    let Some((link, conn, _place)) = set_up.await else {
+        return;
+    };
+    host.run(link, conn, admission).await;
+}
+
+async fn set_up(
+    incoming: Box<dyn fabric::Incoming>,
+    local: SocketAddr,
+    rdma: &Rdma,
+    context: &Context,
+) -> Option<(Box<RdmaLink>, ConnHandle, Option<Place>)> {
+    let limits = context.limits();
     let mut engine = rdma.engine(incoming.private_data(), limits);
     let mut place = None;
     if rdma.lends() {
@@ -300,8 +314,9 @@ async fn serve_one(
     }
     let (config, private_data) = (rdma.endpoint(limits), rdma.private_data());
     let count = engine.receives();
-    let shared = place.as_ref().filter(|_| rdma.0.fabric.limits().shares_receives);
-    let is_sharing = shared.is_some();
+    let shares = rdma.0.fabric.limits().shares_receives;
+    let shared = place.as_ref().filter(|_| shares);
+    let receives = shared.map_or(Receives::Own, |_| Receives::Shared);
     let accepting = match shared {
         Some(place) => incoming.accept_sharing(config, private_data, place.claim(count)),
         None => incoming.accept(config, private_data, rdma.receives(count)),
@@ -311,20 +326,14 @@ async fn serve_one(
         // A peer that gave up: nothing was served.
         Err(e) => {
             tracing::debug!("RDMA connection not set up: {e}");
-            return;
+            return None;
         }
     };
-    let (link, conn) = link(
-        connected.endpoint,
-        engine,
-        (local, is_sharing),
-        &rdma,
-        &host.context,
-    );
+    let (link, conn) = link(connected.endpoint, engine, (local, receives), rdma, context);
     if let Some(place) = &place {
         place.is_of(&conn);
     }
-    host.run(link, conn, admission).await;
+    Some((link, conn, place))
 }
 
 async fn in_time(
@@ -345,10 +354,10 @@ async fn in_time(
 fn link(
     endpoint: Box<dyn fabric::Endpoint>,
     engine: rpcrdma::Engine,
-    (local, is_sharing): (SocketAddr, bool),
+    (local, receives): (SocketAddr, Receives),
     rdma: &Rdma,
     context: &Context,
-) -> (RdmaLink, ConnHandle) {
+) -> (Box<RdmaLink>, ConnHandle) {
     Counters::add(&context.counters().rdma_connections, 1);
     let info = ConnInfo {
         kind: TransportKind::Rdma,
@@ -357,13 +366,8 @@ fn link(
         tls: None,
     };
     let conn = ConnHandle::new(info, context.clone());
-    let receives = if is_sharing {
-        Receives::Shared
-    } else {
-        Receives::Own
-    };
     let link = RdmaLink::new(endpoint, engine, receives, rdma.0.memory.clone(), &conn);
-    (link, conn)
+    (Box::new(link), conn)
 }
 
 /// Connects over RDMA. Calls that the server sends go to `reverse`.
@@ -391,7 +395,7 @@ pub async fn connect(
     let engine = rdma.engine(&connected.private_data, limits);
     // Providers do not tell which address they connected from.
     let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let (link, conn) = link(connected.endpoint, engine, (local, false), rdma, context);
+    let (link, conn) = link(connected.endpoint, engine, (local, Receives::Own), rdma, context);
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }

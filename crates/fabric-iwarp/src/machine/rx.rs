@@ -5,6 +5,7 @@
 //! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
 
 use super::ahead::Ahead;
+use super::spare;
 use super::{Exposure, Machine, to_usize};
 use crate::crc;
 use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, TAGGED_BYTES};
@@ -129,6 +130,9 @@ impl Rx {
         self.end -= self.start;
         self.start = 0;
         let bytes = INBOX_BYTES_MIN << self.doublings;
+        if self.inbox.is_empty() {
+            self.inbox = spare::take();
+        }
         if self.inbox.len() != bytes && self.end < bytes {
             self.inbox.resize(bytes, 0);
             self.inbox.shrink_to_fit();
@@ -153,12 +157,19 @@ impl Rx {
 }
 
 impl Machine {
-    /// Gives back what many small messages made the inbox grow by, if nothing is in it: nothing is expected soon.
+    /// Gives back room in which nothing is: nothing is expected soon.
     pub fn rest(&mut self) {
-        if self.rx.doublings > 0 && self.rx.start == self.rx.end {
+        if self.rx.start == self.rx.end {
             (self.rx.start, self.rx.end) = (0, 0);
-            self.rx.inbox = Vec::new();
+            spare::give(std::mem::take(&mut self.rx.inbox));
             self.rx.doublings = 0;
+        }
+        if self.tx.is_idle() {
+            self.tx.rest();
+        }
+        if self.send_queue.is_empty() && self.completions.is_empty() {
+            self.send_queue = VecDeque::new();
+            self.completions = Vec::new();
         }
     }
 

@@ -132,6 +132,8 @@ impl RdmaLink {
                 break;
             }
         }
+        // Nothing is kept for what may come.
+        self.completions = Vec::new();
         self.count();
         self.watch(cx)
     }
