@@ -359,7 +359,11 @@ impl Machine {
 
     /// What has completed since the last call, behind what is in `out`.
     pub fn take_completions(&mut self, out: &mut Vec<Completion>) {
-        out.append(&mut self.completions);
+        if out.is_empty() {
+            *out = std::mem::take(&mut self.completions);
+        } else {
+            out.append(&mut self.completions);
+        }
     }
 
     /// Completions that wait to be taken.

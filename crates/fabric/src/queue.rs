@@ -5,27 +5,17 @@
 //! admitted to it finds one, whatever the others do.
 
 use crate::{Buffer, Pool};
-use parking_lot::Mutex;
-use std::sync::Arc;
 
 /// A queue of receives of one size. Clones share it.
 #[derive(Debug, Clone)]
-pub struct ReceiveQueue(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    pool: Pool,
-    posted: Mutex<Vec<Buffer>>,
-}
+pub struct ReceiveQueue(Pool);
 
 impl ReceiveQueue {
-    /// An empty queue. Its receives come from `pool`.
+    /// An empty queue. Its receives are buffers of `pool` that are set aside; the one that was given back last is used first, so that those which
+    /// only wait are never touched.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
-        Self(Arc::new(Shared {
-            pool,
-            posted: Mutex::default(),
-        }))
+        Self(pool)
     }
 
     /// A share of the queue for one connection, without any message yet.
@@ -40,13 +30,13 @@ impl ReceiveQueue {
     /// Receives that wait for messages.
     #[must_use]
     pub fn posted(&self) -> usize {
-        self.0.posted.lock().len()
+        self.0.reserved()
     }
 
     /// Bytes of each.
     #[must_use]
     pub fn receive_bytes(&self) -> usize {
-        self.0.pool.buffer_bytes()
+        self.0.buffer_bytes()
     }
 }
 
@@ -60,12 +50,9 @@ pub struct Claim {
 impl Claim {
     /// So many more messages may come; each has a receive in the queue from now on. Returns how many they are: fewer when the pool is dry.
     pub fn admit(&mut self, messages: u32) -> u32 {
-        let shared = &*self.queue.0;
-        let mut posted = shared.posted.lock();
-        let room = std::iter::from_fn(|| shared.pool.take());
-        let before = posted.len();
-        posted.extend(room.take(usize::try_from(messages).unwrap_or(usize::MAX)));
-        let count = u32::try_from(posted.len() - before).expect("as many as were asked for");
+        let wanted = usize::try_from(messages).unwrap_or(usize::MAX);
+        let count = self.queue.0.reserve(wanted);
+        let count = u32::try_from(count).expect("as many as were asked for at most");
         self.admitted += count;
         count
     }
@@ -79,19 +66,15 @@ impl Claim {
     /// A message has come: the receive that it goes into. `None` when none was admitted: it has to wait.
     pub fn take(&mut self) -> Option<Buffer> {
         self.admitted = self.admitted.checked_sub(1)?;
-        let receive = self.queue.0.posted.lock().pop();
-        // The one that was given back last: it is warm.
+        let receive = self.queue.0.take_reserved();
         Some(receive.expect("each message that was admitted has a receive"))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut posted = self.queue.0.posted.lock();
-        let left = posted.len() - usize::try_from(self.admitted).expect("a part of them");
-        let given_up = posted.split_off(left);
-        drop(posted);
-        drop(given_up);
+        let left = usize::try_from(self.admitted).expect("usize has 32 bits at least");
+        self.queue.0.release(left);
     }
 }
 

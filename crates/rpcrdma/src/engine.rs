@@ -190,6 +190,21 @@ impl Engine {
         self.responder.outstanding()
     }
 
+    /// Gives back room for what is not there: nothing is expected soon.
+    pub fn rest(&mut self) {
+        if self.work.is_empty() && self.events.is_empty() {
+            self.work = VecDeque::new();
+            self.events = VecDeque::new();
+        }
+        // Empty maps keep a node.
+        if self.incoming.is_empty() {
+            self.incoming = BTreeMap::new();
+        }
+        if self.outgoing.is_empty() {
+            self.outgoing = BTreeMap::new();
+        }
+    }
+
     /// Calls of the peer that have no reply yet.
     #[must_use]
     pub fn calls_in_progress(&self) -> usize {

@@ -167,9 +167,11 @@ impl Machine {
         if self.tx.is_idle() {
             self.tx.rest();
         }
-        if self.send_queue.is_empty() && self.completions.is_empty() {
+        if self.send_queue.is_empty() {
             self.send_queue = VecDeque::new();
-            self.completions = Vec::new();
+        }
+        if self.receives.is_empty() {
+            self.receives = VecDeque::new();
         }
     }
 

@@ -132,10 +132,19 @@ impl RdmaLink {
                 break;
             }
         }
-        // Nothing is kept for what may come.
-        self.completions = Vec::new();
+        self.rest();
         self.count();
         self.watch(cx)
+    }
+
+    /// Keeps no room for what may come: most connections are idle.
+    fn rest(&mut self) {
+        self.completions = Vec::new();
+        self.engine.rest();
+        if !self.has_buffered() {
+            self.calls_in = VecDeque::new();
+            self.replies_in = VecDeque::new();
+        }
     }
 
     /// Does what the engine asks for; whether it asked for anything.
