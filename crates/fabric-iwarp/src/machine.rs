@@ -34,8 +34,8 @@ use crate::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
 use crate::watch::Owed;
 use bytes::Bytes;
 use fabric::{
-    Buffer, Claim, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated, Part,
-    READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Buffer, Claim, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated,
+    Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use std::collections::VecDeque;
 use tx::Gather;

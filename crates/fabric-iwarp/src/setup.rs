@@ -6,7 +6,8 @@ use crate::mpa::{self, Agreed, ENHANCED_BYTES, PRIVATE_DATA_BYTES_MAX, SETUP_HEA
 use crate::mpa::{Setup, Unusable, Wish};
 use bytes::Bytes;
 use fabric::{
-    BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener, Receive,
+    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits,
+    Listener, Receive,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -253,6 +254,10 @@ impl Fabric for Iwarp {
             reads_max: READS_MAX,
             waits_for_receives: false,
             shares_receives: true,
+            pads_private_data: false,
+            peers_invalidate: true,
+            counts_peers_work: true,
+            blame: Blame::Rule,
         }
     }
 

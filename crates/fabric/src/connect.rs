@@ -29,6 +29,28 @@ pub struct Limits {
     pub waits_for_receives: bool,
     /// Connections can take their receives from a queue that they share ([`Incoming::accept_sharing`]).
     pub shares_receives: bool,
+    /// Private data may come with zeros behind them: InfiniBand's messages have one size.
+    pub pads_private_data: bool,
+    /// A peer may take back memory that is exposed to it ([`Work::Send`](crate::Work::Send) with an invalidation). Where
+    /// that is not so, no peer must be told that it may.
+    pub peers_invalidate: bool,
+    /// [`Counters`](crate::Counters) have what the peer placed in exposed memory, and what it read from there. A device
+    /// does that without a word.
+    pub counts_peers_work: bool,
+    /// How much the two sides learn when one of them has broken a rule.
+    pub blame: Blame,
+}
+
+/// What both sides learn of a broken rule. It ends the connection in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Blame {
+    /// That the connection ended, and no more: iWARP of a kernel keeps the rest to itself.
+    Nobody,
+    /// Who it was, mostly; the rule only roughly, since InfiniBand has one answer for many of them. Who was wrong may
+    /// learn only that the other has closed.
+    Side,
+    /// Who it was and which rule.
+    Rule,
 }
 
 /// An RDMA provider.

@@ -6,8 +6,8 @@
 mod link;
 
 use crate::{
-    BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
-    Negotiated, Receive,
+    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits,
+    Listener, Negotiated, Receive,
 };
 use bytes::Bytes;
 use link::{Link, MemEndpoint, Receives};
@@ -28,6 +28,10 @@ const LIMITS: Limits = Limits {
     reads_max: 0x3ffe,
     waits_for_receives: false,
     shares_receives: true,
+    pads_private_data: false,
+    peers_invalidate: true,
+    counts_peers_work: true,
+    blame: Blame::Rule,
 };
 /// Peers that wait to be accepted at one listener.
 const BACKLOG: usize = 1024;

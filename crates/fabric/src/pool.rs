@@ -1,11 +1,12 @@
 //! Buffers of one size, cut from slabs.
 //!
 //! A slab is one allocation, so that a provider registers few and large ranges instead of every buffer
-//! ([`Pool::slabs`]). Slabs are made when first needed, up to [`PoolConfig::bytes_max`], and live as long
+//! ([`crate::slab_at`]). Slabs are made when first needed, up to [`PoolConfig::bytes_max`], and live as long
 //! as anything of theirs does. The buffer given back last is handed out first: it is warm. Where each slab is one buffer,
 //! those that nobody has are bounded by [`PoolConfig::free_bytes_max`]: frozen buffers may be kept for long, by a store for
 //! example, and come back in numbers.
 
+use crate::slab::Listed;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -38,12 +39,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    /// By first address. Before the buffers, so that who registered a slab hears of its end before its memory goes.
+    slabs: BTreeMap<usize, Listed>,
     /// Those that somebody had; the last one is the warmest.
     free: Vec<BytesMut>,
     /// Those that nobody ever had: memory that was never touched.
     fresh: Vec<BytesMut>,
-    /// First address and bytes.
-    slabs: BTreeMap<usize, usize>,
     slabs_bytes: usize,
     taken: usize,
     /// Of the free ones, those that are promised.
@@ -127,12 +128,11 @@ impl Pool {
         self.0.state.lock().taken
     }
 
-    /// Addresses of the slabs that there are, for registration. No slab moves.
+    /// Addresses of the slabs that there are. No slab moves.
     #[must_use]
     pub fn slabs(&self) -> Vec<Range<usize>> {
         let state = self.0.state.lock();
-        let slabs = state.slabs.iter();
-        slabs.map(|(start, bytes)| *start..start + bytes).collect()
+        state.slabs.values().map(Listed::range).collect()
     }
 }
 
@@ -151,7 +151,9 @@ impl State {
             return false;
         }
         let mut slab = BytesMut::zeroed(count * config.buffer_bytes);
-        self.slabs.insert(slab.as_ptr().addr(), slab.len());
+        let start = slab.as_ptr().addr();
+        self.slabs
+            .insert(start, Listed::new(start..start + slab.len()));
         self.slabs_bytes += slab.len();
         let mut buffers: Vec<_> = (0..count)
             .map(|_| slab.split_to(config.buffer_bytes))
@@ -234,9 +236,11 @@ impl Drop for Buffer {
         state.taken -= 1;
         let is_slab = slab_bytes < 2 * buffer_bytes && state.available() >= state.reserved;
         if is_slab && (state.free.len() + 1) * buffer_bytes > free_bytes_max {
-            state.slabs.remove(&bytes.as_ptr().addr());
+            let slab = state.slabs.remove(&bytes.as_ptr().addr());
             state.slabs_bytes -= buffer_bytes;
             drop(state);
+            // In this order: who has registered the memory hears of its end before.
+            drop(slab);
             drop(bytes);
         } else {
             state.free.push(bytes);

@@ -112,7 +112,10 @@ mod tests {
     fn a_dry_pool_admits_fewer() {
         let (_, queue) = queue(2);
         let mut claim = queue.claim();
-        assert_eq!((claim.admit(5), claim.admitted(), queue.posted()), (2, 2, 2));
+        assert_eq!(
+            (claim.admit(5), claim.admitted(), queue.posted()),
+            (2, 2, 2)
+        );
         assert_eq!(claim.admit(1), 0);
         assert!(claim.take().is_some());
         assert_eq!(claim.admit(1), 1, "it went back");

@@ -125,7 +125,12 @@ fn connections_allowed() -> usize {
 }
 
 /// Makes sessions until there are so many. Each has asked something, so that its connection has been used.
-async fn fill(mds: &Mds, connector: &Arc<dyn Connector>, idle: &mut Vec<Arc<Session>>, count: usize) {
+async fn fill(
+    mds: &Mds,
+    connector: &Arc<dyn Connector>,
+    idle: &mut Vec<Arc<Session>>,
+    count: usize,
+) {
     while idle.len() < count {
         let numbers = idle.len()..count.min(idle.len() + TOGETHER);
         let sessions: Vec<_> = numbers.map(|n| mds.session(connector, n)).collect();
@@ -147,7 +152,8 @@ async fn ten_thousand_idle_sessions_cost_little() {
         connections_max: u32::MAX,
         ..Limits::default()
     };
-    let connector: Arc<dyn Connector> = Arc::new(RdmaConnector::new(Context::new(limits), rdma));
+    let connector: Arc<dyn Connector> =
+        Arc::new(RdmaConnector::new(Context::new(limits), vec![rdma]));
     let mut idle = Vec::new();
     fill(&mds, &connector, &mut idle, FIRST).await;
     let before = mds.resident_bytes();

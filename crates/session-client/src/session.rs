@@ -22,8 +22,8 @@ use nfs4::ops::{
     BindConnToSessionArgs, BindConnToSessionRes, CREATE_SESSION_CONN_BACK_CHAN,
     CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, ChannelDirFromClient,
     CreateSessionArgs, CreateSessionRes, DestroyClientIdArgs, DestroyClientIdRes,
-    DestroySessionArgs, DestroySessionRes, EXCHGID_CONFIRMED_R, ExchangeIdArgs, ExchangeIdRes,
-    SequenceArgs, SequenceRes, StateProtectArgs,
+    DestroySessionArgs, DestroySessionRes, ExchangeIdArgs, ExchangeIdRes, SequenceArgs,
+    SequenceRes, StateProtectArgs,
 };
 use nfs4::{
     ClientId, ClientOwner, CompoundBuilder, CompoundReply, NfsStatus, OpError, SessionId, Verifier,
@@ -80,13 +80,11 @@ pub struct SessionConfig {
 /// What the server said when the session was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Established {
-    /// The client id.
+    /// The client id. State stands only if this is the one that it was made under: `EXCHGID4_FLAG_CONFIRMED_R` is also set when
+    /// the reply to an earlier CREATE_SESSION was lost.
     pub client: ClientId,
     /// The session.
     pub session: SessionId,
-    /// Whether the server knew this client already. It also does when the reply to an earlier CREATE_SESSION was lost,
-    /// so state stands only if `client` is also the one that it was made under.
-    pub was_confirmed: bool,
     /// `EXCHGID_*` flags of the server.
     pub flags: u32,
     /// `so_major_id`.
@@ -281,7 +279,6 @@ impl Session {
         let established = Established {
             client,
             session: created.session_id,
-            was_confirmed: id.was_confirmed,
             flags: id.flags,
             server_owner: id.server_owner,
             request_bytes_max: fore.request_bytes_max,
@@ -310,7 +307,6 @@ impl Session {
         Ok(Exchanged {
             client: res.clientid,
             sequence: res.sequence,
-            was_confirmed: res.flags & EXCHGID_CONFIRMED_R != 0,
             flags: res.flags,
             server_owner: res.server_owner.major_id.0.to_vec(),
         })
@@ -625,7 +621,6 @@ struct Reached {
 struct Exchanged {
     client: ClientId,
     sequence: u32,
-    was_confirmed: bool,
     flags: u32,
     server_owner: Vec<u8>,
 }

@@ -408,7 +408,7 @@ async fn a_reply_without_room_is_asked_for_again_with_more_and_executed_once() {
         addresses: vec![Address::Rdma(address)],
         ..world.session.config().clone()
     };
-    let connector = RdmaConnector::new(Context::new(Limits::default()), rdma);
+    let connector = RdmaConnector::new(Context::new(Limits::default()), vec![rdma]);
     let session = Session::new(Arc::new(connector), config);
     session.establish().await.unwrap();
     let remove = |name: &'static [u8]| {

@@ -139,21 +139,23 @@ impl Rdma {
         &*self.0.fabric
     }
 
-    fn own(&self) -> PrivateData {
+    /// What this side says of itself where so many calls of ours expose memory at a time.
+    fn own(&self, exposing: u32) -> PrivateData {
         PrivateData {
-            remote_invalidation: true,
+            // Both sides must support it (RFC 8797 §3.2): who replies by sending it, who calls by hearing of it.
+            remote_invalidation: exposing == 0 || self.0.fabric.limits().peers_invalidate,
             send_bytes: self.0.config.inline_bytes,
             receive_bytes: self.0.config.inline_bytes,
         }
     }
 
-    fn private_data(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.own().encode())
+    fn private_data(&self, exposing: u32) -> Bytes {
+        Bytes::copy_from_slice(&self.own(exposing).encode())
     }
 
-    fn engine(&self, peer: &[u8], limits: &Limits) -> rpcrdma::Engine {
+    fn engine(&self, peer: &[u8], limits: &Limits, exposing: u32) -> rpcrdma::Engine {
         rpcrdma::Engine::new(rpcrdma::Config {
-            own: self.own(),
+            own: self.own(exposing),
             peer: PrivateData::decode(peer),
             credits_requested: limits.calls_max.min(rpcrdma::CREDITS_MAX),
             grant: self.0.config.credits,
@@ -164,16 +166,27 @@ impl Rdma {
         })
     }
 
-    fn endpoint(&self, limits: &Limits) -> EndpointConfig {
+    /// For a connection on which so many calls of ours expose memory at a time.
+    fn endpoint(&self, limits: &Limits, exposing: u32) -> EndpointConfig {
         let calls = limits.calls_max.min(rpcrdma::CREDITS_MAX);
         EndpointConfig {
             send_depth: SEND_DEPTH,
             receive_depth: self.0.config.credits + OVERRUN + calls,
-            exposed_max: calls * EXPOSED_PER_CALL_MAX,
+            exposed_max: exposing.min(calls) * EXPOSED_PER_CALL_MAX,
             crc: self.0.config.crc,
             // A result is as long as its reply says, and what stands around it is written behind it.
             exposed_is_scratch: true,
             ..EndpointConfig::default()
+        }
+    }
+
+    /// Calls to a peer that has connected: they are short, and where memory that is exposed costs each connection a
+    /// registration of all it uses (devices), nothing is.
+    fn exposing(&self, limits: &Limits) -> u32 {
+        if self.0.fabric.limits().counts_peers_work {
+            limits.calls_max
+        } else {
+            0
         }
     }
 
@@ -186,10 +199,9 @@ impl Rdma {
         (0..count).map(receive).collect()
     }
 
-    /// Whether credits are lent: then a message beyond them has to wait.
+    /// Whether credits are lent: then messages beyond them have to wait.
     fn lends(&self) -> bool {
-        let limits = self.0.fabric.limits();
-        limits.shares_receives || limits.waits_for_receives
+        self.0.fabric.limits().shares_receives
     }
 }
 
@@ -305,19 +317,18 @@ async fn set_up(
     context: &Context,
 ) -> Option<(Box<RdmaLink>, ConnHandle, Option<Place>)> {
     let limits = context.limits();
-    let mut engine = rdma.engine(incoming.private_data(), limits);
+    let exposing = rdma.exposing(limits);
+    let mut engine = rdma.engine(incoming.private_data(), limits, exposing);
     let mut place = None;
     if rdma.lends() {
         let (joined, account) = rdma.0.classes.join(engine.receive_bytes_max());
         engine = engine.lending(account);
         place = Some(joined);
     }
-    let (config, private_data) = (rdma.endpoint(limits), rdma.private_data());
+    let (config, private_data) = (rdma.endpoint(limits, exposing), rdma.private_data(exposing));
     let count = engine.receives();
-    let shares = rdma.0.fabric.limits().shares_receives;
-    let shared = place.as_ref().filter(|_| shares);
-    let receives = shared.map_or(Receives::Own, |_| Receives::Shared);
-    let accepting = match shared {
+    let receives = place.as_ref().map_or(Receives::Own, |_| Receives::Shared);
+    let accepting = match &place {
         Some(place) => incoming.accept_sharing(config, private_data, place.claim(count)),
         None => incoming.accept(config, private_data, rdma.receives(count)),
     };
@@ -382,20 +393,27 @@ pub async fn connect(
 ) -> Result<ConnHandle, ConnectError> {
     let admission = context.admit().ok_or(ConnectError::TooMany)?;
     let limits = context.limits();
-    let count = rdma.engine(&[], limits).receives();
+    let count = rdma.engine(&[], limits, 0).receives();
     let fabric = &rdma.0.fabric;
+    let exposing = limits.calls_max;
     let connecting = fabric.connect(
         address,
-        rdma.endpoint(limits),
-        rdma.private_data(),
+        rdma.endpoint(limits, exposing),
+        rdma.private_data(exposing),
         rdma.receives(count),
     );
     let connected = in_time(limits, connecting).await?;
     Counters::add(&context.counters().connections_made, 1);
-    let engine = rdma.engine(&connected.private_data, limits);
+    let engine = rdma.engine(&connected.private_data, limits, exposing);
     // Providers do not tell which address they connected from.
     let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let (link, conn) = link(connected.endpoint, engine, (local, Receives::Own), rdma, context);
+    let (link, conn) = link(
+        connected.endpoint,
+        engine,
+        (local, Receives::Own),
+        rdma,
+        context,
+    );
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }
@@ -404,14 +422,14 @@ pub async fn connect(
 #[derive(Debug, Clone)]
 pub struct RdmaConnector {
     context: Context,
-    rdma: Rdma,
+    providers: Vec<Rdma>,
 }
 
 impl RdmaConnector {
-    /// A connector over `rdma`.
+    /// A connector over these providers, which are tried in order: an address does not say which of them answers there.
     #[must_use]
-    pub const fn new(context: Context, rdma: Rdma) -> Self {
-        Self { context, rdma }
+    pub const fn new(context: Context, providers: Vec<Rdma>) -> Self {
+        Self { context, providers }
     }
 }
 
@@ -422,12 +440,21 @@ impl Connector for RdmaConnector {
         reverse: Arc<dyn DynService>,
     ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
         Box::pin(async move {
-            match address {
-                Address::Rdma(address) => {
-                    connect(*address, &self.rdma, reverse, &self.context).await
+            let Address::Rdma(address) = address else {
+                return Err(ConnectError::Unsupported);
+            };
+            let mut failed = ConnectError::Unsupported;
+            for rdma in &self.providers {
+                match connect(*address, rdma, Arc::clone(&reverse), &self.context).await {
+                    Ok(conn) => return Ok(conn),
+                    Err(e) => {
+                        let provider = rdma.fabric().name();
+                        tracing::debug!(provider, %address, "no connection: {e}");
+                        failed = e;
+                    }
                 }
-                _ => Err(ConnectError::Unsupported),
             }
+            Err(failed)
         })
     }
 }

@@ -44,7 +44,10 @@ pub async fn what_is_not_admitted_waits_alone(fabric: &dyn Fabric, address: Sock
     let mut modest = Pair::of(a, b);
     assert_eq!(queue.posted(), 3);
     for id in 0..5 {
-        let data = vec![Bytes::from(vec![u8::try_from(id).expect("few"); RECEIVE_BYTES])];
+        let data = vec![Bytes::from(vec![
+            u8::try_from(id).expect("few");
+            RECEIVE_BYTES
+        ])];
         let invalidate = None;
         greedy.a.post(id, Work::Send { data, invalidate });
     }

@@ -2,8 +2,8 @@
 
 use super::LIMITS;
 use crate::{
-    Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault, Memory,
-    Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault,
+    Memory, Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -83,7 +83,10 @@ impl Link {
     /// Whether the next message of this side has to wait until the other admits it.
     fn is_held_back(&self, side: usize) -> bool {
         let peer = &self.ends[1 - side];
-        let is_message = matches!(self.ends[side].queue.front(), Some((_, Work::Send { .. }, _)));
+        let is_message = matches!(
+            self.ends[side].queue.front(),
+            Some((_, Work::Send { .. }, _))
+        );
         let admitted = peer.claim.as_ref().map(Claim::admitted);
         is_message && peer.ended.is_none() && admitted == Some(0)
     }

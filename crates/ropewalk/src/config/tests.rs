@@ -43,7 +43,7 @@ fn the_shortest_configurations_have_safe_defaults() {
     let root = exports
         .admit("127.0.0.1".parse().unwrap(), Some((0, 0, &[])))
         .unwrap();
-    assert_eq!(root.uid, ANONYMOUS_ID);
+    assert_eq!(root.uid, ::mds::exports::ANONYMOUS_ID);
     assert!(exports.admit("192.0.2.1".parse().unwrap(), None).is_none());
     assert_eq!(ds("state_dir = '/s'").unwrap().store, StoreKind::Disk);
 }

@@ -12,6 +12,7 @@ use crate::cli::{UP_DS_DEFAULT, UP_DS_MAX, UpArgs};
 use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind, TransportChoice};
 use crate::daemon::make_dir;
 use crate::failure::{Outcome, cannot, failed, usage};
+use crate::rdma::ProviderChoice;
 use crate::up::ports::{Ports, need_free};
 use bytesize::ByteSize;
 use serde::Serialize;
@@ -105,6 +106,7 @@ impl Plan {
         };
         plan.set_ds_count(args, &mut ports)?;
         plan.set_transport(args.transport, &mut ports)?;
+        plan.set_rdma_provider(args.rdma_provider);
         plan.set_rdma_crc(args.rdma_crc);
         plan.check()?;
         Ok(plan)
@@ -177,6 +179,7 @@ impl Plan {
                     connections_per_address_max: None,
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
+                    rdma_provider: self.mds.config.rdma_provider,
                     rdma_crc: self.mds.config.rdma_crc,
                     rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
@@ -223,6 +226,19 @@ impl Plan {
             ds.changed = true;
         }
         Ok(())
+    }
+
+    /// `--rdma-provider`.
+    fn set_rdma_provider(&mut self, wanted: Option<ProviderChoice>) {
+        let Some(provider) = wanted else {
+            return;
+        };
+        self.mds.changed |= self.mds.config.rdma_provider != provider;
+        self.mds.config.rdma_provider = provider;
+        for ds in &mut self.ds {
+            ds.changed |= ds.config.rdma_provider != provider;
+            ds.config.rdma_provider = provider;
+        }
     }
 
     /// `--rdma-crc`.
@@ -545,24 +561,25 @@ mod tests {
     }
 
     #[test]
-    fn checksums_stay_as_they_were_set_last() {
+    fn provider_and_checksums_stay_as_they_were_set_last() {
+        use ProviderChoice::{Auto, Iwarp, Verbs};
         let dir = tempfile::tempdir().unwrap();
-        let with = |rdma_crc, ds| UpArgs {
-            rdma_crc,
-            ds: Some(ds),
-            ..args(0)
+        let set = |rdma_provider, rdma_crc, ds| {
+            let args = UpArgs {
+                rdma_provider,
+                rdma_crc,
+                ds: Some(ds),
+                ..args(0)
+            };
+            let plan = made(dir.path(), &args);
+            let ds = plan.ds.iter().map(|ds| ds.config.rdma());
+            let mds = [plan.mds.config.rdma()];
+            mds.into_iter().chain(ds).collect::<Vec<_>>()
         };
-        let crcs = |plan: &Plan| {
-            let ds = plan.ds.iter().map(|ds| ds.config.rdma_crc);
-            [plan.mds.config.rdma_crc]
-                .into_iter()
-                .chain(ds)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(crcs(&made(dir.path(), &with(None, 1))), [true; 2]);
-        assert_eq!(crcs(&made(dir.path(), &with(Some(false), 1))), [false; 2]);
-        assert_eq!(crcs(&made(dir.path(), &with(None, 2))), [false; 3]);
-        assert_eq!(crcs(&made(dir.path(), &with(Some(true), 2))), [true; 3]);
+        assert_eq!(set(None, None, 1), [(Auto, true); 2]);
+        assert_eq!(set(Some(Verbs), Some(false), 1), [(Verbs, false); 2]);
+        assert_eq!(set(None, None, 2), [(Verbs, false); 3]);
+        assert_eq!(set(Some(Iwarp), Some(true), 2), [(Iwarp, true); 3]);
     }
 
     #[test]

@@ -6,11 +6,15 @@
     reason = "each test uses a part; tests unwrap"
 )]
 
+use client::{Client, ClientConfig, Identity, Verifier};
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use transport::tcp::TcpConnector;
+use transport::{Address, Context, Limits};
 
 /// Longest wait for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -151,4 +155,19 @@ pub fn quick(dir: &Path) {
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
+}
+
+/// A client of the metadata server at `address`, as the user who runs the test.
+pub async fn connect(address: SocketAddr, owner: &str) -> Client {
+    let identity = Identity {
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        gids: Vec::new(),
+        machine: "test".to_owned(),
+    };
+    let verifier = Verifier { bytes: [7; 8] };
+    let config = ClientConfig::new(owner.as_bytes().to_vec(), verifier, identity);
+    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
+    let connected = Client::connect(vec![Address::Tcp(address)], connector, config).await;
+    connected.unwrap()
 }

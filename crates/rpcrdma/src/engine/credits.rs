@@ -135,7 +135,11 @@ impl Responder {
             None => most,
         };
         let edge = self.answered + u64::from(granted);
-        while self.windows.pop_back_if(|(_, older)| *older <= edge).is_some() {}
+        while self
+            .windows
+            .pop_back_if(|(_, older)| *older <= edge)
+            .is_some()
+        {}
         self.windows.push_back((self.answered, edge));
         self.allowed = self.allowed.max(edge);
         granted
@@ -172,7 +176,11 @@ impl Responder {
     /// Calls that can still arrive before another reply leaves, and must find a receive. Where grants are lent, calls beyond
     /// them wait at the provider.
     pub(super) fn expected(&self) -> u64 {
-        let overrun = if self.account.is_some() { 0 } else { self.overrun };
+        let overrun = if self.account.is_some() {
+            0
+        } else {
+            self.overrun
+        };
         (self.edge() + u64::from(overrun)).saturating_sub(self.received)
     }
 }

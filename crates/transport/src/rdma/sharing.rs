@@ -104,7 +104,9 @@ impl Classes {
     pub(super) fn posted_and_lent(&self) -> (usize, u32) {
         let classes = self.classes.iter();
         let of = |class: &Arc<Class>| (class.queue.posted(), class.lender.lent().0);
-        classes.map(of).fold((0, 0), |(posted, lent), (p, l)| (posted + p, lent + l))
+        classes
+            .map(of)
+            .fold((0, 0), |(posted, lent), (p, l)| (posted + p, lent + l))
     }
 }
 

@@ -424,3 +424,19 @@ async fn replies_that_come_as_a_whole_are_records_too() {
     assert!(counters.rdma_reply_chunk_bytes_in > 10_000);
     assert_eq!(counters.rdma_write_chunk_bytes_in, 10_000);
 }
+
+/// Who does not know which provider answers at an address finds it by trying them in order.
+#[tokio::test]
+async fn a_server_is_reached_by_the_first_provider_that_it_has() {
+    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let (elsewhere, here) = (provider(On::Rdma), rig.rdma.clone().unwrap());
+    let connect = |providers| {
+        let connector = rdma::RdmaConnector::new(rig.client.clone(), providers);
+        let address = rig.address.clone();
+        async move { connector.connect(&address, Situations::new()).await }
+    };
+    let conn = connect(vec![elsewhere.clone(), here]).await.unwrap();
+    assert_eq!(conn.kind(), crate::TransportKind::Rdma);
+    assert!(connect(vec![elsewhere]).await.is_err());
+    assert!(connect(Vec::new()).await.is_err());
+}
