@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 
 /// Credits that a new connection gets with its first reply while at least half of the stock is there.
 const START: u32 = 8;
-/// Calls in a row that say the same of a grant before it changes.
-const STREAK: u32 = 16;
+/// Calls after which a grant changes at the earliest.
+const JUDGED_MIN: u32 = 16;
 /// Rounds in which a peer is asked before it is to be cut off.
 pub const ROUNDS_MAX: u32 = 4;
 
@@ -213,14 +213,16 @@ impl Drop for Account {
     }
 }
 
-/// How many credits a peer makes use of: more after a run of calls that took the last one, less after a run that left half of them.
-/// Who makes one call after the other has one or two in the end.
+/// How many credits a peer makes use of, judged after a number of calls: more if one of them took the last credit, less if half
+/// of the credits were always left. Who makes one call after the other has one or two in the end.
 #[derive(Debug)]
 struct Demand {
     wish: u32,
     granted: u32,
-    tight: u32,
-    slack: u32,
+    /// Calls since it was last judged, most of them in progress at a time, and whether one took the last credit.
+    calls: u32,
+    peak: u64,
+    took_last: bool,
 }
 
 impl Demand {
@@ -228,28 +230,32 @@ impl Demand {
         Self {
             wish,
             granted: 1,
-            tight: 0,
-            slack: 0,
+            calls: 0,
+            peak: 0,
+            took_last: false,
         }
     }
 
     fn called(&mut self, in_progress: u64, left: u64) {
-        if left == 0 {
-            self.slack = 0;
-            self.tight += 1;
-        } else if in_progress * 2 <= u64::from(self.granted) {
-            self.tight = 0;
-            self.slack += 1;
+        self.calls += 1;
+        self.peak = self.peak.max(in_progress);
+        self.took_last |= left == 0;
+        // Calls may come in bursts of all that is granted.
+        if self.calls < JUDGED_MIN.max(self.granted.saturating_mul(2)) {
+            return;
+        }
+        // Of what it has, not of what it wished for: that may be far more.
+        let wish = if self.took_last {
+            self.granted.saturating_mul(2)
+        } else if self.peak * 2 <= u64::from(self.granted) {
+            (self.granted / 2).max(1)
         } else {
-            (self.tight, self.slack) = (0, 0);
-        }
-        if self.tight == STREAK {
-            // Of what it has, not of what it wished for: that may be far more.
-            self.wish = self.granted.saturating_mul(2);
-            self.tight = 0;
-        } else if self.slack == STREAK {
-            self.wish = (self.granted / 2).max(1);
-            self.slack = 0;
-        }
+            self.wish
+        };
+        let granted = self.granted;
+        *self = Self {
+            granted,
+            ..Self::new(wish)
+        };
     }
 }

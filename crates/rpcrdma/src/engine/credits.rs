@@ -135,11 +135,9 @@ impl Responder {
             None => most,
         };
         let edge = self.answered + u64::from(granted);
-        while self
-            .windows
-            .pop_back_if(|(_, older)| *older <= edge)
-            .is_some()
-        {}
+        while self.windows.back().is_some_and(|(_, older)| *older <= edge) {
+            self.windows.pop_back();
+        }
         self.windows.push_back((self.answered, edge));
         self.allowed = self.allowed.max(edge);
         granted

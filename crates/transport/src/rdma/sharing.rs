@@ -98,16 +98,6 @@ impl Classes {
             }
         }
     }
-
-    /// Receives in all queues, and credits lent out of all stocks.
-    #[cfg(test)]
-    pub(super) fn posted_and_lent(&self) -> (usize, u32) {
-        let classes = self.classes.iter();
-        let of = |class: &Arc<Class>| (class.queue.posted(), class.lender.lent().0);
-        classes
-            .map(of)
-            .fold((0, 0), |(posted, lent), (p, l)| (posted + p, lent + l))
-    }
 }
 
 impl Place {
