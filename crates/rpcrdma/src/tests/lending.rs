@@ -287,7 +287,6 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
         1,
         "it has shown that it heard of it"
     );
-    host.check();
     busy(&mut host, 1, &mut clients[1], 100);
     assert_eq!(host.servers[1].engine.calls_allowed(), 64);
 }
