@@ -100,9 +100,9 @@ pub(crate) struct UpArgs {
     /// Directory of all state [default: $XDG_DATA_HOME/ropewalk, ~/.local/share/ropewalk, as root /var/lib/ropewalk]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Address that clients connect to [default: 127.0.0.1, or what DIR says]
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Option<IpAddr>,
+    /// Addresses that clients connect to, one for each network interface [default: 127.0.0.1, or what DIR says]
+    #[arg(long, value_name = "ADDR[,ADDR]", value_delimiter = ',')]
+    pub listen: Vec<IpAddr>,
     /// Port of the metadata server; 0 picks a free one [default: 2049, or what DIR says]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,

@@ -132,9 +132,25 @@ fn default_nfs_listen() -> Vec<SocketAddr> {
     vec![SocketAddr::from(([127, 0, 0, 1], 2049))]
 }
 
+/// What a server's configuration says of connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Connections {
+    /// Most of clients.
+    pub(crate) max: u32,
+    /// Most of one address, unless that is a quarter.
+    pub(crate) per_address_max: Option<u32>,
+    /// Microseconds for which a thread asks its busy connection before it sleeps.
+    pub(crate) busy_poll_us: u32,
+}
+
 /// `connections_max` when a configuration does not say.
 pub(crate) fn default_connections_max() -> u32 {
     transport::Limits::CONNECTIONS_MAX_DEFAULT
+}
+
+/// `busy_poll_us` when a configuration does not say.
+pub(crate) const fn default_busy_poll_us() -> u32 {
+    30
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
     let rdma_provider = rdma.provider();
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let context = Context::new(daemon::transport_limits(config.connections()));
+    let context = Context::new(daemon::transport_limits(&config.connections()));
 
     let (index, objects) = open_stores(config, state.path())?;
     let parts = Parts {

@@ -88,7 +88,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let rdma_provider = rdma.provider();
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let context = Context::new(daemon::transport_limits(config.connections()));
+    let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
 
     let store = open_store(config, state.path())?;

@@ -206,6 +206,10 @@ counters! {
     payload_memory_bytes,
     /// Bytes of large records that were copied once more in memory on stream connections, what stands in front of their bulk not counted.
     stream_copied_bytes,
+    /// Waits for a record without sleeping ([`crate::Limits::busy_poll`]) that ended with one.
+    busy_polls,
+    /// Those that ended without.
+    busy_polls_vain,
     /// RPC-over-RDMA connections that were set up.
     rdma_connections,
     /// Bytes received inside RDMA Sends, transport headers included.

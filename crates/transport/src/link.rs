@@ -18,6 +18,12 @@ pub(crate) trait Link: Send + Unpin + 'static {
     /// Whether received bytes are at hand, so that another record may come without waiting.
     fn has_buffered(&self) -> bool;
 
+    /// Waits for the next record for a few microseconds without sleeping, if it is likely to come; `true` if bytes came. To be
+    /// asked when everything that was asked is answered.
+    fn wait_briefly(&mut self) -> bool {
+        false
+    }
+
     /// Appends a message to those that wait to be sent.
     fn queue(&mut self, message: Message);
 

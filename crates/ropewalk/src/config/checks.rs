@@ -7,6 +7,9 @@ use std::path::Path;
 /// Fewest and most connections of clients.
 const CONNECTIONS_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 
+/// Longest time for which a thread asks a socket instead of sleeping: others of its connections may wait so long.
+const BUSY_POLL_US_MAX: u32 = 1000;
+
 pub(super) fn need_listener(key: &str, listen: &[SocketAddr]) -> Result<(), ConfigError> {
     if listen.is_empty() {
         return Err(wrong(format!(
@@ -69,6 +72,15 @@ pub(super) fn need_connections(
     Err(wrong(format!(
         "`connections_max` must be between {least} and {most}"
     )))
+}
+
+pub(super) fn need_busy_poll(busy_poll_us: u32) -> Result<(), ConfigError> {
+    if busy_poll_us > BUSY_POLL_US_MAX {
+        return Err(wrong(format!(
+            "`busy_poll_us` must be at most {BUSY_POLL_US_MAX}"
+        )));
+    }
+    Ok(())
 }
 
 /// Addresses that others can connect to.

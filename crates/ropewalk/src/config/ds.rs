@@ -1,11 +1,11 @@
 //! `ds.toml`.
 
 use super::checks::{
-    need_connections, need_directory, need_distinct, need_listener, need_reachable,
+    need_busy_poll, need_connections, need_directory, need_distinct, need_listener, need_reachable,
 };
 use super::{
-    Checked, ConfigError, StoreKind, default_connections_max, default_nfs_listen, default_rdma_crc,
-    exact_size, wrong,
+    Checked, ConfigError, Connections, StoreKind, default_busy_poll_us, default_connections_max,
+    default_nfs_listen, default_rdma_crc, exact_size, wrong,
 };
 use crate::rdma::ProviderChoice;
 use ::ds::PeerFilter;
@@ -68,6 +68,9 @@ pub(crate) struct DsConfig {
     /// Networks that may connect, the metadata server's included; everybody by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
+    /// Microseconds for which a thread with one busy connection asks its socket before it sleeps; 0 means never.
+    #[serde(default = "default_busy_poll_us")]
+    pub busy_poll_us: u32,
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
@@ -100,6 +103,7 @@ impl Checked for DsConfig {
             ));
         }
         need_connections(self.connections_max, self.connections_per_address_max)?;
+        need_busy_poll(self.busy_poll_us)?;
         let no_port = |m: &&String| {
             m.rsplit_once(':')
                 .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
@@ -125,9 +129,13 @@ impl Checked for DsConfig {
 }
 
 impl DsConfig {
-    /// Most connections of clients, and of one address.
-    pub(crate) fn connections(&self) -> (u32, Option<u32>) {
-        (self.connections_max, self.connections_per_address_max)
+    /// What is configured of connections.
+    pub(crate) fn connections(&self) -> Connections {
+        Connections {
+            max: self.connections_max,
+            per_address_max: self.connections_per_address_max,
+            busy_poll_us: self.busy_poll_us,
+        }
     }
 
     /// Who may connect, when the file says so.

@@ -1,12 +1,13 @@
 //! `mds.toml`.
 
 use super::checks::{
-    is_loopback, need_connections, need_directory, need_distinct, need_listener, need_reachable,
+    is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_listener,
+    need_reachable,
 };
 use super::tables::{Access, ExportTable, PlacementTable, RootTable, SquashName};
 use super::{
-    Checked, ConfigError, StoreKind, TransportChoice, default_connections_max, default_nfs_listen,
-    default_rdma_crc, exact_size, wrong,
+    Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
+    default_connections_max, default_nfs_listen, default_rdma_crc, exact_size, wrong,
 };
 use crate::rdma::ProviderChoice;
 use crate::times::Length;
@@ -94,6 +95,9 @@ pub(crate) struct MdsConfig {
     /// Of those, connections of one address (one /64 of IPv6); default a quarter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_address_max: Option<u32>,
+    /// Microseconds for which a thread with one busy connection asks its socket before it sleeps; 0 means never.
+    #[serde(default = "default_busy_poll_us")]
+    pub busy_poll_us: u32,
     /// Listeners of `/metrics` and `/health`; none by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_listen: Vec<SocketAddr>,
@@ -155,6 +159,7 @@ impl Checked for MdsConfig {
         need_directory(&self.state_dir)?;
         need_reachable("control_advertise", self.control_advertised())?;
         need_connections(self.connections_max, self.connections_per_address_max)?;
+        need_busy_poll(self.busy_poll_us)?;
         if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
             return Err(wrong("`lease_seconds` must be between 1 and 3600"));
         }
@@ -197,9 +202,13 @@ impl Checked for MdsConfig {
 }
 
 impl MdsConfig {
-    /// Most connections of clients, and of one address.
-    pub(crate) fn connections(&self) -> (u32, Option<u32>) {
-        (self.connections_max, self.connections_per_address_max)
+    /// What is configured of connections.
+    pub(crate) fn connections(&self) -> Connections {
+        Connections {
+            max: self.connections_max,
+            per_address_max: self.connections_per_address_max,
+            busy_poll_us: self.busy_poll_us,
+        }
     }
 
     /// All defaults, with state in `state_dir`.
@@ -225,6 +234,7 @@ impl MdsConfig {
             workers: 0,
             connections_max: default_connections_max(),
             connections_per_address_max: None,
+            busy_poll_us: default_busy_poll_us(),
             metrics_listen: Vec::new(),
             exports: Vec::new(),
             manage_gids: false,

@@ -74,6 +74,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ("root.mode = '0888'", "no mode"),
         ("placement.create = 'late'", "unknown variant `late`"),
         ("connections_max = 0", "`connections_max` must be"),
+        ("busy_poll_us = 1001", "`busy_poll_us` must be at most 1000"),
         (
             "connections_max = 3\nconnections_per_address_max = 4",
             "no more than `connections_max`",
