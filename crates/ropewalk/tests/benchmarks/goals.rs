@@ -11,7 +11,6 @@ use bench::nfs::host::Host;
 use bench::nfs::io::{Access, FileIo, Order};
 use bench::nfs::library::Library;
 use bench::nfs::metadata::{Metadata, Operation};
-use bench::nfs::server::Transport;
 use bench::nfs::stripes::{FirstLives, Part};
 use std::net::TcpStream;
 use std::time::Duration;
