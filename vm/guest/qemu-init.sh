@@ -1,12 +1,14 @@
 #!/bin/sh
 # The first process of the QEMU guest once its root is there: what init.sh is under User Mode Linux, with the modules and
-# the device of Linux's software iWARP.
+# a software device of RDMA: RDMA=siw is iWARP, rxe is RoCE v2.
 . /run/job/env
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/home
 exec </dev/null >/dev/ttyS0 2>&1
 
 mount -t proc proc /proc
 mount -t sysfs sys /sys
+# Programs of the host may lie where the guest has folders of its own: all of the host's are below this one.
+mkdir -p /run/host && mount --bind / /run/host
 mount -t tmpfs mnt /mnt
 mount -t tmpfs -o mode=1777 tmp /tmp
 mkdir -p /run/home /run/netns /dev/shm && mount -t tmpfs shm /dev/shm
@@ -20,8 +22,12 @@ ip addr add "$GUEST_IP/24" dev eth0
 ip link set eth0 up
 # Without its driver the kernel asks for no layouts, and all data go by the MDS.
 [ "${LAYOUTS:-yes}" = yes ] || echo 'install nfs_layout_nfsv41_files /bin/false' >/etc/modprobe.d/no-layouts.conf
-modprobe -a iw_cm ib_uverbs rdma_ucm siw nfsv4 rpcrdma
-rdma link add siw0 type siw netdev eth0
+case ${RDMA:=siw} in
+    siw) modprobe -a iw_cm siw ;;
+    rxe) modprobe rdma_rxe ;;
+esac
+modprobe -a ib_uverbs rdma_ucm nfsv4 rpcrdma
+rdma link add "${RDMA}0" type "$RDMA" netdev eth0
 
 touch /run/job/booted
 cd /

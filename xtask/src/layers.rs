@@ -20,6 +20,7 @@ const LAYERS: [&[&str]; 6] = [
         "objects-dir",
         "cluster-tls",
         "fabric-iwarp",
+        "fabric-verbs",
         "powercut",
     ],
     &["server", "session-client", "namespace"],

@@ -12,9 +12,10 @@ mod ci;
 mod fuzz;
 mod instructions;
 mod layers;
+mod long;
 mod packages;
 mod pynfs;
-mod recovery;
+
 mod repo;
 mod sim;
 mod step;
@@ -50,9 +51,11 @@ enum Command {
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
     /// Cut the power of the stores at many points, more than the tests do
-    Powercut(recovery::PowercutArgs),
+    Powercut(long::PowercutArgs),
     /// Kill servers under load many times in a row, more often than the tests do
-    Kills(recovery::KillsArgs),
+    Kills(long::KillsArgs),
+    /// List a directory of a million entries, and see what memory that takes
+    Listing(long::ListingArgs),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
     Pynfs(pynfs::Args),
     /// What pynfs calls to have the metadata server restarted
@@ -71,8 +74,9 @@ fn main() -> ExitCode {
         Command::Instructions(args) => instructions::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sim(args) => sim::run(&args),
-        Command::Powercut(args) => recovery::powercut(&args),
-        Command::Kills(args) => recovery::kills(&args),
+        Command::Powercut(args) => long::powercut(&args),
+        Command::Kills(args) => long::kills(&args),
+        Command::Listing(args) => long::listing(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),

@@ -40,8 +40,9 @@ pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
         steps.missing("instructions", "valgrind is not installed");
     }
     if has_vm {
-        vm(steps, "kernel client", "kernel-client");
-        vm(steps, "kernel's RDMA", "siw");
+        vm(steps, "kernel client", &["kernel-client"]);
+        vm(steps, "kernel's RDMA", &["siw"]);
+        vm(steps, "RDMA devices", &["rdma", "--vers", "4.2"]);
     }
 }
 
@@ -60,7 +61,7 @@ fn component(steps: &mut Steps, name: &str, subcommand: &str, arguments: &[&str]
 
 /// The tests with a Linux kernel as the client run in their own processes: they take part in the count
 /// by the closing line that they print.
-fn vm(steps: &mut Steps, name: &str, subcommand: &str) {
+fn vm(steps: &mut Steps, name: &str, arguments: &[&str]) {
     if !packages::is_root() {
         let reason = "it needs root for network namespaces and packages";
         steps.missing(name, reason);
@@ -69,7 +70,7 @@ fn vm(steps: &mut Steps, name: &str, subcommand: &str) {
     match std::env::current_exe() {
         Ok(program) => {
             let mut command = Command::new(program);
-            command.args(["vm", subcommand]).current_dir(repo::root());
+            command.arg("vm").args(arguments).current_dir(repo::root());
             if in_ci() {
                 command.env("CI", "true");
             }

@@ -52,6 +52,8 @@ pub enum Metric {
     ClientCpuUsPerRequest,
     /// Server CPU time in seconds for 10^9 payload bytes.
     CpuSecondsPerGigabyte,
+    /// Percent of the machine's processors that had nothing to do.
+    CpuIdlePercent,
     /// Bytes for each request.
     BytesPerRequest,
 }
@@ -67,6 +69,7 @@ impl Metric {
         Self::CpuUsPerRequest,
         Self::ClientCpuUsPerRequest,
         Self::CpuSecondsPerGigabyte,
+        Self::CpuIdlePercent,
         Self::BytesPerRequest,
     ];
 
@@ -82,6 +85,7 @@ impl Metric {
             Self::CpuUsPerRequest => "server_cpu_us_per_request",
             Self::ClientCpuUsPerRequest => "client_cpu_us_per_request",
             Self::CpuSecondsPerGigabyte => "server_cpu_s_per_gb",
+            Self::CpuIdlePercent => "cpu_idle_percent",
             Self::BytesPerRequest => "bytes_per_request",
         }
     }
@@ -114,6 +118,7 @@ impl Metric {
             Self::CpuUsPerRequest => cpu * 1e6 / requests,
             Self::ClientCpuUsPerRequest => sample.client_cpu.as_secs_f64() * 1e6 / requests,
             Self::CpuSecondsPerGigabyte => cpu * 1e9 / bytes,
+            Self::CpuIdlePercent => sample.machine_idle.map_or(f64::NAN, |share| share * 100.0),
             Self::BytesPerRequest => bytes / requests,
         }
     }
@@ -270,6 +275,7 @@ pub(crate) mod tests {
                 latency_ns,
                 server_cpu: Duration::from_secs(1),
                 client_cpu: Duration::from_millis(500),
+                machine_idle: Some(0.25),
             })
         }
     }
@@ -306,20 +312,10 @@ pub(crate) mod tests {
         let (comparison, _) = known();
         let sample = &comparison.subjects[0].samples[0];
         let values = Metric::ALL.map(|metric| metric.of(sample));
-        assert_eq!(
-            values,
-            [
-                50.0,
-                50.0,
-                2.0,
-                2.0,
-                2.0,
-                10_000.0,
-                5_000.0,
-                10.0,
-                1_000_000.0
-            ]
-        );
+        let expected = [
+            50.0, 50.0, 2.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0, 25.0, 1_000_000.0,
+        ];
+        assert_eq!(values, expected);
     }
 
     #[test]

@@ -3,15 +3,18 @@
 //! An experiment is a [`plan`]: cells, each a point of a figure (a row and a series), and the figures that show them. [`measure`] runs
 //! the cells: it starts the cluster that a cell needs, starts load-generator processes ([`team`], [`worker`]), and lets them go
 //! together. What a worker does is in [`work`]; it does it through [`files`], whose two adapters are our client library and a mounted
-//! directory. [`scale`] is an experiment of another form: its load is that many live. [`report`] writes what came out as a table, CSV, JSON, SVG, PNG and one HTML page, beside the published figure.
+//! directory. [`scale`] is an experiment of another form: its load is that many live. [`report`] writes what came out as a table, CSV,
+//! JSON, SVG, PNG and one HTML page, beside the published figure.
 //!
 //! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
 
+pub(crate) mod alone;
 mod content;
+pub(crate) mod environment;
 mod experiments;
 pub(crate) mod files;
 mod job;
-mod loads;
+pub(crate) mod loads;
 mod measure;
 mod options;
 mod plan;
@@ -32,7 +35,7 @@ pub use spec::{ClusterSpec, SpecError, Store, Transport};
 use crate::BenchError;
 use crate::process::Launcher;
 use crate::report::Machine;
-use measure::Environment;
+use environment::Environment;
 use options::Asked;
 use plan::{Plan, Setting};
 use std::io::Write;
@@ -52,6 +55,10 @@ pub fn run(
         options,
     } = command.split();
     let setting = Setting::of(&options);
+    let scale = match scale::check(&setting) {
+        Err(refused) if experiments.is_empty() => return Err(refused),
+        checked => scale && checked.is_ok(),
+    };
     let plans: Vec<Plan> = experiments.iter().map(|e| e.plan(&setting)).collect();
     let environment = Environment::new(&options, launcher)?;
     report::folder(&options.out)?;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rpc::{Netid, UniversalAddress};
 use session_client::{Build, Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::{BTreeMap, HashMap};
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -26,6 +27,9 @@ const SERVERS_MAX: usize = 4096;
 const DOWN: Duration = Duration::from_secs(5);
 /// Bytes of `device_addr4` that we take: every device of the files layout within our limits fits.
 const DEVICE_BYTES_MAX: u32 = 256 << 10;
+/// Connections that a request may find dead, one after the other, before its server is given up: each address is that of
+/// another network interface.
+const DEAD_MAX: u32 = 3;
 /// Sessions tried for one request.
 const SESSIONS_TRIED_MAX: u32 = 3;
 
@@ -88,6 +92,11 @@ pub(crate) struct Ds {
 impl Ds {
     fn new(inner: &Inner, addresses: Vec<Address>) -> Arc<Self> {
         let config: &ClientConfig = &inner.config;
+        let alike = |a: &Address| discriminant(a) == discriminant(&addresses[0]);
+        let try_timeout = match addresses.iter().filter(|a| alike(a)).count() {
+            0 | 1 => config.ds_give_up,
+            _ => config.ds_give_up / DEAD_MAX,
+        };
         let session = SessionConfig {
             owner: config.owner.clone(),
             verifier: config.verifier,
@@ -98,7 +107,7 @@ impl Ds {
             slots: config.slots,
             connections: config.connections,
             callbacks: None,
-            try_timeout: config.try_timeout.min(config.ds_give_up),
+            try_timeout: config.try_timeout.min(try_timeout),
             give_up: config.ds_give_up,
         };
         Arc::new(Self {

@@ -2,7 +2,7 @@
 //!
 //! A [`Fabric`] listens and connects; a connection is an [`Endpoint`], what verbs call a queue pair with its
 //! completion queue. It lives in one task and is polled there, so that nothing changes threads on its way.
-//! Memory comes from a [`Pool`], whose slabs a provider may register as a whole.
+//! Memory comes from a [`Pool`], whose slabs a provider may register as a whole ([`slab_at`]).
 //!
 //! # Ownership
 //! A work request owns its buffers and a provider owns exposed memory; each comes back exactly once: by its
@@ -21,13 +21,17 @@ pub mod contract;
 mod endpoint;
 pub mod mem;
 mod pool;
+mod queue;
+mod slab;
 mod work;
 
 pub use connect::{
-    ConnectError, Connected, Fabric, Incoming, Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE,
+    Blame, ConnectError, Connected, Fabric, Incoming, Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE,
 };
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
 pub use pool::{Buffer, Pool, PoolConfig};
+pub use queue::{Claim, ReceiveQueue};
+pub use slab::{Slab, SlabUser, slab_at};
 pub use work::{
     Completion, Done, Fault, FileRange, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused,
     Remote, Status, Work,

@@ -22,7 +22,6 @@
 mod handle;
 mod home;
 
-use bytes::Bytes;
 use handle::{Handle, Handles};
 use home::{FANOUT, Home};
 use objects::{
@@ -302,16 +301,6 @@ impl ObjectStore for DirObjects {
         handle.dirty.store(true, Ordering::Release);
         self.copied_bytes.fetch_add(len, Ordering::Relaxed);
         self.write_all(&handle.file, offset, data).map_err(io_error)
-    }
-
-    fn write_shared(
-        &self,
-        id: ObjectId,
-        offset: u64,
-        data: &Bytes,
-        _: usize,
-    ) -> Result<(), ObjectError> {
-        self.write(id, offset, data)
     }
 
     fn copied_bytes(&self) -> u64 {

@@ -167,6 +167,7 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// As [`ObjectStore::write`], of bytes that the store may keep as they are instead of a copy. As long as it keeps any of
     /// them, `buffer_bytes` of memory stay taken. How much more that may be than what it keeps is the store's business to bound.
+    /// A store that keeps none has nothing to do here.
     ///
     /// # Errors
     /// As [`ObjectStore::write`].
@@ -176,7 +177,10 @@ pub trait ObjectStore: Send + Sync + 'static {
         offset: u64,
         data: &Bytes,
         buffer_bytes: usize,
-    ) -> Result<(), ObjectError>;
+    ) -> Result<(), ObjectError> {
+        let _ = buffer_bytes;
+        self.write(id, offset, data)
+    }
 
     /// Bytes that reads and writes have copied so far, in memory or between memory and files; what leaves a file without
     /// passing through this process is not among them.

@@ -324,6 +324,27 @@ impl Object {
     }
 }
 
+impl Inner {
+    /// The object, made if it is not there, with room taken for what it grows by when the range is filled.
+    fn take_room(
+        &mut self,
+        id: ObjectId,
+        (offset, len): (u64, u64),
+        capacity_bytes: u64,
+    ) -> Result<&mut Object, ObjectError> {
+        let empty = Object::default();
+        let growth = match self.live.get(&id) {
+            Some(object) => object.growth(offset, len),
+            None => empty.cost_bytes() + empty.growth(offset, len),
+        };
+        if growth > capacity_bytes.saturating_sub(self.used_bytes) {
+            return Err(ObjectError::NoSpace);
+        }
+        self.used_bytes += growth;
+        Ok(self.live.entry(id).or_default())
+    }
+}
+
 impl MemObjects {
     /// A store without objects.
     #[must_use]
@@ -378,16 +399,7 @@ impl MemObjects {
     ) -> Result<(), ObjectError> {
         let end = range_end(offset, len)?;
         let mut inner = self.inner.lock();
-        let empty = Object::default();
-        let growth = match inner.live.get(&id) {
-            Some(object) => object.growth(offset, len),
-            None => empty.cost_bytes() + empty.growth(offset, len),
-        };
-        if growth > self.options.capacity_bytes.saturating_sub(inner.used_bytes) {
-            return Err(ObjectError::NoSpace);
-        }
-        inner.used_bytes += growth;
-        let object = inner.live.entry(id).or_default();
+        let object = inner.take_room(id, (offset, len), self.options.capacity_bytes)?;
         self.copied(write(object));
         if len > 0 {
             object.size_bytes = object.size_bytes.max(end);
@@ -525,16 +537,8 @@ impl ObjectStore for MemObjects {
             return Err(ObjectError::NoSpace);
         }
         let mut inner = self.inner.lock();
-        let empty = Object::default();
-        let growth = match inner.live.get(&id) {
-            Some(object) => object.growth(offset, len),
-            None => empty.cost_bytes() + empty.growth(offset, len),
-        };
-        if growth > self.options.capacity_bytes.saturating_sub(inner.used_bytes) {
-            return Err(ObjectError::NoSpace);
-        }
-        inner.used_bytes += growth;
-        inner.live.entry(id).or_default().reserve(offset, len);
+        let object = inner.take_room(id, (offset, len), self.options.capacity_bytes)?;
+        object.reserve(offset, len);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use crate::client_cmds::ClientCommand;
 use crate::config::{Access, CreateChoice, ExportTable, SquashName, TransportChoice};
+use crate::rdma::ProviderChoice;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Key(KeyCommand),
     /// Put a data server out of the cluster for good: what it holds is lost
     Expel(ExpelArgs),
+    /// Show RDMA devices, and why they can or cannot be used
+    Rdma(RdmaArgs),
     /// Prove on this machine that the data go to the data servers, and come back unchanged
     Demo(DemoArgs),
     #[command(flatten)]
@@ -97,9 +100,9 @@ pub(crate) struct UpArgs {
     /// Directory of all state [default: $XDG_DATA_HOME/ropewalk, ~/.local/share/ropewalk, as root /var/lib/ropewalk]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Address that clients connect to [default: 127.0.0.1, or what DIR says]
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Option<IpAddr>,
+    /// Addresses that clients connect to, one for each network interface [default: 127.0.0.1, or what DIR says]
+    #[arg(long, value_name = "ADDR[,ADDR]", value_delimiter = ',')]
+    pub listen: Vec<IpAddr>,
     /// Port of the metadata server; 0 picks a free one [default: 2049, or what DIR says]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
@@ -109,7 +112,7 @@ pub(crate) struct UpArgs {
     /// When the objects of a new file are made: lazy, by the first write to each data server, or eager, with the file [default: lazy, or what DIR says]
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
     pub create: Option<CreateChoice>,
-    /// What all paths use: tcp, rdma (software iWARP, no hardware), or auto for RDMA with TCP behind it [default: tcp, or what DIR says]
+    /// What all paths use: tcp, rdma, or auto for RDMA with TCP behind it [default: tcp, or what DIR says]
     #[arg(
         long,
         value_name = "TRANSPORT",
@@ -117,7 +120,11 @@ pub(crate) struct UpArgs {
         hide_possible_values = true
     )]
     pub transport: Option<TransportChoice>,
-    /// Checksums over RDMA frames; with false they go without where a client wants none either [default: true, or what DIR says]
+    /// What RDMA runs on: verbs (devices, by rdma-core), iwarp (built-in software, no hardware), or auto for devices where
+    /// the address is on one [default: auto, or what DIR says]
+    #[arg(long, value_name = "PROVIDER", value_enum, hide_possible_values = true)]
+    pub rdma_provider: Option<ProviderChoice>,
+    /// Checksums over the frames of software iWARP; with false they go without where a client wants none either [default: true, or what DIR says]
     #[arg(long, value_name = "BOOL")]
     pub rdma_crc: Option<bool>,
     /// Keep everything in memory: gone when `up` ends
@@ -126,6 +133,14 @@ pub(crate) struct UpArgs {
     /// Who may mount, e.g. 10.0.0.0/8:rw:root; repeatable, required when --listen is beyond loopback
     #[arg(long, value_name = "CLIENTS[:ro|rw][:root|all|none]", value_parser = parse_export)]
     pub export: Vec<ExportTable>,
+}
+
+/// `ropewalk rdma`.
+#[derive(Debug, Args)]
+pub(crate) struct RdmaArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ropewalk status`.

@@ -7,6 +7,7 @@
 //! Everything here fails before anything is served, with one sentence that names the directory, the port or
 //! the option to change.
 
+use crate::config::Connections;
 use crate::failure::{Failure, Outcome, cannot, failed};
 use crate::rdma::RdmaListen;
 use rustix::fs::FlockOperation;
@@ -50,23 +51,24 @@ pub(crate) fn init_logging() {
 /// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for
 /// them, since a server without descriptors fails at its own files first. Raises the limit of open files as far as needed
 /// and allowed.
-pub(crate) fn transport_limits((connections_max, per_address_max): (u32, Option<u32>)) -> Limits {
-    let wanted = u64::from(connections_max) + FILES_RESERVED;
+pub(crate) fn transport_limits(configured: &Connections) -> Limits {
+    let wanted = u64::from(configured.max) + FILES_RESERVED;
     let files = raise_nofile(wanted);
     let possible = connections_possible(files);
-    if possible < connections_max {
+    if possible < configured.max {
         tracing::warn!(
             connections_max = possible,
-            configured = connections_max,
+            configured = configured.max,
             open_files = files,
             "few open files are allowed; raise the hard limit (ulimit -Hn)"
         );
     }
-    let connections_max = connections_max.min(possible);
+    let connections_max = configured.max.min(possible);
     let quarter = connections_max.div_ceil(4);
     Limits {
         connections_max,
-        connections_per_address_max: per_address_max.unwrap_or(quarter),
+        connections_per_address_max: configured.per_address_max.unwrap_or(quarter),
+        busy_poll: Duration::from_micros(u64::from(configured.busy_poll_us)),
         ..Limits::default()
     }
 }

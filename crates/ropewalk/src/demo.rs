@@ -238,7 +238,10 @@ async fn connect(plan: &Plan, way: Way, pnfs: bool) -> Outcome<Client> {
         machine: "localhost".to_owned(),
     };
     let context = Context::new(Limits::default());
-    let connector = Arc::new(AnyConnector::new(&context, crate::rdma::software()));
+    let connector = Arc::new(AnyConnector::new(
+        &context,
+        vec![crate::rdma::software(true)],
+    ));
     let (address, data_transport) = match way {
         Way::Tcp => (Address::Tcp(plan.mount_address()), Preference::Tcp),
         Way::Rdma => (

@@ -11,6 +11,7 @@ mod client_cmds;
 mod config;
 mod daemon;
 mod demo;
+mod devices;
 mod expel;
 mod failure;
 mod key;
@@ -56,6 +57,7 @@ fn run(command: Command) -> Outcome {
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),
         Command::Expel(args) => expel::run(&args),
+        Command::Rdma(args) => devices::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Client(command) => Ok(client_cmds::run(&command)?),
         Command::Bench(command) => bench_cmd::run(command),

@@ -1,25 +1,99 @@
-//! RDMA of the server processes: the built-in software provider, and its listeners.
+//! RDMA of the server processes and client commands: which provider, and its listeners.
 
+use crate::config::{DsConfig, MdsConfig};
 use crate::daemon;
-use crate::failure::Outcome;
+use crate::failure::{Outcome, failed};
+use fabric_verbs::Verbs;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transport::rdma::{self, Config, Listener, Rdma};
 use transport::workers::ShutdownSignal;
 use transport::{Context, DynService};
 
-/// RDMA in software, for machines without a device. One for each process.
-pub(crate) fn software() -> Rdma {
-    software_with(true)
+/// What moves the bytes of RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProviderChoice {
+    /// RDMA devices where every address is on one that can be used, else software iWARP.
+    #[default]
+    Auto,
+    /// RDMA devices, through rdma-core.
+    Verbs,
+    /// The software iWARP that is built in.
+    Iwarp,
 }
 
-/// The same; frames go without a checksum when neither `crc` nor the peer wants one.
-pub(crate) fn software_with(crc: bool) -> Rdma {
+/// A provider, and whether frames have checksums where it has a choice.
+pub(crate) type Wish = (ProviderChoice, bool);
+
+impl MdsConfig {
+    /// What RDMA runs on.
+    pub(crate) fn rdma(&self) -> Wish {
+        (self.rdma_provider, self.rdma_crc)
+    }
+}
+
+impl DsConfig {
+    /// What RDMA runs on.
+    pub(crate) fn rdma(&self) -> Wish {
+        (self.rdma_provider, self.rdma_crc)
+    }
+}
+
+/// Software iWARP, for machines without a device. Frames go without a checksum when neither `crc` nor the peer wants one.
+pub(crate) fn software(crc: bool) -> Rdma {
     let config = Config {
         crc,
         ..Config::default()
     };
     Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), config)
+}
+
+fn devices(verbs: Verbs) -> Rdma {
+    Rdma::new(Arc::new(verbs), Config::default())
+}
+
+fn unusable(why: &str) -> crate::failure::Failure {
+    failed(format!(
+        "`rdma_provider` is \"verbs\", but RDMA devices cannot be used: {why} (`ropewalk rdma` says more)"
+    ))
+}
+
+/// The devices, or why these addresses are not served by any.
+fn devices_for(addresses: &[SocketAddr]) -> Result<Verbs, String> {
+    let verbs = Verbs::open()?;
+    match addresses.iter().find(|address| !verbs.has(**address)) {
+        Some(address) => Err(format!("{} is on no RDMA device", address.ip())),
+        None => Ok(verbs),
+    }
+}
+
+/// Whether this choice comes to devices on these addresses.
+pub(crate) fn uses_devices(choice: ProviderChoice, addresses: &[SocketAddr]) -> bool {
+    match choice {
+        ProviderChoice::Verbs => true,
+        ProviderChoice::Iwarp => false,
+        ProviderChoice::Auto => devices_for(addresses).is_ok(),
+    }
+}
+
+/// What to connect with, in the order of tries.
+pub(crate) fn connecting((choice, crc): Wish) -> Outcome<Vec<Rdma>> {
+    match choice {
+        ProviderChoice::Iwarp => Ok(vec![software(crc)]),
+        ProviderChoice::Verbs => {
+            let verbs = Verbs::open().map_err(|why| unusable(&why))?;
+            Ok(vec![devices(verbs)])
+        }
+        ProviderChoice::Auto => Ok(any(crc)),
+    }
+}
+
+/// Devices where there are any, then software iWARP: what a client connects with, who does not know what the server has.
+pub(crate) fn any(crc: bool) -> Vec<Rdma> {
+    let verbs = Verbs::open().ok().map(devices);
+    verbs.into_iter().chain([software(crc)]).collect()
 }
 
 /// Where a server listens for RDMA.
@@ -30,20 +104,40 @@ pub(crate) struct RdmaListen {
 }
 
 impl RdmaListen {
-    /// Makes sure that nobody else listens on these addresses. `change` says how to choose another port.
-    pub(crate) fn reserve(rdma: Rdma, addresses: &[SocketAddr], change: &str) -> Outcome<Self> {
-        // Software iWARP listens on a port of TCP. Workers share the address, as another process of the same user
-        // could; these sockets find that out, and are gone before the workers listen.
-        let probes = daemon::listen(addresses, 1, change)?;
-        let taken = probes.iter().flatten();
-        let addresses = taken
-            .map(|probe| {
-                probe
-                    .local_addr()
-                    .map_err(|e| daemon::busy(addresses[0], &e, change))
-            })
-            .collect::<Outcome<_>>()?;
+    /// Chooses the provider, says which and why, and makes sure that nobody else listens on these addresses. `change` says
+    /// how to choose another port.
+    pub(crate) fn reserve(
+        (choice, crc): Wish,
+        addresses: &[SocketAddr],
+        change: &str,
+    ) -> Outcome<Self> {
+        if addresses.is_empty() {
+            let rdma = software(crc);
+            let addresses = Vec::new();
+            return Ok(Self { rdma, addresses });
+        }
+        let (rdma, why) = match choice {
+            ProviderChoice::Iwarp => (None, "asked for".to_owned()),
+            ProviderChoice::Verbs => {
+                let verbs = Verbs::open().map_err(|why| unusable(&why))?;
+                (Some(devices(verbs)), "asked for".to_owned())
+            }
+            ProviderChoice::Auto => match devices_for(addresses) {
+                Ok(verbs) => (Some(devices(verbs)), "its device is up".to_owned()),
+                Err(why) => (None, why),
+            },
+        };
+        let (rdma, addresses) = match rdma {
+            Some(rdma) => (rdma, addresses.to_vec()),
+            None => (software(crc), reserve_tcp(addresses, change)?),
+        };
+        tracing::info!(provider = rdma.fabric().name(), why, "RDMA");
         Ok(Self { rdma, addresses })
+    }
+
+    /// The provider, where anything listens.
+    pub(crate) fn provider(&self) -> Option<&'static str> {
+        (!self.addresses.is_empty()).then(|| self.rdma.fabric().name())
     }
 
     /// Serves on the runtime of one worker.
@@ -65,4 +159,18 @@ impl RdmaListen {
         }
         Ok(())
     }
+}
+
+/// Software iWARP listens on a port of TCP. Workers share the address, as another process of the same user could; these
+/// sockets find that out, and are gone before the workers listen.
+fn reserve_tcp(addresses: &[SocketAddr], change: &str) -> Outcome<Vec<SocketAddr>> {
+    let probes = daemon::listen(addresses, 1, change)?;
+    let taken = probes.iter().flatten();
+    taken
+        .map(|probe| {
+            probe
+                .local_addr()
+                .map_err(|e| daemon::busy(addresses[0], &e, change))
+        })
+        .collect()
 }

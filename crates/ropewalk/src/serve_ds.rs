@@ -19,7 +19,7 @@ use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
 use crate::metrics::{self, Watched};
 use crate::out;
-use crate::rdma::{self, RdmaListen};
+use crate::rdma::RdmaListen;
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
 use cluster_tls::{Identity, JoinToken};
@@ -76,10 +76,10 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
-    let rdma = rdma::software_with(config.rdma_crc);
-    let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
+    let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
+    let rdma_provider = rdma.provider();
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let context = Context::new(daemon::transport_limits(config.connections()));
+    let context = Context::new(daemon::transport_limits(&config.connections()));
 
     let (index, objects) = open_stores(config, state.path())?;
     let parts = Parts {
@@ -99,10 +99,11 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let shutdown = Shutdown::new();
     let socket = AdminSocket::bind(state.path())?;
     let nfs = nfsd.clone();
-    let serving = Serving::start("nfs", listeners, rdma_listen, nfs, &context, &shutdown)?;
+    let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         config: config.clone(),
+        rdma_provider,
         transport: serving.transport(),
         started: Instant::now(),
     });
@@ -356,12 +357,15 @@ async fn tick(nfsd: Arc<Nfsd<Ds>>) {
     loop {
         ticks.tick().await;
         nfsd.expire().await;
+        nfsd.recall_slots();
     }
 }
 
 /// What the admin socket looks at.
 struct View {
     nfsd: Arc<Nfsd<Ds>>,
+    /// What RDMA runs on, where anything listens for it.
+    rdma_provider: Option<&'static str>,
     config: DsConfig,
     transport: TransportView,
     started: Instant,
@@ -439,6 +443,7 @@ impl View {
             state: state_name(s.lease).to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
             listen: self.config.listen.clone(),
+            rdma_provider: self.rdma_provider.map(str::to_owned),
             connections: self.transport.connections(),
             total_bytes: s.total_bytes,
             free_bytes: s.free_bytes,

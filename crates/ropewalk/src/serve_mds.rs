@@ -84,11 +84,11 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let workers = daemon::workers_count(config.workers);
     let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
-    let rdma = rdma::software_with(config.rdma_crc);
-    let rdma_listen = RdmaListen::reserve(rdma, &config.rdma_listen, &change("rdma_listen"))?;
+    let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
+    let rdma_provider = rdma.provider();
     let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
     let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
-    let context = Context::new(daemon::transport_limits(config.connections()));
+    let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
 
     let store = open_store(config, state.path())?;
@@ -106,11 +106,12 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     )?;
     let socket = AdminSocket::bind(state.path())?;
     let nfs = nfsd.clone();
-    let serving = Serving::start("nfs", listeners, rdma_listen, nfs, &context, &shutdown)?;
+    let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         ca,
         config: config.clone(),
+        rdma_provider,
         transport: serving.transport(),
         control: control_context,
         started: Instant::now(),
@@ -230,7 +231,7 @@ async fn open_mds(
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(AnyConnector::new(
                 proxy_context,
-                rdma::software_with(config.rdma_crc),
+                rdma::connecting(config.rdma())?,
             )),
             proxy_transport: config.proxy_transport.into(),
             data_transport: config.data_transport.into(),
@@ -326,6 +327,8 @@ async fn tick(nfsd: Arc<Nfsd<Mds>>) {
 struct View {
     nfsd: Arc<Nfsd<Mds>>,
     ca: Arc<ClusterCa>,
+    /// What RDMA runs on, where anything listens for it.
+    rdma_provider: Option<&'static str>,
     config: MdsConfig,
     transport: TransportView,
     control: Context,
@@ -456,6 +459,7 @@ impl View {
             boot: mds.namespace().boot(),
             uptime_seconds: self.started.elapsed().as_secs(),
             listen: self.config.listen.clone(),
+            rdma_provider: self.rdma_provider.map(str::to_owned),
             advertise: self.config.advertised().to_vec(),
             control_listen: self.config.control_listen.clone(),
             connections: self.transport.connections(),

@@ -36,6 +36,8 @@ pub(crate) struct MdsStatus {
     pub uptime_seconds: u64,
     /// NFS listeners.
     pub listen: Vec<SocketAddr>,
+    /// What RDMA runs on, where it listens for that.
+    pub rdma_provider: Option<String>,
     /// Where clients mount from.
     pub advertise: Vec<SocketAddr>,
     /// Listeners for data servers.
@@ -166,6 +168,8 @@ pub(crate) struct DsStatus {
     pub uptime_seconds: u64,
     /// NFS listeners.
     pub listen: Vec<SocketAddr>,
+    /// What RDMA runs on, where it listens for that.
+    pub rdma_provider: Option<String>,
     /// Connections.
     pub connections: u32,
     /// Size of its store.
@@ -359,7 +363,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         bytes(mds.proxy_read_bytes),
         bytes(mds.proxy_written_bytes),
     );
-    show_fallbacks(text, mds);
+    show_rdma(text, mds);
     let row = |ds: &DataServerRow| {
         vec![
             ds.id.to_string(),
@@ -395,8 +399,11 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
     show_work(text, mds);
 }
 
-/// Paths that are not what was wished for are never silent.
-fn show_fallbacks(text: &mut String, mds: &MdsStatus) {
+/// What RDMA runs on. Paths that are not what was wished for are never silent.
+fn show_rdma(text: &mut String, mds: &MdsStatus) {
+    if let Some(provider) = &mds.rdma_provider {
+        let _ = writeln!(text, "NFS over RDMA: {provider}\n");
+    }
     let count = mds.control_transport.get("rdma_fallbacks");
     if let Some(count) = count.filter(|count| **count > 0) {
         let _ = writeln!(

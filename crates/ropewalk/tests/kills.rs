@@ -12,8 +12,8 @@
 mod rig;
 
 use bytes::Bytes;
-use client::{Client, ClientConfig, File, Identity, LockKind, OpenOptions, Verifier};
-use rig::{PATIENCE, Up, quick, ropewalk, status, wait_for};
+use client::{Client, File, LockKind, OpenOptions};
+use rig::{PATIENCE, Up, connect, quick, ropewalk, status, wait_for};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,8 +21,6 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use transport::tcp::TcpConnector;
-use transport::{Address, Context, Limits};
 
 /// Kills in the short form; `cargo xtask kills` sets another number.
 const KILLS: u32 = 6;
@@ -117,20 +115,6 @@ impl Drop for Servers<'_> {
             let _ = child.wait();
         }
     }
-}
-
-async fn connect(address: SocketAddr, owner: &str) -> Client {
-    let identity = Identity {
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        gids: Vec::new(),
-        machine: "test".to_owned(),
-    };
-    let verifier = Verifier { bytes: [7; 8] };
-    let config = ClientConfig::new(owner.as_bytes().to_vec(), verifier, identity);
-    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
-    let connected = Client::connect(vec![Address::Tcp(address)], connector, config).await;
-    connected.unwrap()
 }
 
 /// What a file holds: of which seed, and how long it is.

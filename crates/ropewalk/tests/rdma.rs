@@ -69,7 +69,10 @@ async fn a_client_works_over_rdma() {
     let verifier = Verifier { bytes: [7; 8] };
     let config = ClientConfig::new(b"over rdma".to_vec(), verifier, identity);
     let rdma = Rdma::new(Arc::new(Iwarp::default()), Config::default());
-    let connector = Arc::new(RdmaConnector::new(Context::new(Limits::default()), rdma));
+    let connector = Arc::new(RdmaConnector::new(
+        Context::new(Limits::default()),
+        vec![rdma],
+    ));
     let client = Client::connect(vec![Address::Rdma(address)], connector, config)
         .await
         .unwrap();

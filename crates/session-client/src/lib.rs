@@ -9,6 +9,7 @@
 //! Used by the client library, by the MDS for proxy I/O, and by tests and benchmarks.
 #![forbid(unsafe_code)]
 
+mod bare;
 mod callback;
 mod connections;
 mod error;

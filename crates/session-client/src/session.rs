@@ -12,6 +12,7 @@
 //! everybody, those who wait included, and stays so until [`Session::establish`]. Only a request that must not be repeated and may have
 //! been executed is asked for again even so: a server with persistent sessions still answers that (RFC 8881 §2.10.6.5).
 
+use crate::bare::{Binding, bare};
 use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks};
 use crate::connections::{Connections, NewConn};
 use crate::room::{Estimate, reply_room};
@@ -19,11 +20,10 @@ use crate::slots::{SlotGuard, Slots};
 use crate::{CallbackHandler, Caller, SessionError};
 use bytes::Bytes;
 use nfs4::ops::{
-    BindConnToSessionArgs, BindConnToSessionRes, CREATE_SESSION_CONN_BACK_CHAN,
-    CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs, ChannelDirFromClient,
+    CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs,
     CreateSessionArgs, CreateSessionRes, DestroyClientIdArgs, DestroyClientIdRes,
-    DestroySessionArgs, DestroySessionRes, EXCHGID_CONFIRMED_R, ExchangeIdArgs, ExchangeIdRes,
-    SequenceArgs, SequenceRes, StateProtectArgs,
+    DestroySessionArgs, DestroySessionRes, ExchangeIdArgs, ExchangeIdRes, SequenceArgs,
+    SequenceRes, StateProtectArgs,
 };
 use nfs4::{
     ClientId, ClientOwner, CompoundBuilder, CompoundReply, NfsStatus, OpError, SessionId, Verifier,
@@ -39,7 +39,7 @@ use transport::{
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
 /// Largest request and reply that we ask for, in bytes: 1 MiB of data and what stands around them.
-const MESSAGE_BYTES_MAX: u32 = (1 << 20) + 4096;
+pub(crate) const MESSAGE_BYTES_MAX: u32 = (1 << 20) + 4096;
 /// Largest reply in bytes that we ask the server to keep.
 const CACHED_BYTES_MAX: u32 = 4096;
 /// Most operations of a COMPOUND that we ask for.
@@ -57,7 +57,8 @@ pub struct SessionConfig {
     pub owner: Vec<u8>,
     /// `co_verifier`: new for each incarnation of the client.
     pub verifier: Verifier,
-    /// Addresses of the one server, preferred first.
+    /// Addresses of the one server, preferred first. All that are of the transport in use have connections, so that each
+    /// of the server's network interfaces has its part, and the loss of one leaves the others.
     pub addresses: Vec<Address>,
     /// `EXCHGID_*` role flag to ask for, or 0.
     pub role_flag: u32,
@@ -67,7 +68,7 @@ pub struct SessionConfig {
     pub caller: Caller,
     /// Slots to ask for.
     pub slots: u32,
-    /// Connections to spread requests over, 1 to [`CONNECTIONS_MAX`].
+    /// Connections to spread requests over, at most [`CONNECTIONS_MAX`]; one for each address at least.
     pub connections: u32,
     /// Executes callbacks; `None` asks for no back channel.
     pub callbacks: Option<Arc<dyn CallbackHandler>>,
@@ -80,13 +81,11 @@ pub struct SessionConfig {
 /// What the server said when the session was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Established {
-    /// The client id.
+    /// The client id. State stands only if this is the one that it was made under: `EXCHGID4_FLAG_CONFIRMED_R` is also set when
+    /// the reply to an earlier CREATE_SESSION was lost.
     pub client: ClientId,
     /// The session.
     pub session: SessionId,
-    /// Whether the server knew this client already. It also does when the reply to an earlier CREATE_SESSION was lost,
-    /// so state stands only if `client` is also the one that it was made under.
-    pub was_confirmed: bool,
     /// `EXCHGID_*` flags of the server.
     pub flags: u32,
     /// `so_major_id`.
@@ -131,6 +130,7 @@ struct Live {
     established: Arc<Established>,
     slots: Arc<Slots>,
     connections: Arc<Connections>,
+    binding: Binding,
 }
 
 /// Appends the operations of a request, and returns one payload for each span that they recorded.
@@ -138,7 +138,7 @@ pub type Build<'a> = dyn Fn(&mut CompoundBuilder) -> Vec<Payload> + Send + Sync 
 
 /// A session to one server. Shared by reference; every method may be called concurrently.
 pub struct Session {
-    config: SessionConfig,
+    config: Arc<SessionConfig>,
     connector: Arc<dyn Connector>,
     callbacks: Option<Arc<Callbacks>>,
     live: Mutex<Option<Live>>,
@@ -167,7 +167,7 @@ impl Session {
     pub fn new(connector: Arc<dyn Connector>, config: SessionConfig) -> Arc<Self> {
         let callbacks = config.callbacks.clone().map(Callbacks::new);
         Arc::new(Self {
-            config,
+            config: Arc::new(config),
             connector,
             callbacks,
             live: Mutex::default(),
@@ -220,10 +220,15 @@ impl Session {
         let conn = connections.connect().await?;
         let (established, slots_count) = self.create(conn.handle()).await?;
         connections.add(conn);
+        let binding = Binding {
+            config: Arc::clone(&self.config),
+            session: established.session,
+        };
         let live = Live {
             slots: Slots::new(slots_count.min(self.config.slots)),
             established: Arc::new(established),
             connections,
+            binding,
         };
         let established = Arc::clone(&live.established);
         if let Some(callbacks) = &self.callbacks {
@@ -258,30 +263,28 @@ impl Session {
             flags |= CREATE_SESSION_CONN_BACK_CHAN;
         }
         let (client, sequence) = (id.client, id.sequence);
-        let record = self
-            .bare(conn, &|b| {
-                b.push(&CreateSessionArgs {
-                    clientid: client,
-                    sequence,
-                    flags,
-                    fore_chan_attrs: attrs(self.config.slots.max(1)),
-                    back_chan_attrs: ChannelAttrs {
-                        request_bytes_max: 4096,
-                        response_bytes_max: 4096,
-                        operations_max: 8,
-                        ..attrs(BACK_SLOTS)
-                    },
-                    cb_program: CB_PROGRAM,
-                    sec_parms: List(vec![CallbackSecParms::None]),
-                });
-            })
-            .await?;
+        let record = bare(&self.config, conn, &|b| {
+            b.push(&CreateSessionArgs {
+                clientid: client,
+                sequence,
+                flags,
+                fore_chan_attrs: attrs(self.config.slots.max(1)),
+                back_chan_attrs: ChannelAttrs {
+                    request_bytes_max: 4096,
+                    response_bytes_max: 4096,
+                    operations_max: 8,
+                    ..attrs(BACK_SLOTS)
+                },
+                cb_program: CB_PROGRAM,
+                sec_parms: List(vec![CallbackSecParms::None]),
+            });
+        })
+        .await?;
         let created = session_result::<CreateSessionRes>(&record)?;
         let fore = created.fore_chan_attrs;
         let established = Established {
             client,
             session: created.session_id,
-            was_confirmed: id.was_confirmed,
             flags: id.flags,
             server_owner: id.server_owner,
             request_bytes_max: fore.request_bytes_max,
@@ -292,25 +295,23 @@ impl Session {
     }
 
     async fn exchange_id(&self, conn: &ConnHandle) -> Result<Exchanged, SessionError> {
-        let record = self
-            .bare(conn, &|b| {
-                b.push(&ExchangeIdArgs {
-                    client_owner: ClientOwner {
-                        verifier: self.config.verifier,
-                        ownerid: Opaque(&self.config.owner),
-                    },
-                    flags: self.config.role_flag,
-                    state_protect: StateProtectArgs::None,
-                    client_impl_id: None,
-                });
-            })
-            .await?;
+        let record = bare(&self.config, conn, &|b| {
+            b.push(&ExchangeIdArgs {
+                client_owner: ClientOwner {
+                    verifier: self.config.verifier,
+                    ownerid: Opaque(&self.config.owner),
+                },
+                flags: self.config.role_flag,
+                state_protect: StateProtectArgs::None,
+                client_impl_id: None,
+            });
+        })
+        .await?;
         let mut reply = accepted(&record)?.0;
         let res = reply.take::<ExchangeIdRes<'_>>().map_err(op_error)?;
         Ok(Exchanged {
             client: res.clientid,
             sequence: res.sequence,
-            was_confirmed: res.flags & EXCHGID_CONFIRMED_R != 0,
             flags: res.flags,
             server_owner: res.server_owner.major_id.0.to_vec(),
         })
@@ -450,8 +451,7 @@ impl Session {
                 _own: Some(own),
             });
         }
-        let bind = |conn: ConnHandle| async move { self.bind(&conn, live).await };
-        let conn = live.connections.pick(bind).await?;
+        let conn = live.connections.pick(&live.binding).await?;
         Ok(Reached { conn, _own: None })
     }
 
@@ -533,42 +533,6 @@ impl Session {
         }
     }
 
-    /// Ties a new connection to the session, so that it may carry callbacks too.
-    async fn bind(&self, conn: &ConnHandle, live: &Live) -> Result<(), SessionError> {
-        if self.callbacks.is_none() {
-            return Ok(());
-        }
-        let session_id = live.established.session;
-        let record = self
-            .bare(conn, &|b| {
-                b.push(&BindConnToSessionArgs {
-                    session_id,
-                    dir: ChannelDirFromClient::ForeOrBoth,
-                    use_conn_in_rdma_mode: false,
-                });
-            })
-            .await?;
-        session_result::<BindConnToSessionRes>(&record).map(drop)
-    }
-
-    /// Sends one operation that stands alone.
-    async fn bare(
-        &self,
-        conn: &ConnHandle,
-        build: &(dyn Fn(&mut CompoundBuilder) + Send + Sync),
-    ) -> Result<Bytes, SessionError> {
-        let header = call_header(self.config.caller.credential());
-        let mut b = CompoundBuilder::new(header, b"", self.config.minor_version);
-        build(&mut b);
-        let room = reply_room(b.reply_bytes(), MESSAGE_BYTES_MAX, Estimate::Usual);
-        let message = Message::from(b.finish()).with_reply_room(room);
-        let call = conn.call(message, self.config.try_timeout).await;
-        call.map_err(|e| match e {
-            CallError::Refused => SessionError::NotCarried,
-            _ => SessionError::TimedOut,
-        })
-    }
-
     /// Ends the session and the client id at the server; both may be made anew afterwards.
     ///
     /// # Errors
@@ -589,17 +553,15 @@ impl Session {
         };
         let session_id = live.established.session;
         let clientid = live.established.client;
-        let record = self
-            .bare(&conn, &|b| {
-                b.push(&DestroySessionArgs { session_id });
-            })
-            .await?;
+        let record = bare(&self.config, &conn, &|b| {
+            b.push(&DestroySessionArgs { session_id });
+        })
+        .await?;
         session_result::<DestroySessionRes>(&record)?;
-        let record = self
-            .bare(&conn, &|b| {
-                b.push(&DestroyClientIdArgs { clientid });
-            })
-            .await?;
+        let record = bare(&self.config, &conn, &|b| {
+            b.push(&DestroyClientIdArgs { clientid });
+        })
+        .await?;
         session_result::<DestroyClientIdRes>(&record).map(drop)
     }
 
@@ -625,12 +587,11 @@ struct Reached {
 struct Exchanged {
     client: ClientId,
     sequence: u32,
-    was_confirmed: bool,
     flags: u32,
     server_owner: Vec<u8>,
 }
 
-fn call_header(credential: OpaqueAuth<'_>) -> Encoder {
+pub(crate) fn call_header(credential: OpaqueAuth<'_>) -> Encoder {
     let mut e = Encoder::new();
     let start = CallStart {
         xid: 0,
@@ -659,7 +620,7 @@ fn accepted(record: &Bytes) -> Result<(CompoundReply<'_>, usize), SessionError> 
 }
 
 /// The only result of a session operation.
-fn session_result<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
+pub(crate) fn session_result<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
     record: &'a Bytes,
 ) -> Result<T, SessionError> {
     accepted(record)?.0.take().map_err(op_error)

@@ -1,6 +1,8 @@
 //! One session against a scripted server over the memory transport: what happens when records are lost, connections
 //! break, and the server forgets. The server keeps one reply for each slot and writes down what it executed.
 
+mod rails;
+
 use crate::*;
 use bytes::Bytes;
 use nfs4::cb::{CbLayoutRecallArgs, CbSequenceArgs, CbSequenceRes, LayoutRecall};
@@ -28,6 +30,8 @@ struct State {
     connections: Vec<ConnHandle>,
     delays: u32,
     binds: u32,
+    /// Requests in sessions, by the address that they came to.
+    came_to: HashMap<String, u32>,
     /// Keep only the replies that the client asked to keep, as little as the RFC allows.
     frugal: bool,
     /// Bytes of the tag of each reply: a way to make it longer than anybody would guess.
@@ -202,12 +206,15 @@ impl FakeServer {
 const RPC_HEADER_BYTES: usize = 24;
 
 impl Service for FakeServer {
-    async fn call(&self, _conn: &ConnHandle, record: Bytes) -> Option<Message> {
+    async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
         let mut d = Decoder::new(&record);
         let header = rpc::CallHeader::decode(&mut d).unwrap();
         let mut e = Encoder::new();
         rpc::begin_success(&mut e, header.xid, rpc::OpaqueAuth::NONE);
         assert_eq!(e.len(), RPC_HEADER_BYTES);
+        let mut state = self.state.lock();
+        *state.came_to.entry(conn.local().to_string()).or_default() += 1;
+        drop(state);
         Some(self.compound(e, d).into())
     }
 
@@ -408,7 +415,7 @@ async fn a_reply_without_room_is_asked_for_again_with_more_and_executed_once() {
         addresses: vec![Address::Rdma(address)],
         ..world.session.config().clone()
     };
-    let connector = RdmaConnector::new(Context::new(Limits::default()), rdma);
+    let connector = RdmaConnector::new(Context::new(Limits::default()), vec![rdma]);
     let session = Session::new(Arc::new(connector), config);
     session.establish().await.unwrap();
     let remove = |name: &'static [u8]| {

@@ -66,6 +66,9 @@ pub struct Limits {
     /// A connection without any request or call for so long is closed. Default: never; peers that
     /// vanish are found by TCP keep-alive.
     pub idle: Option<Duration>,
+    /// Longest time for which a thread asks the socket of its one busy connection for the next request before it sleeps, where
+    /// requests use to come sooner than that. Default zero: never.
+    pub busy_poll: Duration,
     /// How long a shutdown waits for requests in progress. Default 10 s.
     pub drain: Duration,
     /// How long connecting, the TLS handshake included, may take. Default 10 s.
@@ -92,6 +95,7 @@ impl Default for Limits {
             write_stall: Duration::from_secs(60),
             read_stall: Duration::from_secs(60),
             idle: None,
+            busy_poll: Duration::ZERO,
             drain: Duration::from_secs(10),
             handshake: Duration::from_secs(10),
         }

@@ -88,6 +88,8 @@ reasons! {
     RdmaUnanswered = "rdma_unanswered",
     /// The peer sent more calls than its credits allow.
     RdmaCreditFlood = "rdma_credit_flood",
+    /// The peer kept credits that it did not use while others lacked some, though it was asked for them.
+    RdmaCreditsKept = "rdma_credits_kept",
     /// The peer sent a call with the transaction id of one that is not answered yet.
     RdmaDuplicateXid = "rdma_duplicate_xid",
     /// The peer invalidated memory that does not belong to the call that it replied to.
@@ -206,6 +208,10 @@ counters! {
     payload_memory_bytes,
     /// Bytes of large records that were copied once more in memory on stream connections, what stands in front of their bulk not counted.
     stream_copied_bytes,
+    /// Waits for a record without sleeping ([`crate::Limits::busy_poll`]) that ended with one.
+    busy_polls,
+    /// Those that ended without.
+    busy_polls_vain,
     /// RPC-over-RDMA connections that were set up.
     rdma_connections,
     /// Bytes received inside RDMA Sends, transport headers included.

@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context as TaskContext, Poll};
@@ -28,6 +28,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, Sleep};
 
+use crate::busy_poll::WAITS_MAX;
 use crate::context::Admission;
 use crate::handle::Outgoing;
 use crate::link::{End, Link, Received};
@@ -173,7 +174,7 @@ impl<'a, L: Link> Engine<'a, L> {
     }
 
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<End> {
-        let mut burst = 0;
+        let (mut burst, mut waits) = (0, 0);
         loop {
             if let Some(end) = self.take_outgoing(cx) {
                 return Poll::Ready(end);
@@ -194,6 +195,11 @@ impl<'a, L: Link> Engine<'a, L> {
             }
             match self.receive(cx, &mut burst) {
                 Err(end) => return Poll::Ready(end),
+                Ok(false) if waits == WAITS_MAX => {
+                    others_first(cx);
+                    return Poll::Pending;
+                }
+                Ok(false) if flushed && self.waits_briefly() => waits += 1,
                 Ok(true) if burst < BURST_RECORDS_MAX => {}
                 Ok(true) => {
                     cx.waker().wake_by_ref();
@@ -226,6 +232,9 @@ impl<'a, L: Link> Engine<'a, L> {
     }
 
     fn collect_replies(&mut self, cx: &mut TaskContext<'_>) {
+        if self.running.is_empty() {
+            return;
+        }
         while let Poll::Ready(Some((xid, reply))) = self.running.poll_next_unpin(cx) {
             self.answer(xid, reply);
         }
@@ -315,6 +324,12 @@ impl<'a, L: Link> Engine<'a, L> {
         self.service.call_boxed(self.conn, record)
     }
 
+    /// Whether bytes came while it was worth waiting for them.
+    fn waits_briefly(&mut self) -> bool {
+        let all_answered = self.running.is_empty() && self.parked.is_empty();
+        all_answered && !self.draining && !self.conn.has_pending() && self.link.wait_briefly()
+    }
+
     fn is_idle(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let Some(idle) = &mut self.idle else {
             return false;
@@ -334,4 +349,9 @@ impl<'a, L: Link> Engine<'a, L> {
         }
         false
     }
+}
+
+/// Has this task polled again after the others of its thread, and after sockets were looked at.
+fn others_first(cx: &mut TaskContext<'_>) {
+    let _ = pin!(tokio::task::yield_now()).poll(cx);
 }

@@ -11,6 +11,7 @@
 
 mod accept;
 mod budget;
+mod busy_poll;
 mod connector;
 mod context;
 mod counters;

@@ -18,6 +18,12 @@ pub(crate) trait Link: Send + Unpin + 'static {
     /// Whether received bytes are at hand, so that another record may come without waiting.
     fn has_buffered(&self) -> bool;
 
+    /// Waits for the next record for a few microseconds without sleeping, if it is likely to come; `true` if bytes came. To be
+    /// asked when everything that was asked is answered.
+    fn wait_briefly(&mut self) -> bool {
+        false
+    }
+
     /// Appends a message to those that wait to be sent.
     fn queue(&mut self, message: Message);
 
@@ -42,6 +48,45 @@ pub(crate) trait Link: Send + Unpin + 'static {
 
     /// Ends the connection in good order, for example by TLS close_notify.
     fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<()>;
+}
+
+/// A large link is passed on, and kept by futures within futures, as a pointer.
+impl<L: Link> Link for Box<L> {
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Received, End>> {
+        (**self).poll_recv(cx)
+    }
+
+    fn has_buffered(&self) -> bool {
+        (**self).has_buffered()
+    }
+
+    fn queue(&mut self, message: Message) {
+        (**self).queue(message);
+    }
+
+    fn queue_reply(&mut self, message: Message) {
+        (**self).queue_reply(message);
+    }
+
+    fn unanswered(&mut self, xid: u32) {
+        (**self).unanswered(xid);
+    }
+
+    fn queued_reply_bytes(&self) -> usize {
+        (**self).queued_reply_bytes()
+    }
+
+    fn queued(&self) -> usize {
+        (**self).queued()
+    }
+
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), End>> {
+        (**self).poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        (**self).poll_shutdown(cx)
+    }
 }
 
 /// A record and its share of the receive budget, which goes back when the request has ended.

@@ -44,12 +44,12 @@ pub struct AnyConnector {
 }
 
 impl AnyConnector {
-    /// Without TLS; RDMA over `rdma`.
+    /// Without TLS; RDMA over these providers, tried in order.
     #[must_use]
-    pub fn new(context: &Context, rdma: Rdma) -> Self {
+    pub fn new(context: &Context, providers: Vec<Rdma>) -> Self {
         Self {
             tcp: TcpConnector::new(context.clone()),
-            rdma: RdmaConnector::new(context.clone(), rdma),
+            rdma: RdmaConnector::new(context.clone(), providers),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Records over a stream of bytes: what TCP and TLS have in common.
 //!
-//! Small records are copied out of a read buffer that exists only while bytes arrive, so that an
-//! idle connection holds none. The bulk of a larger record is read straight into its own buffer,
+//! Small records are copied out of a read buffer that a connection has only while bytes arrive, so that an
+//! idle one holds none. The bulk of a larger record is read straight into its own buffer,
 //! under the receive budget. Outgoing messages are gathered into as few writes as possible; files
 //! go out by whatever the wire has for them.
 //!
@@ -12,17 +12,20 @@
 //! # Failure
 //! Every error ends the connection: a stream that lost its place cannot be mended.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
 use rpc::RecordReader;
 use xdr::{Span, padding};
 
 use crate::budget::Share;
+use crate::busy_poll::BusyPoll;
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
 use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
 
@@ -33,6 +36,11 @@ const READ_CHUNK_BYTES: usize = 8 * 1024;
 const HEAD_READ_BYTES: usize = 64;
 /// Most pieces gathered into one write.
 const WRITE_PIECES_MAX: usize = 32;
+
+thread_local! {
+    /// A read buffer that no connection of this thread uses.
+    static SPARE_CHUNK: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A stream of bytes, as the operating system or TLS offers it.
 pub(crate) trait Wire: Send + Unpin + 'static {
@@ -46,6 +54,11 @@ pub(crate) trait Wire: Send + Unpin + 'static {
         buffer: &mut Vec<u8>,
         room: usize,
     ) -> Poll<io::Result<usize>>;
+
+    /// Whether bytes are there, asked without waiting; a wire that cannot tell says no.
+    fn has_bytes(&mut self) -> bool {
+        false
+    }
 
     /// Writes some bytes; `more` says that others follow at once.
     fn poll_write(
@@ -92,6 +105,7 @@ pub(crate) struct StreamLink<W> {
     read_stall: StallTimer,
     read_pace: Pace,
     write_stall: StallTimer,
+    busy_poll: BusyPoll,
 }
 
 impl<W: Wire> StreamLink<W> {
@@ -112,6 +126,7 @@ impl<W: Wire> StreamLink<W> {
             read_stall: StallTimer::new(limits.read_stall),
             read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
             write_stall: StallTimer::new(limits.write_stall),
+            busy_poll: BusyPoll::new(conn.id(), limits.busy_poll),
             conn: conn.clone(),
         }
     }
@@ -136,6 +151,7 @@ impl<W: Wire> StreamLink<W> {
 
     fn received(&mut self, record: Vec<u8>) -> Received {
         Counters::add(&self.conn.context().counters().records_in, 1);
+        self.busy_poll.arrived(Instant::now);
         self.expects_bulk = record.len() > READ_CHUNK_BYTES;
         Received {
             bytes: Bytes::from(record),
@@ -180,7 +196,10 @@ impl<W: Wire> StreamLink<W> {
             } else {
                 READ_CHUNK_BYTES
             };
-            self.chunk.reserve_exact(READ_CHUNK_BYTES);
+            if self.chunk.capacity() == 0 {
+                self.chunk = SPARE_CHUNK.take();
+                self.chunk.reserve_exact(READ_CHUNK_BYTES);
+            }
             self.wire.poll_read(cx, &mut self.chunk, room)
         };
         let between = self.reader.is_between_records();
@@ -192,7 +211,7 @@ impl<W: Wire> StreamLink<W> {
             Poll::Ready(Ok(len)) => len,
             Poll::Ready(Err(e)) => return Poll::Ready(Err(End::with(CloseReason::Io, e))),
             Poll::Pending if between => {
-                self.chunk = Vec::new();
+                SPARE_CHUNK.set(std::mem::take(&mut self.chunk));
                 self.read_stall.disarm();
                 self.read_pace.disarm();
                 return Poll::Pending;
@@ -333,6 +352,25 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn has_buffered(&self) -> bool {
         self.chunk_at < self.chunk.len()
+    }
+
+    fn wait_briefly(&mut self) -> bool {
+        if !self.reader.is_between_records() || self.has_buffered() {
+            return false;
+        }
+        self.busy_poll.answered(Instant::now);
+        let wire = &mut self.wire;
+        let Some(came) = self.busy_poll.wait(Instant::now, || wire.has_bytes()) else {
+            return false;
+        };
+        let counters = self.conn.context().counters();
+        let counter = if came {
+            &counters.busy_polls
+        } else {
+            &counters.busy_polls_vain
+        };
+        Counters::add(counter, 1);
+        came
     }
 
     fn queue(&mut self, message: Message) {

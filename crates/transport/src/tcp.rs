@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use bytes::BufMut;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncReadExt, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpStream};
@@ -165,7 +165,7 @@ async fn serve_clear(stream: TcpStream, host: Host, admission: Admission) {
         return;
     };
     let conn = ConnHandle::new(info, host.context.clone());
-    let link = StreamLink::new(TcpWire { stream }, &conn);
+    let link = StreamLink::new(TcpWire::new(stream), &conn);
     host.run(link, conn, admission).await;
 }
 
@@ -204,7 +204,7 @@ pub async fn connect(
     let info = prepare(&stream, TransportKind::Tcp).map_err(ConnectError::Io)?;
     Counters::add(&context.counters().connections_made, 1);
     let conn = ConnHandle::new(info, context.clone());
-    let link = StreamLink::new(TcpWire { stream }, &conn);
+    let link = StreamLink::new(TcpWire::new(stream), &conn);
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }
@@ -276,9 +276,29 @@ impl Connector for TcpConnector {
 /// A TCP socket. Sends by sendmsg with MSG_MORE before files, and files by sendfile.
 struct TcpWire {
     stream: TcpStream,
+    /// Bytes that were seen in the socket and that the runtime may not know of yet.
+    seen_bytes: usize,
 }
 
 impl TcpWire {
+    const fn new(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            seen_bytes: 0,
+        }
+    }
+
+    /// Reads what was seen, if anything is there.
+    fn read_seen(&mut self, buffer: &mut Vec<u8>, room: usize) -> usize {
+        let start = buffer.len();
+        buffer.resize(start + std::mem::take(&mut self.seen_bytes).min(room), 0);
+        let read = rustix::net::recv(&self.stream, &mut buffer[start..], RecvFlags::DONTWAIT);
+        // Whatever went wrong is said again by the next read.
+        let len = read.map_or(0, |(len, _)| len);
+        buffer.truncate(start + len);
+        len
+    }
+
     /// Tries `send` at once, and waits for the socket only when it takes nothing.
     fn poll_send(
         &self,
@@ -309,8 +329,20 @@ impl Wire for TcpWire {
         buffer: &mut Vec<u8>,
         room: usize,
     ) -> Poll<io::Result<usize>> {
+        if self.seen_bytes > 0 {
+            let len = self.read_seen(buffer, room);
+            if len > 0 {
+                return Poll::Ready(Ok(len));
+            }
+        }
         let mut limited = buffer.limit(room);
         pin!(self.stream.read_buf(&mut limited)).poll(cx)
+    }
+
+    fn has_bytes(&mut self) -> bool {
+        let seen = rustix::io::ioctl_fionread(&self.stream).unwrap_or(0);
+        self.seen_bytes = usize::try_from(seen).unwrap_or(usize::MAX);
+        seen > 0
     }
 
     fn poll_write(

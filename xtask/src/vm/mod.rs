@@ -31,6 +31,7 @@ mod net;
 mod prepare;
 pub(crate) mod process;
 mod qemu;
+mod rdma;
 mod run;
 mod scenario;
 mod selftest;
@@ -59,6 +60,8 @@ enum Command {
     KernelClient(kernel_client::KernelClientArgs),
     /// Talk RDMA with a Linux kernel's software iWARP (siw) in a QEMU guest: rping both ways, as CI does.
     Siw(siw::SiwArgs),
+    /// Run our provider over rdma-core on Linux's software RDMA devices (rdma_rxe, siw) in QEMU guests, as CI does.
+    Rdma(rdma::RdmaArgs),
     /// Prove the harness against an NFSv4.1 server that is known to work (nfs-ganesha).
     Selftest(selftest::SelftestArgs),
 }
@@ -79,6 +82,7 @@ impl Args {
             Command::Run(args) => run::run(&dir, args),
             Command::KernelClient(args) => kernel_client::kernel_client(&dir, args),
             Command::Siw(args) => siw::siw(&dir, args),
+            Command::Rdma(args) => rdma::rdma(&dir, args),
             Command::Selftest(args) => selftest::selftest(&dir, args),
         };
         match result {

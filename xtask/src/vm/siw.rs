@@ -82,7 +82,7 @@ pub(crate) fn siw(dir: &Path, args: &SiwArgs) -> Result<bool> {
 }
 
 /// A program of ours, built for release.
-fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
+pub(super) fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
     let built = repo::cargo()
         .args(["build", "--release", "--locked"])
         .args(arguments)
@@ -97,7 +97,7 @@ fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
 }
 
 /// Prints what was seen, also of what passed: it is the point of it.
-fn print(outcome: &Outcome) {
+pub(super) fn print(outcome: &Outcome) {
     let Outcome { name, seconds, .. } = outcome;
     for note in &outcome.notes {
         println!("    {note}");

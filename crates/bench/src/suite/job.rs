@@ -10,6 +10,7 @@
 //!   <------------------------ End    or Failed, at any time
 //! ```
 
+use super::loads::bare::{BareServers, BareWork};
 use super::loads::btio::BtioWork;
 use super::loads::create::CreateWork;
 use super::loads::metadata::MetadataWork;
@@ -33,6 +34,8 @@ pub(crate) enum Place {
     Dir(PathBuf),
     /// Nowhere: calls of the bare RPC program.
     Rpc(Server),
+    /// Nowhere: ranges of the bare servers' files.
+    Bare(BareServers),
 }
 
 /// Everything that a worker must know.
@@ -75,6 +78,8 @@ pub(crate) enum Work {
     Btio(BtioWork),
     /// See [`super::loads::small`].
     Small(SmallWork),
+    /// See [`super::loads::bare`].
+    Bare(BareWork),
     /// See [`super::scale`], which works without workers.
     Scale(ScaleWork),
 }

@@ -14,9 +14,11 @@ mod predict;
 mod session;
 mod town;
 
-use super::measure::{Environment, Results};
+use super::environment::Environment;
+use super::measure::Results;
 use super::plan::{Plan, Setting};
 use super::progress::Progress;
+use super::spec::ClusterSpec;
 use crate::{BenchError, interrupt};
 use book::Book;
 use course::{Course, Size};
@@ -31,7 +33,18 @@ pub(crate) struct ScaleWork {
     pub(crate) sessions_count: u32,
 }
 
-/// Runs the experiment; it needs clusters of its own.
+/// Refuses settings under which it cannot run: its clusters are its own, and none other than it needs.
+pub(super) fn check(setting: &Setting) -> Result<(), BenchError> {
+    if setting.own && setting.link.is_none() && setting.spec == ClusterSpec::default() {
+        return Ok(());
+    }
+    Err(BenchError::Setting {
+        name: "the cluster of scale",
+        must_be: "its own, without --target, --mounted, --link and --cluster",
+    })
+}
+
+/// Runs the experiment.
 pub(super) fn measure(
     setting: &Setting,
     environment: &Environment,

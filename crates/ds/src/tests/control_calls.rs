@@ -1,7 +1,6 @@
 //! CREATE, STAT, COMMIT, SET_SIZE by the MDS (R1, R3, R9, R11), and an object store whose sync fails.
 
 use super::*;
-use bytes::Bytes;
 use control::{
     CommitArgs as CtlCommit, CreateArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem,
 };
@@ -161,15 +160,6 @@ struct Failing {
 /// What stores that wrap another leave as it is.
 macro_rules! as_inner {
     () => {
-        fn write_shared(
-            &self,
-            id: ObjectId,
-            offset: u64,
-            data: &Bytes,
-            buffer_bytes: usize,
-        ) -> Result<(), ObjectError> {
-            self.inner.write_shared(id, offset, data, buffer_bytes)
-        }
         fn copied_bytes(&self) -> u64 {
             self.inner.copied_bytes()
         }

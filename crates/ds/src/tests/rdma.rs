@@ -41,7 +41,7 @@ impl Rig {
         Self {
             world,
             server,
-            connector: Arc::new(RdmaConnector::new(client, rdma)),
+            connector: Arc::new(RdmaConnector::new(client, vec![rdma])),
             address: Address::Rdma(address),
             _shutdown: shutdown,
         }

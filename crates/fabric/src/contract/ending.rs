@@ -1,5 +1,6 @@
 //! The end of access to memory, and of connections.
 
+use super::faults::assert_blamed;
 use super::{BUFFER_BYTES, Pair, RECEIVES, pattern};
 use crate::{Close, Done, Ended, Fabric, Fault, Memory, Refusal, Status, Work};
 use bytes::Bytes;
@@ -25,14 +26,18 @@ pub async fn invalidation_ends_access(fabric: &dyn Fabric, address: SocketAddr) 
     assert!(*buffer == pattern(1000, 3));
     pair.a.write(4, vec![Bytes::from_static(b"late")], target);
     pair.until_ended().await;
-    assert_eq!(pair.b.ended, Some(Ended::Faulted(Fault::BadKey)));
+    assert_blamed(fabric, &pair, &[Fault::BadKey], "late");
     assert!(*buffer == pattern(1000, 3));
     drop(buffer);
     pair.assert_all_back();
 }
 
-/// The peer can give memory back with a message, once; our own invalidation that comes later finds nothing.
+/// The peer can give memory back with a message, once; our own invalidation that comes later finds nothing. Where a fabric
+/// has no such thing, nobody is told that it may.
 pub async fn remote_invalidation_ends_access(fabric: &dyn Fabric, address: SocketAddr) {
+    if !fabric.limits().peers_invalidate {
+        return;
+    }
     let mut pair = Pair::new(fabric, address).await;
     let target = pair.b.expose_buffer(2000);
     let source = pair.b.expose(Memory::Bytes(Bytes::from_static(b"kept")));

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::{AnyConnector, Context, Limits};
+use transport::{AnyConnector, Context, Limits, Preference};
 
 /// Prefix of arguments that are no URLs.
 pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
@@ -166,7 +166,11 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
         .take(ADDRESSES_MAX)
         .collect();
     let context = Context::new(Limits::default());
-    let connector = Arc::new(AnyConnector::new(&context, crate::rdma::software()));
+    let providers = match url.transport {
+        Preference::Tcp => Vec::new(),
+        Preference::Auto | Preference::Rdma => crate::rdma::any(true),
+    };
+    let connector = Arc::new(AnyConnector::new(&context, providers));
     let mut config = config()?;
     config.data_transport = url.transport;
     let connecting = Client::connect(url.addresses(&found), connector, config);

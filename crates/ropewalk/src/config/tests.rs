@@ -43,7 +43,7 @@ fn the_shortest_configurations_have_safe_defaults() {
     let root = exports
         .admit("127.0.0.1".parse().unwrap(), Some((0, 0, &[])))
         .unwrap();
-    assert_eq!(root.uid, ANONYMOUS_ID);
+    assert_eq!(root.uid, ::mds::exports::ANONYMOUS_ID);
     assert!(exports.admit("192.0.2.1".parse().unwrap(), None).is_none());
     assert_eq!(ds("state_dir = '/s'").unwrap().store, StoreKind::Disk);
 }
@@ -74,6 +74,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ("root.mode = '0888'", "no mode"),
         ("placement.create = 'late'", "unknown variant `late`"),
         ("connections_max = 0", "`connections_max` must be"),
+        ("busy_poll_us = 1001", "`busy_poll_us` must be at most 1000"),
         (
             "connections_max = 3\nconnections_per_address_max = 4",
             "no more than `connections_max`",

@@ -329,6 +329,8 @@ fn help_of(name: &str) -> &'static str {
         "payload_copy_bytes" => "Payload sent from files by copy",
         "payload_memory_bytes" => "Payload sent from memory",
         "stream_copied_bytes" => "Bulk copied once more in memory on stream connections",
+        "busy_polls" => "Waits for a request without sleeping that ended with one",
+        "busy_polls_vain" => "Waits for a request without sleeping that ended without",
         "store_copied_bytes" => {
             "Payload copied by the object store, in memory or between memory and files"
         }

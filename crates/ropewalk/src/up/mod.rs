@@ -15,6 +15,7 @@ use crate::config::StoreKind;
 use crate::daemon::Signals;
 use crate::failure::{Outcome, cannot};
 use crate::out;
+use crate::rdma;
 use crate::up::cluster::Cluster;
 use crate::up::plan::Plan;
 use std::net::SocketAddr;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &UpArgs) -> Outcome {
     })
 }
 
-/// The line about RDMA, when the metadata server listens for it: a kernel needs something that speaks iWARP.
+/// The lines about RDMA, when the metadata server listens for it: with software iWARP a kernel needs something that speaks it.
 fn rdma_line(plan: &Plan, sudo: &str) -> String {
     let Some(address) = plan.mds.config.rdma_listen.first() else {
         return String::new();
@@ -90,10 +91,16 @@ fn rdma_line(plan: &Plan, sudo: &str) -> String {
         SocketAddr::V6(a) => ("rdma6", format!("[{}]", a.ip())),
     };
     let port = address.port();
+    let (what, needs) = if rdma::uses_devices(plan.mds.config.rdma_provider, &[*address]) {
+        ("RDMA devices: `ropewalk rdma`", String::new())
+    } else {
+        let needs = "\x20         (needs an iWARP NIC, or the kernel's own: modprobe siw; rdma link add siw0 type siw netdev DEVICE)\n";
+        ("software iWARP, not RDMA hardware", needs.to_owned())
+    };
     format!(
-        "\x20 rdma:   ropewalk ls 'nfs://{host}:{port}/?transport=rdma' (software iWARP, not RDMA hardware)\n\
+        "\x20 rdma:   ropewalk ls 'nfs://{host}:{port}/?transport=rdma' ({what})\n\
          \x20         {sudo}mount -t nfs -o vers=4.2,proto={proto},port={port} {host}:/ /mnt\n\
-         \x20         (needs an iWARP NIC, or the kernel's own: modprobe siw; rdma link add siw0 type siw netdev DEVICE)\n"
+         {needs}"
     )
 }
 

@@ -12,6 +12,7 @@ use crate::cli::{UP_DS_DEFAULT, UP_DS_MAX, UpArgs};
 use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind, TransportChoice};
 use crate::daemon::make_dir;
 use crate::failure::{Outcome, cannot, failed, usage};
+use crate::rdma::ProviderChoice;
 use crate::up::ports::{Ports, need_free};
 use bytesize::ByteSize;
 use serde::Serialize;
@@ -105,6 +106,7 @@ impl Plan {
         };
         plan.set_ds_count(args, &mut ports)?;
         plan.set_transport(args.transport, &mut ports)?;
+        plan.set_rdma_provider(args.rdma_provider);
         plan.set_rdma_crc(args.rdma_crc);
         plan.check()?;
         Ok(plan)
@@ -115,13 +117,13 @@ impl Plan {
         self.mds.config.advertised()[0]
     }
 
-    /// The address of this machine that servers listen on.
-    fn listen_ip(&self) -> IpAddr {
-        let ip = self.mds.config.listen[0].ip();
-        if ip.is_unspecified() {
-            self.mount_address().ip()
+    /// The addresses of this machine that servers listen on.
+    fn listen_ips(&self) -> Vec<IpAddr> {
+        let listening = ips(&self.mds.config.listen);
+        if listening.iter().any(IpAddr::is_unspecified) {
+            ips(self.mds.config.advertised())
         } else {
-            ip
+            listening
         }
     }
 
@@ -140,7 +142,7 @@ impl Plan {
         }
         let memory = self.mds.config.store == StoreKind::Memory;
         let memory_size = (MEMORY_TOTAL_MAX / u64::from(want)).max(MEMORY_EACH_MIN);
-        let ip = self.listen_ip();
+        let here = self.listen_ips();
         let control: Vec<_> = self
             .mds
             .config
@@ -148,15 +150,9 @@ impl Plan {
             .iter()
             .map(ToString::to_string)
             .collect();
-        if self
-            .ds
-            .iter()
-            .any(|ds| ds.config.advertised().iter().any(|a| a.ip() != ip))
-        {
-            self.move_ds(ip);
-        }
+        self.move_ds(&here, !args.listen.is_empty());
         for number in have + 1..=want {
-            let port = ports.take(ip)?;
+            let port = ports.take(&here)?;
             let name = format!("ds-{number}");
             self.ds
                 .push(Member::new(&self.dir, &name, "ds.toml", |dir| DsConfig {
@@ -167,7 +163,7 @@ impl Plan {
                         StoreKind::Disk
                     },
                     memory_size: ByteSize(memory_size),
-                    listen: vec![SocketAddr::new(ip, port)],
+                    listen: on(&here, port),
                     advertise: Vec::new(),
                     mds: control.clone(),
                     join_token: None,
@@ -175,8 +171,10 @@ impl Plan {
                     workers: 0,
                     connections_max: config::default_connections_max(),
                     connections_per_address_max: None,
+                    busy_poll_us: config::default_busy_poll_us(),
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
+                    rdma_provider: self.mds.config.rdma_provider,
                     rdma_crc: self.mds.config.rdma_crc,
                     rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
@@ -187,7 +185,7 @@ impl Plan {
 
     /// `--transport`, and RDMA listeners for servers that are new in a cluster that has it.
     fn set_transport(&mut self, wanted: Option<TransportChoice>, ports: &mut Ports) -> Outcome {
-        let ip = self.listen_ip();
+        let here = self.listen_ips();
         let port = self.mds.config.listen[0].port();
         let mds = &mut self.mds.config;
         let has_rdma = !mds.rdma_listen.is_empty();
@@ -202,12 +200,12 @@ impl Plan {
         } else if !has_rdma {
             let port = match port {
                 MDS_PORT_DEFAULT => transport::rdma::NFS_PORT,
-                _ => ports.take(ip)?,
+                _ => ports.take(&here)?,
             };
-            mds.rdma_listen = vec![SocketAddr::new(ip, port)];
+            mds.rdma_listen = on(&here, port);
             self.mds.changed = true;
-        } else if mds.rdma_listen[0].ip() != ip {
-            mds.rdma_listen.iter_mut().for_each(|a| a.set_ip(ip));
+        } else if ips(&mds.rdma_listen) != here {
+            mds.rdma_listen = on(&here, mds.rdma_listen[0].port());
             self.mds.changed = true;
         }
         for ds in &mut self.ds {
@@ -217,12 +215,25 @@ impl Plan {
             }
             ds.config.rdma_advertise.clear();
             ds.config.rdma_listen = match wants_rdma {
-                true => vec![SocketAddr::new(ip, ports.take(ip)?)],
+                true => on(&here, ports.take(&here)?),
                 false => Vec::new(),
             };
             ds.changed = true;
         }
         Ok(())
+    }
+
+    /// `--rdma-provider`.
+    fn set_rdma_provider(&mut self, wanted: Option<ProviderChoice>) {
+        let Some(provider) = wanted else {
+            return;
+        };
+        self.mds.changed |= self.mds.config.rdma_provider != provider;
+        self.mds.config.rdma_provider = provider;
+        for ds in &mut self.ds {
+            ds.changed |= ds.config.rdma_provider != provider;
+            ds.config.rdma_provider = provider;
+        }
     }
 
     /// `--rdma-crc`.
@@ -238,9 +249,14 @@ impl Plan {
         }
     }
 
-    /// `--listen` of an existing cluster moves its data servers too: clients must reach all of them.
-    fn move_ds(&mut self, ip: IpAddr) {
+    /// `--listen` of an existing cluster moves its data servers too: clients must reach all of them. Addresses that
+    /// somebody has added to one stay until then.
+    fn move_ds(&mut self, here: &[IpAddr], is_asked: bool) {
         for ds in &mut self.ds {
+            let has = ips(ds.config.advertised());
+            if has == here || !is_asked && here.iter().all(|ip| has.contains(ip)) {
+                continue;
+            }
             let DsConfig {
                 listen,
                 advertise,
@@ -248,9 +264,8 @@ impl Plan {
                 rdma_advertise,
                 ..
             } = &mut ds.config;
-            let told = advertise.iter_mut().chain(rdma_advertise);
-            for address in listen.iter_mut().chain(rdma_listen).chain(told) {
-                address.set_ip(ip);
+            for list in [listen, advertise, rdma_listen, rdma_advertise] {
+                *list = list.first().map_or(Vec::new(), |a| on(here, a.port()));
             }
             ds.changed = true;
         }
@@ -377,29 +392,15 @@ fn change_mds(
     let config = &mut mds.config;
     let before = toml::to_string(config).map_err(cannot("describe the configuration"))?;
     let old = config.listen.first().copied();
-    let ip = match (args.listen, old) {
-        (Some(ip), _) => ip,
-        (None, Some(old)) if !is_new => old.ip(),
-        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
-    };
-    if ip.is_unspecified() {
-        return Err(usage(format!(
-            "--listen {ip} names no address that clients can be told: name one address of this machine"
-        )));
-    }
     if !args.export.is_empty() {
         config.exports.clone_from(&args.export);
     }
-    if !ip.to_canonical().is_loopback() && config.exports.is_empty() {
-        return Err(usage(format!(
-            "--listen {ip} is beyond loopback: say who may mount, for example --export 10.0.0.0/8"
-        )));
-    }
+    let here = listen_ips(config, is_new, args)?;
     let mut ports;
     let port = match (args.port, old) {
         (Some(0), _) => {
             ports = Ports::anywhere();
-            let port = ports.take(ip)?;
+            let port = ports.take(&here)?;
             ports = Ports::above(port, taken);
             port
         }
@@ -416,9 +417,9 @@ fn change_mds(
             MDS_PORT_DEFAULT
         }
     };
-    if is_new || args.listen.is_some() || args.port.is_some() {
-        config.listen = vec![SocketAddr::new(ip, port)];
-        if args.listen.is_some() {
+    if is_new || !args.listen.is_empty() || args.port.is_some() {
+        config.listen = on(&here, port);
+        if !args.listen.is_empty() {
             config.advertise.clear();
         }
         config.advertise.iter_mut().for_each(|a| a.set_port(port));
@@ -432,11 +433,41 @@ fn change_mds(
     if is_new {
         // Data servers of the same machine: the control port stays on loopback.
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        config.control_listen = vec![SocketAddr::new(here, ports.take(here)?)];
+        config.control_listen = vec![SocketAddr::new(here, ports.take(&[here])?)];
     }
     let after = toml::to_string(config).map_err(cannot("describe the configuration"))?;
     mds.changed |= before != after;
     Ok(ports)
+}
+
+/// The addresses that the metadata server is to listen on.
+fn listen_ips(config: &MdsConfig, is_new: bool, args: &UpArgs) -> Outcome<Vec<IpAddr>> {
+    let here = match is_new {
+        _ if !args.listen.is_empty() => args.listen.clone(),
+        false => ips(&config.listen),
+        true => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+    };
+    if let Some(ip) = args.listen.iter().find(|ip| ip.is_unspecified()) {
+        return Err(usage(format!(
+            "--listen {ip} names no address that clients can be told: name addresses of this machine"
+        )));
+    }
+    let open = here.iter().find(|ip| !ip.to_canonical().is_loopback());
+    if let (Some(ip), true) = (open, config.exports.is_empty()) {
+        return Err(usage(format!(
+            "--listen {ip} is beyond loopback: say who may mount, for example --export 10.0.0.0/8"
+        )));
+    }
+    Ok(here)
+}
+
+/// One port on each of these addresses.
+fn on(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+}
+
+fn ips(addresses: &[SocketAddr]) -> Vec<IpAddr> {
+    addresses.iter().map(SocketAddr::ip).collect()
 }
 
 /// Writes a configuration file in one step.
@@ -545,24 +576,25 @@ mod tests {
     }
 
     #[test]
-    fn checksums_stay_as_they_were_set_last() {
+    fn provider_and_checksums_stay_as_they_were_set_last() {
+        use ProviderChoice::{Auto, Iwarp, Verbs};
         let dir = tempfile::tempdir().unwrap();
-        let with = |rdma_crc, ds| UpArgs {
-            rdma_crc,
-            ds: Some(ds),
-            ..args(0)
+        let set = |rdma_provider, rdma_crc, ds| {
+            let args = UpArgs {
+                rdma_provider,
+                rdma_crc,
+                ds: Some(ds),
+                ..args(0)
+            };
+            let plan = made(dir.path(), &args);
+            let ds = plan.ds.iter().map(|ds| ds.config.rdma());
+            let mds = [plan.mds.config.rdma()];
+            mds.into_iter().chain(ds).collect::<Vec<_>>()
         };
-        let crcs = |plan: &Plan| {
-            let ds = plan.ds.iter().map(|ds| ds.config.rdma_crc);
-            [plan.mds.config.rdma_crc]
-                .into_iter()
-                .chain(ds)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(crcs(&made(dir.path(), &with(None, 1))), [true; 2]);
-        assert_eq!(crcs(&made(dir.path(), &with(Some(false), 1))), [false; 2]);
-        assert_eq!(crcs(&made(dir.path(), &with(None, 2))), [false; 3]);
-        assert_eq!(crcs(&made(dir.path(), &with(Some(true), 2))), [true; 3]);
+        assert_eq!(set(None, None, 1), [(Auto, true); 2]);
+        assert_eq!(set(Some(Verbs), Some(false), 1), [(Verbs, false); 2]);
+        assert_eq!(set(None, None, 2), [(Verbs, false); 3]);
+        assert_eq!(set(Some(Iwarp), Some(true), 2), [(Iwarp, true); 3]);
     }
 
     #[test]
@@ -634,21 +666,57 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refused = |args: UpArgs| Plan::make(dir.path(), &args).unwrap_err();
         let beyond = UpArgs {
-            listen: Some([192, 0, 2, 1].into()),
+            listen: vec![[192, 0, 2, 1].into()],
             ..UpArgs::default()
         };
         let text = refused(beyond);
         assert!(text.to_string().contains("--export"), "{text}");
         assert_eq!(text.exit_code(), 2);
         let any = UpArgs {
-            listen: Some([0, 0, 0, 0].into()),
+            listen: vec![[0, 0, 0, 0].into()],
             ..UpArgs::default()
         };
         assert!(
             refused(any)
                 .to_string()
-                .contains("one address of this machine")
+                .contains("addresses of this machine")
         );
+    }
+
+    #[test]
+    fn every_server_listens_on_every_address_and_moves_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |listen: &[[u8; 4]], ds| UpArgs {
+            listen: listen.iter().map(|ip| IpAddr::from(*ip)).collect(),
+            ds: Some(ds),
+            transport: Some(TransportChoice::Auto),
+            ..UpArgs::default()
+        };
+        let (one, two) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+        let lists = |plan: &Plan| {
+            let ds =
+                |ds: &Member<DsConfig>| [ds.config.listen.clone(), ds.config.rdma_listen.clone()];
+            let mds = &plan.mds.config;
+            let mut all = vec![mds.listen.clone(), mds.rdma_listen.clone()];
+            all.extend(plan.ds.iter().flat_map(ds));
+            all
+        };
+        let first = UpArgs {
+            port: Some(0),
+            ..at(&[one], 1)
+        };
+        let first = lists(&made(dir.path(), &first));
+        let both = lists(&made(dir.path(), &at(&[one, two], 2)));
+        let kept = made(dir.path(), &at(&[], 2));
+        assert_eq!(lists(&kept), both);
+        for list in &both {
+            assert_eq!(ips(list), [IpAddr::from(one), IpAddr::from(two)]);
+            assert_eq!(list[0].port(), list[1].port());
+        }
+        let single = lists(&made(dir.path(), &at(&[two], 2)));
+        for (before, after) in first.iter().zip(&single) {
+            assert_eq!(after[..], on(&[two.into()], before[0].port()));
+        }
     }
 
     #[test]

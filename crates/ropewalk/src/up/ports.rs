@@ -39,17 +39,18 @@ impl Ports {
         }
     }
 
-    /// A port that is free on `ip` now.
-    pub(crate) fn take(&mut self, ip: IpAddr) -> Outcome<u16> {
+    /// A port that is free on all of these addresses now.
+    pub(crate) fn take(&mut self, ips: &[IpAddr]) -> Outcome<u16> {
         for _ in 0..TRIES_MAX {
             let port = self.next;
             self.next = port.checked_add(1).unwrap_or(FREE_RANGE.start);
-            if port >= 1024 && !self.taken.contains(&port) && is_free(SocketAddr::new(ip, port)) {
+            let is_free = || ips.iter().all(|ip| is_free(SocketAddr::new(*ip, port)));
+            if port >= 1024 && !self.taken.contains(&port) && is_free() {
                 self.taken.insert(port);
                 return Ok(port);
             }
         }
-        Err(failed(format!("found no free port on {ip}")))
+        Err(failed(format!("found no free port on {ips:?}")))
     }
 }
 
@@ -74,12 +75,12 @@ mod tests {
     #[test]
     fn ports_are_free_and_differ() {
         let mut ports = Ports::anywhere();
-        let first = ports.take(HERE).unwrap();
+        let first = ports.take(&[HERE]).unwrap();
         let listener = TcpListener::bind((HERE, first)).unwrap();
         let mut ports = Ports::above(first - 1, []);
-        let second = ports.take(HERE).unwrap();
+        let second = ports.take(&[HERE]).unwrap();
         assert_ne!(first, second);
-        assert_ne!(second, ports.take(HERE).unwrap());
+        assert_ne!(second, ports.take(&[HERE]).unwrap());
         let busy = need_free((HERE, first).into(), "choose another").unwrap_err();
         assert!(
             busy.to_string()

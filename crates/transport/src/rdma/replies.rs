@@ -246,10 +246,10 @@ struct Filling {
 impl Filling {
     /// Reads what needs no disk; `true` if that is everything.
     fn try_read(&mut self) -> bool {
-        while let Some(payload) = self.payloads.get(self.read.len()) {
+        while let Some(payload) = self.payloads.get_mut(self.read.len()) {
             let pieces = match payload {
-                Payload::Bytes(bytes) => vec![bytes.clone()],
-                Payload::Pieces(pieces) => pieces.clone(),
+                Payload::Bytes(bytes) => vec![std::mem::take(bytes)],
+                Payload::Pieces(pieces) => std::mem::take(pieces),
                 Payload::File(file) => {
                     let mut buffer = self.memory.take(file.len as usize);
                     if !read_cached(file, &mut buffer) {

@@ -1,6 +1,7 @@
 //! What only real sockets show: hostile bytes, slow and silent peers, many idle connections,
 //! listeners and workers.
 
+use std::io::Read;
 use std::net::SocketAddr;
 
 use super::*;
@@ -354,4 +355,66 @@ fn workers_serve_one_port_and_stop_together() {
     sum += siblings[1].counters().snapshot();
     assert_eq!((sum.connections_accepted, sum.records_in), (40, 40));
     assert_eq!(context.connections(), 0);
+}
+
+/// A call and its reply over a blocking socket.
+fn ask_blocking(stream: &mut std::net::TcpStream, args: &[u8], pieces: usize) -> Vec<u8> {
+    let bytes = record(&call(ECHO, args));
+    for piece in bytes.chunks(bytes.len().div_ceil(pieces)) {
+        stream.write_all(piece).unwrap();
+    }
+    let mut mark = [0; 4];
+    stream.read_exact(&mut mark).unwrap();
+    let mut body = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut body).unwrap();
+    result(&body)
+}
+
+#[test]
+fn a_server_that_polls_answers_its_busy_connection_and_the_others() {
+    let limits = Limits {
+        // Far longer than a client on a busy machine may take for its next call.
+        busy_poll: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let (shutdown, context) = (Shutdown::new(), Context::new(limits));
+    let listener = tcp::bind("127.0.0.1:0".parse().unwrap(), 1)
+        .unwrap()
+        .remove(0);
+    let address = listener.local_addr().unwrap();
+    let listener = Mutex::new(Some(listener));
+    let workers = spawn_workers(1, "test", {
+        let (context, shutdown) = (context.clone(), shutdown.clone());
+        move |_| {
+            let listeners = vec![listener.lock().take().unwrap()];
+            let (context, signal) = (context.clone(), shutdown.signal());
+            async move {
+                tcp::serve(listeners, Situations::new(), context, signal)
+                    .await
+                    .unwrap();
+            }
+        }
+    })
+    .unwrap();
+    let connect = || {
+        let stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    };
+    let (mut busy, mut other) = (connect(), connect());
+    for round in 0..200_usize {
+        // Small, larger than the read buffer, and in pieces.
+        let args = pattern([8, 100, 20_000, 9000][round % 4] + round);
+        assert_eq!(ask_blocking(&mut busy, &args, 1 + round % 3), args);
+        if round % 50 == 49 {
+            assert_eq!(ask_blocking(&mut other, b"too", 1), b"too");
+        }
+    }
+    drop((busy, other));
+    shutdown.trigger();
+    assert_eq!(workers.join(), 0);
+    let counted = context.counters().snapshot();
+    assert_eq!(counted.records_in, 204);
+    // On a busy machine the next call may be there before anybody asks; before `other` speaks, nothing is.
+    assert!(counted.busy_polls + counted.busy_polls_vain > 0);
 }

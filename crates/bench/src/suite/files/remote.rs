@@ -35,7 +35,7 @@ impl Remote {
         let addresses = url.addresses(&found);
         let context = Context::new(Limits::default());
         let software = Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), Config::default());
-        let connector = Arc::new(AnyConnector::new(&context, software));
+        let connector = Arc::new(AnyConnector::new(&context, vec![software]));
         let config = ClientConfig {
             data_transport: url.transport,
             ..config()?

@@ -6,7 +6,7 @@ use crate::load::Tally;
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::measure::Run;
-use crate::suite::plan::{Cell, Figure, Server, Workers, X};
+use crate::suite::plan::{Cell, Figure, Own, Server, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::{Store, Transport};
 use std::time::Duration;
@@ -20,6 +20,16 @@ pub(super) struct Book {
     pub(super) cells: Vec<Cell>,
     /// The runs.
     pub(super) runs: Vec<Run>,
+}
+
+/// A cluster with one data server that has data, whatever else lives at it.
+pub(super) const fn one_server(store: Store) -> Own {
+    Own {
+        ds_count: 1,
+        store,
+        transport: Transport::Tcp,
+        link: None,
+    }
 }
 
 /// Where a phase is entered.
@@ -83,11 +93,7 @@ fn cell(place: Place) -> Cell {
         group: place.group,
         x: place.x,
         series: String::new(),
-        server: Server::Own {
-            ds_count: 1,
-            store: place.store,
-            transport: Transport::Tcp,
-        },
+        server: Server::Own(one_server(place.store)),
         workers: Workers {
             processes_count: 1,
             tasks_count: place.connections_count,
@@ -121,6 +127,7 @@ fn sample(
         latency_ns: tally.latency_ns.clone(),
         server_cpu,
         client_cpu: Duration::ZERO,
+        machine_idle: None,
     }
 }
 
@@ -219,6 +226,8 @@ pub(super) fn figures() -> Vec<Figure> {
         metric,
         phases,
         published: Name::Scale.load(),
+        beside: &[],
+        share_of: None,
     };
     rows.into_iter().map(figure).collect()
 }

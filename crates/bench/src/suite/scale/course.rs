@@ -1,7 +1,7 @@
 //! One run of the experiment: what calibrates the model is measured first, then what it must predict.
 
 use super::ScaleWork;
-use super::book::{Book, Place};
+use super::book::{Book, Place, one_server};
 use super::loads::{Kind, Load as Asks};
 use super::mds::Mds;
 use super::predict::{self, Calibration, Check};
@@ -13,10 +13,10 @@ use crate::nfs::host::Host;
 use crate::nfs::io::{Access, FileIo, Order};
 use crate::nfs::metadata::{Metadata, Operation};
 use crate::runner::Metric;
-use crate::suite::measure::Environment;
+use crate::suite::environment::Environment;
 use crate::suite::plan::{Setting, X};
 use crate::suite::progress::Progress;
-use crate::suite::spec::{Store, Transport};
+use crate::suite::spec::Store;
 use crate::{BenchError, Sample, Subject};
 use model::{Cluster as Modelled, Costs};
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Apart {
     ) -> Result<Self, BenchError> {
         let mut read = |io_bytes: u32, connections_count: u32| {
             let mut reads = FileIo {
-                host: Host::Ropewalk(environment.cluster(1, Store::Memory, Transport::Tcp)),
+                host: Host::Ropewalk(environment.cluster(one_server(Store::Memory))),
                 form: Form::Wire,
                 access: Access::Read,
                 order: Order::Walk,
@@ -138,7 +138,7 @@ impl Apart {
         let read_checked = read(READ_CHECKED, size.many)?;
         let mut creates = |connections_count: u32| {
             let mut creates = Metadata {
-                host: Host::Ropewalk(environment.cluster(1, Store::Disk, Transport::Tcp)),
+                host: Host::Ropewalk(environment.cluster(one_server(Store::Disk))),
                 form: Form::Wire,
                 operation: Operation::Create,
             };
@@ -232,7 +232,7 @@ impl Course {
         progress.step("scale: READs, and durable creates");
         let apart = Apart::measure(environment, size, book)?;
         progress.step("scale: data servers and sessions");
-        let started = Cluster::start(&environment.cluster(1, Store::Memory, Transport::Tcp))?;
+        let started = Cluster::start(&environment.cluster(one_server(Store::Memory)))?;
         let mut town = Town::found(Mds::of(started)?, size.times, environment.launcher())?;
         let mut seen = Vec::new();
         for step in &size.steps {

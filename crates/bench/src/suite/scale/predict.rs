@@ -328,6 +328,7 @@ mod tests {
             latency_ns: tally.latency_ns,
             server_cpu: Duration::from_micros(server_us * requests_count),
             client_cpu: Duration::from_micros(client_us * requests_count),
+            machine_idle: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The long forms of the tests of recovery; `cargo xtask test` runs their short forms with all the others.
+//! The long forms of tests; `cargo xtask test` runs their short forms with all the others.
 
 use crate::repo::{self, Result};
 
@@ -14,6 +14,13 @@ pub(crate) struct KillsArgs {
     /// Kills in a row
     #[arg(long, default_value_t = 100)]
     count: u32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListingArgs {
+    /// Entries of the directory
+    #[arg(long, default_value_t = 1_000_000)]
+    entries: u32,
 }
 
 /// Cuts the power of the metadata store and of a data server at many points.
@@ -36,6 +43,15 @@ pub(crate) fn kills(args: &KillsArgs) -> Result<()> {
         &["--package", "ropewalk", "--test", "kills"],
         "kills_under_load",
         ("ROPEWALK_KILLS", args.count),
+    )
+}
+
+/// Lists a directory that is larger than any memory that listing it may take.
+pub(crate) fn listing(args: &ListingArgs) -> Result<()> {
+    test(
+        &["--package", "ropewalk", "--test", "listing"],
+        "listing_does_not_grow",
+        ("ROPEWALK_ENTRIES", args.entries),
     )
 }
 

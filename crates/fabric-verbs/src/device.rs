@@ -1,0 +1,283 @@
+//! Devices in use, and what they say by themselves: a port that is down, a queue pair in trouble.
+//!
+//! librdmacm opens each device once in a process and keeps it open. A device that a connection was made on stays known here as
+//! long as the process lives, with a thread that sleeps until the device has something to say.
+
+use crate::library::{Api, api};
+use crate::memory::Domain;
+use crate::sys::{self, AsyncEvent, Context, DeviceAttr, PortAttr, Qp};
+use fabric::Fault;
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Largest part of a transfer that goes in one work request. Larger ones would only keep others waiting.
+const REQUEST_BYTES_MAX: u32 = 4 << 20;
+/// Pieces of one work request; more make each place of a queue larger.
+const PIECES_MAX: u32 = 16;
+
+/// What a device can do, as far as it matters here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caps {
+    pub(crate) is_iwarp: bool,
+    /// Places of one queue.
+    pub(crate) queue_max: u32,
+    /// Places of one completion queue.
+    pub(crate) completions_max: u32,
+    /// Pieces of one work request.
+    pub(crate) pieces_max: u32,
+    /// Reads that are served at a time, and outstanding.
+    pub(crate) ird_max: u8,
+    pub(crate) ord_max: u8,
+    /// Whether a Send may invalidate.
+    pub(crate) invalidates: bool,
+    /// Bytes of one work request.
+    pub(crate) request_bytes_max: u32,
+}
+
+/// A device that librdmacm has opened.
+pub(crate) struct Device {
+    pub(crate) api: &'static Api,
+    context: *mut Context,
+    pub(crate) name: String,
+    pub(crate) caps: Caps,
+    /// Memory of connections that expose none.
+    shared: OnceLock<Arc<Domain>>,
+    notices: Mutex<HashMap<usize, Arc<Notice>>>,
+}
+
+// SAFETY: libibverbs takes calls on one context from any thread; the rest is guarded.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// The device of this context.
+    ///
+    /// # Safety
+    /// librdmacm has opened it, and so never closes it.
+    pub(crate) unsafe fn of(context: *mut Context) -> io::Result<&'static Self> {
+        static DEVICES: Mutex<Vec<&Device>> = Mutex::new(Vec::new());
+        let mut devices = DEVICES.lock();
+        if let Some(device) = devices.iter().find(|d| std::ptr::eq(d.context, context)) {
+            return Ok(device);
+        }
+        let api = api().map_err(io::Error::other)?;
+        // SAFETY: as the caller promises, it is open.
+        let (name, caps) = unsafe { (name(context), caps(api, context)?) };
+        // There are as many as the machine has devices.
+        let device: &'static Self = Box::leak(Box::new(Self {
+            api,
+            context,
+            name,
+            caps,
+            shared: OnceLock::new(),
+            notices: Mutex::default(),
+        }));
+        let listening = std::thread::Builder::new().name("rdma-events".to_owned());
+        listening.spawn(|| device.listen())?;
+        devices.push(device);
+        Ok(device)
+    }
+
+    pub(crate) fn context(&self) -> *mut Context {
+        self.context
+    }
+
+    /// Memory that all connections share which expose none of theirs.
+    pub(crate) fn shared(&'static self) -> io::Result<Arc<Domain>> {
+        if let Some(domain) = self.shared.get() {
+            return Ok(Arc::clone(domain));
+        }
+        let domain = Domain::new(self)?;
+        Ok(Arc::clone(self.shared.get_or_init(|| domain)))
+    }
+
+    /// Has a queue pair's troubles told.
+    pub(crate) fn watch(&self, qp: *mut Qp, port: u8) -> Arc<Notice> {
+        let notice = Arc::new(Notice::new(port));
+        self.notices.lock().insert(qp.addr(), Arc::clone(&notice));
+        notice
+    }
+
+    /// The queue pair is about to go.
+    pub(crate) fn forget(&self, qp: *mut Qp) {
+        self.notices.lock().remove(&qp.addr());
+    }
+
+    /// Takes what the device says, for ever.
+    fn listen(&self) {
+        loop {
+            let mut event = AsyncEvent {
+                element: std::ptr::null_mut(),
+                event_type: 0,
+            };
+            // SAFETY: the context is open for ever; `event` takes an event.
+            if unsafe { (self.api.verbs.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
+                let e = io::Error::last_os_error();
+                if e.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                tracing::warn!(device = %self.name, "no more news of the device: {e}");
+                return;
+            }
+            self.heard(&event);
+            // SAFETY: it was just got, and is acknowledged once. What it names lives until then.
+            unsafe { (self.api.verbs.ibv_ack_async_event)(&raw mut event) };
+        }
+    }
+
+    fn heard(&self, event: &AsyncEvent) {
+        let notices = self.notices.lock();
+        let trouble = match event.event_type {
+            sys::EVENT_QP_FATAL | sys::EVENT_QP_REQ_ERR => Trouble::BadRequest,
+            sys::EVENT_QP_ACCESS_ERR => Trouble::BadAccess,
+            sys::EVENT_PORT_ERR => {
+                // The number of the port is in the lowest octets of the union.
+                let port = u8::try_from(event.element.addr() & 0xff).unwrap_or(0);
+                tracing::warn!(device = %self.name, port, "the port is down");
+                let here = notices.values().filter(|notice| notice.port == port);
+                return here.for_each(|notice| notice.tell(Trouble::Down));
+            }
+            sys::EVENT_DEVICE_FATAL => {
+                tracing::error!(device = %self.name, "the device has failed");
+                return notices
+                    .values()
+                    .for_each(|notice| notice.tell(Trouble::Down));
+            }
+            _ => return,
+        };
+        if let Some(notice) = notices.get(&event.element.addr()) {
+            notice.tell(trouble);
+        }
+    }
+}
+
+/// What a device says of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Trouble {
+    /// The peer asked for what it must not.
+    BadRequest = 1,
+    /// The peer reached for memory that it must not touch.
+    BadAccess = 2,
+    /// The port is down, or the device is gone.
+    Down = 3,
+}
+
+impl Trouble {
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            Self::BadAccess => Fault::WrongRights,
+            Self::BadRequest | Self::Down => Fault::Protocol,
+        }
+    }
+}
+
+/// Where the device's thread leaves word for the task of a connection.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    port: u8,
+    trouble: AtomicU8,
+    waker: AtomicWaker,
+}
+
+impl Notice {
+    fn new(port: u8) -> Self {
+        Self {
+            port,
+            trouble: AtomicU8::new(0),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    fn tell(&self, trouble: Trouble) {
+        // The worst is remembered.
+        self.trouble.fetch_max(trouble as u8, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// What was said, if anything; the task is woken when something is.
+    pub(crate) fn look(&self, cx: &std::task::Context<'_>) -> Option<Trouble> {
+        self.waker.register(cx.waker());
+        self.heard()
+    }
+
+    /// What was said, if anything.
+    pub(crate) fn heard(&self) -> Option<Trouble> {
+        match self.trouble.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Trouble::BadRequest),
+            2 => Some(Trouble::BadAccess),
+            _ => Some(Trouble::Down),
+        }
+    }
+}
+
+/// # Safety
+/// The context is open.
+unsafe fn name(context: *mut Context) -> String {
+    // SAFETY: an open context has a device, whose name ends with a zero.
+    let name = unsafe { CStr::from_ptr((*(*context).device).name.as_ptr()) };
+    name.to_string_lossy().into_owned()
+}
+
+/// # Safety
+/// The context is open.
+pub(crate) unsafe fn attributes(api: &Api, context: *mut Context) -> io::Result<DeviceAttr> {
+    // SAFETY: all zeros are a value of this type: numbers and arrays of numbers.
+    let mut attr: DeviceAttr = unsafe { std::mem::zeroed() };
+    // SAFETY: the context is open, and `attr` is what the function fills.
+    check(unsafe { (api.verbs.ibv_query_device)(context, &raw mut attr) })?;
+    Ok(attr)
+}
+
+/// # Safety
+/// The context is open.
+pub(crate) unsafe fn port(api: &Api, context: *mut Context, number: u8) -> io::Result<PortAttr> {
+    let mut attr = PortAttr::default();
+    // SAFETY: the context is open, and `attr` is what the function fills.
+    check(unsafe { (api.verbs.ibv_query_port)(context, number, &raw mut attr) })?;
+    Ok(attr)
+}
+
+/// # Safety
+/// The context is open.
+unsafe fn caps(api: &Api, context: *mut Context) -> io::Result<Caps> {
+    // SAFETY: as the caller promises.
+    let attr = unsafe { attributes(api, context)? };
+    let mut request_bytes_max = REQUEST_BYTES_MAX;
+    for number in 1..=attr.phys_port_cnt {
+        // SAFETY: as the caller promises.
+        let port = unsafe { port(api, context, number)? };
+        if port.max_msg_sz > 0 {
+            request_bytes_max = request_bytes_max.min(port.max_msg_sz);
+        }
+    }
+    let count = |n: i32| u32::try_from(n).unwrap_or(0);
+    let reads = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(u8::MAX);
+    Ok(Caps {
+        // SAFETY: an open context has a device.
+        is_iwarp: unsafe { (*(*context).device).transport_type } == sys::TRANSPORT_IWARP,
+        queue_max: count(attr.max_qp_wr),
+        completions_max: count(attr.max_cqe),
+        pieces_max: count(attr.max_sge).clamp(1, PIECES_MAX),
+        ird_max: reads(attr.max_qp_rd_atom),
+        ord_max: reads(attr.max_qp_init_rd_atom),
+        invalidates: attr.device_cap_flags & sys::DEVICE_MEM_MGT_EXTENSIONS != 0,
+        request_bytes_max,
+    })
+}
+
+/// The error of a function that gives 0 or an error number. Some drivers give it negative.
+pub(crate) fn check(result: i32) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        e => Err(io::Error::from_raw_os_error(e.abs())),
+    }
+}

@@ -1,0 +1,368 @@
+//! The provider: listening, connecting and accepting.
+
+use crate::cm::{Channel, Event, Events, Id};
+use crate::device::Device;
+use crate::endpoint::VerbsEndpoint;
+use crate::memory::Domain;
+use crate::queue::Queue;
+use crate::survey::survey;
+use crate::{copies, sys};
+use bytes::Bytes;
+use fabric::{
+    Blame, BoxFuture, ConnectError, Connected, Endpoint, EndpointConfig, Fabric, Incoming, Limits,
+    Listener, PRIVATE_DATA_BYTES_PORTABLE, Receive,
+};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a connection may take to be made.
+const SETUP_TIME: Duration = Duration::from_secs(15);
+
+/// What holds on every device. What differs is that of a device that has no more than it must.
+pub(crate) const LIMITS: Limits = Limits {
+    private_data_bytes_max: PRIVATE_DATA_BYTES_PORTABLE,
+    send_bytes_max: copies::COPY_BYTES_MAX,
+    transfer_bytes_max: 1 << 30,
+    depth_max: 65_536,
+    exposed_max: 65_536,
+    reads_max: 255,
+    waits_for_receives: false,
+    shares_receives: false,
+    pads_private_data: true,
+    peers_invalidate: false,
+    counts_peers_work: false,
+    blame: Blame::Nobody,
+};
+
+/// RDMA devices of this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Verbs {
+    limits: Limits,
+    is_hardware: bool,
+}
+
+impl Verbs {
+    /// The devices, if there is one with a port that is up.
+    ///
+    /// # Errors
+    /// Why RDMA cannot be used, in one line.
+    pub fn open() -> Result<Self, String> {
+        let survey = survey();
+        if let Some(why) = survey.why_not() {
+            return Err(why);
+        }
+        let usable: Vec<_> = survey.devices.iter().filter(|d| d.is_usable()).collect();
+        let has_iwarp = usable.iter().any(|device| device.kind.is_iwarp());
+        Ok(Self {
+            limits: Limits {
+                waits_for_receives: !has_iwarp,
+                blame: if has_iwarp {
+                    Blame::Nobody
+                } else {
+                    Blame::Side
+                },
+                ..LIMITS
+            },
+            is_hardware: usable.iter().any(|device| !device.kind.is_software()),
+        })
+    }
+}
+
+impl Verbs {
+    /// Whether this is an address of a device, so that it can be listened on. One that stands for all addresses is, one
+    /// of loopback is not: who is asked to listen there is to be reached by programs that have no device.
+    #[must_use]
+    pub fn has(&self, address: SocketAddr) -> bool {
+        if address.ip().is_unspecified() {
+            return true;
+        }
+        let any_port = SocketAddr::new(address.ip(), 0);
+        let bound = Channel::new().and_then(Id::new).and_then(|id| {
+            id.bind(any_port)?;
+            Ok(id.context().is_some())
+        });
+        !address.ip().is_loopback() && bound.unwrap_or(false)
+    }
+}
+
+impl Fabric for Verbs {
+    fn name(&self) -> &'static str {
+        if self.is_hardware {
+            "RDMA devices"
+        } else {
+            "software RDMA devices of the kernel"
+        }
+    }
+
+    fn is_hardware(&self) -> bool {
+        self.is_hardware
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let shared = Shared::listen(address)?;
+            let events = Events::new(Arc::clone(shared.id.channel()))?;
+            let listener: Box<dyn Listener> = Box::new(VerbsListener { shared, events });
+            Ok(listener)
+        })
+    }
+
+    fn connect(
+        &self,
+        address: SocketAddr,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'_, Result<Connected, ConnectError>> {
+        Box::pin(in_time(connect(address, config, private_data, receives)))
+    }
+}
+
+async fn in_time(
+    setup: impl Future<Output = Result<Connected, ConnectError>>,
+) -> Result<Connected, ConnectError> {
+    let done = timeout(SETUP_TIME, setup).await;
+    done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+}
+
+async fn connect(
+    address: SocketAddr,
+    config: EndpointConfig,
+    private_data: Bytes,
+    receives: Vec<Receive>,
+) -> Result<Connected, ConnectError> {
+    fits(&private_data)?;
+    let channel = Channel::new()?;
+    let events = Events::new(Arc::clone(&channel))?;
+    let id = Id::new(channel)?;
+    id.resolve_address(address)?;
+    expect(events.next().await?, sys::CM_ADDR_RESOLVED)?;
+    id.resolve_route()?;
+    expect(events.next().await?, sys::CM_ROUTE_RESOLVED)?;
+    let Made {
+        mut endpoint,
+        ird,
+        ord,
+    } = make(id, events, config, receives)?;
+    endpoint.id()?.connect(&private_data, ird, ord)?;
+    let event = expect(endpoint.events()?.next().await?, sys::CM_ESTABLISHED)?;
+    endpoint.begin(event.ird.min(ird), event.ord.min(ord));
+    Ok(Connected {
+        endpoint: Box::new(endpoint),
+        private_data: event.private_data,
+    })
+}
+
+fn fits(private_data: &Bytes) -> Result<(), ConnectError> {
+    if private_data.len() > LIMITS.private_data_bytes_max {
+        return Err(ConnectError::TooMuch);
+    }
+    Ok(())
+}
+
+/// A connection in the making.
+struct Made {
+    endpoint: VerbsEndpoint,
+    /// Reads that this side offers to serve and wishes to have outstanding.
+    ird: u8,
+    ord: u8,
+}
+
+/// Makes the queue pair of an identifier whose device is chosen, and posts the receives.
+fn make(
+    id: Id,
+    events: Events,
+    config: EndpointConfig,
+    receives: Vec<Receive>,
+) -> Result<Made, ConnectError> {
+    let context = id.context().ok_or(io::ErrorKind::AddrNotAvailable);
+    let context = context.map_err(io::Error::from)?;
+    // SAFETY: librdmacm has opened the device of an identifier.
+    let device = unsafe { Device::of(context.as_ptr())? };
+    // Without exposed memory there is nothing in the domain that a peer could name, so all share it.
+    let domain = match config.exposed_max {
+        0 => device.shared()?,
+        _ => Domain::new(device)?,
+    };
+    let queue = Queue::new(id, domain, config.send_depth, config.receive_depth)?;
+    let caps = device.caps;
+    let reads = |wish: u32, most: u8| u8::try_from(wish).unwrap_or(u8::MAX).min(most);
+    let (ird, ord) = (
+        reads(config.ird, caps.ird_max),
+        reads(config.ord, caps.ord_max),
+    );
+    let config = EndpointConfig {
+        send_depth: config.send_depth.min(LIMITS.depth_max),
+        receive_depth: config.receive_depth.min(queue.sizes.receives),
+        exposed_max: config.exposed_max.min(LIMITS.exposed_max),
+        ..config
+    };
+    let mut endpoint = VerbsEndpoint::new(queue, events, config);
+    for Receive { id, buffer } in receives {
+        if endpoint.post_receive(id, buffer).is_err() {
+            return Err(ConnectError::TooMuch);
+        }
+    }
+    Ok(Made { endpoint, ird, ord })
+}
+
+/// The event that must come next, or why it did not.
+fn expect(event: Event, kind: i32) -> Result<Event, ConnectError> {
+    if event.kind == kind {
+        return Ok(event);
+    }
+    let e = match (event.kind, event.status) {
+        (sys::CM_REJECTED, status) => {
+            // InfiniBand tells apart who said no; iWARP has private data then, or a connection that was cut.
+            let by_program =
+                status == sys::REJECT_CONSUMER_DEFINED || !event.private_data.is_empty();
+            if by_program || status == -ECONNRESET {
+                let private_data = event.private_data;
+                return Err(ConnectError::Rejected { private_data });
+            }
+            io::ErrorKind::ConnectionRefused.into()
+        }
+        (sys::CM_UNREACHABLE, _) => io::ErrorKind::HostUnreachable.into(),
+        (sys::CM_DISCONNECTED, _) => io::ErrorKind::ConnectionReset.into(),
+        (_, status) if status < 0 => io::Error::from_raw_os_error(-status),
+        _ => io::Error::from(io::ErrorKind::ConnectionAborted),
+    };
+    Err(ConnectError::Io(e))
+}
+
+/// The error number of a connection that was reset.
+const ECONNRESET: i32 = 104;
+
+/// An address that is listened on, by all listeners of this process that share it.
+struct Shared {
+    id: Id,
+    address: SocketAddr,
+    /// One at a time takes what has arrived.
+    taking: Mutex<()>,
+}
+
+static LISTENERS: LazyLock<Mutex<HashMap<SocketAddr, Weak<Shared>>>> =
+    LazyLock::new(Mutex::default);
+
+impl Shared {
+    fn listen(address: SocketAddr) -> io::Result<Arc<Self>> {
+        let mut listeners = LISTENERS.lock();
+        listeners.retain(|_, shared| shared.strong_count() > 0);
+        if let Some(shared) = listeners.get(&address).and_then(Weak::upgrade) {
+            return Ok(shared);
+        }
+        let id = Id::new(Channel::new()?)?;
+        let address = id.listen(address)?;
+        let shared = Arc::new(Self {
+            id,
+            address,
+            taking: Mutex::new(()),
+        });
+        listeners.insert(address, Arc::downgrade(&shared));
+        Ok(shared)
+    }
+}
+
+struct VerbsListener {
+    /// Behind it nobody listens once the last one is gone.
+    shared: Arc<Shared>,
+    events: Events,
+}
+
+impl Listener for VerbsListener {
+    fn local(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>> {
+        Box::pin(async move {
+            loop {
+                let event = std::future::poll_fn(|cx| {
+                    let _alone = self.shared.taking.lock();
+                    self.events.poll_next(cx)
+                });
+                let event = event.await?;
+                if event.kind == sys::CM_DEVICE_REMOVAL {
+                    return Err(io::ErrorKind::NetworkDown.into());
+                }
+                // Others are of peers that gave up before they were accepted.
+                let Some(asking) = event.asking else {
+                    continue;
+                };
+                // SAFETY: it came with a request on this channel just now.
+                let id = unsafe { Id::asking(asking, Arc::clone(self.shared.id.channel())) };
+                let Some(peer) = id.peer() else {
+                    continue;
+                };
+                let incoming: Box<dyn Incoming> = Box::new(VerbsIncoming { id, peer, event });
+                return Ok(incoming);
+            }
+        })
+    }
+}
+
+struct VerbsIncoming {
+    /// Destroying it tells the peer no.
+    id: Id,
+    peer: SocketAddr,
+    event: Event,
+}
+
+impl Incoming for VerbsIncoming {
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn private_data(&self) -> &Bytes {
+        &self.event.private_data
+    }
+
+    fn accept(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        receives: Vec<Receive>,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        Box::pin(in_time(accept(*self, config, private_data, receives)))
+    }
+
+    fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(async move { self.id.reject(&private_data) })
+    }
+}
+
+async fn accept(
+    incoming: VerbsIncoming,
+    config: EndpointConfig,
+    private_data: Bytes,
+    receives: Vec<Receive>,
+) -> Result<Connected, ConnectError> {
+    fits(&private_data)?;
+    let VerbsIncoming { mut id, event, .. } = incoming;
+    let channel = Channel::new()?;
+    id.migrate(Arc::clone(&channel))?;
+    let events = Events::new(channel)?;
+    let Made {
+        mut endpoint,
+        ird,
+        ord,
+    } = make(id, events, config, receives)?;
+    // What the peer asks of this side, and what it offers.
+    let (ird, ord) = (ird.min(event.ird), ord.min(event.ord));
+    endpoint.id()?.accept(&private_data, ird, ord)?;
+    expect(endpoint.events()?.next().await?, sys::CM_ESTABLISHED)?;
+    endpoint.begin(ird, ord);
+    Ok(Connected {
+        endpoint: Box::new(endpoint),
+        private_data: event.private_data,
+    })
+}

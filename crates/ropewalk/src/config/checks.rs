@@ -1,0 +1,101 @@
+//! What no server can run with, whichever it is: one sentence each.
+
+use super::{ConfigError, wrong};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// Fewest and most connections of clients.
+const CONNECTIONS_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+
+/// Longest time for which a thread asks a socket instead of sleeping: others of its connections may wait so long.
+const BUSY_POLL_US_MAX: u32 = 1000;
+
+pub(super) fn need_listener(key: &str, listen: &[SocketAddr]) -> Result<(), ConfigError> {
+    if listen.is_empty() {
+        return Err(wrong(format!(
+            "`{key}` is empty: name at least one ADDRESS:PORT"
+        )));
+    }
+    Ok(())
+}
+
+/// Each listener once, and none of them twice under two keys.
+pub(super) fn need_distinct(lists: &[(&str, &[SocketAddr])]) -> Result<(), ConfigError> {
+    let mut seen: Vec<(&str, SocketAddr)> = Vec::new();
+    for (key, list) in lists {
+        for address in list.iter().filter(|a| a.port() != 0) {
+            match seen.iter().find(|(_, other)| other == address) {
+                Some((other, _)) if other == key => {
+                    return Err(wrong(format!("`{key}` has {address} twice")));
+                }
+                Some((other, _)) => {
+                    return Err(wrong(format!("{address} is in `{other}` and in `{key}`")));
+                }
+                None => seen.push((key, *address)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A directory that is there, or can be made: the nearest one above it that exists is a directory.
+pub(super) fn need_directory(dir: &Path) -> Result<(), ConfigError> {
+    let above = dir.ancestors().find(|a| a.symlink_metadata().is_ok());
+    match above.map(|a| (a, a.metadata())) {
+        Some((a, Ok(m))) if !m.is_dir() => Err(wrong(format!(
+            "`state_dir` cannot be {}: {} is no directory",
+            dir.display(),
+            a.display()
+        ))),
+        Some((a, Err(e))) => Err(wrong(format!(
+            "`state_dir` cannot be {}: {}: {e}",
+            dir.display(),
+            a.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn need_connections(
+    connections_max: u32,
+    per_address_max: Option<u32>,
+) -> Result<(), ConfigError> {
+    if CONNECTIONS_RANGE.contains(&connections_max) {
+        return match per_address_max {
+            Some(max) if max == 0 || max > connections_max => Err(wrong(
+                "`connections_per_address_max` must be at least 1, and no more than `connections_max`",
+            )),
+            _ => Ok(()),
+        };
+    }
+    let (least, most) = (CONNECTIONS_RANGE.start(), CONNECTIONS_RANGE.end());
+    Err(wrong(format!(
+        "`connections_max` must be between {least} and {most}"
+    )))
+}
+
+pub(super) fn need_busy_poll(busy_poll_us: u32) -> Result<(), ConfigError> {
+    if busy_poll_us > BUSY_POLL_US_MAX {
+        return Err(wrong(format!(
+            "`busy_poll_us` must be at most {BUSY_POLL_US_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+/// Addresses that others can connect to.
+pub(super) fn need_reachable(key: &str, addresses: &[SocketAddr]) -> Result<(), ConfigError> {
+    match addresses
+        .iter()
+        .find(|a| a.ip().is_unspecified() || a.port() == 0)
+    {
+        Some(a) => Err(wrong(format!(
+            "others cannot connect to {a}: set `{key}` to addresses with a host and a port"
+        ))),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}

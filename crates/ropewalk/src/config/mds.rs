@@ -1,0 +1,296 @@
+//! `mds.toml`.
+
+use super::checks::{
+    is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_listener,
+    need_reachable,
+};
+use super::tables::{Access, ExportTable, PlacementTable, RootTable, SquashName};
+use super::{
+    Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
+    default_connections_max, default_nfs_listen, default_rdma_crc, exact_size, wrong,
+};
+use crate::rdma::ProviderChoice;
+use crate::times::Length;
+use ::mds::exports::{Clients, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
+use bytesize::ByteSize;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Smallest and largest stripe unit.
+const STRIPE_UNIT_RANGE: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024 * 1024;
+/// Largest `mds_threshold`: what is larger is no small file, and the metadata server is no data server.
+const MDS_THRESHOLD_MAX: u64 = 1024 * 1024;
+/// Shortest and longest lease in seconds.
+const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 1..=3600;
+/// Shortest and longest time between signing keys.
+const KEY_ROTATION_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(600)..=Duration::from_secs(365 * 86_400);
+/// Shortest time that layouts under an older key are left alone.
+const KEY_OVERLAP_MIN: Duration = Duration::from_secs(60);
+/// Longest domain name (RFC 1035 §2.3.4).
+const DOMAIN_BYTES_MAX: usize = 255;
+
+/// `ropewalk mds --config F`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MdsConfig {
+    /// Directory of all durable state; made when it does not exist.
+    pub state_dir: PathBuf,
+    /// NFS listeners.
+    #[serde(default = "default_nfs_listen")]
+    pub listen: Vec<SocketAddr>,
+    /// NFS listeners over RDMA, on port 20049 as a rule; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rdma_listen: Vec<SocketAddr>,
+    /// What RDMA runs on.
+    #[serde(default)]
+    pub rdma_provider: ProviderChoice,
+    /// Checksums over the frames of software iWARP, also when a peer could do without.
+    #[serde(default = "default_rdma_crc")]
+    pub rdma_crc: bool,
+    /// Addresses that clients mount from; default `listen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advertise: Vec<SocketAddr>,
+    /// What clients are told of data servers: addresses of which transports.
+    #[serde(default)]
+    pub data_transport: TransportChoice,
+    /// How this server reaches data servers for proxied I/O.
+    #[serde(default)]
+    pub proxy_transport: TransportChoice,
+    /// Listeners of the control program, for data servers.
+    #[serde(default = "default_control_listen")]
+    pub control_listen: Vec<SocketAddr>,
+    /// Addresses that join tokens name; default `control_listen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub control_advertise: Vec<SocketAddr>,
+    /// Where metadata are kept.
+    #[serde(default)]
+    pub store: StoreKind,
+    /// Lease of clients in seconds.
+    #[serde(default = "default_lease_seconds")]
+    pub lease_seconds: u64,
+    /// Whether clients are granted delegations of files that nobody else uses.
+    #[serde(default = "default_delegations")]
+    pub delegations: bool,
+    /// Stripe unit of new files.
+    #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
+    pub stripe_unit: ByteSize,
+    /// Files below this size are written through the metadata server; 0 sends all to the data servers.
+    #[serde(default = "default_mds_threshold", serialize_with = "exact_size")]
+    pub mds_threshold: ByteSize,
+    /// How old the key that signs handles for data servers becomes before a new one takes over.
+    #[serde(default = "default_key_rotation")]
+    pub key_rotation: Length,
+    /// How long a new key may sign before layouts under older ones are recalled.
+    #[serde(default = "default_key_overlap")]
+    pub key_overlap: Length,
+    /// Worker threads; 0 means one for each core.
+    #[serde(default)]
+    pub workers: usize,
+    /// Connections of clients; more are refused.
+    #[serde(default = "default_connections_max")]
+    pub connections_max: u32,
+    /// Of those, connections of one address (one /64 of IPv6); default a quarter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_address_max: Option<u32>,
+    /// Microseconds for which a thread with one busy connection asks its socket before it sleeps; 0 means never.
+    #[serde(default = "default_busy_poll_us")]
+    pub busy_poll_us: u32,
+    /// Listeners of `/metrics` and `/health`; none by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_listen: Vec<SocketAddr>,
+    /// Who may mount. Required when a listener is not on loopback.
+    #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ExportTable>,
+    /// Whether users have the groups that this machine knows, rather than the 16 at most that a client sends.
+    #[serde(default)]
+    pub manage_gids: bool,
+    /// Domain of owners' names on the wire; without one owners are numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// The root directory of a new file system; later it is changed with chown and chmod.
+    #[serde(default)]
+    pub root: RootTable,
+    /// How new files come to their data servers.
+    #[serde(default)]
+    pub placement: PlacementTable,
+}
+
+fn default_control_listen() -> Vec<SocketAddr> {
+    vec![SocketAddr::from(([127, 0, 0, 1], 2149))]
+}
+
+fn default_lease_seconds() -> u64 {
+    60
+}
+
+fn default_delegations() -> bool {
+    true
+}
+
+fn default_stripe_unit() -> ByteSize {
+    ByteSize::mib(1)
+}
+
+fn default_mds_threshold() -> ByteSize {
+    ByteSize::kib(32)
+}
+
+fn default_key_rotation() -> Length {
+    Length(Duration::from_secs(24 * 3600))
+}
+
+fn default_key_overlap() -> Length {
+    Length(Duration::from_secs(3600))
+}
+
+impl Checked for MdsConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        need_listener("listen", &self.listen)?;
+        need_listener("control_listen", &self.control_listen)?;
+        need_distinct(&[
+            ("listen", &self.listen),
+            ("rdma_listen", &self.rdma_listen),
+            ("control_listen", &self.control_listen),
+            ("metrics_listen", &self.metrics_listen),
+        ])?;
+        need_directory(&self.state_dir)?;
+        need_reachable("control_advertise", self.control_advertised())?;
+        need_connections(self.connections_max, self.connections_per_address_max)?;
+        need_busy_poll(self.busy_poll_us)?;
+        if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
+            return Err(wrong("`lease_seconds` must be between 1 and 3600"));
+        }
+        let unit = self.stripe_unit.as_u64();
+        if !STRIPE_UNIT_RANGE.contains(&unit) || !unit.is_multiple_of(4096) {
+            return Err(wrong(
+                "`stripe_unit` must be a multiple of 4096 bytes, at most 1 GiB",
+            ));
+        }
+        if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
+            return Err(wrong("`mds_threshold` must be at most 1 MiB"));
+        }
+        let mut listeners = self.listen.iter().chain(&self.rdma_listen);
+        let open = listeners.find(|a| !is_loopback(a.ip()));
+        if let (Some(open), true) = (open, self.exports.is_empty()) {
+            return Err(wrong(format!(
+                "`listen` or `rdma_listen` has {open}, beyond loopback, but there is no [[export]]: say which networks may mount, \
+                 for example [[export]] with clients = \"10.0.0.0/8\""
+            )));
+        }
+        need_reachable("advertise", self.advertised())?;
+        if let Some(domain) = &self.domain {
+            let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+            if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || !domain.chars().all(good) {
+                return Err(wrong(
+                    "`domain` must be a domain name, as in \"example.org\"",
+                ));
+            }
+        }
+        if !KEY_ROTATION_RANGE.contains(&self.key_rotation.0) {
+            return Err(wrong("`key_rotation` must be between 10m and 365d"));
+        }
+        if self.key_overlap.0 < KEY_OVERLAP_MIN || self.key_overlap.0 > self.key_rotation.0 {
+            return Err(wrong(
+                "`key_overlap` must be at least 1m, and no longer than `key_rotation`",
+            ));
+        }
+        self.export_list().map(drop)
+    }
+}
+
+impl MdsConfig {
+    /// What is configured of connections.
+    pub(crate) fn connections(&self) -> Connections {
+        Connections {
+            max: self.connections_max,
+            per_address_max: self.connections_per_address_max,
+            busy_poll_us: self.busy_poll_us,
+        }
+    }
+
+    /// All defaults, with state in `state_dir`.
+    pub(crate) fn at(state_dir: &Path) -> Self {
+        Self {
+            state_dir: state_dir.to_owned(),
+            listen: default_nfs_listen(),
+            rdma_listen: Vec::new(),
+            rdma_provider: ProviderChoice::default(),
+            rdma_crc: default_rdma_crc(),
+            data_transport: TransportChoice::default(),
+            proxy_transport: TransportChoice::default(),
+            control_listen: default_control_listen(),
+            control_advertise: Vec::new(),
+            advertise: Vec::new(),
+            key_rotation: default_key_rotation(),
+            key_overlap: default_key_overlap(),
+            store: StoreKind::default(),
+            lease_seconds: default_lease_seconds(),
+            delegations: default_delegations(),
+            stripe_unit: default_stripe_unit(),
+            mds_threshold: default_mds_threshold(),
+            workers: 0,
+            connections_max: default_connections_max(),
+            connections_per_address_max: None,
+            busy_poll_us: default_busy_poll_us(),
+            metrics_listen: Vec::new(),
+            exports: Vec::new(),
+            manage_gids: false,
+            domain: None,
+            root: RootTable::default(),
+            placement: PlacementTable::default(),
+        }
+    }
+
+    /// Addresses that clients mount from.
+    pub(crate) fn advertised(&self) -> &[SocketAddr] {
+        if self.advertise.is_empty() {
+            &self.listen
+        } else {
+            &self.advertise
+        }
+    }
+
+    /// Addresses that join tokens name.
+    pub(crate) fn control_advertised(&self) -> &[SocketAddr] {
+        if self.control_advertise.is_empty() {
+            &self.control_listen
+        } else {
+            &self.control_advertise
+        }
+    }
+
+    /// The export list; without a table, this machine only.
+    pub(crate) fn export_list(&self) -> Result<Exports, ConfigError> {
+        if self.exports.is_empty() {
+            return Ok(Exports::loopback(Squash::Root));
+        }
+        if self.exports.len() > EXPORT_RULES_MAX {
+            return Err(wrong("more than 1024 [[export]] tables"));
+        }
+        let rule = |t: &ExportTable| {
+            let clients: Clients = t
+                .clients
+                .parse()
+                .map_err(|e| wrong(format!("[[export]] clients: {e}")))?;
+            Ok(ExportRule {
+                clients,
+                read_write: t.access == Access::Rw,
+                squash: match t.squash {
+                    SquashName::Root => Squash::Root,
+                    SquashName::All => Squash::All,
+                    SquashName::None => Squash::None,
+                },
+                anonymous_uid: t.anonymous_uid,
+                anonymous_gid: t.anonymous_gid,
+            })
+        };
+        self.exports
+            .iter()
+            .map(rule)
+            .collect::<Result<Vec<_>, _>>()
+            .map(Exports::new)
+    }
+}
