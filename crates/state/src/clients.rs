@@ -25,7 +25,7 @@ mod records;
 mod sessions;
 mod shares;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nfs4::{ClientId, SessionId, Verifier};
 
@@ -184,6 +184,8 @@ pub struct Clients {
     session_counter: u32,
     grace: Grace,
     clients: BTreeMap<ClientId, Client>,
+    /// Those of them that are not confirmed.
+    unconfirmed: BTreeSet<ClientId>,
     owners: BTreeMap<Vec<u8>, OwnerEntry>,
     sessions: BTreeMap<SessionId, Session>,
     /// Slots that each session was last asked to keep to.
@@ -201,6 +203,7 @@ impl Clients {
             session_counter: 0,
             grace,
             clients: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
             slots_share: crate::SLOTS_PER_SESSION_MAX,
@@ -262,9 +265,15 @@ impl Clients {
         self.clients.len()
     }
 
+    /// Confirmed clients.
+    fn confirmed_count(&self) -> usize {
+        self.clients.len() - self.unconfirmed.len()
+    }
+
     /// Removes a client of any kind with its sessions.
     fn remove(&mut self, id: ClientId) -> Option<Removed> {
         let client = self.clients.remove(&id)?;
+        self.unconfirmed.remove(&id);
         for session in &client.sessions {
             self.sessions.remove(session);
         }

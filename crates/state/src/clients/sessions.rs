@@ -135,6 +135,7 @@ impl Clients {
         let mut removed = Vec::new();
         if !client.confirmed {
             client.confirmed = true;
+            self.unconfirmed.remove(&id);
             removed.extend(self.confirm(id));
             removed.extend(evicted.and_then(|id| self.remove(id)));
         }

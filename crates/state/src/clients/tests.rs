@@ -8,6 +8,8 @@ use nfs4::NfsStatus;
 use super::*;
 use crate::{CallbackSecurity, ChannelAttrs, GraceEnd, Sequence, Verdict, status_flags};
 
+mod tables;
+
 fn limits() -> ClientLimits {
     ClientLimits {
         clients_max: 3,
@@ -79,6 +81,17 @@ fn create(
     principal: &str,
     now_ms: u64,
 ) -> Result<CreateSession, NfsStatus> {
+    create_over(t, 1, client, seqid, principal, now_ms)
+}
+
+fn create_over(
+    t: &mut Clients,
+    connection: u64,
+    client: ClientId,
+    seqid: u32,
+    principal: &str,
+    now_ms: u64,
+) -> Result<CreateSession, NfsStatus> {
     t.create_session(
         CreateSessionArgs {
             client,
@@ -90,7 +103,7 @@ fn create(
             persistent: false,
             callback_program: 0x4000_0000,
             callback_security: CallbackSecurity::None,
-            connection: 1,
+            connection,
             random: 99,
             refused: None,
         },
