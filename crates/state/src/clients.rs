@@ -19,6 +19,7 @@
 //! # Failure
 //! Everything here is lost with the process; only the records are not.
 
+mod bindings;
 mod exchange;
 mod lease;
 mod records;
@@ -30,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nfs4::{ClientId, SessionId, Verifier};
 
 use crate::{ChannelLimits, Grace, Session};
+use bindings::Bindings;
 
 pub use exchange::{ExchangeArgs, Exchanged};
 pub use sessions::{CreateSession, CreateSessionArgs, Sequenced, SessionCreated};
@@ -188,6 +190,7 @@ pub struct Clients {
     unconfirmed: BTreeSet<ClientId>,
     owners: BTreeMap<Vec<u8>, OwnerEntry>,
     sessions: BTreeMap<SessionId, Session>,
+    bindings: Bindings,
     /// Slots that each session was last asked to keep to.
     slots_share: u32,
 }
@@ -206,6 +209,7 @@ impl Clients {
             unconfirmed: BTreeSet::new(),
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            bindings: Bindings::default(),
             slots_share: crate::SLOTS_PER_SESSION_MAX,
         }
     }
@@ -275,7 +279,7 @@ impl Clients {
         let client = self.clients.remove(&id)?;
         self.unconfirmed.remove(&id);
         for session in &client.sessions {
-            self.sessions.remove(session);
+            self.remove_session(*session);
         }
         if let Some(entry) = self.owners.get_mut(&*client.owner) {
             if entry.confirmed == Some(id) {

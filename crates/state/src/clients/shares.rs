@@ -139,7 +139,7 @@ mod tests {
         let (_, second) = mount(&mut t, "b", 1, 5_000);
         let ids = [first.session, second.session];
         for id in ids {
-            let bound = t.session_mut(id).unwrap().bind(7, BindRequest::Back, true);
+            let bound = t.bind(id, 7, BindRequest::Back, true);
             assert_eq!(bound, Ok(BoundDirection::Back));
         }
         assert_eq!(t.slot_recalls(4_999), []);
@@ -161,8 +161,7 @@ mod tests {
         let (_, second) = mount(&mut t, "b", 2, 0);
         let ids = [first.session, second.session];
         for (id, connection) in [(ids[0], 7), (ids[1], 8)] {
-            let session = t.session_mut(id).unwrap();
-            session.bind(connection, BindRequest::Back, true).unwrap();
+            t.bind(id, connection, BindRequest::Back, true).unwrap();
         }
         let asked = SlotRecall {
             client: a,

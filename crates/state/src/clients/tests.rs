@@ -519,9 +519,9 @@ fn a_lapsed_client_comes_back_or_is_revoked() {
 fn the_callback_path_shows_in_the_flags() {
     let mut t = table();
     let (id, one) = mount(&mut t, "a", 1, 0);
-    create(&mut t, id, 2, "p", 0).unwrap();
+    create_over(&mut t, 2, id, 2, "p", 0).unwrap();
     let two = t.sessions_of(id)[1];
-    t.session_mut(two).unwrap().unbind(1);
+    assert_eq!(t.connection_closed(2), [two]);
     assert_eq!(t.sequence_flags(one.session), 0);
     assert_eq!(t.sequence_flags(two), status_flags::CB_PATH_DOWN_SESSION);
     assert_eq!(t.connection_closed(1), [one.session]);

@@ -2,6 +2,7 @@
 //! clients over a few connections, and that walk after each.
 
 use super::*;
+use crate::BindRequest;
 use proptest::prelude::*;
 
 const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -10,7 +11,7 @@ const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
 type Event = (u8, usize, u64, u64);
 
 fn event() -> impl Strategy<Value = Event> {
-    (0..10_u8, 0..64_usize, 1..5_u64, 0..40_u64)
+    (0..15_u8, 0..64_usize, 1..5_u64, 0..40_u64)
 }
 
 fn nth<T: Copy>(mut all: impl Iterator<Item = T>, count: usize, n: usize) -> Option<T> {
@@ -46,6 +47,29 @@ fn step(t: &mut Clients, (action, n, connection, _): Event, now_ms: u64) {
         (9, _, Some(id)) => {
             let _ = t.destroy_session(id, connection, 0);
         }
+        (10, _, Some(id)) => {
+            let request = [BindRequest::Fore, BindRequest::BackOrBoth][n % 2];
+            let _ = t.bind(id, connection, request, true);
+        }
+        (11..=13, _, Some(id)) => {
+            let request = Sequence {
+                slot: 0,
+                seqid: 1,
+                highest_slot: 0,
+                cache_this: false,
+                fingerprint: 0,
+            };
+            let done = t.sequence(id, connection, &request, now_ms, false);
+            if let Ok(Verdict::New(token)) = done.map(|done| done.verdict) {
+                t.complete(id, token, None);
+            }
+        }
+        (14, ..) => {
+            let bound = t.sessions.values();
+            let bound = bound.filter(|s| s.direction(connection).is_some());
+            let bound: Vec<SessionId> = bound.map(Session::id).collect();
+            assert_eq!(t.connection_closed(connection), bound);
+        }
         _ => {}
     }
 }
@@ -56,6 +80,13 @@ fn walk(t: &Clients) {
     assert_eq!(t.unconfirmed, unconfirmed);
     assert!(unconfirmed.len() <= t.limits.unconfirmed_clients_max);
     assert_eq!(t.confirmed_count(), t.confirmed().count());
+    let mut bindings = Bindings::default();
+    for session in t.sessions.values() {
+        session
+            .connections()
+            .for_each(|connection| bindings.add(connection, session.id()));
+    }
+    assert_eq!(t.bindings, bindings);
 }
 
 proptest! {
