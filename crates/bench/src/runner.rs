@@ -60,7 +60,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::RequestsPerSecond,
         Self::MegabytesPerSecond,
         Self::LatencyMeanUs,
@@ -313,7 +313,16 @@ pub(crate) mod tests {
         let sample = &comparison.subjects[0].samples[0];
         let values = Metric::ALL.map(|metric| metric.of(sample));
         let expected = [
-            50.0, 50.0, 2.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0, 25.0, 1_000_000.0,
+            50.0,
+            50.0,
+            2.0,
+            2.0,
+            2.0,
+            10_000.0,
+            5_000.0,
+            10.0,
+            25.0,
+            1_000_000.0,
         ];
         assert_eq!(values, expected);
     }

@@ -97,6 +97,7 @@ fn cell(place: Place) -> Cell {
         workers: Workers {
             processes_count: 1,
             tasks_count: place.connections_count,
+            behind_link: false,
         },
         work: Work::Scale(place.work),
         cold: false,
