@@ -24,6 +24,9 @@ use book::Book;
 use course::{Course, Size};
 use serde::{Deserialize, Serialize};
 
+/// What stands in front of what a run with `--quick` says.
+const QUICK_NOTE: &str = "With --quick the costs come from a few requests: nothing below is a measurement, nor are the predictions made of it.";
+
 /// The size of the cluster at a point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScaleWork {
@@ -72,6 +75,9 @@ pub(super) fn measure(
     }
     progress.end();
     let mut notes = course::notes(&courses);
+    if setting.quick {
+        notes.insert(0, QUICK_NOTE.to_owned());
+    }
     match ended {
         Some(e) if courses.is_empty() => return Err(e),
         Some(e) => notes.push(format!("Ended early: {e}")),
