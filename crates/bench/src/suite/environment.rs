@@ -4,7 +4,7 @@ use super::job::Place;
 use super::loads::bare::BareServers;
 use super::options::Options;
 use super::plan::{Own, Server};
-use super::spec::{Store, Transport};
+use super::spec::{Create, Store, Transport};
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::process::{Launcher, ServerProcess};
@@ -138,6 +138,7 @@ impl Environment {
             ds_count: own.ds_count,
             in_memory,
             transport: own.transport,
+            is_eager: own.create == Create::Eager,
             link: own.link,
             ..ClusterOptions::new(self.program.clone(), dir.clone())
         }

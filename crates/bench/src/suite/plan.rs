@@ -7,13 +7,16 @@
 use super::job::Work;
 use super::options::Options;
 use super::published::Published;
-use super::spec::{ClusterSpec, Store, Transport};
+use super::spec::{ClusterSpec, Create, Store, Transport};
 use crate::net::{Link, MTU_DEFAULT, Rate};
 use crate::runner::Metric;
 use serde::Serialize;
 
 /// Time limit of a phase with `--quick`, in milliseconds.
 const QUICK_LIMIT_MS: u64 = 250;
+
+/// One transport, where nothing is compared.
+pub(crate) const ONE: &[Transport] = &[Transport::Tcp];
 
 /// What plans are made for.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +27,8 @@ pub(crate) struct Setting {
     pub(crate) own: bool,
     /// What is laid down of them.
     pub(crate) spec: ClusterSpec,
+    /// Between clients and servers, where the user says.
+    pub(crate) transports: Option<&'static [Transport]>,
     /// What each of their servers is behind.
     pub(crate) link: Option<Rate>,
 }
@@ -34,6 +39,7 @@ impl Setting {
             quick: options.quick,
             own: options.target.is_none() && options.mounted.is_none(),
             spec: options.cluster,
+            transports: options.transports(),
             link: options.link,
         }
     }
@@ -52,9 +58,31 @@ impl Setting {
         }
     }
 
-    /// Between clients and our own servers.
-    pub(crate) fn transport(&self) -> Transport {
-        self.spec.transport.unwrap_or(Transport::Tcp)
+    /// Between clients and our own servers, where the user does not say: those whose series stand beside each other.
+    pub(crate) fn transports(&self, default: &'static [Transport]) -> &'static [Transport] {
+        match (self.own, self.link) {
+            (false, _) => ONE,
+            // Over links a comparison takes long: both only when the user wants both.
+            (true, Some(_)) => self.transports.unwrap_or(ONE),
+            (true, None) => self.transports.unwrap_or(default),
+        }
+    }
+
+    /// A server over each transport, with the name that its series has.
+    pub(crate) fn over(
+        &self,
+        default: &'static [Transport],
+        server: Server,
+        series: &str,
+    ) -> Vec<(Server, String)> {
+        let transports = self.transports(default);
+        let name = |transport: Transport| match (transports, series) {
+            ([_], _) => series.to_owned(),
+            (_, "") => transport.label().to_owned(),
+            _ => format!("{series}, {}", transport.label()),
+        };
+        let servers = transports.iter();
+        servers.map(|t| (server.over(*t), name(*t))).collect()
     }
 
     /// The full or the quick value.
@@ -91,7 +119,8 @@ impl Setting {
         Server::Own(Own {
             ds_count: self.spec.ds_count.unwrap_or(ds_count),
             store: self.spec.store.unwrap_or(store),
-            transport: self.transport(),
+            transport: self.transports(ONE)[0],
+            create: self.spec.create.unwrap_or(Create::Lazy),
             link: self.link(),
         })
     }
@@ -128,6 +157,8 @@ pub(crate) struct Own {
     pub(crate) store: Store,
     /// Between clients and servers.
     pub(crate) transport: Transport,
+    /// When objects are made.
+    pub(crate) create: Create,
     /// What each server is behind.
     pub(crate) link: Option<Link>,
 }
@@ -141,6 +172,9 @@ impl Own {
             self.store.name(),
             self.transport.name()
         );
+        if self.create == Create::Eager {
+            text += ", eager";
+        }
         if let Some(link) = self.link {
             text += &format!(", {link}");
         }
@@ -163,6 +197,23 @@ impl Server {
         match self {
             Self::Own(own) => X::count(u64::from(own.ds_count)),
             _ => X::named(1.0, "given"),
+        }
+    }
+
+    /// The same over another transport, where that is our choice.
+    pub(crate) fn over(self, transport: Transport) -> Self {
+        match self {
+            Self::Own(own) => Self::Own(Own { transport, ..own }),
+            Self::BareRpc { .. } => Self::BareRpc { transport },
+            other => other,
+        }
+    }
+
+    /// The same with another time at which objects are made, where that is our choice.
+    pub(crate) fn creating(self, create: Create) -> Self {
+        match self {
+            Self::Own(own) => Self::Own(Own { create, ..own }),
+            other => other,
         }
     }
 
@@ -298,6 +349,8 @@ pub(crate) struct Figure {
     pub(crate) published: Published,
     /// What tables show beside each value.
     pub(crate) beside: &'static [Metric],
+    /// What a reader of this figure must know, beside it.
+    pub(crate) remark: Option<&'static str>,
     /// The series whose largest value is the whole of which the others are shares; it is not shown itself.
     pub(crate) share_of: Option<&'static str>,
 }

@@ -64,12 +64,34 @@ pub(crate) fn write(
                 svg,
                 published_svg: published,
                 published: &figure.published,
+                remark: figure.remark,
             });
         }
         sections.push(html::section(results, &drawn));
     }
     save(&dir.join(PAGE), html::page(&sections, machine).as_bytes())?;
     writeln!(out, "report: {}", dir.join(PAGE).display()).map_err(BenchError::io("write the table"))
+}
+
+/// Who made the transports: software is a protocol, not hardware.
+fn transports(results: &Results) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for cell in &results.plan.cells {
+        let name = match cell.server.transport() {
+            None => "Transport: that of the given server or mount".to_owned(),
+            Some(transport) => {
+                format!(
+                    "Transport: {}, by {}",
+                    transport.name(),
+                    transport.provider()
+                )
+            }
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join("; ")
 }
 
 fn save(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
@@ -87,7 +109,7 @@ mod tests {
     use crate::suite::measure::{Failed, Run, Used, sample};
     use crate::suite::plan::{Cell, Figure, Own, Plan, Server, Workers};
     use crate::suite::published::{Published, PublishedSeries};
-    use crate::suite::spec::{Store, Transport};
+    use crate::suite::spec::{Create, Store, Transport};
     use crate::suite::team::Phase;
     use std::time::Duration;
 
@@ -96,6 +118,7 @@ mod tests {
             ds_count,
             store: Store::Memory,
             transport: Transport::Tcp,
+            create: Create::Lazy,
             link: None,
         });
         Cell {
@@ -157,6 +180,7 @@ mod tests {
             phases: &["write"],
             published,
             beside: &[Metric::CpuIdlePercent],
+            remark: Some("A remark."),
             share_of: None,
         };
         let plan = Plan {
@@ -204,7 +228,9 @@ Speed & more: requests per second
 data servers  one               one: CPU idle, %
 1             5.00 [4.00 6.00]  50.0 [50.0 50.0]
 2             8.00 [8.00 8.00]  50.0 [50.0 50.0]
+A remark.
 published figure: see A <paper>, fig. 1
+Transport: tcp, by sockets of the kernel
 A note.
 not measured: two, 2 (2 data servers, memory, tcp): it broke
 
@@ -253,7 +279,7 @@ known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
-        assert!(page.contains("not measured: two, 2"));
+        assert!(page.contains("not measured: two, 2") && page.contains("A remark."));
         for file in ["known.csv", "known.json"] {
             assert!(dir.path().join(file).is_file());
         }

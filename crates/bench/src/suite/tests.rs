@@ -5,8 +5,9 @@ use super::experiments::Experiment;
 use super::job::{Job, Place, Said};
 use super::loads::btio::BtioWork;
 use super::measure::{Used, jobs, sample};
+use super::options::BOTH;
 use super::plan::{Cell, Setting};
-use super::spec::ClusterSpec;
+use super::spec::{ClusterSpec, Create, Transport};
 use super::team::{self, Around, Member, Phase};
 use super::worker::{self, Link};
 use super::{job::Work, plan};
@@ -22,7 +23,9 @@ const SETTING: Setting = Setting {
         ds_count: None,
         transport: None,
         store: None,
+        create: None,
     },
+    transports: None,
     link: None,
 };
 
@@ -164,9 +167,76 @@ fn a_laid_down_cluster_is_used_by_every_experiment() {
         for cell in experiment.plan(&setting).cells {
             let text = cell.server.text();
             let is_cluster = matches!(cell.server, plan::Server::Own(_));
-            assert!(!is_cluster || text == "3 data servers, disk, tcp", "{text}");
+            let is_as_laid_down = text.starts_with("3 data servers, disk, ");
+            assert!(!is_cluster || is_as_laid_down, "{text}");
         }
     }
+}
+
+#[test]
+fn transports_stand_beside_each_other_where_that_is_wanted() {
+    let setting = |text: &str, transports| Setting {
+        own: true,
+        spec: text.parse().unwrap(),
+        transports,
+        ..SETTING
+    };
+    let of = |setting: &Setting, experiment: Experiment| {
+        let cells = experiment.plan(setting).cells;
+        Transport::ALL.map(|transport| {
+            let over = cells
+                .iter()
+                .filter(|c| c.server.transport() == Some(transport));
+            over.count()
+        })
+    };
+    for experiment in Experiment::ALL {
+        let both = of(&setting("", Some(BOTH)), experiment);
+        // Bare streams and the local disk are no servers of ours.
+        assert!(both[1] > 0 && both[0] >= both[1], "{experiment:?} {both:?}");
+        let rdma = of(&setting("", Some(&[Transport::Rdma])), experiment);
+        assert_eq!(rdma[1], both[1], "{experiment:?}");
+    }
+    // The paper compares them in these.
+    for experiment in [
+        Experiment::SmallOps,
+        Experiment::Create,
+        Experiment::Sequential,
+    ] {
+        assert!(of(&setting("", None), experiment)[1] > 0, "{experiment:?}");
+    }
+    assert_eq!(of(&setting("", None), Experiment::Sweep)[1], 0);
+}
+
+#[test]
+fn lazy_and_eager_creation_stand_beside_each_other() {
+    let setting = |text: &str| Setting {
+        own: true,
+        spec: text.parse().unwrap(),
+        ..SETTING
+    };
+    let plan = Experiment::Create.plan(&setting("ds=2"));
+    for create in Create::ALL {
+        for transport in Transport::ALL {
+            let wanted = |cell: &&Cell| matches!(cell.server, plan::Server::Own(own) if own.create == create && own.transport == transport);
+            assert!(
+                plan.cells.iter().find(wanted).is_some(),
+                "{create:?} {transport:?}"
+            );
+        }
+    }
+    assert!(
+        plan.figures
+            .iter()
+            .all(|f| f.remark.is_some_and(|r| r.contains("TLS on TCP")))
+    );
+    let eager = Experiment::Create.plan(&setting("create=eager"));
+    assert!(
+        eager
+            .cells
+            .iter()
+            .all(|cell| cell.server.text().contains("eager"))
+    );
 }
 
 #[test]

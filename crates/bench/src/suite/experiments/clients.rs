@@ -2,7 +2,7 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::plan::{Figure, Plan, Setting, X};
+use crate::suite::plan::{Figure, ONE, Plan, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -18,12 +18,15 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for server in setting.servers(DS_COUNTS, DS_COUNTS, Store::Memory) {
         for clients in setting.pick(CLIENTS, CLIENTS_QUICK) {
-            let x = X::count(u64::from(*clients));
-            let cell = io::streams("clients", x, server.text(), server, *clients, sizes);
-            cells.push(io::with(cell, |work| {
-                work.window = io::WINDOW;
-                work.limit_ms = setting.limit_ms();
-            }));
+            for transport in setting.transports(ONE) {
+                let server = server.over(*transport);
+                let x = X::count(u64::from(*clients));
+                let cell = io::streams("clients", x, server.text(), server, *clients, sizes);
+                cells.push(io::with(cell, |work| {
+                    work.window = io::window(server, RECORD_BYTES);
+                    work.limit_ms = setting.limit_ms();
+                }));
+            }
         }
     }
     let figure = |id, title: &str, phases| Figure {
@@ -35,6 +38,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases,
         published: Name::Clients.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     Plan {

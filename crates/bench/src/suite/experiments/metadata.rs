@@ -3,7 +3,7 @@
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::loads::metadata::MetadataWork;
-use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
+use crate::suite::plan::{Cell, Figure, ONE, Plan, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -19,19 +19,21 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for (group, one_directory) in [("one", true), ("many", false)] {
         for tasks in setting.pick(TASKS, TASKS_QUICK) {
-            cells.push(Cell {
-                group,
-                x: X::count(u64::from(*tasks)),
-                series: String::new(),
-                server,
-                workers: Workers::processes(*tasks),
-                work: Work::Metadata(MetadataWork {
-                    files_count: setting.pick(FILES, FILES_QUICK),
-                    one_directory,
-                    limit_ms: setting.limit_ms(),
-                }),
-                cold: false,
-            });
+            for (server, series) in setting.over(ONE, server, "") {
+                cells.push(Cell {
+                    group,
+                    x: X::count(u64::from(*tasks)),
+                    series,
+                    server,
+                    workers: Workers::processes(*tasks),
+                    work: Work::Metadata(MetadataWork {
+                        files_count: setting.pick(FILES, FILES_QUICK),
+                        one_directory,
+                        limit_ms: setting.limit_ms(),
+                    }),
+                    cold: false,
+                });
+            }
         }
     }
     let figure = |id, title: &str, group| Figure {
@@ -43,6 +45,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases: PHASES,
         published: Name::Metadata.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     Plan {
