@@ -27,7 +27,7 @@ mod team;
 mod tests;
 pub(crate) mod worker;
 
-pub use options::{ExperimentCommand, Options};
+pub use options::{ExperimentCommand, Options, Peer};
 pub use spec::{ClusterSpec, Create, SpecError, Store, Transport};
 
 use crate::BenchError;

@@ -348,7 +348,7 @@ fn wait_for_end(child: &mut Child) {
 }
 
 /// Makes the page cache forget all files below `dir`.
-fn forget_cached(dir: &Path) -> io::Result<()> {
+pub(crate) fn forget_cached(dir: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let kind = entry.file_type()?;

@@ -4,7 +4,7 @@ use super::experiments::Experiment;
 use super::spec::{ClusterSpec, Transport};
 use crate::BenchError;
 use crate::net::Rate;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// All transports, in the order of reports.
@@ -65,6 +65,13 @@ impl ExperimentCommand {
     }
 }
 
+/// A server that is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// nfs-ganesha, as the distribution has it
+    Ganesha,
+}
+
 /// What to measure, how often, and where results go.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
@@ -85,6 +92,9 @@ pub struct Options {
     /// What our own clusters use, beside each other in one report, e.g. tcp,rdma (rdma is software iWARP) [default: both where the paper compares them, else tcp]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "TRANSPORTS", hide_possible_values = true, conflicts_with_all = ["target", "mounted"])]
     pub transport: Vec<Transport>,
+    /// As root: another server beside ours, started like ours, where an experiment has one server
+    #[arg(long, value_enum, conflicts_with_all = ["target", "mounted"])]
+    pub peer: Option<Peer>,
     /// As root: each server behind a link of this rate, in a network namespace, e.g. 500mbit
     #[arg(long, value_name = "RATE", conflicts_with_all = ["target", "mounted"])]
     pub link: Option<Rate>,

@@ -5,7 +5,7 @@
 //! of each series.
 
 use super::job::Work;
-use super::options::Options;
+use super::options::{Options, Peer};
 use super::published::Published;
 use super::spec::{ClusterSpec, Create, Store, Transport};
 use crate::net::{Link, MTU_DEFAULT, Rate};
@@ -31,6 +31,8 @@ pub(crate) struct Setting {
     pub(crate) transports: Option<&'static [Transport]>,
     /// What each of their servers is behind.
     pub(crate) link: Option<Rate>,
+    /// What stands beside them.
+    pub(crate) peer: Option<Peer>,
 }
 
 impl Setting {
@@ -41,6 +43,7 @@ impl Setting {
             spec: options.cluster,
             transports: options.transports(),
             link: options.link,
+            peer: options.peer,
         }
     }
 
@@ -48,6 +51,22 @@ impl Setting {
     pub(crate) fn link(&self) -> Option<Link> {
         let mtu_bytes = MTU_DEFAULT;
         self.link.map(|rate| Link { rate, mtu_bytes })
+    }
+
+    /// A server over each transport, and the peer with the same store, where one is wanted: for experiments with one server.
+    pub(crate) fn sides(&self, server: Server, series: &str) -> Vec<(Server, String)> {
+        let join = |name: &str| match series {
+            "" => name.to_owned(),
+            _ => format!("{name}, {series}"),
+        };
+        match (self.peer, server) {
+            (Some(Peer::Ganesha), Server::Own(Own { store, link, .. })) => {
+                let mut sides = self.over(ONE, server, &join("ropewalk"));
+                sides.push((Server::Ganesha { store, link }, join("nfs-ganesha")));
+                sides
+            }
+            _ => self.over(ONE, server, series),
+        }
     }
 
     /// What tables show beside each value: where links have a cap, whether they or the processors were the limit.
@@ -144,6 +163,13 @@ pub(crate) enum Server {
         /// What they are behind.
         link: Option<Link>,
     },
+    /// nfs-ganesha with FSAL_VFS.
+    Ganesha {
+        /// Where its files are: on a tmpfs or a disk.
+        store: Store,
+        /// What it is behind.
+        link: Option<Link>,
+    },
     /// A cluster of our own.
     Own(Own),
 }
@@ -187,7 +213,7 @@ impl Server {
     pub(crate) fn transport(self) -> Option<Transport> {
         match self {
             Self::Given | Self::LocalDisk => None,
-            Self::BareStream { .. } => Some(Transport::Tcp),
+            Self::BareStream { .. } | Self::Ganesha { .. } => Some(Transport::Tcp),
             Self::Own(Own { transport, .. }) | Self::BareRpc { transport } => Some(transport),
         }
     }
@@ -237,6 +263,13 @@ impl Server {
             Self::BareRpc { transport } => format!("the bare RPC program, {}", transport.name()),
             Self::BareStream { link: None } => "bare streams".to_owned(),
             Self::BareStream { link: Some(link) } => format!("bare streams, {link}"),
+            Self::Ganesha { store, link: None } => {
+                format!("nfs-ganesha VFS, {}, tcp", store.name())
+            }
+            Self::Ganesha {
+                store,
+                link: Some(link),
+            } => format!("nfs-ganesha VFS, {}, tcp, {link}", store.name()),
             Self::Own(own) => own.text(),
         }
     }

@@ -5,7 +5,7 @@ use super::experiments::Experiment;
 use super::job::{Job, Place, Said};
 use super::loads::btio::BtioWork;
 use super::measure::{Used, jobs, sample};
-use super::options::BOTH;
+use super::options::{BOTH, Peer};
 use super::plan::{Cell, Setting};
 use super::spec::{ClusterSpec, Create, Transport};
 use super::team::{self, Around, Member, Phase};
@@ -27,6 +27,7 @@ const SETTING: Setting = Setting {
     },
     transports: None,
     link: None,
+    peer: None,
 };
 
 /// A worker in a thread.
@@ -206,6 +207,39 @@ fn transports_stand_beside_each_other_where_that_is_wanted() {
         assert!(of(&setting("", None), experiment)[1] > 0, "{experiment:?}");
     }
     assert_eq!(of(&setting("", None), Experiment::Sweep)[1], 0);
+}
+
+#[test]
+fn the_peer_stands_beside_ours_where_there_is_one_server() {
+    let setting = Setting {
+        own: true,
+        peer: Some(Peer::Ganesha),
+        ..SETTING
+    };
+    for experiment in Experiment::ALL {
+        let cells = experiment.plan(&setting).cells;
+        let theirs = cells
+            .iter()
+            .filter(|cell| matches!(cell.server, plan::Server::Ganesha { .. }));
+        let has_peer = matches!(
+            experiment,
+            Experiment::Records
+                | Experiment::Threads
+                | Experiment::Cached
+                | Experiment::Clients
+                | Experiment::Metadata
+        );
+        assert_eq!(theirs.clone().count() > 0, has_peer, "{experiment:?}");
+        for cell in theirs {
+            // The same work by the same workers beside it.
+            let same = |other: &&Cell| {
+                matches!(other.server, plan::Server::Own(_))
+                    && (other.group, &other.x, other.workers, other.cold)
+                        == (cell.group, &cell.x, cell.workers, cell.cold)
+            };
+            assert!(cells.iter().find(same).is_some(), "{}", cell.text());
+        }
+    }
 }
 
 #[test]

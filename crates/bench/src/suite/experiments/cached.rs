@@ -3,7 +3,7 @@
 use super::io;
 use crate::runner::Metric;
 use crate::suite::loads::stream::Access;
-use crate::suite::plan::{Cell, Figure, ONE, Plan, Server, Setting, Workers, X};
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -20,7 +20,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     let own = setting.server(1, Store::Disk);
     for (place, shape) in setting.pick(SHAPES, SHAPES_QUICK).iter().enumerate() {
-        for (server, series) in setting.over(ONE, own, "server's cache") {
+        for (server, series) in setting.sides(own, "server's cache") {
             // Again and again until the time is over.
             let cached = cell(setting, &series, server, place, *shape);
             cells.push(io::with(cached, |work| {
@@ -29,7 +29,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             }));
         }
         if setting.own {
-            for (server, series) in setting.over(ONE, own, "cold disk of the server") {
+            for (server, series) in setting.sides(own, "cold disk of the server") {
                 // Once: the second time would come from a cache.
                 let mut cold = cell(setting, &series, server, place, *shape);
                 cold.cold = true;

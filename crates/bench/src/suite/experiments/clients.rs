@@ -2,7 +2,7 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::plan::{Figure, ONE, Plan, Setting, X};
+use crate::suite::plan::{Figure, ONE, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -18,8 +18,12 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for server in setting.servers(DS_COUNTS, DS_COUNTS, Store::Memory) {
         for clients in setting.pick(CLIENTS, CLIENTS_QUICK) {
-            for transport in setting.transports(ONE) {
-                let server = server.over(*transport);
+            // The peer is one server.
+            let sides = match server {
+                Server::Own(own) if own.ds_count == 1 => setting.sides(server, ""),
+                _ => setting.over(ONE, server, ""),
+            };
+            for (server, _) in sides {
                 let x = X::count(u64::from(*clients));
                 let cell = io::streams("clients", x, server.text(), server, *clients, sizes);
                 cells.push(io::with(cell, |work| {

@@ -3,7 +3,7 @@
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::loads::metadata::MetadataWork;
-use crate::suite::plan::{Cell, Figure, ONE, Plan, Setting, Workers, X};
+use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -19,7 +19,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for (group, one_directory) in [("one", true), ("many", false)] {
         for tasks in setting.pick(TASKS, TASKS_QUICK) {
-            for (server, series) in setting.over(ONE, server, "") {
+            for (server, series) in setting.sides(server, "") {
                 cells.push(Cell {
                     group,
                     x: X::count(u64::from(*tasks)),

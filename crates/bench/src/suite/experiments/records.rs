@@ -4,7 +4,7 @@ use super::io;
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::loads::bare::BareWork;
-use crate::suite::plan::{Cell, Figure, ONE, Plan, Server, Setting, Workers, X};
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -30,8 +30,12 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let server = setting.server(1, Store::Memory);
     let mut cells = Vec::new();
     for record_bytes in setting.pick(RECORDS, RECORDS_QUICK) {
-        let series = if setting.own { "ropewalk" } else { "" };
-        for (server, series) in setting.over(ONE, server, series) {
+        // Beside bare streams ours has its name in any case.
+        let series = match (setting.own, setting.peer) {
+            (true, None) => "ropewalk",
+            _ => "",
+        };
+        for (server, series) in setting.sides(server, series) {
             cells.push(own(setting, server, series, *record_bytes));
         }
         if setting.own {

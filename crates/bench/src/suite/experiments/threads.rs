@@ -3,7 +3,7 @@
 use super::io;
 use crate::runner::Metric;
 use crate::suite::loads::stream::Order;
-use crate::suite::plan::{Figure, ONE, Plan, Server, Setting, X};
+use crate::suite::plan::{Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -29,7 +29,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             work.limit_ms = Some(setting.time_ms(TIME_MS));
         })
     };
-    let sides = setting.over(ONE, server, "");
+    let sides = setting.sides(server, "");
     let cells = sides
         .iter()
         .flat_map(|side| RECORDS.map(|bytes| cell(side.clone(), bytes)));
