@@ -140,10 +140,8 @@ impl Ganesha {
     /// # Errors
     /// [`BenchError::Peer`] with the last line of its log, or [`BenchError::Io`].
     pub fn start(options: &GaneshaOptions) -> Result<Self, BenchError> {
-        let dir = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(&options.dir)
-            .map_err(BenchError::io("make the peer's folder"))?;
+        let dir =
+            crate::own::folder(&options.dir).map_err(BenchError::io("make the peer's folder"))?;
         let files = Files::of(dir.path());
         files
             .make(options.fsal.is_durable())

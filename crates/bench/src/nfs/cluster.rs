@@ -204,9 +204,7 @@ impl Cluster {
     /// # Errors
     /// [`BenchError::Cluster`] with the program's last words, [`BenchError::Links`], or [`BenchError::Io`].
     pub fn start(options: &ClusterOptions) -> Result<Self, BenchError> {
-        let dir = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(&options.dir)
+        let dir = crate::own::folder(&options.dir)
             .map_err(BenchError::io("make the cluster's folder"))?;
         let (servers, address) = match options.link {
             None => {

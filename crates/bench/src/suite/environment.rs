@@ -9,7 +9,7 @@ use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::peer::{Fsal, Ganesha, GaneshaOptions};
 use crate::process::{Launcher, ServerProcess};
-use crate::{BenchError, pattern, peer};
+use crate::{BenchError, own, pattern, peer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,7 @@ impl Environment {
             (None, None) => None,
         };
         let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
+        own::tell_of_left(&[&options.dir, &options.disk_dir]);
         let own = Self::of(program, &options.dir, &options.disk_dir, launcher)?;
         Ok(Self {
             given,
@@ -72,10 +73,7 @@ impl Environment {
         disk_dir: &Path,
         launcher: &Launcher,
     ) -> Result<Self, BenchError> {
-        let scratch = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(memory_dir)
-            .map_err(BenchError::io("make a folder in memory"))?;
+        let scratch = own::folder(memory_dir).map_err(BenchError::io("make a folder in memory"))?;
         Ok(Self {
             given: None,
             link: None,
@@ -179,10 +177,7 @@ impl Environment {
 
     fn bare_streams(&self, link: Option<Link>) -> Result<BareStreams, BenchError> {
         let file = || {
-            let file = tempfile::Builder::new()
-                .prefix("ropewalk-bench-")
-                .tempfile_in(&self.memory_dir)
-                .map_err(BenchError::io("make the test file"))?;
+            let file = own::file(&self.memory_dir).map_err(BenchError::io("make the test file"))?;
             pattern::write(file.as_file(), BARE_FILE_BYTES)?;
             Ok::<_, BenchError>(file)
         };
