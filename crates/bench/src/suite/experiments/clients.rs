@@ -51,7 +51,13 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         notes: vec![
             "The published measurement used NFSv3, this one NFSv4.1: ours speaks no NFSv3 yet."
                 .to_owned(),
-            format!("64 KiB records, {} in flight for each client.", io::WINDOW),
+            match setting.link {
+                None => format!("64 KiB records, {} in flight for each client.", io::WINDOW),
+                Some(_) => {
+                    "64 KiB records, a stripe of every data server in flight for each client."
+                        .to_owned()
+                }
+            },
         ],
         cells,
         figures: vec![

@@ -19,31 +19,27 @@ const CONTROL_PATH: &str = "The series name what carries NFS between clients and
 pub(super) fn plan(setting: &Setting) -> Plan {
     let servers = setting.servers(DS_COUNTS, DS_COUNTS_QUICK, Store::Memory);
     let processes = setting.pick(PROCESSES, PROCESSES_QUICK);
-    let few = processes[0];
-    let many = processes[processes.len() / 2];
+    let few = ("ds-few", processes[0]);
+    let many = ("ds-many", processes[processes.len() / 2]);
     let mut cells = Vec::new();
-    for server in &servers {
-        for (group, count) in [("ds-few", few), ("ds-many", many)] {
+    let mut figures = Vec::new();
+    for (group, count) in setting.pick(vec![few, many], vec![few]) {
+        for server in &servers {
             cells.extend(beside(setting, group, &server.x(), *server, count));
         }
+        figures.push(figure(setting, group, by_servers(count)));
     }
-    let ends = [
-        ("few", servers.first()),
-        ("many", servers.get(1..).and_then(<[_]>::last)),
-    ];
-    for (group, server) in ends {
-        for count in processes.iter().filter(|_| server.is_some()) {
-            let server = *server.expect("it was just looked at");
+    let few = ("few", servers.first());
+    let many = ("many", servers.get(1..).and_then(<[_]>::last));
+    for (group, server) in setting.pick(vec![few, many], vec![few]) {
+        let Some(server) = server else {
+            continue;
+        };
+        for count in processes {
             let x = X::count(u64::from(*count));
-            cells.extend(beside(setting, group, &x, server, *count));
+            cells.extend(beside(setting, group, &x, *server, *count));
         }
-    }
-    let mut figures = vec![
-        figure(setting, "ds-few", by_servers(few)),
-        figure(setting, "ds-many", by_servers(many)),
-    ];
-    for (group, server) in ends {
-        figures.extend(server.map(|server| figure(setting, group, by_processes(*server))));
+        figures.push(figure(setting, group, by_processes(*server)));
     }
     Plan {
         name: "create",
