@@ -138,7 +138,14 @@ fn plans_have_each_point_once() {
         quick: false,
         ..own
     };
-    for setting in [SETTING, own, full] {
+    let rate = "500mbit".parse().unwrap();
+    let linked = |setting: Setting| Setting {
+        link: Some(rate),
+        peer: Some(Peer::Ganesha),
+        transports: Some(BOTH),
+        ..setting
+    };
+    for setting in [SETTING, own, full, linked(own), linked(full)] {
         for experiment in Experiment::ALL {
             let plan = experiment.plan(&setting);
             for (n, cell) in plan.cells.iter().enumerate() {
@@ -151,6 +158,10 @@ fn plans_have_each_point_once() {
             for figure in &plan.figures {
                 let shows = |cell: &Cell| cell.group == figure.group;
                 assert!(plan.cells.iter().any(shows), "{}", figure.id);
+                if let Some(whole) = figure.share_of {
+                    let is_whole = |cell: &&Cell| shows(cell) && cell.series == whole;
+                    assert!(plan.cells.iter().any(|cell| is_whole(&cell)), "{whole}");
+                }
             }
         }
     }
