@@ -114,7 +114,7 @@ impl IwarpEndpoint {
         let Some(stream) = self.stream.as_mut() else {
             return Poll::Pending;
         };
-        if self.machine.ended().is_some() {
+        if self.machine.ended().is_some() || self.machine.is_held_back() {
             return Poll::Pending;
         }
         let mut room = self.machine.room();
@@ -256,6 +256,10 @@ impl Endpoint for IwarpEndpoint {
 
     fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         self.machine.post_receive(id, buffer)
+    }
+
+    fn admit(&mut self, messages: u32) -> u32 {
+        self.machine.admit(messages)
     }
 
     fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {

@@ -21,6 +21,7 @@
 
 mod ahead;
 mod rx;
+mod spare;
 mod tx;
 
 pub use ahead::Room;
@@ -33,8 +34,8 @@ use crate::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
 use crate::watch::Owed;
 use bytes::Bytes;
 use fabric::{
-    Buffer, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated, Part,
-    READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Buffer, Claim, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated,
+    Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use std::collections::VecDeque;
 use tx::Gather;
@@ -76,6 +77,8 @@ pub struct Machine {
     /// Of that, what the peer may write much into.
     writable: usize,
     receives: VecDeque<Receive>,
+    /// Where a message finds its receive when there is none of its own.
+    claim: Option<Claim>,
     send_queue: VecDeque<Item>,
     /// Requests sent and not answered, in order.
     reads: VecDeque<ReadOut>,
@@ -161,6 +164,7 @@ impl Machine {
             exposed: 0,
             writable: 0,
             receives: VecDeque::new(),
+            claim: None,
             send_queue: VecDeque::new(),
             reads: VecDeque::new(),
             sinks: VecDeque::new(),
@@ -259,6 +263,28 @@ impl Machine {
         Err(Refused { why, back: buffer })
     }
 
+    /// Messages take their receives from a queue that is shared; see [`fabric::Incoming::accept_sharing`]. To be said before
+    /// the first of them.
+    pub fn share(&mut self, claim: Claim) {
+        self.claim = Some(claim);
+    }
+
+    /// Admits messages to a shared queue, and goes on with what waited for that; see [`fabric::Endpoint::admit`].
+    pub fn admit(&mut self, messages: u32) -> u32 {
+        let count = self.claim.as_mut().map_or(0, |claim| claim.admit(messages));
+        if count > 0 {
+            self.rx.unblock();
+            self.advance_all();
+        }
+        count
+    }
+
+    /// Whether nothing is to be read until more messages are admitted.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.ended.is_none() && self.rx.is_blocked()
+    }
+
     /// Lets the peer touch memory; see [`fabric::Endpoint::expose`].
     ///
     /// # Errors
@@ -333,7 +359,11 @@ impl Machine {
 
     /// What has completed since the last call, behind what is in `out`.
     pub fn take_completions(&mut self, out: &mut Vec<Completion>) {
-        out.append(&mut self.completions);
+        if out.is_empty() {
+            *out = std::mem::take(&mut self.completions);
+        } else {
+            out.append(&mut self.completions);
+        }
     }
 
     /// Completions that wait to be taken.
@@ -348,8 +378,10 @@ impl Machine {
         if self.ended.is_some() {
             return Owed::default();
         }
+        // What waits here is not late.
+        let has_begun = !self.rx.is_between_frames() && !self.rx.is_blocked();
         Owed {
-            frame: (!self.rx.is_between_frames()).then_some(self.rx.frames()),
+            frame: has_begun.then_some(self.rx.frames()),
             answer: (!self.reads.is_empty()).then_some(self.rx.answers()),
             room: self.tx.frames_taken_while_others_wait(),
         }
@@ -510,6 +542,7 @@ impl Machine {
             self.complete(item.id, status, done);
         }
         self.flush_receives(ended);
+        self.claim = None;
         for (key, exposure) in self.keys.drain() {
             if let Exposure::Memory(memory, _) = exposure {
                 let done = Done::Exposed { memory };

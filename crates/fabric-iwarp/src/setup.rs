@@ -6,8 +6,8 @@ use crate::mpa::{self, Agreed, ENHANCED_BYTES, PRIVATE_DATA_BYTES_MAX, SETUP_HEA
 use crate::mpa::{Setup, Unusable, Wish};
 use bytes::Bytes;
 use fabric::{
-    Blame, BoxFuture, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
-    Receive,
+    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits,
+    Listener, Receive,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -102,17 +102,28 @@ fn limited(config: EndpointConfig) -> EndpointConfig {
     }
 }
 
+/// Where a connection takes its receives from.
+enum Receives {
+    Own(Vec<Receive>),
+    Shared(Claim),
+}
+
 /// Puts the receives in place and makes the endpoint.
 fn connected(
     stream: TcpStream,
     peer: SocketAddr,
     mut machine: Machine,
-    receives: Vec<Receive>,
+    receives: Receives,
     private_data: Bytes,
 ) -> Result<Connected, ConnectError> {
-    for Receive { id, buffer } in receives {
-        if machine.post_receive(id, buffer).is_err() {
-            return Err(ConnectError::TooMuch);
+    match receives {
+        Receives::Shared(claim) => machine.share(claim),
+        Receives::Own(receives) => {
+            for Receive { id, buffer } in receives {
+                if machine.post_receive(id, buffer).is_err() {
+                    return Err(ConnectError::TooMuch);
+                }
+            }
         }
     }
     Ok(Connected {
@@ -180,6 +191,7 @@ async fn connect(
         Ok(agreed) => {
             let machine = iwarp.machine(&stream, config, agreed, true)?;
             let private_data = reply.private_data.into();
+            let receives = Receives::Own(receives);
             connected(stream, address, machine, receives, private_data)
         }
         Err(Unusable::Malformed(what)) => Err(ConnectError::Protocol(what)),
@@ -241,6 +253,7 @@ impl Fabric for Iwarp {
             exposed_max: DEPTH_MAX,
             reads_max: READS_MAX,
             waits_for_receives: false,
+            shares_receives: true,
             pads_private_data: false,
             peers_invalidate: true,
             counts_peers_work: true,
@@ -372,7 +385,7 @@ impl IwarpIncoming {
         mut self,
         config: EndpointConfig,
         private_data: Bytes,
-        receives: Vec<Receive>,
+        receives: Receives,
     ) -> Result<Connected, ConnectError> {
         let config = limited(config);
         if private_data.len() > PRIVATE_DATA_MAX {
@@ -414,6 +427,17 @@ impl Incoming for IwarpIncoming {
         private_data: Bytes,
         receives: Vec<Receive>,
     ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let receives = Receives::Own(receives);
+        Box::pin(in_time(self.answer(config, private_data, receives)))
+    }
+
+    fn accept_sharing(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        claim: Claim,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let receives = Receives::Shared(claim);
         Box::pin(in_time(self.answer(config, private_data, receives)))
     }
 

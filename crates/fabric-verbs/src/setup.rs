@@ -32,6 +32,7 @@ pub(crate) const LIMITS: Limits = Limits {
     exposed_max: 65_536,
     reads_max: 255,
     waits_for_receives: false,
+    shares_receives: false,
     pads_private_data: true,
     peers_invalidate: false,
     counts_peers_work: false,

@@ -1,6 +1,6 @@
 //! Providers: how connections begin.
 
-use crate::{BoxFuture, Endpoint, EndpointConfig, Negotiated, Receive};
+use crate::{BoxFuture, Claim, Endpoint, EndpointConfig, Negotiated, Receive};
 use bytes::Bytes;
 use std::fmt;
 use std::io;
@@ -27,6 +27,8 @@ pub struct Limits {
     pub reads_max: u32,
     /// A message waits when no receive is posted (InfiniBand, RoCE) instead of ending the connection (iWARP).
     pub waits_for_receives: bool,
+    /// Connections can take their receives from a queue that they share ([`Incoming::accept_sharing`]).
+    pub shares_receives: bool,
     /// Private data may come with zeros behind them: InfiniBand's messages have one size.
     pub pads_private_data: bool,
     /// A peer may take back memory that is exposed to it ([`Work::Send`](crate::Work::Send) with an invalidation). Where
@@ -100,6 +102,21 @@ pub trait Incoming: Send {
         private_data: Bytes,
         receives: Vec<Receive>,
     ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
+
+    /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
+    /// admits more. What comes beyond them waits, and nobody else with it. Completions of these receives have the id 0.
+    ///
+    /// A provider that cannot share takes the receives of the claim for this connection alone.
+    fn accept_sharing(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        mut claim: Claim,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let buffers = std::iter::from_fn(|| claim.take());
+        let receives = buffers.map(|buffer| Receive { id: 0, buffer }).collect();
+        self.accept(config, private_data, receives)
+    }
 
     /// Says no.
     fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>>;

@@ -9,12 +9,14 @@ mod ending;
 mod faults;
 mod files;
 mod moving;
+mod sharing;
 
 pub use connecting::*;
 pub use ending::*;
 pub use faults::*;
 pub use files::*;
 pub use moving::*;
+pub use sharing::*;
 
 use crate::{
     Buffer, Completion, Connected, Done, Ended, Endpoint, EndpointConfig, Fabric, Listener, Memory,
@@ -49,7 +51,7 @@ macro_rules! contract_tests {
             reads_are_answered_beside_queued_writes both_sides_may_be_full_of_work
             invalidation_ends_access remote_invalidation_ends_access
             forbidden_access_ends_that_connection_only a_message_needs_a_receive_that_holds_it
-            only_exposed_keys_can_be_invalidated
+            only_exposed_keys_can_be_invalidated what_is_not_admitted_waits_alone
             draining_completes_what_was_posted closing_flushes_what_was_posted
             a_vanished_peer_flushes_everything);
     };
@@ -200,7 +202,7 @@ pub struct Pair {
     a: Side,
     b: Side,
     /// Kept, since a provider may need it.
-    _listener: Box<dyn Listener>,
+    _listener: Option<Box<dyn Listener>>,
 }
 
 fn pools() -> (Pool, Pool) {
@@ -251,8 +253,13 @@ impl Pair {
         Self {
             a: Side::new(a.expect(WHY), pool_a, small_a),
             b: Side::new(b, pool_b, small_b),
-            _listener: listener,
+            _listener: Some(listener),
         }
+    }
+
+    fn of(a: Side, b: Side) -> Self {
+        let _listener = None;
+        Self { a, b, _listener }
     }
 
     /// Moves both sides forward until this holds.

@@ -151,6 +151,12 @@ pub trait Endpoint: Send {
     /// The buffer, when the queue is full or the connection is closed.
     fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>>;
 
+    /// So many more messages of the peer may come, and take receives of the queue that this connection shares. Returns how many they
+    /// are: fewer when the queue has no memory, none when the connection has receives of its own.
+    fn admit(&mut self, _messages: u32) -> u32 {
+        0
+    }
+
     /// Lets the peer touch this memory under a new key, until it is invalidated by either side.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ pub mod contract;
 mod endpoint;
 pub mod mem;
 mod pool;
+mod queue;
 mod slab;
 mod work;
 
@@ -29,6 +30,7 @@ pub use connect::{
 };
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
 pub use pool::{Buffer, Pool, PoolConfig};
+pub use queue::{Claim, ReceiveQueue};
 pub use slab::{Slab, SlabUser, slab_at};
 pub use work::{
     Completion, Done, Fault, FileRange, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused,

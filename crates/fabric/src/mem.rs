@@ -6,11 +6,11 @@
 mod link;
 
 use crate::{
-    Blame, BoxFuture, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
-    Negotiated, Receive,
+    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits,
+    Listener, Negotiated, Receive,
 };
 use bytes::Bytes;
-use link::{Link, MemEndpoint};
+use link::{Link, MemEndpoint, Receives};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -27,6 +27,7 @@ const LIMITS: Limits = Limits {
     exposed_max: 65_536,
     reads_max: 0x3ffe,
     waits_for_receives: false,
+    shares_receives: true,
     pads_private_data: false,
     peers_invalidate: true,
     counts_peers_work: true,
@@ -217,9 +218,9 @@ impl MemIncoming {
         &mut self,
         config: EndpointConfig,
         private_data: Bytes,
-        receives: Vec<Receive>,
+        receives: Receives,
     ) -> Result<Connected, ConnectError> {
-        check(&config, &private_data, &receives)?;
+        check(&config, &private_data, receives.own())?;
         let theirs = self.config;
         let agreed = |ours: &EndpointConfig, theirs: &EndpointConfig| Negotiated {
             ird: ours.ird.min(theirs.ord).min(LIMITS.reads_max),
@@ -233,7 +234,7 @@ impl MemIncoming {
             net.links = net.links.wrapping_add(1);
             net.links
         };
-        let asked = std::mem::take(&mut self.receives);
+        let asked = Receives::Own(std::mem::take(&mut self.receives));
         let link = Link::new(number, [(config, receives), (theirs, asked)]);
         let end = |side: usize, negotiated| MemEndpoint {
             link: Arc::clone(&link),
@@ -267,6 +268,17 @@ impl Incoming for MemIncoming {
         private_data: Bytes,
         receives: Vec<Receive>,
     ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let receives = Receives::Own(receives);
+        Box::pin(async move { self.connect(config, private_data, receives) })
+    }
+
+    fn accept_sharing(
+        mut self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        claim: Claim,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let receives = Receives::Shared(claim);
         Box::pin(async move { self.connect(config, private_data, receives) })
     }
 

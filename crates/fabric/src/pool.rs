@@ -39,11 +39,16 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By first address. Before `free`, so that who registered a slab hears of its end before its memory goes.
+    /// By first address. Before the buffers, so that who registered a slab hears of its end before its memory goes.
     slabs: BTreeMap<usize, Listed>,
+    /// Those that somebody had; the last one is the warmest.
     free: Vec<BytesMut>,
+    /// Those that nobody ever had: memory that was never touched.
+    fresh: Vec<BytesMut>,
     slabs_bytes: usize,
     taken: usize,
+    /// Of the free ones, those that are promised.
+    reserved: usize,
 }
 
 impl Pool {
@@ -65,16 +70,50 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Buffer> {
         let mut state = self.0.state.lock();
-        if state.free.is_empty() {
+        if state.available() == state.reserved {
             state.grow(&self.0.config);
         }
-        let bytes = state.free.pop()?;
+        if state.available() == state.reserved {
+            return None;
+        }
+        self.hand_out(&mut state)
+    }
+
+    /// Sets so many buffers aside for [`Pool::take_reserved`]. Returns how many they are: fewer when the pool has no more.
+    pub(crate) fn reserve(&self, count: usize) -> usize {
+        let mut state = self.0.state.lock();
+        let wanted = state.reserved + count;
+        while state.available() < wanted && state.grow(&self.0.config) {}
+        let before = state.reserved;
+        state.reserved = wanted.min(state.available());
+        state.reserved - before
+    }
+
+    /// So many buffers are not set aside any more.
+    pub(crate) fn release(&self, count: usize) {
+        self.0.state.lock().reserved -= count;
+    }
+
+    /// A buffer that was set aside.
+    pub(crate) fn take_reserved(&self) -> Option<Buffer> {
+        let mut state = self.0.state.lock();
+        state.reserved = state.reserved.checked_sub(1)?;
+        self.hand_out(&mut state)
+    }
+
+    fn hand_out(&self, state: &mut State) -> Option<Buffer> {
+        let bytes = state.free.pop().or_else(|| state.fresh.pop())?;
         state.taken += 1;
         Some(Buffer {
             len: bytes.len(),
             bytes,
             home: Arc::clone(&self.0),
         })
+    }
+
+    /// Buffers that are set aside.
+    pub(crate) fn reserved(&self) -> usize {
+        self.0.state.lock().reserved
     }
 
     /// Bytes of each buffer.
@@ -98,23 +137,31 @@ impl Pool {
 }
 
 impl State {
-    /// Makes another slab, if the limit allows one of at least one buffer.
-    fn grow(&mut self, config: &PoolConfig) {
+    /// Buffers that nobody has.
+    fn available(&self) -> usize {
+        self.free.len() + self.fresh.len()
+    }
+
+    /// Makes another slab, if the limit allows one of at least one buffer; whether it did.
+    fn grow(&mut self, config: &PoolConfig) -> bool {
         let wish = config.slab_bytes.max(config.buffer_bytes);
         let room = config.bytes_max - self.slabs_bytes.min(config.bytes_max);
         let count = wish.min(room) / config.buffer_bytes;
         if count == 0 {
-            return;
+            return false;
         }
         let mut slab = BytesMut::zeroed(count * config.buffer_bytes);
         let start = slab.as_ptr().addr();
         self.slabs
             .insert(start, Listed::new(start..start + slab.len()));
         self.slabs_bytes += slab.len();
-        self.free
-            .extend((0..count).map(|_| slab.split_to(config.buffer_bytes)));
+        let mut buffers: Vec<_> = (0..count)
+            .map(|_| slab.split_to(config.buffer_bytes))
+            .collect();
         // The lowest address is handed out first.
-        self.free.reverse();
+        buffers.reverse();
+        self.fresh.append(&mut buffers);
+        true
     }
 }
 
@@ -187,7 +234,7 @@ impl Drop for Buffer {
         } = self.home.config;
         let mut state = self.home.state.lock();
         state.taken -= 1;
-        let is_slab = slab_bytes < 2 * buffer_bytes;
+        let is_slab = slab_bytes < 2 * buffer_bytes && state.available() >= state.reserved;
         if is_slab && (state.free.len() + 1) * buffer_bytes > free_bytes_max {
             let slab = state.slabs.remove(&bytes.as_ptr().addr());
             state.slabs_bytes -= buffer_bytes;

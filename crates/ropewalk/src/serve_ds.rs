@@ -357,6 +357,7 @@ async fn tick(nfsd: Arc<Nfsd<Ds>>) {
     loop {
         ticks.tick().await;
         nfsd.expire().await;
+        nfsd.recall_slots();
     }
 }
 

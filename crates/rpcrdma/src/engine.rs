@@ -34,6 +34,7 @@ use bytes::Bytes;
 use crate::chunk::{Placement, ReassembleError};
 use crate::counters::{Counters, DiscardReason, FailReason};
 use crate::header::CREDITS_AT;
+use crate::lending::Account;
 use crate::message::pieces_bytes;
 use crate::private_data::PrivateData;
 use call::Outgoing;
@@ -163,8 +164,16 @@ impl Engine {
         calls.saturating_add(self.unanswered)
     }
 
+    /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the lender has. To be said
+    /// before the connection begins. The provider then holds back what goes beyond [`Engine::receives`]; the overrun gets none.
+    #[must_use]
+    pub fn lending(mut self, account: Account) -> Self {
+        self.responder.lend(account);
+        self
+    }
+
     /// Sets the credits that the next replies grant: 1 to [`CREDITS_MAX`]. What older grants allow stays
-    /// allowed until enough replies have left; see [`Engine::receives`].
+    /// allowed until enough replies have left, or the peer has shown that it goes by a newer one; see [`Engine::receives`].
     pub fn set_grant(&mut self, grant: u32) {
         self.responder.set_grant(grant);
     }
@@ -173,6 +182,27 @@ impl Engine {
     #[must_use]
     pub fn credits(&self) -> (u32, u32) {
         (self.requester.limit(), self.requester.in_use())
+    }
+
+    /// Calls that the peer may have outstanding: those that came and have no reply, and those that it may still send.
+    #[must_use]
+    pub fn calls_allowed(&self) -> u32 {
+        self.responder.outstanding()
+    }
+
+    /// Gives back room for what is not there: nothing is expected soon.
+    pub fn rest(&mut self) {
+        if self.work.is_empty() && self.events.is_empty() {
+            self.work = VecDeque::new();
+            self.events = VecDeque::new();
+        }
+        // Empty maps keep a node.
+        if self.incoming.is_empty() {
+            self.incoming = BTreeMap::new();
+        }
+        if self.outgoing.is_empty() {
+            self.outgoing = BTreeMap::new();
+        }
     }
 
     /// Calls of the peer that have no reply yet.
@@ -254,11 +284,10 @@ impl Engine {
     }
 
     /// Most bytes of a Send of the peer.
-    fn receive_bytes_max(&self) -> usize {
-        self.config
-            .own
-            .receive_bytes
-            .min(self.config.peer.send_bytes) as usize
+    #[must_use]
+    pub fn receive_bytes_max(&self) -> u32 {
+        let Config { own, peer, .. } = &self.config;
+        own.receive_bytes.min(peer.send_bytes)
     }
 
     fn send(

@@ -1,11 +1,11 @@
 //! RPC-over-RDMA version 1 (RFC 8166), with calls in both directions (RFC 8167) and private data of
 //! the connection manager (RFC 8797), without I/O.
 //!
-//! The crate owns the transport header, the meaning of chunks, credits, and the course of calls and
-//! replies on one connection. It holds no memory of its own, posts nothing and knows no upper layer:
+//! The crate owns the transport header, the meaning of chunks, credits and how connections share them, and the course of calls
+//! and replies on one connection. It holds no memory of its own, posts nothing and knows no upper layer:
 //! [`Engine`] says what is to be posted ([`Work`]) and what has happened ([`Event`]).
 //!
-//! Entry points: [`Engine`], [`Header`], [`PrivateData`], [`reassemble`].
+//! Entry points: [`Engine`], [`Lender`], [`Header`], [`PrivateData`], [`reassemble`].
 #![forbid(unsafe_code)]
 
 mod chunk;
@@ -14,6 +14,7 @@ mod engine;
 #[doc(hidden)]
 pub mod fuzz;
 mod header;
+mod lending;
 mod message;
 mod private_data;
 
@@ -31,6 +32,7 @@ pub use header::{
     READ_SEGMENTS_MAX, RdmaError, ReadSegment, Segment, VERSION, WRITE_CHUNKS_MAX, WriteChunk,
     encode_error_reply,
 };
+pub use lending::{Account, Lender, ROUNDS_MAX, Round};
 pub use message::{Held, Item, Message};
 pub use private_data::{
     INLINE_BYTES_MAX, INLINE_BYTES_MIN, PRIVATE_DATA_BYTES, PRIVATE_DATA_MAGIC, PrivateData,

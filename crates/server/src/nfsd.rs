@@ -17,7 +17,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use rpc::{AcceptError, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection};
 use state::Clients;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -42,6 +42,8 @@ pub struct Nfsd<R: Role> {
     clients: Mutex<Clients>,
     /// Live connections, for callbacks. As many as the transport admits.
     pub(crate) connections: Mutex<HashMap<u64, ConnHandle>>,
+    /// Of those, connections that hold credits which others lack. Their clients are to be asked for slots.
+    pub(crate) credits_short: Mutex<BTreeSet<u64>>,
     /// Places for those that wait.
     pub(crate) probes: Arc<Semaphore>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -56,6 +58,7 @@ impl<R: Role> Nfsd<R> {
             role,
             clients: Mutex::new(config.clients),
             connections: Mutex::default(),
+            credits_short: Mutex::default(),
             probes: Arc::new(Semaphore::new(PROBES_MAX)),
             random: config.random,
             started: Instant::now(),
@@ -176,7 +179,12 @@ impl<R: Role> Service for Nfsd<R> {
 
     fn disconnected(&self, conn: &ConnHandle, _reason: CloseReason) {
         self.connections.lock().remove(&conn.id());
+        self.credits_short.lock().remove(&conn.id());
         // Callbacks under way on it notice by themselves: their calls fail.
         let _sessions = self.clients().connection_closed(conn.id());
+    }
+
+    fn credits_short(&self, conn: &ConnHandle) {
+        self.credits_short.lock().insert(conn.id());
     }
 }

@@ -8,9 +8,14 @@ use state::SlotRecall;
 use std::sync::Arc;
 
 impl<R: Role> Nfsd<R> {
-    /// Asks for what idle clients hold too much of. To be called about once a second.
+    /// Asks for what idle clients hold too much of: beyond the share of each session, and of the credits of the transport. To be called
+    /// about once a second.
     pub fn recall_slots(self: &Arc<Self>) {
-        let recalls = self.clients().slot_recalls(self.now_ms());
+        let short = std::mem::take(&mut *self.credits_short.lock());
+        let mut recalls = self.clients().slot_recalls(self.now_ms());
+        if !short.is_empty() {
+            recalls.extend(self.clients().shrink_sessions(&short));
+        }
         for recall in recalls {
             let nfsd = Arc::clone(self);
             tokio::spawn(async move { nfsd.recall_slots_of(recall).await });

@@ -134,6 +134,10 @@ impl DynService for NoFences {
     fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
         self.0.on_disconnected(conn, reason);
     }
+
+    fn on_credits_short(&self, conn: &ConnHandle) {
+        self.0.on_credits_short(conn);
+    }
 }
 
 /// The object store that answers `sync` without doing it.

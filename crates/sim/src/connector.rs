@@ -215,6 +215,10 @@ impl Service for Tapped {
     fn disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
         self.service.on_disconnected(conn, reason);
     }
+
+    fn credits_short(&self, conn: &ConnHandle) {
+        self.service.on_credits_short(conn);
+    }
 }
 
 /// A verifier drawn from `rng`.

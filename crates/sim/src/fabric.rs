@@ -7,9 +7,9 @@ use crate::net::Net;
 use bytes::Bytes;
 use fabric::mem::MemFabric;
 use fabric::{
-    BoxFuture, Buffer, Close, Completion, ConnectError, Connected, Counters, Ended, Endpoint,
-    EndpointConfig, Fabric, Incoming, Limits, Listener, Memory, Negotiated, Receive, Refused,
-    Remote, Work,
+    BoxFuture, Buffer, Claim, Close, Completion, ConnectError, Connected, Counters, Ended,
+    Endpoint, EndpointConfig, Fabric, Incoming, Limits, Listener, Memory, Negotiated, Receive,
+    Refused, Remote, Work,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -73,6 +73,26 @@ impl SimFabric {
             queue: VecDeque::new(),
             lost_at: None,
             sleep: None,
+        })
+    }
+}
+
+impl SimFabric {
+    /// A connection that `from` has asked for, under the troubles of the net.
+    fn accepted(
+        self,
+        accepting: BoxFuture<'static, Result<Connected, ConnectError>>,
+        from: String,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        Box::pin(async move {
+            let Connected {
+                endpoint,
+                private_data,
+            } = accepting.await?;
+            Ok(Connected {
+                endpoint: self.endpoint(endpoint, from),
+                private_data,
+            })
         })
     }
 }
@@ -170,17 +190,26 @@ impl Incoming for SimIncoming {
         private_data: Bytes,
         receives: Vec<Receive>,
     ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
-        Box::pin(async move {
-            let accepting = self.inner.accept(config, private_data, receives);
-            let Connected {
-                endpoint,
-                private_data,
-            } = accepting.await?;
-            Ok(Connected {
-                endpoint: self.fabric.endpoint(endpoint, self.from),
-                private_data,
-            })
-        })
+        let Self {
+            inner,
+            fabric,
+            from,
+        } = *self;
+        fabric.accepted(inner.accept(config, private_data, receives), from)
+    }
+
+    fn accept_sharing(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        claim: Claim,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let Self {
+            inner,
+            fabric,
+            from,
+        } = *self;
+        fabric.accepted(inner.accept_sharing(config, private_data, claim), from)
     }
 
     fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, io::Result<()>> {
@@ -275,6 +304,10 @@ impl Endpoint for SimEndpoint {
 
     fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         self.inner.post_receive(id, buffer)
+    }
+
+    fn admit(&mut self, messages: u32) -> u32 {
+        self.inner.admit(messages)
     }
 
     fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {

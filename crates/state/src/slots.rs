@@ -5,7 +5,7 @@
 //! that a retry may come over another transport. Entry points: [`SlotTable::sequence`], then
 //! [`SlotTable::complete`] for each [`Verdict::New`].
 //!
-//! Memory: 56 bytes a slot plus the cached replies, at most slots × `response_cached_bytes_max`.
+//! Memory: 56 bytes for each slot up to the highest that was used, plus the cached replies, at most slots × `response_cached_bytes_max`.
 
 use std::sync::Arc;
 
@@ -103,10 +103,34 @@ struct Slot {
     regrown: bool,
 }
 
+/// A slot that was never used.
+const FRESH: Slot = Slot {
+    seqid: 0,
+    fingerprint: 0,
+    last: Last::Unused,
+    reply_generation: 0,
+    regrown: false,
+};
+
+/// Requests of a client that was asked for all its slots but one after which it may use them again.
+const REQUESTS_UNTIL_REGROWN: u32 = 16;
+
+/// A target below that of the others, for as long as the client makes few requests.
+#[derive(Debug, Clone, Copy)]
+struct Shrunk {
+    /// What it is without.
+    target: u32,
+    requests: u32,
+}
+
 /// The slots of one fore channel.
 #[derive(Debug)]
 pub struct SlotTable {
+    /// Those up to the highest that was used.
     slots: Vec<Slot>,
+    /// Those that were negotiated.
+    slots_count: u32,
+    shrunk: Option<Shrunk>,
     highest_enforced: u32,
     highest_target: u32,
     target_generation: u32,
@@ -123,15 +147,10 @@ impl SlotTable {
     #[must_use]
     pub fn new(slots_count: u32, cached_reply_bytes_max: u32) -> Self {
         let slots_count = slots_count.clamp(1, crate::SLOTS_PER_SESSION_MAX);
-        let fresh = Slot {
-            seqid: 0,
-            fingerprint: 0,
-            last: Last::Unused,
-            reply_generation: 0,
-            regrown: false,
-        };
         Self {
-            slots: vec![fresh; slots_count as usize],
+            slots: Vec::new(),
+            slots_count,
+            shrunk: None,
             highest_enforced: slots_count - 1,
             highest_target: slots_count - 1,
             target_generation: 0,
@@ -146,6 +165,9 @@ impl SlotTable {
     pub fn sequence(&mut self, request: &Sequence) -> Verdict {
         if request.slot > self.highest_enforced {
             return Verdict::BadSlot;
+        }
+        if self.slots.len() <= request.slot as usize {
+            self.slots.resize(request.slot as usize + 1, FRESH);
         }
         let slot = &self.slots[request.slot as usize];
         if request.seqid == slot.seqid && slot.last != Last::Unused {
@@ -195,6 +217,14 @@ impl SlotTable {
         slot.last = Last::Running;
         slot.regrown = false;
         self.running_count += 1;
+        if let Some(shrunk) = &mut self.shrunk {
+            shrunk.requests += 1;
+            if shrunk.requests == REQUESTS_UNTIL_REGROWN {
+                let target = shrunk.target;
+                self.shrunk = None;
+                self.set_target(target);
+            }
+        }
     }
 
     /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries;
@@ -243,13 +273,34 @@ impl SlotTable {
     /// once. A lower value is enforced only when the client has shown that it saw it and that it
     /// has nothing outstanding above (RFC 8881 §2.10.6.1).
     pub fn set_target(&mut self, highest: u32) {
-        let highest = highest.min(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX));
+        let highest = highest.min(self.slots_count - 1);
+        if let Some(shrunk) = &mut self.shrunk {
+            shrunk.target = highest;
+            return;
+        }
+        self.aim(highest);
+    }
+
+    fn aim(&mut self, highest: u32) {
         if highest == self.highest_target {
             return;
         }
         self.highest_target = highest;
         self.target_generation = self.target_generation.wrapping_add(1);
         self.highest_enforced = self.highest_enforced.max(highest);
+    }
+
+    /// Wants the client to use one slot until it makes requests again: what it may use counts beyond the session, and others lack it.
+    /// Returns the target to ask for by CB_RECALL_SLOT.
+    pub fn shrink(&mut self) -> u32 {
+        let target = self.highest_target;
+        let shrunk = self.shrunk.get_or_insert(Shrunk {
+            target,
+            requests: 0,
+        });
+        shrunk.requests = 0;
+        self.aim(0);
+        0
     }
 
     /// The target to ask for by CB_RECALL_SLOT, when the client may use more slots and was not asked for this target yet.
@@ -274,8 +325,7 @@ impl SlotTable {
             .and_then(|i| u32::try_from(i).ok())
             .unwrap_or(0);
         let keep = self.highest_target.max(highest_running);
-        for index in keep + 1..=self.highest_enforced {
-            let slot = &mut self.slots[index as usize];
+        for slot in self.slots.iter_mut().skip(keep as usize + 1) {
             if let Last::Cached(reply) = &slot.last {
                 self.cached_bytes -= reply.len() as u64;
             }

@@ -76,8 +76,11 @@ fn retries_are_told_apart() {
 #[test]
 fn sequence_ids_wrap_through_zero() {
     let mut table = SlotTable::new(1, 100);
-    table.slots[0].seqid = u32::MAX - 1;
-    table.slots[0].last = Last::Uncached;
+    table.slots.push(Slot {
+        seqid: u32::MAX - 1,
+        last: Last::Uncached,
+        ..FRESH
+    });
     run(&mut table, 0, u32::MAX);
     run(&mut table, 0, 0);
     run(&mut table, 0, 1);

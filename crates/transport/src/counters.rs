@@ -88,6 +88,8 @@ reasons! {
     RdmaUnanswered = "rdma_unanswered",
     /// The peer sent more calls than its credits allow.
     RdmaCreditFlood = "rdma_credit_flood",
+    /// The peer kept credits that it did not use while others lacked some, though it was asked for them.
+    RdmaCreditsKept = "rdma_credits_kept",
     /// The peer sent a call with the transaction id of one that is not answered yet.
     RdmaDuplicateXid = "rdma_duplicate_xid",
     /// The peer invalidated memory that does not belong to the call that it replied to.

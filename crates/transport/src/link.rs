@@ -50,6 +50,45 @@ pub(crate) trait Link: Send + Unpin + 'static {
     fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<()>;
 }
 
+/// A large link is passed on, and kept by futures within futures, as a pointer.
+impl<L: Link> Link for Box<L> {
+    fn poll_recv(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Received, End>> {
+        (**self).poll_recv(cx)
+    }
+
+    fn has_buffered(&self) -> bool {
+        (**self).has_buffered()
+    }
+
+    fn queue(&mut self, message: Message) {
+        (**self).queue(message);
+    }
+
+    fn queue_reply(&mut self, message: Message) {
+        (**self).queue_reply(message);
+    }
+
+    fn unanswered(&mut self, xid: u32) {
+        (**self).unanswered(xid);
+    }
+
+    fn queued_reply_bytes(&self) -> usize {
+        (**self).queued_reply_bytes()
+    }
+
+    fn queued(&self) -> usize {
+        (**self).queued()
+    }
+
+    fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), End>> {
+        (**self).poll_flush(cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        (**self).poll_shutdown(cx)
+    }
+}
+
 /// A record and its share of the receive budget, which goes back when the request has ended.
 #[derive(Debug)]
 pub(crate) struct Received {

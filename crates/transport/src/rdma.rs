@@ -17,6 +17,7 @@ mod incoming;
 mod link;
 pub(crate) mod memory;
 mod replies;
+mod sharing;
 
 use std::future::Future;
 use std::io;
@@ -29,6 +30,7 @@ use bytes::Bytes;
 use fabric::{EndpointConfig, Fabric, Receive};
 use futures_util::future::select_all;
 use rpcrdma::PrivateData;
+use tokio::time::MissedTickBehavior;
 
 use crate::accept::{Host, Tasks};
 use crate::context::Admission;
@@ -39,8 +41,9 @@ use crate::{
     Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, Counters, DynService,
     Endpoint, Limits, TransportKind, engine,
 };
-use link::RdmaLink;
+use link::{RdmaLink, Receives};
 use memory::Memory;
+use sharing::{Classes, Place};
 
 /// The port of NFS over RDMA (RFC 8267 §9).
 pub const NFS_PORT: u16 = 20049;
@@ -58,9 +61,12 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub struct Config {
     /// Most bytes of one Send, and of each posted receive. 1024 to 262144, in units of 1024. Default 4096.
     pub inline_bytes: u32,
-    /// Credits granted to a peer, so most of its calls at a time. 1 to [`Config::CREDITS_MAX`]. Default 64: each costs
-    /// an idle connection `inline_bytes` of memory.
+    /// Credits granted to a peer, so most of its calls at a time. 1 to [`Config::CREDITS_MAX`]. Default 64. Where connections
+    /// share receives, one is its own and the others are lent to who makes use of them.
     pub credits: u32,
+    /// Bytes of receives that are lent to accepted connections, beside the one that each has, for each size of receives.
+    /// Default 16 MiB.
+    pub lent_bytes: u32,
     /// Checksum over every frame, where the fabric has a choice. Only when both ends say false there is none.
     pub crc: bool,
 }
@@ -78,6 +84,7 @@ impl Default for Config {
         Self {
             inline_bytes: 4096,
             credits: 64,
+            lent_bytes: 16 << 20,
             crc: true,
         }
     }
@@ -91,6 +98,7 @@ struct Inner {
     fabric: Arc<dyn Fabric>,
     config: Config,
     memory: Memory,
+    classes: Classes,
 }
 
 impl std::fmt::Debug for Rdma {
@@ -116,10 +124,12 @@ impl Rdma {
             "credits"
         );
         let memory = Memory::new(config.inline_bytes as usize);
+        let classes = Classes::new(config.inline_bytes, config.lent_bytes);
         Self(Arc::new(Inner {
             fabric,
             config,
             memory,
+            classes,
         }))
     }
 
@@ -180,14 +190,18 @@ impl Rdma {
         }
     }
 
-    /// What a peer may send before it heard anything.
-    fn first_receives(&self, limits: &Limits) -> Vec<Receive> {
-        let count = self.engine(&[], limits, 0).receives();
+    /// For what a peer may send before it heard anything.
+    fn receives(&self, count: u32) -> Vec<Receive> {
         let receive = |_| Receive {
             id: 0,
             buffer: self.0.memory.receive(),
         };
         (0..count).map(receive).collect()
+    }
+
+    /// Whether credits are lent: then messages beyond them have to wait.
+    fn lends(&self) -> bool {
+        self.0.fabric.limits().shares_receives
     }
 }
 
@@ -228,10 +242,16 @@ pub async fn serve(
     let host = Host::new(context, service);
     let mut tasks = Tasks::new(host.clone());
     let mut stop = pin!(shutdown.wait());
+    let mut rounds = tokio::time::interval(sharing::ROUND);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => break,
+            _ = rounds.tick(), if rdma.lends() => {
+                rdma.0.classes.look(&*host.service);
+                continue;
+            }
             accepted = accept(&mut listeners) => accepted,
         };
         let (incoming, local) = match accepted {
@@ -282,22 +302,49 @@ async fn serve_one(
     host: Host,
     admission: Admission,
 ) {
-    let limits = host.context.limits();
+    // What the set-up needs is gone after it.
+    let set_up = Box::pin(set_up(incoming, local, &rdma, &host.context));
+    let Some((link, conn, _place)) = set_up.await else {
+        return;
+    };
+    host.run(link, conn, admission).await;
+}
+
+async fn set_up(
+    incoming: Box<dyn fabric::Incoming>,
+    local: SocketAddr,
+    rdma: &Rdma,
+    context: &Context,
+) -> Option<(Box<RdmaLink>, ConnHandle, Option<Place>)> {
+    let limits = context.limits();
     let exposing = rdma.exposing(limits);
-    let engine = rdma.engine(incoming.private_data(), limits, exposing);
-    let receives = rdma.first_receives(limits);
-    let config = rdma.endpoint(limits, exposing);
-    let accepting = incoming.accept(config, rdma.private_data(exposing), receives);
+    let mut engine = rdma.engine(incoming.private_data(), limits, exposing);
+    let mut place = None;
+    if rdma.lends() {
+        let (joined, account) = rdma.0.classes.join(engine.receive_bytes_max());
+        engine = engine.lending(account);
+        place = Some(joined);
+    }
+    let (config, private_data) = (rdma.endpoint(limits, exposing), rdma.private_data(exposing));
+    let count = engine.receives();
+    let receives = place.as_ref().map_or(Receives::Own, |_| Receives::Shared);
+    let accepting = match &place {
+        Some(place) => incoming.accept_sharing(config, private_data, place.claim(count)),
+        None => incoming.accept(config, private_data, rdma.receives(count)),
+    };
     let connected = match in_time(limits, accepting).await {
         Ok(connected) => connected,
         // A peer that gave up: nothing was served.
         Err(e) => {
             tracing::debug!("RDMA connection not set up: {e}");
-            return;
+            return None;
         }
     };
-    let (link, conn) = link(connected.endpoint, engine, local, &rdma, &host.context);
-    host.run(link, conn, admission).await;
+    let (link, conn) = link(connected.endpoint, engine, (local, receives), rdma, context);
+    if let Some(place) = &place {
+        place.is_of(&conn);
+    }
+    Some((link, conn, place))
 }
 
 async fn in_time(
@@ -318,10 +365,10 @@ async fn in_time(
 fn link(
     endpoint: Box<dyn fabric::Endpoint>,
     engine: rpcrdma::Engine,
-    local: SocketAddr,
+    (local, receives): (SocketAddr, Receives),
     rdma: &Rdma,
     context: &Context,
-) -> (RdmaLink, ConnHandle) {
+) -> (Box<RdmaLink>, ConnHandle) {
     Counters::add(&context.counters().rdma_connections, 1);
     let info = ConnInfo {
         kind: TransportKind::Rdma,
@@ -330,8 +377,8 @@ fn link(
         tls: None,
     };
     let conn = ConnHandle::new(info, context.clone());
-    let link = RdmaLink::new(endpoint, engine, rdma.0.memory.clone(), &conn);
-    (link, conn)
+    let link = RdmaLink::new(endpoint, engine, receives, rdma.0.memory.clone(), &conn);
+    (Box::new(link), conn)
 }
 
 /// Connects over RDMA. Calls that the server sends go to `reverse`.
@@ -346,21 +393,27 @@ pub async fn connect(
 ) -> Result<ConnHandle, ConnectError> {
     let admission = context.admit().ok_or(ConnectError::TooMany)?;
     let limits = context.limits();
-    let receives = rdma.first_receives(limits);
+    let count = rdma.engine(&[], limits, 0).receives();
     let fabric = &rdma.0.fabric;
     let exposing = limits.calls_max;
     let connecting = fabric.connect(
         address,
         rdma.endpoint(limits, exposing),
         rdma.private_data(exposing),
-        receives,
+        rdma.receives(count),
     );
     let connected = in_time(limits, connecting).await?;
     Counters::add(&context.counters().connections_made, 1);
     let engine = rdma.engine(&connected.private_data, limits, exposing);
     // Providers do not tell which address they connected from.
     let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let (link, conn) = link(connected.endpoint, engine, local, rdma, context);
+    let (link, conn) = link(
+        connected.endpoint,
+        engine,
+        (local, Receives::Own),
+        rdma,
+        context,
+    );
     tokio::spawn(engine::run(link, conn.clone(), reverse, admission));
     Ok(conn)
 }

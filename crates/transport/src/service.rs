@@ -39,6 +39,10 @@ pub trait Service: Send + Sync + 'static {
 
     /// The connection is gone. Requests of it may still be running.
     fn disconnected(&self, _conn: &ConnHandle, _reason: CloseReason) {}
+
+    /// The peer makes no calls, and other connections lack credits that it holds: it is to be asked to use fewer slots. If it
+    /// keeps them it is cut off some time later.
+    fn credits_short(&self, _conn: &ConnHandle) {}
 }
 
 /// [`Service`] in a form that can stand behind `Arc<dyn DynService>`; every service has it.
@@ -58,6 +62,9 @@ pub trait DynService: Send + Sync + 'static {
 
     /// See [`Service::disconnected`].
     fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason);
+
+    /// See [`Service::credits_short`].
+    fn on_credits_short(&self, conn: &ConnHandle);
 }
 
 impl<S: Service> DynService for S {
@@ -79,6 +86,10 @@ impl<S: Service> DynService for S {
 
     fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
         self.disconnected(conn, reason);
+    }
+
+    fn on_credits_short(&self, conn: &ConnHandle) {
+        self.credits_short(conn);
     }
 }
 

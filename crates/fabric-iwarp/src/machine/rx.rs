@@ -5,9 +5,10 @@
 //! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
 
 use super::ahead::Ahead;
+use super::spare;
 use super::{Exposure, Machine, to_usize};
 use crate::crc;
-use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, TAGGED_BYTES};
+use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, TAGGED_BYTES};
 use crate::keys::Keys;
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Term, Terminate};
@@ -37,6 +38,8 @@ pub(super) struct Rx {
     pub(super) ahead: Option<Ahead>,
     /// Of control messages.
     pub(super) control: ControlBuffer,
+    /// A message has come for which there is no receive in the shared queue.
+    is_blocked: bool,
     /// The Send that is under way.
     send: Option<SendIn>,
     msn_send: u32,
@@ -92,6 +95,14 @@ impl Rx {
         self.segment.is_none() && self.start == self.end
     }
 
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    pub(super) fn unblock(&mut self) {
+        self.is_blocked = false;
+    }
+
     pub(super) fn frames(&self) -> u64 {
         self.frames
     }
@@ -109,6 +120,7 @@ impl Rx {
     /// Forgets the segment that is under way.
     pub(super) fn stop(&mut self) {
         self.segment = None;
+        self.is_blocked = false;
     }
 
     /// Moves what is in the inbox to its beginning: less than a header or a trailer, and what was moved there from
@@ -118,6 +130,9 @@ impl Rx {
         self.end -= self.start;
         self.start = 0;
         let bytes = INBOX_BYTES_MIN << self.doublings;
+        if self.inbox.is_empty() {
+            self.inbox = spare::take();
+        }
         if self.inbox.len() != bytes && self.end < bytes {
             self.inbox.resize(bytes, 0);
             self.inbox.shrink_to_fit();
@@ -142,12 +157,21 @@ impl Rx {
 }
 
 impl Machine {
-    /// Gives back what many small messages made the inbox grow by, if nothing is in it: nothing is expected soon.
+    /// Gives back room in which nothing is: nothing is expected soon.
     pub fn rest(&mut self) {
-        if self.rx.doublings > 0 && self.rx.start == self.rx.end {
+        if self.rx.start == self.rx.end {
             (self.rx.start, self.rx.end) = (0, 0);
-            self.rx.inbox = Vec::new();
+            spare::give(std::mem::take(&mut self.rx.inbox));
             self.rx.doublings = 0;
+        }
+        if self.tx.is_idle() {
+            self.tx.rest();
+        }
+        if self.send_queue.is_empty() {
+            self.send_queue = VecDeque::new();
+        }
+        if self.receives.is_empty() {
+            self.receives = VecDeque::new();
         }
     }
 
@@ -187,8 +211,12 @@ impl Machine {
             self.fault(Term::DDP_CATASTROPHIC, None, None);
             return false;
         };
+        if self.lacks_receive(&header) {
+            self.rx.is_blocked = true;
+            return false;
+        }
         let admitted = Opcode::of(&header)
-            .and_then(|opcode| Ok((opcode, self.admit(&header, opcode, payload_bytes)?)));
+            .and_then(|opcode| Ok((opcode, self.place_of(&header, opcode, payload_bytes)?)));
         let (opcode, place) = match admitted {
             Ok(admitted) => admitted,
             Err(term) => {
@@ -213,6 +241,30 @@ impl Machine {
         self.rx.start += used;
         self.rx.segment = Some(segment);
         true
+    }
+
+    /// Whether this begins a message that has to wait for its receive. Takes that from the shared queue.
+    fn lacks_receive(&mut self, header: &Header) -> bool {
+        let is_message = matches!(
+            header.place,
+            Place::Untagged {
+                queue: QUEUE_SEND,
+                ..
+            }
+        );
+        let Some(claim) = self.claim.as_mut().filter(|_| is_message) else {
+            return false;
+        };
+        if !self.receives.is_empty() {
+            return false;
+        }
+        match claim.take() {
+            Some(buffer) => {
+                self.receives.push_back(Receive { id: 0, buffer });
+                false
+            }
+            None => true,
+        }
     }
 
     fn place_from_inbox(&mut self) -> bool {
@@ -264,7 +316,7 @@ impl Machine {
     }
 
     /// Checks where a segment would go (RFC 5041 §7.1).
-    fn admit(&self, header: &Header, opcode: Opcode, len: usize) -> Result<Target, Term> {
+    fn place_of(&self, header: &Header, opcode: Opcode, len: usize) -> Result<Target, Term> {
         match (opcode, header.place) {
             (Opcode::Write, Place::Tagged { stag, to }) => self.admit_write(stag, to, len),
             (Opcode::ReadResponse, Place::Tagged { stag, to }) => {

@@ -187,6 +187,15 @@ impl Tx {
         self.made == self.sent && self.responses.is_empty()
     }
 
+    /// Gives back room for what is all sent.
+    pub(super) fn rest(&mut self) {
+        self.out = VecDeque::new();
+        self.small = BytesMut::new();
+        self.frame_ends = VecDeque::new();
+        self.responses = VecDeque::new();
+        self.response_ends = VecDeque::new();
+    }
+
     /// Whether a frame of its own would stand between two messages and leave at once.
     pub(super) fn is_between_messages(&self) -> bool {
         self.made == self.sent && self.message == Message::None

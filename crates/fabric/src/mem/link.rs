@@ -2,8 +2,8 @@
 
 use super::LIMITS;
 use crate::{
-    Buffer, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault, Memory,
-    Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault,
+    Memory, Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -29,6 +29,8 @@ pub(super) struct Link {
 struct End {
     config: EndpointConfig,
     receives: VecDeque<Receive>,
+    /// Where the others come from.
+    claim: Option<Claim>,
     memory: BTreeMap<u32, Memory>,
     queue: VecDeque<(u64, Work, bool)>,
     done: Vec<Completion>,
@@ -36,6 +38,22 @@ struct End {
     ended: Option<Ended>,
     waker: Option<Waker>,
     counters: Counters,
+}
+
+/// Where an end takes its receives from.
+#[derive(Debug)]
+pub(super) enum Receives {
+    Own(Vec<Receive>),
+    Shared(Claim),
+}
+
+impl Receives {
+    pub(super) fn own(&self) -> &[Receive] {
+        match self {
+            Self::Own(receives) => receives,
+            Self::Shared(_) => &[],
+        }
+    }
 }
 
 /// One end, as its owner has it.
@@ -48,17 +66,13 @@ pub(super) struct MemEndpoint {
 }
 
 impl Link {
-    pub(super) fn new(number: u32, ends: [(EndpointConfig, Vec<Receive>); 2]) -> Arc<Mutex<Self>> {
-        let end = |(config, receives): (EndpointConfig, Vec<Receive>)| End {
-            config,
-            receives: receives.into(),
-            memory: BTreeMap::new(),
-            queue: VecDeque::new(),
-            done: Vec::new(),
-            closing: false,
-            ended: None,
-            waker: None,
-            counters: Counters::default(),
+    pub(super) fn new(number: u32, ends: [(EndpointConfig, Receives); 2]) -> Arc<Mutex<Self>> {
+        let end = |(config, receives)| {
+            let (receives, claim) = match receives {
+                Receives::Own(receives) => (receives.into(), None),
+                Receives::Shared(claim) => (VecDeque::new(), Some(claim)),
+            };
+            End::new(config, receives, claim)
         };
         Arc::new(Mutex::new(Self {
             ends: ends.map(end),
@@ -66,9 +80,23 @@ impl Link {
         }))
     }
 
+    /// Whether the next message of this side has to wait until the other admits it.
+    fn is_held_back(&self, side: usize) -> bool {
+        let peer = &self.ends[1 - side];
+        let is_message = matches!(
+            self.ends[side].queue.front(),
+            Some((_, Work::Send { .. }, _))
+        );
+        let admitted = peer.claim.as_ref().map(Claim::admitted);
+        is_message && peer.ended.is_none() && admitted == Some(0)
+    }
+
     /// Does all work of one side.
     fn run(&mut self, side: usize) {
-        while let Some((id, work, signalled)) = self.ends[side].queue.pop_front() {
+        while !self.is_held_back(side) {
+            let Some((id, work, signalled)) = self.ends[side].queue.pop_front() else {
+                break;
+            };
             let moved = match work {
                 Work::Send { data, invalidate } => {
                     let sent = self.send(side, &data, invalidate);
@@ -120,7 +148,7 @@ impl Link {
                 }
             }
         }
-        if self.ends[side].closing {
+        if self.ends[side].closing && self.ends[side].queue.is_empty() {
             self.ends[side].end(Ended::Closed);
             self.ends[1 - side].end(Ended::PeerClosed);
         }
@@ -129,6 +157,9 @@ impl Link {
     fn send(&mut self, side: usize, data: &[Bytes], invalidate: Option<u32>) -> Result<(), Fault> {
         let len = total(data);
         let peer = &mut self.ends[1 - side];
+        if let Some(buffer) = peer.claim.as_mut().and_then(Claim::take) {
+            peer.receives.push_back(Receive { id: 0, buffer });
+        }
         let room = peer.receives.front().ok_or(Fault::NoReceive)?.buffer.len();
         if len > room {
             return Err(Fault::ReceiveTooSmall);
@@ -195,6 +226,21 @@ impl Link {
 }
 
 impl End {
+    fn new(config: EndpointConfig, receives: VecDeque<Receive>, claim: Option<Claim>) -> Self {
+        Self {
+            config,
+            receives,
+            claim,
+            memory: BTreeMap::new(),
+            queue: VecDeque::new(),
+            done: Vec::new(),
+            closing: false,
+            ended: None,
+            waker: None,
+            counters: Counters::default(),
+        }
+    }
+
     fn complete(&mut self, id: u64, status: Status, done: Done) {
         self.done.push(Completion { id, status, done });
         if let Some(waker) = self.waker.take() {
@@ -208,6 +254,7 @@ impl End {
             return;
         }
         self.ended = Some(ended);
+        self.claim = None;
         for (id, work, _) in std::mem::take(&mut self.queue) {
             let done = match work {
                 Work::Send { .. } => Done::Send,
@@ -318,6 +365,14 @@ impl Endpoint for MemEndpoint {
             return Ok(());
         };
         Err(Refused { why, back: buffer })
+    }
+
+    fn admit(&mut self, messages: u32) -> u32 {
+        let mut link = self.link.lock();
+        let claim = link.ends[self.side].claim.as_mut();
+        let count = claim.map_or(0, |claim| claim.admit(messages));
+        link.run(1 - self.side);
+        count
     }
 
     fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {

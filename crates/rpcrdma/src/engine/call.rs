@@ -29,6 +29,8 @@ pub(super) struct Outgoing {
     wanted: bool,
     /// Invalidations asked for and not complete.
     invalidations: usize,
+    /// Replies of ours that had left when it was sent.
+    sent_behind: u64,
     outcome: Option<Result<Reply, CallError>>,
 }
 
@@ -57,6 +59,11 @@ impl Outgoing {
 
     pub(super) fn is_sent(&self) -> bool {
         self.phase == Phase::Sent
+    }
+
+    /// Replies of ours that the peer has once it answers this.
+    pub(super) const fn sent_behind(&self) -> u64 {
+        self.sent_behind
     }
 
     pub(super) const fn writes_asked(&self) -> usize {
@@ -121,6 +128,7 @@ impl Engine {
             phase: Phase::Waiting,
             wanted: true,
             invalidations: 0,
+            sent_behind: 0,
             outcome: None,
         };
         self.outgoing.insert(xid, call);
@@ -294,6 +302,7 @@ impl Engine {
     pub(super) fn sent(&mut self, xid: u32) {
         let call = self.outgoing.get_mut(&xid).expect("a queued call exists");
         call.phase = Phase::Sent;
+        call.sent_behind = self.responder.answered();
         self.unanswered += 1;
         self.counters.calls_out += 1;
         for region in &call.regions {

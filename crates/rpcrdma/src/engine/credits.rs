@@ -2,9 +2,14 @@
 //!
 //! A grant is treated as a window over the count of calls: a reply that is the n-th and carries the
 //! grant g allows the peer n + g calls in all. A lower grant moves that edge only when enough replies
-//! have followed, because until then the peer may have sent calls under the older one. So the edge
-//! never goes back, tells exactly how many calls can still arrive, and with that how many Receives
-//! must be posted (design R14).
+//! have followed, because until then the peer may have sent calls under the older one, or when the peer has shown that it has
+//! the reply with the lower one: by its reply to a call that we sent behind that, since messages of one connection arrive in
+//! order. So the edge tells exactly how many calls can still arrive, and with that how many Receives must be posted
+//! (design R14).
+
+use std::collections::VecDeque;
+
+use crate::lending::Account;
 
 /// Most credits that are granted or asked for, whatever the configuration says.
 pub const CREDITS_MAX: u32 = 1024;
@@ -66,7 +71,13 @@ pub(super) struct Responder {
     overrun: u32,
     received: u64,
     answered: u64,
-    edge: u64,
+    /// What the replies allow that the peer may still go by, oldest first: the number of the reply, and how many calls in all it
+    /// allows. Of two the older one allows more, else it says nothing.
+    windows: VecDeque<(u64, u64)>,
+    /// The most calls that it was ever allowed.
+    allowed: u64,
+    /// Where grants are lent.
+    account: Option<Account>,
 }
 
 impl Responder {
@@ -77,19 +88,36 @@ impl Responder {
             overrun: overrun.min(CREDITS_MAX),
             received: 0,
             answered: 0,
-            edge: 1,
+            // RFC 8166 §3.3.3: one until the first reply.
+            windows: VecDeque::from([(0, 1)]),
+            allowed: 1,
+            account: None,
         }
     }
 
-    /// The next replies grant this many.
+    /// Grants are lent from now on.
+    pub(super) fn lend(&mut self, account: Account) {
+        self.account = Some(account);
+    }
+
+    /// The next replies grant this many, at most.
     pub(super) fn set_grant(&mut self, grant: u32) {
         self.grant = grant.clamp(1, CREDITS_MAX);
+    }
+
+    /// Calls that the peer may have sent in all.
+    fn edge(&self) -> u64 {
+        self.windows.front().map_or(0, |(_, edge)| *edge)
     }
 
     /// A call came; `false` if the peer was never allowed to send it.
     pub(super) fn received(&mut self) -> bool {
         self.received += 1;
-        self.received <= self.edge + u64::from(self.overrun)
+        let left = self.edge().saturating_sub(self.received);
+        if let Some(account) = &mut self.account {
+            account.called(self.received - self.answered, left);
+        }
+        self.received <= self.allowed + u64::from(self.overrun)
     }
 
     /// A call asked for this many. 0 counts as 1.
@@ -100,13 +128,57 @@ impl Responder {
     /// A reply leaves; returns the grant that it carries.
     pub(super) fn answer(&mut self) -> u32 {
         self.answered += 1;
-        let granted = self.grant.min(self.requested);
-        self.edge = self.edge.max(self.answered + u64::from(granted));
+        let most = self.grant.min(self.requested);
+        let still = self.outstanding();
+        let granted = match &mut self.account {
+            Some(account) => account.answer(still, most),
+            None => most,
+        };
+        let edge = self.answered + u64::from(granted);
+        while self.windows.back().is_some_and(|(_, older)| *older <= edge) {
+            self.windows.pop_back();
+        }
+        self.windows.push_back((self.answered, edge));
+        self.allowed = self.allowed.max(edge);
         granted
     }
 
-    /// Calls that can still arrive before another reply leaves.
+    /// Replies that have left.
+    pub(super) const fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The peer has shown that it has the first `answered` replies, so that it begins no call by a grant before the last of them.
+    /// Calls that it had begun may follow all the same. Where grants are lent they wait at the provider, so that this costs
+    /// them time and no more; elsewhere they would find no receive, so nothing is concluded.
+    pub(super) fn seen(&mut self, answered: u64) {
+        if self.account.is_none() {
+            return;
+        }
+        let edge = self.edge();
+        while self.windows.len() > 1 && self.windows[0].0 < answered {
+            self.windows.pop_front();
+        }
+        let (still, fell) = (self.outstanding(), self.edge() < edge);
+        if let Some(account) = self.account.as_mut().filter(|_| fell) {
+            account.settle(still);
+        }
+    }
+
+    /// Calls that the peer may have outstanding: sent and not answered, or not sent yet.
+    pub(super) fn outstanding(&self) -> u32 {
+        let sent_at_most = self.edge().max(self.received);
+        u32::try_from(sent_at_most - self.answered).unwrap_or(u32::MAX)
+    }
+
+    /// Calls that can still arrive before another reply leaves, and must find a receive. Where grants are lent, calls beyond
+    /// them wait at the provider.
     pub(super) fn expected(&self) -> u64 {
-        (self.edge + u64::from(self.overrun)).saturating_sub(self.received)
+        let overrun = if self.account.is_some() {
+            0
+        } else {
+            self.overrun
+        };
+        (self.edge() + u64::from(overrun)).saturating_sub(self.received)
     }
 }

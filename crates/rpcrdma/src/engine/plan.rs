@@ -67,7 +67,7 @@ impl Engine {
         room: &ReplyRoom,
         results: u64,
     ) -> Result<(), CallRefused> {
-        let inline_max = self.receive_bytes_max() as u64;
+        let inline_max = u64::from(self.receive_bytes_max());
         let reply_bytes = u64::from(room.reply_bytes_max);
         if HEADER_BYTES_MIN as u64 + reply_bytes + results <= inline_max {
             return Ok(());

@@ -183,6 +183,7 @@ impl Engine {
             call.was_invalidated(handle);
             self.counters.invalidations_received += 1;
         }
+        self.responder.seen(call.sent_behind());
         let outcome = outcome(call);
         if let Ok(reply) = &outcome {
             self.count_reply(reply);

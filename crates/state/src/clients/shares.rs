@@ -5,6 +5,8 @@
 //! slot table enforces it once the client has shown that it saw it. One that has sent nothing for a while is asked by CB_RECALL_SLOT
 //! ([`Clients::slot_recalls`]). What was negotiated is never exceeded.
 
+use std::collections::BTreeSet;
+
 use nfs4::{ClientId, SessionId};
 
 use super::Clients;
@@ -51,6 +53,21 @@ impl Clients {
         recalls.take(RECALLS_MAX).collect()
     }
 
+    /// Sessions over these connections, to be asked for all their slots but one: they have made no requests for a while, and the
+    /// transport lacks credits that the connections hold. They get the slots back as soon as they make requests.
+    pub fn shrink_sessions(&mut self, connections: &BTreeSet<u64>) -> Vec<SlotRecall> {
+        let is_over = |session: &Session| session.connections().any(|id| connections.contains(&id));
+        let sessions = self.sessions.values_mut().filter(|s| is_over(s));
+        let recall = |session: &mut Session| SlotRecall {
+            target_highest_slot: session.slots.shrink(),
+            client: session.client(),
+            session: session.id(),
+        };
+        let recalls = sessions.map(recall).collect::<Vec<_>>();
+        let reached = |recall: &SlotRecall| self.sessions[&recall.session].has_back_channel();
+        recalls.into_iter().filter(reached).collect()
+    }
+
     fn fair_share(&self) -> u32 {
         let sessions_count = u32::try_from(self.sessions.len()).unwrap_or(u32::MAX);
         let share = self.limits.slots_total_max / sessions_count.max(1);
@@ -83,6 +100,7 @@ mod tests {
     use super::super::tests::{call, mount, table_with};
     use super::super::*;
     use crate::{BindRequest, BoundDirection};
+    use std::collections::BTreeSet;
 
     fn targets(t: &Clients, sessions: &[SessionId]) -> Vec<(u32, u32)> {
         let of = |id: &SessionId| {
@@ -134,6 +152,36 @@ mod tests {
         assert_eq!(t.slot_recalls(6_000), [], "once");
         let later: Vec<_> = t.slot_recalls(10_000).iter().map(|r| r.session).collect();
         assert_eq!(later, [second.session]);
+    }
+
+    #[test]
+    fn sessions_over_connections_that_lack_credits_shrink_until_they_make_requests() {
+        let mut t = table_with(|_| {});
+        let (a, first) = mount(&mut t, "a", 1, 0);
+        let (_, second) = mount(&mut t, "b", 2, 0);
+        let ids = [first.session, second.session];
+        for (id, connection) in [(ids[0], 7), (ids[1], 8)] {
+            let session = t.session_mut(id).unwrap();
+            session.bind(connection, BindRequest::Back, true).unwrap();
+        }
+        let asked = SlotRecall {
+            client: a,
+            session: ids[0],
+            target_highest_slot: 0,
+        };
+        for _ in 0..2 {
+            assert_eq!(t.shrink_sessions(&BTreeSet::from([7, 99])), [asked]);
+        }
+        assert_eq!(targets(&t, &ids), [(0, 7), (7, 7)]);
+        // Half as many as give the slots back: the client shows that it saw the target.
+        for seqid in 1..=8 {
+            call(&mut t, ids[0], seqid, 0);
+        }
+        assert_eq!(targets(&t, &ids[..1]), [(0, 0)]);
+        for seqid in 9..=16 {
+            call(&mut t, ids[0], seqid, 0);
+        }
+        assert_eq!(targets(&t, &ids), [(7, 7), (7, 7)]);
     }
 
     #[test]

@@ -23,6 +23,15 @@ use crate::{CloseReason, ConnHandle, Counters, Message};
 /// Room in the send queue below which every request is signalled, since only signalled ones free their places.
 const SIGNAL_ROOM: usize = 32;
 
+/// Where messages of the peer go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Receives {
+    /// Into receives that are posted here.
+    Own,
+    /// Into receives of a queue that is shared; here they are admitted.
+    Shared,
+}
+
 /// An RDMA connection.
 pub(crate) struct RdmaLink {
     endpoint: Box<dyn Endpoint>,
@@ -30,6 +39,8 @@ pub(crate) struct RdmaLink {
     conn: ConnHandle,
     memory: Memory,
     completions: Vec<Completion>,
+    receives: Receives,
+    /// Posted, or admitted.
     receives_posted: u32,
     /// Sends posted and not complete.
     sends_posted: usize,
@@ -57,6 +68,7 @@ impl RdmaLink {
     pub(super) fn new(
         endpoint: Box<dyn Endpoint>,
         engine: Engine,
+        receives: Receives,
         memory: Memory,
         conn: &ConnHandle,
     ) -> Self {
@@ -64,6 +76,7 @@ impl RdmaLink {
         Self {
             endpoint,
             completions: Vec::new(),
+            receives,
             receives_posted: engine.receives(),
             engine,
             sends_posted: 0,
@@ -119,8 +132,19 @@ impl RdmaLink {
                 break;
             }
         }
+        self.rest();
         self.count();
         self.watch(cx)
+    }
+
+    /// Keeps no room for what may come: most connections are idle.
+    fn rest(&mut self) {
+        self.completions = Vec::new();
+        self.engine.rest();
+        if !self.has_buffered() {
+            self.calls_in = VecDeque::new();
+            self.replies_in = VecDeque::new();
+        }
     }
 
     /// Does what the engine asks for; whether it asked for anything.
@@ -268,9 +292,14 @@ impl RdmaLink {
         }
     }
 
-    /// Posts receives until there are so many; whether any was missing.
+    /// Posts or admits receives until there are so many; whether any was missing.
     fn post_receives(&mut self, wanted: u32) -> bool {
         let before = self.receives_posted;
+        if self.receives == Receives::Shared && before < wanted {
+            // None once it is closed: the end is about to be reported.
+            self.receives_posted += self.endpoint.admit(wanted - before);
+            return self.receives_posted > before;
+        }
         while self.receives_posted < wanted {
             let receive = self.memory.receive();
             if self.endpoint.post_receive(0, receive).is_err() {

@@ -27,8 +27,6 @@ const OWN_SLAB_BYTES: usize = 64 << 10;
 const SLAB_BYTES: usize = 4 << 20;
 /// Most bytes of buffers of one size that nobody has, from [`OWN_SLAB_BYTES`] on.
 const FREE_BYTES_MAX: usize = 16 << 20;
-/// Bytes of a slab of receives.
-const RECEIVE_SLAB_BYTES: usize = 256 << 10;
 
 /// Where buffers come from. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -44,7 +42,7 @@ impl Memory {
     /// Memory whose receives take messages of `inline_bytes`.
     pub(super) fn new(inline_bytes: usize) -> Self {
         Self(Arc::new(Pools {
-            receives: pool(inline_bytes, RECEIVE_SLAB_BYTES),
+            receives: receives(inline_bytes),
             sizes: SIZES.map(|bytes| match bytes {
                 0..OWN_SLAB_BYTES => pool(bytes, SLAB_BYTES),
                 _ => pool(bytes, bytes),
@@ -73,6 +71,11 @@ impl Memory {
 pub(crate) fn buffer_bytes(bytes: usize) -> usize {
     let size = SIZES.iter().find(|size| **size >= bytes);
     size.copied().unwrap_or(bytes)
+}
+
+/// Receives of one size.
+pub(super) fn receives(bytes: usize) -> Pool {
+    pool(bytes, SLAB_BYTES)
 }
 
 fn pool(buffer_bytes: usize, slab_bytes: usize) -> Pool {

@@ -18,8 +18,10 @@ use crate::CallError;
 const INLINE: usize = 4096;
 const RECEIVES: usize = 128;
 const XID: u32 = 0x0a0b_0c0d;
-/// A call before the first reply: the first credit and those that a peer may overrun.
-const CALLS_AT_FIRST: u32 = 1 + 8;
+/// Results that are together more than sockets hold.
+const RESULTS: u32 = 9;
+/// Calls of a peer that has one credit.
+const CALLS_BEYOND: u32 = 100;
 
 /// A bare endpoint.
 struct Peer {
@@ -223,19 +225,32 @@ on_both_providers! {
         }).await;
     }
 
-    async fn more_calls_than_credits(on: On) {
-        let reason = CloseReason::RdmaNoReceive;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
-            for xid in 0..=CALLS_AT_FIRST {
-                peer.send(inline_call(xid, GATED));
-            }
-            peer.until_ended().await;
-        }).await;
+    async fn calls_beyond_the_credits_wait_until_others_are_answered(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let other = rig.connect().await;
+        assert_eq!(ask(&other, ECHO, b"before").await, b"before");
+        let mut peer = Peer::new(&rig).await;
+        for xid in 1..=CALLS_BEYOND {
+            peer.send(inline_call(xid, GATED));
+        }
+        // The first credit. The peer is neither cut off nor does it take what others have.
+        rig.until(|r| r.service.waiting.load(SeqCst) == 1).await;
+        let args = pattern(100_000);
+        assert_eq!(ask(&other, ECHO, &args).await, args);
+        assert_eq!(rig.service.waiting.load(SeqCst), 1);
+        rig.service.gate.add_permits(CALLS_BEYOND as usize);
+        for xid in 1..=CALLS_BEYOND {
+            assert_eq!(peer.message().await[0], xid);
+        }
+        assert_eq!(*rig.service.ended.lock(), []);
     }
 
     async fn two_calls_with_one_transaction_id(on: On) {
         let reason = CloseReason::RdmaDuplicateXid;
         ends_that_connection(on, Limits::default(), reason, async |peer| {
+            // Its reply brings more credits than the one.
+            peer.send(inline_call(XID, ECHO));
+            peer.message().await;
             peer.send(inline_call(XID, GATED));
             peer.send(inline_call(XID, GATED));
             peer.until_ended().await;
@@ -336,7 +351,7 @@ async fn a_peer_that_does_not_take_its_results_is_cut_and_they_are_given_up() {
     let rig = ends_that_connection(On::Iwarp, limits, reason, async |peer| {
         let place = peer.place();
         // It is never polled again, so nothing is read of results that are more than sockets hold.
-        for xid in 1..=CALLS_AT_FIRST {
+        for xid in 1..=RESULTS {
             let mut message = call(CHARGED, &words(&[place.len])).flatten().unwrap();
             message[..4].copy_from_slice(&xid.to_be_bytes());
             let lists = [0, 1, 1, place.key, place.len, 0, 0, 0, 0];
