@@ -18,12 +18,13 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use transport::tcp::Reservation;
 
 /// The program's name, and where packages put it beside the search path.
 const PROGRAM: &str = "ganesha.nfsd";
@@ -130,6 +131,8 @@ pub fn has_mem() -> bool {
 pub struct Ganesha {
     child: Child,
     address: SocketAddr,
+    // Its port, while it starts.
+    _reservation: Reservation,
     // Removed last: the server writes into it until it is gone.
     dir: TempDir,
 }
@@ -146,8 +149,11 @@ impl Ganesha {
         files
             .make(options.fsal.is_durable())
             .map_err(BenchError::io("make the peer's folder"))?;
-        let port = free_port(options.listen).map_err(BenchError::io("find a free port"))?;
-        let address = (options.listen, port).into();
+        let reserve = || {
+            let reservation = Reservation::new((options.listen, 0).into())?;
+            Ok((reservation.address()?, reservation))
+        };
+        let (address, reservation) = reserve().map_err(BenchError::io("find a free port"))?;
         std::fs::write(&files.config, config(&files, address, options.fsal))
             .map_err(BenchError::io("write the peer's configuration"))?;
         let output = File::create(&files.output).map_err(BenchError::io("make the peer's log"))?;
@@ -165,6 +171,7 @@ impl Ganesha {
         let mut peer = Self {
             child,
             address,
+            _reservation: reservation,
             dir,
         };
         peer.wait_until_ready()?;
@@ -322,12 +329,6 @@ EXPORT {{
         export = files.export.display(),
         fsal = fsal.name(),
     )
-}
-
-/// A port of an address that was free a moment ago.
-fn free_port(at: Ipv4Addr) -> io::Result<u16> {
-    let listener = TcpListener::bind((at, 0))?;
-    Ok(listener.local_addr()?.port())
 }
 
 #[cfg(test)]
