@@ -36,6 +36,19 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// Clusters of our own of this specification, in full.
+    #[cfg(test)]
+    pub(crate) fn full(spec: &str) -> Self {
+        Self {
+            quick: false,
+            own: true,
+            spec: spec.parse().unwrap(),
+            transports: None,
+            link: None,
+            peer: None,
+        }
+    }
+
     pub(crate) fn of(options: &Options) -> Self {
         Self {
             quick: options.quick,
@@ -95,8 +108,9 @@ impl Setting {
         series: &str,
     ) -> Vec<(Server, String)> {
         let transports = self.transports(default);
+        // What is over TCP alone needs no word of it.
         let name = |transport: Transport| match (transports, series) {
-            ([_], _) => series.to_owned(),
+            (ONE, _) => series.to_owned(),
             (_, "") => transport.label().to_owned(),
             _ => format!("{series}, {}", transport.label()),
         };
@@ -353,6 +367,27 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// What its files take of memory, where servers keep them there.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let is_in_memory = match self.server {
+            Server::Own(Own { store, .. }) | Server::Ganesha { store, .. } => {
+                store == Store::Memory
+            }
+            _ => false,
+        };
+        if is_in_memory {
+            self.work.data_bytes(self.workers)
+        } else {
+            0
+        }
+    }
+
+    /// Whether it stands at the same place of the same group, with the same workers.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let key = |cell: &Self| (cell.group, cell.workers, cell.cold);
+        key(self) == key(other) && self.x == other.x
+    }
+
     /// In words, for progress and failures.
     pub(crate) fn text(&self) -> String {
         let series = match self.series.as_str() {

@@ -12,6 +12,7 @@ use super::team::{self, Around, Member, Phase};
 use super::worker::{self, Link};
 use super::{job::Work, plan};
 use crate::BenchError;
+use crate::nfs::cluster::MEMORY_TOTAL_BYTES;
 use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -168,6 +169,21 @@ fn plans_have_each_point_once() {
 }
 
 #[test]
+fn clusters_in_memory_have_room_for_what_is_written() {
+    let setting = Setting {
+        transports: Some(BOTH),
+        ..Setting::full("store=memory")
+    };
+    for experiment in Experiment::ALL {
+        for cell in experiment.plan(&setting).cells {
+            // Pages and objects cost something too, and stripes are not all of one size.
+            let needed = cell.memory_bytes() / 8 * 9;
+            assert!(needed <= MEMORY_TOTAL_BYTES, "{}", cell.text());
+        }
+    }
+}
+
+#[test]
 fn a_laid_down_cluster_is_used_by_every_experiment() {
     let spec: ClusterSpec = "ds=3,store=disk".parse().unwrap();
     let setting = Setting {
@@ -243,12 +259,9 @@ fn the_peer_stands_beside_ours_where_there_is_one_server() {
         assert_eq!(theirs.clone().count() > 0, has_peer, "{experiment:?}");
         for cell in theirs {
             // The same work by the same workers beside it.
-            let same = |other: &&Cell| {
-                matches!(other.server, plan::Server::Own(_))
-                    && (other.group, &other.x, other.workers, other.cold)
-                        == (cell.group, &cell.x, cell.workers, cell.cold)
-            };
-            assert!(cells.iter().find(same).is_some(), "{}", cell.text());
+            let is_same =
+                |other: &Cell| matches!(other.server, plan::Server::Own(_)) && other.is_like(cell);
+            assert!(cells.iter().any(is_same), "{}", cell.text());
         }
     }
 }
@@ -263,11 +276,8 @@ fn lazy_and_eager_creation_stand_beside_each_other() {
     let plan = Experiment::Create.plan(&setting("ds=2"));
     for create in Create::ALL {
         for transport in Transport::ALL {
-            let wanted = |cell: &&Cell| matches!(cell.server, plan::Server::Own(own) if own.create == create && own.transport == transport);
-            assert!(
-                plan.cells.iter().find(wanted).is_some(),
-                "{create:?} {transport:?}"
-            );
+            let is_wanted = |cell: &Cell| matches!(cell.server, plan::Server::Own(own) if own.create == create && own.transport == transport);
+            assert!(plan.cells.iter().any(is_wanted), "{create:?} {transport:?}");
         }
     }
     assert!(

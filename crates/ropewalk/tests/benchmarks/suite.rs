@@ -106,6 +106,27 @@ fn what_cannot_be_measured_is_told_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_cluster_that_does_not_start_is_told_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = command()
+        .args(["records", "--quick", "--ropewalk=false", "--out"])
+        .arg(dir.path().join("out"))
+        .arg("--dir")
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let csv = fs::read_to_string(dir.path().join("out/records.csv")).unwrap();
+    assert!(
+        csv.contains("bare stream") && !csv.contains("data server"),
+        "{csv}"
+    );
+    let page = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
+    assert!(page.contains("it ended without a word"), "{page}");
+}
+
+#[test]
 fn options_that_exclude_each_other_are_refused() {
     for arguments in [
         ["threads", "--target=nfs://h/", "--mounted=/mnt"],

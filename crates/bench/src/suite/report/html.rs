@@ -66,7 +66,13 @@ fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
     )?;
     writeln!(out, "<figure><figcaption>Published</figcaption>")?;
     match &figure.published_svg {
-        Some(svg) => writeln!(out, "{svg}<p>{reference}</p>")?,
+        Some(svg) => {
+            writeln!(out, "{svg}")?;
+            for line in figure.published.values() {
+                writeln!(out, "<p>{}</p>", escaped(&line))?;
+            }
+            writeln!(out, "<p>{reference}</p>")?;
+        }
         None => writeln!(
             out,
             "<p class=\"none\">{reference}<br>({})</p>",

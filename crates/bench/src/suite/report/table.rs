@@ -32,6 +32,9 @@ fn write_text(
         if let Some(remark) = figure.remark {
             writeln!(out, "{remark}")?;
         }
+        for line in figure.published.values() {
+            writeln!(out, "{line}")?;
+        }
         writeln!(out, "{}", figure.published.reference())?;
     }
     writeln!(out, "{}", transports(results))?;
