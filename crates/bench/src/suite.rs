@@ -29,8 +29,8 @@ mod team;
 mod tests;
 pub(crate) mod worker;
 
-pub use options::{ExperimentCommand, Options};
-pub use spec::{ClusterSpec, SpecError, Store, Transport};
+pub use options::{ExperimentCommand, Options, Peer};
+pub use spec::{ClusterSpec, Create, SpecError, Store, Transport};
 
 use crate::BenchError;
 use crate::process::Launcher;
@@ -54,6 +54,7 @@ pub fn run(
         scale,
         options,
     } = command.split();
+    options.check()?;
     let setting = Setting::of(&options);
     let scale = match scale::check(&setting) {
         Err(refused) if experiments.is_empty() => return Err(refused),

@@ -38,12 +38,14 @@ pub(crate) struct ScaleWork {
 
 /// Refuses settings under which it cannot run: its clusters are its own, and none other than it needs.
 pub(super) fn check(setting: &Setting) -> Result<(), BenchError> {
-    if setting.own && setting.link.is_none() && setting.spec == ClusterSpec::default() {
+    let is_plain =
+        setting.transports.is_none() && setting.link.is_none() && setting.peer.is_none();
+    if setting.own && is_plain && setting.spec == ClusterSpec::default() {
         return Ok(());
     }
     Err(BenchError::Setting {
         name: "the cluster of scale",
-        must_be: "its own, without --target, --mounted, --link and --cluster",
+        must_be: "its own, as it makes them: without --target, --mounted, --cluster, --transport, --peer and --link",
     })
 }
 

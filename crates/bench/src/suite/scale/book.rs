@@ -8,7 +8,7 @@ use crate::suite::job::Work;
 use crate::suite::measure::Run;
 use crate::suite::plan::{Cell, Figure, Own, Server, Workers, X};
 use crate::suite::published::Name;
-use crate::suite::spec::{Store, Transport};
+use crate::suite::spec::{Create, Store, Transport};
 use std::time::Duration;
 
 /// Cells and their runs so far.
@@ -28,6 +28,7 @@ pub(super) const fn one_server(store: Store) -> Own {
         ds_count: 1,
         store,
         transport: Transport::Tcp,
+        create: Create::Lazy,
         link: None,
     }
 }
@@ -228,6 +229,7 @@ pub(super) fn figures() -> Vec<Figure> {
         phases,
         published: Name::Scale.load(),
         beside: &[],
+        remark: None,
         share_of: None,
     };
     rows.into_iter().map(figure).collect()
