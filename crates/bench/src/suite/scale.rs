@@ -38,8 +38,7 @@ pub(crate) struct ScaleWork {
 
 /// Refuses settings under which it cannot run: its clusters are its own, and none other than it needs.
 pub(super) fn check(setting: &Setting) -> Result<(), BenchError> {
-    let is_plain =
-        setting.transports.is_none() && setting.link.is_none() && setting.peer.is_none();
+    let is_plain = setting.transports.is_none() && setting.link.is_none() && setting.peer.is_none();
     if setting.own && is_plain && setting.spec == ClusterSpec::default() {
         return Ok(());
     }
