@@ -184,10 +184,7 @@ fn make(
     config: EndpointConfig,
     receives: Vec<Receive>,
 ) -> Result<Made, ConnectError> {
-    let context = id.context().ok_or(io::ErrorKind::AddrNotAvailable);
-    let context = context.map_err(io::Error::from)?;
-    // SAFETY: librdmacm has opened the device of an identifier.
-    let device = unsafe { Device::of(context.as_ptr())? };
+    let device = Device::of(&id)?;
     // Without exposed memory there is nothing in the domain that a peer could name, so all share it.
     let domain = match config.exposed_max {
         0 => device.shared()?,
