@@ -18,6 +18,7 @@ mod link;
 pub(crate) mod memory;
 mod replies;
 mod sharing;
+pub(crate) mod traffic;
 
 use std::future::Future;
 use std::io;
@@ -44,6 +45,8 @@ use crate::{
 use link::{RdmaLink, Receives};
 use memory::Memory;
 use sharing::{Classes, Place};
+
+pub use traffic::{Carried, Traffic};
 
 /// The port of NFS over RDMA (RFC 8267 §9).
 pub const NFS_PORT: u16 = 20049;
