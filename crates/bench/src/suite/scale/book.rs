@@ -133,93 +133,93 @@ fn sample(
     }
 }
 
+/// Part of file names, title, group, horizontal axis, what the vertical axis shows, phases.
+type Row = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    Metric,
+    &'static [&'static str],
+);
+
+const ROWS: [Row; 9] = [
+    (
+        "ds-memory",
+        "Memory of the metadata server for each data server",
+        "ds",
+        "data servers",
+        Metric::BytesPerRequest,
+        &["joined"],
+    ),
+    (
+        "heartbeat-cpu",
+        "CPU of the metadata server for a heartbeat",
+        "ds",
+        "data servers",
+        Metric::CpuUsPerRequest,
+        &["heartbeats"],
+    ),
+    (
+        "heartbeat-rate",
+        "Heartbeats",
+        "ds",
+        "data servers",
+        Metric::RequestsPerSecond,
+        &["heartbeats"],
+    ),
+    (
+        "heartbeat-latency",
+        "Latency of a heartbeat",
+        "ds",
+        "data servers",
+        Metric::LatencyP50Us,
+        &["heartbeats"],
+    ),
+    (
+        "session-memory",
+        "Memory of the metadata server for each session",
+        "sessions",
+        "sessions",
+        Metric::BytesPerRequest,
+        &["opened"],
+    ),
+    (
+        "renewal-cpu",
+        "CPU of the metadata server for the renewal of a lease",
+        "sessions",
+        "sessions",
+        Metric::CpuUsPerRequest,
+        &["renewals"],
+    ),
+    (
+        "layout-bytes",
+        "Size of the reply",
+        "layout",
+        "data servers of a file",
+        Metric::BytesPerRequest,
+        &["LAYOUTGET", "GETDEVICEINFO"],
+    ),
+    (
+        "layout-latency",
+        "Latency, one request at a time",
+        "layout",
+        "data servers of a file",
+        Metric::LatencyP50Us,
+        &["LAYOUTGET", "GETDEVICEINFO"],
+    ),
+    (
+        "operation-cpu",
+        "CPU of the metadata server for an operation, with all data servers and sessions",
+        "operations",
+        "operation",
+        Metric::CpuUsPerRequest,
+        &["requests"],
+    ),
+];
+
 /// The figures of the experiment.
 pub(super) fn figures() -> Vec<Figure> {
-    type Row = (
-        &'static str,
-        &'static str,
-        &'static str,
-        &'static str,
-        Metric,
-        &'static [&'static str],
-    );
-    let servers = "data servers";
-    let sessions = "sessions";
-    let width = "data servers of a file";
-    let rows: [Row; 9] = [
-        (
-            "ds-memory",
-            "Memory of the metadata server for each data server",
-            "ds",
-            servers,
-            Metric::BytesPerRequest,
-            &["joined"],
-        ),
-        (
-            "heartbeat-cpu",
-            "CPU of the metadata server for a heartbeat",
-            "ds",
-            servers,
-            Metric::CpuUsPerRequest,
-            &["heartbeats"],
-        ),
-        (
-            "heartbeat-rate",
-            "Heartbeats",
-            "ds",
-            servers,
-            Metric::RequestsPerSecond,
-            &["heartbeats"],
-        ),
-        (
-            "heartbeat-latency",
-            "Latency of a heartbeat",
-            "ds",
-            servers,
-            Metric::LatencyP50Us,
-            &["heartbeats"],
-        ),
-        (
-            "session-memory",
-            "Memory of the metadata server for each session",
-            "sessions",
-            sessions,
-            Metric::BytesPerRequest,
-            &["opened"],
-        ),
-        (
-            "renewal-cpu",
-            "CPU of the metadata server for the renewal of a lease",
-            "sessions",
-            sessions,
-            Metric::CpuUsPerRequest,
-            &["renewals"],
-        ),
-        (
-            "layout-bytes",
-            "Size of the reply",
-            "layout",
-            width,
-            Metric::BytesPerRequest,
-            &["LAYOUTGET", "GETDEVICEINFO"],
-        ),
-        (
-            "layout-latency",
-            "Latency, one request at a time",
-            "layout",
-            width,
-            Metric::LatencyP50Us,
-            &["LAYOUTGET", "GETDEVICEINFO"],
-        ),
-        (
-            "operation-cpu",
-            "CPU of the metadata server for an operation, with all data servers and sessions",
-            "operations",
-            "operation",
-            Metric::CpuUsPerRequest,
-            &["requests"],
-        ),
-    ];
     let figure = |(id, title, group, x_label, metric, phases): Row| Figure {
         id,
         title: title.to_owned(),
@@ -232,5 +232,5 @@ pub(super) fn figures() -> Vec<Figure> {
         remark: None,
         share_of: None,
     };
-    rows.into_iter().map(figure).collect()
+    ROWS.into_iter().map(figure).collect()
 }
