@@ -17,6 +17,7 @@ use super::calls::Calls;
 use super::incoming::Records;
 use super::memory::Memory;
 use super::replies::{self, Filled, Replies};
+use super::traffic::{Carried, Metered};
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
 use crate::{CloseReason, ConnHandle, Counters, Message};
 
@@ -58,6 +59,7 @@ pub(crate) struct RdmaLink {
     is_driven: bool,
     moved: fabric::Counters,
     counted: rpcrdma::Counters,
+    metered: Metered,
     read_stall: StallTimer,
     read_pace: Pace,
     write_stall: StallTimer,
@@ -91,6 +93,7 @@ impl RdmaLink {
             is_driven: false,
             moved: fabric::Counters::default(),
             counted: rpcrdma::Counters::default(),
+            metered: Metered::new(conn),
             read_stall: StallTimer::new(limits.read_stall),
             read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
             write_stall: StallTimer::new(limits.write_stall),
@@ -485,12 +488,16 @@ impl RdmaLink {
                 now.reply_chunk_bytes_out,
                 then.reply_chunk_bytes_out,
             ),
+            (&c.rdma_credit_stalls, now.credit_stalls, then.credit_stalls),
+            (&c.rdma_read_stalls, now.read_stalls, then.read_stalls),
             (&c.rdma_calls_refused, refused(now), refused(then)),
             (&c.rdma_discarded, discarded(now), discarded(then)),
         ] {
             Counters::add_some(sum, delta(now, then));
         }
         self.counted = now.clone();
+        self.metered
+            .set(Carried::new(now, &self.endpoint.counters()));
     }
 
     /// The end, once everything before it was handed up.
