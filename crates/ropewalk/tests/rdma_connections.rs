@@ -34,15 +34,12 @@ struct Mds {
     dir: tempfile::TempDir,
 }
 
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
-
 impl Mds {
     fn start(connections_max: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (nfs, control, address) = (free(), free(), free());
+        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [nfs, control, address] = free.each_ref().map(|l| l.local_addr().unwrap());
+        drop(free);
         let config = dir.path().join("mds.toml");
         let text = format!(
             "state_dir = '{}/mds'\nlisten = ['{nfs}']\nrdma_listen = ['{address}']\n\

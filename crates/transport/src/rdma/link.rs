@@ -23,6 +23,9 @@ use crate::{CloseReason, ConnHandle, Counters, Message};
 /// Room in the send queue below which every request is signalled, since only signalled ones free their places.
 const SIGNAL_ROOM: usize = 32;
 
+/// Counters of an engine that are added to those of all connections.
+const COUNTED: usize = 10;
+
 /// Where messages of the peer go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receives {
@@ -57,7 +60,8 @@ pub(crate) struct RdmaLink {
     /// Nothing was asked for since everything was moved.
     is_driven: bool,
     moved: fabric::Counters,
-    counted: rpcrdma::Counters,
+    /// What of the engine's counters is in those of all connections.
+    counted: [u64; COUNTED],
     read_stall: StallTimer,
     read_pace: Pace,
     write_stall: StallTimer,
@@ -90,7 +94,7 @@ impl RdmaLink {
             shutting_down: false,
             is_driven: false,
             moved: fabric::Counters::default(),
-            counted: rpcrdma::Counters::default(),
+            counted: [0; COUNTED],
             read_stall: StallTimer::new(limits.read_stall),
             read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
             write_stall: StallTimer::new(limits.write_stall),
@@ -141,6 +145,9 @@ impl RdmaLink {
     fn rest(&mut self) {
         self.completions = Vec::new();
         self.engine.rest();
+        self.calls.rest();
+        self.records.rest();
+        self.replies.rest();
         if !self.has_buffered() {
             self.calls_in = VecDeque::new();
             self.replies_in = VecDeque::new();
@@ -431,66 +438,27 @@ impl RdmaLink {
 
     /// Adds what the engine has counted since.
     fn count(&mut self) {
-        let (now, then) = (self.engine.counters(), &self.counted);
-        if now == then {
+        let now = sums(self.engine.counters());
+        if now == self.counted {
             return;
         }
         let c = self.conn.context().counters();
-        let refused = |c: &rpcrdma::Counters| {
-            let reasons = rpcrdma::RefuseReason::ALL.iter();
-            reasons.map(|r| c.refused_for(*r)).sum::<u64>()
-        };
-        let discarded = |c: &rpcrdma::Counters| {
-            let reasons = rpcrdma::DiscardReason::ALL.iter();
-            reasons.map(|r| c.discarded_for(*r)).sum::<u64>()
-        };
-        for (sum, now, then) in [
-            (
-                &c.rdma_inline_bytes_in,
-                now.inline_bytes_in,
-                then.inline_bytes_in,
-            ),
-            (
-                &c.rdma_inline_bytes_out,
-                now.inline_bytes_out,
-                then.inline_bytes_out,
-            ),
-            (
-                &c.rdma_read_chunk_bytes_in,
-                now.read_chunk_bytes_in,
-                then.read_chunk_bytes_in,
-            ),
-            (
-                &c.rdma_read_chunk_bytes_out,
-                now.read_chunk_bytes_out,
-                then.read_chunk_bytes_out,
-            ),
-            (
-                &c.rdma_write_chunk_bytes_in,
-                now.write_chunk_bytes_in,
-                then.write_chunk_bytes_in,
-            ),
-            (
-                &c.rdma_write_chunk_bytes_out,
-                now.write_chunk_bytes_out,
-                then.write_chunk_bytes_out,
-            ),
-            (
-                &c.rdma_reply_chunk_bytes_in,
-                now.reply_chunk_bytes_in,
-                then.reply_chunk_bytes_in,
-            ),
-            (
-                &c.rdma_reply_chunk_bytes_out,
-                now.reply_chunk_bytes_out,
-                then.reply_chunk_bytes_out,
-            ),
-            (&c.rdma_calls_refused, refused(now), refused(then)),
-            (&c.rdma_discarded, discarded(now), discarded(then)),
-        ] {
-            Counters::add_some(sum, delta(now, then));
+        let counters = [
+            &c.rdma_inline_bytes_in,
+            &c.rdma_inline_bytes_out,
+            &c.rdma_read_chunk_bytes_in,
+            &c.rdma_read_chunk_bytes_out,
+            &c.rdma_write_chunk_bytes_in,
+            &c.rdma_write_chunk_bytes_out,
+            &c.rdma_reply_chunk_bytes_in,
+            &c.rdma_reply_chunk_bytes_out,
+            &c.rdma_calls_refused,
+            &c.rdma_discarded,
+        ];
+        for (at, counter) in counters.into_iter().enumerate() {
+            Counters::add_some(counter, delta(now[at], self.counted[at]));
         }
-        self.counted = now.clone();
+        self.counted = now;
     }
 
     /// The end, once everything before it was handed up.
@@ -576,6 +544,24 @@ impl Link for RdmaLink {
             }
         }
     }
+}
+
+/// What is counted of all connections together, in the order of [`RdmaLink::count`].
+fn sums(c: &rpcrdma::Counters) -> [u64; COUNTED] {
+    let refused = rpcrdma::RefuseReason::ALL.iter();
+    let discarded = rpcrdma::DiscardReason::ALL.iter();
+    [
+        c.inline_bytes_in,
+        c.inline_bytes_out,
+        c.read_chunk_bytes_in,
+        c.read_chunk_bytes_out,
+        c.write_chunk_bytes_in,
+        c.write_chunk_bytes_out,
+        c.reply_chunk_bytes_in,
+        c.reply_chunk_bytes_out,
+        refused.map(|reason| c.refused_for(*reason)).sum(),
+        discarded.map(|reason| c.discarded_for(*reason)).sum(),
+    ]
 }
 
 fn delta(now: u64, then: u64) -> usize {
