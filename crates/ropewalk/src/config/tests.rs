@@ -75,6 +75,9 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ("placement.create = 'late'", "unknown variant `late`"),
         ("connections_max = 0", "`connections_max` must be"),
         ("busy_poll_us = 1001", "`busy_poll_us` must be at most 1000"),
+        ("rdma_inline = '128KiB'", "between 4 KiB and 64 KiB"),
+        ("rdma_inline = '5000B'", "multiple of 1 KiB"),
+        ("idle_close = '1s'", "`idle_close` must be at least 10s"),
         (
             "connections_max = 3\nconnections_per_address_max = 4",
             "no more than `connections_max`",

@@ -171,11 +171,13 @@ impl Plan {
                     workers: 0,
                     connections_max: config::default_connections_max(),
                     connections_per_address_max: None,
+                    idle_close: None,
                     busy_poll_us: config::default_busy_poll_us(),
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
                     rdma_provider: self.mds.config.rdma_provider,
                     rdma_crc: self.mds.config.rdma_crc,
+                    rdma_inline: self.mds.config.rdma_inline,
                     rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
                 }));
