@@ -40,7 +40,7 @@ impl Clients {
             let sent_ms = clients.get(&id).map(|c| c.renewed_ms);
             sent_ms.is_some_and(|sent_ms| now_ms >= sent_ms.saturating_add(IDLE_MS))
         };
-        let recall = |session: &mut Session| {
+        let recall = |session: &mut Box<Session>| {
             let reached = is_idle(session.client()) && session.has_back_channel();
             let target = reached.then(|| session.slots.recall()).flatten();
             target.map(|target_highest_slot| SlotRecall {
@@ -58,7 +58,7 @@ impl Clients {
     pub fn shrink_sessions(&mut self, connections: &BTreeSet<u64>) -> Vec<SlotRecall> {
         let is_over = |session: &Session| session.connections().any(|id| connections.contains(&id));
         let sessions = self.sessions.values_mut().filter(|s| is_over(s));
-        let recall = |session: &mut Session| SlotRecall {
+        let recall = |session: &mut Box<Session>| SlotRecall {
             target_highest_slot: session.slots.shrink(),
             client: session.client(),
             session: session.id(),

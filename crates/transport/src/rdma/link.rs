@@ -18,7 +18,7 @@ use super::incoming::Records;
 use super::memory::Memory;
 use super::replies::{self, Filled, Replies};
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
-use crate::{CloseReason, ConnHandle, Counters, Message};
+use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
 
 /// Room in the send queue below which every request is signalled, since only signalled ones free their places.
 const SIGNAL_ROOM: usize = 32;
@@ -62,10 +62,27 @@ pub(crate) struct RdmaLink {
     moved: fabric::Counters,
     /// What of the engine's counters is in those of all connections.
     counted: [u64; COUNTED],
+    /// `None` while the peer is not waited for.
+    watches: Option<Box<Watches>>,
+}
+
+/// For how long the peer is waited for.
+struct Watches {
     read_stall: StallTimer,
     read_pace: Pace,
     write_stall: StallTimer,
     unread: Unread,
+}
+
+impl Watches {
+    fn new(limits: &Limits) -> Box<Self> {
+        Box::new(Self {
+            read_stall: StallTimer::new(limits.read_stall),
+            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
+            write_stall: StallTimer::new(limits.write_stall),
+            unread: Unread::new(limits),
+        })
+    }
 }
 
 impl RdmaLink {
@@ -76,7 +93,6 @@ impl RdmaLink {
         memory: Memory,
         conn: &ConnHandle,
     ) -> Self {
-        let limits = conn.context().limits();
         Self {
             endpoint,
             completions: Vec::new(),
@@ -95,10 +111,7 @@ impl RdmaLink {
             is_driven: false,
             moved: fabric::Counters::default(),
             counted: [0; COUNTED],
-            read_stall: StallTimer::new(limits.read_stall),
-            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
-            write_stall: StallTimer::new(limits.write_stall),
-            unread: Unread::new(limits),
+            watches: None,
             conn: conn.clone(),
         }
     }
@@ -402,34 +415,41 @@ impl RdmaLink {
         Counters::add_some(&counters.bytes_out, sent);
         Counters::add_some(&counters.bytes_in, received);
         Counters::add_some(&counters.rdma_copied_bytes, copied);
+        if self.sends_posted == 0 && !self.records.is_reading() {
+            self.watches = None;
+            return Ok(());
+        }
+        let limits = self.conn.context().limits();
+        let watches = self.watches.get_or_insert_with(|| Watches::new(limits));
         if sent > 0 {
-            self.write_stall.progress();
-            self.unread.moved(sent);
+            watches.write_stall.progress();
+            watches.unread.moved(sent);
         }
         if received > 0 {
-            self.read_stall.progress();
-            self.read_pace.moved(received);
+            watches.read_stall.progress();
+            watches.read_pace.moved(received);
         }
         if self.records.is_reading() {
-            if self.read_stall.poll_stalled(cx) {
+            if watches.read_stall.poll_stalled(cx) {
                 return Err(CloseReason::ReadStalled.into());
             }
-            if self.read_pace.poll_slow(cx) && self.records.is_wanted() {
+            if watches.read_pace.poll_slow(cx) && self.records.is_wanted() {
                 return Err(CloseReason::ReadSlow.into());
             }
         } else {
-            self.read_stall.disarm();
-            self.read_pace.disarm();
+            watches.read_stall.disarm();
+            watches.read_pace.disarm();
         }
         if self.sends_posted == 0 {
-            self.write_stall.disarm();
-            self.unread.none();
+            watches.write_stall.disarm();
+            watches.unread.none();
         } else {
-            if self.write_stall.poll_stalled(cx) {
+            if watches.write_stall.poll_stalled(cx) {
                 return Err(CloseReason::WriteStalled.into());
             }
             let (uncharged, charged) = self.replies.held();
-            if let Poll::Ready(end) = self.unread.poll(cx, &self.conn, uncharged, charged) {
+            let polled = watches.unread.poll(cx, &self.conn, uncharged, charged);
+            if let Poll::Ready(end) = polled {
                 return Err(end);
             }
         }
