@@ -591,7 +591,9 @@ mod tests {
             let plan = made(dir.path(), &args);
             let ds = plan.ds.iter().map(|ds| ds.config.rdma());
             let mds = [plan.mds.config.rdma()];
-            mds.into_iter().chain(ds).collect::<Vec<_>>()
+            let wishes = mds.into_iter().chain(ds);
+            let with_crc = wishes.map(|(choice, config)| (choice, config.crc));
+            with_crc.collect::<Vec<_>>()
         };
         assert_eq!(set(None, None, 1), [(Auto, true); 2]);
         assert_eq!(set(Some(Verbs), Some(false), 1), [(Verbs, false); 2]);
