@@ -7,6 +7,8 @@ exec </dev/null >/dev/ttyS0 2>&1
 
 mount -t proc proc /proc
 mount -t sysfs sys /sys
+# Programs of the host may lie where the guest has folders of its own: all of the host's are below this one.
+mkdir -p /run/host && mount --bind / /run/host
 mount -t tmpfs mnt /mnt
 mount -t tmpfs -o mode=1777 tmp /tmp
 mkdir -p /run/home /run/netns /dev/shm && mount -t tmpfs shm /dev/shm

@@ -10,6 +10,7 @@
 
 mod ci;
 mod fuzz;
+mod instructions;
 mod layers;
 mod long;
 mod packages;
@@ -42,6 +43,8 @@ enum Command {
     Layers,
     /// Check what rustfmt and clippy do not: lengths, headers, words, clocks
     Tidy,
+    /// Count the instructions of single operations and compare them with the baseline in git
+    Instructions(instructions::Args),
     /// Run a fuzz target, or all of them in turn
     Fuzz(fuzz::Args),
     /// Simulate a whole cluster from a seed: --seed N replays one, --seeds COUNT tries many
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(has_command("vm")),
         Command::Layers => layers::run(),
         Command::Tidy => tidy::run(),
+        Command::Instructions(args) => instructions::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Powercut(args) => long::powercut(&args),

@@ -6,7 +6,7 @@
 
 use crate::repo::{self, Result};
 use crate::step::{Counting, Steps, in_ci};
-use crate::{layers, packages, tidy};
+use crate::{instructions, layers, packages, tidy};
 use std::process::Command;
 
 /// Runs all steps. `has_vm` says whether this program was built with the kernel-client harness.
@@ -33,6 +33,12 @@ pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
         tests.extend(["--", "--include-ignored"]);
     }
     steps.program("tests", Counting::Libtest, repo::cargo().args(tests));
+    if instructions::is_possible() {
+        let count = || instructions::run(&instructions::Args::default());
+        steps.check("instructions", count);
+    } else {
+        steps.missing("instructions", "valgrind is not installed");
+    }
     if has_vm {
         vm(steps, "kernel client", &["kernel-client"]);
         vm(steps, "kernel's RDMA", &["siw"]);

@@ -16,7 +16,7 @@ use crate::{BenchError, Sample};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,9 +98,9 @@ impl Walk {
     }
 }
 
-/// A listener on a free port of the loopback interface.
-pub(crate) fn listen() -> io::Result<TcpListener> {
-    TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
+/// A listener on a free port of one of this machine's addresses.
+pub(crate) fn listen(at: Ipv4Addr) -> io::Result<TcpListener> {
+    TcpListener::bind((at, 0))
 }
 
 /// Accepts for ever; each connection has a thread until it ends. Connections above
@@ -162,14 +162,14 @@ impl Ranges<'_> {
     fn run<C: Requester + 'static>(
         &self,
         load: &Load,
-        connect: impl Fn(&ServerProcess, Walk) -> Result<C, BenchError>,
+        connect: impl Fn(SocketAddr, Walk) -> Result<C, BenchError>,
     ) -> Result<Sample, BenchError> {
         let arguments = [self.server.into(), OsString::from(self.path)];
         let server = ServerProcess::start(self.launcher, &arguments)?;
         let count = load.connections_count;
         let connect = |index| {
             let walk = Walk::new(self.size_bytes, self.payload_bytes, index, count)?;
-            Ok(Box::new(connect(&server, walk)?) as Box<dyn Requester>)
+            Ok(Box::new(connect(server.address(), walk)?) as Box<dyn Requester>)
         };
         load::drive(load, connect, &|| server.cpu())
     }

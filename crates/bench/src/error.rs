@@ -27,6 +27,8 @@ pub enum BenchError {
     Peer(String),
     /// A file system for a comparison could not be made.
     Disk(String),
+    /// Links with a cap could not be made.
+    Links(String),
     /// A signal came.
     Interrupted,
     /// A request to the cluster under test failed.
@@ -88,6 +90,7 @@ impl std::fmt::Display for BenchError {
             Self::Cluster(why) => write!(f, "the cluster under test: {why}"),
             Self::Peer(why) => write!(f, "nfs-ganesha does not start: {why}"),
             Self::Disk(why) => write!(f, "cannot make a file system: {why}"),
+            Self::Links(why) => write!(f, "links with a cap: {why}"),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Nfs { doing, why } => write!(f, "cannot {doing}: {why}"),
             Self::Store(error) => write!(f, "{error}"),

@@ -6,6 +6,7 @@
 
 mod creates;
 mod data;
+mod links;
 mod looks;
 mod metadata;
 mod peers;
@@ -56,6 +57,8 @@ pub enum Row {
     Small,
     /// The client library on a file over four data servers, against as many bare streams
     Client,
+    /// Streams over links of 500 Mbit/s, as root: eight data servers against one, and one stream against the line
+    Link,
     /// Metadata and data beside nfs-ganesha, all in memory
     Peer,
     /// Metadata operations with 1, 16 and 64 outstanding, against nfs-ganesha and the bare servers
@@ -119,6 +122,7 @@ struct Planning<'a> {
     table: &'a Table,
     options: &'a Options,
     peers: Peers,
+    has_links: bool,
 }
 
 impl Planning<'_> {
@@ -140,6 +144,7 @@ impl Planning<'_> {
             Row::Stripes => creates::stripes(self, Row::Stripes),
             Row::Small => creates::small(self),
             Row::Client => data::client(self),
+            Row::Link => links::trials(self),
             Row::Peer => peers::in_memory(self),
             Row::Metadata => metadata::on_a_disk(self),
             Row::RdmaRead => rdma::read(self),
@@ -252,6 +257,7 @@ impl Bench<'_> {
                 Row::Metadata | Row::Peer => Peers::find(disk.is_some()),
                 _ => Peers::default(),
             },
+            has_links: row == Row::Link && links::can_be_made(),
         };
         for trial in planning.trials(row) {
             let dir = match &disk {
@@ -327,6 +333,7 @@ mod tests {
             table: &table,
             options: &options,
             peers: Peers::all(),
+            has_links: true,
         };
         let rows = Row::value_variants().iter();
         rows.map(|row| (*row, planning.trials(*row))).collect()

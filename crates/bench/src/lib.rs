@@ -22,6 +22,7 @@ mod error;
 pub mod goals;
 pub mod interrupt;
 pub mod load;
+pub mod net;
 pub mod nfs;
 pub mod pattern;
 pub mod peer;
@@ -70,4 +71,6 @@ pub struct Sample {
     /// User and system CPU time of the measuring process in the measured time. For a subject inside this process it is
     /// the same as `server_cpu`.
     pub client_cpu: Duration,
+    /// Share of the machine's processors that had nothing to do in the measured time; none when that is not known.
+    pub machine_idle: Option<f64>,
 }

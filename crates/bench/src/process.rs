@@ -125,6 +125,41 @@ pub(crate) fn cpu_of(process: &str) -> Result<Duration, BenchError> {
     Ok(Duration::from_secs(ticks) / u32::try_from(per_second).unwrap_or(u32::MAX))
 }
 
+/// What the processors of the machine did since it started (proc(5), `stat`), in clock ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MachineTimes {
+    idle: u64,
+    all: u64,
+}
+
+impl MachineTimes {
+    /// Until now; none where the kernel does not say.
+    pub(crate) fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
+        let ticks = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = ticks
+            .split_whitespace()
+            .map_while(|t| t.parse().ok())
+            .collect();
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
+        let all = ticks.get(..8)?.iter().sum();
+        let idle = ticks[3] + ticks[4];
+        Some(Self { idle, all })
+    }
+
+    /// Share of the processors that had nothing to do between two times; none when no tick has passed.
+    #[allow(clippy::cast_precision_loss, reason = "ticks of a run are few")]
+    pub(crate) fn idle_share(before: Option<Self>, after: Option<Self>) -> Option<f64> {
+        let (before, after) = (before?, after?);
+        let all = after.all.saturating_sub(before.all);
+        let idle = after.idle.saturating_sub(before.idle);
+        (all > 0).then(|| idle.min(all) as f64 / all as f64)
+    }
+}
+
 /// The last line of a file that is not empty.
 pub(crate) fn last_line(log: &Path) -> Option<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -153,6 +188,17 @@ mod tests {
         assert_eq!(ticks(stat), Some(42));
         assert_eq!(ticks("7 (a) S 1"), None);
         assert_eq!(ticks(""), None);
+    }
+
+    #[test]
+    fn idle_time_is_a_share_of_all_time() {
+        let times = |text: &str| MachineTimes::parse(text);
+        let before = times("cpu  10 0 10 50 10 0 10 10 0 0\ncpu0 1\n");
+        let after = times("cpu  60 0 10 70 15 5 20 20 7 0\n");
+        assert_eq!(MachineTimes::idle_share(before, after), Some(0.25));
+        assert_eq!(MachineTimes::idle_share(before, before), None);
+        assert!(times("cpu  1 2 3\n").is_none() && times("").is_none());
+        assert!(MachineTimes::now().is_some());
     }
 
     #[test]

@@ -6,7 +6,6 @@
 //! which holds a file open for writing, vanishes at the same moment.
 
 use crate::nfs::cluster::{Cluster, ClusterOptions};
-use crate::nfs::server::Transport;
 use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::suite::files::Files;
@@ -130,12 +129,9 @@ const COLUMNS: [&str; 5] = [
 pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
     let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
     let cluster = ClusterOptions {
-        program: program.clone(),
-        dir: options.dir.clone(),
         ds_count: options.ds,
         in_memory: false,
-        transport: Transport::Tcp,
-        rdma_crc: true,
+        ..ClusterOptions::new(program.clone(), options.dir.clone())
     };
     let mut rounds = Vec::new();
     for number in 1..=options.rounds {

@@ -52,11 +52,13 @@ pub enum Metric {
     ClientCpuUsPerRequest,
     /// Server CPU time in seconds for 10^9 payload bytes.
     CpuSecondsPerGigabyte,
+    /// Percent of the machine's processors that had nothing to do.
+    CpuIdlePercent,
 }
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::RequestsPerSecond,
         Self::MegabytesPerSecond,
         Self::LatencyMeanUs,
@@ -65,6 +67,7 @@ impl Metric {
         Self::CpuUsPerRequest,
         Self::ClientCpuUsPerRequest,
         Self::CpuSecondsPerGigabyte,
+        Self::CpuIdlePercent,
     ];
 
     /// Its name in tables and JSON, with the unit.
@@ -79,6 +82,7 @@ impl Metric {
             Self::CpuUsPerRequest => "server_cpu_us_per_request",
             Self::ClientCpuUsPerRequest => "client_cpu_us_per_request",
             Self::CpuSecondsPerGigabyte => "server_cpu_s_per_gb",
+            Self::CpuIdlePercent => "cpu_idle_percent",
         }
     }
 
@@ -110,6 +114,7 @@ impl Metric {
             Self::CpuUsPerRequest => cpu * 1e6 / requests,
             Self::ClientCpuUsPerRequest => sample.client_cpu.as_secs_f64() * 1e6 / requests,
             Self::CpuSecondsPerGigabyte => cpu * 1e9 / bytes,
+            Self::CpuIdlePercent => sample.machine_idle.map_or(f64::NAN, |share| share * 100.0),
         }
     }
 }
@@ -265,6 +270,7 @@ pub(crate) mod tests {
                 latency_ns,
                 server_cpu: Duration::from_secs(1),
                 client_cpu: Duration::from_millis(500),
+                machine_idle: Some(0.25),
             })
         }
     }
@@ -301,7 +307,8 @@ pub(crate) mod tests {
         let (comparison, _) = known();
         let sample = &comparison.subjects[0].samples[0];
         let values = Metric::ALL.map(|metric| metric.of(sample));
-        assert_eq!(values, [50.0, 50.0, 2.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0]);
+        let expected = [50.0, 50.0, 2.0, 2.0, 2.0, 10_000.0, 5_000.0, 10.0, 25.0];
+        assert_eq!(values, expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::process::READY;
 use clap::Subcommand;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc;
 
@@ -30,11 +30,17 @@ pub enum Serve {
     Sendfile {
         /// The file
         path: PathBuf,
+        /// Where to listen
+        #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+        listen: Ipv4Addr,
     },
     /// Write ranges of a file
     Pwrite {
         /// The file
         path: PathBuf,
+        /// Where to listen
+        #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+        listen: Ipv4Addr,
     },
     /// Answer RPC calls of a program that does nothing else
     RpcEcho {
@@ -83,14 +89,18 @@ fn listening(serve: Serve) -> io::Result<(SocketAddr, Server)> {
         let echo = EchoServer::listen(transport)?;
         return Ok((echo.address()?, Box::new(|| echo.serve())));
     }
-    let listener = bare::listen()?;
+    let at = match serve {
+        Serve::Sendfile { listen, .. } | Serve::Pwrite { listen, .. } => listen,
+        _ => Ipv4Addr::LOCALHOST,
+    };
+    let listener = bare::listen(at)?;
     let address = listener.local_addr()?;
     let server: Server = match serve {
         Serve::PingPong { form, sizes } => {
             Box::new(move || ping_pong::serve(listener, form, sizes))
         }
-        Serve::Sendfile { path } => Box::new(move || sendfile::serve(&listener, &path)),
-        Serve::Pwrite { path } => Box::new(move || pwrite::serve(&listener, &path)),
+        Serve::Sendfile { path, .. } => Box::new(move || sendfile::serve(&listener, &path)),
+        Serve::Pwrite { path, .. } => Box::new(move || pwrite::serve(&listener, &path)),
         Serve::RpcEcho { .. } | Serve::Peer { .. } => unreachable!("they listen by themselves"),
     };
     Ok((address, server))

@@ -7,11 +7,13 @@
 //!
 //! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
 
+pub(crate) mod alone;
 mod content;
+pub(crate) mod environment;
 mod experiments;
 pub(crate) mod files;
 mod job;
-mod loads;
+pub(crate) mod loads;
 mod measure;
 mod options;
 mod plan;
@@ -31,7 +33,7 @@ pub use spec::{ClusterSpec, SpecError, Store, Transport};
 use crate::BenchError;
 use crate::process::Launcher;
 use crate::report::Machine;
-use measure::Environment;
+use environment::Environment;
 use plan::{Plan, Setting};
 use std::io::Write;
 

@@ -4,13 +4,10 @@
 
 mod rig;
 
-use rig::{ropewalk, status, wait_for};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs::File;
+use rig::{LoneMds, connections_allowed, status, wait_for};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Child;
 
 /// Idle connections, where the hard limit of open files allows them.
 const IDLE: usize = 10_000;
@@ -28,47 +25,23 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_be_bytes()).collect()
 }
 
-/// A metadata server in memory, killed when dropped.
+/// A metadata server, and where it listens.
 struct Mds {
-    child: Child,
+    server: LoneMds,
     address: SocketAddr,
-    dir: tempfile::TempDir,
 }
 
 impl Mds {
     fn start(connections_max: usize) -> Self {
-        let dir = tempfile::tempdir().unwrap();
         let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (nfs, control) = (free(), free());
         let (address, control_address) = (nfs.local_addr().unwrap(), control.local_addr().unwrap());
         drop((nfs, control));
-        let config = dir.path().join("mds.toml");
-        let text = format!(
-            "state_dir = '{}/mds'\nlisten = ['{address}']\ncontrol_listen = ['{control_address}']\n\
-             store = 'memory'\nconnections_max = {connections_max}\n\
-             connections_per_address_max = {connections_max}",
-            dir.path().display()
-        );
-        std::fs::write(&config, text).unwrap();
-        let child = ropewalk()
-            .args(["mds", "--config", config.to_str().unwrap()])
-            .env("RUST_LOG", "info")
-            .stderr(File::create(dir.path().join("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let mds = Self {
-            child,
+        let listen = format!("listen = ['{address}']\ncontrol_listen = ['{control_address}']");
+        Self {
+            server: LoneMds::start(connections_max, &listen),
             address,
-            dir,
-        };
-        wait_for("metadata server", || status(mds.dir.path()));
-        mds
-    }
-
-    fn resident_bytes(&self) -> usize {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
-        let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        pages * rustix::param::page_size()
+        }
     }
 
     /// A connection of which the server has answered a call; an error when it is refused.
@@ -79,27 +52,15 @@ impl Mds {
     }
 
     fn count(&self, name: &str) -> u64 {
-        status(self.dir.path()).unwrap()["mds"]["transport"][name]
+        status(self.server.dir.path()).unwrap()["mds"]["transport"][name]
             .as_u64()
             .unwrap()
     }
 
-    fn connections(&self) -> usize {
-        let count = status(self.dir.path()).unwrap()["mds"]["connections"].as_u64();
-        usize::try_from(count.unwrap()).unwrap()
-    }
-
     fn log_lines(&self, with: &str) -> usize {
-        let path: &Path = &self.dir.path().join("log");
+        let path: &Path = &self.server.dir.path().join("log");
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().filter(|line| line.contains(with)).count()
-    }
-}
-
-impl Drop for Mds {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -111,33 +72,18 @@ fn null(stream: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Raises the limit of open files, which the server inherits, and returns how many connections it allows.
-fn connections_allowed() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    setrlimit(Resource::Nofile, raised).unwrap();
-    let files = limit.maximum.unwrap_or(u64::MAX);
-    let allowed = files
-        .checked_sub(FILES_RESERVED + EXCESS as u64)
-        .expect("this test needs a hard limit of some 5,000 open files (ulimit -Hn)");
-    usize::try_from(allowed).unwrap()
-}
-
 #[test]
 fn ten_thousand_idle_connections_cost_little_and_the_limit_refuses_more() {
-    let idle_count = IDLE.min(connections_allowed());
+    let idle_count = IDLE.min(connections_allowed(FILES_RESERVED + EXCESS as u64));
     let mds = Mds::start(idle_count);
     // What the first connections bring with them, such as pages of the allocator, is no cost of each.
     drop((0..64).map(|_| mds.connect().unwrap()).collect::<Vec<_>>());
     wait_for("end of the first", || {
-        (mds.connections() == 0).then_some(())
+        (mds.server.connections() == 0).then_some(())
     });
-    let before = mds.resident_bytes();
+    let before = mds.server.resident_bytes();
     let mut idle: Vec<TcpStream> = (1..idle_count).map(|_| mds.connect().unwrap()).collect();
-    let each = mds.resident_bytes().saturating_sub(before) / idle.len();
+    let each = mds.server.resident_bytes().saturating_sub(before) / idle.len();
     println!(
         "{} idle connections, {each} resident bytes for each",
         idle.len()
@@ -147,7 +93,7 @@ fn ten_thousand_idle_connections_cost_little_and_the_limit_refuses_more() {
     // The last place is for one who still wants something.
     let mut last = mds.connect().unwrap();
     null(&mut last).unwrap();
-    assert_eq!(mds.connections(), idle_count);
+    assert_eq!(mds.server.connections(), idle_count);
 
     // Then nobody gets in, and everybody who is in notices nothing.
     let accepted = mds.count("connections_accepted");

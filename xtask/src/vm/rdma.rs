@@ -115,8 +115,8 @@ fn contract(
     let run = Guest::with_rdma(net, qemu)
         .script("rdma/contract.sh")
         .env("RDMA", device.name())
-        .env("CONTRACT", programs.contract.display())
-        .env("TROUBLE", programs.trouble.display())
+        .env("CONTRACT", in_guest(&programs.contract)?)
+        .env("TROUBLE", in_guest(&programs.trouble)?)
         .env("ONLY", args.only.as_deref().unwrap_or_default())
         .timeout(GUEST_LIMIT)
         .echo(args.verbose)
@@ -138,7 +138,7 @@ fn nfs(
     let run = Guest::with_rdma(net, qemu)
         .script("rdma/nfs.sh")
         .env("RDMA", device.name())
-        .env("ROPEWALK", program.display())
+        .env("ROPEWALK", in_guest(program)?)
         .env("VERS", vers)
         .env("EXPORT", "/")
         .env("MNT", "/mnt/a")
@@ -148,6 +148,13 @@ fn nfs(
     let mut outcome = judge_single(&run, vers, "nfs", started.elapsed());
     outcome.name = format!("nfs {vers} on {}", device.name());
     Ok(outcome)
+}
+
+/// Where the guest has a program of the host.
+fn in_guest(program: &Path) -> Result<String> {
+    let path =
+        std::path::absolute(program).context(|| format!("cannot find {}", program.display()))?;
+    Ok(format!("/run/host{}", path.display()))
 }
 
 /// What runs in the guests.

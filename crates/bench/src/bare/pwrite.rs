@@ -10,7 +10,7 @@ use crate::{BenchError, Sample, Subject, pattern};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -63,20 +63,21 @@ impl Subject for PWrite {
     }
 }
 
+/// A connection and where it is in the file.
 #[derive(Debug)]
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     walk: Walk,
     data: Vec<u8>,
 }
 
 impl Client {
-    fn connect(server: &ServerProcess, walk: Walk) -> Result<Self, BenchError> {
+    pub(crate) fn connect(server: SocketAddr, walk: Walk) -> Result<Self, BenchError> {
         let mut data = vec![0; walk.len.min(PAYLOAD_BYTES_MAX) as usize];
         // Every write of this connection sends these bytes: making others would cost more than the write.
         pattern::fill(walk.next, &mut data);
         Ok(Self {
-            stream: connect(server.address())?,
+            stream: connect(server)?,
             data,
             walk,
         })
@@ -111,5 +112,5 @@ impl Requester for Client {
 pub fn write_pattern(server: &ServerProcess, offset: u64, len: u32) -> Result<(), BenchError> {
     let mut walk = Walk::new(u64::from(len), len, 0, 1)?;
     walk.next = offset;
-    Client::connect(server, walk)?.write(Range { offset, len })
+    Client::connect(server.address(), walk)?.write(Range { offset, len })
 }

@@ -76,7 +76,7 @@ impl EchoServer {
             .build()?;
         let listening = match transport {
             Transport::Tcp => {
-                let listener = crate::bare::listen()?;
+                let listener = crate::bare::listen(std::net::Ipv4Addr::LOCALHOST)?;
                 listener.set_nonblocking(true)?;
                 Listening::Tcp(listener)
             }

@@ -12,7 +12,7 @@ use rustix::net::SendFlags;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 /// Serves the file at `path` for ever. Its size must not change meanwhile.
@@ -83,8 +83,9 @@ impl Subject for SendFile {
     }
 }
 
+/// A connection and where it is in the file.
 #[derive(Debug)]
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     walk: Walk,
     data: Vec<u8>,
@@ -93,9 +94,9 @@ struct Client {
 impl Client {
     /// Connects and checks the bytes of one first read; the measured ones are not looked at, as
     /// comparing them would cost more than serving them.
-    fn connect(server: &ServerProcess, walk: Walk) -> Result<Self, BenchError> {
+    pub(crate) fn connect(server: SocketAddr, walk: Walk) -> Result<Self, BenchError> {
         let mut client = Self {
-            stream: connect(server.address())?,
+            stream: connect(server)?,
             data: vec![0; walk.len.min(PAYLOAD_BYTES_MAX) as usize],
             walk,
         };

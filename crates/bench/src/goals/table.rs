@@ -32,6 +32,9 @@ pub(super) enum Denominator {
     /// The same with one data server.
     #[serde(rename = "one data server")]
     OneDataServer,
+    /// A bare stream over the same link.
+    #[serde(rename = "bare stream")]
+    Line,
     /// The same by a layout.
     #[serde(rename = "a layout")]
     Layout,
@@ -63,6 +66,7 @@ impl Denominator {
             Self::BareStore => "bare store",
             Self::PingPongAndStore => "ping-pong and bare store",
             Self::OneDataServer => "one data server",
+            Self::Line => "bare stream",
             Self::Layout => "a layout",
             Self::Tcp => "tcp",
             Self::TcpSockets => "tcp with plain sockets",

@@ -240,6 +240,10 @@ impl<'a> Stage<'a> {
         &self.dir
     }
 
+    pub(super) fn program(&self) -> &Path {
+        &self.bench.program
+    }
+
     pub(super) fn launcher(&self) -> Launcher {
         self.bench.launcher.clone()
     }
@@ -247,12 +251,9 @@ impl<'a> Stage<'a> {
     /// A cluster that keeps all on the ground.
     pub(super) fn cluster(&self, ds_count: u16, carrier: Carrier) -> ClusterOptions {
         let tcp = ClusterOptions {
-            program: self.bench.program.clone(),
-            dir: self.dir.clone(),
             ds_count,
             in_memory: false,
-            transport: Carrier::Tcp.transport(),
-            rdma_crc: true,
+            ..ClusterOptions::new(self.bench.program.clone(), self.dir.clone())
         };
         tcp.over(carrier)
     }

@@ -1,34 +1,33 @@
-//! A cluster of the real program: `ropewalk up` in a folder of its own, gone with it.
+//! A cluster of the real program in a folder of its own, gone with it: `ropewalk up`, or where links have a cap servers that are
+//! started one by one, each in a network namespace.
 //!
 //! # Ownership
-//! A [`Cluster`] owns the process, its folder and all that is in it.
+//! A [`Cluster`] owns the processes, their folder and all that is in it.
 //!
 //! # Failure
 //! A program that does not get ready is an error with its own last line. One that does not stop in time is killed;
 //! its servers then stop by themselves, as their standard input ends.
 
+mod linked;
+mod up;
+
 use crate::BenchError;
+use crate::net::{Link, NameSpace};
 use crate::nfs::server::{Server, Transport};
-use crate::process::{cpu_of, last_line};
+use crate::process::cpu_of;
+use linked::Linked;
 use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde_json::Value;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::net::Ipv4Addr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use up::Up;
 
-/// The words of the ready text before the port of each transport.
-const PORT_WORD: &str = "port=";
-const RDMA_PORT_WORD: &str = "nfs://127.0.0.1:";
-/// The line with which the ready text begins.
-const READY_LINE: &str = "ropewalk is ready";
-/// Longest text before the port.
-const READY_BYTES_MAX: u64 = 64 * 1024;
 /// A cluster that has not stopped after this is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// How often a stopping cluster is looked at.
@@ -38,8 +37,6 @@ const STATE_DIR: &str = "state";
 /// Removed files that are not gone from the data servers after this are an error, and how often they are looked for.
 const CLEAN_MAX: Duration = Duration::from_secs(60);
 const CLEAN_POLL: Duration = Duration::from_millis(5);
-/// Processes of one cluster at most: a supervisor, an MDS, and the data servers.
-const PROCESSES_MAX: usize = 128;
 
 /// What carries requests, as goals tell it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -90,9 +87,28 @@ pub struct ClusterOptions {
     pub transport: Transport,
     /// Whether frames of RDMA have checksums.
     pub rdma_crc: bool,
+    /// Whether the objects of a file are made with it, on all of its data servers.
+    pub is_eager: bool,
+    /// What each server is behind; without one all share the loopback interface.
+    pub link: Option<Link>,
 }
 
 impl ClusterOptions {
+    /// One data server in memory, over TCP, all else as it comes.
+    #[must_use]
+    pub const fn new(program: PathBuf, dir: PathBuf) -> Self {
+        Self {
+            program,
+            dir,
+            ds_count: 1,
+            in_memory: true,
+            transport: Transport::Tcp,
+            rdma_crc: true,
+            is_eager: false,
+            link: None,
+        }
+    }
+
     /// The same cluster with another number of data servers.
     #[must_use]
     pub fn with_ds_count(&self, ds_count: u16) -> Self {
@@ -133,6 +149,8 @@ impl ClusterOptions {
             "transport": self.transport.name(),
             "provider": self.transport.provider(),
             "rdma_crc": (self.transport == Transport::Rdma).then_some(self.rdma_crc),
+            "create": if self.is_eager { "eager" } else { "lazy" },
+            "link": self.link,
         })
     }
 }
@@ -154,10 +172,26 @@ pub fn file_system(dir: &Path) -> String {
     }
 }
 
+/// The processes of a cluster.
+#[derive(Debug)]
+enum Servers {
+    Up(Up),
+    Linked(Linked),
+}
+
+impl Servers {
+    fn pids(&self) -> Result<Vec<u32>, BenchError> {
+        match self {
+            Self::Up(up) => up.pids(),
+            Self::Linked(linked) => Ok(linked.pids()),
+        }
+    }
+}
+
 /// A running cluster. Dropping it stops it and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
-    child: Child,
+    servers: Servers,
     server: Server,
     pids: Vec<u32>,
     // Removed last: the servers write into it until they are gone.
@@ -168,68 +202,42 @@ impl Cluster {
     /// Starts a cluster and waits until it is ready.
     ///
     /// # Errors
-    /// [`BenchError::Cluster`] with the program's last words, or [`BenchError::Io`].
+    /// [`BenchError::Cluster`] with the program's last words, [`BenchError::Links`], or [`BenchError::Io`].
     pub fn start(options: &ClusterOptions) -> Result<Self, BenchError> {
         let dir = tempfile::Builder::new()
             .prefix("ropewalk-bench-")
             .tempdir_in(&options.dir)
             .map_err(BenchError::io("make the cluster's folder"))?;
-        let words = dir.path().join("up.log");
-        let stderr = File::create(&words).map_err(BenchError::io("make the cluster's log"))?;
-        let mut command = Command::new(&options.program);
-        command
-            .args(["up", "--port=0", "--export=127.0.0.0/8:rw:none"])
-            .arg(format!("--ds={}", options.ds_count))
-            .arg(format!("--transport={}", options.transport.name()))
-            .arg(format!("--rdma-crc={}", options.rdma_crc))
-            .arg("--dir")
-            .arg(dir.path().join(STATE_DIR));
-        if options.in_memory {
-            command.arg("--memory");
-        }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .map_err(BenchError::io("start ropewalk"))?;
-        let mut cluster = Self {
-            child,
-            server: Server {
-                transport: options.transport,
-                address: (Ipv4Addr::LOCALHOST, 0).into(),
-                rdma_crc: options.rdma_crc,
-            },
-            pids: Vec::new(),
+        let (servers, address) = match options.link {
+            None => {
+                let (up, address) = Up::start(options, dir.path())?;
+                (Servers::Up(up), address)
+            }
+            Some(link) => {
+                let linked = Linked::start(options, link, &dir.path().join(STATE_DIR))?;
+                (Servers::Linked(linked), linked::address(options.transport))
+            }
+        };
+        let pids = servers.pids()?;
+        let server = Server {
+            transport: options.transport,
+            address,
+            rdma_crc: options.rdma_crc,
+        };
+        Ok(Self {
+            servers,
+            server,
+            pids,
             dir,
-        };
-        let Some(port) = cluster.ready_port() else {
-            let said = last_line(&words);
-            let why = said.unwrap_or_else(|| "it ended without a word".to_owned());
-            return Err(BenchError::Cluster(why));
-        };
-        cluster.server.address.set_port(port);
-        cluster.pids = family(cluster.child.id())?;
-        Ok(cluster)
+        })
     }
 
-    /// Reads the ready text up to the port in it.
-    fn ready_port(&mut self) -> Option<u16> {
-        let word = match self.server.transport {
-            Transport::Tcp => PORT_WORD,
-            Transport::Rdma => RDMA_PORT_WORD,
-        };
-        let stdout = self.child.stdout.take()?;
-        let mut ready = false;
-        for line in BufReader::new(stdout.take(READY_BYTES_MAX)).lines() {
-            let line = line.ok()?;
-            ready |= line.starts_with(READY_LINE);
-            if let Some((_, port)) = line.split_once(word).filter(|_| ready) {
-                let digits = port.split(|c: char| !c.is_ascii_digit()).next()?;
-                return digits.parse().ok();
-            }
+    /// Where clients must be to reach it, when that is not just this machine: behind a link of their own, or beside the switch.
+    pub(crate) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
+        match &self.servers {
+            Servers::Up(_) => None,
+            Servers::Linked(linked) => Some(linked.space(behind_link)),
         }
-        None
     }
 
     /// The metadata server.
@@ -273,17 +281,10 @@ impl Cluster {
     }
 
     fn removals_waiting(&self, program: &Path) -> Result<u64, BenchError> {
-        let output = Command::new(program)
-            .args(["status", "--json", "--dir"])
-            .arg(self.dir.path().join(STATE_DIR))
-            .stdin(Stdio::null())
-            .output()
-            .map_err(BenchError::io("ask for the cluster's status"))?;
-        let status: Option<serde_json::Value> = serde_json::from_slice(&output.stdout).ok();
-        let waiting = status.and_then(|status| status["mds"]["removals_waiting"].as_u64());
-        waiting.ok_or_else(|| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            BenchError::Cluster(format!("its status is missing: {}", said.trim()))
+        let mds = mds_status(program, &self.dir.path().join(STATE_DIR))?;
+        mds["removals_waiting"].as_u64().ok_or_else(|| {
+            let why = "its status does not say how many removals wait";
+            BenchError::Cluster(why.to_owned())
         })
     }
 
@@ -308,23 +309,42 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid {
-            // Fails only when it has gone by itself.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        let end = Instant::now() + STOP_MAX;
-        while Instant::now() < end {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(STOP_POLL),
-                Ok(Some(_)) | Err(_) => return,
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// What the metadata server of the cluster in `dir` says of itself.
+fn mds_status(program: &Path, dir: &Path) -> Result<Value, BenchError> {
+    let output = Command::new(program)
+        .args(["status", "--json", "--dir"])
+        .arg(dir)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(BenchError::io("ask for the cluster's status"))?;
+    let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    let mds = status.and_then(|mut status| Some(status.get_mut("mds")?.take()));
+    mds.filter(Value::is_object).ok_or_else(|| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        BenchError::Cluster(format!("its status is missing: {}", said.trim()))
+    })
+}
+
+/// Asks a process to stop.
+fn ask_to_stop(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // Fails only when it has gone by itself.
+        let _ = kill_process(pid, Signal::TERM);
     }
+}
+
+/// Waits until a process that was asked to stop has ended, and kills it when it takes too long.
+fn wait_for_end(child: &mut Child) {
+    let end = Instant::now() + STOP_MAX;
+    while Instant::now() < end {
+        match child.try_wait() {
+            Ok(None) => std::thread::sleep(STOP_POLL),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Makes the page cache forget all files below `dir`.
@@ -349,69 +369,15 @@ fn forget_cached(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `root` and all its descendants.
-fn family(root: u32) -> Result<Vec<u32>, BenchError> {
-    let doing = BenchError::io("list the cluster's processes");
-    let mut parents = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").map_err(&doing)? {
-        let name = entry.map_err(&doing)?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        // A process that has gone meanwhile is none of ours.
-        if let Some(parent) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            .ok()
-            .and_then(|stat| parent(&stat))
-        {
-            parents.insert(pid, parent);
-        }
-    }
-    let mut out = vec![root];
-    let mut at = 0;
-    while at < out.len() && out.len() < PROCESSES_MAX {
-        let of = out[at];
-        let children = parents.iter().filter(|(_, parent)| **parent == of);
-        out.extend(children.map(|(pid, _)| *pid));
-        at += 1;
-    }
-    Ok(out)
-}
-
-/// Field 4 of proc(5) `stat`; the name before it may hold spaces and parentheses.
-fn parent(stat: &str) -> Option<u32> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    //! Finding processes, and programs that are no clusters.
+    //! Programs that are no clusters.
     use super::*;
-
-    #[test]
-    fn the_family_of_this_process_has_its_children() {
-        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
-        let pids = family(std::process::id()).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(pids[0], std::process::id());
-        assert!(pids.contains(&child.id()));
-        assert!(!pids.contains(&1));
-        assert_eq!(parent("7 (a) b (c) S 12 2 3"), Some(12));
-        assert_eq!(parent("7"), None);
-    }
 
     #[test]
     fn a_program_that_is_no_cluster_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let options = |program: &str| ClusterOptions {
-            program: program.into(),
-            dir: dir.path().to_owned(),
-            ds_count: 1,
-            in_memory: true,
-            transport: Transport::Tcp,
-            rdma_crc: true,
-        };
+        let options = |program: &str| ClusterOptions::new(program.into(), dir.path().to_owned());
         let said = |program| Cluster::start(&options(program)).unwrap_err().to_string();
         assert!(said("true").contains("without a word"));
         // `ls` knows none of the options, and says so.

@@ -422,18 +422,10 @@ mod tests {
     //! Where connections go.
     use super::*;
     use crate::nfs::cluster::ClusterOptions;
-    use crate::nfs::server::Transport;
 
     fn io(order: Order, own_files: bool) -> FileIo {
         FileIo {
-            host: Host::Ropewalk(ClusterOptions {
-                program: "ropewalk".into(),
-                dir: "/tmp".into(),
-                ds_count: 1,
-                in_memory: true,
-                transport: Transport::Tcp,
-                rdma_crc: true,
-            }),
+            host: Host::Ropewalk(ClusterOptions::new("ropewalk".into(), "/tmp".into())),
             form: Form::Wire,
             access: Access::Read,
             order,

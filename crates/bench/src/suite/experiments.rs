@@ -5,7 +5,7 @@ mod cached;
 mod clients;
 mod create;
 mod incast;
-mod io;
+pub(super) mod io;
 mod metadata;
 mod records;
 mod sequential;

@@ -10,6 +10,7 @@
 //!   <------------------------ End    or Failed, at any time
 //! ```
 
+use super::loads::bare::{BareServers, BareWork};
 use super::loads::btio::BtioWork;
 use super::loads::create::CreateWork;
 use super::loads::metadata::MetadataWork;
@@ -32,6 +33,8 @@ pub(crate) enum Place {
     Dir(PathBuf),
     /// Nowhere: calls of the bare RPC program.
     Rpc(Server),
+    /// Nowhere: ranges of the bare servers' files.
+    Bare(BareServers),
 }
 
 /// Everything that a worker must know.
@@ -74,6 +77,8 @@ pub(crate) enum Work {
     Btio(BtioWork),
     /// See [`super::loads::small`].
     Small(SmallWork),
+    /// See [`super::loads::bare`].
+    Bare(BareWork),
 }
 
 /// What a worker says.

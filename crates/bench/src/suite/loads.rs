@@ -1,5 +1,6 @@
 //! What workers do. Each kind of work has a file; it makes its files, warms up, goes through its phases, and removes its files.
 
+pub(crate) mod bare;
 pub(crate) mod btio;
 pub(crate) mod create;
 pub(crate) mod metadata;
@@ -20,6 +21,10 @@ pub(crate) async fn run<F: Files>(job: &Job, files: &F, link: &mut Link) -> Resu
         Work::Stream(work) => stream::run(work, job, files, link).await,
         Work::Btio(work) => btio::run(work, job, files, link).await,
         Work::Small(work) => small::run(work, job, files, link).await,
+        Work::Bare(_) => Err(BenchError::Setting {
+            name: "the place of bare streams",
+            must_be: "bare servers",
+        }),
     }
 }
 

@@ -4,146 +4,20 @@
 //! and cells in the opposite order, so that a drift of the machine does not look like an effect. A cell that fails is left out of the
 //! other repeats and told of; the others go on.
 
+use super::environment::{Environment, Started};
 use super::job::{Job, Place};
-use super::options::Options;
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
-use super::spec::{Store, Transport};
 use super::team::{self, Around, Phase, Process};
-use crate::nfs::cluster::{Cluster, ClusterOptions};
-use crate::process::{Launcher, ServerProcess};
+use crate::process::MachineTimes;
 use crate::{BenchError, Sample, interrupt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// The phase that counts as done when the data servers have removed everything too.
 const CLEAN_AFTER: &str = "remove";
 /// The phase before which a cold cell empties the caches of the servers.
 const COLD_BEFORE: &str = "read";
-
-/// Where and with what is measured.
-#[derive(Debug)]
-pub(crate) struct Environment {
-    /// What the user named, unless clusters are our own.
-    pub(crate) given: Option<Place>,
-    program: PathBuf,
-    memory_dir: PathBuf,
-    disk_dir: PathBuf,
-    launcher: Launcher,
-    /// Shared by the workers of a run.
-    scratch: TempDir,
-}
-
-impl Environment {
-    pub(crate) fn new(options: &Options, launcher: &Launcher) -> Result<Self, BenchError> {
-        let given = match (&options.target, &options.mounted) {
-            (Some(url), _) => Some(Place::Url(url.trim_end_matches('/').to_owned())),
-            (None, Some(dir)) => Some(Place::Dir(
-                dir.canonicalize()
-                    .map_err(BenchError::io("find the mounted directory"))?,
-            )),
-            (None, None) => None,
-        };
-        let scratch = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(&options.dir)
-            .map_err(BenchError::io("make a folder in memory"))?;
-        let program = options.ropewalk.clone();
-        Ok(Self {
-            given,
-            program: program.unwrap_or_else(|| launcher.program.clone()),
-            memory_dir: options.dir.clone(),
-            disk_dir: options.disk_dir.clone(),
-            launcher: launcher.clone(),
-            scratch,
-        })
-    }
-
-    /// In words, for reports.
-    pub(crate) fn text(&self) -> String {
-        match &self.given {
-            Some(Place::Url(url)) => format!("the server of {url}"),
-            Some(Place::Dir(dir)) => format!("the mounted directory {}", dir.display()),
-            Some(Place::Rpc(server)) => format!("the bare RPC program at {}", server.address),
-            None => "clusters of this program on this machine, over its loopback".to_owned(),
-        }
-    }
-
-    fn start(&self, server: Server) -> Result<Started, BenchError> {
-        let (ds_count, store, transport) = match server {
-            Server::Own {
-                ds_count,
-                store,
-                transport,
-            } => (ds_count, store, transport),
-            Server::Given => {
-                return self.given.clone().map(Started::Place).ok_or({
-                    BenchError::Setting {
-                        name: "the server of a cell",
-                        must_be: "a cluster, or given",
-                    }
-                });
-            }
-            Server::LocalDisk => return Ok(Started::Place(Place::Dir(self.disk_dir.clone()))),
-            Server::BareRpc { transport } => {
-                let transport_name = format!("--transport={}", transport.name());
-                let arguments = ["rpc-echo".into(), transport_name.into()];
-                let server = ServerProcess::start(&self.launcher, &arguments)?;
-                return Ok(Started::BareRpc(server, transport));
-            }
-        };
-        let in_memory = store == Store::Memory;
-        let dir = if in_memory {
-            &self.memory_dir
-        } else {
-            &self.disk_dir
-        };
-        let options = ClusterOptions {
-            program: self.program.clone(),
-            dir: dir.clone(),
-            ds_count,
-            in_memory,
-            transport,
-            rdma_crc: true,
-        };
-        Cluster::start(&options).map(Started::Cluster)
-    }
-}
-
-/// What a cell runs against, while it runs.
-#[derive(Debug)]
-enum Started {
-    /// A cluster of our own.
-    Cluster(Cluster),
-    /// The bare RPC program.
-    BareRpc(ServerProcess, Transport),
-    /// What is there in any case.
-    Place(Place),
-}
-
-impl Started {
-    fn place(&self) -> Place {
-        match self {
-            Self::Cluster(cluster) => Place::Url(cluster.server().url()),
-            Self::BareRpc(server, transport) => Place::Rpc(crate::nfs::server::Server {
-                transport: *transport,
-                address: server.address(),
-                rdma_crc: true,
-            }),
-            Self::Place(place) => place.clone(),
-        }
-    }
-
-    /// CPU time of its processes; nothing where they are not ours.
-    fn cpu(&self) -> Result<Duration, BenchError> {
-        match self {
-            Self::Cluster(cluster) => cluster.cpu(),
-            Self::BareRpc(server, _) => server.cpu(),
-            Self::Place(_) => Ok(Duration::ZERO),
-        }
-    }
-}
 
 /// One run of a cell.
 #[derive(Debug, Clone)]
@@ -259,28 +133,30 @@ fn by_server(results: &[Results], reverse: bool) -> ByServer {
     groups
 }
 
-fn run_cell(
+/// Runs a cell once on what was started for it; returns name and sample of each phase.
+pub(crate) fn run_cell(
     environment: &Environment,
     started: &Started,
     cell: &Cell,
     number: &str,
 ) -> Result<Vec<(String, Sample)>, BenchError> {
     let place = started.place();
+    let space = started.space(cell.workers.behind_link);
     let _left = Left::of(&place, number);
-    let mut members = jobs(cell, &place, environment.scratch.path().to_owned(), number)
+    let mut members = jobs(cell, &place, environment.scratch_dir().to_owned(), number)
         .iter()
-        .map(|job| Process::start(&environment.launcher, job))
+        .map(|job| Process::start(environment.launcher(), job, space))
         .collect::<Result<Vec<_>, _>>()?;
     let mut watch = Watch {
         started,
         cold: cell.cold,
-        program: &environment.program,
-        before: Duration::ZERO,
-        server_cpu: Vec::new(),
+        program: environment.program(),
+        before: (Duration::ZERO, None),
+        used: Vec::new(),
     };
     let phases = team::lead(&mut members, &mut watch)?;
-    let samples = phases.into_iter().zip(watch.server_cpu);
-    Ok(samples.map(|(phase, cpu)| sample(phase, cpu)).collect())
+    let samples = phases.into_iter().zip(watch.used);
+    Ok(samples.map(|(phase, used)| sample(phase, used)).collect())
 }
 
 /// What workers leave in a directory of this machine when they fail. Clusters of our own take theirs with them.
@@ -290,7 +166,7 @@ impl Left {
     fn of(place: &Place, number: &str) -> Self {
         Self(match place {
             Place::Dir(dir) => Some(dir.join(folder(number))),
-            Place::Url(_) | Place::Rpc(_) => None,
+            Place::Url(_) | Place::Rpc(_) | Place::Bare(_) => None,
         })
     }
 }
@@ -325,26 +201,36 @@ pub(crate) fn jobs(cell: &Cell, place: &Place, scratch: PathBuf, number: &str) -
         .collect()
 }
 
+/// What a phase took of servers and machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Used {
+    /// CPU time of the servers.
+    pub(crate) server_cpu: Duration,
+    /// Share of the machine that had nothing to do.
+    pub(crate) machine_idle: Option<f64>,
+}
+
 /// A phase as a sample.
-pub(crate) fn sample(phase: Phase, server_cpu: Duration) -> (String, Sample) {
+pub(crate) fn sample(phase: Phase, used: Used) -> (String, Sample) {
     let sample = Sample {
         requests_count: phase.tally.requests_count,
         payload_bytes: phase.tally.payload_bytes,
         elapsed: phase.elapsed,
         latency_ns: phase.tally.latency_ns,
-        server_cpu,
+        server_cpu: used.server_cpu,
         client_cpu: phase.client_cpu,
+        machine_idle: used.machine_idle,
     };
     (phase.name, sample)
 }
 
-/// Reads the servers' CPU time around phases, and waits for data servers to get rid of what was removed.
+/// Reads CPU times around phases, and waits for data servers to get rid of what was removed.
 struct Watch<'a> {
     started: &'a Started,
     cold: bool,
     program: &'a Path,
-    before: Duration,
-    server_cpu: Vec<Duration>,
+    before: (Duration, Option<MachineTimes>),
+    used: Vec<Used>,
 }
 
 impl Around for Watch<'_> {
@@ -352,16 +238,20 @@ impl Around for Watch<'_> {
         if let (true, COLD_BEFORE, Started::Cluster(cluster)) = (self.cold, phase, self.started) {
             cluster.forget_cached()?;
         }
-        self.before = self.started.cpu()?;
+        self.before = (self.started.cpu()?, MachineTimes::now());
         Ok(())
     }
 
     fn after(&mut self, phase: &str) -> Result<(), BenchError> {
+        let machine = MachineTimes::now();
         if let (CLEAN_AFTER, Started::Cluster(cluster)) = (phase, self.started) {
             cluster.wait_until_clean(self.program)?;
         }
-        let cpu = self.started.cpu()?.saturating_sub(self.before);
-        self.server_cpu.push(cpu);
+        let (cpu, machine_before) = self.before;
+        self.used.push(Used {
+            server_cpu: self.started.cpu()?.saturating_sub(cpu),
+            machine_idle: MachineTimes::idle_share(machine_before, machine),
+        });
         Ok(())
     }
 }

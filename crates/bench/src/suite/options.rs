@@ -2,6 +2,7 @@
 
 use super::experiments::Experiment;
 use super::spec::ClusterSpec;
+use crate::net::Rate;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -78,6 +79,9 @@ pub struct Options {
         hide_default_value = true
     )]
     pub cluster: ClusterSpec,
+    /// As root: each server behind a link of this rate, in a network namespace, e.g. 500mbit
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["target", "mounted"])]
+    pub link: Option<Rate>,
     /// Directory of tables, plots and the report
     #[arg(long, value_name = "DIR", default_value = "bench-results")]
     pub out: PathBuf,

@@ -8,6 +8,7 @@ use super::job::Work;
 use super::options::Options;
 use super::published::Published;
 use super::spec::{ClusterSpec, Store, Transport};
+use crate::net::{Link, MTU_DEFAULT, Rate};
 use crate::runner::Metric;
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ pub(crate) struct Setting {
     pub(crate) own: bool,
     /// What is laid down of them.
     pub(crate) spec: ClusterSpec,
+    /// What each of their servers is behind.
+    pub(crate) link: Option<Rate>,
 }
 
 impl Setting {
@@ -31,6 +34,21 @@ impl Setting {
             quick: options.quick,
             own: options.target.is_none() && options.mounted.is_none(),
             spec: options.cluster,
+            link: options.link,
+        }
+    }
+
+    /// The usual link, where there are links.
+    pub(crate) fn link(&self) -> Option<Link> {
+        let mtu_bytes = MTU_DEFAULT;
+        self.link.map(|rate| Link { rate, mtu_bytes })
+    }
+
+    /// What tables show beside each value: where links have a cap, whether they or the processors were the limit.
+    pub(crate) fn beside(&self) -> &'static [Metric] {
+        match self.link {
+            Some(_) => &[Metric::CpuIdlePercent],
+            None => &[],
         }
     }
 
@@ -70,11 +88,12 @@ impl Setting {
         if !self.own {
             return Server::Given;
         }
-        Server::Own {
+        Server::Own(Own {
             ds_count: self.spec.ds_count.unwrap_or(ds_count),
             store: self.spec.store.unwrap_or(store),
             transport: self.transport(),
-        }
+            link: self.link(),
+        })
     }
 }
 
@@ -91,15 +110,42 @@ pub(crate) enum Server {
         /// Between client and server.
         transport: Transport,
     },
-    /// A cluster of our own.
-    Own {
-        /// Data servers.
-        ds_count: u16,
-        /// Where it keeps data.
-        store: Store,
-        /// Between clients and servers.
-        transport: Transport,
+    /// Bare servers, one that sends ranges of a file and one that writes them: what the line carries.
+    BareStream {
+        /// What they are behind.
+        link: Option<Link>,
     },
+    /// A cluster of our own.
+    Own(Own),
+}
+
+/// A cluster of our own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Own {
+    /// Data servers.
+    pub(crate) ds_count: u16,
+    /// Where it keeps data.
+    pub(crate) store: Store,
+    /// Between clients and servers.
+    pub(crate) transport: Transport,
+    /// What each server is behind.
+    pub(crate) link: Option<Link>,
+}
+
+impl Own {
+    fn text(self) -> String {
+        let mut text = format!(
+            "{} data server{}, {}, {}",
+            self.ds_count,
+            if self.ds_count == 1 { "" } else { "s" },
+            self.store.name(),
+            self.transport.name()
+        );
+        if let Some(link) = self.link {
+            text += &format!(", {link}");
+        }
+        text
+    }
 }
 
 impl Server {
@@ -107,15 +153,28 @@ impl Server {
     pub(crate) fn transport(self) -> Option<Transport> {
         match self {
             Self::Given | Self::LocalDisk => None,
-            Self::Own { transport, .. } | Self::BareRpc { transport } => Some(transport),
+            Self::BareStream { .. } => Some(Transport::Tcp),
+            Self::Own(Own { transport, .. }) | Self::BareRpc { transport } => Some(transport),
         }
     }
 
     /// Its place on an axis of data servers.
     pub(crate) fn x(self) -> X {
         match self {
-            Self::Given | Self::LocalDisk | Self::BareRpc { .. } => X::named(1.0, "given"),
-            Self::Own { ds_count, .. } => X::count(u64::from(ds_count)),
+            Self::Own(own) => X::count(u64::from(own.ds_count)),
+            _ => X::named(1.0, "given"),
+        }
+    }
+
+    /// The same behind links with another MTU, where it has links.
+    pub(crate) fn with_mtu(self, mtu_bytes: u32) -> Self {
+        let change = |link: Link| Link { mtu_bytes, ..link };
+        match self {
+            Self::Own(own) => Self::Own(Own {
+                link: own.link.map(change),
+                ..own
+            }),
+            other => other,
         }
     }
 
@@ -125,16 +184,9 @@ impl Server {
             Self::Given => "the given server".to_owned(),
             Self::LocalDisk => "the disk of this machine".to_owned(),
             Self::BareRpc { transport } => format!("the bare RPC program, {}", transport.name()),
-            Self::Own {
-                ds_count,
-                store,
-                transport,
-            } => format!(
-                "{ds_count} data server{}, {}, {}",
-                if ds_count == 1 { "" } else { "s" },
-                store.name(),
-                transport.name()
-            ),
+            Self::BareStream { link: None } => "bare streams".to_owned(),
+            Self::BareStream { link: Some(link) } => format!("bare streams, {link}"),
+            Self::Own(own) => own.text(),
         }
     }
 }
@@ -183,6 +235,8 @@ pub(crate) struct Workers {
     pub(crate) processes_count: u32,
     /// Tasks of each process at the same time.
     pub(crate) tasks_count: u32,
+    /// Whether they are behind a link as each server is; without a cap otherwise.
+    pub(crate) behind_link: bool,
 }
 
 impl Workers {
@@ -190,6 +244,7 @@ impl Workers {
         Self {
             processes_count,
             tasks_count: 1,
+            behind_link: false,
         }
     }
 }
@@ -241,6 +296,10 @@ pub(crate) struct Figure {
     pub(crate) phases: &'static [&'static str],
     /// The published figure.
     pub(crate) published: Published,
+    /// What tables show beside each value.
+    pub(crate) beside: &'static [Metric],
+    /// The series whose largest value is the whole of which the others are shares; it is not shown itself.
+    pub(crate) share_of: Option<&'static str>,
 }
 
 /// One experiment.

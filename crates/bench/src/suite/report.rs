@@ -84,19 +84,20 @@ mod tests {
     use crate::runner::Metric;
     use crate::suite::job::Work;
     use crate::suite::loads::create::CreateWork;
-    use crate::suite::measure::{Failed, Run, sample};
-    use crate::suite::plan::{Cell, Figure, Plan, Server, Workers};
+    use crate::suite::measure::{Failed, Run, Used, sample};
+    use crate::suite::plan::{Cell, Figure, Own, Plan, Server, Workers};
     use crate::suite::published::{Published, PublishedSeries};
     use crate::suite::spec::{Store, Transport};
     use crate::suite::team::Phase;
     use std::time::Duration;
 
     fn cell(ds_count: u16, series: &str) -> Cell {
-        let server = Server::Own {
+        let server = Server::Own(Own {
             ds_count,
             store: Store::Memory,
             transport: Transport::Tcp,
-        };
+            link: None,
+        });
         Cell {
             group: "g",
             x: server.x(),
@@ -125,7 +126,13 @@ mod tests {
         Run {
             cell,
             repeat,
-            phases: vec![sample(phase, Duration::from_millis(20))],
+            phases: vec![sample(
+                phase,
+                Used {
+                    server_cpu: Duration::from_millis(20),
+                    machine_idle: Some(0.5),
+                },
+            )],
         }
     }
 
@@ -149,6 +156,8 @@ mod tests {
             metric: Metric::RequestsPerSecond,
             phases: &["write"],
             published,
+            beside: &[Metric::CpuIdlePercent],
+            share_of: None,
         };
         let plan = Plan {
             name: "known",
@@ -192,9 +201,9 @@ clusters; 2 runs; median [smallest largest]
 A processor, 2 CPUs, Linux 6.1, commit abc
 
 Speed & more: requests per second
-data servers  one
-1             5.00 [4.00 6.00]
-2             8.00 [8.00 8.00]
+data servers  one               one: CPU idle, %
+1             5.00 [4.00 6.00]  50.0 [50.0 50.0]
+2             8.00 [8.00 8.00]  50.0 [50.0 50.0]
 published figure: see A <paper>, fig. 1
 A note.
 not measured: two, 2 (2 data servers, memory, tcp): it broke
@@ -206,8 +215,8 @@ not measured: two, 2 (2 data servers, memory, tcp): it broke
     #[test]
     fn csv_has_a_line_for_each_run_and_phase() {
         let expected = "\
-experiment,group,series,x,server,processes,tasks,phase,repeat,requests,bytes,seconds,requests_per_s,mb_per_s,mean_us,p50_us,p99_us,server_cpu_us_per_request,client_cpu_us_per_request,server_cpu_s_per_gb
-known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0.004,500.096,500.223,500.223,5000.000,2500.000,5000.000
+experiment,group,series,x,server,processes,tasks,phase,repeat,requests,bytes,seconds,requests_per_s,mb_per_s,mean_us,p50_us,p99_us,server_cpu_us_per_request,client_cpu_us_per_request,server_cpu_s_per_gb,cpu_idle_percent
+known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0.004,500.096,500.223,500.223,5000.000,2500.000,5000.000,50.000
 ";
         let text = csv::text(&results());
         assert!(text.starts_with(expected), "{text}");

@@ -7,6 +7,7 @@ use super::job::{GO, Job, Said};
 use crate::BenchError;
 use crate::interrupt::Mark;
 use crate::load::Tally;
+use crate::net::NameSpace;
 use crate::process::Launcher;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -33,7 +34,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(launcher: &Launcher, job: &Job) -> Result<Self, BenchError> {
+    /// Starts a worker in a namespace, or where this process is.
+    pub(crate) fn start(
+        launcher: &Launcher,
+        job: &Job,
+        space: Option<&NameSpace>,
+    ) -> Result<Self, BenchError> {
+        let inside = space.map(NameSpace::enter).transpose()?;
         let doing = BenchError::io("start a load generator");
         let mut child = Command::new(&launcher.program)
             .args(&launcher.arguments)
@@ -42,6 +49,7 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(&doing)?;
+        drop(inside);
         let stdin = child.stdin.take().expect("standard input is a pipe");
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let mut process = Self {

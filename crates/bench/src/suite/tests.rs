@@ -4,7 +4,7 @@
 use super::experiments::Experiment;
 use super::job::{Job, Place, Said};
 use super::loads::btio::BtioWork;
-use super::measure::{jobs, sample};
+use super::measure::{Used, jobs, sample};
 use super::plan::{Cell, Setting};
 use super::spec::ClusterSpec;
 use super::team::{self, Around, Member, Phase};
@@ -23,6 +23,7 @@ const SETTING: Setting = Setting {
         transport: None,
         store: None,
     },
+    link: None,
 };
 
 /// A worker in a thread.
@@ -108,7 +109,7 @@ fn every_experiment_runs_in_a_tiny_form() {
         for cell in &plan.cells {
             let phases = run(cell).unwrap_or_else(|e| panic!("{}: {e}", cell.text()));
             for phase in phases {
-                let (name, sample) = sample(phase, std::time::Duration::ZERO);
+                let (name, sample) = sample(phase, Used::default());
                 assert!(sample.requests_count > 0, "{} {name}", cell.text());
                 assert!(!sample.latency_ns.is_empty());
                 seen.push((cell.group, name));
@@ -162,7 +163,7 @@ fn a_laid_down_cluster_is_used_by_every_experiment() {
     for experiment in Experiment::ALL {
         for cell in experiment.plan(&setting).cells {
             let text = cell.server.text();
-            let is_cluster = matches!(cell.server, plan::Server::Own { .. });
+            let is_cluster = matches!(cell.server, plan::Server::Own(_));
             assert!(!is_cluster || text == "3 data servers, disk, tcp", "{text}");
         }
     }

@@ -6,7 +6,7 @@ use super::files::Files;
 use super::files::mounted::Mounted;
 use super::files::remote::Remote;
 use super::job::{Counted, GO, Job, Place, Said, Work};
-use super::loads::{self, small};
+use super::loads::{self, bare, small};
 use crate::BenchError;
 use crate::load::{self, Tally};
 use crate::process::cpu_of_this_process;
@@ -123,6 +123,13 @@ pub(crate) fn execute(job: &Job, mut link: Link) -> Result<(), BenchError> {
                 _ => Err(BenchError::Setting {
                     name: "the work on the bare RPC program",
                     must_be: "small requests",
+                }),
+            },
+            Place::Bare(servers) => match &job.work {
+                Work::Bare(work) => bare::run(work, job, servers, &mut link).await,
+                _ => Err(BenchError::Setting {
+                    name: "the work on bare servers",
+                    must_be: "bare streams",
                 }),
             },
         }

@@ -13,6 +13,7 @@ use nfs4::ops::{
 use nfs4::{CompoundBuilder, IoMode, NfsStatus, NfsTime, OpArgs, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
 use ropewalk_mds::data::add_token;
+use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig};
 use state::ClientLimits;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Real {
     pub index: Arc<MemStore>,
     pub objects: Arc<dyn ObjectStore>,
     pub membership: Option<Membership>,
+    /// The server, while it runs.
+    pub nfsd: Option<Arc<Nfsd<Ds>>>,
     running: Option<(Shutdown, tokio::task::JoinHandle<()>)>,
 }
 
@@ -46,6 +49,7 @@ impl Real {
             index: Arc::new(MemStore::new()),
             objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
             membership: None,
+            nfsd: None,
             running: None,
         }
     }
@@ -64,6 +68,7 @@ impl Real {
             clients: ClientLimits::default(),
         };
         let nfsd = Ds::open(config).await.unwrap();
+        self.nfsd = Some(Arc::clone(&nfsd));
         let membership = match self.membership {
             Some(membership) => membership,
             None => {
@@ -106,6 +111,7 @@ impl Real {
     /// As a crash, but for what was synced: the stores in memory keep all.
     pub async fn stop(&mut self) {
         let (shutdown, link) = self.running.take().unwrap();
+        self.nfsd = None;
         link.abort();
         shutdown.trigger();
         tokio::time::sleep(Duration::from_secs(12)).await;

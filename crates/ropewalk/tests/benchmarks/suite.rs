@@ -2,12 +2,15 @@
 
 use super::{command, launcher};
 use bench::nfs::cluster::{Cluster, ClusterOptions};
-use bench::nfs::server::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Processes that end by themselves are gone long before.
+const GONE_MAX: Duration = Duration::from_secs(120);
 
 /// Runs an experiment in its quick form, and returns its JSON and what it printed.
 fn quick(experiment: &str, arguments: &[&str]) -> (serde_json::Value, String) {
@@ -74,12 +77,8 @@ fn a_directory_can_be_measured() {
 fn a_server_can_be_measured_by_its_url() {
     let dir = tempfile::tempdir().unwrap();
     let options = ClusterOptions {
-        program: launcher().program,
-        dir: dir.path().to_owned(),
         ds_count: 2,
-        in_memory: true,
-        transport: Transport::Tcp,
-        rdma_crc: true,
+        ..ClusterOptions::new(launcher().program, dir.path().to_owned())
     };
     let cluster = Cluster::start(&options).unwrap();
     let url = cluster.server().url();
@@ -145,4 +144,88 @@ fn an_interrupted_experiment_leaves_nothing() {
         "{said:?}"
     );
     assert_only(dir.path(), "out");
+}
+
+/// Runs `sequential` over links until its first point, with `end` for its process; returns the processes that it had started.
+fn linked_until_its_first_point(dir: &Path, signal: Signal) -> (ExitStatus, Vec<u32>) {
+    let mut child = command()
+        .args(["sequential", "--link=500mbit", "--cluster=ds=1", "--out"])
+        .arg(dir.join("out"))
+        .arg("--dir")
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let at_work = |line: &String| line.starts_with("1/");
+    let found = lines.by_ref().map(Result::unwrap).find(at_work);
+    assert!(found.is_some(), "it ended before its first point");
+    let started = children(child.id());
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+    lines.map_while(Result::ok).for_each(drop);
+    (child.wait().unwrap(), started)
+}
+
+/// Processes whose parent is `pid`.
+fn children(pid: u32) -> Vec<u32> {
+    let parent = |stat: &str| -> Option<u32> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(1)?.parse().ok()
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|child: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat"));
+        stat.ok().as_deref().and_then(parent) == Some(pid)
+    })
+    .collect()
+}
+
+/// Whether a process is there and no zombie, which nobody may reap here.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, fields)| fields.to_owned());
+    state.is_some_and(|fields| !fields.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn links_are_for_root_and_leave_nothing_however_a_run_ends() {
+    if !rustix::process::geteuid().is_root() {
+        let output = command()
+            .args(["incast", "--link=500mbit"])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && errors.contains("run as root"),
+            "{errors}"
+        );
+        return;
+    }
+    let (json, text) = quick("incast", &["--link=500mbit", "--cluster=ds=2"]);
+    assert_measured(&json);
+    assert!(text.contains("behind a link of 500 Mbit/s"), "{text}");
+    let rate = &json["cells"][1]["cell"]["server"]["own"]["link"]["rate"]["bits_per_s"];
+    assert_eq!(*rate, 500_000_000);
+    let idle = &json["cells"][1]["phases"]["read"]["cpu_idle_percent"];
+    assert!(idle["median"].is_f64(), "{idle}");
+    for signal in [Signal::INT, Signal::KILL] {
+        let dir = tempfile::tempdir().unwrap();
+        let (status, started) = linked_until_its_first_point(dir.path(), signal);
+        assert!(!status.success());
+        // Three hosts and the switch have holders; a metadata server, a data server.
+        assert!(started.len() >= 6, "{started:?}");
+        // They end by themselves.
+        let end = Instant::now() + GONE_MAX;
+        while started.iter().any(|pid| lives(*pid)) {
+            assert!(Instant::now() < end, "left behind: {started:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if signal == Signal::INT {
+            assert_only(dir.path(), "out");
+        }
+    }
 }

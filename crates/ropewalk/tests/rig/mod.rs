@@ -7,6 +7,8 @@
 )]
 
 use client::{Client, ClientConfig, Identity, Verifier};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -170,4 +172,66 @@ pub async fn connect(address: SocketAddr, owner: &str) -> Client {
     let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
     let connected = Client::connect(vec![Address::Tcp(address)], connector, config).await;
     connected.unwrap()
+}
+
+/// A metadata server in memory without data servers, killed when dropped. Its log is the file `log` in `dir`.
+pub struct LoneMds {
+    pub dir: tempfile::TempDir,
+    child: Child,
+}
+
+impl LoneMds {
+    /// Starts it with so many connections at most, all from one address if need be, and waits until it answers. `more` has its listeners.
+    pub fn start(connections_max: usize, more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("mds.toml");
+        let text = format!(
+            "state_dir = '{}/mds'\nstore = 'memory'\nconnections_max = {connections_max}\n\
+             connections_per_address_max = {connections_max}\n{more}",
+            dir.path().display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let child = ropewalk()
+            .args(["mds", "--config", config.to_str().unwrap()])
+            .env("RUST_LOG", "info")
+            .stderr(File::create(dir.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mds = Self { dir, child };
+        wait_for("metadata server", || status(mds.dir.path()));
+        mds
+    }
+
+    pub fn resident_bytes(&self) -> usize {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * rustix::param::page_size()
+    }
+
+    pub fn connections(&self) -> usize {
+        let count = status(self.dir.path()).unwrap()["mds"]["connections"].as_u64();
+        usize::try_from(count.unwrap()).unwrap()
+    }
+}
+
+impl Drop for LoneMds {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Raises the limit of open files, which servers inherit, and returns how many connections it allows beside `files_reserved`.
+pub fn connections_allowed(files_reserved: u64) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+    let files = limit.maximum.unwrap_or(u64::MAX);
+    let allowed = files
+        .checked_sub(files_reserved)
+        .expect("this test needs a hard limit of some 5,000 open files (ulimit -Hn)");
+    usize::try_from(allowed).unwrap()
 }

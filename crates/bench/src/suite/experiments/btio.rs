@@ -46,6 +46,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::MegabytesPerSecond,
         phases,
         published: Name::Btio.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "btio",

@@ -51,6 +51,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             metric: Metric::MegabytesPerSecond,
             phases: io::READ,
             published: Name::Cached.load(),
+            beside: setting.beside(),
+            share_of: None,
         }],
     }
 }
@@ -67,8 +69,8 @@ fn cell(
     let sizes = (setting.pick(FILE_BYTES, FILE_BYTES_QUICK), RECORD_BYTES);
     let mut cell = io::streams("cached", x, series.to_owned(), server, clients, sizes);
     cell.workers = Workers {
-        processes_count: clients,
         tasks_count: threads,
+        ..Workers::processes(clients)
     };
     io::with(cell, |work| {
         work.phases = vec![Access::Read];

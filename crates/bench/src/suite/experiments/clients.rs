@@ -34,6 +34,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::MegabytesPerSecond,
         phases,
         published: Name::Clients.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "clients",

@@ -40,9 +40,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             cells.push(cell("ds", server.x(), series, *server, count));
         }
     }
-    let few = servers.first();
     let many = servers.last().filter(|_| servers.len() > 1);
-    for server in [few, many].into_iter().flatten() {
+    for server in [servers.first(), many].into_iter().flatten() {
         for count in processes {
             let x = X::count(u64::from(*count));
             cells.push(cell("processes", x, server.text(), *server, *count));
@@ -56,6 +55,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::LatencyMeanUs,
         phases: &["create"],
         published: published.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "create",

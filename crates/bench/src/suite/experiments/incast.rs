@@ -3,14 +3,12 @@
 use super::io;
 use crate::runner::Metric;
 use crate::suite::loads::stream::Access;
-use crate::suite::plan::{Figure, Plan, Server, Setting};
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
 const DS_COUNTS: &[u16] = &[1, 2, 4, 8, 16];
 const DS_COUNTS_QUICK: &[u16] = &[1, 4];
-/// The stripe unit of `ropewalk up`: a read of this times the data servers asks each of them once.
-const STRIPE_UNIT_BYTES: u32 = 1 << 20;
 /// A read from a server whose data servers are not known.
 const GIVEN_READ_BYTES: u32 = 8 << 20;
 const TIME_MS: u64 = 5_000;
@@ -19,21 +17,20 @@ const READS_OF_FILE: u64 = 8;
 const READS_OF_FILE_QUICK: u64 = 2;
 
 pub(super) fn plan(setting: &Setting) -> Plan {
-    let cell = |server: Server| {
-        let record_bytes = match server {
-            Server::Own { ds_count, .. } => STRIPE_UNIT_BYTES * u32::from(ds_count),
-            _ => GIVEN_READ_BYTES,
-        };
-        let reads = setting.pick(READS_OF_FILE, READS_OF_FILE_QUICK);
-        let sizes = (u64::from(record_bytes) * reads, record_bytes);
-        let cell = io::streams("ds", server.x(), "one client".to_owned(), server, 1, sizes);
-        io::with(cell, |work| {
-            work.phases = vec![Access::Read];
-            work.requests_count = Some(u64::MAX);
-            work.limit_ms = Some(setting.time_ms(TIME_MS));
-        })
+    // Whether the client is behind a link, by the name of the series.
+    let series: &[(&str, bool)] = match setting.link {
+        None => &[("one client", false)],
+        Some(_) => &[
+            ("one client without a cap", false),
+            ("one client behind such a link", true),
+        ],
     };
-    let servers = setting.servers(DS_COUNTS, DS_COUNTS_QUICK, Store::Memory);
+    let mut cells = Vec::new();
+    for server in setting.servers(DS_COUNTS, DS_COUNTS_QUICK, Store::Memory) {
+        for (name, behind_link) in series {
+            cells.push(cell(setting, server, name, *behind_link));
+        }
+    }
     let figure = |id, title: &str, metric| Figure {
         id,
         title: title.to_owned(),
@@ -42,17 +39,46 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric,
         phases: io::READ,
         published: Name::Incast.load(),
+        beside: setting.beside(),
+        share_of: None,
+    };
+    let links = match setting.link {
+        None => "Links are those of this machine, without a cap: see --link.".to_owned(),
+        Some(rate) => io::link_note(rate),
     };
     Plan {
         name: "incast",
         title: "Incast: one client reads from all data servers at once",
         notes: vec![
-            "Each read spans one stripe of every data server. Links are those of this machine, without a cap.".to_owned(),
+            "Each read spans one stripe of every data server.".to_owned(),
+            links,
         ],
-        cells: servers.into_iter().map(cell).collect(),
+        cells,
         figures: vec![
-            figure("throughput", "Throughput of one client", Metric::MegabytesPerSecond),
+            figure(
+                "throughput",
+                "Throughput of one client",
+                Metric::MegabytesPerSecond,
+            ),
             figure("tail", "Slowest reads", Metric::LatencyP99Us),
         ],
     }
+}
+
+fn cell(setting: &Setting, server: Server, series: &str, behind_link: bool) -> Cell {
+    let record_bytes = match server {
+        // A read of this asks each of them once.
+        Server::Own(own) => io::STRIPE_UNIT_BYTES * u32::from(own.ds_count),
+        _ => GIVEN_READ_BYTES,
+    };
+    let reads = setting.pick(READS_OF_FILE, READS_OF_FILE_QUICK);
+    let sizes = (u64::from(record_bytes) * reads, record_bytes);
+    let cell = io::streams("ds", server.x(), series.to_owned(), server, 1, sizes);
+    let mut cell = io::with(cell, |work| {
+        work.phases = vec![Access::Read];
+        work.requests_count = Some(u64::MAX);
+        work.limit_ms = Some(setting.time_ms(TIME_MS));
+    });
+    cell.workers.behind_link = behind_link;
+    cell
 }

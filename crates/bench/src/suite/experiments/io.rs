@@ -1,5 +1,6 @@
 //! What the experiments on records have in common: a stream of records as a cell, and lines of figures.
 
+use crate::net::Rate;
 use crate::suite::job::Work;
 use crate::suite::loads::stream::{Access, Order, StreamWork};
 use crate::suite::plan::{Cell, Server, Workers, X};
@@ -8,11 +9,31 @@ use crate::suite::plan::{Cell, Server, Workers, X};
 pub(super) const WRITE_READ: &[&str] = &["write", "read"];
 pub(super) const WRITE: &[&str] = &["write"];
 pub(super) const READ: &[&str] = &["read"];
+/// The stripe unit of clusters of our own.
+pub(super) const STRIPE_UNIT_BYTES: u32 = 1 << 20;
 /// Records in flight of one stream, where a kernel would read ahead and write behind.
 pub(super) const WINDOW: u32 = 8;
 
+/// Records in flight of one client on a cluster: where its servers have links of their own, a stripe of each of them, so that all links are in use.
+pub(in crate::suite) fn window(server: Server, record_bytes: u32) -> u32 {
+    match server {
+        Server::Own(own) if own.link.is_some() => {
+            STRIPE_UNIT_BYTES / record_bytes * u32::from(own.ds_count)
+        }
+        _ => WINDOW,
+    }
+}
+
+/// What a reader must know of links.
+pub(in crate::suite) fn link_note(rate: Rate) -> String {
+    format!(
+        "Each server, the metadata server too, is behind a link of {rate} in each direction, headers included (veth and tbf of the kernel). \
+         All run on the processors of this machine: where CPU idle is near 0, they are the limit, and not the links."
+    )
+}
+
 /// A cell of streams: each process has a file of its own, which it writes and then reads, from its start to its end.
-pub(super) fn streams(
+pub(in crate::suite) fn streams(
     group: &'static str,
     x: X,
     series: String,
@@ -41,7 +62,7 @@ pub(super) fn streams(
 }
 
 /// A cell of streams with other parameters than usual.
-pub(super) fn with(mut cell: Cell, change: impl FnOnce(&mut StreamWork)) -> Cell {
+pub(in crate::suite) fn with(mut cell: Cell, change: impl FnOnce(&mut StreamWork)) -> Cell {
     if let Work::Stream(work) = &mut cell.work {
         change(work);
     }

@@ -42,6 +42,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::RequestsPerSecond,
         phases: PHASES,
         published: Name::Metadata.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "metadata",

@@ -69,6 +69,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             metric: Metric::LatencyMeanUs,
             phases: READ,
             published: Name::SmallOps.load(),
+            beside: setting.beside(),
+            share_of: None,
         }],
     }
 }

@@ -43,6 +43,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::MegabytesPerSecond,
         phases,
         published: Name::Sweep.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "sweep",

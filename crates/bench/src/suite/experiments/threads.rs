@@ -37,6 +37,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric,
         phases: io::WRITE_READ,
         published: published.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     Plan {
         name: "threads",

@@ -38,6 +38,8 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         metric: Metric::MegabytesPerSecond,
         phases: io::WRITE_READ,
         published: published.load(),
+        beside: setting.beside(),
+        share_of: None,
     };
     let mut figures = Vec::new();
     for (group, store) in stores {

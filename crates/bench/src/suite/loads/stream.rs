@@ -49,7 +49,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
             Self::Read => "read",

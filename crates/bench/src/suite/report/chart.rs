@@ -1,8 +1,8 @@
 //! A figure with its values: what tables and plots are made of.
 
 use crate::runner::{Metric, Spread};
-use crate::suite::measure::Results;
-use crate::suite::plan::{Figure, X};
+use crate::suite::measure::{Results, Run};
+use crate::suite::plan::{Cell, Figure, X};
 use crate::suite::published::Published;
 
 /// One line.
@@ -12,6 +12,39 @@ pub(crate) struct Line {
     pub(crate) name: String,
     /// Its points: index of the place on the horizontal axis, and the value.
     pub(crate) points: Vec<(usize, Spread)>,
+    /// What tables show beside it, and plots do not.
+    pub(crate) beside: Vec<Self>,
+}
+
+impl Line {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            points: Vec::new(),
+            beside: Vec::new(),
+        }
+    }
+
+    /// It, and what is beside it.
+    fn columns(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.beside)
+    }
+
+    fn at(&self, place: usize) -> Option<Spread> {
+        let point = self.points.iter().find(|(p, _)| *p == place);
+        point.map(|(_, spread)| *spread)
+    }
+
+    /// Moves its points to new places, and puts them in order.
+    fn moved(&mut self, new_place: &[usize]) {
+        for (place, _) in &mut self.points {
+            *place = new_place[*place];
+        }
+        self.points.sort_by_key(|(place, _)| *place);
+        self.beside
+            .iter_mut()
+            .for_each(|line| line.moved(new_place));
+    }
 }
 
 /// A figure with its values. Places on the horizontal axis stand at equal distances, in order.
@@ -29,25 +62,50 @@ pub(crate) struct Chart {
     pub(crate) lines: Vec<Line>,
 }
 
+/// What a figure shows of a cell.
+struct Shown<'a> {
+    index: usize,
+    cell: &'a Cell,
+    phase: &'a str,
+}
+
+impl Shown<'_> {
+    /// The name of its line.
+    fn line(&self, phases_count: usize) -> String {
+        match (self.cell.series.as_str(), phases_count) {
+            ("", _) => self.phase.to_owned(),
+            (series, 1) => series.to_owned(),
+            (series, _) => format!("{series}, {}", self.phase),
+        }
+    }
+}
+
 impl Chart {
     /// Of what was measured.
     pub(crate) fn measured(figure: &Figure, results: &Results) -> Self {
-        let cells = results.plan.cells.iter().enumerate();
-        let ours = cells.filter(|(_, cell)| cell.group == figure.group);
         let mut chart = Self::empty(
             figure.title.clone(),
             figure.x_label.to_owned(),
-            y_label(figure.metric),
+            match figure.share_of {
+                Some(series) => format!("percent of the largest value of {series}"),
+                None => y_label(figure.metric),
+            },
         );
-        for (index, cell) in ours {
-            for phase in figure.phases {
-                if let Some(spread) = results.spread(index, phase, figure.metric) {
-                    let name = match (cell.series.as_str(), figure.phases.len()) {
-                        ("", _) => (*phase).to_owned(),
-                        (series, 1) => series.to_owned(),
-                        (series, _) => format!("{series}, {phase}"),
-                    };
-                    chart.add(&name, &cell.x, spread);
+        for shown in shown(figure, results) {
+            let name = shown.line(figure.phases.len());
+            let value = match figure.share_of {
+                Some(series) if series == shown.cell.series => continue,
+                Some(series) => results.share(&shown, figure, series),
+                None => results.spread(shown.index, shown.phase, figure.metric),
+            };
+            let Some(value) = value else {
+                continue;
+            };
+            let (place, line) = chart.add(&name, &shown.cell.x, value);
+            for metric in figure.beside {
+                if let Some(spread) = results.spread(shown.index, shown.phase, *metric) {
+                    let label = format!("{name}: {}", y_label(*metric));
+                    named(&mut line.beside, &label).points.push((place, spread));
                 }
             }
         }
@@ -87,19 +145,16 @@ impl Chart {
         }
     }
 
-    fn add(&mut self, name: &str, x: &X, spread: Spread) {
+    /// Another point; returns its place and its line.
+    fn add(&mut self, name: &str, x: &X, spread: Spread) -> (usize, &mut Line) {
         let place = self.places.iter().position(|p| p == x);
         let place = place.unwrap_or_else(|| {
             self.places.push(x.clone());
             self.places.len() - 1
         });
-        match self.lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push((place, spread)),
-            None => self.lines.push(Line {
-                name: name.to_owned(),
-                points: vec![(place, spread)],
-            }),
-        }
+        let line = named(&mut self.lines, name);
+        line.points.push((place, spread));
+        (place, line)
     }
 
     /// Places in the order of their values, whatever the order in which they were added.
@@ -111,31 +166,45 @@ impl Chart {
             new_place[*old] = new;
         }
         self.places = order.iter().map(|old| self.places[*old].clone()).collect();
-        for line in &mut self.lines {
-            for (place, _) in &mut line.points {
-                *place = new_place[*place];
-            }
-            line.points.sort_by_key(|(place, _)| *place);
-        }
+        self.lines
+            .iter_mut()
+            .for_each(|line| line.moved(&new_place));
         self
     }
 
     /// The chart as rows of a table, its header first; `show` makes cells.
     pub(crate) fn rows(&self, show: impl Fn(Option<Spread>) -> String) -> Vec<Vec<String>> {
+        let columns = || self.lines.iter().flat_map(Line::columns);
         let mut header = vec![self.x_label.clone()];
-        header.extend(self.lines.iter().map(|line| line.name.clone()));
+        header.extend(columns().map(|line| line.name.clone()));
         let mut rows = vec![header];
         for (place, x) in self.places.iter().enumerate() {
-            let value = |line: &Line| {
-                let point = line.points.iter().find(|(p, _)| *p == place);
-                show(point.map(|(_, spread)| *spread))
-            };
             let mut row = vec![x.label.clone()];
-            row.extend(self.lines.iter().map(value));
+            row.extend(columns().map(|line| show(line.at(place))));
             rows.push(row);
         }
         rows
     }
+}
+
+/// The line of that name, new where there is none.
+fn named<'a>(lines: &'a mut Vec<Line>, name: &str) -> &'a mut Line {
+    let at = lines.iter().position(|line| line.name == name);
+    let at = at.unwrap_or_else(|| {
+        lines.push(Line::new(name.to_owned()));
+        lines.len() - 1
+    });
+    &mut lines[at]
+}
+
+/// Cells and phases of a figure, in the order of the plan.
+fn shown<'a>(figure: &'a Figure, results: &'a Results) -> impl Iterator<Item = Shown<'a>> {
+    let cells = results.plan.cells.iter().enumerate();
+    let ours = cells.filter(|(_, cell)| cell.group == figure.group);
+    ours.flat_map(|(index, cell)| {
+        let phases = figure.phases.iter();
+        phases.map(move |phase| Shown { index, cell, phase })
+    })
 }
 
 impl Results {
@@ -149,6 +218,26 @@ impl Results {
                 .map(|(_, sample)| metric.of(sample)),
         )
     }
+
+    /// A cell's percentage of the largest value that a series of its group has in the same repeat and phase.
+    fn share(&self, shown: &Shown<'_>, figure: &Figure, series: &str) -> Option<Spread> {
+        let value = |run: &Run| {
+            let mut phases = run.phases.iter();
+            let found = phases.find(|(name, _)| name == shown.phase);
+            found.map_or(f64::NAN, |(_, sample)| figure.metric.of(sample))
+        };
+        let is_whole = |run: &&Run| {
+            let cell = &self.plan.cells[run.cell];
+            cell.group == figure.group && cell.series == series
+        };
+        let whole = |repeat: u16| {
+            let runs = self.runs.iter().filter(is_whole);
+            let values = runs.filter(|run| run.repeat == repeat).map(value);
+            values.fold(f64::NAN, f64::max)
+        };
+        let own = self.runs.iter().filter(|run| run.cell == shown.index);
+        Spread::of(own.map(|run| 100.0 * value(run) / whole(run.repeat)))
+    }
 }
 
 fn y_label(metric: Metric) -> String {
@@ -161,6 +250,7 @@ fn y_label(metric: Metric) -> String {
         Metric::CpuUsPerRequest => "CPU of servers for a request, µs",
         Metric::ClientCpuUsPerRequest => "CPU of clients for a request, µs",
         Metric::CpuSecondsPerGigabyte => "CPU of servers for a GB, s",
+        Metric::CpuIdlePercent => "CPU idle, %",
     }
     .to_owned()
 }

@@ -1,0 +1,150 @@
+//! A cluster by `ropewalk up`.
+
+use super::{ClusterOptions, STATE_DIR, ask_to_stop, wait_for_end};
+use crate::BenchError;
+use crate::nfs::server::Transport;
+use crate::process::last_line;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The words of the ready text before the port of each transport.
+const PORT_WORD: &str = "port=";
+const RDMA_PORT_WORD: &str = "nfs://127.0.0.1:";
+/// The line with which the ready text begins.
+const READY_LINE: &str = "ropewalk is ready";
+/// Longest text before the port.
+const READY_BYTES_MAX: u64 = 64 * 1024;
+/// Processes of one cluster at most: a supervisor, an MDS, and the data servers.
+const PROCESSES_MAX: usize = 128;
+
+/// The supervisor. Dropping it stops the cluster.
+#[derive(Debug)]
+pub(super) struct Up {
+    child: Child,
+}
+
+impl Up {
+    /// Starts a cluster in `dir` and waits until it is ready; returns where it listens too.
+    pub(super) fn start(
+        options: &ClusterOptions,
+        dir: &Path,
+    ) -> Result<(Self, SocketAddr), BenchError> {
+        let words = dir.join("up.log");
+        let stderr = File::create(&words).map_err(BenchError::io("make the cluster's log"))?;
+        let mut command = Command::new(&options.program);
+        command
+            .args(["up", "--port=0", "--export=127.0.0.0/8:rw:none"])
+            .arg(format!("--ds={}", options.ds_count))
+            .arg(format!("--transport={}", options.transport.name()))
+            .arg(format!("--rdma-crc={}", options.rdma_crc))
+            .arg("--dir")
+            .arg(dir.join(STATE_DIR));
+        if options.is_eager {
+            command.arg("--create=eager");
+        }
+        if options.in_memory {
+            command.arg("--memory");
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .map_err(BenchError::io("start ropewalk"))?;
+        let mut up = Self { child };
+        let Some(port) = up.ready_port(options.transport) else {
+            let said = last_line(&words);
+            let why = said.unwrap_or_else(|| "it ended without a word".to_owned());
+            return Err(BenchError::Cluster(why));
+        };
+        Ok((up, (Ipv4Addr::LOCALHOST, port).into()))
+    }
+
+    /// Reads the ready text up to the port in it.
+    fn ready_port(&mut self, transport: Transport) -> Option<u16> {
+        let word = match transport {
+            Transport::Tcp => PORT_WORD,
+            Transport::Rdma => RDMA_PORT_WORD,
+        };
+        let stdout = self.child.stdout.take()?;
+        let mut ready = false;
+        for line in BufReader::new(stdout.take(READY_BYTES_MAX)).lines() {
+            let line = line.ok()?;
+            ready |= line.starts_with(READY_LINE);
+            if let Some((_, port)) = line.split_once(word).filter(|_| ready) {
+                let digits = port.split(|c: char| !c.is_ascii_digit()).next()?;
+                return digits.parse().ok();
+            }
+        }
+        None
+    }
+
+    /// The supervisor and its servers.
+    pub(super) fn pids(&self) -> Result<Vec<u32>, BenchError> {
+        family(self.child.id())
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        ask_to_stop(&self.child);
+        wait_for_end(&mut self.child);
+    }
+}
+
+/// `root` and all its descendants.
+fn family(root: u32) -> Result<Vec<u32>, BenchError> {
+    let doing = BenchError::io("list the cluster's processes");
+    let mut parents = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").map_err(&doing)? {
+        let name = entry.map_err(&doing)?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process that has gone meanwhile is none of ours.
+        if let Some(parent) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .ok()
+            .and_then(|stat| parent(&stat))
+        {
+            parents.insert(pid, parent);
+        }
+    }
+    let mut out = vec![root];
+    let mut at = 0;
+    while at < out.len() && out.len() < PROCESSES_MAX {
+        let of = out[at];
+        let children = parents.iter().filter(|(_, parent)| **parent == of);
+        out.extend(children.map(|(pid, _)| *pid));
+        at += 1;
+    }
+    Ok(out)
+}
+
+/// Field 4 of proc(5) `stat`; the name before it may hold spaces and parentheses.
+fn parent(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Finding processes.
+    use super::*;
+
+    #[test]
+    fn the_family_of_this_process_has_its_children() {
+        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+        let pids = family(std::process::id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(pids[0], std::process::id());
+        assert!(pids.contains(&child.id()));
+        assert!(!pids.contains(&1));
+        assert_eq!(parent("7 (a) b (c) S 12 2 3"), Some(12));
+        assert_eq!(parent("7"), None);
+    }
+}
