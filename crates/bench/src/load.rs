@@ -319,7 +319,7 @@ pub fn drive_tasks(
     drive_tasks_on(&runtime()?, load, make, cpu)
 }
 
-/// A current-thread runtime for [`drive_tasks_on`].
+/// A runtime of one thread for [`drive_tasks_on`].
 ///
 /// # Errors
 /// A failure to make it.
@@ -330,7 +330,18 @@ pub fn runtime() -> Result<Runtime, BenchError> {
         .map_err(BenchError::io("start a runtime"))
 }
 
-/// Runs tasks on a current-thread runtime that already carries what they need, such as connections.
+/// A runtime for [`drive_tasks_on`] whose connections share all processors; the tasks of the load stay on the calling thread.
+///
+/// # Errors
+/// A failure to make it.
+pub fn threads_runtime() -> Result<Runtime, BenchError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(BenchError::io("start a runtime"))
+}
+
+/// Runs tasks on a runtime that already carries what they need, such as connections.
 ///
 /// # Errors
 /// The first error of any task.

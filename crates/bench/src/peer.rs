@@ -17,12 +17,13 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use transport::tcp::Reservation;
 
 /// The program's name, and where packages put it beside the search path.
 const PROGRAM: &str = "ganesha.nfsd";
@@ -127,6 +128,8 @@ pub fn has_mem() -> bool {
 pub struct Ganesha {
     child: Child,
     address: SocketAddr,
+    // Its port, while it starts.
+    _reservation: Reservation,
     // Removed last: the server writes into it until it is gone.
     dir: TempDir,
 }
@@ -145,8 +148,12 @@ impl Ganesha {
         files
             .make(options.fsal.is_durable())
             .map_err(BenchError::io("make the peer's folder"))?;
-        let port = free_port().map_err(BenchError::io("find a free port"))?;
-        std::fs::write(&files.config, config(&files, port, options.fsal))
+        let reserve = || {
+            let reservation = Reservation::new((Ipv4Addr::LOCALHOST, 0).into())?;
+            Ok((reservation.address()?, reservation))
+        };
+        let (address, reservation) = reserve().map_err(BenchError::io("find a free port"))?;
+        std::fs::write(&files.config, config(&files, address.port(), options.fsal))
             .map_err(BenchError::io("write the peer's configuration"))?;
         let output = File::create(&files.output).map_err(BenchError::io("make the peer's log"))?;
         let child = Command::new(&options.launcher.program)
@@ -160,10 +167,10 @@ impl Ganesha {
             .stderr(output)
             .spawn()
             .map_err(BenchError::io("start nfs-ganesha"))?;
-        let address = (Ipv4Addr::LOCALHOST, port).into();
         let mut peer = Self {
             child,
             address,
+            _reservation: reservation,
             dir,
         };
         peer.wait_until_ready()?;
@@ -310,12 +317,6 @@ EXPORT {{
         export = files.export.display(),
         fsal = fsal.name(),
     )
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod rig;
 
 use rig::{LoneMds, connections_allowed, status, wait_for};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 /// Idle connections, where the hard limit of open files allows them.
@@ -33,11 +33,8 @@ struct Mds {
 
 impl Mds {
     fn start(connections_max: usize) -> Self {
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let (nfs, control) = (free(), free());
-        let (address, control_address) = (nfs.local_addr().unwrap(), control.local_addr().unwrap());
-        drop((nfs, control));
-        let listen = format!("listen = ['{address}']\ncontrol_listen = ['{control_address}']");
+        let (address, control) = (rig::address(), rig::address());
+        let listen = format!("listen = ['{address}']\ncontrol_listen = ['{control}']");
         Self {
             server: LoneMds::start(connections_max, &listen),
             address,

@@ -6,13 +6,8 @@ mod rig;
 
 use rig::{Up, run, wait_for};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
 
 fn watch(config: &Path, address: SocketAddr) {
     let text = std::fs::read_to_string(config).unwrap();
@@ -38,7 +33,7 @@ fn servers_of_up_are_watched_where_their_configuration_says() {
     let dir = tempfile::tempdir().unwrap();
     let options = ["--ds", "1", "--port", "0"];
     assert!(Up::start(dir.path(), &options).stop().success());
-    let (mds, ds) = (free_address(), free_address());
+    let (mds, ds) = (rig::address(), rig::address());
     watch(&dir.path().join("mds/mds.toml"), mds);
     watch(&dir.path().join("ds-1/ds.toml"), ds);
 

@@ -7,7 +7,7 @@ mod rig;
 use client::{Client, ClientConfig, Identity, Verifier};
 use fabric_iwarp::Iwarp;
 use rig::{ropewalk, status, wait_for};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -24,15 +24,8 @@ impl Drop for Server {
     }
 }
 
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-}
-
 fn start(dir: &Path, over_rdma: SocketAddr) -> Server {
-    let (address, control) = (free(), free());
+    let (address, control) = (rig::address(), rig::address());
     let config = dir.join("mds.toml");
     let text = format!(
         "state_dir = '{}/mds'\nlisten = ['{address}']\nrdma_listen = ['{over_rdma}']\n\
@@ -58,7 +51,7 @@ fn counted(dir: &Path, name: &str) -> u64 {
 #[tokio::test]
 async fn a_client_works_over_rdma() {
     let dir = tempfile::tempdir().unwrap();
-    let address = free();
+    let address = rig::address();
     let _server = start(dir.path(), address);
     let identity = Identity {
         uid: 1000,

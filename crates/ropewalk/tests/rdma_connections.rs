@@ -8,7 +8,7 @@ use nfs4::Verifier;
 use rig::{LoneMds, connections_allowed};
 use rpc::AuthSys;
 use session_client::{Caller, NoCallbacks, Session, SessionConfig};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::rdma::{Config, Rdma, RdmaConnector};
@@ -35,9 +35,7 @@ struct Mds {
 
 impl Mds {
     fn start(connections_max: usize) -> Self {
-        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [nfs, control, address] = free.each_ref().map(|l| l.local_addr().unwrap());
-        drop(free);
+        let [nfs, control, address] = [(); 3].map(|()| rig::address());
         let more = format!(
             "lease_seconds = 3600\nlisten = ['{nfs}']\nrdma_listen = ['{address}']\ncontrol_listen = ['{control}']"
         );

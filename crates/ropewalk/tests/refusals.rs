@@ -93,8 +93,7 @@ fn a_log_that_cannot_be_written_stops_no_server() {
 
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
-    let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [nfs, control] = ports.map(|listener| listener.local_addr().unwrap());
+    let [nfs, control] = [(); 2].map(|()| rig::address());
     let path = file(
         &dir,
         &format!(

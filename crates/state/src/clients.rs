@@ -19,17 +19,19 @@
 //! # Failure
 //! Everything here is lost with the process; only the records are not.
 
+mod bindings;
 mod exchange;
 mod lease;
 mod records;
 mod sessions;
 mod shares;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nfs4::{ClientId, SessionId, Verifier};
 
 use crate::{ChannelLimits, Grace, Session};
+use bindings::Bindings;
 
 pub use exchange::{ExchangeArgs, Exchanged};
 pub use sessions::{CreateSession, CreateSessionArgs, Sequenced, SessionCreated};
@@ -184,9 +186,12 @@ pub struct Clients {
     session_counter: u32,
     grace: Grace,
     clients: BTreeMap<ClientId, Box<Client>>,
+    /// Those of them that are not confirmed.
+    unconfirmed: BTreeSet<ClientId>,
     owners: BTreeMap<Vec<u8>, OwnerEntry>,
     /// Behind pointers: the nodes of a tree are filled by little more than half.
     sessions: BTreeMap<SessionId, Box<Session>>,
+    bindings: Bindings,
     /// Slots that each session was last asked to keep to.
     slots_share: u32,
 }
@@ -202,8 +207,10 @@ impl Clients {
             session_counter: 0,
             grace,
             clients: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
             owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            bindings: Bindings::default(),
             slots_share: crate::SLOTS_PER_SESSION_MAX,
         }
     }
@@ -263,11 +270,17 @@ impl Clients {
         self.clients.len()
     }
 
+    /// Confirmed clients.
+    fn confirmed_count(&self) -> usize {
+        self.clients.len() - self.unconfirmed.len()
+    }
+
     /// Removes a client of any kind with its sessions.
     fn remove(&mut self, id: ClientId) -> Option<Removed> {
         let client = self.clients.remove(&id)?;
+        self.unconfirmed.remove(&id);
         for session in &client.sessions {
-            self.sessions.remove(session);
+            self.remove_session(*session);
         }
         if let Some(entry) = self.owners.get_mut(&*client.owner) {
             if entry.confirmed == Some(id) {

@@ -238,37 +238,31 @@ impl Session {
 
     /// Takes a request on `connection`: an unbound one is bound to the fore channel, unless binding
     /// is enforced (RFC 8881 §18.34.3). Beyond the limit of connections a request is served without
-    /// being remembered, which only means that callbacks never go there.
+    /// being remembered, which only means that callbacks never go there. Returns whether it is bound since now.
     ///
     /// # Errors
     /// `ConnNotBoundToSession`.
-    pub(crate) fn admit(&mut self, connection: u64) -> Result<(), NfsStatus> {
+    pub(crate) fn admit(&mut self, connection: u64) -> Result<bool, NfsStatus> {
         match self.connections.get(&connection) {
-            Some(direction) if direction.is_fore() => Ok(()),
+            Some(direction) if direction.is_fore() => Ok(false),
             // A connection for callbacks only may come to carry requests under SP4_NONE.
             Some(_) if !self.bind_enforced => {
                 self.connections.insert(connection, BoundDirection::Both);
-                Ok(())
+                Ok(false)
             }
             None if !self.bind_enforced => {
-                if self.connections.len() < CONNECTIONS_PER_SESSION_MAX {
+                let has_room = self.connections.len() < CONNECTIONS_PER_SESSION_MAX;
+                if has_room {
                     self.connections.insert(connection, BoundDirection::Fore);
                 }
-                Ok(())
+                Ok(has_room)
             }
             _ => Err(NfsStatus::ConnNotBoundToSession),
         }
     }
 
-    /// BIND_CONN_TO_SESSION (RFC 8881 §18.34). `back_possible` says whether the connection's
-    /// transport can carry callbacks. Binding again is no change and succeeds; an `..OrBoth` request
-    /// widens a connection that SEQUENCE had bound to one channel, because Linux repairs its back
-    /// channel so.
-    ///
-    /// # Errors
-    /// `Inval` for a demand to change channels, or for callbacks where they are impossible; `Delay`
-    /// when the session has [`CONNECTIONS_PER_SESSION_MAX`] connections.
-    pub fn bind(
+    /// See [`crate::Clients::bind`].
+    pub(crate) fn bind(
         &mut self,
         connection: u64,
         request: BindRequest,
@@ -302,10 +296,9 @@ impl Session {
         Ok(direction)
     }
 
-    /// Forgets a connection that is closed. The caller ends the callbacks that it had sent on it
-    /// with [`crate::CallbackOutcome::Lost`]. Returns whether it was bound.
-    pub fn unbind(&mut self, connection: u64) -> bool {
-        self.connections.remove(&connection).is_some()
+    /// Forgets a connection that is closed; see [`crate::Clients::connection_closed`].
+    pub(crate) fn unbind(&mut self, connection: u64) {
+        self.connections.remove(&connection);
     }
 
     /// The bits of `sr_status_flags` that this session alone decides.
@@ -403,10 +396,11 @@ mod tests {
     #[test]
     fn sequence_binds_unless_binding_is_enforced() {
         let mut s = session(1, false);
-        assert_eq!(s.admit(1), Ok(()));
+        assert_eq!(s.admit(1), Ok(true));
+        assert_eq!(s.admit(1), Ok(false));
         assert_eq!(s.direction(1), Some(BoundDirection::Fore));
         s.bind(2, BindRequest::Back, true).unwrap();
-        assert_eq!(s.admit(2), Ok(()));
+        assert_eq!(s.admit(2), Ok(false));
         assert_eq!(s.direction(2), Some(BoundDirection::Both));
 
         let mut s = session(1, true);
@@ -414,7 +408,7 @@ mod tests {
         s.bind(1, BindRequest::Back, true).unwrap();
         assert_eq!(s.admit(1), Err(NfsStatus::ConnNotBoundToSession));
         s.bind(2, BindRequest::Fore, true).unwrap();
-        assert_eq!(s.admit(2), Ok(()));
+        assert_eq!(s.admit(2), Ok(false));
     }
 
     #[test]
@@ -423,15 +417,14 @@ mod tests {
         for connection in 0..CONNECTIONS_PER_SESSION_MAX as u64 {
             s.admit(connection).unwrap();
         }
-        assert_eq!(s.admit(1000), Ok(()));
+        assert_eq!(s.admit(1000), Ok(false));
         assert_eq!(s.direction(1000), None);
         assert_eq!(s.bind(1000, BindRequest::Back, true), Err(NfsStatus::Delay));
         assert_eq!(s.status_flags(), status_flags::CB_PATH_DOWN_SESSION);
         s.bind(3, BindRequest::ForeOrBoth, true).unwrap();
         assert_eq!(s.status_flags(), 0);
         assert_eq!(s.back_connections().collect::<Vec<_>>(), [3]);
-        assert!(s.unbind(3));
-        assert!(!s.unbind(3));
+        s.unbind(3);
         assert_eq!(s.status_flags(), status_flags::CB_PATH_DOWN_SESSION);
         s.bind(1000, BindRequest::ForeOrBoth, true).unwrap();
     }

@@ -1,5 +1,9 @@
 //! TCP: listeners, serving and connecting, with sendfile for payloads in files.
 
+mod reserve;
+
+pub use reserve::Reservation;
+
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};

@@ -1,5 +1,5 @@
-//! The client library as a program uses it: one client on one thread, one open file over several data servers, several tasks that read or
-//! write whole rows of stripes of it.
+//! The client library as a program uses it: one client whose connections share the processors, one open file over several data servers,
+//! several tasks that read or write whole rows of stripes of it.
 //!
 //! The bytes that arrive are not copied once more, and those of the measured reads not compared: the first row of each task is.
 
@@ -84,7 +84,7 @@ impl Subject for Library {
             });
         }
         let cluster = Cluster::start(&self.cluster)?;
-        let runtime = load::runtime()?;
+        let runtime = load::threads_runtime()?;
         let (remote, file) = runtime.block_on(async {
             let remote = Remote::connect(&cluster.server().url()).await?;
             let file = self.fill(&remote).await?;

@@ -59,9 +59,9 @@ pub(crate) enum ClientCommand {
     Layout(layout::LayoutCommand),
 }
 
-/// Runs a command on a runtime of its own.
+/// Runs a command on a runtime of its own, whose connections share the processors: one alone cannot take what several data servers send.
 pub(crate) fn run(command: &ClientCommand) -> Result<(), CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| CliError::new(format!("cannot start: {e}")))?;

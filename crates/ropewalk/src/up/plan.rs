@@ -20,6 +20,8 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use transport::tcp::Reservation;
 
 const MDS_PORT_DEFAULT: u16 = 2049;
 /// Memory of all data servers of `up --memory` together, at most.
@@ -66,6 +68,8 @@ pub(crate) struct Plan {
     pub mds: Member<MdsConfig>,
     /// The data servers, by number.
     pub ds: Vec<Member<DsConfig>>,
+    /// Ports that were chosen for this plan; kept, since nobody listens there before the servers start and while one is started again.
+    reserved: Arc<[Reservation]>,
 }
 
 impl Plan {
@@ -103,12 +107,14 @@ impl Plan {
             dir,
             mds,
             ds: old.ds,
+            reserved: Arc::default(),
         };
         plan.set_ds_count(args, &mut ports)?;
         plan.set_transport(args.transport, &mut ports)?;
         plan.set_rdma_provider(args.rdma_provider);
         plan.set_rdma_crc(args.rdma_crc);
         plan.check()?;
+        plan.reserved = ports.into_reserved().into();
         Ok(plan)
     }
 
@@ -401,10 +407,8 @@ fn change_mds(
     let mut ports;
     let port = match (args.port, old) {
         (Some(0), _) => {
-            ports = Ports::anywhere();
-            let port = ports.take(&here)?;
-            ports = Ports::above(port, taken);
-            port
+            ports = Ports::anywhere(taken);
+            ports.take(&here)?
         }
         (Some(port), _) => {
             ports = Ports::above(port, taken);

@@ -1,10 +1,11 @@
-//! Ports for the servers of one machine: chosen free once, kept in the configuration files, and checked before
-//! anything is started.
+//! Ports for the servers of one machine: chosen free once, kept in the configuration files, reserved from then on, and
+//! checked before anything is started.
 
 use crate::daemon::busy;
 use crate::failure::{Outcome, failed};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use transport::tcp::Reservation;
 
 /// Where a search begins when the metadata server's port is to be free too: below the range that kernels
 /// take ports of outgoing connections from, so that a chosen port stays free while we are down.
@@ -12,10 +13,11 @@ const FREE_RANGE: std::ops::Range<u16> = 20_000..30_000;
 /// Ports that a search tries.
 const TRIES_MAX: u16 = 4096;
 
-/// Hands out ports that nobody listens on, each once.
+/// Hands out ports that nobody else has, each once, and keeps them for the servers.
 pub(crate) struct Ports {
     next: u16,
     taken: BTreeSet<u16>,
+    reserved: Vec<Reservation>,
 }
 
 impl Ports {
@@ -26,36 +28,43 @@ impl Ports {
         Self {
             next: port.saturating_add(1),
             taken,
+            reserved: Vec::new(),
         }
     }
 
-    /// A search from a random place.
-    pub(crate) fn anywhere() -> Self {
+    /// A search from a random place; the ports of `taken` are another's.
+    pub(crate) fn anywhere(taken: impl IntoIterator<Item = u16>) -> Self {
         let span = u64::from(FREE_RANGE.end - FREE_RANGE.start);
         let offset = u16::try_from(crate::daemon::random_u64() % span).expect("below the span");
         Self {
             next: FREE_RANGE.start + offset,
-            taken: BTreeSet::new(),
+            taken: taken.into_iter().collect(),
+            reserved: Vec::new(),
         }
     }
 
-    /// A port that is free on all of these addresses now.
+    /// A port that is free on all of these addresses, and from now on nobody else's.
     pub(crate) fn take(&mut self, ips: &[IpAddr]) -> Outcome<u16> {
         for _ in 0..TRIES_MAX {
             let port = self.next;
             self.next = port.checked_add(1).unwrap_or(FREE_RANGE.start);
-            let is_free = || ips.iter().all(|ip| is_free(SocketAddr::new(*ip, port)));
-            if port >= 1024 && !self.taken.contains(&port) && is_free() {
+            if port < 1024 || self.taken.contains(&port) {
+                continue;
+            }
+            let reserve = |ip: &IpAddr| Reservation::new(SocketAddr::new(*ip, port));
+            if let Ok(reserved) = ips.iter().map(reserve).collect::<Result<Vec<_>, _>>() {
+                self.reserved.extend(reserved);
                 self.taken.insert(port);
                 return Ok(port);
             }
         }
         Err(failed(format!("found no free port on {ips:?}")))
     }
-}
 
-fn is_free(address: SocketAddr) -> bool {
-    transport::tcp::bind(address, 1).is_ok()
+    /// What keeps the ports that were taken.
+    pub(crate) fn into_reserved(self) -> Vec<Reservation> {
+        self.reserved
+    }
 }
 
 /// Fails when somebody listens on `address`; `change` says how to choose another port.
@@ -74,13 +83,15 @@ mod tests {
 
     #[test]
     fn ports_are_free_and_differ() {
-        let mut ports = Ports::anywhere();
+        let mut ports = Ports::anywhere([]);
         let first = ports.take(&[HERE]).unwrap();
         let listener = TcpListener::bind((HERE, first)).unwrap();
-        let mut ports = Ports::above(first - 1, []);
-        let second = ports.take(&[HERE]).unwrap();
+        let mut others = Ports::above(first - 1, []);
+        let second = others.take(&[HERE]).unwrap();
         assert_ne!(first, second);
-        assert_ne!(second, ports.take(&[HERE]).unwrap());
+        assert_ne!(second, others.take(&[HERE]).unwrap());
+        let mut more = Ports::above(second - 1, []);
+        assert_ne!(second, more.take(&[HERE]).unwrap(), "reserved");
         let busy = need_free((HERE, first).into(), "choose another").unwrap_err();
         assert!(
             busy.to_string()

@@ -10,12 +10,12 @@ use client::{Client, ClientConfig, Identity, Verifier};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use transport::tcp::TcpConnector;
+use transport::tcp::{Reservation, TcpConnector};
 use transport::{Address, Context, Limits};
 
 /// Longest wait for anything.
@@ -149,14 +149,18 @@ pub fn quick(dir: &Path) {
         "state_dir = '{}'\nlisten = ['127.0.0.1:2049']\ncontrol_listen = ['127.0.0.1:{}']\nlease_seconds = 3\n\
          [root]\nmode = '1777'\n",
         mds.display(),
-        free_port()
+        address().port()
     );
     std::fs::write(mds.join("mds.toml"), text).unwrap();
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+/// An address of this machine for a server to come: nobody else's while this test program runs.
+pub fn address() -> SocketAddr {
+    static RESERVED: Mutex<Vec<Reservation>> = Mutex::new(Vec::new());
+    let reservation = Reservation::new((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = reservation.address().unwrap();
+    RESERVED.lock().unwrap().push(reservation);
+    address
 }
 
 /// A client of the metadata server at `address`, as the user who runs the test.

@@ -19,11 +19,10 @@ impl<R: Role> Nfsd<R> {
             ChannelDirFromClient::ForeOrBoth => BindRequest::ForeOrBoth,
             ChannelDirFromClient::BackOrBoth => BindRequest::BackOrBoth,
         };
-        let mut clients = self.clients();
-        let session = clients
-            .session_mut(args.session_id)
-            .ok_or(NfsStatus::BadSession)?;
-        let dir = match session.bind(cx.conn.id(), request, true)? {
+        let bound = self
+            .clients()
+            .bind(args.session_id, cx.conn.id(), request, true)?;
+        let dir = match bound {
             BoundDirection::Fore => ChannelDirFromServer::Fore,
             BoundDirection::Back => ChannelDirFromServer::Back,
             BoundDirection::Both => ChannelDirFromServer::Both,

@@ -52,9 +52,8 @@ impl<R: Role> Nfsd<R> {
                 }
                 // The connection that asked first is gone, or it would not ask again: this one takes its place.
                 CreateSession::Replay(created) if created.back_channel => {
-                    if let Some(session) = clients.session_mut(created.session) {
-                        let _ = session.bind(cx.conn.id(), BindRequest::ForeOrBoth, true);
-                    }
+                    let id = cx.conn.id();
+                    let _ = clients.bind(created.session, id, BindRequest::ForeOrBoth, true);
                 }
                 CreateSession::Replay(_) => {}
             }

@@ -128,13 +128,13 @@ impl Clients {
     }
 
     fn add_unconfirmed(&mut self, id: ClientId, args: &ExchangeArgs<'_>, now_ms: u64) {
-        let unconfirmed = || self.clients.iter().filter(|(_, c)| !c.confirmed);
-        if unconfirmed().count() >= self.limits.unconfirmed_clients_max
-            && let Some((oldest, _)) = unconfirmed().next()
+        if self.unconfirmed.len() >= self.limits.unconfirmed_clients_max
+            && let Some(oldest) = self.unconfirmed.first()
         {
             // Ids count up, so the first is the oldest.
             let _nothing_held = self.remove(*oldest);
         }
+        self.unconfirmed.insert(id);
         self.clients.insert(
             id,
             Box::new(Client {

@@ -73,8 +73,7 @@ impl Clients {
             .get(&newcomer)
             .and_then(|c| self.owners.get(&*c.owner))
             .is_some_and(|e| e.confirmed.is_some());
-        let confirmed_count = self.clients.values().filter(|c| c.confirmed).count();
-        if replaces_one || confirmed_count < self.limits.clients_max {
+        if replaces_one || self.confirmed_count() < self.limits.clients_max {
             return Ok(None);
         }
         let oldest = self

@@ -135,6 +135,7 @@ impl Clients {
         let mut removed = Vec::new();
         if !client.confirmed {
             client.confirmed = true;
+            self.unconfirmed.remove(&id);
             removed.extend(self.confirm(id));
             removed.extend(evicted.and_then(|id| self.remove(id)));
         }
@@ -201,6 +202,7 @@ impl Clients {
         let direction = session.bind(args.connection, request, args.back_channel)?;
         client.sessions.push(id);
         self.sessions.insert(id, Box::new(session));
+        self.bindings.add(args.connection, id);
         self.share_slots();
         self.limit_slots(id);
         Ok(SessionCreated {
@@ -239,7 +241,7 @@ impl Clients {
         if session.back_channel.outstanding_count() > 0 && session.has_back_channel() {
             return Err(NfsStatus::BackChanBusy);
         }
-        let session = self.sessions.remove(&id).ok_or(NfsStatus::BadSession)?;
+        let session = self.remove_session(id).ok_or(NfsStatus::BadSession)?;
         if let Some(client) = self.clients.get_mut(&session.client) {
             client.sessions.retain(|s| *s != id);
         }
@@ -260,7 +262,9 @@ impl Clients {
         all_revoked: bool,
     ) -> Result<Sequenced, NfsStatus> {
         let session = self.sessions.get_mut(&id).ok_or(NfsStatus::BadSession)?;
-        session.admit(connection)?;
+        if session.admit(connection)? {
+            self.bindings.add(connection, id);
+        }
         let verdict = session.slots.sequence(request);
         let client_id = session.client;
         let (highest_slot, target_highest_slot) = (
@@ -300,15 +304,6 @@ impl Clients {
         self.sessions
             .get_mut(&id)
             .is_some_and(|s| s.slots.complete(token, reply))
-    }
-
-    /// Forgets a closed connection in every session. Returns the sessions that it was bound to: the
-    /// caller ends the callbacks that it had sent there as lost.
-    pub fn connection_closed(&mut self, connection: u64) -> Vec<SessionId> {
-        self.sessions
-            .iter_mut()
-            .filter_map(|(id, s)| s.unbind(connection).then_some(*id))
-            .collect()
     }
 
     /// The status flags of a session that follow from connections and from the restart.

@@ -56,16 +56,23 @@ impl Clients {
     /// Sessions over these connections, to be asked for all their slots but one: they have made no requests for a while, and the
     /// transport lacks credits that the connections hold. They get the slots back as soon as they make requests.
     pub fn shrink_sessions(&mut self, connections: &BTreeSet<u64>) -> Vec<SlotRecall> {
-        let is_over = |session: &Session| session.connections().any(|id| connections.contains(&id));
-        let sessions = self.sessions.values_mut().filter(|s| is_over(s));
-        let recall = |session: &mut Box<Session>| SlotRecall {
-            target_highest_slot: session.slots.shrink(),
-            client: session.client(),
-            session: session.id(),
-        };
-        let recalls = sessions.map(recall).collect::<Vec<_>>();
-        let reached = |recall: &SlotRecall| self.sessions[&recall.session].has_back_channel();
-        recalls.into_iter().filter(reached).collect()
+        let over = connections.iter().flat_map(|id| self.bindings.of(*id));
+        let over: BTreeSet<SessionId> = over.collect();
+        let mut recalls = Vec::new();
+        for id in over {
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            let recall = SlotRecall {
+                target_highest_slot: session.slots.shrink(),
+                client: session.client(),
+                session: id,
+            };
+            if session.has_back_channel() {
+                recalls.push(recall);
+            }
+        }
+        recalls
     }
 
     fn fair_share(&self) -> u32 {
@@ -139,7 +146,7 @@ mod tests {
         let (_, second) = mount(&mut t, "b", 1, 5_000);
         let ids = [first.session, second.session];
         for id in ids {
-            let bound = t.session_mut(id).unwrap().bind(7, BindRequest::Back, true);
+            let bound = t.bind(id, 7, BindRequest::Back, true);
             assert_eq!(bound, Ok(BoundDirection::Back));
         }
         assert_eq!(t.slot_recalls(4_999), []);
@@ -161,8 +168,7 @@ mod tests {
         let (_, second) = mount(&mut t, "b", 2, 0);
         let ids = [first.session, second.session];
         for (id, connection) in [(ids[0], 7), (ids[1], 8)] {
-            let session = t.session_mut(id).unwrap();
-            session.bind(connection, BindRequest::Back, true).unwrap();
+            t.bind(id, connection, BindRequest::Back, true).unwrap();
         }
         let asked = SlotRecall {
             client: a,

@@ -8,6 +8,8 @@ use nfs4::NfsStatus;
 use super::*;
 use crate::{CallbackSecurity, ChannelAttrs, GraceEnd, Sequence, Verdict, status_flags};
 
+mod tables;
+
 fn limits() -> ClientLimits {
     ClientLimits {
         clients_max: 3,
@@ -79,6 +81,17 @@ fn create(
     principal: &str,
     now_ms: u64,
 ) -> Result<CreateSession, NfsStatus> {
+    create_over(t, 1, client, seqid, principal, now_ms)
+}
+
+fn create_over(
+    t: &mut Clients,
+    connection: u64,
+    client: ClientId,
+    seqid: u32,
+    principal: &str,
+    now_ms: u64,
+) -> Result<CreateSession, NfsStatus> {
     t.create_session(
         CreateSessionArgs {
             client,
@@ -90,7 +103,7 @@ fn create(
             persistent: false,
             callback_program: 0x4000_0000,
             callback_security: CallbackSecurity::None,
-            connection: 1,
+            connection,
             random: 99,
             refused: None,
         },
@@ -506,9 +519,9 @@ fn a_lapsed_client_comes_back_or_is_revoked() {
 fn the_callback_path_shows_in_the_flags() {
     let mut t = table();
     let (id, one) = mount(&mut t, "a", 1, 0);
-    create(&mut t, id, 2, "p", 0).unwrap();
+    create_over(&mut t, 2, id, 2, "p", 0).unwrap();
     let two = t.sessions_of(id)[1];
-    t.session_mut(two).unwrap().unbind(1);
+    assert_eq!(t.connection_closed(2), [two]);
     assert_eq!(t.sequence_flags(one.session), 0);
     assert_eq!(t.sequence_flags(two), status_flags::CB_PATH_DOWN_SESSION);
     assert_eq!(t.connection_closed(1), [one.session]);
