@@ -121,10 +121,7 @@ pub struct FileOptions {
 
 impl FileOptions {
     fn make(&self) -> Result<NamedTempFile, BenchError> {
-        let file = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempfile_in(&self.dir)
-            .map_err(BenchError::io("make the test file"))?;
+        let file = crate::own::file(&self.dir).map_err(BenchError::io("make the test file"))?;
         pattern::write(file.as_file(), self.file_bytes)?;
         Ok(file)
     }

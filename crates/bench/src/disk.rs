@@ -40,10 +40,7 @@ impl LoopDisk {
     /// # Errors
     /// [`BenchError::Disk`] with the last words of the command that failed, or [`BenchError::Io`].
     pub fn make(dir: &Path) -> Result<Self, BenchError> {
-        let dir = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(dir)
-            .map_err(BenchError::io("make the disk's folder"))?;
+        let dir = crate::own::folder(dir).map_err(BenchError::io("make the disk's folder"))?;
         let image = dir.path().join("image");
         write_zeros(&image).map_err(BenchError::io("write the disk's file"))?;
         let mounted = dir.path().join("mounted");

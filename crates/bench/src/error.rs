@@ -46,6 +46,13 @@ pub enum BenchError {
     Alone,
     /// A report could not be made.
     Report(String),
+    /// Data that are kept in memory have no room there.
+    Memory {
+        /// What they take.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+    },
     /// Cells of a suite that could not be measured.
     Cells {
         /// How many.
@@ -97,6 +104,15 @@ impl std::fmt::Display for BenchError {
             Self::Worker(why) => write!(f, "a load generator failed: {why}"),
             Self::Alone => write!(f, "the parent of this load generator has gone"),
             Self::Report(why) => write!(f, "cannot make the report: {why}"),
+            Self::Memory {
+                needed_bytes,
+                available_bytes,
+            } => write!(
+                f,
+                "its data take {} of memory, and {} are left: measure with --cluster store=disk",
+                gib(*needed_bytes),
+                gib(*available_bytes)
+            ),
             Self::Cells { cells_count } => {
                 write!(
                     f,
@@ -106,6 +122,11 @@ impl std::fmt::Display for BenchError {
             Self::Setting { name, must_be } => write!(f, "{name} must be {must_be}"),
         }
     }
+}
+
+fn gib(bytes: u64) -> String {
+    let tenths = bytes / ((1 << 30) / 10);
+    format!("{}.{} GiB", tenths / 10, tenths % 10)
 }
 
 impl std::error::Error for BenchError {

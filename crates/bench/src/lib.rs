@@ -24,6 +24,7 @@ pub mod interrupt;
 pub mod load;
 pub mod net;
 pub mod nfs;
+mod own;
 pub mod pattern;
 pub mod peer;
 pub mod process;

@@ -11,6 +11,7 @@
 //! this process ends in any way (see [`exec`]).
 
 use crate::BenchError;
+use crate::nfs::cluster;
 use crate::process::{Launcher, cpu_of, last_line};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -81,6 +82,8 @@ pub struct GaneshaOptions {
     pub dir: PathBuf,
     /// The file system.
     pub fsal: Fsal,
+    /// Where it listens.
+    pub listen: Ipv4Addr,
 }
 
 impl GaneshaOptions {
@@ -140,20 +143,18 @@ impl Ganesha {
     /// # Errors
     /// [`BenchError::Peer`] with the last line of its log, or [`BenchError::Io`].
     pub fn start(options: &GaneshaOptions) -> Result<Self, BenchError> {
-        let dir = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(&options.dir)
-            .map_err(BenchError::io("make the peer's folder"))?;
+        let dir =
+            crate::own::folder(&options.dir).map_err(BenchError::io("make the peer's folder"))?;
         let files = Files::of(dir.path());
         files
             .make(options.fsal.is_durable())
             .map_err(BenchError::io("make the peer's folder"))?;
         let reserve = || {
-            let reservation = Reservation::new((Ipv4Addr::LOCALHOST, 0).into())?;
+            let reservation = Reservation::new((options.listen, 0).into())?;
             Ok((reservation.address()?, reservation))
         };
         let (address, reservation) = reserve().map_err(BenchError::io("find a free port"))?;
-        std::fs::write(&files.config, config(&files, address.port(), options.fsal))
+        std::fs::write(&files.config, config(&files, address, options.fsal))
             .map_err(BenchError::io("write the peer's configuration"))?;
         let output = File::create(&files.output).map_err(BenchError::io("make the peer's log"))?;
         let child = Command::new(&options.launcher.program)
@@ -202,6 +203,15 @@ impl Ganesha {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Makes the page cache forget what it exports: what it reads next comes from the disk, as far as its file system is on one.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`].
+    pub fn forget_cached(&self) -> Result<(), BenchError> {
+        cluster::forget_cached(&Files::of(self.dir.path()).export)
+            .map_err(BenchError::io("empty the page cache"))
     }
 
     /// User and system CPU time so far.
@@ -280,7 +290,7 @@ impl Files {
 
 /// The whole configuration. The export is the root of the name space, so that requests are the same as to our own server; without grace it
 /// serves at once.
-fn config(files: &Files, port: u16, fsal: Fsal) -> String {
+fn config(files: &Files, listen: SocketAddr, fsal: Fsal) -> String {
     let module = match fsal {
         Fsal::Vfs { .. } => String::new(),
         Fsal::Mem { file_bytes } => format!("MEM {{ Inode_Size = {file_bytes}; }}\n"),
@@ -288,7 +298,7 @@ fn config(files: &Files, port: u16, fsal: Fsal) -> String {
     format!(
         "NFS_CORE_PARAM {{
     Protocols = 4;
-    Bind_addr = 127.0.0.1;
+    Bind_addr = {address};
     NFS_Port = {port};
     Enable_UDP = false;
     Enable_NLM = false;
@@ -313,6 +323,8 @@ EXPORT {{
 }}
 {module}LOG {{ Default_Log_Level = EVENT; }}
 ",
+        address = listen.ip(),
+        port = listen.port(),
         records = files.records.display(),
         export = files.export.display(),
         fsal = fsal.name(),
@@ -341,6 +353,7 @@ mod tests {
             program: program.into(),
             dir: dir.to_owned(),
             fsal: Fsal::Vfs { is_durable: false },
+            listen: Ipv4Addr::LOCALHOST,
         }
     }
 
@@ -360,8 +373,9 @@ mod tests {
     #[test]
     fn all_its_files_are_in_the_folder_and_it_listens_on_loopback() {
         let files = Files::of(Path::new("/there"));
-        let text = config(&files, 4711, Fsal::Vfs { is_durable: true });
-        let mem = config(&files, 4711, Fsal::Mem { file_bytes: 7 });
+        let at = SocketAddr::from(([127, 0, 0, 1], 4711));
+        let text = config(&files, at, Fsal::Vfs { is_durable: true });
+        let mem = config(&files, at, Fsal::Mem { file_bytes: 7 });
         assert!(text.contains("Name = VFS;") && !text.contains("MEM"));
         assert!(mem.contains("Name = MEM;") && mem.contains("MEM { Inode_Size = 7; }"));
         let quoted: Vec<&str> = text.split('"').skip(1).step_by(2).collect();

@@ -160,6 +160,20 @@ impl MachineTimes {
     }
 }
 
+/// Memory that programs can take (proc(5), `MemAvailable`); without a bound where the kernel does not say.
+pub(crate) fn memory_available_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    memory_bytes(&text, "MemAvailable").unwrap_or(u64::MAX)
+}
+
+/// A line of `meminfo`.
+pub(crate) fn memory_bytes(meminfo: &str, name: &str) -> Option<u64> {
+    let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(key, _)| *key == name)?;
+    let kib: u64 = value.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
 /// The last line of a file that is not empty.
 pub(crate) fn last_line(log: &Path) -> Option<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -188,6 +202,15 @@ mod tests {
         assert_eq!(ticks(stat), Some(42));
         assert_eq!(ticks("7 (a) S 1"), None);
         assert_eq!(ticks(""), None);
+    }
+
+    #[test]
+    fn memory_is_in_kib() {
+        let text = "MemTotal:       24 kB\nMemFree: 3 kB\nMemAvailable:   1048576 kB\nHugePages_Total:       0\n";
+        assert_eq!(memory_bytes(text, "MemAvailable"), Some(1 << 30));
+        assert_eq!(memory_bytes(text, "HugePages_Total"), None);
+        assert_eq!(memory_bytes(text, "Mem"), None);
+        assert!(memory_available_bytes() > 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a comparison says: a table for people, JSON for programs, both with all that is needed to repeat it.
 
 use crate::BenchError;
+use crate::process::memory_bytes;
 use crate::runner::{Comparison, Metric, Runs, Spread};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -35,9 +36,7 @@ impl Machine {
                 .unwrap_or("unknown")
                 .to_owned(),
             cpus_count: std::thread::available_parallelism().map_or(0, usize::from),
-            memory_bytes: field(&file("/proc/meminfo"), "MemTotal")
-                .and_then(|value| value.strip_suffix(" kB")?.trim().parse::<u64>().ok())
-                .map_or(0, |kib| kib.saturating_mul(1024)),
+            memory_bytes: memory_bytes(&file("/proc/meminfo"), "MemTotal").unwrap_or(0),
             kernel,
             commit: commit(),
             is_optimised: !cfg!(debug_assertions),
@@ -155,7 +154,8 @@ pub(crate) fn cell(spread: Option<Spread>) -> String {
 }
 
 pub(crate) fn align(out: &mut String, rows: &[Vec<String>]) {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let chars = |row: &Vec<String>, column: usize| row[column].chars().count();
+    let width = |column: usize| rows.iter().map(|row| chars(row, column)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     for row in rows {
         let mut line = String::new();

@@ -27,8 +27,8 @@ mod team;
 mod tests;
 pub(crate) mod worker;
 
-pub use options::{ExperimentCommand, Options};
-pub use spec::{ClusterSpec, SpecError, Store, Transport};
+pub use options::{ExperimentCommand, Options, Peer};
+pub use spec::{ClusterSpec, Create, SpecError, Store, Transport};
 
 use crate::BenchError;
 use crate::process::Launcher;
@@ -47,6 +47,7 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
     let (experiments, options) = command.split();
+    options.check()?;
     let setting = Setting::of(&options);
     let plans: Vec<Plan> = experiments.iter().map(|e| e.plan(&setting)).collect();
     let environment = Environment::new(&options, launcher)?;

@@ -130,6 +130,9 @@ pub(crate) struct UpArgs {
     /// Keep everything in memory: gone when `up` ends
     #[arg(long)]
     pub memory: bool,
+    /// With --memory, what the data of all data servers together may take; they share it evenly [default: 4GiB, or what DIR says]
+    #[arg(long, value_name = "SIZE", requires = "memory")]
+    pub memory_size: Option<ByteSize>,
     /// Who may mount, e.g. 10.0.0.0/8:rw:root; repeatable, required when --listen is beyond loopback
     #[arg(long, value_name = "CLIENTS[:ro|rw][:root|all|none]", value_parser = parse_export)]
     pub export: Vec<ExportTable>,

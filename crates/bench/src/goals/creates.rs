@@ -125,10 +125,7 @@ struct TemporaryStore {
 
 impl TemporaryStore {
     fn open(parent: &Path) -> Result<Self, BenchError> {
-        let dir = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(parent)
-            .map_err(BenchError::io("make the store's folder"))?;
+        let dir = crate::own::folder(parent).map_err(BenchError::io("make the store's folder"))?;
         let store = FjallStore::open(&dir.path().join("meta"), meta_fjall::Options::default())?;
         Ok(Self {
             store: Arc::new(store),

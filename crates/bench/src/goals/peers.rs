@@ -14,6 +14,7 @@ use crate::nfs::metadata::{Metadata, Operation};
 use crate::peer::{self, Fsal, GaneshaOptions, MEM_FILE_BYTES_MAX};
 use crate::runner::Metric;
 use clap::ValueEnum;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// Which other servers there are on this machine.
@@ -63,6 +64,7 @@ impl Peers {
                 program,
                 dir: stage.dir().to_owned(),
                 fsal,
+                listen: Ipv4Addr::LOCALHOST,
             })
         })
     }

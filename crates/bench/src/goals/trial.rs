@@ -269,10 +269,7 @@ impl<'a> Stage<'a> {
     /// A file with the pattern, the same for all subjects.
     pub(super) fn test_file(&self, size_bytes: u64) -> Result<PathBuf, BenchError> {
         if self.file.get().is_none() {
-            let file = tempfile::Builder::new()
-                .prefix("ropewalk-bench-")
-                .tempfile_in(&self.dir)
-                .map_err(BenchError::io("make the test file"))?;
+            let file = crate::own::file(&self.dir).map_err(BenchError::io("make the test file"))?;
             pattern::write(file.as_file(), size_bytes)?;
             let _ = self.file.set(file);
         }

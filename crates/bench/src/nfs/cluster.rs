@@ -34,8 +34,10 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 const STOP_POLL: Duration = Duration::from_millis(20);
 /// The cluster's own folder in the one that is made for it.
 const STATE_DIR: &str = "state";
+/// What the data of a cluster in memory may take: more than any experiment makes. It is taken only as far as there are data.
+pub(crate) const MEMORY_TOTAL_BYTES: u64 = 8 << 30;
 /// Removed files that are not gone from the data servers after this are an error, and how often they are looked for.
-const CLEAN_MAX: Duration = Duration::from_secs(60);
+const CLEAN_MAX: Duration = Duration::from_secs(300);
 const CLEAN_POLL: Duration = Duration::from_millis(5);
 
 /// What carries requests, as goals tell it apart.
@@ -204,9 +206,7 @@ impl Cluster {
     /// # Errors
     /// [`BenchError::Cluster`] with the program's last words, [`BenchError::Links`], or [`BenchError::Io`].
     pub fn start(options: &ClusterOptions) -> Result<Self, BenchError> {
-        let dir = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(&options.dir)
+        let dir = crate::own::folder(&options.dir)
             .map_err(BenchError::io("make the cluster's folder"))?;
         let (servers, address) = match options.link {
             None => {
@@ -257,12 +257,12 @@ impl Cluster {
     /// Waits until no data server has anything left of removed files. The metadata server is asked by `program status`.
     ///
     /// # Errors
-    /// [`BenchError::Cluster`] when it does not say, or when it takes longer than a minute.
+    /// [`BenchError::Cluster`] when it does not say, or when it takes longer than five minutes.
     pub fn wait_until_clean(&self, program: &Path) -> Result<(), BenchError> {
         let end = Instant::now() + CLEAN_MAX;
         while self.removals_waiting(program)? > 0 {
             if Instant::now() >= end {
-                let why = "data servers have not removed all files within a minute";
+                let why = "data servers have not removed all files within five minutes";
                 return Err(BenchError::Cluster(why.to_owned()));
             }
             std::thread::sleep(CLEAN_POLL);
@@ -348,7 +348,7 @@ fn wait_for_end(child: &mut Child) {
 }
 
 /// Makes the page cache forget all files below `dir`.
-fn forget_cached(dir: &Path) -> io::Result<()> {
+pub(crate) fn forget_cached(dir: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let kind = entry.file_type()?;

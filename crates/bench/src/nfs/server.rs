@@ -33,6 +33,15 @@ impl Transport {
         }
     }
 
+    /// Its name where both stand beside each other.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma (software iWARP)",
+        }
+    }
+
     /// Who makes it: a reader must know whether hardware did.
     #[must_use]
     pub const fn provider(self) -> &'static str {

@@ -7,7 +7,7 @@ use super::loads::bare::BareWork;
 use super::loads::stream::Access;
 use super::measure::run_cell;
 use super::plan::{Cell, Own, Server, Workers, X};
-use super::spec::{Store, Transport};
+use super::spec::{Create, Store, Transport};
 use crate::load::Load;
 use crate::net::Link;
 use crate::{BenchError, Sample, Subject};
@@ -41,6 +41,7 @@ impl Alone {
             ds_count,
             store: Store::Memory,
             transport: Transport::Tcp,
+            create: Create::Lazy,
             link: Some(link),
         });
         let sizes = (FILE_BYTES, record_bytes);

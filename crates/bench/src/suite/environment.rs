@@ -2,13 +2,14 @@
 
 use super::job::Place;
 use super::loads::bare::BareServers;
-use super::options::Options;
+use super::options::{Options, Peer};
 use super::plan::{Own, Server};
-use super::spec::{Store, Transport};
+use super::spec::{Create, Store, Transport};
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
+use crate::peer::{Fsal, Ganesha, GaneshaOptions};
 use crate::process::{Launcher, ServerProcess};
-use crate::{BenchError, pattern};
+use crate::{BenchError, own, pattern, peer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ pub(crate) struct Environment {
     /// What the user named, unless clusters are our own.
     pub(crate) given: Option<Place>,
     link: Option<net::Rate>,
+    /// The peer's program.
+    ganesha: Option<PathBuf>,
     program: PathBuf,
     memory_dir: PathBuf,
     disk_dir: PathBuf,
@@ -40,6 +43,10 @@ impl Environment {
         if options.link.is_some() {
             net::need()?;
         }
+        let ganesha = match options.peer {
+            Some(Peer::Ganesha) => Some(find_ganesha()?),
+            None => None,
+        };
         let given = match (&options.target, &options.mounted) {
             (Some(url), _) => Some(Place::Url(url.trim_end_matches('/').to_owned())),
             (None, Some(dir)) => Some(Place::Dir(
@@ -49,10 +56,12 @@ impl Environment {
             (None, None) => None,
         };
         let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
+        own::tell_of_left(&[&options.dir, &options.disk_dir]);
         let own = Self::of(program, &options.dir, &options.disk_dir, launcher)?;
         Ok(Self {
             given,
             link: options.link,
+            ganesha,
             ..own
         })
     }
@@ -64,13 +73,11 @@ impl Environment {
         disk_dir: &Path,
         launcher: &Launcher,
     ) -> Result<Self, BenchError> {
-        let scratch = tempfile::Builder::new()
-            .prefix("ropewalk-bench-")
-            .tempdir_in(memory_dir)
-            .map_err(BenchError::io("make a folder in memory"))?;
+        let scratch = own::folder(memory_dir).map_err(BenchError::io("make a folder in memory"))?;
         Ok(Self {
             given: None,
             link: None,
+            ganesha: None,
             program: program.to_owned(),
             memory_dir: memory_dir.to_owned(),
             disk_dir: disk_dir.to_owned(),
@@ -123,32 +130,54 @@ impl Environment {
                 Ok(Started::BareRpc(server, transport))
             }
             Server::BareStream { link } => self.bare_streams(link).map(Started::BareStream),
+            Server::Ganesha { store, link } => self.ganesha(store, link).map(Started::Ganesha),
             Server::Own(own) => Cluster::start(&self.cluster(own)).map(Started::Cluster),
         }
     }
 
-    fn cluster(&self, own: Own) -> ClusterOptions {
-        let in_memory = own.store == Store::Memory;
-        let dir = if in_memory {
-            &self.memory_dir
-        } else {
-            &self.disk_dir
+    fn dir(&self, store: Store) -> PathBuf {
+        match store {
+            Store::Memory => self.memory_dir.clone(),
+            Store::Disk => self.disk_dir.clone(),
+        }
+    }
+
+    fn ganesha(&self, store: Store, link: Option<Link>) -> Result<Peered, BenchError> {
+        let program = self.ganesha.clone().ok_or(BenchError::Setting {
+            name: "the server of a cell",
+            must_be: "one that was asked for",
+        })?;
+        let network = link
+            .map(|link| Network::make(link, CLIENT_HOST + 1))
+            .transpose()?;
+        let host = network.as_ref().map(|network| network.host(BARE_HOST));
+        let options = GaneshaOptions {
+            launcher: self.launcher.clone(),
+            program,
+            dir: self.dir(store),
+            fsal: Fsal::Vfs { is_durable: false },
+            listen: host.map_or(Ipv4Addr::LOCALHOST, |_| net::address(BARE_HOST)),
         };
+        let inside = host.map(NameSpace::enter).transpose()?;
+        let ganesha = Ganesha::start(&options)?;
+        drop(inside);
+        Ok(Peered { ganesha, network })
+    }
+
+    fn cluster(&self, own: Own) -> ClusterOptions {
         ClusterOptions {
             ds_count: own.ds_count,
-            in_memory,
+            in_memory: own.store == Store::Memory,
             transport: own.transport,
+            is_eager: own.create == Create::Eager,
             link: own.link,
-            ..ClusterOptions::new(self.program.clone(), dir.clone())
+            ..ClusterOptions::new(self.program.clone(), self.dir(own.store))
         }
     }
 
     fn bare_streams(&self, link: Option<Link>) -> Result<BareStreams, BenchError> {
         let file = || {
-            let file = tempfile::Builder::new()
-                .prefix("ropewalk-bench-")
-                .tempfile_in(&self.memory_dir)
-                .map_err(BenchError::io("make the test file"))?;
+            let file = own::file(&self.memory_dir).map_err(BenchError::io("make the test file"))?;
             pattern::write(file.as_file(), BARE_FILE_BYTES)?;
             Ok::<_, BenchError>(file)
         };
@@ -175,6 +204,22 @@ impl Environment {
     }
 }
 
+/// Looks for the peer, and says what is missing.
+fn find_ganesha() -> Result<PathBuf, BenchError> {
+    if !rustix::process::geteuid().is_root() {
+        let why = "its FSAL_VFS needs root: run as root, or without --peer";
+        return Err(BenchError::Peer(why.to_owned()));
+    }
+    peer::find().ok_or_else(|| BenchError::Peer(peer::HOW_TO_INSTALL.to_owned()))
+}
+
+/// The peer, with its link.
+#[derive(Debug)]
+pub(crate) struct Peered {
+    ganesha: Ganesha,
+    network: Option<Network>,
+}
+
 /// The bare servers, with their files and links.
 #[derive(Debug)]
 pub(crate) struct BareStreams {
@@ -193,6 +238,8 @@ pub(crate) enum Started {
     BareRpc(ServerProcess, Transport),
     /// The bare servers.
     BareStream(BareStreams),
+    /// The peer.
+    Ganesha(Peered),
     /// What is there in any case.
     Place(Place),
 }
@@ -212,6 +259,14 @@ impl Started {
                 reads: streams.reads.address(),
                 file_bytes: BARE_FILE_BYTES,
             }),
+            Self::Ganesha(peer) => Place::Url(
+                crate::nfs::server::Server {
+                    transport: Transport::Tcp,
+                    address: peer.ganesha.address(),
+                    rdma_crc: true,
+                }
+                .url(),
+            ),
             Self::Place(place) => place.clone(),
         }
     }
@@ -220,8 +275,9 @@ impl Started {
     pub(crate) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
         match self {
             Self::Cluster(cluster) => cluster.space(behind_link),
-            Self::BareStream(streams) => {
-                let network = streams.network.as_ref()?;
+            Self::BareStream(BareStreams { network, .. })
+            | Self::Ganesha(Peered { network, .. }) => {
+                let network = network.as_ref()?;
                 Some(match behind_link {
                     true => network.host(CLIENT_HOST),
                     false => network.hub(),
@@ -237,7 +293,17 @@ impl Started {
             Self::Cluster(cluster) => cluster.cpu(),
             Self::BareRpc(server, _) => server.cpu(),
             Self::BareStream(streams) => Ok(streams.writes.cpu()? + streams.reads.cpu()?),
+            Self::Ganesha(peer) => peer.ganesha.cpu(),
             Self::Place(_) => Ok(Duration::ZERO),
+        }
+    }
+
+    /// Makes the page cache forget its files, where they are ours.
+    pub(crate) fn forget_cached(&self) -> Result<(), BenchError> {
+        match self {
+            Self::Cluster(cluster) => cluster.forget_cached(),
+            Self::Ganesha(peer) => peer.ganesha.forget_cached(),
+            Self::BareRpc(..) | Self::BareStream(_) | Self::Place(_) => Ok(()),
         }
     }
 }

@@ -16,6 +16,9 @@ mod zipf;
 
 use super::plan::{Plan, Setting};
 
+/// What a reader must know of the quick form.
+const QUICK_NOTE: &str = "In the quick form, which shows that everything works and measures nothing: few points, small files, phases of a quarter of a second.";
+
 /// One experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Experiment {
@@ -52,6 +55,14 @@ impl Experiment {
 
     /// Its plan.
     pub(crate) fn plan(self, setting: &Setting) -> Plan {
+        let mut plan = self.points(setting);
+        if setting.quick {
+            plan.notes.insert(0, QUICK_NOTE.to_owned());
+        }
+        plan
+    }
+
+    fn points(self, setting: &Setting) -> Plan {
         match self {
             Self::SmallOps => small_ops::plan(setting),
             Self::Create => create::plan(setting),

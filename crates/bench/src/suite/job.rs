@@ -11,11 +11,12 @@
 //! ```
 
 use super::loads::bare::{BareServers, BareWork};
-use super::loads::btio::BtioWork;
+use super::loads::btio::{BtioWork, POINT_BYTES};
 use super::loads::create::CreateWork;
 use super::loads::metadata::MetadataWork;
 use super::loads::small::SmallWork;
 use super::loads::stream::StreamWork;
+use super::plan::Workers;
 use crate::load::Tally;
 use crate::nfs::server::Server;
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,7 @@ impl Job {
 }
 
 /// Kinds of work.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Work {
     /// See [`super::loads::create`].
@@ -79,6 +80,26 @@ pub(crate) enum Work {
     Small(SmallWork),
     /// See [`super::loads::bare`].
     Bare(BareWork),
+}
+
+impl Work {
+    /// Size of all files at the same time.
+    pub(crate) fn data_bytes(&self, workers: Workers) -> u64 {
+        let processes = u64::from(workers.processes_count);
+        match self {
+            Self::Stream(work) => {
+                let tasks = if work.one_file {
+                    1
+                } else {
+                    workers.tasks_count
+                };
+                work.file_bytes * processes * u64::from(tasks)
+            }
+            Self::Btio(work) => work.points_count.pow(3) * POINT_BYTES * work.steps_count,
+            // Files of a byte or none, one of a MiB, and none.
+            Self::Create(_) | Self::Metadata(_) | Self::Small(_) | Self::Bare(_) => 0,
+        }
+    }
 }
 
 /// What a worker says.

@@ -1,15 +1,16 @@
 //! Runs plans: starts the clusters that cells need, lets teams work in them, and keeps every run.
 //!
 //! Cells of all plans that need the same cluster share one, started anew for each repeat. Every other repeat goes through clusters
-//! and cells in the opposite order, so that a drift of the machine does not look like an effect. A cell that fails is left out of the
-//! other repeats and told of; the others go on.
+//! and cells in the opposite order, so that a drift of the machine does not look like an effect. A cell begins when the data servers have
+//! removed what the one before it had written. A cell that fails is left out of the other repeats and told of; the others go on, on a
+//! cluster that is started anew.
 
 use super::environment::{Environment, Started};
 use super::job::{Job, Place};
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
 use super::team::{self, Around, Phase, Process};
-use crate::process::MachineTimes;
+use crate::process::{self, MachineTimes};
 use crate::{BenchError, Sample, interrupt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -79,7 +80,7 @@ pub(crate) fn measure(
         for (server, cells) in by_server(&results, repeat % 2 == 1) {
             interrupt::check()?;
             progress.say(&format!("starting {}", server.text()));
-            let started = environment.start(server)?;
+            let mut stand: Option<Stand> = None;
             for (plan, cell) in cells {
                 let results = &mut results[plan];
                 if results.failures.iter().any(|f| f.cell == cell) {
@@ -87,10 +88,17 @@ pub(crate) fn measure(
                     continue;
                 }
                 let what = &results.plan.cells[cell];
+                let ready = stand.take();
+                let ready = ready.map_or_else(|| Stand::start(environment, server), Ok);
                 progress.step(&format!("{}: {}", results.plan.name, what.text()));
                 let number = format!("{}-{plan}-{cell}-{repeat}", std::process::id());
                 interrupt::check()?;
-                let result = run_cell(environment, &started, what, &number);
+                let result = ready.and_then(|there| {
+                    let phases = there.run(environment, what, &number)?;
+                    // After a failure nobody knows what is left on it.
+                    stand = Some(there);
+                    Ok(phases)
+                });
                 // A signal may have gone to all: what then failed says nothing.
                 interrupt::check()?;
                 match result {
@@ -131,6 +139,49 @@ fn by_server(results: &[Results], reverse: bool) -> ByServer {
         groups.iter_mut().for_each(|(_, cells)| cells.reverse());
     }
     groups
+}
+
+/// What cells that need the same server run on, one after another.
+struct Stand {
+    started: Started,
+    /// Memory that was free before.
+    available_bytes: u64,
+}
+
+impl Stand {
+    fn start(environment: &Environment, server: Server) -> Result<Self, BenchError> {
+        let available_bytes = process::memory_available_bytes();
+        let started = environment.start(server)?;
+        Ok(Self {
+            started,
+            available_bytes,
+        })
+    }
+
+    fn run(
+        &self,
+        environment: &Environment,
+        cell: &Cell,
+        number: &str,
+    ) -> Result<Vec<(String, Sample)>, BenchError> {
+        need_memory(cell, self.available_bytes)?;
+        if let Started::Cluster(cluster) = &self.started {
+            cluster.wait_until_clean(environment.program())?;
+        }
+        run_cell(environment, &self.started, cell, number)
+    }
+}
+
+/// Refuses what would make the kernel kill processes.
+fn need_memory(cell: &Cell, available_bytes: u64) -> Result<(), BenchError> {
+    let needed_bytes = cell.memory_bytes();
+    if needed_bytes > available_bytes {
+        return Err(BenchError::Memory {
+            needed_bytes,
+            available_bytes,
+        });
+    }
+    Ok(())
 }
 
 /// Runs a cell once on what was started for it; returns name and sample of each phase.
@@ -235,8 +286,8 @@ struct Watch<'a> {
 
 impl Around for Watch<'_> {
     fn before(&mut self, phase: &str) -> Result<(), BenchError> {
-        if let (true, COLD_BEFORE, Started::Cluster(cluster)) = (self.cold, phase, self.started) {
-            cluster.forget_cached()?;
+        if self.cold && phase == COLD_BEFORE {
+            self.started.forget_cached()?;
         }
         self.before = (self.started.cpu()?, MachineTimes::now());
         Ok(())
@@ -253,5 +304,28 @@ impl Around for Watch<'_> {
             machine_idle: MachineTimes::idle_share(machine_before, machine),
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What has no room is not tried.
+    use super::*;
+    use crate::suite::experiments::Experiment;
+    use crate::suite::plan::Setting;
+
+    #[test]
+    fn data_that_no_memory_is_left_for_are_refused() {
+        let setting = Setting::full("store=memory");
+        let cells = Experiment::Sequential.plan(&setting).cells;
+        let most = cells.iter().max_by_key(|cell| cell.memory_bytes()).unwrap();
+        // Eight clients with 512 MiB each.
+        assert_eq!(most.memory_bytes(), 4 << 30);
+        assert!(need_memory(most, 4 << 30).is_ok());
+        let why = need_memory(most, 3 << 30).unwrap_err().to_string();
+        assert!(why.contains("4.0 GiB") && why.contains("3.0 GiB"), "{why}");
+        let on_disk = Setting::full("store=disk");
+        let cells = Experiment::Sequential.plan(&on_disk).cells;
+        assert!(cells.iter().all(|cell| cell.memory_bytes() == 0));
     }
 }

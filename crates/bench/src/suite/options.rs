@@ -1,11 +1,14 @@
 //! The command line of the experiments.
 
 use super::experiments::Experiment;
-use super::spec::ClusterSpec;
+use super::spec::{ClusterSpec, Transport};
+use crate::BenchError;
 use crate::net::Rate;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// All transports, in the order of reports.
+pub(super) const BOTH: &[Transport] = &Transport::ALL;
 /// Repeats of a published number, and of `--quick`.
 const REPEATS_DEFAULT: u16 = 5;
 const REPEATS_QUICK: u16 = 1;
@@ -62,6 +65,13 @@ impl ExperimentCommand {
     }
 }
 
+/// A server that is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Peer {
+    /// nfs-ganesha, as the distribution has it
+    Ganesha,
+}
+
 /// What to measure, how often, and where results go.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
@@ -79,6 +89,12 @@ pub struct Options {
         hide_default_value = true
     )]
     pub cluster: ClusterSpec,
+    /// What our own clusters use, beside each other in one report, e.g. tcp,rdma (rdma is software iWARP) [default: both where the paper compares them, else tcp]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "TRANSPORTS", hide_possible_values = true, conflicts_with_all = ["target", "mounted"])]
+    pub transport: Vec<Transport>,
+    /// As root: another server beside ours, started like ours, where an experiment has one server
+    #[arg(long, value_enum, conflicts_with_all = ["target", "mounted"])]
+    pub peer: Option<Peer>,
     /// As root: each server behind a link of this rate, in a network namespace, e.g. 500mbit
     #[arg(long, value_name = "RATE", conflicts_with_all = ["target", "mounted"])]
     pub link: Option<Rate>,
@@ -103,6 +119,28 @@ pub struct Options {
 }
 
 impl Options {
+    /// Refuses what contradicts itself.
+    pub(super) fn check(&self) -> Result<(), BenchError> {
+        if self.cluster.transport.is_some() && !self.transport.is_empty() {
+            return Err(BenchError::Setting {
+                name: "the transport",
+                must_be: "given once, by --transport or in --cluster",
+            });
+        }
+        Ok(())
+    }
+
+    /// The transports that the user wants, in the order of reports.
+    pub(super) fn transports(&self) -> Option<&'static [Transport]> {
+        let wants = |t| self.cluster.transport == Some(t) || self.transport.contains(&t);
+        match Transport::ALL.map(wants) {
+            [false, false] => None,
+            [true, false] => Some(&[Transport::Tcp]),
+            [false, true] => Some(&[Transport::Rdma]),
+            [true, true] => Some(BOTH),
+        }
+    }
+
     pub(super) fn repeats(&self) -> u16 {
         let default = if self.quick {
             REPEATS_QUICK

@@ -5,15 +5,18 @@
 //! of each series.
 
 use super::job::Work;
-use super::options::Options;
+use super::options::{Options, Peer};
 use super::published::Published;
-use super::spec::{ClusterSpec, Store, Transport};
+use super::spec::{ClusterSpec, Create, Store, Transport};
 use crate::net::{Link, MTU_DEFAULT, Rate};
 use crate::runner::Metric;
 use serde::Serialize;
 
 /// Time limit of a phase with `--quick`, in milliseconds.
 const QUICK_LIMIT_MS: u64 = 250;
+
+/// One transport, where nothing is compared.
+pub(crate) const ONE: &[Transport] = &[Transport::Tcp];
 
 /// What plans are made for.
 #[derive(Debug, Clone, Copy)]
@@ -24,17 +27,36 @@ pub(crate) struct Setting {
     pub(crate) own: bool,
     /// What is laid down of them.
     pub(crate) spec: ClusterSpec,
+    /// Between clients and servers, where the user says.
+    pub(crate) transports: Option<&'static [Transport]>,
     /// What each of their servers is behind.
     pub(crate) link: Option<Rate>,
+    /// What stands beside them.
+    pub(crate) peer: Option<Peer>,
 }
 
 impl Setting {
+    /// Clusters of our own of this specification, in full.
+    #[cfg(test)]
+    pub(crate) fn full(spec: &str) -> Self {
+        Self {
+            quick: false,
+            own: true,
+            spec: spec.parse().unwrap(),
+            transports: None,
+            link: None,
+            peer: None,
+        }
+    }
+
     pub(crate) fn of(options: &Options) -> Self {
         Self {
             quick: options.quick,
             own: options.target.is_none() && options.mounted.is_none(),
             spec: options.cluster,
+            transports: options.transports(),
             link: options.link,
+            peer: options.peer,
         }
     }
 
@@ -42,6 +64,22 @@ impl Setting {
     pub(crate) fn link(&self) -> Option<Link> {
         let mtu_bytes = MTU_DEFAULT;
         self.link.map(|rate| Link { rate, mtu_bytes })
+    }
+
+    /// A server over each transport, and the peer with the same store, where one is wanted: for experiments with one server.
+    pub(crate) fn sides(&self, server: Server, series: &str) -> Vec<(Server, String)> {
+        let join = |name: &str| match series {
+            "" => name.to_owned(),
+            _ => format!("{name}, {series}"),
+        };
+        match (self.peer, server) {
+            (Some(Peer::Ganesha), Server::Own(Own { store, link, .. })) => {
+                let mut sides = self.over(ONE, server, &join("ropewalk"));
+                sides.push((Server::Ganesha { store, link }, join("nfs-ganesha")));
+                sides
+            }
+            _ => self.over(ONE, server, series),
+        }
     }
 
     /// What tables show beside each value: where links have a cap, whether they or the processors were the limit.
@@ -52,9 +90,32 @@ impl Setting {
         }
     }
 
-    /// Between clients and our own servers.
-    pub(crate) fn transport(&self) -> Transport {
-        self.spec.transport.unwrap_or(Transport::Tcp)
+    /// Between clients and our own servers, where the user does not say: those whose series stand beside each other.
+    pub(crate) fn transports(&self, default: &'static [Transport]) -> &'static [Transport] {
+        match (self.own, self.link) {
+            (false, _) => ONE,
+            // Over links a comparison takes long: both only when the user wants both.
+            (true, Some(_)) => self.transports.unwrap_or(ONE),
+            (true, None) => self.transports.unwrap_or(default),
+        }
+    }
+
+    /// A server over each transport, with the name that its series has.
+    pub(crate) fn over(
+        &self,
+        default: &'static [Transport],
+        server: Server,
+        series: &str,
+    ) -> Vec<(Server, String)> {
+        let transports = self.transports(default);
+        // What is over TCP alone needs no word of it.
+        let name = |transport: Transport| match (transports, series) {
+            (ONE, _) => series.to_owned(),
+            (_, "") => transport.label().to_owned(),
+            _ => format!("{series}, {}", transport.label()),
+        };
+        let servers = transports.iter();
+        servers.map(|t| (server.over(*t), name(*t))).collect()
     }
 
     /// The full or the quick value.
@@ -91,7 +152,8 @@ impl Setting {
         Server::Own(Own {
             ds_count: self.spec.ds_count.unwrap_or(ds_count),
             store: self.spec.store.unwrap_or(store),
-            transport: self.transport(),
+            transport: self.transports(ONE)[0],
+            create: self.spec.create.unwrap_or(Create::Lazy),
             link: self.link(),
         })
     }
@@ -115,6 +177,13 @@ pub(crate) enum Server {
         /// What they are behind.
         link: Option<Link>,
     },
+    /// nfs-ganesha with FSAL_VFS.
+    Ganesha {
+        /// Where its files are: on a tmpfs or a disk.
+        store: Store,
+        /// What it is behind.
+        link: Option<Link>,
+    },
     /// A cluster of our own.
     Own(Own),
 }
@@ -128,6 +197,8 @@ pub(crate) struct Own {
     pub(crate) store: Store,
     /// Between clients and servers.
     pub(crate) transport: Transport,
+    /// When objects are made.
+    pub(crate) create: Create,
     /// What each server is behind.
     pub(crate) link: Option<Link>,
 }
@@ -141,6 +212,9 @@ impl Own {
             self.store.name(),
             self.transport.name()
         );
+        if self.create == Create::Eager {
+            text += ", eager";
+        }
         if let Some(link) = self.link {
             text += &format!(", {link}");
         }
@@ -153,7 +227,7 @@ impl Server {
     pub(crate) fn transport(self) -> Option<Transport> {
         match self {
             Self::Given | Self::LocalDisk => None,
-            Self::BareStream { .. } => Some(Transport::Tcp),
+            Self::BareStream { .. } | Self::Ganesha { .. } => Some(Transport::Tcp),
             Self::Own(Own { transport, .. }) | Self::BareRpc { transport } => Some(transport),
         }
     }
@@ -163,6 +237,23 @@ impl Server {
         match self {
             Self::Own(own) => X::count(u64::from(own.ds_count)),
             _ => X::named(1.0, "given"),
+        }
+    }
+
+    /// The same over another transport, where that is our choice.
+    pub(crate) fn over(self, transport: Transport) -> Self {
+        match self {
+            Self::Own(own) => Self::Own(Own { transport, ..own }),
+            Self::BareRpc { .. } => Self::BareRpc { transport },
+            other => other,
+        }
+    }
+
+    /// The same with another time at which objects are made, where that is our choice.
+    pub(crate) fn creating(self, create: Create) -> Self {
+        match self {
+            Self::Own(own) => Self::Own(Own { create, ..own }),
+            other => other,
         }
     }
 
@@ -186,6 +277,13 @@ impl Server {
             Self::BareRpc { transport } => format!("the bare RPC program, {}", transport.name()),
             Self::BareStream { link: None } => "bare streams".to_owned(),
             Self::BareStream { link: Some(link) } => format!("bare streams, {link}"),
+            Self::Ganesha { store, link: None } => {
+                format!("nfs-ganesha VFS, {}, tcp", store.name())
+            }
+            Self::Ganesha {
+                store,
+                link: Some(link),
+            } => format!("nfs-ganesha VFS, {}, tcp, {link}", store.name()),
             Self::Own(own) => own.text(),
         }
     }
@@ -269,6 +367,27 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// What its files take of memory, where servers keep them there.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let is_in_memory = match self.server {
+            Server::Own(Own { store, .. }) | Server::Ganesha { store, .. } => {
+                store == Store::Memory
+            }
+            _ => false,
+        };
+        if is_in_memory {
+            self.work.data_bytes(self.workers)
+        } else {
+            0
+        }
+    }
+
+    /// Whether it stands at the same place of the same group, with the same workers.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let key = |cell: &Self| (cell.group, cell.workers, cell.cold);
+        key(self) == key(other) && self.x == other.x
+    }
+
     /// In words, for progress and failures.
     pub(crate) fn text(&self) -> String {
         let series = match self.series.as_str() {
@@ -298,6 +417,8 @@ pub(crate) struct Figure {
     pub(crate) published: Published,
     /// What tables show beside each value.
     pub(crate) beside: &'static [Metric],
+    /// What a reader of this figure must know, beside it.
+    pub(crate) remark: Option<&'static str>,
     /// The series whose largest value is the whole of which the others are shares; it is not shown itself.
     pub(crate) share_of: Option<&'static str>,
 }

@@ -2,10 +2,10 @@
 //!
 //! A file without series says where the figure is to be found; its values are not known to us, and none are made up.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// One published figure.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
     /// Where it was published.
@@ -14,6 +14,8 @@ pub(crate) struct Published {
     pub(crate) figure: Option<String>,
     /// What it shows, in our words.
     pub(crate) shows: String,
+    /// What the source says of it in words, as far as that is known, in ours.
+    pub(crate) says: Option<String>,
     /// What its horizontal axis says, when there are series.
     #[serde(default)]
     pub(crate) x_label: String,
@@ -26,7 +28,7 @@ pub(crate) struct Published {
 }
 
 /// One line of a published figure.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishedSeries {
     /// Its name.
@@ -77,12 +79,29 @@ figures! {
 }
 
 impl Published {
-    /// Where the figure is to be found, in words.
+    /// Where the figure is to be found and what is known of it, in words.
     pub(crate) fn reference(&self) -> String {
-        match &self.figure {
-            None => format!("no published figure; {}", self.source),
-            Some(figure) => format!("published figure: see {}, {figure}", self.source),
+        let Some(figure) = &self.figure else {
+            return format!("no published figure; {}", self.source);
+        };
+        let mut text = format!("published: {}, {figure}", self.source);
+        if self.series.is_empty() {
+            text += "; its values are not known to us, so none are shown";
         }
+        if let Some(says) = &self.says {
+            text += &format!("; it says: {says}");
+        }
+        text
+    }
+
+    /// Its values in words, a line for each series.
+    pub(crate) fn values(&self) -> Vec<String> {
+        let point = |(x, y): &(f64, f64)| format!("{y} {} at {x} {}", self.y_label, self.x_label);
+        let line = |series: &PublishedSeries| {
+            let points: Vec<String> = series.points.iter().map(point).collect();
+            format!("published: {}: {}", series.name, points.join(", "))
+        };
+        self.series.iter().map(line).collect()
     }
 }
 
@@ -121,6 +140,17 @@ mod tests {
                     [[series]]\nname = \"one\"\npoints = [[1.0, 2.5], [2.0, 3.0]]\n";
         let figure = parse(text).unwrap();
         assert_eq!(figure.series[0].points, [(1.0, 2.5), (2.0, 3.0)]);
+        assert_eq!(
+            figure.values(),
+            ["published: one: 2.5 y at 1 x, 3 y at 2 x"]
+        );
+        assert_eq!(figure.reference(), "published: A, fig. 1");
+        let unknown = "source = \"A\"\nfigure = \"fig. 1\"\nshows = \"B\"\nsays = \"more\"\n";
+        let text = parse(unknown).unwrap().reference();
+        assert!(
+            text.ends_with("not known to us, so none are shown; it says: more"),
+            "{text}"
+        );
         assert!(parse("source = \"A\"").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a suite writes: a table on the terminal, and for each experiment CSV (every run), JSON (all that is needed to repeat it) and plots;
+//! What a suite writes: a table, on the terminal too, and for each experiment CSV (every run), JSON (all that is needed to repeat it) and plots;
 //! and one HTML page of all of them, with the published figures beside ours.
 
 mod chart;
@@ -43,6 +43,7 @@ pub(crate) fn write(
         let text = table::text(results, &charts, machine);
         out.write_all(text.as_bytes())
             .map_err(BenchError::io("write the table"))?;
+        save(&dir.join(format!("{name}.txt")), text.as_bytes())?;
         save(
             &dir.join(format!("{name}.csv")),
             csv::text(results).as_bytes(),
@@ -57,19 +58,41 @@ pub(crate) fn write(
             let stem = format!("{name}-{}", figure.id);
             save(&dir.join(format!("{stem}.svg")), svg.as_bytes())?;
             save(&dir.join(format!("{stem}.png")), &plot::png(chart)?)?;
-            let published = Chart::published(&figure.published);
+            let published = Chart::published(&figure.published, chart);
             let published = published.as_ref().map(plot::svg).transpose()?;
             drawn.push(html::Drawn {
                 chart,
                 svg,
                 published_svg: published,
                 published: &figure.published,
+                remark: figure.remark,
             });
         }
         sections.push(html::section(results, &drawn));
     }
     save(&dir.join(PAGE), html::page(&sections, machine).as_bytes())?;
     writeln!(out, "report: {}", dir.join(PAGE).display()).map_err(BenchError::io("write the table"))
+}
+
+/// Who made the transports: software is a protocol, not hardware.
+fn transports(results: &Results) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for cell in &results.plan.cells {
+        let name = match cell.server.transport() {
+            None => "Transport: that of the given server or mount".to_owned(),
+            Some(transport) => {
+                format!(
+                    "Transport: {}, by {}",
+                    transport.name(),
+                    transport.provider()
+                )
+            }
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join("; ")
 }
 
 fn save(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
@@ -87,7 +110,7 @@ mod tests {
     use crate::suite::measure::{Failed, Run, Used, sample};
     use crate::suite::plan::{Cell, Figure, Own, Plan, Server, Workers};
     use crate::suite::published::{Published, PublishedSeries};
-    use crate::suite::spec::{Store, Transport};
+    use crate::suite::spec::{Create, Store, Transport};
     use crate::suite::team::Phase;
     use std::time::Duration;
 
@@ -96,6 +119,7 @@ mod tests {
             ds_count,
             store: Store::Memory,
             transport: Transport::Tcp,
+            create: Create::Lazy,
             link: None,
         });
         Cell {
@@ -141,11 +165,12 @@ mod tests {
             source: "A <paper>".to_owned(),
             figure: Some("fig. 1".to_owned()),
             shows: "speed".to_owned(),
+            says: Some("it is fast".to_owned()),
             x_label: "servers".to_owned(),
             y_label: "MB/s".to_owned(),
             series: vec![PublishedSeries {
                 name: "theirs".to_owned(),
-                points: vec![(1.0, 10.0), (2.0, 19.0)],
+                points: vec![(2.0, 19.0), (4.0, 30.5)],
             }],
         };
         let figure = Figure {
@@ -157,6 +182,7 @@ mod tests {
             phases: &["write"],
             published,
             beside: &[Metric::CpuIdlePercent],
+            remark: Some("A remark."),
             share_of: None,
         };
         let plan = Plan {
@@ -204,7 +230,10 @@ Speed & more: requests per second
 data servers  one               one: CPU idle, %
 1             5.00 [4.00 6.00]  50.0 [50.0 50.0]
 2             8.00 [8.00 8.00]  50.0 [50.0 50.0]
-published figure: see A <paper>, fig. 1
+A remark.
+published: theirs: 19 MB/s at 2 servers, 30.5 MB/s at 4 servers
+published: A <paper>, fig. 1; it says: it is fast
+Transport: tcp, by sockets of the kernel
 A note.
 not measured: two, 2 (2 data servers, memory, tcp): it broke
 
@@ -235,6 +264,47 @@ known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0
         assert_eq!(cell["phases"]["write"]["requests_per_s"]["median"], 5.0);
         assert_eq!(cell["runs"].as_array().unwrap().len(), 2);
         assert_eq!(value["cells"][2]["failed"], "it broke");
+        let figure = &value["figures"][0];
+        assert_eq!(figure["metric"], "requests_per_s");
+        assert_eq!(figure["published"]["series"][0]["points"][0][1], 19.0);
+    }
+
+    #[test]
+    fn what_is_over_rdma_has_its_ratio_to_tcp() {
+        let mut results = results();
+        let mut rdma = cell(2, "one, rdma");
+        rdma.server = rdma.server.over(Transport::Rdma);
+        results.plan.cells[2] = rdma;
+        results.failures.clear();
+        results.runs.extend([run(2, 0, 4), run(2, 1, 12)]);
+        let chart = Chart::measured(&results.plan.figures[0], &results);
+        let ratio = &chart.lines[1].beside[0];
+        assert_eq!(ratio.name, "one, rdma: ratio to tcp");
+        let (place, spread) = ratio.points[0];
+        // 4 to 8, and 12 to 8.
+        assert_eq!((place, spread.min, spread.max), (1, 0.5, 1.5));
+        assert!(
+            chart.lines[0]
+                .beside
+                .iter()
+                .all(|l| !l.name.contains("ratio"))
+        );
+    }
+
+    #[test]
+    fn the_published_figure_has_our_places_and_its_own() {
+        let results = results();
+        let figure = &results.plan.figures[0];
+        let ours = Chart::measured(figure, &results);
+        let theirs = Chart::published(&figure.published, &ours).unwrap();
+        let places: Vec<&str> = theirs.places.iter().map(|x| x.label.as_str()).collect();
+        assert_eq!(places, ["1", "2", "4"]);
+        let points: Vec<_> = theirs.lines[0]
+            .points
+            .iter()
+            .map(|p| (p.0, p.1.median))
+            .collect();
+        assert_eq!(points, [(1, 19.0), (2, 30.5)]);
     }
 
     #[test]
@@ -253,8 +323,8 @@ known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0
         for outside in ["src=", "href=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
-        assert!(page.contains("not measured: two, 2"));
-        for file in ["known.csv", "known.json"] {
+        assert!(page.contains("not measured: two, 2") && page.contains("A remark."));
+        for file in ["known.txt", "known.csv", "known.json"] {
             assert!(dir.path().join(file).is_file());
         }
         assert!(String::from_utf8(out).unwrap().contains("report.html"));

@@ -29,6 +29,30 @@ impl Store {
     }
 }
 
+/// When the objects of a new file are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Create {
+    /// By the first write to each data server.
+    Lazy,
+    /// With the file, on all of its data servers.
+    Eager,
+}
+
+impl Create {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Lazy, Self::Eager];
+
+    /// Its name in options and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lazy => "lazy",
+            Self::Eager => "eager",
+        }
+    }
+}
+
 /// What is laid down; an experiment chooses the rest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterSpec {
@@ -38,6 +62,8 @@ pub struct ClusterSpec {
     pub transport: Option<Transport>,
     /// Where data are kept.
     pub store: Option<Store>,
+    /// When objects are made.
+    pub create: Option<Create>,
 }
 
 /// Why a specification was refused: the part, and what it must be.
@@ -83,7 +109,12 @@ impl FromStr for ClusterSpec {
                 Some(("store", "memory")) => spec.store = Some(Store::Memory),
                 Some(("store", "disk")) => spec.store = Some(Store::Disk),
                 Some(("store", _)) => return Err(wrong("store=memory|disk".to_owned())),
-                _ => return Err(wrong("ds=, transport= or store=".to_owned())),
+                Some(("create", name)) => {
+                    let found = Create::ALL.into_iter().find(|c| c.name() == name);
+                    let must_be = || wrong("create=lazy|eager".to_owned());
+                    spec.create = Some(found.ok_or_else(must_be)?);
+                }
+                _ => return Err(wrong("ds=, transport=, store= or create=".to_owned())),
             }
         }
         Ok(spec)
@@ -102,8 +133,10 @@ mod tests {
             ds_count: Some(8),
             transport: Some(Transport::Tcp),
             store: Some(Store::Disk),
+            create: Some(Create::Eager),
         };
-        assert_eq!("ds=8, transport=tcp,store=disk".parse(), Ok(spec));
+        let text = "ds=8, transport=tcp,store=disk,create=eager";
+        assert_eq!(text.parse(), Ok(spec));
     }
 
     #[test]
@@ -115,6 +148,7 @@ mod tests {
             "ds=x",
             "transport=udp",
             "store=tape",
+            "create=never",
             "dss=1",
         ] {
             let error = wrong.parse::<ClusterSpec>().unwrap_err().to_string();

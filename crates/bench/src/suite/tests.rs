@@ -5,12 +5,14 @@ use super::experiments::Experiment;
 use super::job::{Job, Place, Said};
 use super::loads::btio::BtioWork;
 use super::measure::{Used, jobs, sample};
+use super::options::{BOTH, Peer};
 use super::plan::{Cell, Setting};
-use super::spec::ClusterSpec;
+use super::spec::{ClusterSpec, Create, Transport};
 use super::team::{self, Around, Member, Phase};
 use super::worker::{self, Link};
 use super::{job::Work, plan};
 use crate::BenchError;
+use crate::nfs::cluster::MEMORY_TOTAL_BYTES;
 use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -22,8 +24,11 @@ const SETTING: Setting = Setting {
         ds_count: None,
         transport: None,
         store: None,
+        create: None,
     },
+    transports: None,
     link: None,
+    peer: None,
 };
 
 /// A worker in a thread.
@@ -134,7 +139,14 @@ fn plans_have_each_point_once() {
         quick: false,
         ..own
     };
-    for setting in [SETTING, own, full] {
+    let rate = "500mbit".parse().unwrap();
+    let linked = |setting: Setting| Setting {
+        link: Some(rate),
+        peer: Some(Peer::Ganesha),
+        transports: Some(BOTH),
+        ..setting
+    };
+    for setting in [SETTING, own, full, linked(own), linked(full)] {
         for experiment in Experiment::ALL {
             let plan = experiment.plan(&setting);
             for (n, cell) in plan.cells.iter().enumerate() {
@@ -147,7 +159,26 @@ fn plans_have_each_point_once() {
             for figure in &plan.figures {
                 let shows = |cell: &Cell| cell.group == figure.group;
                 assert!(plan.cells.iter().any(shows), "{}", figure.id);
+                if let Some(whole) = figure.share_of {
+                    let is_whole = |cell: &&Cell| shows(cell) && cell.series == whole;
+                    assert!(plan.cells.iter().any(|cell| is_whole(&cell)), "{whole}");
+                }
             }
+        }
+    }
+}
+
+#[test]
+fn clusters_in_memory_have_room_for_what_is_written() {
+    let setting = Setting {
+        transports: Some(BOTH),
+        ..Setting::full("store=memory")
+    };
+    for experiment in Experiment::ALL {
+        for cell in experiment.plan(&setting).cells {
+            // Pages and objects cost something too, and stripes are not all of one size.
+            let needed = cell.memory_bytes() / 8 * 9;
+            assert!(needed <= MEMORY_TOTAL_BYTES, "{}", cell.text());
         }
     }
 }
@@ -164,9 +195,103 @@ fn a_laid_down_cluster_is_used_by_every_experiment() {
         for cell in experiment.plan(&setting).cells {
             let text = cell.server.text();
             let is_cluster = matches!(cell.server, plan::Server::Own(_));
-            assert!(!is_cluster || text == "3 data servers, disk, tcp", "{text}");
+            let is_as_laid_down = text.starts_with("3 data servers, disk, ");
+            assert!(!is_cluster || is_as_laid_down, "{text}");
         }
     }
+}
+
+#[test]
+fn transports_stand_beside_each_other_where_that_is_wanted() {
+    let setting = |text: &str, transports| Setting {
+        own: true,
+        spec: text.parse().unwrap(),
+        transports,
+        ..SETTING
+    };
+    let of = |setting: &Setting, experiment: Experiment| {
+        let cells = experiment.plan(setting).cells;
+        Transport::ALL.map(|transport| {
+            let over = cells
+                .iter()
+                .filter(|c| c.server.transport() == Some(transport));
+            over.count()
+        })
+    };
+    for experiment in Experiment::ALL {
+        let both = of(&setting("", Some(BOTH)), experiment);
+        // Bare streams and the local disk are no servers of ours.
+        assert!(both[1] > 0 && both[0] >= both[1], "{experiment:?} {both:?}");
+        let rdma = of(&setting("", Some(&[Transport::Rdma])), experiment);
+        assert_eq!(rdma[1], both[1], "{experiment:?}");
+    }
+    // The paper compares them in these.
+    for experiment in [
+        Experiment::SmallOps,
+        Experiment::Create,
+        Experiment::Sequential,
+    ] {
+        assert!(of(&setting("", None), experiment)[1] > 0, "{experiment:?}");
+    }
+    assert_eq!(of(&setting("", None), Experiment::Sweep)[1], 0);
+}
+
+#[test]
+fn the_peer_stands_beside_ours_where_there_is_one_server() {
+    let setting = Setting {
+        own: true,
+        peer: Some(Peer::Ganesha),
+        ..SETTING
+    };
+    for experiment in Experiment::ALL {
+        let cells = experiment.plan(&setting).cells;
+        let theirs = cells
+            .iter()
+            .filter(|cell| matches!(cell.server, plan::Server::Ganesha { .. }));
+        let has_peer = matches!(
+            experiment,
+            Experiment::Records
+                | Experiment::Threads
+                | Experiment::Cached
+                | Experiment::Clients
+                | Experiment::Metadata
+        );
+        assert_eq!(theirs.clone().count() > 0, has_peer, "{experiment:?}");
+        for cell in theirs {
+            // The same work by the same workers beside it.
+            let is_same =
+                |other: &Cell| matches!(other.server, plan::Server::Own(_)) && other.is_like(cell);
+            assert!(cells.iter().any(is_same), "{}", cell.text());
+        }
+    }
+}
+
+#[test]
+fn lazy_and_eager_creation_stand_beside_each_other() {
+    let setting = |text: &str| Setting {
+        own: true,
+        spec: text.parse().unwrap(),
+        ..SETTING
+    };
+    let plan = Experiment::Create.plan(&setting("ds=2"));
+    for create in Create::ALL {
+        for transport in Transport::ALL {
+            let is_wanted = |cell: &Cell| matches!(cell.server, plan::Server::Own(own) if own.create == create && own.transport == transport);
+            assert!(plan.cells.iter().any(is_wanted), "{create:?} {transport:?}");
+        }
+    }
+    assert!(
+        plan.figures
+            .iter()
+            .all(|f| f.remark.is_some_and(|r| r.contains("TLS on TCP")))
+    );
+    let eager = Experiment::Create.plan(&setting("create=eager"));
+    assert!(
+        eager
+            .cells
+            .iter()
+            .all(|cell| cell.server.text().contains("eager"))
+    );
 }
 
 #[test]

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use transport::tcp::Reservation;
 
 const MDS_PORT_DEFAULT: u16 = 2049;
-/// Memory of all data servers of `up --memory` together, at most.
-const MEMORY_TOTAL_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// Memory of all data servers of `up --memory` together, where nothing else is said.
+const MEMORY_TOTAL_DEFAULT: ByteSize = ByteSize::gib(4);
 /// Memory of one data server of `up --memory`, at least.
 const MEMORY_EACH_MIN: u64 = 64 * 1024 * 1024;
 const HEADER: &str = "# Written by `ropewalk up`, which keeps what you change here.\n\n";
@@ -147,7 +147,12 @@ impl Plan {
             )));
         }
         let memory = self.mds.config.store == StoreKind::Memory;
-        let memory_size = (MEMORY_TOTAL_MAX / u64::from(want)).max(MEMORY_EACH_MIN);
+        let memory_total = args.memory_size.unwrap_or(MEMORY_TOTAL_DEFAULT).as_u64();
+        let memory_size = ByteSize((memory_total / u64::from(want)).max(MEMORY_EACH_MIN));
+        for ds in self.ds.iter_mut().filter(|_| args.memory_size.is_some()) {
+            ds.changed |= ds.config.memory_size != memory_size;
+            ds.config.memory_size = memory_size;
+        }
         let here = self.listen_ips();
         let control: Vec<_> = self
             .mds
@@ -168,7 +173,7 @@ impl Plan {
                     } else {
                         StoreKind::Disk
                     },
-                    memory_size: ByteSize(memory_size),
+                    memory_size,
                     listen: on(&here, port),
                     advertise: Vec::new(),
                     mds: control.clone(),
@@ -725,6 +730,30 @@ mod tests {
         for (before, after) in first.iter().zip(&single) {
             assert_eq!(after[..], on(&[two.into()], before[0].port()));
         }
+    }
+
+    #[test]
+    fn data_servers_share_memory_evenly() {
+        let dir = tempfile::tempdir().unwrap();
+        let sizes = |port, ds, memory_size| -> Vec<ByteSize> {
+            let args = UpArgs {
+                port,
+                ds: Some(ds),
+                memory: true,
+                memory_size,
+                ..UpArgs::default()
+            };
+            let plan = made(dir.path(), &args);
+            plan.ds.iter().map(|ds| ds.config.memory_size).collect()
+        };
+        let gib = |n| Some(ByteSize::gib(n));
+        assert_eq!(sizes(Some(0), 2, None), [ByteSize::gib(2); 2]);
+        // Those that are there get their share of another size too, and keep it when nothing is said.
+        assert_eq!(sizes(None, 4, gib(4)), [ByteSize::gib(1); 4]);
+        assert_eq!(sizes(None, 4, gib(16)), [ByteSize::gib(4); 4]);
+        assert_eq!(sizes(None, 4, None), [ByteSize::gib(4); 4]);
+        let least = sizes(None, 4, Some(ByteSize(1)));
+        assert_eq!(least, [ByteSize(MEMORY_EACH_MIN); 4]);
     }
 
     #[test]

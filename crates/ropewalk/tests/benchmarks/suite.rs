@@ -106,6 +106,27 @@ fn what_cannot_be_measured_is_told_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_cluster_that_does_not_start_is_told_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = command()
+        .args(["records", "--quick", "--ropewalk=false", "--out"])
+        .arg(dir.path().join("out"))
+        .arg("--dir")
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let csv = fs::read_to_string(dir.path().join("out/records.csv")).unwrap();
+    assert!(
+        csv.contains("bare stream") && !csv.contains("data server"),
+        "{csv}"
+    );
+    let page = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
+    assert!(page.contains("it ended without a word"), "{page}");
+}
+
+#[test]
 fn options_that_exclude_each_other_are_refused() {
     for arguments in [
         ["threads", "--target=nfs://h/", "--mounted=/mnt"],
@@ -228,4 +249,50 @@ fn links_are_for_root_and_leave_nothing_however_a_run_ends() {
             assert_only(dir.path(), "out");
         }
     }
+}
+
+#[test]
+fn transports_and_times_of_creation_stand_beside_each_other() {
+    let (json, text) = quick("create", &["--cluster=ds=1"]);
+    assert_measured(&json);
+    let cells = json["cells"].as_array().unwrap();
+    for provider in ["sockets of the kernel", "software iWARP, not RDMA hardware"] {
+        let made = |cell: &&serde_json::Value| cell["transport_provider"] == provider;
+        let both = ["lazy", "eager"].map(|create| {
+            let cells = cells.iter().filter(made);
+            cells
+                .filter(|cell| cell["cell"]["server"]["own"]["create"] == create)
+                .count()
+        });
+        assert!(both[0] > 0 && both[0] == both[1], "{provider}: {both:?}");
+    }
+    assert!(text.contains("eager, rdma (software iWARP)"), "{text}");
+    assert!(text.contains("TLS on TCP in every series"), "{text}");
+}
+
+#[test]
+fn nfs_ganesha_stands_beside_ours() {
+    let is_there = rustix::process::geteuid().is_root() && bench::peer::find().is_some();
+    if !is_there {
+        let output = command()
+            .args(["threads", "--peer=ganesha"])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && errors.contains("nfs-ganesha"),
+            "{errors}"
+        );
+        return;
+    }
+    let (json, text) = quick("threads", &["--peer=ganesha"]);
+    assert_measured(&json);
+    assert!(text.contains("nfs-ganesha, read"), "{text}");
+    let cells = json["cells"].as_array().unwrap();
+    let theirs = cells
+        .iter()
+        .find(|cell| cell["cell"]["series"] == "nfs-ganesha")
+        .unwrap();
+    let cpu = &theirs["phases"]["read"]["server_cpu_us_per_request"];
+    assert!(cpu["median"].is_f64(), "{cpu}");
 }

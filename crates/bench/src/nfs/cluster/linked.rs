@@ -1,7 +1,7 @@
 //! A cluster whose servers each have a link of their own: started one by one, in network namespaces, by files of configuration
 //! as a user writes them.
 
-use super::{ClusterOptions, ask_to_stop, mds_status, wait_for_end};
+use super::{ClusterOptions, MEMORY_TOTAL_BYTES, ask_to_stop, mds_status, wait_for_end};
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::server::Transport;
 use crate::process::last_line;
@@ -20,8 +20,7 @@ const RDMA_PORT: u16 = 20049;
 const CONTROL_PORT: u16 = 2149;
 /// The host of the metadata server; data servers follow, and then a client.
 const MDS: usize = 0;
-/// Memory that all data servers together may take, and each at least.
-const MEMORY_TOTAL_BYTES: u64 = 8 << 30;
+/// Memory that each data server may take at least.
 const MEMORY_EACH_BYTES_MIN: u64 = 1 << 30;
 /// A cluster that is not ready after this does not become so; how often it is asked.
 const READY_MAX: Duration = Duration::from_secs(120);

@@ -1,6 +1,6 @@
 //! A cluster by `ropewalk up`.
 
-use super::{ClusterOptions, STATE_DIR, ask_to_stop, wait_for_end};
+use super::{ClusterOptions, MEMORY_TOTAL_BYTES, STATE_DIR, ask_to_stop, wait_for_end};
 use crate::BenchError;
 use crate::nfs::server::Transport;
 use crate::process::last_line;
@@ -47,7 +47,8 @@ impl Up {
             command.arg("--create=eager");
         }
         if options.in_memory {
-            command.arg("--memory");
+            let size = format!("--memory-size={MEMORY_TOTAL_BYTES}B");
+            command.args(["--memory".to_owned(), size]);
         }
         let child = command
             .stdin(Stdio::null())

@@ -4,7 +4,8 @@ use super::io::{READ, WRITE};
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::loads::btio::BtioWork;
-use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
+use crate::suite::options::BOTH;
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -24,18 +25,10 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             if u64::from(processes.isqrt()) > *points_count {
                 continue;
             }
-            cells.push(Cell {
-                group: "processes",
-                x: X::count(u64::from(*processes)),
-                series: format!("class {class}"),
-                server,
-                workers: Workers::processes(*processes),
-                work: Work::Btio(BtioWork {
-                    points_count: *points_count,
-                    steps_count: STEPS,
-                }),
-                cold: false,
-            });
+            let series = format!("class {class}");
+            for (server, series) in setting.over(BOTH, server, &series) {
+                cells.push(cell(server, series, *processes, *points_count));
+            }
         }
     }
     let figure = |id, title: &str, phases| Figure {
@@ -47,6 +40,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases,
         published: Name::Btio.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     Plan {
@@ -62,5 +56,20 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             figure("write", "BT-IO, written", WRITE),
             figure("read", "BT-IO, read and verified", READ),
         ],
+    }
+}
+
+fn cell(server: Server, series: String, processes: u32, points_count: u64) -> Cell {
+    Cell {
+        group: "processes",
+        x: X::count(u64::from(processes)),
+        series,
+        server,
+        workers: Workers::processes(processes),
+        work: Work::Btio(BtioWork {
+            points_count,
+            steps_count: STEPS,
+        }),
+        cold: false,
     }
 }

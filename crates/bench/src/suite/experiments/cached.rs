@@ -20,17 +20,21 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     let own = setting.server(1, Store::Disk);
     for (place, shape) in setting.pick(SHAPES, SHAPES_QUICK).iter().enumerate() {
-        // Again and again until the time is over.
-        let cached = cell(setting, "server's cache", own, place, *shape);
-        cells.push(io::with(cached, |work| {
-            work.requests_count = Some(u64::MAX);
-            work.limit_ms = Some(setting.time_ms(TIME_MS));
-        }));
+        for (server, series) in setting.sides(own, "server's cache") {
+            // Again and again until the time is over.
+            let cached = cell(setting, &series, server, place, *shape);
+            cells.push(io::with(cached, |work| {
+                work.requests_count = Some(u64::MAX);
+                work.limit_ms = Some(setting.time_ms(TIME_MS));
+            }));
+        }
         if setting.own {
-            // Once: the second time would come from a cache.
-            let mut cold = cell(setting, "cold disk of the server", own, place, *shape);
-            cold.cold = true;
-            cells.push(cold);
+            for (server, series) in setting.sides(own, "cold disk of the server") {
+                // Once: the second time would come from a cache.
+                let mut cold = cell(setting, &series, server, place, *shape);
+                cold.cold = true;
+                cells.push(cold);
+            }
             let local = Server::LocalDisk;
             cells.push(cell(setting, "bare local disk", local, place, *shape));
         }
@@ -52,6 +56,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             phases: io::READ,
             published: Name::Cached.load(),
             beside: setting.beside(),
+            remark: None,
             share_of: None,
         }],
     }

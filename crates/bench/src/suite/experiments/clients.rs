@@ -2,7 +2,7 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::plan::{Figure, Plan, Setting, X};
+use crate::suite::plan::{Figure, ONE, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -18,12 +18,19 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for server in setting.servers(DS_COUNTS, DS_COUNTS, Store::Memory) {
         for clients in setting.pick(CLIENTS, CLIENTS_QUICK) {
-            let x = X::count(u64::from(*clients));
-            let cell = io::streams("clients", x, server.text(), server, *clients, sizes);
-            cells.push(io::with(cell, |work| {
-                work.window = io::WINDOW;
-                work.limit_ms = setting.limit_ms();
-            }));
+            // The peer is one server.
+            let sides = match server {
+                Server::Own(own) if own.ds_count == 1 => setting.sides(server, ""),
+                _ => setting.over(ONE, server, ""),
+            };
+            for (server, _) in sides {
+                let x = X::count(u64::from(*clients));
+                let cell = io::streams("clients", x, server.text(), server, *clients, sizes);
+                cells.push(io::with(cell, |work| {
+                    work.window = io::window(server, RECORD_BYTES);
+                    work.limit_ms = setting.limit_ms();
+                }));
+            }
         }
     }
     let figure = |id, title: &str, phases| Figure {
@@ -35,6 +42,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases,
         published: Name::Clients.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     Plan {
@@ -43,7 +51,13 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         notes: vec![
             "The published measurement used NFSv3, this one NFSv4.1: ours speaks no NFSv3 yet."
                 .to_owned(),
-            format!("64 KiB records, {} in flight for each client.", io::WINDOW),
+            match setting.link {
+                None => format!("64 KiB records, {} in flight for each client.", io::WINDOW),
+                Some(_) => {
+                    "64 KiB records, a stripe of every data server in flight for each client."
+                        .to_owned()
+                }
+            },
         ],
         cells,
         figures: vec![

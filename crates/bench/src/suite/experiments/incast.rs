@@ -3,7 +3,7 @@
 use super::io;
 use crate::runner::Metric;
 use crate::suite::loads::stream::Access;
-use crate::suite::plan::{Cell, Figure, Plan, Server, Setting};
+use crate::suite::plan::{Cell, Figure, ONE, Plan, Server, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -28,7 +28,9 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for server in setting.servers(DS_COUNTS, DS_COUNTS_QUICK, Store::Memory) {
         for (name, behind_link) in series {
-            cells.push(cell(setting, server, name, *behind_link));
+            for (server, series) in setting.over(ONE, server, name) {
+                cells.push(cell(setting, server, &series, *behind_link));
+            }
         }
     }
     let figure = |id, title: &str, metric| Figure {
@@ -40,6 +42,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases: io::READ,
         published: Name::Incast.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     let links = match setting.link {

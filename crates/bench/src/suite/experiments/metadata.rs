@@ -12,37 +12,49 @@ const FILES_QUICK: u64 = 32;
 const TASKS: &[u32] = &[1, 2, 4, 8, 16, 32, 64];
 const TASKS_QUICK: &[u32] = &[1, 4];
 const DS_COUNT: u16 = 4;
-const PHASES: &[&str] = &["create", "stat", "readdir", "rename", "remove"];
+/// Group of all cells.
+const GROUP: &str = "tasks";
+/// The figures, a phase each: their values are too far apart for one.
+const FIGURES: [(&[&str], &str); 5] = [
+    (&["create"], "Create by tasks"),
+    (&["stat"], "Stat by tasks"),
+    (&["readdir"], "Readdir by tasks, entries"),
+    (&["rename"], "Rename by tasks"),
+    (&["remove"], "Remove by tasks"),
+];
 
 pub(super) fn plan(setting: &Setting) -> Plan {
     let server = setting.server(DS_COUNT, Store::Memory);
     let mut cells = Vec::new();
-    for (group, one_directory) in [("one", true), ("many", false)] {
+    for (series, one_directory) in [("one directory", true), ("a directory each", false)] {
         for tasks in setting.pick(TASKS, TASKS_QUICK) {
-            cells.push(Cell {
-                group,
-                x: X::count(u64::from(*tasks)),
-                series: String::new(),
-                server,
-                workers: Workers::processes(*tasks),
-                work: Work::Metadata(MetadataWork {
-                    files_count: setting.pick(FILES, FILES_QUICK),
-                    one_directory,
-                    limit_ms: setting.limit_ms(),
-                }),
-                cold: false,
-            });
+            for (server, series) in setting.sides(server, series) {
+                cells.push(Cell {
+                    group: GROUP,
+                    x: X::count(u64::from(*tasks)),
+                    series,
+                    server,
+                    workers: Workers::processes(*tasks),
+                    work: Work::Metadata(MetadataWork {
+                        files_count: setting.pick(FILES, FILES_QUICK),
+                        one_directory,
+                        limit_ms: setting.limit_ms(),
+                    }),
+                    cold: false,
+                });
+            }
         }
     }
-    let figure = |id, title: &str, group| Figure {
-        id,
+    let figure = |(phases, title): (&'static [&'static str], &str)| Figure {
+        id: phases[0],
         title: title.to_owned(),
-        group,
+        group: GROUP,
         x_label: "tasks",
         metric: Metric::RequestsPerSecond,
-        phases: PHASES,
+        phases,
         published: Name::Metadata.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     Plan {
@@ -54,9 +66,6 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             "With clusters of our own the time of remove ends when the data servers have removed everything too.".to_owned(),
         ],
         cells,
-        figures: vec![
-            figure("one", "All tasks in one directory", "one"),
-            figure("many", "A directory for each task", "many"),
-        ],
+        figures: FIGURES.map(figure).into(),
     }
 }

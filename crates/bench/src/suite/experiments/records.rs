@@ -30,7 +30,14 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let server = setting.server(1, Store::Memory);
     let mut cells = Vec::new();
     for record_bytes in setting.pick(RECORDS, RECORDS_QUICK) {
-        cells.push(own(setting, server, *record_bytes));
+        // Beside bare streams ours has its name in any case.
+        let series = match (setting.own, setting.peer) {
+            (true, None) => "ropewalk",
+            _ => "",
+        };
+        for (server, series) in setting.sides(server, series) {
+            cells.push(own(setting, server, series, *record_bytes));
+        }
         if setting.own {
             cells.push(bare(setting, *record_bytes));
         }
@@ -44,11 +51,10 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     }
 }
 
-fn own(setting: &Setting, server: Server, record_bytes: u32) -> Cell {
+fn own(setting: &Setting, server: Server, series: String, record_bytes: u32) -> Cell {
     let x = X::size(u64::from(record_bytes));
-    let series = if setting.own { "ropewalk" } else { "" };
     let sizes = (setting.pick(FILE_BYTES, FILE_BYTES_QUICK), record_bytes);
-    let cell = io::streams("records", x, series.to_owned(), server, STREAMS, sizes);
+    let cell = io::streams("records", x, series, server, STREAMS, sizes);
     io::with(cell, |work| work.limit_ms = Some(setting.time_ms(LIMIT_MS)))
 }
 
@@ -93,6 +99,7 @@ fn figures(setting: &Setting) -> Vec<Figure> {
         phases: io::WRITE_READ,
         published: published.load(),
         beside: setting.beside(),
+        remark: None,
         share_of,
     };
     let bandwidth = Metric::MegabytesPerSecond;

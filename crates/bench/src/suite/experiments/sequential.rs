@@ -3,6 +3,7 @@
 use super::io;
 use crate::net::MTU_DEFAULT;
 use crate::runner::Metric;
+use crate::suite::options::BOTH;
 use crate::suite::plan::{Cell, Figure, Plan, Server, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
@@ -24,7 +25,9 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     for server in &servers {
         for count in clients {
             let series = format!("{count} client{}", if *count == 1 { "" } else { "s" });
-            cells.push(cell(setting, "ds", series, *server, *count));
+            for (server, series) in setting.over(BOTH, *server, &series) {
+                cells.push(cell(setting, "ds", series, server, *count));
+            }
         }
     }
     let mut figures = vec![
@@ -37,7 +40,9 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             for server in &servers {
                 let server = server.with_mtu(mtu);
                 let series = format!("MTU {mtu}");
-                cells.push(cell(setting, "mtu", series, server, most));
+                for (server, series) in setting.over(BOTH, server, &series) {
+                    cells.push(cell(setting, "mtu", series, server, most));
+                }
             }
         }
         let title = |what| format!("Sequential {what} of {most} clients by MTU");
@@ -94,6 +99,9 @@ fn figure(
         phases,
         published: published.load(),
         beside: setting.beside(),
+        remark: setting.own.then_some(
+            "The series name what carries NFS between clients and servers; the control path between metadata server and data servers is TLS on TCP always.",
+        ),
         share_of: None,
     }
 }

@@ -4,9 +4,10 @@ use super::io::READ;
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::loads::small::SmallWork;
+use crate::suite::options::BOTH;
 use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
 use crate::suite::published::Name;
-use crate::suite::spec::Store;
+use crate::suite::spec::{Store, Transport};
 
 const PAYLOADS: &[u32] = &[
     1,
@@ -26,7 +27,7 @@ const REQUESTS_QUICK: u64 = 500;
 pub(super) fn plan(setting: &Setting) -> Plan {
     let whole = ("whole client", setting.server(1, Store::Memory));
     let rpc = Server::BareRpc {
-        transport: setting.transport(),
+        transport: Transport::Tcp,
     };
     let mut lines = vec![whole];
     if setting.own {
@@ -34,24 +35,9 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     }
     let mut cells = Vec::new();
     for (layer, server) in lines {
-        let series = match server.transport() {
-            Some(transport) => format!("{layer}, {}", transport.name()),
-            None => layer.to_owned(),
-        };
-        for payload_bytes in setting.pick(PAYLOADS, PAYLOADS_QUICK) {
-            cells.push(Cell {
-                group: "payload",
-                x: X::size(u64::from(*payload_bytes)),
-                series: series.clone(),
-                server,
-                workers: Workers::processes(1),
-                work: Work::Small(SmallWork {
-                    payload_bytes: *payload_bytes,
-                    requests_count: setting.pick(REQUESTS, REQUESTS_QUICK),
-                    limit_ms: setting.limit_ms(),
-                }),
-                cold: false,
-            });
+        for (server, series) in setting.over(BOTH, server, layer) {
+            let payloads = setting.pick(PAYLOADS, PAYLOADS_QUICK).iter();
+            cells.extend(payloads.map(|bytes| cell(setting, server, &series, *bytes)));
         }
     }
     Plan {
@@ -70,7 +56,24 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             phases: READ,
             published: Name::SmallOps.load(),
             beside: setting.beside(),
+            remark: None,
             share_of: None,
         }],
+    }
+}
+
+fn cell(setting: &Setting, server: Server, series: &str, payload_bytes: u32) -> Cell {
+    Cell {
+        group: "payload",
+        x: X::size(u64::from(payload_bytes)),
+        series: series.to_owned(),
+        server,
+        workers: Workers::processes(1),
+        work: Work::Small(SmallWork {
+            payload_bytes,
+            requests_count: setting.pick(REQUESTS, REQUESTS_QUICK),
+            limit_ms: setting.limit_ms(),
+        }),
+        cold: false,
     }
 }

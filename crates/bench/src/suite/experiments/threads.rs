@@ -3,7 +3,7 @@
 use super::io;
 use crate::runner::Metric;
 use crate::suite::loads::stream::Order;
-use crate::suite::plan::{Figure, Plan, Setting, X};
+use crate::suite::plan::{Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -17,10 +17,10 @@ const TIME_MS: u64 = 5_000;
 pub(super) fn plan(setting: &Setting) -> Plan {
     let file_bytes = setting.pick(FILE_BYTES, FILE_BYTES_QUICK);
     let server = setting.server(1, Store::Memory);
-    let cell = |record_bytes: u32| {
+    let cell = |(server, series): (Server, String), record_bytes: u32| {
         let x = X::size(u64::from(record_bytes));
         let sizes = (file_bytes, record_bytes);
-        let mut cell = io::streams("threads", x, String::new(), server, 1, sizes);
+        let mut cell = io::streams("threads", x, series, server, 1, sizes);
         cell.workers.tasks_count = THREADS;
         io::with(cell, |work| {
             work.order = Order::Random;
@@ -29,6 +29,10 @@ pub(super) fn plan(setting: &Setting) -> Plan {
             work.limit_ms = Some(setting.time_ms(TIME_MS));
         })
     };
+    let sides = setting.sides(server, "");
+    let cells = sides
+        .iter()
+        .flat_map(|side| RECORDS.map(|bytes| cell(side.clone(), bytes)));
     let figure = |id, title: &str, metric, published: Name| Figure {
         id,
         title: title.to_owned(),
@@ -38,6 +42,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases: io::WRITE_READ,
         published: published.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     Plan {
@@ -46,7 +51,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         notes: vec![
             "The threads share one client and one file; records are at random places.".to_owned(),
         ],
-        cells: RECORDS.map(cell).to_vec(),
+        cells: cells.collect(),
         figures: vec![
             figure(
                 "operations",

@@ -2,7 +2,8 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::loads::stream::Order;
+use crate::suite::loads::stream::{Order, StreamWork};
+use crate::suite::options::BOTH;
 use crate::suite::plan::{Figure, Plan, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
@@ -39,20 +40,16 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         phases: io::WRITE_READ,
         published: published.load(),
         beside: setting.beside(),
+        remark: None,
         share_of: None,
     };
     let mut figures = Vec::new();
     for (group, store) in stores {
         for server in setting.servers(DS_COUNTS, DS_COUNTS_QUICK, store) {
-            let cell = io::streams(group, server.x(), String::new(), server, 1, sizes);
-            cells.push(io::with(cell, |work| {
-                work.order = Order::Zipf {
-                    alpha: ALPHA,
-                    units_max: UNITS_MAX,
-                };
-                work.requests_count = Some(setting.pick(REQUESTS, REQUESTS_QUICK));
-                work.limit_ms = setting.limit_ms();
-            }));
+            for (server, series) in setting.over(BOTH, server, "") {
+                let cell = io::streams(group, server.x(), series, server, 1, sizes);
+                cells.push(io::with(cell, |work| zipf(setting, work)));
+            }
         }
         let published = match store {
             Store::Disk => Name::ZipfDisk,
@@ -74,4 +71,13 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         cells,
         figures,
     }
+}
+
+fn zipf(setting: &Setting, work: &mut StreamWork) {
+    work.order = Order::Zipf {
+        alpha: ALPHA,
+        units_max: UNITS_MAX,
+    };
+    work.requests_count = Some(setting.pick(REQUESTS, REQUESTS_QUICK));
+    work.limit_ms = setting.limit_ms();
 }

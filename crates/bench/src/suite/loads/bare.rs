@@ -25,7 +25,7 @@ pub(crate) struct BareServers {
 }
 
 /// Parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BareWork {
     /// Of each request.
     pub(crate) payload_bytes: u32,

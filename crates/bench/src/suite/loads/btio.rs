@@ -33,7 +33,7 @@ const AGGREGATORS_MAX: u32 = 8;
 const BUFFER_BYTES: u64 = 4 << 20;
 
 /// Parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BtioWork {
     /// Points along one edge of the cube.
     pub(crate) points_count: u64,

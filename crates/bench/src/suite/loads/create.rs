@@ -16,7 +16,7 @@ const WARM_UP_ROUNDS: u64 = 4;
 const MODE: u32 = 0o600;
 
 /// Parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CreateWork {
     /// Rounds of each task.
     pub(crate) rounds_count: u64,

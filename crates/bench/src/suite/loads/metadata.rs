@@ -15,7 +15,7 @@ use std::future::Future;
 use std::time::Instant;
 
 /// Parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MetadataWork {
     /// Files of each task.
     pub(crate) files_count: u64,

@@ -19,7 +19,7 @@ const FILE_BYTES: u32 = 1 << 20;
 const WARM_UP_REQUESTS: u64 = 16;
 
 /// Parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SmallWork {
     /// Bytes that a reply carries.
     pub(crate) payload_bytes: u32,

@@ -58,7 +58,7 @@ impl Access {
 }
 
 /// Parameters.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StreamWork {
     /// Size of each file, a multiple of `record_bytes`.
     pub(crate) file_bytes: u64,

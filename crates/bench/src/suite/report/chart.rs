@@ -4,6 +4,7 @@ use crate::runner::{Metric, Spread};
 use crate::suite::measure::{Results, Run};
 use crate::suite::plan::{Cell, Figure, X};
 use crate::suite::published::Published;
+use crate::suite::spec::Transport;
 
 /// One line.
 #[derive(Debug, Clone)]
@@ -102,6 +103,10 @@ impl Chart {
                 continue;
             };
             let (place, line) = chart.add(&name, &shown.cell.x, value);
+            if let Some(ratio) = results.ratio_to_tcp(&shown, figure.metric) {
+                let label = format!("{name}: ratio to tcp");
+                named(&mut line.beside, &label).points.push((place, ratio));
+            }
             for metric in figure.beside {
                 if let Some(spread) = results.spread(shown.index, shown.phase, *metric) {
                     let label = format!("{name}: {}", y_label(*metric));
@@ -112,8 +117,8 @@ impl Chart {
         chart.sorted()
     }
 
-    /// Of what was published, as far as values are known.
-    pub(crate) fn published(figure: &Published) -> Option<Self> {
+    /// Of what was published, as far as values are known, over the same places as `ours`.
+    pub(crate) fn published(figure: &Published, ours: &Self) -> Option<Self> {
         if figure.series.is_empty() {
             return None;
         }
@@ -122,6 +127,7 @@ impl Chart {
             figure.x_label.clone(),
             figure.y_label.clone(),
         );
+        chart.places.clone_from(&ours.places);
         for series in &figure.series {
             for (x, y) in &series.points {
                 let spread = Spread {
@@ -129,7 +135,12 @@ impl Chart {
                     min: *y,
                     max: *y,
                 };
-                chart.add(&series.name, &X::named(*x, &x.to_string()), spread);
+                let theirs = X::named(*x, &x.to_string());
+                let same = ours
+                    .places
+                    .iter()
+                    .find(|place| place.value.total_cmp(x).is_eq());
+                chart.add(&series.name, same.unwrap_or(&theirs), spread);
             }
         }
         Some(chart.sorted())
@@ -221,11 +232,7 @@ impl Results {
 
     /// A cell's percentage of the largest value that a series of its group has in the same repeat and phase.
     fn share(&self, shown: &Shown<'_>, figure: &Figure, series: &str) -> Option<Spread> {
-        let value = |run: &Run| {
-            let mut phases = run.phases.iter();
-            let found = phases.find(|(name, _)| name == shown.phase);
-            found.map_or(f64::NAN, |(_, sample)| figure.metric.of(sample))
-        };
+        let value = |run: &Run| run.value(shown.phase, figure.metric);
         let is_whole = |run: &&Run| {
             let cell = &self.plan.cells[run.cell];
             cell.group == figure.group && cell.series == series
@@ -237,6 +244,35 @@ impl Results {
         };
         let own = self.runs.iter().filter(|run| run.cell == shown.index);
         Spread::of(own.map(|run| 100.0 * value(run) / whole(run.repeat)))
+    }
+}
+
+impl Results {
+    /// What a cell over RDMA has to the one over TCP that does the same, in the same repeat and phase.
+    fn ratio_to_tcp(&self, shown: &Shown<'_>, metric: Metric) -> Option<Spread> {
+        let cell = shown.cell;
+        if cell.server.transport() != Some(Transport::Rdma) {
+            return None;
+        }
+        let server = cell.server.over(Transport::Tcp);
+        let is_beside =
+            |other: &Cell| other.server == server && other.is_like(cell) && other.work == cell.work;
+        let tcp = self.plan.cells.iter().position(is_beside)?;
+        let runs_of = |cell: usize| self.runs.iter().filter(move |run| run.cell == cell);
+        let value = |run: &Run| run.value(shown.phase, metric);
+        Spread::of(runs_of(shown.index).map(|run| {
+            let mut beside = runs_of(tcp).filter(|other| other.repeat == run.repeat);
+            value(run) / beside.next().map_or(f64::NAN, value)
+        }))
+    }
+}
+
+impl Run {
+    /// A metric of a phase; not a number where there was no such phase.
+    fn value(&self, phase: &str, metric: Metric) -> f64 {
+        let mut phases = self.phases.iter();
+        let found = phases.find(|(name, _)| name == phase);
+        found.map_or(f64::NAN, |(_, sample)| metric.of(sample))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::chart::Chart;
 use super::table::failures;
+use super::transports;
 use crate::report::{Machine, cell};
 use crate::suite::measure::Results;
 use crate::suite::published::Published;
@@ -22,6 +23,7 @@ pub(crate) struct Drawn<'a> {
     pub(crate) svg: String,
     pub(crate) published_svg: Option<String>,
     pub(crate) published: &'a Published,
+    pub(crate) remark: Option<&'a str>,
 }
 
 /// One experiment of the page.
@@ -55,27 +57,6 @@ fn write_section(out: &mut String, results: &Results, figures: &[Drawn<'_>]) -> 
     Ok(())
 }
 
-/// Who made the transports: software is a protocol, not hardware.
-fn transports(results: &Results) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for cell in &results.plan.cells {
-        let name = match cell.server.transport() {
-            None => "Transport: that of the given server or mount".to_owned(),
-            Some(transport) => {
-                format!(
-                    "Transport: {}, by {}",
-                    transport.name(),
-                    transport.provider()
-                )
-            }
-        };
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names.join("; ")
-}
-
 fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
     let reference = escaped(&figure.published.reference());
     writeln!(
@@ -85,7 +66,13 @@ fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
     )?;
     writeln!(out, "<figure><figcaption>Published</figcaption>")?;
     match &figure.published_svg {
-        Some(svg) => writeln!(out, "{svg}<p>{reference}</p>")?,
+        Some(svg) => {
+            writeln!(out, "{svg}")?;
+            for line in figure.published.values() {
+                writeln!(out, "<p>{}</p>", escaped(&line))?;
+            }
+            writeln!(out, "<p>{reference}</p>")?;
+        }
         None => writeln!(
             out,
             "<p class=\"none\">{reference}<br>({})</p>",
@@ -97,6 +84,9 @@ fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
         "</figure>\n<figure><figcaption>Measured here</figcaption>\n{}</figure>\n</div>",
         figure.svg
     )?;
+    if let Some(remark) = figure.remark {
+        writeln!(out, "<p>{}</p>", escaped(remark))?;
+    }
     writeln!(out, "<p>{}</p>\n<table>", escaped(&figure.chart.y_label))?;
     for (number, row) in figure.chart.rows(cell).iter().enumerate() {
         let tag = if number == 0 { "th" } else { "td" };

@@ -16,6 +16,15 @@ pub(crate) fn value(results: &Results, machine: &Machine) -> Value {
         "command": std::env::args().collect::<Vec<_>>(),
         "repeats": results.repeats,
         "notes": results.plan.notes,
+        "figures": results.plan.figures.iter().map(|figure| json!({
+            "id": figure.id,
+            "title": figure.title,
+            "group": figure.group,
+            "metric": figure.metric.name(),
+            "phases": figure.phases,
+            "remark": figure.remark,
+            "published": figure.published,
+        })).collect::<Vec<_>>(),
         "cells": cells.map(|(index, cell)| json!({
             "cell": cell,
             "transport_provider": cell.server.transport().map(Transport::provider),

@@ -3,12 +3,25 @@
 use super::chart::{Chart, Line};
 use crate::BenchError;
 use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::register_font;
 use std::sync::OnceLock;
 
-/// Size of a plot in pixels.
-const SIZE: (u32, u32) = (760, 460);
+/// Size of a plot in pixels, without its legend.
+const PLOT: (u32, u32) = (760, 440);
+/// Height of a line of the legend, room around it, and length of the piece of a line in it.
+const LEGEND_ROW: u32 = 22;
+const LEGEND_MARGIN: u32 = 14;
+const LEGEND_SAMPLE: i32 = 26;
+/// Names of more characters stand below each other.
+const NAME_SHORT: usize = 38;
+/// Lines that a legend has room for; no figure has as many.
+const LINES_MAX: u32 = 64;
+/// More places on the horizontal axis have small labels.
+const PLACES_FEW: usize = 9;
+/// Lengths of dashes and of gaps between them.
+const DASH: (i32, i32) = (7, 4);
 /// The name that plots use for the font; in a page it is whatever font the reader's machine has for it.
 const FONT: &str = "sans-serif";
 /// Colours that people with any kind of colour vision tell apart.
@@ -30,15 +43,18 @@ const NOTHING: &str = "nothing was measured";
 /// The plot as a text of SVG.
 pub(crate) fn svg(chart: &Chart) -> Result<String, BenchError> {
     let mut text = String::new();
-    draw(SVGBackend::with_string(&mut text, SIZE), chart)?;
+    draw(SVGBackend::with_string(&mut text, size(chart)), chart)?;
     Ok(text)
 }
 
 /// The plot as a file of PNG.
 pub(crate) fn png(chart: &Chart) -> Result<Vec<u8>, BenchError> {
-    let (width, height) = SIZE;
+    let (width, height) = size(chart);
     let mut pixels = vec![0; width as usize * height as usize * 3];
-    draw(BitMapBackend::with_buffer(&mut pixels, SIZE), chart)?;
+    draw(
+        BitMapBackend::with_buffer(&mut pixels, (width, height)),
+        chart,
+    )?;
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
@@ -74,7 +90,9 @@ fn draw<B: DrawingBackend>(backend: B, chart: &Chart) -> Result<(), BenchError> 
         let element = Text::new(text, (20, 20), (FONT, 18).into_font());
         area.draw(&element).map_err(failed)?;
     } else {
-        draw_lines(&area, chart)?;
+        let (plot, legend) = area.split_vertically(PLOT.1);
+        draw_lines(&plot, chart)?;
+        draw_legend(&legend, chart)?;
     }
     area.present().map_err(failed)
 }
@@ -87,6 +105,7 @@ fn draw_lines<B: DrawingBackend>(
     let top = values.map(|(_, spread)| spread.max).fold(0.0, f64::max);
     let top = if top > 0.0 { top * HEADROOM } else { 1.0 };
     let places_count = chart.places.len();
+    let label_size = if places_count > PLACES_FEW { 12 } else { 15 };
     // A place to the left and one to the right stay empty.
     let places = -1..place(places_count);
     let mut drawing = ChartBuilder::on(area)
@@ -107,33 +126,93 @@ fn draw_lines<B: DrawingBackend>(
         .y_label_formatter(&|y| number(*y))
         .x_desc(&chart.x_label)
         .y_desc(&chart.y_label)
-        .label_style((FONT, 15))
+        .x_label_style((FONT, label_size))
+        .y_label_style((FONT, 15))
         .axis_desc_style((FONT, 16))
         .draw()
         .map_err(failed)?;
-    for (line, colour) in chart.lines.iter().zip(COLOURS.iter().copied().cycle()) {
+    for (index, line) in chart.lines.iter().enumerate() {
+        let (colour, is_dashed) = look(index);
         let points = points(line);
-        let drawn = LineSeries::new(points.iter().map(|p| (p.0, p.2)), colour.stroke_width(2));
+        let path: Vec<(i32, f64)> = points.iter().map(|p| (p.0, p.2)).collect();
+        let style = colour.stroke_width(2);
+        if is_dashed {
+            let dashes = DashedLineSeries::new(path, DASH.0, DASH.1, style);
+            drawing.draw_series(dashes).map_err(failed)?;
+        } else {
+            let whole = LineSeries::new(path, style);
+            drawing.draw_series(whole).map_err(failed)?;
+        }
+        let bar = |p: &(i32, f64, f64, f64)| {
+            ErrorBar::new_vertical(p.0, p.1, p.2, p.3, colour.filled(), 8)
+        };
         drawing
-            .draw_series(drawn)
-            .map_err(failed)?
-            .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        let marks = points.iter();
-        drawing
-            .draw_series(
-                marks.map(|p| ErrorBar::new_vertical(p.0, p.1, p.2, p.3, colour.filled(), 8)),
-            )
+            .draw_series(points.iter().map(bar))
             .map_err(failed)?;
     }
-    drawing
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(RGBColor(200, 200, 200))
-        .label_font((FONT, 15))
-        .draw()
-        .map_err(failed)
+    Ok(())
+}
+
+/// Below the plot, where it covers no line.
+fn draw_legend<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    chart: &Chart,
+) -> Result<(), BenchError> {
+    let columns = columns_count(chart);
+    let width = PLOT.0 / columns;
+    for (index, line) in (0_u32..).zip(&chart.lines) {
+        let (colour, is_dashed) = look(index as usize);
+        let style = colour.stroke_width(2);
+        let left = pixels(index % columns * width + LEGEND_MARGIN);
+        let top = pixels(index / columns * LEGEND_ROW);
+        let middle = top + pixels(LEGEND_ROW / 2);
+        let sample = vec![(left, middle), (left + LEGEND_SAMPLE, middle)];
+        if is_dashed {
+            let dashes = DashedPathElement::new(sample, DASH.0, DASH.1, style);
+            area.draw(&dashes).map_err(failed)?;
+        } else {
+            let whole = PathElement::new(sample, style);
+            area.draw(&whole).map_err(failed)?;
+        }
+        let at = (left + LEGEND_SAMPLE + 8, top + 2);
+        let name = Text::new(line.name.as_str(), at, (FONT, 15).into_font());
+        area.draw(&name).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Colour of a line, and whether it is dashed: as another one has the colour already.
+fn look(index: usize) -> (RGBColor, bool) {
+    (
+        COLOURS[index % COLOURS.len()],
+        index / COLOURS.len() % 2 == 1,
+    )
+}
+
+/// Names beside each other in the legend.
+fn columns_count(chart: &Chart) -> u32 {
+    let names = chart.lines.iter().map(|line| line.name.chars().count());
+    if names.max().unwrap_or(0) <= NAME_SHORT {
+        2
+    } else {
+        1
+    }
+}
+
+/// Size of the plot with its legend.
+fn size(chart: &Chart) -> (u32, u32) {
+    let lines_count = u32::try_from(chart.lines.len()).unwrap_or(u32::MAX);
+    let rows = lines_count.min(LINES_MAX).div_ceil(columns_count(chart));
+    let legend = if rows == 0 {
+        0
+    } else {
+        rows * LEGEND_ROW + LEGEND_MARGIN
+    };
+    (PLOT.0, PLOT.1 + legend)
+}
+
+fn pixels(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Place, smallest, median and largest value of each point.

@@ -1,6 +1,7 @@
 //! The tables on the terminal: one for each figure, a row for each place on its horizontal axis, a column for each line.
 
 use super::chart::Chart;
+use super::transports;
 use crate::report::{Machine, align, cell};
 use crate::suite::measure::Results;
 use std::fmt::Write;
@@ -28,8 +29,15 @@ fn write_text(
     for (chart, figure) in charts.iter().zip(&results.plan.figures) {
         writeln!(out, "\n{}: {}", chart.title, chart.y_label)?;
         align(out, &chart.rows(cell));
+        if let Some(remark) = figure.remark {
+            writeln!(out, "{remark}")?;
+        }
+        for line in figure.published.values() {
+            writeln!(out, "{line}")?;
+        }
         writeln!(out, "{}", figure.published.reference())?;
     }
+    writeln!(out, "{}", transports(results))?;
     for note in &results.plan.notes {
         writeln!(out, "{note}")?;
     }
