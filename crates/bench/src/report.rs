@@ -44,19 +44,24 @@ impl Machine {
     }
 
     /// In a line for people.
+    pub(crate) fn facts(&self) -> String {
+        format!(
+            "{}, {} CPUs, Linux {}, commit {}",
+            self.cpu_model,
+            self.cpus_count,
+            self.kernel,
+            self.commit.as_deref().unwrap_or("unknown"),
+        )
+    }
+
+    /// The same, and a second line where it makes results worthless.
     pub(crate) fn line(&self) -> String {
         let built = if self.is_optimised {
             ""
         } else {
             "\nbuilt without optimisation: not to be published"
         };
-        format!(
-            "{}, {} CPUs, Linux {}, commit {}{built}",
-            self.cpu_model,
-            self.cpus_count,
-            self.kernel,
-            self.commit.as_deref().unwrap_or("unknown"),
-        )
+        self.facts() + built
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -79,9 +84,12 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
+/// Of the source tree that this program was compiled in, as far as it is there.
 fn commit() -> Option<String> {
     let git = Command::new("git")
         .args([
+            "-C",
+            env!("CARGO_MANIFEST_DIR"),
             "describe",
             "--always",
             "--dirty",
@@ -143,14 +151,26 @@ pub(crate) fn cell(spread: Option<Spread>) -> String {
     let Some(Spread { median, min, max }) = spread else {
         return "-".to_owned();
     };
-    // Three significant digits or all before the point, whichever is more.
-    let digits = match median.abs() {
-        m if m >= 100.0 => 0,
-        m if m >= 10.0 => 1,
-        m if m >= 1.0 => 2,
-        _ => 3,
-    };
+    let digits = digits(median);
     format!("{median:.digits$} [{min:.digits$} {max:.digits$}]")
+}
+
+/// The same of a single run, which has no spread.
+pub(crate) fn single(spread: Option<Spread>) -> String {
+    spread.map_or_else(
+        || "-".to_owned(),
+        |Spread { median, .. }| format!("{median:.*}", digits(median)),
+    )
+}
+
+/// Three significant digits or all before the point, whichever is more.
+fn digits(value: f64) -> usize {
+    match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    }
 }
 
 pub(crate) fn align(out: &mut String, rows: &[Vec<String>]) {

@@ -82,9 +82,9 @@ impl Published {
     /// Where the figure is to be found and what is known of it, in words.
     pub(crate) fn reference(&self) -> String {
         let Some(figure) = &self.figure else {
-            return format!("no published figure; {}", self.source);
+            return format!("no figure; {}", self.source);
         };
-        let mut text = format!("published: {}, {figure}", self.source);
+        let mut text = format!("{}, {figure}", self.source);
         if self.series.is_empty() {
             text += "; its values are not known to us, so none are shown";
         }
@@ -99,7 +99,7 @@ impl Published {
         let point = |(x, y): &(f64, f64)| format!("{y} {} at {x} {}", self.y_label, self.x_label);
         let line = |series: &PublishedSeries| {
             let points: Vec<String> = series.points.iter().map(point).collect();
-            format!("published: {}: {}", series.name, points.join(", "))
+            format!("{}: {}", series.name, points.join(", "))
         };
         self.series.iter().map(line).collect()
     }
@@ -140,11 +140,8 @@ mod tests {
                     [[series]]\nname = \"one\"\npoints = [[1.0, 2.5], [2.0, 3.0]]\n";
         let figure = parse(text).unwrap();
         assert_eq!(figure.series[0].points, [(1.0, 2.5), (2.0, 3.0)]);
-        assert_eq!(
-            figure.values(),
-            ["published: one: 2.5 y at 1 x, 3 y at 2 x"]
-        );
-        assert_eq!(figure.reference(), "published: A, fig. 1");
+        assert_eq!(figure.values(), ["one: 2.5 y at 1 x, 3 y at 2 x"]);
+        assert_eq!(figure.reference(), "A, fig. 1");
         let unknown = "source = \"A\"\nfigure = \"fig. 1\"\nshows = \"B\"\nsays = \"more\"\n";
         let text = parse(unknown).unwrap().reference();
         assert!(

@@ -9,6 +9,7 @@ mod plot;
 mod table;
 
 use super::measure::Results;
+use super::plan::Server;
 use crate::BenchError;
 use crate::report::Machine;
 use chart::Chart;
@@ -78,15 +79,13 @@ pub(crate) fn write(
 fn transports(results: &Results) -> String {
     let mut names: Vec<String> = Vec::new();
     for cell in &results.plan.cells {
-        let name = match cell.server.transport() {
-            None => "Transport: that of the given server or mount".to_owned(),
-            Some(transport) => {
-                format!(
-                    "Transport: {}, by {}",
-                    transport.name(),
-                    transport.provider()
-                )
+        let name = match (cell.server, cell.server.transport()) {
+            (_, Some(transport)) => {
+                let provider = transport.provider();
+                format!("Transport: {}, by {provider}", transport.name())
             }
+            (Server::LocalDisk, None) => continue,
+            (_, None) => "Transport: that of the given server or mount".to_owned(),
         };
         if !names.contains(&name) {
             names.push(name);
@@ -108,7 +107,7 @@ mod tests {
     use crate::suite::job::Work;
     use crate::suite::loads::create::CreateWork;
     use crate::suite::measure::{Failed, Run, Used, sample};
-    use crate::suite::plan::{Cell, Figure, Own, Plan, Server, Workers};
+    use crate::suite::plan::{Cell, Figure, Own, Plan, Workers};
     use crate::suite::published::{Published, PublishedSeries};
     use crate::suite::spec::{Create, Store, Transport};
     use crate::suite::team::Phase;

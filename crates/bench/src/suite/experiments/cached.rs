@@ -44,7 +44,11 @@ pub(super) fn plan(setting: &Setting) -> Plan {
         title: "Cached: 64 KiB reads from the server's cache, a cold disk, and the bare disk",
         notes: vec![
             "`2x1` is two clients, each a process, with one thread each; every thread has a file of its own.".to_owned(),
-            "Of a cold disk the page cache of this machine has been emptied; what disks and hosts below it cache is not known.".to_owned(),
+            match setting.own {
+                true => "Of a cold disk the page cache of this machine has been emptied; what disks and hosts below it cache is not known.",
+                false => "Only reads that the server's cache can answer: a given server's disk is not made cold from here.",
+            }
+            .to_owned(),
         ],
         cells,
         figures: vec![Figure {

@@ -23,7 +23,12 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let many = ("ds-many", processes[processes.len() / 2]);
     let mut cells = Vec::new();
     let mut figures = Vec::new();
-    for (group, count) in setting.pick(vec![few, many], vec![few]) {
+    let groups = match setting.own {
+        true => setting.pick(vec![few, many], vec![few]),
+        // The data servers of a given server are not known.
+        false => Vec::new(),
+    };
+    for (group, count) in groups {
         for server in &servers {
             cells.extend(beside(setting, group, &server.x(), *server, count));
         }
@@ -44,13 +49,18 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     Plan {
         name: "create",
         title: "Create: stat, open-create, chmod, close",
-        notes: vec![
-            "A request is one round: stat of a name that does not exist, open with create, chmod, close.".to_owned(),
-            "Lazy: no data server is asked before the first write. Eager: the objects of a file are made on all of its data servers before open returns, as the published system does it.".to_owned(),
-        ],
+        notes: notes(setting),
         cells,
         figures,
     }
+}
+
+fn notes(setting: &Setting) -> Vec<String> {
+    let mut notes = vec!["A request is one round: stat of a name that does not exist, open with create, chmod, close.".to_owned()];
+    if setting.own {
+        notes.push("Lazy: no data server is asked before the first write. Eager: the objects of a file are made on all of its data servers before open returns, as the published system does it.".to_owned());
+    }
+    notes
 }
 
 /// One point of all series: lazy and eager, over each transport.

@@ -4,7 +4,7 @@ use super::io;
 use crate::net::MTU_DEFAULT;
 use crate::runner::Metric;
 use crate::suite::options::BOTH;
-use crate::suite::plan::{Cell, Figure, Plan, Server, Setting};
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 
@@ -24,9 +24,15 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     let mut cells = Vec::new();
     for server in &servers {
         for count in clients {
-            let series = format!("{count} client{}", if *count == 1 { "" } else { "s" });
+            // Of a given server the data servers are not known.
+            let (x, series) = if setting.own {
+                let plural = if *count == 1 { "" } else { "s" };
+                (server.x(), format!("{count} client{plural}"))
+            } else {
+                (X::count(u64::from(*count)), String::new())
+            };
             for (server, series) in setting.over(BOTH, *server, &series) {
-                cells.push(cell(setting, "ds", series, server, *count));
+                cells.push(cell(setting, "ds", (x.clone(), series), server, *count));
             }
         }
     }
@@ -41,7 +47,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
                 let server = server.with_mtu(mtu);
                 let series = format!("MTU {mtu}");
                 for (server, series) in setting.over(BOTH, server, &series) {
-                    cells.push(cell(setting, "mtu", series, server, most));
+                    cells.push(cell(setting, "mtu", (server.x(), series), server, most));
                 }
             }
         }
@@ -67,12 +73,12 @@ pub(super) fn plan(setting: &Setting) -> Plan {
 fn cell(
     setting: &Setting,
     group: &'static str,
-    series: String,
+    (x, series): (X, String),
     server: Server,
     clients: u32,
 ) -> Cell {
     let sizes = (setting.pick(FILE_BYTES, FILE_BYTES_QUICK), RECORD_BYTES);
-    let cell = io::streams(group, server.x(), series, server, clients, sizes);
+    let cell = io::streams(group, x, series, server, clients, sizes);
     io::with(cell, |work| {
         work.window = io::window(server, RECORD_BYTES);
         work.limit_ms = setting.limit_ms();
@@ -94,7 +100,7 @@ fn figure(
         id,
         title: title.to_owned(),
         group,
-        x_label: "data servers",
+        x_label: if setting.own { "data servers" } else { "clients" },
         metric: Metric::MegabytesPerSecond,
         phases,
         published: published.load(),

@@ -43,9 +43,10 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     Plan {
         name: "small-ops",
         title: "Small operations: latency by payload of the reply",
-        notes: vec![
-            "`whole client` is a READ of the start of a file of 1 MiB, from a data server; `RPC layer` is a call of a program that does nothing else.".to_owned(),
-        ],
+        notes: vec![match setting.own {
+            true => "`whole client` is a READ of the start of a file of 1 MiB, from a data server; `RPC layer` is a call of a program that does nothing else.",
+            false => "`whole client` is a READ of the start of a file of 1 MiB.",
+        }.to_owned()],
         cells,
         figures: vec![Figure {
             id: "latency",

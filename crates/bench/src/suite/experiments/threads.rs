@@ -47,7 +47,7 @@ pub(super) fn plan(setting: &Setting) -> Plan {
     };
     Plan {
         name: "threads",
-        title: "Threads: 2 KiB, 8 KiB and 128 KiB, 16 threads, in memory",
+        title: "Threads: 2 KiB, 8 KiB and 128 KiB, 16 threads",
         notes: vec![
             "The threads share one client and one file; records are at random places.".to_owned(),
         ],

@@ -1,9 +1,9 @@
 //! The page: one file without anything from elsewhere, in which each published figure stands beside ours.
 
 use super::chart::Chart;
-use super::table::failures;
+use super::table::{failures, rows};
 use super::transports;
-use crate::report::{Machine, cell};
+use crate::report::Machine;
 use crate::suite::measure::Results;
 use crate::suite::published::Published;
 use std::fmt::Write;
@@ -37,11 +37,13 @@ fn write_section(out: &mut String, results: &Results, figures: &[Drawn<'_>]) -> 
     writeln!(out, "<h2>{}</h2>", escaped(results.plan.title))?;
     writeln!(
         out,
-        "<p>{}. {} of each point; values are medians, bars reach from the smallest to the largest.</p>",
+        "<p>{}. {}</p>",
         escaped(&results.subject),
         match results.repeats {
-            1 => "One run".to_owned(),
-            n => format!("{n} runs"),
+            1 => "One run of each point.".to_owned(),
+            n => format!(
+                "{n} runs of each point; values are medians, bars reach from the smallest to the largest."
+            ),
         }
     )?;
     writeln!(out, "<p>{}</p>", escaped(&transports(results)))?;
@@ -52,12 +54,12 @@ fn write_section(out: &mut String, results: &Results, figures: &[Drawn<'_>]) -> 
         writeln!(out, "<p class=\"warning\">{}</p>", escaped(&failure))?;
     }
     for figure in figures {
-        write_figure(out, figure)?;
+        write_figure(out, results, figure)?;
     }
     Ok(())
 }
 
-fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
+fn write_figure(out: &mut String, results: &Results, figure: &Drawn<'_>) -> std::fmt::Result {
     let reference = escaped(&figure.published.reference());
     writeln!(
         out,
@@ -88,7 +90,7 @@ fn write_figure(out: &mut String, figure: &Drawn<'_>) -> std::fmt::Result {
         writeln!(out, "<p>{}</p>", escaped(remark))?;
     }
     writeln!(out, "<p>{}</p>\n<table>", escaped(&figure.chart.y_label))?;
-    for (number, row) in figure.chart.rows(cell).iter().enumerate() {
+    for (number, row) in rows(results, figure.chart).iter().enumerate() {
         let tag = if number == 0 { "th" } else { "td" };
         write!(out, "<tr>")?;
         for text in row {
@@ -109,7 +111,7 @@ pub(crate) fn page(sections: &[String], machine: &Machine) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Ropewalk benchmarks</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>Ropewalk benchmarks</h1>\n<p>{}</p>\n<p><code>{}</code></p>\n{warning}{}</body>\n</html>\n",
-        escaped(&machine.line()),
+        escaped(&machine.facts()),
         escaped(&command.join(" ")),
         sections.concat(),
     )

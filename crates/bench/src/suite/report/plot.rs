@@ -239,7 +239,27 @@ fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 10_000.0 => format!("{:.0} k", value / 1000.0),
         v if v >= 10.0 || v == 0.0 => format!("{value:.0}"),
-        v if v >= 1.0 => format!("{value:.1}"),
+        v if v >= 1.0 => format!("{value:.1}").trim_end_matches(".0").to_owned(),
         _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What stands on axes and in legends.
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [0.0, 0.25, 5.0, 2.5, 15.0, 9999.0, 20_000.0].map(number);
+        assert_eq!(numbers, ["0", "0.25", "5", "2.5", "15", "9999", "20 k"]);
+    }
+
+    #[test]
+    fn no_two_lines_look_the_same() {
+        let looks: Vec<_> = (0..2 * COLOURS.len()).map(look).collect();
+        for (n, a) in looks.iter().enumerate() {
+            assert!(looks[..n].iter().all(|b| a != b), "{n}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chart::Chart;
 use super::transports;
-use crate::report::{Machine, align, cell};
+use crate::report::{Machine, align, cell, single};
 use crate::suite::measure::Results;
 use std::fmt::Write;
 
@@ -18,24 +18,23 @@ fn write_text(
     charts: &[Chart],
     machine: &Machine,
 ) -> std::fmt::Result {
-    let runs = if results.repeats == 1 { "run" } else { "runs" };
+    let runs = match results.repeats {
+        1 => "one run".to_owned(),
+        n => format!("{n} runs; median [smallest largest]"),
+    };
     writeln!(out, "{}", results.plan.title)?;
-    writeln!(
-        out,
-        "{}; {} {runs}; median [smallest largest]",
-        results.subject, results.repeats
-    )?;
+    writeln!(out, "{}; {runs}", results.subject)?;
     writeln!(out, "{}", machine.line())?;
     for (chart, figure) in charts.iter().zip(&results.plan.figures) {
         writeln!(out, "\n{}: {}", chart.title, chart.y_label)?;
-        align(out, &chart.rows(cell));
+        align(out, &rows(results, chart));
         if let Some(remark) = figure.remark {
             writeln!(out, "{remark}")?;
         }
         for line in figure.published.values() {
-            writeln!(out, "{line}")?;
+            writeln!(out, "published: {line}")?;
         }
-        writeln!(out, "{}", figure.published.reference())?;
+        writeln!(out, "published: {}", figure.published.reference())?;
     }
     writeln!(out, "{}", transports(results))?;
     for note in &results.plan.notes {
@@ -45,6 +44,11 @@ fn write_text(
         writeln!(out, "{line}")?;
     }
     writeln!(out)
+}
+
+/// The rows of a figure's table: medians with their spread, where there is one.
+pub(crate) fn rows(results: &Results, chart: &Chart) -> Vec<Vec<String>> {
+    chart.rows(if results.repeats == 1 { single } else { cell })
 }
 
 /// A sentence for each cell that could not be measured.
