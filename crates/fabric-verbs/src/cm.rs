@@ -217,6 +217,13 @@ impl Id {
         decode(&self.id().dst)
     }
 
+    /// Its own address, with any port.
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        let mut address = decode(&self.id().src)?;
+        address.set_port(0);
+        Some(address)
+    }
+
     pub(crate) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let mut raw = encode(address);
         // SAFETY: the identifier is live, the address whole.

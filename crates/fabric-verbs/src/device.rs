@@ -1,8 +1,10 @@
 //! Devices in use, and what they say by themselves: a port that is down, a queue pair in trouble.
 //!
-//! librdmacm opens each device once in a process and keeps it open. A device that a connection was made on stays known here as
-//! long as the process lives, with a thread that sleeps until the device has something to say.
+//! librdmacm opens each device once in a process, and closes one that is gone once no identifier is on it any more. A device
+//! that a connection was made on stays open and known here as long as the process lives, with an identifier that does
+//! nothing else, and with a thread that sleeps until the device has something to say.
 
+use crate::cm::{Channel, Id};
 use crate::library::{Api, api};
 use crate::memory::Domain;
 use crate::sys::{self, AsyncEvent, Context, DeviceAttr, PortAttr, Qp};
@@ -48,6 +50,8 @@ pub(crate) struct Device {
     /// Memory of connections that expose none.
     shared: OnceLock<Arc<Domain>>,
     notices: Mutex<HashMap<usize, Arc<Notice>>>,
+    /// Keeps the context open.
+    _keeper: Id,
 }
 
 // SAFETY: libibverbs takes calls on one context from any thread; the rest is guarded.
@@ -56,20 +60,25 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The device of this context.
-    ///
-    /// # Safety
-    /// librdmacm has opened it, and so never closes it.
-    pub(crate) unsafe fn of(context: *mut Context) -> io::Result<&'static Self> {
+    /// The device of this identifier.
+    pub(crate) fn of(id: &Id) -> io::Result<&'static Self> {
         static DEVICES: Mutex<Vec<&Device>> = Mutex::new(Vec::new());
+        let absent = io::ErrorKind::AddrNotAvailable;
+        let context = id.context().ok_or(absent)?;
         let mut devices = DEVICES.lock();
-        if let Some(device) = devices.iter().find(|d| std::ptr::eq(d.context, context)) {
+        if let Some(device) = devices.iter().find(|d| d.context == context.as_ptr()) {
             return Ok(device);
         }
+        let keeper = Id::new(Channel::new()?)?;
+        keeper.bind(id.local().ok_or(absent)?)?;
+        if keeper.context() != Some(context) {
+            return Err(absent.into());
+        }
+        let context = context.as_ptr();
         let api = api().map_err(io::Error::other)?;
-        // SAFETY: as the caller promises, it is open.
+        // SAFETY: it is open as long as the identifiers are.
         let (name, caps) = unsafe { (name(context), caps(api, context)?) };
-        // There are as many as the machine has devices.
+        // There are as many as the machine has had devices.
         let device: &'static Self = Box::leak(Box::new(Self {
             api,
             context,
@@ -77,6 +86,7 @@ impl Device {
             caps,
             shared: OnceLock::new(),
             notices: Mutex::default(),
+            _keeper: keeper,
         }));
         let listening = std::thread::Builder::new().name("rdma-events".to_owned());
         listening.spawn(|| device.listen())?;

@@ -14,7 +14,8 @@
 //!
 //! # Failure
 //! A failed completion, a word of the device (port down, device gone) or of the peer (disconnect) ends the connection:
-//! completions that are there are taken, the queue pair is destroyed, and all else comes back as flushed.
+//! completions that are there are taken, the queue pair is destroyed, and all else comes back as flushed. A device that is gone
+//! stays open in this process ([`device`]).
 
 mod cm;
 mod copies;

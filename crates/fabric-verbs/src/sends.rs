@@ -210,6 +210,8 @@ impl Sends {
                 if let Some(key) = invalidate.filter(|_| caps.invalidates) {
                     request.opcode = sys::WR_SEND_WITH_INV;
                     request.invalidate_rkey = key;
+                    // Where siw's library of rdma-core looks for it. Nobody else does: a Send reaches for no memory.
+                    request.rkey = key;
                 }
                 request.send_flags = cutting.message(data)?;
                 true

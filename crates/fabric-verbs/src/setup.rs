@@ -18,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// How long a connection may take to be made.
@@ -111,7 +112,13 @@ impl Fabric for Verbs {
         Box::pin(async move {
             let shared = Shared::listen(address)?;
             let events = Events::new(Arc::clone(shared.id.channel()))?;
-            let listener: Box<dyn Listener> = Box::new(VerbsListener { shared, events });
+            let gone = shared.is_gone.subscribe();
+            let listener = VerbsListener {
+                shared,
+                events,
+                gone,
+            };
+            let listener: Box<dyn Listener> = Box::new(listener);
             Ok(listener)
         })
     }
@@ -184,10 +191,7 @@ fn make(
     config: EndpointConfig,
     receives: Vec<Receive>,
 ) -> Result<Made, ConnectError> {
-    let context = id.context().ok_or(io::ErrorKind::AddrNotAvailable);
-    let context = context.map_err(io::Error::from)?;
-    // SAFETY: librdmacm has opened the device of an identifier.
-    let device = unsafe { Device::of(context.as_ptr())? };
+    let device = Device::of(&id)?;
     // Without exposed memory there is nothing in the domain that a peer could name, so all share it.
     let domain = match config.exposed_max {
         0 => device.shared()?,
@@ -248,6 +252,8 @@ struct Shared {
     address: SocketAddr,
     /// One at a time takes what has arrived.
     taking: Mutex<()>,
+    /// Whether the device is gone: one listener hears it, and all must know.
+    is_gone: watch::Sender<bool>,
 }
 
 static LISTENERS: LazyLock<Mutex<HashMap<SocketAddr, Weak<Shared>>>> =
@@ -257,7 +263,8 @@ impl Shared {
     fn listen(address: SocketAddr) -> io::Result<Arc<Self>> {
         let mut listeners = LISTENERS.lock();
         listeners.retain(|_, shared| shared.strong_count() > 0);
-        if let Some(shared) = listeners.get(&address).and_then(Weak::upgrade) {
+        let known = listeners.get(&address).and_then(Weak::upgrade);
+        if let Some(shared) = known.filter(|shared| !*shared.is_gone.borrow()) {
             return Ok(shared);
         }
         let id = Id::new(Channel::new()?)?;
@@ -266,6 +273,7 @@ impl Shared {
             id,
             address,
             taking: Mutex::new(()),
+            is_gone: watch::Sender::new(false),
         });
         listeners.insert(address, Arc::downgrade(&shared));
         Ok(shared)
@@ -276,6 +284,27 @@ struct VerbsListener {
     /// Behind it nobody listens once the last one is gone.
     shared: Arc<Shared>,
     events: Events,
+    gone: watch::Receiver<bool>,
+}
+
+impl VerbsListener {
+    /// The next event, or the end of the device.
+    async fn event(&mut self) -> io::Result<Event> {
+        let event = std::future::poll_fn(|cx| {
+            let _alone = self.shared.taking.lock();
+            self.events.poll_next(cx)
+        });
+        let event = tokio::select! {
+            biased;
+            _ = self.gone.wait_for(|gone| *gone) => None,
+            event = event => Some(event?),
+        };
+        let event = event.filter(|event| event.kind != sys::CM_DEVICE_REMOVAL);
+        event.ok_or_else(|| {
+            self.shared.is_gone.send_replace(true);
+            io::ErrorKind::NetworkDown.into()
+        })
+    }
 }
 
 impl Listener for VerbsListener {
@@ -286,14 +315,7 @@ impl Listener for VerbsListener {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>> {
         Box::pin(async move {
             loop {
-                let event = std::future::poll_fn(|cx| {
-                    let _alone = self.shared.taking.lock();
-                    self.events.poll_next(cx)
-                });
-                let event = event.await?;
-                if event.kind == sys::CM_DEVICE_REMOVAL {
-                    return Err(io::ErrorKind::NetworkDown.into());
-                }
+                let event = self.event().await?;
                 // Others are of peers that gave up before they were accepted.
                 let Some(asking) = event.asking else {
                     continue;

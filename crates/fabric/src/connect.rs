@@ -83,7 +83,8 @@ pub trait Listener: Send {
     fn local(&self) -> SocketAddr;
 
     /// The next peer that asks for a connection, its request complete. Peers that are slow or wrong delay no other.
-    /// May be dropped and called again.
+    /// May be dropped and called again. After [`io::ErrorKind::NetworkDown`] nobody arrives here any more: the device is
+    /// gone, and whoever wants to listen to its successor listens anew.
     fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>>;
 }
 

@@ -10,6 +10,7 @@
 use crate::config::Connections;
 use crate::failure::{Failure, Outcome, cannot, failed};
 use crate::rdma::RdmaListen;
+use crate::status::{RDMA_ROWS_MAX, RdmaRow};
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use transport::rdma::Traffic;
 use transport::workers::{Shutdown, Workers, spawn_workers};
 use transport::{Context, CountersSnapshot, DynService, Limits};
 
@@ -375,6 +377,18 @@ impl TransportView {
             sum += context.counters().snapshot();
         }
         sum
+    }
+
+    /// The RDMA connections that have carried most.
+    pub(crate) fn rdma_busiest(&self) -> Vec<RdmaRow> {
+        let mut all = self
+            .contexts
+            .first()
+            .map_or(Vec::new(), Context::rdma_traffic);
+        let bytes = |traffic: &Traffic| traffic.carried.bytes_in + traffic.carried.bytes_out;
+        all.sort_by_key(|traffic| std::cmp::Reverse(bytes(traffic)));
+        all.truncate(RDMA_ROWS_MAX);
+        all.iter().map(RdmaRow::from).collect()
     }
 
     /// Connections that are open now.

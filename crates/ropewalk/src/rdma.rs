@@ -8,7 +8,7 @@ use fabric_verbs::Verbs;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use transport::rdma::{self, Config, Listener, Rdma};
+use transport::rdma::{self, Config, Rdma};
 use transport::workers::ShutdownSignal;
 use transport::{Context, DynService};
 
@@ -151,17 +151,14 @@ impl RdmaListen {
     /// Serves on the runtime of one worker.
     ///
     /// # Errors
-    /// When an address cannot be listened on.
+    /// When an address cannot be listened on, other than for want of its device while there is another one.
     pub(crate) async fn serve(
         self,
         service: Arc<dyn DynService>,
         context: Context,
         stop: ShutdownSignal,
     ) -> std::io::Result<()> {
-        let mut listeners: Vec<Listener> = Vec::new();
-        for address in self.addresses {
-            listeners.push(rdma::listen(address, &self.rdma).await?);
-        }
+        let listeners = rdma::listen_all(&self.addresses, &self.rdma).await?;
         if !listeners.is_empty() {
             rdma::serve(listeners, self.rdma, service, context, stop).await;
         }

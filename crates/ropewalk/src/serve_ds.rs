@@ -445,6 +445,7 @@ impl View {
             listen: self.config.listen.clone(),
             rdma_provider: self.rdma_provider.map(str::to_owned),
             connections: self.transport.connections(),
+            rdma_busiest: self.transport.rdma_busiest(),
             total_bytes: s.total_bytes,
             free_bytes: s.free_bytes,
             index_bytes: s.index_bytes,

@@ -463,6 +463,7 @@ impl View {
             advertise: self.config.advertised().to_vec(),
             control_listen: self.config.control_listen.clone(),
             connections: self.transport.connections(),
+            rdma_busiest: self.transport.rdma_busiest(),
             in_grace,
             clients: count(clients),
             sessions: count(sessions),

@@ -46,6 +46,9 @@ pub(crate) struct MdsStatus {
     pub in_grace: bool,
     /// Connections of clients.
     pub connections: u32,
+    /// Those over RDMA that have carried most.
+    #[serde(default)]
+    pub rdma_busiest: Vec<RdmaRow>,
     /// Clients with a lease.
     pub clients: u64,
     /// Their sessions.
@@ -126,6 +129,33 @@ impl DataServerRow {
     }
 }
 
+/// Most RDMA connections of one server that a status tells of one by one.
+pub(crate) const RDMA_ROWS_MAX: usize = 16;
+
+/// An RDMA connection.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RdmaRow {
+    /// The other end.
+    pub peer: String,
+    /// This end: which of the server's addresses.
+    pub local: String,
+    /// What it has carried ([`transport::rdma::Carried`]).
+    #[serde(flatten)]
+    pub carried: BTreeMap<String, u64>,
+}
+
+impl From<&transport::rdma::Traffic> for RdmaRow {
+    fn from(traffic: &transport::rdma::Traffic) -> Self {
+        let named = traffic.carried.named();
+        Self {
+            peer: traffic.peer.to_string(),
+            local: traffic.local.to_string(),
+            carried: named.map(|(name, n)| (name.to_owned(), n)).into(),
+        }
+    }
+}
+
 /// A signing key.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -172,6 +202,8 @@ pub(crate) struct DsStatus {
     pub rdma_provider: Option<String>,
     /// Connections.
     pub connections: u32,
+    /// Those over RDMA that have carried most.
+    pub rdma_busiest: Vec<RdmaRow>,
     /// Size of its store.
     pub total_bytes: u64,
     /// What is left of it.

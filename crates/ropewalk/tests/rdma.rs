@@ -78,5 +78,12 @@ async fn a_client_works_over_rdma() {
     assert!(counted(dir.path(), "rdma_inline_bytes_in") > 300 * 100);
     // The list is longer than a message.
     assert!(counted(dir.path(), "rdma_reply_chunk_bytes_out") > 4096);
+    let shown = &status(dir.path()).unwrap()["mds"]["rdma_busiest"];
+    assert_eq!(shown.as_array().map(Vec::len), Some(1));
+    let count = |name: &str| shown[0][name].as_u64().unwrap();
+    assert!(count("calls_in") > 300);
+    assert!(count("chunks_in") > 0, "the list went into a reply chunk");
+    assert!(count("bytes_in") > 300 * 100 && count("bytes_out") > 4096);
+    assert_eq!(shown[0]["local"].as_str(), Some(&address.to_string()[..]));
     client.close().await.unwrap();
 }

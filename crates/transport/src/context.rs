@@ -15,6 +15,7 @@ use rpc::RecordLimits;
 
 use crate::budget::{Budget, Peer};
 use crate::quiet::{Bucket, Quiet};
+use crate::rdma::traffic::{Meters, Traffic};
 use crate::{Counters, Endpoint};
 
 /// Bounds of the transport. Every queue and wait of this crate has its limit here.
@@ -135,6 +136,8 @@ struct Shared {
     /// Lines about single connections.
     lines: Bucket,
     accept_failures: Quiet,
+    /// What single RDMA connections have carried.
+    meters: Meters,
     next_id: AtomicU64,
 }
 
@@ -170,6 +173,7 @@ impl Context {
             strangers: Quiet::default(),
             lines: Bucket::default(),
             accept_failures: Quiet::default(),
+            meters: Meters::default(),
             next_id: AtomicU64::new(1),
         };
         Self {
@@ -204,6 +208,16 @@ impl Context {
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.shared.connections.load(Relaxed)
+    }
+
+    /// The RDMA connections that exist now, over all siblings, and what each of them has carried.
+    #[must_use]
+    pub fn rdma_traffic(&self) -> Vec<Traffic> {
+        self.shared.meters.read()
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.shared.meters
     }
 
     pub(crate) fn receive_budget(&self) -> &Arc<Budget> {

@@ -237,6 +237,10 @@ counters! {
     /// Payload bytes of RDMA connections that this process copied once more in memory: results put together with their
     /// reply, scattered arguments gathered, and what the provider itself copied.
     rdma_copied_bytes,
+    /// Calls of ours that waited for a credit of the peer.
+    rdma_credit_stalls,
+    /// Calls of peers that waited for their turn to be fetched by RDMA Read.
+    rdma_read_stalls,
     /// Calls of peers that RPC-over-RDMA answered with an error.
     rdma_calls_refused,
     /// Messages of peers that belong to nothing and were dropped.

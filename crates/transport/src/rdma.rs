@@ -18,6 +18,7 @@ mod link;
 pub(crate) mod memory;
 mod replies;
 mod sharing;
+pub(crate) mod traffic;
 
 use std::future::Future;
 use std::io;
@@ -30,7 +31,7 @@ use bytes::Bytes;
 use fabric::{EndpointConfig, Fabric, Receive};
 use futures_util::future::select_all;
 use rpcrdma::PrivateData;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::accept::{Host, Tasks};
 use crate::context::Admission;
@@ -45,6 +46,8 @@ use link::{RdmaLink, Receives};
 use memory::Memory;
 use sharing::{Classes, Place};
 
+pub use traffic::{Carried, Traffic};
+
 /// The port of NFS over RDMA (RFC 8267 §9).
 pub const NFS_PORT: u16 = 20049;
 /// Calls above its grant that a peer may send: see [`rpcrdma::Config::overrun`].
@@ -55,6 +58,8 @@ const SEND_DEPTH: u32 = 256;
 const EXPOSED_PER_CALL_MAX: u32 = 4;
 /// Pause after accept failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How often an address whose device is gone is tried again.
+const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
 /// How connections over RDMA are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,19 +211,57 @@ impl Rdma {
 }
 
 /// Where peers connect to.
-pub struct Listener(Box<dyn fabric::Listener>);
+pub struct Listener {
+    local: SocketAddr,
+    state: Listening,
+}
+
+/// A device may go away under who listens on it, and come back.
+enum Listening {
+    Here(Box<dyn fabric::Listener>),
+    /// Until it is tried again.
+    Away(Instant),
+}
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener({})", self.0.local())
+        write!(f, "Listener({})", self.local)
     }
 }
 
 impl Listener {
     /// The address it listens on.
     #[must_use]
-    pub fn local(&self) -> SocketAddr {
-        self.0.local()
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The next peer, also of a device that comes back. May be dropped and called again.
+    async fn accept(&mut self, fabric: &dyn Fabric) -> io::Result<Box<dyn fabric::Incoming>> {
+        let address = self.local;
+        loop {
+            match &mut self.state {
+                Listening::Here(listener) => match listener.accept().await {
+                    Err(e) if e.kind() == io::ErrorKind::NetworkDown => {
+                        tracing::warn!(%address, "the RDMA device of this address is gone");
+                        self.state = Listening::Away(Instant::now());
+                    }
+                    accepted => return accepted,
+                },
+                Listening::Away(until) => {
+                    tokio::time::sleep_until(*until).await;
+                    // Before it is tried, since the try may be dropped.
+                    *until = Instant::now() + LISTEN_RETRY;
+                    match fabric.listen(address).await {
+                        Ok(listener) => {
+                            tracing::info!(%address, "the RDMA device of this address is back");
+                            self.state = Listening::Here(listener);
+                        }
+                        Err(e) => tracing::debug!(%address, "no RDMA: {e}"),
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -228,7 +271,47 @@ impl Listener {
 /// # Errors
 /// As the provider says.
 pub async fn listen(address: SocketAddr, rdma: &Rdma) -> io::Result<Listener> {
-    rdma.0.fabric.listen(address).await.map(Listener)
+    let listener = rdma.0.fabric.listen(address).await?;
+    Ok(Listener {
+        local: listener.local(),
+        state: Listening::Here(listener),
+    })
+}
+
+/// As [`listen`], on several addresses. One whose device or network interface is not there is tried again while the others
+/// serve.
+///
+/// # Errors
+/// When none of them is there, or another program listens on one.
+pub async fn listen_all(addresses: &[SocketAddr], rdma: &Rdma) -> io::Result<Vec<Listener>> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    let mut away = None;
+    for address in addresses {
+        listeners.push(match listen(*address, rdma).await {
+            Ok(listener) => listener,
+            Err(e) if is_absent(&e) => {
+                tracing::warn!(%address, "nobody listens here until it is an address of an RDMA device: {e}");
+                away.get_or_insert(e);
+                Listener {
+                    local: *address,
+                    state: Listening::Away(Instant::now() + LISTEN_RETRY),
+                }
+            }
+            Err(e) => return Err(e),
+        });
+    }
+    let is_here = |listener: &Listener| matches!(listener.state, Listening::Here(_));
+    match away {
+        Some(e) if !listeners.iter().any(is_here) => Err(e),
+        _ => Ok(listeners),
+    }
+}
+
+/// Whether it says that there is no such address, or no device that has it.
+fn is_absent(e: &io::Error) -> bool {
+    /// Linux's number of "no such device".
+    const ENODEV: i32 = 19;
+    e.kind() == io::ErrorKind::AddrNotAvailable || e.raw_os_error() == Some(ENODEV)
 }
 
 /// Serves RDMA connections until the shutdown signal, then drains them.
@@ -252,7 +335,7 @@ pub async fn serve(
                 rdma.0.classes.look(&*host.service);
                 continue;
             }
-            accepted = accept(&mut listeners) => accepted,
+            accepted = accept(&mut listeners, rdma.fabric()) => accepted,
         };
         let (incoming, local) = match accepted {
             Ok(accepted) => accepted,
@@ -283,13 +366,16 @@ pub async fn serve(
     tasks.shut_down().await;
 }
 
-async fn accept(listeners: &mut [Listener]) -> io::Result<(Box<dyn fabric::Incoming>, SocketAddr)> {
+async fn accept(
+    listeners: &mut [Listener],
+    fabric: &dyn Fabric,
+) -> io::Result<(Box<dyn fabric::Incoming>, SocketAddr)> {
     if listeners.is_empty() {
         return std::future::pending().await;
     }
     let accepting = listeners.iter_mut().map(|listener| {
         let local = listener.local();
-        let accepting = listener.0.accept();
+        let accepting = listener.accept(fabric);
         Box::pin(async move { Ok((accepting.await?, local)) })
     });
     select_all(accepting).await.0

@@ -1,8 +1,10 @@
 //! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`), injected faults (`faults`), slow peers (`pace`) or faulty RDMA peers (`rdma_peers`) can show. Method: a service whose procedures are the
-//! situations to test, behind a rig that hides the transport.
+//! (`sockets`), injected faults (`faults`), slow peers (`pace`), faulty RDMA
+//! peers (`rdma_peers`) or devices that go away (`devices`) can show. Method: a service whose procedures are the situations to
+//! test, behind a rig that hides the transport.
 
 mod contract;
+mod devices;
 mod faults;
 mod pace;
 mod rdma_peers;

@@ -1,25 +1,8 @@
 # A cluster of ours serves in this guest over rdma-core, and the guest's kernel mounts it over RDMA: asserts that RDMA it is
 # on every connection, writes files, reads them back past the cache, and goes on after every server was killed.
-. /run/job/guest/lib.sh
-SERVER=$GUEST_IP PORT=20049 PROTO=rdma NAME=nfs
-export SERVER PORT
-trap 'finish $?' EXIT
-# siw holds root to the limit of locked memory too.
-ulimit -l unlimited
-STATE=/run/cluster
-"$ROPEWALK" up --ds 2 --dir $STATE --transport rdma --rdma-provider verbs --listen "$GUEST_IP" \
-    --export "$GUEST_IP/32:rw:none" >/run/up.log 2>&1 &
-UP=$!
-tries=600
-until grep -q 'ropewalk is ready' /run/up.log; do
-    tries=$((tries - 1))
-    kill -0 $UP 2>/dev/null && [ $tries -gt 0 ] || {
-        sed 's/^/# /' /run/up.log $STATE/*/log
-        fail "the cluster does not start"
-    }
-    sleep 0.2
-done
-"$ROPEWALK" rdma | sed 's/^/# /'
+. /run/job/guest/rdma/cluster.sh
+NAME=nfs
+start "$GUEST_IP"
 check "$ROPEWALK" status --dir $STATE
 grep -q "^NFS over RDMA: software RDMA devices of the kernel" /tmp/check.out || fail "the status does not say so"
 
@@ -48,8 +31,5 @@ check python3 "$LIB/siw/files.py" "$WORK" read
 [ "$(cat "$WORK/after")" = "after the kill" ] || fail "what was written after the kill is wrong"
 check python3 "$LIB/siw/transports.py" "$MNT" "$SERVER" "$PORT" rdma
 exec 9<&-
-grep -h -E 'WARN|ERROR' $STATE/*/log | tail -n 20 | sed 's/^/# /'
-dmesg | grep -E 'siw|rxe|rpcrdma|BUG|WARNING' | grep -v 'taints kernel\|verification failed' | sed 's/^/# /'
 pass
-kill $UP
-wait $UP
+stop

@@ -2,7 +2,7 @@
 //!
 //! In a QEMU guest with soft-RoCE (rdma_rxe), or with soft-iWARP (siw) when asked, the provider keeps its contract
 //! ([`contract`]), and a cluster serves over it the kernel's own client in the same guest, which goes on after every
-//! server was killed ([`nfs`]).
+//! server was killed, and when one of two devices fails ([`cluster`]).
 //! Ends with the closing line that the test command counts.
 
 use std::path::{Path, PathBuf};
@@ -51,6 +51,8 @@ enum Part {
     Contract,
     /// A cluster that the kernel mounts with proto=rdma.
     Nfs,
+    /// The same on two devices, of which one fails and comes back. No part of CI: it takes some minutes.
+    Rails,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -89,9 +91,12 @@ pub(crate) fn rdma(dir: &Path, args: &RdmaArgs) -> Result<bool> {
             outcomes.last().into_iter().for_each(siw::print);
         }
         if let Some(program) = &programs.ropewalk {
-            for vers in &args.vers {
-                outcomes.push(nfs(&net, &qemu, program, (*device, vers), args)?);
-                outcomes.last().into_iter().for_each(siw::print);
+            for (part, script) in [(Part::Nfs, "nfs"), (Part::Rails, "rails")] {
+                for vers in args.vers.iter().filter(|_| args.scenario.contains(&part)) {
+                    let what = (*device, script, &vers[..]);
+                    outcomes.push(cluster(&net, &qemu, program, what, args)?);
+                    outcomes.last().into_iter().for_each(siw::print);
+                }
             }
         }
     }
@@ -127,16 +132,16 @@ fn contract(
 }
 
 /// A cluster and its client in one guest.
-fn nfs(
+fn cluster(
     net: &Net,
     qemu: &Qemu,
     program: &Path,
-    (device, vers): (Device, &str),
+    (device, script, vers): (Device, &str, &str),
     args: &RdmaArgs,
 ) -> Result<Outcome> {
     let started = Instant::now();
     let run = Guest::with_rdma(net, qemu)
-        .script("rdma/nfs.sh")
+        .script(format!("rdma/{script}.sh"))
         .env("RDMA", device.name())
         .env("ROPEWALK", in_guest(program)?)
         .env("VERS", vers)
@@ -145,8 +150,8 @@ fn nfs(
         .timeout(GUEST_LIMIT)
         .echo(args.verbose)
         .run()?;
-    let mut outcome = judge_single(&run, vers, "nfs", started.elapsed());
-    outcome.name = format!("nfs {vers} on {}", device.name());
+    let mut outcome = judge_single(&run, vers, script, started.elapsed());
+    outcome.name = format!("{script} {vers} on {}", device.name());
     Ok(outcome)
 }
 
@@ -183,7 +188,9 @@ impl Programs {
             Some(program) => Ok(program.clone()),
             None => siw::build(&["--package", "ropewalk"], "ropewalk"),
         };
-        let ropewalk = wants(Part::Nfs).then(ropewalk).transpose()?;
+        let ropewalk = (wants(Part::Nfs) || wants(Part::Rails))
+            .then(ropewalk)
+            .transpose()?;
         Ok(Self { tests, ropewalk })
     }
 }

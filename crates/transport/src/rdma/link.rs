@@ -17,6 +17,7 @@ use super::calls::Calls;
 use super::incoming::Records;
 use super::memory::Memory;
 use super::replies::{self, Filled, Replies};
+use super::traffic::{Carried, Metered};
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
 use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
 
@@ -24,7 +25,7 @@ use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
 const SIGNAL_ROOM: usize = 32;
 
 /// Counters of an engine that are added to those of all connections.
-const COUNTED: usize = 10;
+const COUNTED: usize = 12;
 
 /// Where messages of the peer go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,7 @@ pub(crate) struct RdmaLink {
     moved: fabric::Counters,
     /// What of the engine's counters is in those of all connections.
     counted: [u64; COUNTED],
+    metered: Metered,
     /// `None` while the peer is not waited for.
     watches: Option<Box<Watches>>,
 }
@@ -111,6 +113,7 @@ impl RdmaLink {
             is_driven: false,
             moved: fabric::Counters::default(),
             counted: [0; COUNTED],
+            metered: Metered::new(conn),
             watches: None,
             conn: conn.clone(),
         }
@@ -458,7 +461,10 @@ impl RdmaLink {
 
     /// Adds what the engine has counted since.
     fn count(&mut self) {
-        let now = sums(self.engine.counters());
+        let counted = self.engine.counters();
+        let carried = Carried::new(counted, &self.endpoint.counters());
+        self.metered.set(carried);
+        let now = sums(counted);
         if now == self.counted {
             return;
         }
@@ -472,6 +478,8 @@ impl RdmaLink {
             &c.rdma_write_chunk_bytes_out,
             &c.rdma_reply_chunk_bytes_in,
             &c.rdma_reply_chunk_bytes_out,
+            &c.rdma_credit_stalls,
+            &c.rdma_read_stalls,
             &c.rdma_calls_refused,
             &c.rdma_discarded,
         ];
@@ -579,6 +587,8 @@ fn sums(c: &rpcrdma::Counters) -> [u64; COUNTED] {
         c.write_chunk_bytes_out,
         c.reply_chunk_bytes_in,
         c.reply_chunk_bytes_out,
+        c.credit_stalls,
+        c.read_stalls,
         refused.map(|reason| c.refused_for(*reason)).sum(),
         discarded.map(|reason| c.discarded_for(*reason)).sum(),
     ]

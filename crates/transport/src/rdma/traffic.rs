@@ -1,0 +1,129 @@
+//! What single RDMA connections have carried, for who looks for the one in trouble.
+//!
+//! # Ownership
+//! The task of a connection writes, whenever its engine has counted something; anybody may read. A connection stands in the
+//! list of its context and its siblings as long as its link lives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{ConnHandle, Endpoint};
+
+/// What one connection has carried since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Carried {
+    /// Calls of the peer.
+    pub calls_in: u64,
+    /// Calls of ours.
+    pub calls_out: u64,
+    /// Bytes received, by whatever way.
+    pub bytes_in: u64,
+    /// Bytes sent, by whatever way.
+    pub bytes_out: u64,
+    /// Chunks of the peer's memory that were read from or written to.
+    pub chunks_in: u64,
+    /// Chunks of our memory that were offered to the peer to be read, or came back written.
+    pub chunks_out: u64,
+    /// Pieces of memory whose access was taken back, by whichever side.
+    pub invalidations: u64,
+    /// Calls of ours that waited for a credit of the peer.
+    pub credit_stalls: u64,
+    /// Calls of the peer that waited for their turn to be fetched.
+    pub read_stalls: u64,
+}
+
+impl Carried {
+    pub(super) fn new(counted: &rpcrdma::Counters, moved: &fabric::Counters) -> Self {
+        Self {
+            calls_in: counted.calls_in,
+            calls_out: counted.calls_out,
+            bytes_in: moved.received_bytes,
+            bytes_out: moved.sent_bytes,
+            chunks_in: counted.read_chunks_in + counted.write_chunks_out + counted.reply_chunks_out,
+            chunks_out: counted.read_chunks_out + counted.write_chunks_in + counted.reply_chunks_in,
+            invalidations: counted.invalidations_local
+                + counted.invalidations_sent
+                + counted.invalidations_received,
+            credit_stalls: counted.credit_stalls,
+            read_stalls: counted.read_stalls,
+        }
+    }
+
+    /// Names and values.
+    #[must_use]
+    pub const fn named(&self) -> [(&'static str, u64); 9] {
+        [
+            ("calls_in", self.calls_in),
+            ("calls_out", self.calls_out),
+            ("bytes_in", self.bytes_in),
+            ("bytes_out", self.bytes_out),
+            ("chunks_in", self.chunks_in),
+            ("chunks_out", self.chunks_out),
+            ("invalidations", self.invalidations),
+            ("credit_stalls", self.credit_stalls),
+            ("read_stalls", self.read_stalls),
+        ]
+    }
+}
+
+/// A connection that is there, and what it has carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traffic {
+    /// The other end.
+    pub peer: Endpoint,
+    /// This end.
+    pub local: Endpoint,
+    /// What it has carried.
+    pub carried: Carried,
+}
+
+/// The connections of a context and its siblings, by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Meters(Mutex<BTreeMap<u64, Arc<Meter>>>);
+
+#[derive(Debug)]
+struct Meter {
+    conn: ConnHandle,
+    carried: Mutex<Carried>,
+}
+
+impl Meters {
+    pub(crate) fn read(&self) -> Vec<Traffic> {
+        let meters: Vec<_> = self.0.lock().values().cloned().collect();
+        let read = |meter: Arc<Meter>| Traffic {
+            peer: meter.conn.peer().clone(),
+            local: meter.conn.local().clone(),
+            carried: *meter.carried.lock(),
+        };
+        meters.into_iter().map(read).collect()
+    }
+}
+
+/// A connection's place in the list, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Metered(Arc<Meter>);
+
+impl Metered {
+    pub(super) fn new(conn: &ConnHandle) -> Self {
+        let meter = Arc::new(Meter {
+            conn: conn.clone(),
+            carried: Mutex::default(),
+        });
+        let meters = conn.context().meters();
+        meters.0.lock().insert(conn.id(), Arc::clone(&meter));
+        Self(meter)
+    }
+
+    pub(super) fn set(&self, carried: Carried) {
+        *self.0.carried.lock() = carried;
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        let conn = &self.0.conn;
+        conn.context().meters().0.lock().remove(&conn.id());
+    }
+}
