@@ -165,7 +165,7 @@ mod tests {
             figure: Some("fig. 1".to_owned()),
             shows: "speed".to_owned(),
             says: Some("it is fast".to_owned()),
-            x_label: "servers".to_owned(),
+            x_label: "data servers".to_owned(),
             y_label: "MB/s".to_owned(),
             series: vec![PublishedSeries {
                 name: "theirs".to_owned(),
@@ -230,7 +230,7 @@ data servers  one               one: CPU idle, %
 1             5.00 [4.00 6.00]  50.0 [50.0 50.0]
 2             8.00 [8.00 8.00]  50.0 [50.0 50.0]
 A remark.
-published: theirs: 19 MB/s at 2 servers, 30.5 MB/s at 4 servers
+published: theirs: 19 MB/s at 2 data servers, 30.5 MB/s at 4 data servers
 published: A <paper>, fig. 1; it says: it is fast
 Transport: tcp, by sockets of the kernel
 A note.
@@ -304,6 +304,10 @@ known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0
             .map(|p| (p.0, p.1.median))
             .collect();
         assert_eq!(points, [(1, 19.0), (2, 30.5)]);
+        let mut by_clients = figure.published.clone();
+        by_clients.x_label = "clients".to_owned();
+        let theirs = Chart::published(&by_clients, &ours).unwrap();
+        assert_eq!(theirs.places.len(), 2);
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Chart {
         chart.sorted()
     }
 
-    /// Of what was published, as far as values are known, over the same places as `ours`.
+    /// Of what was published, as far as values are known; over the same places as `ours`, where both axes are of the same.
     pub(crate) fn published(figure: &Published, ours: &Self) -> Option<Self> {
         if figure.series.is_empty() {
             return None;
@@ -127,7 +127,9 @@ impl Chart {
             figure.x_label.clone(),
             figure.y_label.clone(),
         );
-        chart.places.clone_from(&ours.places);
+        if ours.x_label == figure.x_label {
+            chart.places.clone_from(&ours.places);
+        }
         for series in &figure.series {
             for (x, y) in &series.points {
                 let spread = Spread {
@@ -136,11 +138,9 @@ impl Chart {
                     max: *y,
                 };
                 let theirs = X::named(*x, &x.to_string());
-                let same = ours
-                    .places
-                    .iter()
-                    .find(|place| place.value.total_cmp(x).is_eq());
-                chart.add(&series.name, same.unwrap_or(&theirs), spread);
+                let same = |place: &&X| place.value.total_cmp(x).is_eq();
+                let place = chart.places.iter().find(same).cloned();
+                chart.add(&series.name, &place.unwrap_or(theirs), spread);
             }
         }
         Some(chart.sorted())
