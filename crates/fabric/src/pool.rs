@@ -41,10 +41,7 @@ struct Shared {
 struct State {
     /// By first address. Before the buffers, so that who registered a slab hears of its end before its memory goes.
     slabs: BTreeMap<usize, Listed>,
-    /// Those that somebody had; the last one is the warmest.
     free: Vec<BytesMut>,
-    /// Those that nobody ever had: memory that was never touched.
-    fresh: Vec<BytesMut>,
     slabs_bytes: usize,
     taken: usize,
     /// Of the free ones, those that are promised.
@@ -70,23 +67,19 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Buffer> {
         let mut state = self.0.state.lock();
-        if state.available() == state.reserved {
-            state.grow(&self.0.config);
-        }
-        if state.available() == state.reserved {
+        if state.available(&self.0.config) == state.reserved {
             return None;
         }
         self.hand_out(&mut state)
     }
 
-    /// Sets so many buffers aside for [`Pool::take_reserved`]. Returns how many they are: fewer when the pool has no more.
+    /// Sets so many buffers aside for [`Pool::take_reserved`]: nobody else gets them. Returns how many they are: fewer when the limit
+    /// allows no more. There is no memory behind them until they are taken.
     pub(crate) fn reserve(&self, count: usize) -> usize {
         let mut state = self.0.state.lock();
-        let wanted = state.reserved + count;
-        while state.available() < wanted && state.grow(&self.0.config) {}
-        let before = state.reserved;
-        state.reserved = wanted.min(state.available());
-        state.reserved - before
+        let most = state.available(&self.0.config) - state.reserved;
+        state.reserved += count.min(most);
+        count.min(most)
     }
 
     /// So many buffers are not set aside any more.
@@ -102,7 +95,10 @@ impl Pool {
     }
 
     fn hand_out(&self, state: &mut State) -> Option<Buffer> {
-        let bytes = state.free.pop().or_else(|| state.fresh.pop())?;
+        if state.free.is_empty() {
+            state.grow(&self.0.config);
+        }
+        let bytes = state.free.pop()?;
         state.taken += 1;
         Some(Buffer {
             len: bytes.len(),
@@ -137,31 +133,29 @@ impl Pool {
 }
 
 impl State {
-    /// Buffers that nobody has.
-    fn available(&self) -> usize {
-        self.free.len() + self.fresh.len()
+    /// Buffers that nobody has, those included for which there is no slab yet.
+    fn available(&self, config: &PoolConfig) -> usize {
+        let room = config.bytes_max - self.slabs_bytes.min(config.bytes_max);
+        self.free.len() + room / config.buffer_bytes
     }
 
-    /// Makes another slab, if the limit allows one of at least one buffer; whether it did.
-    fn grow(&mut self, config: &PoolConfig) -> bool {
+    /// Makes another slab, if the limit allows one of at least one buffer.
+    fn grow(&mut self, config: &PoolConfig) {
         let wish = config.slab_bytes.max(config.buffer_bytes);
         let room = config.bytes_max - self.slabs_bytes.min(config.bytes_max);
         let count = wish.min(room) / config.buffer_bytes;
         if count == 0 {
-            return false;
+            return;
         }
         let mut slab = BytesMut::zeroed(count * config.buffer_bytes);
         let start = slab.as_ptr().addr();
         self.slabs
             .insert(start, Listed::new(start..start + slab.len()));
         self.slabs_bytes += slab.len();
-        let mut buffers: Vec<_> = (0..count)
-            .map(|_| slab.split_to(config.buffer_bytes))
-            .collect();
+        self.free
+            .extend((0..count).map(|_| slab.split_to(config.buffer_bytes)));
         // The lowest address is handed out first.
-        buffers.reverse();
-        self.fresh.append(&mut buffers);
-        true
+        self.free.reverse();
     }
 }
 
@@ -234,7 +228,7 @@ impl Drop for Buffer {
         } = self.home.config;
         let mut state = self.home.state.lock();
         state.taken -= 1;
-        let is_slab = slab_bytes < 2 * buffer_bytes && state.available() >= state.reserved;
+        let is_slab = slab_bytes < 2 * buffer_bytes;
         if is_slab && (state.free.len() + 1) * buffer_bytes > free_bytes_max {
             let slab = state.slabs.remove(&bytes.as_ptr().addr());
             state.slabs_bytes -= buffer_bytes;

@@ -11,8 +11,8 @@ use crate::{Buffer, Pool};
 pub struct ReceiveQueue(Pool);
 
 impl ReceiveQueue {
-    /// An empty queue. Its receives are buffers of `pool` that are set aside; the one that was given back last is used first, so that those which
-    /// only wait are never touched.
+    /// An empty queue. Its receives are buffers of `pool` that are set aside; the one that was given back last is used first, and for those
+    /// which only wait there need not be memory yet.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
         Self(pool)

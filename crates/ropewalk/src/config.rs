@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 mod checks;
 mod ds;
@@ -128,6 +129,10 @@ const fn default_rdma_crc() -> bool {
     true
 }
 
+pub(crate) fn default_rdma_inline() -> ByteSize {
+    ByteSize(transport::rdma::Config::default().inline_bytes.into())
+}
+
 fn default_nfs_listen() -> Vec<SocketAddr> {
     vec![SocketAddr::from(([127, 0, 0, 1], 2049))]
 }
@@ -141,6 +146,8 @@ pub(crate) struct Connections {
     pub(crate) per_address_max: Option<u32>,
     /// Microseconds for which a thread asks its busy connection before it sleeps.
     pub(crate) busy_poll_us: u32,
+    /// After how long without a request they are closed.
+    pub(crate) idle_close: Option<Duration>,
 }
 
 /// `connections_max` when a configuration does not say.

@@ -71,6 +71,7 @@ pub(crate) fn transport_limits(configured: &Connections) -> Limits {
         connections_max,
         connections_per_address_max: configured.per_address_max.unwrap_or(quarter),
         busy_poll: Duration::from_micros(u64::from(configured.busy_poll_us)),
+        idle: configured.idle_close,
         ..Limits::default()
     }
 }

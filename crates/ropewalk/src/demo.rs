@@ -240,7 +240,7 @@ async fn connect(plan: &Plan, way: Way, pnfs: bool) -> Outcome<Client> {
     let context = Context::new(Limits::default());
     let connector = Arc::new(AnyConnector::new(
         &context,
-        vec![crate::rdma::software(true)],
+        vec![crate::rdma::software(transport::rdma::Config::default())],
     ));
     let (address, data_transport) = match way {
         Way::Tcp => (Address::Tcp(plan.mount_address()), Preference::Tcp),

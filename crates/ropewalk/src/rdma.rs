@@ -3,6 +3,7 @@
 use crate::config::{DsConfig, MdsConfig};
 use crate::daemon;
 use crate::failure::{Outcome, failed};
+use bytesize::ByteSize;
 use fabric_verbs::Verbs;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -24,34 +25,41 @@ pub(crate) enum ProviderChoice {
     Iwarp,
 }
 
-/// A provider, and whether frames have checksums where it has a choice.
-pub(crate) type Wish = (ProviderChoice, bool);
+/// A provider, and how connections over it are made.
+pub(crate) type Wish = (ProviderChoice, Config);
+
+fn config(crc: bool, inline: ByteSize) -> Config {
+    Config {
+        crc,
+        // At most 64 KiB, as was checked.
+        inline_bytes: u32::try_from(inline.as_u64()).unwrap_or(u32::MAX),
+        ..Config::default()
+    }
+}
 
 impl MdsConfig {
     /// What RDMA runs on.
     pub(crate) fn rdma(&self) -> Wish {
-        (self.rdma_provider, self.rdma_crc)
+        let config = config(self.rdma_crc, self.rdma_inline);
+        (self.rdma_provider, config)
     }
 }
 
 impl DsConfig {
     /// What RDMA runs on.
     pub(crate) fn rdma(&self) -> Wish {
-        (self.rdma_provider, self.rdma_crc)
+        let config = config(self.rdma_crc, self.rdma_inline);
+        (self.rdma_provider, config)
     }
 }
 
-/// Software iWARP, for machines without a device. Frames go without a checksum when neither `crc` nor the peer wants one.
-pub(crate) fn software(crc: bool) -> Rdma {
-    let config = Config {
-        crc,
-        ..Config::default()
-    };
+/// Software iWARP, for machines without a device.
+pub(crate) fn software(config: Config) -> Rdma {
     Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), config)
 }
 
-fn devices(verbs: Verbs) -> Rdma {
-    Rdma::new(Arc::new(verbs), Config::default())
+fn devices(verbs: Verbs, config: Config) -> Rdma {
+    Rdma::new(Arc::new(verbs), config)
 }
 
 fn unusable(why: &str) -> crate::failure::Failure {
@@ -79,21 +87,21 @@ pub(crate) fn uses_devices(choice: ProviderChoice, addresses: &[SocketAddr]) -> 
 }
 
 /// What to connect with, in the order of tries.
-pub(crate) fn connecting((choice, crc): Wish) -> Outcome<Vec<Rdma>> {
+pub(crate) fn connecting((choice, config): Wish) -> Outcome<Vec<Rdma>> {
     match choice {
-        ProviderChoice::Iwarp => Ok(vec![software(crc)]),
+        ProviderChoice::Iwarp => Ok(vec![software(config)]),
         ProviderChoice::Verbs => {
             let verbs = Verbs::open().map_err(|why| unusable(&why))?;
-            Ok(vec![devices(verbs)])
+            Ok(vec![devices(verbs, config)])
         }
-        ProviderChoice::Auto => Ok(any(crc)),
+        ProviderChoice::Auto => Ok(any(config)),
     }
 }
 
 /// Devices where there are any, then software iWARP: what a client connects with, who does not know what the server has.
-pub(crate) fn any(crc: bool) -> Vec<Rdma> {
-    let verbs = Verbs::open().ok().map(devices);
-    verbs.into_iter().chain([software(crc)]).collect()
+pub(crate) fn any(config: Config) -> Vec<Rdma> {
+    let verbs = Verbs::open().ok().map(|verbs| devices(verbs, config));
+    verbs.into_iter().chain([software(config)]).collect()
 }
 
 /// Where a server listens for RDMA.
@@ -107,12 +115,12 @@ impl RdmaListen {
     /// Chooses the provider, says which and why, and makes sure that nobody else listens on these addresses. `change` says
     /// how to choose another port.
     pub(crate) fn reserve(
-        (choice, crc): Wish,
+        (choice, config): Wish,
         addresses: &[SocketAddr],
         change: &str,
     ) -> Outcome<Self> {
         if addresses.is_empty() {
-            let rdma = software(crc);
+            let rdma = software(config);
             let addresses = Vec::new();
             return Ok(Self { rdma, addresses });
         }
@@ -120,16 +128,16 @@ impl RdmaListen {
             ProviderChoice::Iwarp => (None, "asked for".to_owned()),
             ProviderChoice::Verbs => {
                 let verbs = Verbs::open().map_err(|why| unusable(&why))?;
-                (Some(devices(verbs)), "asked for".to_owned())
+                (Some(devices(verbs, config)), "asked for".to_owned())
             }
             ProviderChoice::Auto => match devices_for(addresses) {
-                Ok(verbs) => (Some(devices(verbs)), "its device is up".to_owned()),
+                Ok(verbs) => (Some(devices(verbs, config)), "its device is up".to_owned()),
                 Err(why) => (None, why),
             },
         };
         let (rdma, addresses) = match rdma {
             Some(rdma) => (rdma, addresses.to_vec()),
-            None => (software(crc), reserve_tcp(addresses, change)?),
+            None => (software(config), reserve_tcp(addresses, change)?),
         };
         tracing::info!(provider = rdma.fabric().name(), why, "RDMA");
         Ok(Self { rdma, addresses })

@@ -185,11 +185,12 @@ pub struct Clients {
     client_counter: u32,
     session_counter: u32,
     grace: Grace,
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, Box<Client>>,
     /// Those of them that are not confirmed.
     unconfirmed: BTreeSet<ClientId>,
     owners: BTreeMap<Vec<u8>, OwnerEntry>,
-    sessions: BTreeMap<SessionId, Session>,
+    /// Behind pointers: the nodes of a tree are filled by little more than half.
+    sessions: BTreeMap<SessionId, Box<Session>>,
     bindings: Bindings,
     /// Slots that each session was last asked to keep to.
     slots_share: u32,
@@ -243,12 +244,12 @@ impl Clients {
     /// A session.
     #[must_use]
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id)
+        self.sessions.get(&id).map(Box::as_ref)
     }
 
     /// A session, to be changed.
     pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.sessions.get_mut(&id)
+        self.sessions.get_mut(&id).map(Box::as_mut)
     }
 
     /// Sessions of a client, oldest first.

@@ -167,7 +167,9 @@ impl SlotTable {
             return Verdict::BadSlot;
         }
         if self.slots.len() <= request.slot as usize {
-            self.slots.resize(request.slot as usize + 1, FRESH);
+            let more = request.slot as usize + 1 - self.slots.len();
+            self.slots.reserve_exact(more);
+            self.slots.resize(self.slots.len() + more, FRESH);
         }
         let slot = &self.slots[request.slot as usize];
         if request.seqid == slot.seqid && slot.last != Last::Unused {

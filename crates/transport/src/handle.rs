@@ -328,7 +328,12 @@ impl ConnHandle {
     }
 
     fn settle(&self, xid: u32, outcome: Result<Bytes, CallError>) -> bool {
-        let sender = self.0.state.lock().pending.remove(&xid);
+        let sender = {
+            let mut state = self.0.state.lock();
+            let sender = state.pending.remove(&xid);
+            state.rest();
+            sender
+        };
         sender.is_some_and(|s| s.send(outcome).is_ok())
     }
 
@@ -392,6 +397,16 @@ pub(crate) enum Outgoing {
 }
 
 impl State {
+    /// Keeps no room for what may come: most connections are idle, and empty tables keep some.
+    fn rest(&mut self) {
+        if self.pending.is_empty() {
+            self.pending = BTreeMap::new();
+        }
+        if self.outgoing.is_empty() {
+            self.outgoing = VecDeque::new();
+        }
+    }
+
     /// Why the connection is gone, or about to be.
     fn ended(&self) -> Option<CloseReason> {
         let closing = self.closing.as_ref().map(|(reason, _)| *reason);

@@ -381,19 +381,27 @@ async fn accept(
     select_all(accepting).await.0
 }
 
-async fn serve_one(
+/// A connection from its set-up to its end, each in a box of its own: what the set-up needs is gone after it.
+fn serve_one(
     incoming: Box<dyn fabric::Incoming>,
     local: SocketAddr,
     rdma: Rdma,
     host: Host,
     admission: Admission,
-) {
-    // What the set-up needs is gone after it.
-    let set_up = Box::pin(set_up(incoming, local, &rdma, &host.context));
-    let Some((link, conn, _place)) = set_up.await else {
-        return;
-    };
-    host.run(link, conn, admission).await;
+) -> impl Future<Output = ()> + Send + 'static {
+    let set_up = Box::pin(async move {
+        let (link, conn, place) = set_up(incoming, local, &rdma, &host.context).await?;
+        let running: BoxFuture<'static, ()> = Box::pin(async move {
+            let _place = place;
+            host.run(link, conn, admission).await;
+        });
+        Some(running)
+    });
+    async move {
+        if let Some(running) = set_up.await {
+            running.await;
+        }
+    }
 }
 
 async fn set_up(

@@ -81,7 +81,7 @@ impl Machine {
             .rx
             .segment
             .filter(|segment| self.rx.end == 0 && segment.due() >= DIRECT_BYTES_MIN);
-        self.rx.ahead = direct.map(|segment| self.look_ahead(&segment));
+        self.rx.ahead = direct.map(|segment| Box::new(self.look_ahead(&segment)));
         let wanted = self.wanted_bytes();
         let rx = &mut self.rx;
         let mut room = Room::new();

@@ -35,7 +35,7 @@ pub(super) struct Rx {
     doublings: u32,
     pub(super) segment: Option<Segment>,
     /// What the bytes that are read now should be, unless all go into the inbox.
-    pub(super) ahead: Option<Ahead>,
+    pub(super) ahead: Option<Box<Ahead>>,
     /// Of control messages.
     pub(super) control: ControlBuffer,
     /// A message has come for which there is no receive in the shared queue.

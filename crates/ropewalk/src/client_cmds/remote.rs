@@ -168,7 +168,7 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
     let context = Context::new(Limits::default());
     let providers = match url.transport {
         Preference::Tcp => Vec::new(),
-        Preference::Auto | Preference::Rdma => crate::rdma::any(true),
+        Preference::Auto | Preference::Rdma => crate::rdma::any(transport::rdma::Config::default()),
     };
     let connector = Arc::new(AnyConnector::new(&context, providers));
     let mut config = config()?;

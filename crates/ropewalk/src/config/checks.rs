@@ -1,11 +1,20 @@
 //! What no server can run with, whichever it is: one sentence each.
 
 use super::{ConfigError, wrong};
+use crate::times::Length;
+use bytesize::ByteSize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 /// Fewest and most connections of clients.
 const CONNECTIONS_RANGE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
+
+/// Smallest and largest messages over RDMA.
+const INLINE_BYTES_RANGE: std::ops::RangeInclusive<u64> = 4096..=65_536;
+
+/// Shortest time after which idle connections are closed.
+const IDLE_CLOSE_MIN: Duration = Duration::from_secs(10);
 
 /// Longest time for which a thread asks a socket instead of sleeping: others of its connections may wait so long.
 const BUSY_POLL_US_MAX: u32 = 1000;
@@ -81,6 +90,26 @@ pub(super) fn need_busy_poll(busy_poll_us: u32) -> Result<(), ConfigError> {
         )));
     }
     Ok(())
+}
+
+/// A receive of each size class holds so much.
+pub(super) fn need_inline(size: ByteSize) -> Result<(), ConfigError> {
+    let bytes = size.as_u64();
+    if INLINE_BYTES_RANGE.contains(&bytes) && bytes.is_multiple_of(1024) {
+        return Ok(());
+    }
+    Err(wrong(
+        "`rdma_inline` must be a multiple of 1 KiB between 4 KiB and 64 KiB",
+    ))
+}
+
+pub(super) fn need_idle_close(length: Option<Length>) -> Result<(), ConfigError> {
+    match length {
+        Some(Length(length)) if length < IDLE_CLOSE_MIN => Err(wrong(
+            "`idle_close` must be at least 10s: clients connect again for each request after it",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Addresses that others can connect to.

@@ -1,13 +1,15 @@
 //! `ds.toml`.
 
 use super::checks::{
-    need_busy_poll, need_connections, need_directory, need_distinct, need_listener, need_reachable,
+    need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close, need_inline,
+    need_listener, need_reachable,
 };
 use super::{
     Checked, ConfigError, Connections, StoreKind, default_busy_poll_us, default_connections_max,
-    default_nfs_listen, default_rdma_crc, exact_size, wrong,
+    default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size, wrong,
 };
 use crate::rdma::ProviderChoice;
+use crate::times::Length;
 use ::ds::PeerFilter;
 use bytesize::ByteSize;
 use cluster_tls::JoinToken;
@@ -41,6 +43,9 @@ pub(crate) struct DsConfig {
     /// Checksums over the frames of software iWARP, also when a peer could do without.
     #[serde(default = "default_rdma_crc")]
     pub rdma_crc: bool,
+    /// Longest message over RDMA, and bytes of a receive: what is longer goes by chunks. Peers that say less get less.
+    #[serde(default = "default_rdma_inline", serialize_with = "exact_size")]
+    pub rdma_inline: ByteSize,
     /// Addresses that clients are told; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
@@ -65,6 +70,9 @@ pub(crate) struct DsConfig {
     /// Of those, connections of one address (one /64 of IPv6); default a quarter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_address_max: Option<u32>,
+    /// Connections without a request for so long are closed; clients connect again when they need to. Never by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_close: Option<Length>,
     /// Networks that may connect, the metadata server's included; everybody by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<String>,
@@ -104,6 +112,8 @@ impl Checked for DsConfig {
         }
         need_connections(self.connections_max, self.connections_per_address_max)?;
         need_busy_poll(self.busy_poll_us)?;
+        need_inline(self.rdma_inline)?;
+        need_idle_close(self.idle_close)?;
         let no_port = |m: &&String| {
             m.rsplit_once(':')
                 .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
@@ -135,6 +145,7 @@ impl DsConfig {
             max: self.connections_max,
             per_address_max: self.connections_per_address_max,
             busy_poll_us: self.busy_poll_us,
+            idle_close: self.idle_close.map(|length| length.0),
         }
     }
 

@@ -1,13 +1,14 @@
 //! `mds.toml`.
 
 use super::checks::{
-    is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_listener,
-    need_reachable,
+    is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close,
+    need_inline, need_listener, need_reachable,
 };
 use super::tables::{Access, ExportTable, PlacementTable, RootTable, SquashName};
 use super::{
     Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
-    default_connections_max, default_nfs_listen, default_rdma_crc, exact_size, wrong,
+    default_connections_max, default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size,
+    wrong,
 };
 use crate::rdma::ProviderChoice;
 use crate::times::Length;
@@ -50,6 +51,9 @@ pub(crate) struct MdsConfig {
     /// Checksums over the frames of software iWARP, also when a peer could do without.
     #[serde(default = "default_rdma_crc")]
     pub rdma_crc: bool,
+    /// Longest message over RDMA, and bytes of a receive: what is longer goes by chunks. Peers that say less get less.
+    #[serde(default = "default_rdma_inline", serialize_with = "exact_size")]
+    pub rdma_inline: ByteSize,
     /// Addresses that clients mount from; default `listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advertise: Vec<SocketAddr>,
@@ -95,6 +99,9 @@ pub(crate) struct MdsConfig {
     /// Of those, connections of one address (one /64 of IPv6); default a quarter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_address_max: Option<u32>,
+    /// Connections without a request for so long are closed; clients connect again when they need to. Never by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_close: Option<Length>,
     /// Microseconds for which a thread with one busy connection asks its socket before it sleeps; 0 means never.
     #[serde(default = "default_busy_poll_us")]
     pub busy_poll_us: u32,
@@ -160,6 +167,8 @@ impl Checked for MdsConfig {
         need_reachable("control_advertise", self.control_advertised())?;
         need_connections(self.connections_max, self.connections_per_address_max)?;
         need_busy_poll(self.busy_poll_us)?;
+        need_inline(self.rdma_inline)?;
+        need_idle_close(self.idle_close)?;
         if !LEASE_SECONDS_RANGE.contains(&self.lease_seconds) {
             return Err(wrong("`lease_seconds` must be between 1 and 3600"));
         }
@@ -208,6 +217,7 @@ impl MdsConfig {
             max: self.connections_max,
             per_address_max: self.connections_per_address_max,
             busy_poll_us: self.busy_poll_us,
+            idle_close: self.idle_close.map(|length| length.0),
         }
     }
 
@@ -219,6 +229,7 @@ impl MdsConfig {
             rdma_listen: Vec::new(),
             rdma_provider: ProviderChoice::default(),
             rdma_crc: default_rdma_crc(),
+            rdma_inline: default_rdma_inline(),
             data_transport: TransportChoice::default(),
             proxy_transport: TransportChoice::default(),
             control_listen: default_control_listen(),
@@ -234,6 +245,7 @@ impl MdsConfig {
             workers: 0,
             connections_max: default_connections_max(),
             connections_per_address_max: None,
+            idle_close: None,
             busy_poll_us: default_busy_poll_us(),
             metrics_listen: Vec::new(),
             exports: Vec::new(),

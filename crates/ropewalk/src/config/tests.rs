@@ -75,6 +75,9 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ("placement.create = 'late'", "unknown variant `late`"),
         ("connections_max = 0", "`connections_max` must be"),
         ("busy_poll_us = 1001", "`busy_poll_us` must be at most 1000"),
+        ("rdma_inline = '128KiB'", "between 4 KiB and 64 KiB"),
+        ("rdma_inline = '5000B'", "multiple of 1 KiB"),
+        ("idle_close = '1s'", "`idle_close` must be at least 10s"),
         (
             "connections_max = 3\nconnections_per_address_max = 4",
             "no more than `connections_max`",
@@ -118,6 +121,24 @@ fn each_path_has_a_transport_of_its_own() {
 }
 
 #[test]
+fn sizes_of_messages_and_idle_connections_reach_the_transport() {
+    let text = "state_dir = '/s'\nrdma_inline = '64KiB'\nidle_close = '10m'";
+    let ten_minutes = Some(Duration::from_secs(600));
+    let config = mds(text).unwrap();
+    assert_eq!(config.rdma().1.inline_bytes, 65_536);
+    assert_eq!(config.connections().idle_close, ten_minutes);
+    let again = mds(&toml::to_string(&config).unwrap()).unwrap();
+    assert_eq!(again.rdma().1.inline_bytes, 65_536);
+    assert_eq!(again.connections().idle_close, ten_minutes);
+    let config = ds(text).unwrap();
+    assert_eq!(config.rdma().1.inline_bytes, 65_536);
+    assert_eq!(config.connections().idle_close, ten_minutes);
+    let usual = mds("state_dir = '/s'").unwrap();
+    assert_eq!(usual.rdma().1, transport::rdma::Config::default());
+    assert_eq!(usual.connections().idle_close, None);
+}
+
+#[test]
 fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
     for (text, says) in [
         (
@@ -138,6 +159,8 @@ fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
             "without `rdma_listen`",
         ),
         ("state_dir = '/s'\njoin_token = 'junk'", "`join_token`: "),
+        ("state_dir = '/s'\nrdma_inline = '1KiB'", "between 4 KiB"),
+        ("state_dir = '/s'\nidle_close = '9s'", "at least 10s"),
         (
             "state_dir = '/s'\nstore = 'memory'\nmemory_size = '1KiB'",
             "at least 1 MiB",

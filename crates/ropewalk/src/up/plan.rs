@@ -182,11 +182,13 @@ impl Plan {
                     workers: 0,
                     connections_max: config::default_connections_max(),
                     connections_per_address_max: None,
+                    idle_close: None,
                     busy_poll_us: config::default_busy_poll_us(),
                     clients: Vec::new(),
                     rdma_listen: Vec::new(),
                     rdma_provider: self.mds.config.rdma_provider,
                     rdma_crc: self.mds.config.rdma_crc,
+                    rdma_inline: self.mds.config.rdma_inline,
                     rdma_advertise: Vec::new(),
                     metrics_listen: Vec::new(),
                 }));
@@ -533,7 +535,7 @@ mod tests {
                 ..args(0)
             },
         );
-        let again = made(dir.path(), &UpArgs::default());
+        let again = Plan::make(dir.path(), &UpArgs::default()).unwrap();
         assert_eq!(again.ds.len(), 2);
         assert_eq!(again.mount_address(), first.mount_address());
         assert_eq!(again.ds[1].config.listen, first.ds[1].config.listen);
@@ -598,7 +600,9 @@ mod tests {
             let plan = made(dir.path(), &args);
             let ds = plan.ds.iter().map(|ds| ds.config.rdma());
             let mds = [plan.mds.config.rdma()];
-            mds.into_iter().chain(ds).collect::<Vec<_>>()
+            let wishes = mds.into_iter().chain(ds);
+            let with_crc = wishes.map(|(choice, config)| (choice, config.crc));
+            with_crc.collect::<Vec<_>>()
         };
         assert_eq!(set(None, None, 1), [(Auto, true); 2]);
         assert_eq!(set(Some(Verbs), Some(false), 1), [(Verbs, false); 2]);

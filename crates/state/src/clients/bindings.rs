@@ -75,7 +75,7 @@ impl Clients {
     }
 
     /// Removes a session, for which its client answers.
-    pub(super) fn remove_session(&mut self, id: SessionId) -> Option<Session> {
+    pub(super) fn remove_session(&mut self, id: SessionId) -> Option<Box<Session>> {
         let session = self.sessions.remove(&id)?;
         self.bindings.remove_session(&session);
         Some(session)

@@ -55,7 +55,7 @@ impl Clients {
         let entry = self.owners.get(args.owner).copied().unwrap_or_default();
         let confirmed = entry
             .confirmed
-            .and_then(|id| self.clients.get(&id).map(|c| (id, c)));
+            .and_then(|id| self.clients.get(&id).map(|c| (id, &**c)));
         if args.update {
             return Self::update(args, confirmed);
         }
@@ -137,7 +137,7 @@ impl Clients {
         self.unconfirmed.insert(id);
         self.clients.insert(
             id,
-            Client {
+            Box::new(Client {
                 owner: args.owner.into(),
                 verifier: args.verifier,
                 principal: args.principal.clone(),
@@ -150,7 +150,7 @@ impl Clients {
                 reclaim_complete: false,
                 recorded: Recorded::No,
                 took_ms: now_ms,
-            },
+            }),
         );
         self.owners
             .entry(args.owner.to_vec())

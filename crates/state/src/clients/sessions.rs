@@ -201,7 +201,7 @@ impl Clients {
         };
         let direction = session.bind(args.connection, request, args.back_channel)?;
         client.sessions.push(id);
-        self.sessions.insert(id, session);
+        self.sessions.insert(id, Box::new(session));
         self.bindings.add(args.connection, id);
         self.share_slots();
         self.limit_slots(id);
@@ -321,7 +321,7 @@ impl Clients {
             let any_back = client
                 .sessions
                 .iter()
-                .any(|s| self.sessions.get(s).is_some_and(Session::has_back_channel));
+                .any(|s| self.sessions.get(s).is_some_and(|s| s.has_back_channel()));
             if !any_back {
                 flags |= status_flags::CB_PATH_DOWN;
             }

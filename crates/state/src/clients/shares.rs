@@ -40,7 +40,7 @@ impl Clients {
             let sent_ms = clients.get(&id).map(|c| c.renewed_ms);
             sent_ms.is_some_and(|sent_ms| now_ms >= sent_ms.saturating_add(IDLE_MS))
         };
-        let recall = |session: &mut Session| {
+        let recall = |session: &mut Box<Session>| {
             let reached = is_idle(session.client()) && session.has_back_channel();
             let target = reached.then(|| session.slots.recall()).flatten();
             target.map(|target_highest_slot| SlotRecall {

@@ -70,6 +70,16 @@ impl Calls {
         self.calls.remove(&xid);
     }
 
+    /// Keeps no room for what may come. (An empty table keeps some.)
+    pub(super) fn rest(&mut self) {
+        if self.calls.is_empty() {
+            self.calls = BTreeMap::new();
+        }
+        if self.keys.is_empty() {
+            self.keys = BTreeMap::new();
+        }
+    }
+
     /// Exposes memory of a call; `None` when the provider refuses.
     pub(super) fn expose(
         &mut self,

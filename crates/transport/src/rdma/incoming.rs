@@ -17,13 +17,16 @@ use crate::budget::Share;
 use crate::link::Received;
 use crate::{BoxFuture, Charge, ConnHandle};
 
+/// A record that waits for the budget: its call, its bytes, and the charge.
+type Charging = BoxFuture<'static, (u32, u32, Charge)>;
+
 /// Records of one connection that are not whole yet.
 pub(super) struct Records {
     memory: Memory,
     share: Arc<Share>,
     records: BTreeMap<u32, Record>,
-    /// Those that wait for the budget.
-    charging: FuturesUnordered<BoxFuture<'static, (u32, u32, Charge)>>,
+    /// Those that wait for the budget, if any does.
+    charging: Option<FuturesUnordered<Charging>>,
     /// Those whose next read is to be posted.
     to_read: VecDeque<u32>,
     /// Those with a read on its way.
@@ -44,7 +47,7 @@ impl Records {
             memory,
             share: conn.context().receive_budget().share(conn.peer()),
             records: BTreeMap::new(),
-            charging: FuturesUnordered::new(),
+            charging: None,
             to_read: VecDeque::new(),
             reading: 0,
         }
@@ -57,17 +60,20 @@ impl Records {
             return true;
         }
         let charging = Arc::clone(&self.share).charge(bytes);
-        self.charging
-            .push(Box::pin(async move { (xid, bytes, charging.await) }));
+        let waiting = self.charging.get_or_insert_default();
+        waiting.push(Box::pin(async move { (xid, bytes, charging.await) }));
         false
     }
 
     /// The next record that got its share, and a buffer with it.
     pub(super) fn poll_charged(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<u32>> {
-        if self.charging.is_empty() {
+        let Some(charging) = &mut self.charging else {
             return Poll::Ready(None);
+        };
+        let charged = ready!(charging.poll_next_unpin(cx));
+        if charging.is_empty() {
+            self.charging = None;
         }
-        let charged = ready!(self.charging.poll_next_unpin(cx));
         Poll::Ready(charged.map(|(xid, bytes, charge)| {
             self.insert(xid, bytes, charge);
             xid
@@ -143,6 +149,14 @@ impl Records {
         Received {
             bytes,
             charge: Some(record.charge),
+        }
+    }
+
+    /// Keeps no room for what may come. (An empty table keeps some.)
+    pub(super) fn rest(&mut self) {
+        if self.records.is_empty() {
+            self.records = BTreeMap::new();
+            self.to_read = VecDeque::new();
         }
     }
 

@@ -19,10 +19,13 @@ use super::memory::Memory;
 use super::replies::{self, Filled, Replies};
 use super::traffic::{Carried, Metered};
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
-use crate::{CloseReason, ConnHandle, Counters, Message};
+use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
 
 /// Room in the send queue below which every request is signalled, since only signalled ones free their places.
 const SIGNAL_ROOM: usize = 32;
+
+/// Counters of an engine that are added to those of all connections.
+const COUNTED: usize = 12;
 
 /// Where messages of the peer go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +61,30 @@ pub(crate) struct RdmaLink {
     /// Nothing was asked for since everything was moved.
     is_driven: bool,
     moved: fabric::Counters,
-    counted: rpcrdma::Counters,
+    /// What of the engine's counters is in those of all connections.
+    counted: [u64; COUNTED],
     metered: Metered,
+    /// `None` while the peer is not waited for.
+    watches: Option<Box<Watches>>,
+}
+
+/// For how long the peer is waited for.
+struct Watches {
     read_stall: StallTimer,
     read_pace: Pace,
     write_stall: StallTimer,
     unread: Unread,
+}
+
+impl Watches {
+    fn new(limits: &Limits) -> Box<Self> {
+        Box::new(Self {
+            read_stall: StallTimer::new(limits.read_stall),
+            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
+            write_stall: StallTimer::new(limits.write_stall),
+            unread: Unread::new(limits),
+        })
+    }
 }
 
 impl RdmaLink {
@@ -74,7 +95,6 @@ impl RdmaLink {
         memory: Memory,
         conn: &ConnHandle,
     ) -> Self {
-        let limits = conn.context().limits();
         Self {
             endpoint,
             completions: Vec::new(),
@@ -92,12 +112,9 @@ impl RdmaLink {
             shutting_down: false,
             is_driven: false,
             moved: fabric::Counters::default(),
-            counted: rpcrdma::Counters::default(),
+            counted: [0; COUNTED],
             metered: Metered::new(conn),
-            read_stall: StallTimer::new(limits.read_stall),
-            read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
-            write_stall: StallTimer::new(limits.write_stall),
-            unread: Unread::new(limits),
+            watches: None,
             conn: conn.clone(),
         }
     }
@@ -144,6 +161,9 @@ impl RdmaLink {
     fn rest(&mut self) {
         self.completions = Vec::new();
         self.engine.rest();
+        self.calls.rest();
+        self.records.rest();
+        self.replies.rest();
         if !self.has_buffered() {
             self.calls_in = VecDeque::new();
             self.replies_in = VecDeque::new();
@@ -398,34 +418,41 @@ impl RdmaLink {
         Counters::add_some(&counters.bytes_out, sent);
         Counters::add_some(&counters.bytes_in, received);
         Counters::add_some(&counters.rdma_copied_bytes, copied);
+        if self.sends_posted == 0 && !self.records.is_reading() {
+            self.watches = None;
+            return Ok(());
+        }
+        let limits = self.conn.context().limits();
+        let watches = self.watches.get_or_insert_with(|| Watches::new(limits));
         if sent > 0 {
-            self.write_stall.progress();
-            self.unread.moved(sent);
+            watches.write_stall.progress();
+            watches.unread.moved(sent);
         }
         if received > 0 {
-            self.read_stall.progress();
-            self.read_pace.moved(received);
+            watches.read_stall.progress();
+            watches.read_pace.moved(received);
         }
         if self.records.is_reading() {
-            if self.read_stall.poll_stalled(cx) {
+            if watches.read_stall.poll_stalled(cx) {
                 return Err(CloseReason::ReadStalled.into());
             }
-            if self.read_pace.poll_slow(cx) && self.records.is_wanted() {
+            if watches.read_pace.poll_slow(cx) && self.records.is_wanted() {
                 return Err(CloseReason::ReadSlow.into());
             }
         } else {
-            self.read_stall.disarm();
-            self.read_pace.disarm();
+            watches.read_stall.disarm();
+            watches.read_pace.disarm();
         }
         if self.sends_posted == 0 {
-            self.write_stall.disarm();
-            self.unread.none();
+            watches.write_stall.disarm();
+            watches.unread.none();
         } else {
-            if self.write_stall.poll_stalled(cx) {
+            if watches.write_stall.poll_stalled(cx) {
                 return Err(CloseReason::WriteStalled.into());
             }
             let (uncharged, charged) = self.replies.held();
-            if let Poll::Ready(end) = self.unread.poll(cx, &self.conn, uncharged, charged) {
+            let polled = watches.unread.poll(cx, &self.conn, uncharged, charged);
+            if let Poll::Ready(end) = polled {
                 return Err(end);
             }
         }
@@ -434,70 +461,32 @@ impl RdmaLink {
 
     /// Adds what the engine has counted since.
     fn count(&mut self) {
-        let (now, then) = (self.engine.counters(), &self.counted);
-        if now == then {
+        let counted = self.engine.counters();
+        let carried = Carried::new(counted, &self.endpoint.counters());
+        self.metered.set(carried);
+        let now = sums(counted);
+        if now == self.counted {
             return;
         }
         let c = self.conn.context().counters();
-        let refused = |c: &rpcrdma::Counters| {
-            let reasons = rpcrdma::RefuseReason::ALL.iter();
-            reasons.map(|r| c.refused_for(*r)).sum::<u64>()
-        };
-        let discarded = |c: &rpcrdma::Counters| {
-            let reasons = rpcrdma::DiscardReason::ALL.iter();
-            reasons.map(|r| c.discarded_for(*r)).sum::<u64>()
-        };
-        for (sum, now, then) in [
-            (
-                &c.rdma_inline_bytes_in,
-                now.inline_bytes_in,
-                then.inline_bytes_in,
-            ),
-            (
-                &c.rdma_inline_bytes_out,
-                now.inline_bytes_out,
-                then.inline_bytes_out,
-            ),
-            (
-                &c.rdma_read_chunk_bytes_in,
-                now.read_chunk_bytes_in,
-                then.read_chunk_bytes_in,
-            ),
-            (
-                &c.rdma_read_chunk_bytes_out,
-                now.read_chunk_bytes_out,
-                then.read_chunk_bytes_out,
-            ),
-            (
-                &c.rdma_write_chunk_bytes_in,
-                now.write_chunk_bytes_in,
-                then.write_chunk_bytes_in,
-            ),
-            (
-                &c.rdma_write_chunk_bytes_out,
-                now.write_chunk_bytes_out,
-                then.write_chunk_bytes_out,
-            ),
-            (
-                &c.rdma_reply_chunk_bytes_in,
-                now.reply_chunk_bytes_in,
-                then.reply_chunk_bytes_in,
-            ),
-            (
-                &c.rdma_reply_chunk_bytes_out,
-                now.reply_chunk_bytes_out,
-                then.reply_chunk_bytes_out,
-            ),
-            (&c.rdma_credit_stalls, now.credit_stalls, then.credit_stalls),
-            (&c.rdma_read_stalls, now.read_stalls, then.read_stalls),
-            (&c.rdma_calls_refused, refused(now), refused(then)),
-            (&c.rdma_discarded, discarded(now), discarded(then)),
-        ] {
-            Counters::add_some(sum, delta(now, then));
+        let counters = [
+            &c.rdma_inline_bytes_in,
+            &c.rdma_inline_bytes_out,
+            &c.rdma_read_chunk_bytes_in,
+            &c.rdma_read_chunk_bytes_out,
+            &c.rdma_write_chunk_bytes_in,
+            &c.rdma_write_chunk_bytes_out,
+            &c.rdma_reply_chunk_bytes_in,
+            &c.rdma_reply_chunk_bytes_out,
+            &c.rdma_credit_stalls,
+            &c.rdma_read_stalls,
+            &c.rdma_calls_refused,
+            &c.rdma_discarded,
+        ];
+        for (at, counter) in counters.into_iter().enumerate() {
+            Counters::add_some(counter, delta(now[at], self.counted[at]));
         }
-        self.counted = now.clone();
-        self.metered
-            .set(Carried::new(now, &self.endpoint.counters()));
+        self.counted = now;
     }
 
     /// The end, once everything before it was handed up.
@@ -583,6 +572,26 @@ impl Link for RdmaLink {
             }
         }
     }
+}
+
+/// What is counted of all connections together, in the order of [`RdmaLink::count`].
+fn sums(c: &rpcrdma::Counters) -> [u64; COUNTED] {
+    let refused = rpcrdma::RefuseReason::ALL.iter();
+    let discarded = rpcrdma::DiscardReason::ALL.iter();
+    [
+        c.inline_bytes_in,
+        c.inline_bytes_out,
+        c.read_chunk_bytes_in,
+        c.read_chunk_bytes_out,
+        c.write_chunk_bytes_in,
+        c.write_chunk_bytes_out,
+        c.reply_chunk_bytes_in,
+        c.reply_chunk_bytes_out,
+        c.credit_stalls,
+        c.read_stalls,
+        refused.map(|reason| c.refused_for(*reason)).sum(),
+        discarded.map(|reason| c.discarded_for(*reason)).sum(),
+    ]
 }
 
 fn delta(now: u64, then: u64) -> usize {

@@ -28,6 +28,9 @@ const SLAB_BYTES: usize = 4 << 20;
 /// Most bytes of buffers of one size that nobody has, from [`OWN_SLAB_BYTES`] on.
 const FREE_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of a slab of receives.
+const RECEIVE_SLAB_BYTES: usize = 256 << 10;
+
 /// Where buffers come from. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Memory(Arc<Pools>);
@@ -75,7 +78,7 @@ pub(crate) fn buffer_bytes(bytes: usize) -> usize {
 
 /// Receives of one size.
 pub(super) fn receives(bytes: usize) -> Pool {
-    pool(bytes, SLAB_BYTES)
+    pool(bytes, RECEIVE_SLAB_BYTES)
 }
 
 fn pool(buffer_bytes: usize, slab_bytes: usize) -> Pool {

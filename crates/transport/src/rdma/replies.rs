@@ -32,7 +32,8 @@ pub(super) enum Filled {
 pub(super) struct Replies {
     memory: Memory,
     conn: ConnHandle,
-    filling: FuturesUnordered<BoxFuture<'static, Result<Filled, End>>>,
+    /// Those of which files are being read, if there are any.
+    filling: Option<FuturesUnordered<BoxFuture<'static, Result<Filled, End>>>>,
     held: Arc<Held>,
 }
 
@@ -122,7 +123,7 @@ impl Replies {
         Self {
             memory,
             conn: conn.clone(),
-            filling: FuturesUnordered::new(),
+            filling: None,
             held: Arc::default(),
         }
     }
@@ -174,7 +175,8 @@ impl Replies {
             return Some(kind.filled(head, spans, filling.read, charge));
         }
         let conn = self.conn.clone();
-        self.filling.push(Box::pin(async move {
+        let filling_up = self.filling.get_or_insert_default();
+        filling_up.push(Box::pin(async move {
             let charge = match charge {
                 Some(charge) => charge,
                 None => conn.charge_reply(file_bytes).await,
@@ -192,20 +194,27 @@ impl Replies {
         &mut self,
         cx: &mut TaskContext<'_>,
     ) -> Poll<Option<Result<Filled, End>>> {
-        if self.filling.is_empty() {
-            return Poll::Ready(None);
+        match &mut self.filling {
+            Some(filling) => filling.poll_next_unpin(cx),
+            None => Poll::Ready(None),
         }
-        self.filling.poll_next_unpin(cx)
     }
 
     /// Whether any message is not with the engine yet.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.filling.is_empty()
+        self.filling
+            .as_ref()
+            .is_some_and(|filling| !filling.is_empty())
+    }
+
+    /// Keeps no room for what may come.
+    pub(super) fn rest(&mut self) {
+        self.filling.take_if(|filling| filling.is_empty());
     }
 
     /// Replies that are not sent.
     pub(super) fn count(&self) -> usize {
-        self.held.count.load(Relaxed) + self.filling.len()
+        self.held.count.load(Relaxed) + self.filling.as_ref().map_or(0, FuturesUnordered::len)
     }
 
     /// Bytes that they hold in memory.

@@ -67,7 +67,7 @@ fn step(t: &mut Clients, (action, n, connection, _): Event, now_ms: u64) {
         (14, ..) => {
             let bound = t.sessions.values();
             let bound = bound.filter(|s| s.direction(connection).is_some());
-            let bound: Vec<SessionId> = bound.map(Session::id).collect();
+            let bound: Vec<SessionId> = bound.map(|s| s.id()).collect();
             assert_eq!(t.connection_closed(connection), bound);
         }
         _ => {}
