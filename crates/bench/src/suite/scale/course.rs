@@ -41,6 +41,8 @@ pub(super) struct Size {
     /// Connections that calibrate, and those that are predicted.
     few: u32,
     many: u32,
+    /// Connections whose READs are predicted: all are of one client, which may have 16 sessions.
+    readers: u32,
     /// How long each load lasts.
     measure: Duration,
 }
@@ -62,6 +64,7 @@ impl Size {
             widths: setting.pick(&[1, 4, 16, 64, 250][..], &[1, 4]).to_vec(),
             few: setting.pick(8, 2),
             many: setting.pick(32, 4),
+            readers: setting.pick(16, 4),
             measure: Duration::from_millis(setting.time_ms(2_000)),
         }
     }
@@ -135,7 +138,7 @@ impl Apart {
             (small, read(small, size.few)?),
             (large, read(large, size.few)?),
         ];
-        let read_checked = read(READ_CHECKED, size.many)?;
+        let read_checked = read(READ_CHECKED, size.readers)?;
         let mut creates = |connections_count: u32| {
             let mut creates = Metadata {
                 host: Host::Ropewalk(environment.cluster(one_server(Store::Disk))),
@@ -162,10 +165,10 @@ impl Apart {
                 name: format!(
                     "READs of {} KiB over {} connections",
                     READ_CHECKED / 1024,
-                    size.many
+                    size.readers
                 ),
                 unit: "MB/s",
-                predicted: predict::reads_per_s(costs, cores(), READ_CHECKED, size.many)
+                predicted: predict::reads_per_s(costs, cores(), READ_CHECKED, size.readers)
                     * read_bytes
                     / 1e6,
                 measured: Metric::MegabytesPerSecond.of(&self.read_checked),
