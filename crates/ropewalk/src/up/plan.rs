@@ -535,7 +535,7 @@ mod tests {
                 ..args(0)
             },
         );
-        let again = made(dir.path(), &UpArgs::default());
+        let again = Plan::make(dir.path(), &UpArgs::default()).unwrap();
         assert_eq!(again.ds.len(), 2);
         assert_eq!(again.mount_address(), first.mount_address());
         assert_eq!(again.ds[1].config.listen, first.ds[1].config.listen);
