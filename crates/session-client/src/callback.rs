@@ -2,6 +2,7 @@
 //!
 //! Slots of the back channel are judged here; what an operation means is for a [`CallbackHandler`].
 
+use crate::Session;
 use crate::slots::Slots;
 use bytes::Bytes;
 use nfs4::attr::{Attrs, CHANGE, SIZE};
@@ -11,7 +12,8 @@ use parking_lot::Mutex;
 use rpc::{AcceptError, CallHeader, OpaqueAuth};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 use transport::{ConnHandle, Message, Service};
 use xdr::{Decode, Decoder, Encoder};
 
@@ -73,14 +75,19 @@ struct Bound {
 /// The reverse service of a session's connections.
 pub(crate) struct Callbacks {
     handler: Arc<dyn CallbackHandler>,
+    session: Weak<Session>,
     bound: Mutex<Option<Bound>>,
+    /// The server is about to be told of fewer slots.
+    telling: Arc<AtomicBool>,
 }
 
 impl Callbacks {
-    pub(crate) fn new(handler: Arc<dyn CallbackHandler>) -> Arc<Self> {
+    pub(crate) fn new(handler: Arc<dyn CallbackHandler>, session: Weak<Session>) -> Arc<Self> {
         Arc::new(Self {
             handler,
+            session,
             bound: Mutex::default(),
+            telling: Arc::default(),
         })
     }
 
@@ -186,13 +193,26 @@ impl Callbacks {
         e.into()
     }
 
-    /// The next SEQUENCE tells the server that fewer slots are in use.
+    /// Fewer slots are used from now on. Once that is so, a SEQUENCE alone tells the server, which over RDMA takes its credits back by the
+    /// reply (RFC 8881 §20.8.3): it is not waited for here.
     fn recall_slot(&self, ops: &mut OpReader<'_>) -> NfsStatus {
         let Ok(args) = ops.args::<CbRecallSlotArgs>() else {
             return NfsStatus::BadXdr;
         };
         if let Some(bound) = self.bound.lock().as_ref() {
             bound.fore.set_target(args.target_highest_slot_id);
+            if !self.telling.swap(true, SeqCst) {
+                let (session, slots) = (self.session.clone(), Arc::clone(&bound.fore));
+                let telling = Arc::clone(&self.telling);
+                tokio::spawn(async move {
+                    slots.lowered().await;
+                    if let Some(session) = session.upgrade() {
+                        // A session that is lost is found out by who asks something of it.
+                        let _ = session.renew().await;
+                    }
+                    telling.store(false, SeqCst);
+                });
+            }
         }
         NfsStatus::Ok
     }

@@ -165,11 +165,11 @@ impl Session {
     /// A session that is not made yet.
     #[must_use]
     pub fn new(connector: Arc<dyn Connector>, config: SessionConfig) -> Arc<Self> {
-        let callbacks = config.callbacks.clone().map(Callbacks::new);
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
+            callbacks: (config.callbacks.clone())
+                .map(|handler| Callbacks::new(handler, this.clone())),
             config: Arc::new(config),
             connector,
-            callbacks,
             live: Mutex::default(),
             establishing: tokio::sync::Mutex::new(()),
         })

@@ -22,6 +22,8 @@ pub(crate) const SLOTS_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Slots {
     freed: Notify,
+    /// No slot above the target is in use any more.
+    lowered: Notify,
     inner: Mutex<Inner>,
 }
 
@@ -51,6 +53,7 @@ impl Slots {
         };
         Arc::new(Self {
             freed: Notify::new(),
+            lowered: Notify::new(),
             inner: Mutex::new(Inner {
                 slots: vec![slot; count],
                 usable: count,
@@ -107,6 +110,20 @@ impl Slots {
         drop(inner);
         if grew {
             self.freed.notify_waiters();
+            self.lowered.notify_waiters();
+        }
+    }
+
+    /// Waits until no slot above the target is in use.
+    pub(crate) async fn lowered(&self) {
+        loop {
+            let lowered = self.lowered.notified();
+            tokio::pin!(lowered);
+            lowered.as_mut().enable();
+            if self.inner.lock().is_lowered() {
+                return;
+            }
+            lowered.await;
         }
     }
 
@@ -114,11 +131,18 @@ impl Slots {
     pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
         self.freed.notify_waiters();
+        self.lowered.notify_waiters();
     }
 
     /// Whether [`Slots::close`] was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.lock().closed
+    }
+}
+
+impl Inner {
+    fn is_lowered(&self) -> bool {
+        self.closed || self.slots[self.usable..].iter().all(|s| !s.busy)
     }
 }
 
@@ -181,8 +205,12 @@ impl Drop for SlotGuard {
             End::Refused => {}
             End::Forgotten => slot.in_doubt = true,
         }
+        let is_lowered = inner.usable < inner.slots.len() && inner.is_lowered();
         drop(inner);
         self.slots.freed.notify_one();
+        if is_lowered {
+            self.slots.lowered.notify_waiters();
+        }
     }
 }
 
@@ -230,5 +258,25 @@ mod tests {
         let second = slots.acquire().await.unwrap();
         assert_eq!((held.slot, second.slot), (0, 1));
         assert_eq!(slots.highest_busy(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_target_is_reached_once_the_slots_above_it_are_free() {
+        let slots = Slots::new(4);
+        let (first, second) = (
+            slots.acquire().await.unwrap(),
+            slots.acquire().await.unwrap(),
+        );
+        slots.lowered().await;
+        slots.set_target(0);
+        let reached = tokio::spawn({
+            let slots = Arc::clone(&slots);
+            async move { slots.lowered().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!reached.is_finished());
+        drop(second);
+        reached.await.unwrap();
+        drop(first);
     }
 }

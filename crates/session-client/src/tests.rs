@@ -5,7 +5,7 @@ mod rails;
 
 use crate::*;
 use bytes::Bytes;
-use nfs4::cb::{CbLayoutRecallArgs, CbSequenceArgs, CbSequenceRes, LayoutRecall};
+use nfs4::cb::{CbLayoutRecallArgs, CbRecallSlotArgs, CbSequenceArgs, CbSequenceRes, LayoutRecall};
 use nfs4::ops::*;
 use nfs4::*;
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ struct State {
     /// Sequence id, kept reply, and the request that it belongs to.
     slots: HashMap<u32, (u32, Vec<u8>, Vec<u8>)>,
     executed: Vec<Vec<u8>>,
+    /// `sa_highest_slotid` of the requests in sessions.
+    highest: Vec<u32>,
     connections: Vec<ConnHandle>,
     delays: u32,
     binds: u32,
@@ -151,6 +153,7 @@ impl FakeServer {
         } else if !s.sessions.contains(&args.session_id) {
             return refuse(reply, NfsStatus::BadSession);
         }
+        s.highest.push(args.highest_slot_id);
         if s.delays > 0 {
             s.delays -= 1;
             return refuse(reply, NfsStatus::Delay);
@@ -572,6 +575,22 @@ impl CallbackHandler for Recalls {
 }
 
 fn recall(session: SessionId, slot_id: u32, sequence_id: u32) -> Message {
+    callback(session, slot_id, sequence_id, |b| {
+        b.push(&CbLayoutRecallArgs {
+            layout_type: 1,
+            iomode: IoMode::Any,
+            changed: sequence_id.is_multiple_of(2),
+            what: LayoutRecall::All,
+        });
+    })
+}
+
+fn callback(
+    session: SessionId,
+    slot_id: u32,
+    sequence_id: u32,
+    push: impl FnOnce(&mut CbCompoundBuilder),
+) -> Message {
     let mut e = Encoder::new();
     rpc::CallStart {
         xid: 0,
@@ -591,12 +610,7 @@ fn recall(session: SessionId, slot_id: u32, sequence_id: u32) -> Message {
         cache_this: false,
         referring_call_lists: List(Vec::new()),
     });
-    b.push(&CbLayoutRecallArgs {
-        layout_type: 1,
-        iomode: IoMode::Any,
-        changed: sequence_id.is_multiple_of(2),
-        what: LayoutRecall::All,
-    });
+    push(&mut b);
     b.finish().into()
 }
 
@@ -641,4 +655,21 @@ async fn callbacks_are_executed_once_and_their_retry_gets_the_same_reply() {
         assert_eq!(called_back(&conn, message).await.0, status);
     }
     assert_eq!(recalls.0.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_are_recalled_are_given_back_by_a_sequence_alone() {
+    let world = World::established(Some(Arc::new(NoCallbacks))).await;
+    let id = world.session.established().unwrap().session;
+    let conn = world.server.state.lock().connections[0].clone();
+    world.remove("a").await.unwrap();
+    let fewer = callback(id, 0, 1, |b| {
+        b.push(&CbRecallSlotArgs {
+            target_highest_slot_id: 0,
+        });
+    });
+    assert_eq!(called_back(&conn, fewer).await.0, NfsStatus::Ok);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(world.server.state.lock().highest, [0, 0]);
+    assert_eq!(world.server.executed(), ["a"]);
 }

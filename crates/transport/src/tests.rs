@@ -1,11 +1,12 @@
 //! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`), injected faults (`faults`), slow peers (`pace`), faulty RDMA
-//! peers (`rdma_peers`) or devices that go away (`devices`) can show. Method: a service whose procedures are the situations to
+//! (`sockets`), injected faults (`faults`), slow peers (`pace`), RDMA peers that are faulty (`rdma_peers`) or
+//! take messages of other sizes (`inline`), or devices that go away (`devices`) can show. Method: a service whose procedures are the situations to
 //! test, behind a rig that hides the transport.
 
 mod contract;
 mod devices;
 mod faults;
+mod inline;
 mod pace;
 mod rdma_peers;
 mod sockets;
