@@ -432,6 +432,56 @@ fn ranges_are_bounded_and_an_unused_state_is_not_left_behind() {
 }
 
 #[test]
+fn a_client_and_all_of_them_are_bounded_over_many_files() {
+    let limits = StateLimits {
+        locks: LockLimits {
+            ranges_per_client_max: 4,
+            ranges_total_max: 6,
+            states_total_max: 4,
+            ..LockLimits::default()
+        },
+        ..StateLimits::default()
+    };
+    let mut s = FileStates::new(limits, 1);
+    let delay = Err(NfsStatus::Delay);
+    let a = open(&mut s, A, "o", 3, 0);
+    let first = granted(s.lock_by_open(a, A, b"1", FILE, args(LockKind::Read, 0, 1)));
+    granted(s.lock_by_open(a, A, b"2", FILE, args(LockKind::Read, 0, 1)));
+    let third = granted(s.lock_by_open(a, A, b"3", FILE, args(LockKind::Read, 0, 9)));
+    assert_eq!(
+        s.lock_by_open(a, A, b"4", FILE, args(LockKind::Read, 0, 1)),
+        delay,
+        "the client has three, and one more may add two"
+    );
+    assert_eq!(s.counts().1, 3, "and the new state is gone again");
+    let third = s.unlock(third, A, FILE, range(4, 1)).unwrap();
+    let refused = s.unlock(third, A, FILE, range(1, 1));
+    assert_eq!(refused, Err(NfsStatus::Delay));
+    let b = open(&mut s, B, "o", 3, 0);
+    let of_b = granted(s.lock_by_open(b, B, b"1", FILE, args(LockKind::Read, 0, 1)));
+    assert_eq!(
+        s.lock_by_owner(of_b, B, FILE, args(LockKind::Read, 5, 1)),
+        delay,
+        "five of six in all"
+    );
+    s.unlock(third, A, FILE, range(0, 9)).unwrap();
+    let of_b = granted(s.lock_by_owner(of_b, B, FILE, args(LockKind::Read, 5, 1)));
+    assert_eq!(
+        s.lock_by_open(b, B, b"2", FILE, args(LockKind::Read, 0, 1)),
+        delay,
+        "four states in all"
+    );
+    s.unlock(first, A, FILE, range(0, 1)).unwrap();
+    s.close(a, A, FILE).unwrap();
+    granted(s.lock_by_owner(of_b, B, FILE, args(LockKind::Read, 9, 1)));
+    s.close(b, B, FILE).unwrap();
+    let a = open(&mut s, A, "o", 3, 0);
+    for owner in [b"1", b"2", b"3"] {
+        granted(s.lock_by_open(a, A, owner, FILE, args(LockKind::Read, 0, 1)));
+    }
+}
+
+#[test]
 fn denied_blocking_locks_are_told_when_free() {
     let limits = StateLimits {
         locks: LockLimits {

@@ -18,10 +18,16 @@ use crate::stateid::{Other, StateKind, StateidSource, check_seqid, next_seqid};
 pub struct LockLimits {
     /// Most lock states of one client.
     pub states_per_client_max: usize,
+    /// Most lock states of all clients.
+    pub states_total_max: usize,
     /// Most ranges of one owner on one file.
     pub ranges_per_owner_max: usize,
     /// Most ranges of all owners on one file.
     pub ranges_per_file_max: usize,
+    /// Most ranges of one client.
+    pub ranges_per_client_max: usize,
+    /// Most ranges of all clients.
+    pub ranges_total_max: usize,
     /// Most denied blocking requests remembered for one file; more are merely not told.
     pub waiters_per_file_max: usize,
     /// Most denied blocking requests remembered in all.
@@ -32,8 +38,11 @@ impl Default for LockLimits {
     fn default() -> Self {
         Self {
             states_per_client_max: 262_144,
+            states_total_max: 1_048_576,
             ranges_per_owner_max: 16_384,
             ranges_per_file_max: 131_072,
+            ranges_per_client_max: 1_048_576,
+            ranges_total_max: 4_194_304,
             waiters_per_file_max: 256,
             waiters_max: 65_536,
         }
@@ -89,6 +98,13 @@ struct FileLocks {
     waiters: Vec<Waiter>,
 }
 
+/// What a client holds.
+#[derive(Debug, Default)]
+struct Held {
+    states_count: usize,
+    ranges_count: usize,
+}
+
 /// All locks.
 #[derive(Debug)]
 pub(crate) struct Locks {
@@ -97,7 +113,8 @@ pub(crate) struct Locks {
     by_owner: BTreeMap<(ClientId, u64, Vec<u8>), Other>,
     by_open: BTreeMap<Other, BTreeSet<Other>>,
     files: BTreeMap<u64, FileLocks>,
-    per_client: BTreeMap<ClientId, usize>,
+    per_client: BTreeMap<ClientId, Held>,
+    ranges_count: usize,
     waiters_count: usize,
 }
 
@@ -120,6 +137,7 @@ impl Locks {
             by_open: BTreeMap::new(),
             files: BTreeMap::new(),
             per_client: BTreeMap::new(),
+            ranges_count: 0,
             waiters_count: 0,
         }
     }
@@ -162,31 +180,51 @@ impl Locks {
             return Ok(LockOutcome::Denied(denied));
         }
         let other = self.state_for(source, open, wanted)?;
-        let state = self
-            .states
-            .get_mut(&other)
-            .expect("the state was found or made above");
-        let file = self.files.entry(wanted.file).or_default();
         // A lock adds at most two ranges.
-        if state.ranges.len() + 2 > self.limits.ranges_per_owner_max
-            || file.ranges_count + 2 > self.limits.ranges_per_file_max
-        {
-            let unused = state.seqid == 0;
+        if !self.has_room(&self.states[&other], 2) {
+            let unused = self.states[&other].seqid == 0;
             if unused {
                 self.remove(&other);
             }
             return Err(NfsStatus::Delay);
         }
+        let stateid = self.change(&other, |ranges| ranges.set(wanted.range, wanted.kind));
+        self.forget_waiter(wanted.file, wanted.client, wanted.owner);
+        Ok(LockOutcome::Granted(stateid))
+    }
+
+    /// Whether a lock state may get so many ranges more.
+    fn has_room(&self, state: &LockState, more_count: usize) -> bool {
+        let limits = &self.limits;
+        let of_file = self.files.get(&state.file);
+        let of_client = self.per_client.get(&state.client);
+        state.ranges.len() + more_count <= limits.ranges_per_owner_max
+            && of_file.map_or(0, |f| f.ranges_count) + more_count <= limits.ranges_per_file_max
+            && of_client.map_or(0, |c| c.ranges_count) + more_count <= limits.ranges_per_client_max
+            && self.ranges_count + more_count <= limits.ranges_total_max
+    }
+
+    /// Changes the ranges of a state that is there, keeps the counts, and gives its next stateid.
+    fn change(&mut self, other: &Other, how: impl FnOnce(&mut RangeSet)) -> Stateid {
+        let state = self.states.get_mut(other).expect("the state is there");
         let before = state.ranges.len();
-        state.ranges.set(wanted.range, wanted.kind);
-        file.ranges_count = file.ranges_count + state.ranges.len() - before;
+        how(&mut state.ranges);
+        let after = state.ranges.len();
         state.seqid = next_seqid(state.seqid);
         let stateid = Stateid {
             seqid: state.seqid,
-            other,
+            other: *other,
         };
-        self.forget_waiter(wanted.file, wanted.client, wanted.owner);
-        Ok(LockOutcome::Granted(stateid))
+        let file = self.files.entry(state.file).or_default();
+        let client = self.per_client.entry(state.client).or_default();
+        for count in [
+            &mut file.ranges_count,
+            &mut client.ranges_count,
+            &mut self.ranges_count,
+        ] {
+            *count = *count + after - before;
+        }
+        stateid
     }
 
     fn state_for(
@@ -199,11 +237,16 @@ impl Locks {
         if let Some(other) = self.by_owner.get(&key) {
             return Ok(*other);
         }
-        let of_client = self.per_client.entry(wanted.client).or_default();
-        if *of_client >= self.limits.states_per_client_max {
+        let of_client = self.per_client.get(&wanted.client);
+        if of_client.map_or(0, |c| c.states_count) >= self.limits.states_per_client_max
+            || self.states.len() >= self.limits.states_total_max
+        {
             return Err(NfsStatus::Delay);
         }
-        *of_client += 1;
+        self.per_client
+            .entry(wanted.client)
+            .or_default()
+            .states_count += 1;
         let other = source.next(StateKind::Lock);
         self.by_owner.insert(key, other);
         self.by_open.entry(open).or_default().insert(other);
@@ -260,26 +303,13 @@ impl Locks {
         range: LockRange,
     ) -> Result<Stateid, NfsStatus> {
         self.check(stateid, client, file)?;
-        let state = self
-            .states
-            .get_mut(&stateid.other)
-            .expect("the state was found above");
-        let locks = self.files.entry(file).or_default();
-        let before = state.ranges.len();
         // Only a split adds a range; any other unlock succeeds, or an owner at its limit could never
         // get below it.
-        let full = before + 1 > self.limits.ranges_per_owner_max
-            || locks.ranges_count + 1 > self.limits.ranges_per_file_max;
-        if full && state.ranges.splits(range) {
+        let state = &self.states[&stateid.other];
+        if state.ranges.splits(range) && !self.has_room(state, 1) {
             return Err(NfsStatus::Delay);
         }
-        state.ranges.clear(range);
-        locks.ranges_count = locks.ranges_count + state.ranges.len() - before;
-        state.seqid = next_seqid(state.seqid);
-        Ok(Stateid {
-            seqid: state.seqid,
-            other: stateid.other,
-        })
+        Ok(self.change(&stateid.other, |ranges| ranges.clear(range)))
     }
 
     pub(crate) fn remove(&mut self, other: &Other) -> Option<LockState> {
@@ -297,9 +327,11 @@ impl Locks {
             file.ranges_count -= state.ranges.len();
         }
         self.drop_file_if_empty(state.file);
-        if let Some(count) = self.per_client.get_mut(&state.client) {
-            *count -= 1;
-            if *count == 0 {
+        self.ranges_count -= state.ranges.len();
+        if let Some(held) = self.per_client.get_mut(&state.client) {
+            held.states_count -= 1;
+            held.ranges_count -= state.ranges.len();
+            if held.states_count == 0 {
                 self.per_client.remove(&state.client);
             }
         }
