@@ -230,7 +230,8 @@ impl SlotTable {
     }
 
     /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries;
-    /// `None`, or a longer one, leaves "executed, not cached". Returns whether the reply is kept.
+    /// `None`, or a longer one, leaves "executed, not cached", and so does one that the client did
+    /// not ask to keep on a slot that it should no longer use. Returns whether the reply is kept.
     ///
     /// # Panics
     /// When the token is of another table: a bug of the caller.
@@ -246,8 +247,11 @@ impl SlotTable {
         );
         slot.reply_generation = self.target_generation;
         self.running_count -= 1;
+        let is_owed = token.cache_this || token.slot <= self.highest_target;
         match reply {
-            Some(reply) if reply.len() as u64 <= u64::from(self.cached_reply_bytes_max) => {
+            Some(reply)
+                if is_owed && reply.len() as u64 <= u64::from(self.cached_reply_bytes_max) =>
+            {
                 self.cached_bytes += reply.len() as u64;
                 slot.last = Last::Cached(reply);
                 true

@@ -128,6 +128,29 @@ fn the_cache_is_bounded_in_bytes() {
 }
 
 #[test]
+fn above_the_target_only_what_was_asked_for_is_kept() {
+    let mut table = SlotTable::new(2, 100);
+    table.set_target(0);
+    for (slot, cache_this, is_kept) in [(0, false, true), (1, false, false), (1, true, true)] {
+        let seqid = table.slots.get(slot as usize).map_or(0, |s| s.seqid) + 1;
+        let verdict = table.sequence(&Sequence {
+            cache_this,
+            highest_slot: 1,
+            ..request(slot, seqid)
+        });
+        let Verdict::New(token) = verdict else {
+            panic!("slot {slot}: {verdict:?}")
+        };
+        assert_eq!(
+            table.complete(token, reply("r")),
+            is_kept,
+            "{slot} {cache_this}"
+        );
+    }
+    assert_eq!(table.cached_bytes(), 2);
+}
+
+#[test]
 fn a_lower_target_is_enforced_after_the_client_saw_it() {
     let mut table = SlotTable::new(8, 100);
     run(&mut table, 0, 1);
