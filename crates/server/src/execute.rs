@@ -21,8 +21,9 @@ use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::{AcceptError, Credential, OpaqueAuth};
+use siphasher::sip::SipHasher13;
 use state::{Removed, Sequence, SlotToken, Verdict};
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
@@ -392,14 +393,15 @@ fn is_text(tag: &[u8]) -> bool {
 }
 
 /// What tells a retry from another request under the same slot and sequence id: the user, the length and the first
-/// bytes. Another user under them must never see the reply (RFC 8881 §2.10.6.1.3.1).
+/// bytes. Another user under them must never see the reply (RFC 8881 §2.10.6.1.3.1). It is kept on disk with the reply
+/// of a persistent session, so no other build may count differently: the algorithm is named here.
 fn fingerprint(credential: &Credential<'_>, body: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = SipHasher13::new();
     match credential {
         Credential::Sys(sys) => hasher.write_u64(1 << 32 | u64::from(sys.uid)),
         _ => hasher.write_u64(0),
     }
-    hasher.write_usize(body.len());
+    hasher.write_u64(body.len() as u64);
     hasher.write(&body[..body.len().min(FINGERPRINT_BYTES)]);
     hasher.finish()
 }
