@@ -126,12 +126,15 @@ fn print(minor: u32, report: &Report, differences: &Differences, expected: &Expe
         of(Outcome::Warned),
         of(Outcome::Skipped),
     );
-    for test in report.failed() {
+    for test in report.that(Outcome::Failed) {
         let why = match expected.reason(minor, &test.code) {
             Some(reason) => format!("expected: {reason}"),
             None => format!("NOT EXPECTED: {}", test.message),
         };
         println!("  {:<14} {why}", test.code);
+    }
+    for test in report.that(Outcome::Skipped) {
+        println!("  {:<14} not run by the suite", test.code);
     }
     for code in &differences.passed_unexpectedly {
         println!("  {code:<14} passes, in spite of its row in the table");
@@ -140,7 +143,7 @@ fn print(minor: u32, report: &Report, differences: &Differences, expected: &Expe
 
 fn as_json((minor, report, differences): &(u32, Report, Differences)) -> Value {
     let codes = |outcome| -> Vec<&str> {
-        let of = report.tests.iter().filter(|t| t.outcome == outcome);
+        let of = report.that(outcome);
         of.map(|t| t.code.as_str()).collect()
     };
     json!({

@@ -42,11 +42,12 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn count(&self, outcome: Outcome) -> usize {
-        self.tests.iter().filter(|t| t.outcome == outcome).count()
+        self.that(outcome).count()
     }
 
-    pub(super) fn failed(&self) -> impl Iterator<Item = &Test> {
-        self.tests.iter().filter(|t| t.outcome == Outcome::Failed)
+    /// Those that ended so.
+    pub(super) fn that(&self, outcome: Outcome) -> impl Iterator<Item = &Test> {
+        self.tests.iter().filter(move |t| t.outcome == outcome)
     }
 }
 
@@ -196,7 +197,7 @@ mod tests {
                 ("AB4", Outcome::Skipped)
             ]
         );
-        let failed: Vec<_> = report.failed().collect();
+        let failed: Vec<_> = report.that(Outcome::Failed).collect();
         assert_eq!(failed.len(), 1);
         assert_eq!(failed[0].message, "OP_X should return A : B, instead got C");
         assert_eq!(report.count(Outcome::Passed), 1);
