@@ -400,6 +400,26 @@ async fn a_peer_far_beyond_its_credits_before_an_answer_is_cut() {
     .await;
 }
 
+/// The peer is so slow that a connection with nothing to do would be closed meanwhile.
+#[tokio::test]
+async fn a_request_that_is_being_fetched_is_not_idleness() {
+    let idle = Duration::from_millis(300);
+    let limits = Limits {
+        idle: Some(idle),
+        ..Limits::default()
+    };
+    let rig = Rig::new(On::Iwarp, limits).await;
+    let mut peer = Peer::new(&rig).await;
+    let remote = peer.source();
+    peer.send(call_with_chunk(ECHO, remote.part(0, 2000).unwrap()));
+    // Without a look at its connection it answers no read.
+    tokio::time::sleep(4 * idle).await;
+    assert_eq!(result(&words(&peer.message().await[7..])), [9; 2000]);
+    assert_eq!(peer.until_ended().await, Ended::PeerClosed);
+    rig.until(|r| !r.service.ended.lock().is_empty()).await;
+    assert_eq!(*rig.service.ended.lock(), [CloseReason::Idle]);
+}
+
 #[tokio::test]
 async fn a_peer_that_vanishes_in_the_middle_of_a_read_gives_its_memory_back() {
     let limits = Limits {
