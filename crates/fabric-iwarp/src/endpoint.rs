@@ -324,4 +324,8 @@ impl Endpoint for IwarpEndpoint {
     fn counters(&self) -> Counters {
         self.machine.counters()
     }
+
+    fn is_receiving(&self) -> bool {
+        self.machine.owed().frame.is_some()
+    }
 }

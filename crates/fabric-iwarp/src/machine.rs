@@ -20,6 +20,7 @@
 //! in the outgoing bytes behind the frame that is under way.
 
 mod ahead;
+mod aside;
 mod rx;
 mod spare;
 mod tx;
@@ -79,6 +80,8 @@ pub struct Machine {
     receives: VecDeque<Receive>,
     /// Where a message finds its receive when there is none of its own.
     claim: Option<Claim>,
+    /// Messages beyond what was admitted, which stood before an answer that is due.
+    aside: aside::Aside,
     send_queue: VecDeque<Item>,
     /// Requests sent and not answered, in order.
     reads: VecDeque<ReadOut>,
@@ -165,6 +168,7 @@ impl Machine {
             writable: 0,
             receives: VecDeque::new(),
             claim: None,
+            aside: aside::Aside::default(),
             send_queue: VecDeque::new(),
             reads: VecDeque::new(),
             sinks: VecDeque::new(),
@@ -212,6 +216,10 @@ impl Machine {
             op,
             end: None,
         });
+        // A read must not wait behind what is held back.
+        if self.rx.is_blocked() && self.awaits_answers() {
+            self.go_on();
+        }
         Ok(())
     }
 
@@ -273,13 +281,19 @@ impl Machine {
     pub fn admit(&mut self, messages: u32) -> u32 {
         let count = self.claim.as_mut().map_or(0, |claim| claim.admit(messages));
         if count > 0 {
-            self.rx.unblock();
-            self.advance_all();
+            self.admit_aside();
+            self.go_on();
         }
         count
     }
 
-    /// Whether nothing is to be read until more messages are admitted.
+    /// Looks again at what waited.
+    fn go_on(&mut self) {
+        self.rx.unblock();
+        self.advance_all();
+    }
+
+    /// Whether nothing is to be read until more messages are admitted, or a read is posted.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.ended.is_none() && self.rx.is_blocked()
@@ -543,6 +557,7 @@ impl Machine {
         }
         self.flush_receives(ended);
         self.claim = None;
+        self.aside = aside::Aside::default();
         for (key, exposure) in self.keys.drain() {
             if let Exposure::Memory(memory, _) = exposure {
                 let done = Done::Exposed { memory };

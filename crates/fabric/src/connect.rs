@@ -105,7 +105,8 @@ pub trait Incoming: Send {
     ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
 
     /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
-    /// admits more. What comes beyond them waits, and nobody else with it. Completions of these receives have the id 0.
+    /// admits more. What comes beyond them waits, and nobody else with it, nor the answer to a read of this side: where that stands
+    /// behind such messages a provider may cut off a peer that sends many of them. Completions of these receives have the id 0.
     ///
     /// A provider that cannot share takes the receives of the claim for this connection alone.
     fn accept_sharing(

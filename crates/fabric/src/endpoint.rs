@@ -191,4 +191,9 @@ pub trait Endpoint: Send {
 
     /// Payload moved so far.
     fn counters(&self) -> Counters;
+
+    /// Whether something of the peer has begun to come and is not counted yet, where the provider can tell.
+    fn is_receiving(&self) -> bool {
+        false
+    }
 }

@@ -69,6 +69,13 @@ impl Claim {
         let receive = self.queue.0.take_reserved();
         Some(receive.expect("each message that was admitted has a receive"))
     }
+
+    /// A buffer like the receives, beside the queue: no receive that is admitted to anybody is taken for it. `None` when the pool has no
+    /// other.
+    #[must_use]
+    pub fn beside(&self) -> Option<Buffer> {
+        self.queue.0.take()
+    }
 }
 
 impl Drop for Claim {
@@ -119,5 +126,16 @@ mod tests {
         assert_eq!(claim.admit(1), 0);
         assert!(claim.take().is_some());
         assert_eq!(claim.admit(1), 1, "it went back");
+    }
+
+    #[test]
+    fn what_is_taken_beside_the_queue_was_promised_to_nobody() {
+        let (pool, queue) = queue(3);
+        let (mut one, other) = (queue.claim(), queue.claim());
+        assert_eq!(one.admit(2), 2);
+        let beside = other.beside();
+        assert!(beside.is_some() && other.beside().is_none());
+        assert_eq!((queue.posted(), pool.taken()), (2, 1));
+        assert!(one.take().is_some() && one.take().is_some());
     }
 }

@@ -146,20 +146,52 @@ struct Engine<'a, L> {
     idle: Option<Idle>,
 }
 
+/// Since when nothing has happened on a connection that is closed for that.
 struct Idle {
     limit: Duration,
-    last_record: Instant,
+    since: Instant,
+    /// Something was under way when it was last looked at.
+    was_busy: bool,
+    /// Bytes that had come then.
+    arrived_bytes: u64,
     sleep: Pin<Box<Sleep>>,
+}
+
+impl Idle {
+    fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            since: Instant::now(),
+            was_busy: false,
+            arrived_bytes: 0,
+            sleep: Box::pin(tokio::time::sleep(limit)),
+        }
+    }
+
+    /// Idleness begins anew with each byte, and when the last thing that was under way has ended.
+    fn note(&mut self, busy: bool, arrived_bytes: u64) {
+        if busy || self.was_busy || arrived_bytes != self.arrived_bytes {
+            self.since = Instant::now();
+        }
+        (self.was_busy, self.arrived_bytes) = (busy, arrived_bytes);
+    }
+
+    /// Whether it has lasted for too long. Else the task is woken when it may have.
+    fn poll_over(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        while self.sleep.as_mut().poll(cx).is_ready() {
+            let deadline = self.since + self.limit;
+            if deadline <= Instant::now() {
+                return true;
+            }
+            self.sleep.as_mut().reset(deadline);
+        }
+        false
+    }
 }
 
 impl<'a, L: Link> Engine<'a, L> {
     fn new(link: L, conn: &'a ConnHandle, service: &'a dyn DynService) -> Self {
         let limits = conn.context().limits();
-        let idle = limits.idle.map(|limit| Idle {
-            limit,
-            last_record: Instant::now(),
-            sleep: Box::pin(tokio::time::sleep(limit)),
-        });
         Self {
             link,
             conn,
@@ -169,7 +201,7 @@ impl<'a, L: Link> Engine<'a, L> {
             in_flight_max: limits.in_flight_max as usize,
             send_queue_bytes: limits.send_queue_bytes as usize,
             draining: false,
-            idle,
+            idle: limits.idle.map(Idle::new),
         }
     }
 
@@ -287,7 +319,7 @@ impl<'a, L: Link> Engine<'a, L> {
 
     fn accept(&mut self, received: Received, cx: &mut TaskContext<'_>) -> Result<(), End> {
         if let Some(idle) = &mut self.idle {
-            idle.last_record = Instant::now();
+            idle.since = Instant::now();
         }
         let (xid, direction) =
             rpc::peek(&received.bytes).map_err(|e| End::with(CloseReason::MalformedMessage, e))?;
@@ -334,20 +366,13 @@ impl<'a, L: Link> Engine<'a, L> {
         let Some(idle) = &mut self.idle else {
             return false;
         };
-        let busy = !self.running.is_empty() || self.link.queued() > 0 || self.conn.has_pending();
-        while idle.sleep.as_mut().poll(cx).is_ready() {
-            let since = if busy {
-                Instant::now()
-            } else {
-                idle.last_record
-            };
-            let deadline = since + idle.limit;
-            if deadline <= Instant::now() {
-                return true;
-            }
-            idle.sleep.as_mut().reset(deadline);
-        }
-        false
+        // A request that is half here is under way as one that runs is.
+        let busy = !self.running.is_empty()
+            || self.link.queued() > 0
+            || self.link.is_busy()
+            || self.conn.has_pending();
+        idle.note(busy, self.link.arrived_bytes());
+        idle.poll_over(cx)
     }
 }
 

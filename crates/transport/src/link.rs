@@ -18,6 +18,12 @@ pub(crate) trait Link: Send + Unpin + 'static {
     /// Whether received bytes are at hand, so that another record may come without waiting.
     fn has_buffered(&self) -> bool;
 
+    /// Whether a request is under way below the engine: part of it has come, it waits for memory, or its reply has not all left.
+    fn is_busy(&self) -> bool;
+
+    /// Bytes that have come, as far as the transport sees parts of records.
+    fn arrived_bytes(&self) -> u64;
+
     /// Waits for the next record for a few microseconds without sleeping, if it is likely to come; `true` if bytes came. To be
     /// asked when everything that was asked is answered.
     fn wait_briefly(&mut self) -> bool {
@@ -58,6 +64,14 @@ impl<L: Link> Link for Box<L> {
 
     fn has_buffered(&self) -> bool {
         (**self).has_buffered()
+    }
+
+    fn is_busy(&self) -> bool {
+        (**self).is_busy()
+    }
+
+    fn arrived_bytes(&self) -> u64 {
+        (**self).arrived_bytes()
     }
 
     fn queue(&mut self, message: Message) {

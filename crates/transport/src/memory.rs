@@ -417,6 +417,15 @@ impl Link for MemoryLink {
         false
     }
 
+    /// Records come whole.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    fn arrived_bytes(&self) -> u64 {
+        0
+    }
+
     fn queue(&mut self, message: Message) {
         self.out.push_back(message);
     }

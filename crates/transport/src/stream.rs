@@ -94,6 +94,8 @@ pub(crate) struct StreamLink<W> {
     chunk_at: usize,
     /// The last record was larger than a chunk.
     expects_bulk: bool,
+    /// Bytes that were read.
+    arrived_bytes: u64,
     conn: ConnHandle,
     receive_share: Arc<Share>,
     /// For the record that is arriving.
@@ -117,6 +119,7 @@ impl<W: Wire> StreamLink<W> {
             chunk: Vec::new(),
             chunk_at: 0,
             expects_bulk: false,
+            arrived_bytes: 0,
             receive_share: conn.context().receive_budget().share(conn.peer()),
             charge: None,
             charging: None,
@@ -227,6 +230,7 @@ impl<W: Wire> StreamLink<W> {
             }
             Poll::Pending => return Poll::Pending,
         };
+        self.arrived_bytes += len as u64;
         self.read_stall.progress();
         self.read_pace.moved(len);
         Counters::add(&self.conn.context().counters().bytes_in, len);
@@ -352,6 +356,14 @@ impl<W: Wire> Link for StreamLink<W> {
 
     fn has_buffered(&self) -> bool {
         self.chunk_at < self.chunk.len()
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.reader.is_between_records() || self.has_buffered()
+    }
+
+    fn arrived_bytes(&self) -> u64 {
+        self.arrived_bytes
     }
 
     fn wait_briefly(&mut self) -> bool {

@@ -211,9 +211,16 @@ impl Machine {
             self.fault(Term::DDP_CATASTROPHIC, None, None);
             return false;
         };
-        if self.lacks_receive(&header) {
-            self.rx.is_blocked = true;
-            return false;
+        match self.finds_receive(&header) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.rx.is_blocked = true;
+                return false;
+            }
+            Err(term) => {
+                self.fault(term, Some((header, ulpdu_bytes)), None);
+                return false;
+            }
         }
         let admitted = Opcode::of(&header)
             .and_then(|opcode| Ok((opcode, self.place_of(&header, opcode, payload_bytes)?)));
@@ -243,8 +250,9 @@ impl Machine {
         true
     }
 
-    /// Whether this begins a message that has to wait for its receive. Takes that from the shared queue.
-    fn lacks_receive(&mut self, header: &Header) -> bool {
+    /// Whether a message that begins here has a receive, which it takes from the shared queue if need be. One that was not
+    /// admitted waits, or is put aside where it must not.
+    fn finds_receive(&mut self, header: &Header) -> Result<bool, Term> {
         let is_message = matches!(
             header.place,
             Place::Untagged {
@@ -253,18 +261,18 @@ impl Machine {
             }
         );
         let Some(claim) = self.claim.as_mut().filter(|_| is_message) else {
-            return false;
+            return Ok(true);
         };
         if !self.receives.is_empty() {
-            return false;
+            return Ok(true);
         }
-        match claim.take() {
-            Some(buffer) => {
-                self.receives.push_back(Receive { id: 0, buffer });
-                false
-            }
-            None => true,
-        }
+        let buffer = match claim.take() {
+            Some(buffer) => buffer,
+            None if !self.awaits_answers() => return Ok(false),
+            None => self.begin_aside().ok_or(Term::NO_BUFFER)?,
+        };
+        self.receives.push_back(Receive { id: 0, buffer });
+        Ok(true)
     }
 
     fn place_from_inbox(&mut self) -> bool {
@@ -497,12 +505,28 @@ impl Machine {
             return Ok(());
         }
         self.rx.msn_send = self.rx.msn_send.wrapping_add(1);
+        let invalidate = match segment.header.place {
+            Place::Untagged { invalidate, .. } if opcode.invalidates() => Some(invalidate),
+            _ => None,
+        };
+        if self.aside.is_under_way() {
+            self.put_aside(bytes, invalidate, (segment.header, segment.ulpdu_bytes));
+            self.admit_aside();
+            return Ok(());
+        }
+        self.deliver_message(bytes, invalidate)
+    }
+
+    /// Hands over the message in the oldest receive.
+    pub(super) fn deliver_message(
+        &mut self,
+        bytes: usize,
+        invalidate: Option<u32>,
+    ) -> Result<(), Term> {
         let mut invalidated = None;
-        if let Place::Untagged { invalidate, .. } = segment.header.place
-            && opcode.invalidates()
-        {
-            let memory = self.withdraw(invalidate);
-            invalidated = Some((invalidate, memory.ok_or(Term::CANNOT_INVALIDATE)?));
+        if let Some(key) = invalidate {
+            let memory = self.withdraw(key);
+            invalidated = Some((key, memory.ok_or(Term::CANNOT_INVALIDATE)?));
         }
         let Some(Receive { id, mut buffer }) = self.receives.pop_front() else {
             return Err(Term::NO_BUFFER);

@@ -1,7 +1,7 @@
 //! Receives that connections share.
 
-use super::{Pair, RECEIVE_BYTES, Side, WHY, both, pools};
-use crate::{EndpointConfig, Fabric, Listener, ReceiveQueue, Work};
+use super::{Pair, RECEIVE_BYTES, Side, WHY, both, pattern, pools};
+use crate::{EndpointConfig, Fabric, Listener, Memory, ReceiveQueue, Work};
 use bytes::Bytes;
 use std::net::SocketAddr;
 
@@ -74,5 +74,49 @@ pub async fn what_is_not_admitted_waits_alone(fabric: &dyn Fabric, address: Sock
     modest.a.endpoint.close(crate::Close::Now);
     modest.until_ended().await;
     drop(modest);
+    assert_eq!((queue.posted(), small.taken()), (0, 0));
+}
+
+/// Messages that wait to be admitted do not stand in the way of an answer to a read that was sent behind them: what admits them may
+/// need it. They come in order all the same, and invalidate when they come.
+pub async fn answers_pass_what_is_not_admitted(fabric: &dyn Fabric, address: SocketAddr) {
+    if !fabric.limits().shares_receives {
+        return;
+    }
+    const BYTES: usize = 100_000;
+    let (_, small) = pools();
+    let queue = ReceiveQueue::new(small.clone());
+    let mut listener = fabric.listen(address).await.expect(WHY);
+    let (a, b) = sharing(fabric, &mut *listener, &queue, 1).await;
+    let mut pair = Pair::of(a, b);
+    let key = pair.b.expose_buffer(10).key;
+    for id in 0..5 {
+        let bytes = vec![u8::try_from(id).expect("few"); RECEIVE_BYTES];
+        let (data, invalidate) = (vec![bytes.into()], (id == 3).then_some(key));
+        pair.a.post(id, Work::Send { data, invalidate });
+    }
+    let bytes = pair.a.filled(BYTES, 7);
+    let source = pair.a.expose(Memory::Bytes(bytes));
+    pair.until(|_, b| b.messages() == 1).await;
+    assert_eq!(pair.b.message().1[0], 0);
+    for id in 20..22 {
+        pair.b.read(id, source);
+        pair.until(|_, b| b.ids().contains(&id)).await;
+        let sink = pair.b.take_sink(id);
+        assert_eq!(&sink[..BYTES], pattern(BYTES, 7));
+        assert_eq!(pair.b.messages(), 0);
+    }
+    for (expected, more) in [(1, 1), (2, 3), (3, 0), (4, 0)] {
+        assert_eq!(pair.b.endpoint.admit(more), more);
+        pair.until(|_, b| b.messages() > 0).await;
+        let (id, buffer, invalidated) = pair.b.message();
+        assert_eq!((id, buffer.len(), buffer[0]), (0, RECEIVE_BYTES, expected));
+        assert_eq!(
+            invalidated.map(|(key, _)| key),
+            (expected == 3).then_some(key)
+        );
+    }
+    assert_eq!(queue.posted(), 0);
+    drop(pair);
     assert_eq!((queue.posted(), small.taken()), (0, 0));
 }

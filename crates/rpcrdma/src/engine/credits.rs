@@ -4,7 +4,8 @@
 //! grant g allows the peer n + g calls in all. A lower grant moves that edge only when enough replies
 //! have followed, because until then the peer may have sent calls under the older one, or when the peer has shown that it has
 //! the reply with the lower one: by its reply to a call that we sent behind that, since messages of one connection arrive in
-//! order. So the edge tells exactly how many calls can still arrive, and with that how many Receives must be posted
+//! order. So the edge tells how many calls the peer may have outstanding. Those that it had begun before it heard of a lower
+//! grant may still arrive beyond that edge, up to the highest that it ever was told of: so many Receives must be posted
 //! (design R14).
 
 use std::collections::VecDeque;
@@ -148,9 +149,9 @@ impl Responder {
         self.answered
     }
 
-    /// The peer has shown that it has the first `answered` replies, so that it begins no call by a grant before the last of them.
-    /// Calls that it had begun may follow all the same. Where grants are lent they wait at the provider, so that this costs
-    /// them time and no more; elsewhere they would find no receive, so nothing is concluded.
+    /// The peer has shown that it has the first `answered` replies, so that it begins no call by a grant before the last of them,
+    /// and what that takes away may be lent to others. Calls that it had begun may follow all the same, so their receives stay
+    /// ([`Self::expected`]). Where nothing is lent, nothing is concluded.
     pub(super) fn seen(&mut self, answered: u64) {
         if self.account.is_none() {
             return;
@@ -171,14 +172,15 @@ impl Responder {
         u32::try_from(sent_at_most - self.answered).unwrap_or(u32::MAX)
     }
 
-    /// Calls that can still arrive before another reply leaves, and must find a receive. Where grants are lent, calls beyond
-    /// them wait at the provider.
+    /// Calls that can still arrive before another reply leaves, and must find a receive: also those that the peer had begun
+    /// before it heard of a lower grant ([`Self::seen`]), since nobody knows how many those are. Where grants are lent, calls
+    /// beyond them wait at the provider.
     pub(super) fn expected(&self) -> u64 {
         let overrun = if self.account.is_some() {
             0
         } else {
             self.overrun
         };
-        (self.edge() + u64::from(overrun)).saturating_sub(self.received)
+        (self.allowed + u64::from(overrun)).saturating_sub(self.received)
     }
 }

@@ -253,24 +253,6 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
     let asked = host.lender.round();
     assert_eq!(asked.ask, [host.servers[0].account]);
     // The client is asked (a call of the server), answers, and makes one call, whose reply brings the lower grant.
-    let ask = |host: &mut Host, xid: u32| {
-        let message = call(xid);
-        host.servers[0]
-            .engine
-            .call(message, &ReplyRoom::default())
-            .unwrap();
-        host.send(0).expect("a call");
-        let to = FixedFields {
-            xid,
-            version: VERSION,
-            credits: 0,
-            procedure: 0,
-        };
-        let error = RdmaError::Chunk;
-        let answer = encode_error_reply(to, 1, error);
-        host.servers[0].wire.push_back(answer.into());
-        while host.deliver(0) {}
-    };
     ask(&mut host, 7_001);
     assert_eq!(
         host.servers[0].engine.calls_allowed(),
@@ -289,6 +271,60 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
     );
     busy(&mut host, 1, &mut clients[1], 100);
     assert_eq!(host.servers[1].engine.calls_allowed(), 64);
+}
+
+/// The server calls its first client, which answers at once: with an error, since only that it is an answer counts.
+fn ask(host: &mut Host, xid: u32) {
+    let message = call(xid);
+    host.servers[0]
+        .engine
+        .call(message, &ReplyRoom::default())
+        .unwrap();
+    host.send(0).expect("a call");
+    let to = FixedFields {
+        xid,
+        version: VERSION,
+        credits: 0,
+        procedure: 0,
+    };
+    let error = RdmaError::Chunk;
+    let answer = encode_error_reply(to, 1, error);
+    host.servers[0].wire.push_back(answer.into());
+    while host.deliver(0) {}
+}
+
+/// The client had begun all that its older grant allowed before it heard of the lower one, and sends it behind its answers to
+/// calls of the server: one that shows that it knows the lower grant, and another. Each message finds a receive of its own.
+#[test]
+fn calls_begun_before_a_lower_grant_find_their_receives_beside_answers_to_calls() {
+    let mut host = Host::new(70, 1);
+    let mut client = Client::new();
+    (0..64).for_each(|_| client.call());
+    for _ in 0..100 {
+        while let Some(message) = client.sends() {
+            host.servers[0].wire.push_back(message);
+        }
+        while host.deliver(0) {}
+        while let Some(message) = host.answer(0) {
+            client.receives(&message);
+            client.call();
+        }
+    }
+    assert_eq!(host.servers[0].engine.calls_allowed(), 64);
+    host.servers[0].engine.set_grant(1);
+    host.servers[0].wire.push_back(raw_call(9_001));
+    assert!(host.deliver(0));
+    host.answer(0).expect("the reply with the lower grant");
+    ask(&mut host, 7_001);
+    assert_eq!(host.servers[0].engine.calls_allowed(), 1);
+    host.check();
+    ask(&mut host, 7_002);
+    for begun in 0..63 {
+        host.servers[0].wire.push_back(raw_call(10_000 + begun));
+    }
+    while host.deliver(0) {}
+    assert_eq!(host.servers[0].wire.len(), 0, "none is held back");
+    assert_eq!(host.posted, host.servers[0].admitted);
 }
 
 #[test]

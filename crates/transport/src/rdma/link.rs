@@ -515,6 +515,18 @@ impl Link for RdmaLink {
         !self.replies_in.is_empty() || !self.calls_in.is_empty()
     }
 
+    fn is_busy(&self) -> bool {
+        // Calls whose records are fetched, or wait for memory or for others, are in progress.
+        self.engine.calls_in_progress() > 0
+            || self.unsent()
+            || self.has_buffered()
+            || self.endpoint.is_receiving()
+    }
+
+    fn arrived_bytes(&self) -> u64 {
+        self.endpoint.counters().received_bytes
+    }
+
     fn queue(&mut self, message: Message) {
         self.is_driven = false;
         if let Some(filled) = self.replies.call(message) {

@@ -308,6 +308,42 @@ on_every_transport! {
         rig.until(|r| !r.service.ended.lock().is_empty()).await;
         assert_eq!(*rig.service.ended.lock(), [CloseReason::Idle]);
     }
+
+    async fn a_request_that_is_not_whole_yet_is_not_idleness(on: On) {
+        keeps_who_waits_for_memory(on, Duration::from_millis(300)).await;
+    }
+}
+
+/// A request of a size that needs a share of the receive budget waits for it longer than a connection may be idle.
+async fn keeps_who_waits_for_memory(on: On, idle: Duration) {
+    let limits = Limits {
+        idle: Some(idle),
+        ..Limits::default()
+    };
+    let rig = Rig::new(on, limits).await;
+    let conn = rig.connect().await;
+    let budget = rig.server.receive_budget();
+    let others = ["192.0.2.1:1", "192.0.2.2:1"].map(|address| {
+        let peer = Endpoint::Socket(address.parse().unwrap());
+        budget
+            .share(&peer)
+            .try_charge(rig.server.limits().receive_share_bytes)
+            .unwrap()
+    });
+    let args = pattern(100_000);
+    let later = async {
+        tokio::time::sleep(4 * idle).await;
+        drop(others);
+    };
+    assert_eq!(tokio::join!(ask(&conn, ECHO, &args), later).0, args);
+    conn.closed().await;
+    rig.until(|r| !r.service.ended.lock().is_empty()).await;
+    assert_eq!(*rig.service.ended.lock(), [CloseReason::Idle]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_over_rdma_that_is_not_whole_yet_is_not_idleness_in_simulated_time() {
+    keeps_who_waits_for_memory(On::Rdma, Duration::from_secs(10) / 4).await;
 }
 
 #[tokio::test]

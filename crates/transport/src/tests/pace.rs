@@ -326,3 +326,48 @@ async fn a_parked_request_starts_when_the_replies_before_it_have_left() {
     let second = tokio::time::timeout(SOON, read_record(&mut far)).await;
     assert_eq!(result(&second.unwrap()), pattern(10));
 }
+
+/// A server that closes connections which are idle for so long.
+fn impatient(idle: Duration) -> Server {
+    Server::new(Limits {
+        idle: Some(idle),
+        ..Limits::default()
+    })
+}
+
+const IDLE: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_longer_to_arrive_than_a_connection_may_be_idle_is_served() {
+    let server = impatient(IDLE);
+    let (mut far, _) = server.accept("10.0.1.1");
+    // 20 KiB/s.
+    for piece in echo_of(MIB).chunks(20 * 1024) {
+        far.write_all(piece).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+    }
+    assert_eq!(result(&read_record(&mut far).await).len(), MIB as usize);
+    // A small one, byte by byte.
+    for byte in echo_of(4) {
+        tokio::time::sleep(IDLE - SECOND).await;
+        far.write_all(&[byte]).await.unwrap();
+    }
+    assert_eq!(result(&read_record(&mut far).await), pattern(4));
+    assert_eq!(server.closed(CloseReason::Idle), 0);
+    tokio::time::sleep(IDLE + SECOND).await;
+    assert_eq!(server.closed(CloseReason::Idle), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_idle_from_the_end_of_its_last_request_on() {
+    let server = impatient(IDLE);
+    let (mut far, _) = server.accept("10.0.1.1");
+    let asked = call(SLEEP, &words(&[9_900]));
+    far.write_all(&record(&asked)).await.unwrap();
+    read_record(&mut far).await;
+    tokio::time::sleep(IDLE - SECOND).await;
+    assert_eq!(server.closed(CloseReason::Idle), 0);
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(server.closed(CloseReason::Idle), 1);
+}

@@ -150,21 +150,31 @@ fn header(xid: u32, procedure: u32, lists: &[u32]) -> Vec<u8> {
 
 /// A call whose arguments are at `remote`.
 fn call_with_chunk(procedure: u32, remote: Remote) -> Vec<u8> {
+    call_with_chunk_as(XID, procedure, remote)
+}
+
+fn call_with_chunk_as(xid: u32, procedure: u32, remote: Remote) -> Vec<u8> {
     let mut message = call(procedure, b"").flatten().unwrap();
-    message[..4].copy_from_slice(&XID.to_be_bytes());
+    message[..4].copy_from_slice(&xid.to_be_bytes());
     let at = message.len();
     message[at - 4..].copy_from_slice(&remote.len.to_be_bytes());
     let position = u32::try_from(at).unwrap();
     let [high, low] =
         [remote.offset >> 32, remote.offset & 0xffff_ffff].map(|n| u32::try_from(n).unwrap());
     let lists = [1, position, remote.key, remote.len, high, low, 0, 0, 0];
-    [header(XID, 0, &lists), message].concat()
+    [header(xid, 0, &lists), message].concat()
 }
 
 fn inline_call(xid: u32, procedure: u32) -> Vec<u8> {
     let mut message = call(procedure, b"abcd").flatten().unwrap();
     message[..4].copy_from_slice(&xid.to_be_bytes());
     [header(xid, 0, &[0, 0, 0]), message].concat()
+}
+
+/// An answer to a call of the server.
+fn inline_reply(xid: u32) -> Vec<u8> {
+    let message = reply(xid, Payload::Bytes(Bytes::from_static(b"back")));
+    [header(xid, 0, &[0, 0, 0]), message.flatten().unwrap()].concat()
 }
 
 /// A server with a connection in order; `misbehave` is what a peer does to it. The server then ends that connection for
@@ -245,6 +255,61 @@ on_both_providers! {
         assert_eq!(*rig.service.ended.lock(), []);
     }
 
+    async fn calls_with_chunks_beyond_the_credits_wait_until_others_are_answered(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let other = rig.connect().await;
+        let mut peer = Peer::new(&rig).await;
+        // All of them stand before the answers to what the server reads.
+        let part = peer.source().part(1000, 2000).unwrap();
+        for xid in 1..=CALLS_BEYOND {
+            peer.send(call_with_chunk_as(xid, ECHO, part));
+        }
+        let mut answered = Vec::new();
+        for _ in 0..CALLS_BEYOND {
+            let reply = peer.message().await;
+            assert_eq!(result(&words(&reply[7..])), [9; 2000]);
+            answered.push(reply[0]);
+        }
+        answered.sort_unstable();
+        assert_eq!(answered, (1..=CALLS_BEYOND).collect::<Vec<_>>());
+        assert_eq!(ask(&other, ECHO, b"after").await, b"after");
+        assert_eq!(*rig.service.ended.lock(), []);
+    }
+
+    // It has begun all that its older grant allowed, and sends that behind its answers to two calls of the server: one that
+    // shows that it has heard of the lower grant, and another.
+    async fn calls_begun_before_a_lower_grant_are_served(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let mut peer = Peer::new(&rig).await;
+        // One call after the other, until what it does not use is taken back.
+        let (mut xid, mut before, mut granted) = (0, 0, 0);
+        while granted >= before {
+            assert!(xid < 200, "the grant never falls");
+            xid += 1;
+            peer.send(inline_call(xid, ECHO));
+            (before, granted) = (granted, peer.message().await[2]);
+        }
+        let last = xid + before - 1;
+        let part = peer.source().part(1000, 2000).unwrap();
+        peer.send(inline_call(xid + 1, CALL_BACK));
+        let asked = peer.message().await[0];
+        peer.send(inline_reply(asked));
+        assert_eq!(peer.message().await[0], xid + 1);
+        peer.send(inline_call(xid + 2, CALL_BACK));
+        let asked = peer.message().await[0];
+        peer.send(inline_reply(asked));
+        for xid in xid + 3..=last {
+            peer.send(call_with_chunk_as(xid, ECHO, part));
+        }
+        let mut answered = Vec::new();
+        for _ in xid + 2..=last {
+            answered.push(peer.message().await[0]);
+        }
+        answered.sort_unstable();
+        assert_eq!(answered, (xid + 2..=last).collect::<Vec<_>>());
+        assert_eq!(*rig.service.ended.lock(), []);
+    }
+
     async fn two_calls_with_one_transaction_id(on: On) {
         let reason = CloseReason::RdmaDuplicateXid;
         ends_that_connection(on, Limits::default(), reason, async |peer| {
@@ -316,6 +381,43 @@ on_both_providers! {
         let bytes = words(&reply[7..]);
         assert_eq!(result(&bytes), [9; 2000]);
     }
+}
+
+/// Messages beyond its credits are put aside while the server needs an answer that is behind them, but not without bound.
+#[tokio::test]
+async fn a_peer_far_beyond_its_credits_before_an_answer_is_cut() {
+    let reason = CloseReason::RdmaNoReceive;
+    ends_that_connection(On::Iwarp, Limits::default(), reason, async |peer| {
+        let remote = peer.source();
+        peer.send(call_with_chunk(ECHO, remote));
+        let mut message = call(GATED, &[1; 3800]).flatten().unwrap();
+        for xid in 1..=40_u32 {
+            message[..4].copy_from_slice(&xid.to_be_bytes());
+            peer.send([header(xid, 0, &[0, 0, 0]), message.clone()].concat());
+        }
+        peer.until_ended().await;
+    })
+    .await;
+}
+
+/// The peer is so slow that a connection with nothing to do would be closed meanwhile.
+#[tokio::test]
+async fn a_request_that_is_being_fetched_is_not_idleness() {
+    let idle = Duration::from_millis(300);
+    let limits = Limits {
+        idle: Some(idle),
+        ..Limits::default()
+    };
+    let rig = Rig::new(On::Iwarp, limits).await;
+    let mut peer = Peer::new(&rig).await;
+    let remote = peer.source();
+    peer.send(call_with_chunk(ECHO, remote.part(0, 2000).unwrap()));
+    // Without a look at its connection it answers no read.
+    tokio::time::sleep(4 * idle).await;
+    assert_eq!(result(&words(&peer.message().await[7..])), [9; 2000]);
+    assert_eq!(peer.until_ended().await, Ended::PeerClosed);
+    rig.until(|r| !r.service.ended.lock().is_empty()).await;
+    assert_eq!(*rig.service.ended.lock(), [CloseReason::Idle]);
 }
 
 #[tokio::test]

@@ -1,0 +1,122 @@
+//! Messages beyond what was admitted that stand before an answer which is due.
+//!
+//! A message that was not admitted waits in the stream, and everything behind it does. Where a read of ours is under way its
+//! answer may be behind it, and what would admit the message may need that answer. So such messages are taken out of the way:
+//! they are received whole, kept in order, and handed over as they are admitted.
+//!
+//! # Ownership
+//! A message comes into one buffer beside the shared queue, so that nobody's receive is touched, and is kept in as many bytes as
+//! it has. When it is admitted it moves into its receive, as if it had come then: what it invalidates is withdrawn then, too.
+//!
+//! # Failure
+//! There is a bound, [`ASIDE_BYTES_MAX`]. A peer that goes beyond it is cut off, as one without a receive is (RFC 5041 §7.1):
+//! neither can it be read on, nor would its answer ever come. One that keeps to its credits has nothing here.
+
+use super::{Machine, Op};
+use crate::ddp::Header;
+use bytes::Bytes;
+use fabric::{Buffer, Claim, Receive};
+use std::collections::VecDeque;
+
+/// Bytes of messages, and of the books about them, from which on no other is put aside: on one connection as much as its inbox
+/// takes at most. The last one may go beyond it.
+const ASIDE_BYTES_MAX: usize = 64 * 1024;
+
+/// What one connection has put aside, oldest first. While there is any, nothing is admitted.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    /// The oldest receive is no receive: the message in it will be put aside.
+    is_under_way: bool,
+}
+
+#[derive(Debug)]
+struct Message {
+    data: Bytes,
+    invalidate: Option<u32>,
+    /// Its last segment, and the bytes of that.
+    segment: (Header, usize),
+}
+
+impl Message {
+    /// What it takes here.
+    fn bytes(&self) -> usize {
+        self.data.len() + size_of::<Self>()
+    }
+}
+
+impl Aside {
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way
+    }
+
+    fn push(&mut self, message: Message) {
+        self.bytes += message.bytes();
+        self.messages.push_back(message);
+    }
+
+    fn pop(&mut self) -> Option<Message> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= message.bytes();
+        if self.messages.is_empty() {
+            self.messages = VecDeque::new();
+        }
+        Some(message)
+    }
+}
+
+impl Machine {
+    /// Whether a read of ours is not complete.
+    pub(super) fn awaits_answers(&self) -> bool {
+        let is_read = |op: &Op| matches!(op, Op::Read { .. });
+        !self.reads.is_empty() || self.send_queue.iter().any(|item| is_read(&item.op))
+    }
+
+    /// The place of a message that will be put aside; `None` when there is no room for it.
+    pub(super) fn begin_aside(&mut self) -> Option<Buffer> {
+        if self.aside.bytes >= ASIDE_BYTES_MAX {
+            return None;
+        }
+        let buffer = self.claim.as_ref().and_then(Claim::beside)?;
+        self.aside.is_under_way = true;
+        Some(buffer)
+    }
+
+    /// The message in the oldest receive is whole, and has not been admitted.
+    pub(super) fn put_aside(
+        &mut self,
+        bytes: usize,
+        invalidate: Option<u32>,
+        segment: (Header, usize),
+    ) {
+        let Some(Receive { buffer, .. }) = self.receives.pop_front() else {
+            unreachable!("a receive stays until it was filled");
+        };
+        self.aside.is_under_way = false;
+        self.aside.push(Message {
+            data: Bytes::copy_from_slice(&buffer[..bytes]),
+            invalidate,
+            segment,
+        });
+    }
+
+    /// Hands over what was put aside, as far as it is admitted now.
+    pub(super) fn admit_aside(&mut self) {
+        while self.ended.is_none() && !self.aside.messages.is_empty() {
+            let Some(mut buffer) = self.claim.as_mut().and_then(Claim::take) else {
+                return;
+            };
+            let Some(message) = self.aside.pop() else {
+                unreachable!("there was one");
+            };
+            let bytes = message.data.len();
+            buffer[..bytes].copy_from_slice(&message.data);
+            // Before that of a message that is under way.
+            self.receives.push_front(Receive { id: 0, buffer });
+            if let Err(term) = self.deliver_message(bytes, message.invalidate) {
+                self.fault(term, Some(message.segment), None);
+            }
+        }
+    }
+}
