@@ -145,6 +145,7 @@ mod tests {
             tally,
             elapsed: Duration::from_secs(1),
             client_cpu: Duration::from_millis(10),
+            bypass: None,
         };
         Run {
             cell,
@@ -156,6 +157,7 @@ mod tests {
                     machine_idle: Some(0.5),
                 },
             )],
+            bypass: None,
         }
     }
 

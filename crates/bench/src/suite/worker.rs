@@ -2,9 +2,9 @@
 //!
 //! A worker ends when its standard input does, so it never outlives its parent.
 
-use super::files::Files;
 use super::files::mounted::Mounted;
 use super::files::remote::Remote;
+use super::files::{Bypass, Files};
 use super::job::{Counted, GO, Job, Place, Said, Work};
 use super::loads::{self, bare, small};
 use crate::BenchError;
@@ -24,11 +24,17 @@ pub(crate) type Say = Box<dyn FnMut(&Said) -> io::Result<()> + Send>;
 pub(crate) struct Link {
     say: Say,
     go: mpsc::Receiver<()>,
+    /// How the reads of the work are kept from the page cache of this machine, where that has to be.
+    pub(crate) bypass: Option<Bypass>,
 }
 
 impl Link {
     pub(crate) fn new(say: Say, go: mpsc::Receiver<()>) -> Self {
-        Self { say, go }
+        Self {
+            say,
+            go,
+            bypass: None,
+        }
     }
 
     fn say(&mut self, said: &Said) -> Result<(), BenchError> {
@@ -74,7 +80,7 @@ impl Link {
     ) -> Result<(), BenchError> {
         let cpu = cpu_of_this_process()?.saturating_sub(cpu_before);
         let cpu_us = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
-        self.say(&Said::Done(Counted::new(tally, cpu_us)))
+        self.say(&Said::Done(Counted::new(tally, cpu_us, self.bypass)))
     }
 }
 

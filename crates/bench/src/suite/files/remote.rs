@@ -1,6 +1,6 @@
 //! A server through our client library: one client, and so one session, for each worker.
 
-use super::{DIR_MODE, FILE_MODE, Files};
+use super::{Bypass, DIR_MODE, FILE_MODE, Files};
 use crate::BenchError;
 use bytes::Bytes;
 use client::{
@@ -120,6 +120,15 @@ impl Files for Remote {
         let options = OpenOptions::create(FILE_MODE);
         let opened = self.client.open(self.path(path), options).await;
         opened.map_err(BenchError::nfs("create a file"))
+    }
+
+    async fn create_uncached(
+        &self,
+        path: &str,
+        _unit_bytes: u32,
+    ) -> Result<(File, Option<Bypass>), BenchError> {
+        // The library caches no data.
+        Ok((self.create(path).await?, None))
     }
 
     async fn open(&self, path: &str) -> Result<File, BenchError> {
