@@ -187,7 +187,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         options,
         launcher,
         program: program.clone(),
-        machine: Machine::here(),
+        machine: Machine::here(program, launcher),
     };
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut comparisons = Vec::new();

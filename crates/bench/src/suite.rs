@@ -62,6 +62,7 @@ pub fn run(
     };
     let plans: Vec<Plan> = experiments.iter().map(|e| e.plan(&setting)).collect();
     let environment = Environment::new(&options, launcher)?;
+    let machine = Machine::here(environment.program(), launcher);
     report::folder(&options.out)?;
     let mut results = measure::measure(plans, &environment, options.repeats())?;
     // The reports of the others are written before its failure is told.
@@ -74,7 +75,6 @@ pub fn run(
         Some(Err(e)) => Some(e),
         None => None,
     };
-    let machine = Machine::here();
     report::write(&results, &machine, &options.out, out)?;
     if let Some(e) = scale_failed {
         return Err(e);

@@ -213,6 +213,7 @@ mod tests {
             memory_bytes: 1,
             kernel: "6.1".to_owned(),
             commit: Some("abc".to_owned()),
+            measured_by: None,
             is_optimised: true,
         }
     }

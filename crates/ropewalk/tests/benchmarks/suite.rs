@@ -5,8 +5,9 @@ use bench::nfs::cluster::{Cluster, ClusterOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Processes that end by themselves are gone long before.
@@ -124,6 +125,55 @@ fn a_cluster_that_does_not_start_is_told_and_the_rest_goes_on() {
     );
     let page = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(page.contains("it ended without a word"), "{page}");
+}
+
+/// What `--version` of a program says.
+fn version(program: &Path) -> String {
+    let output = Command::new(program).arg("--version").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_commit_is_that_of_the_program_under_test() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = dir.path().join("fake");
+    let script =
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'ropewalk 9.9.9 (commit feedfeedfeed-dirty)'\n";
+    fs::write(&fake, script).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let machine = |program: &Path| {
+        let out = dir.path().join("out");
+        // What a script is asked for beyond its version fails, and the report is written.
+        command()
+            .args(["threads", "--quick", "--dir"])
+            .arg(dir.path())
+            .arg("--out")
+            .arg(&out)
+            .arg("--ropewalk")
+            .arg(program)
+            .output()
+            .unwrap();
+        let json = fs::read(out.join("threads.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        json["machine"].clone()
+    };
+    let this = launcher().program;
+    let said = version(&this);
+    let ours = said
+        .strip_prefix(concat!("ropewalk ", env!("CARGO_PKG_VERSION"), " (commit "))
+        .and_then(|rest| rest.strip_suffix(")\n"))
+        .unwrap_or_else(|| panic!("{said}"));
+    let hash = ours.trim_end_matches("-dirty");
+    let is_hash = hash.len() >= 12 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(is_hash || ours == "unknown", "{ours}");
+    let of_this = machine(&this);
+    let of_fake = machine(&fake);
+    if is_hash {
+        assert_eq!(of_this["commit"], ours);
+    }
+    assert!(of_this["measured_by_commit"].is_null(), "{of_this}");
+    assert_eq!(of_fake["commit"], "feedfeedfeed-dirty");
+    assert_eq!(of_fake["measured_by_commit"], ours);
 }
 
 #[test]
