@@ -177,6 +177,26 @@ fn the_commit_is_that_of_the_program_under_test() {
 }
 
 #[test]
+fn what_all_leaves_out_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing can be measured: what counts is what is not even tried.
+    let output = command()
+        .args(["all", "--quick", "--target=nfs://no host/", "--out"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let left_out = "scale is left out: the cluster of scale must be its own";
+    for text in [output.stdout, output.stderr] {
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(left_out), "{text}");
+    }
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains(left_out));
+    assert!(!dir.path().join("scale.json").exists());
+}
+
+#[test]
 fn options_that_exclude_each_other_are_refused() {
     for arguments in [
         ["threads", "--target=nfs://h/", "--mounted=/mnt"],
@@ -367,7 +387,11 @@ fn data_servers_and_sessions_come_in_crowds() {
     // A layout names its file handle for each data server, so it grows with them.
     let bytes = |width| phase("layout", width, "LAYOUTGET")["bytes_per_request"].as_f64();
     assert!(bytes("4") > bytes("1"), "{:?} {:?}", bytes("4"), bytes("1"));
-    for line in ["Predicted against measured: memory", "first to end: "] {
+    for line in [
+        "Predicted against measured: memory",
+        "Verdict of the model: ",
+        "first to end: ",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }
