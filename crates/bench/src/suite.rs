@@ -40,6 +40,7 @@ use measure::Results;
 use options::Asked;
 use plan::{Plan, Setting};
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 /// Runs experiments, prints their tables to `out` and writes the reports.
 ///
@@ -50,6 +51,7 @@ pub fn run(
     launcher: &Launcher,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
+    let begin = Instant::now();
     let Asked {
         experiments,
         scale,
@@ -82,8 +84,23 @@ pub fn run(
         Some(Err(e)) => Some(e),
         None => None,
     };
+    words.push(time_text(&results, begin.elapsed()));
     report::write(&results, &machine, &options.out, &words, out)?;
     outcome(&results, scale_failed)
+}
+
+/// How long all of it took, from the command to the reports.
+fn time_text(results: &[Results], time: Duration) -> String {
+    let mut points_count = 0;
+    for results in results {
+        let cells = 0..results.plan.cells.len();
+        let is_measured = |cell: &usize| results.runs.iter().any(|run| run.cell == *cell);
+        points_count += cells.filter(is_measured).count();
+    }
+    format!(
+        "measured {points_count} points in {:.0} s",
+        time.as_secs_f64()
+    )
 }
 
 /// What a run comes to whose reports are written.

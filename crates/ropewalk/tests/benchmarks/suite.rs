@@ -60,6 +60,14 @@ fn it_builds_the_clusters_that_it_needs() {
     let phase = &json["cells"][0]["phases"]["create"];
     assert!(phase["server_cpu_us_per_request"]["median"].is_f64());
     assert!(text.starts_with("Metadata:"), "{text}");
+    let points = json["cells"].as_array().unwrap().len();
+    let mut ends = text.lines().rev();
+    assert!(ends.next().unwrap().starts_with("report: "), "{text}");
+    let time = ends.next().unwrap();
+    let seconds = time
+        .strip_prefix(&format!("measured {points} points in "))
+        .and_then(|rest| rest.strip_suffix(" s"));
+    assert!(seconds.unwrap().parse::<u64>().is_ok(), "{time}");
 }
 
 #[test]
