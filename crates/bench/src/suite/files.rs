@@ -1,7 +1,7 @@
 //! Where workers do their I/O: a small trait, and its two adapters.
 //!
-//! [`remote`] is our client library: tasks are futures of one thread. [`mounted`] is a directory of any file system: its calls block, so
-//! tasks are threads. [`Files::at_once`] hides the difference. Paths are relative, with `/` between names.
+//! [`remote`] is our client library: tasks are futures, on one thread or on several. [`mounted`] is a directory of any file system: its calls
+//! block, so tasks are threads. [`Files::at_once`] hides the difference. Paths are relative, with `/` between names.
 
 pub(crate) mod mounted;
 pub(crate) mod remote;

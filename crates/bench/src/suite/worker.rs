@@ -115,12 +115,20 @@ pub(crate) fn run() -> Result<(), BenchError> {
 
 /// Does a job; what goes wrong with it is told to the parent.
 pub(crate) fn execute(job: &Job, mut link: Link) -> Result<(), BenchError> {
-    let runtime = load::runtime()?;
+    let threads_count = match job.place {
+        Place::Url(_) => job.tasks_count,
+        // Each of these sees to it itself.
+        Place::Dir(_) | Place::Rpc(_) | Place::Bare(_) => 1,
+    };
+    let runtime = match threads_count {
+        0 | 1 => load::runtime()?,
+        _ => load::threads_runtime()?,
+    };
     let done = runtime.block_on(async {
         match &job.place {
             Place::Dir(dir) => in_folders(job, &Mounted::new(dir.clone()), &mut link).await,
             Place::Url(url) => {
-                let remote = Remote::connect(url).await?;
+                let remote = Remote::connect(url).await?.with_threads(threads_count);
                 in_folders(job, &remote, &mut link).await?;
                 remote.end().await
             }
