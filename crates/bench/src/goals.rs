@@ -51,7 +51,7 @@ pub enum Row {
     Getattr,
     /// Durable creates, 64 at once, against the bare store
     Create,
-    /// Create, first write to every stripe, close: 1 to 16 data servers
+    /// Create, first write to every stripe, close, and remove until clean: 1 to 16 data servers
     Stripes,
     /// Create, write 4 KiB, close: by a layout and through the metadata server
     Small,

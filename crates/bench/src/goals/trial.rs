@@ -26,7 +26,7 @@ pub(super) enum Look {
     Metrics,
     /// A line for each subject.
     Servers,
-    /// A line for each number of data servers: creates alone, and then whole first lives.
+    /// A line for each number of data servers: creates alone, then whole first lives, and then their ends.
     Curve(Vec<u16>),
 }
 
