@@ -135,7 +135,8 @@ impl FileOptions {
 /// # Errors
 /// Whatever kept the command from being a measurement.
 pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
-    let launcher = launcher.clone();
+    let this = launcher;
+    let launcher = this.clone();
     if !matches!(
         command,
         Command::Worker | Command::Crowd | Command::Serve(_)
@@ -159,7 +160,7 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
                 })
             };
             let bare = vec![subject(Form::Thread), subject(Form::Tokio)];
-            compare("TCP ping-pong", bare, &options, out)
+            compare("TCP ping-pong", bare, &options, this, out)
         }
         Command::Read { options, file } => {
             let made = file.make()?;
@@ -169,7 +170,7 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
                 size_bytes: file.file_bytes,
                 read_bytes: file.payload_bytes,
             });
-            compare("Reads from the page cache", vec![bare], &options, out)
+            compare("Reads from the page cache", vec![bare], &options, this, out)
         }
         Command::Write { options, file } => {
             let made = file.make()?;
@@ -179,7 +180,7 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
                 size_bytes: file.file_bytes,
                 write_bytes: file.payload_bytes,
             });
-            compare("Unstable writes", vec![bare], &options, out)
+            compare("Unstable writes", vec![bare], &options, this, out)
         }
         Command::Store { options } => {
             let open = || {
@@ -187,7 +188,7 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
                 Ok(Box::new(store) as Box<dyn OpenStore>)
             };
             let bare: Box<dyn Subject> = Box::new(StoreCreates::new("memory", Box::new(open)));
-            compare("Durable creates", vec![bare], &options, out)
+            compare("Durable creates", vec![bare], &options, this, out)
         }
     }
 }
@@ -196,6 +197,7 @@ fn compare(
     title: &str,
     mut subjects: Vec<Box<dyn Subject>>,
     options: &Options,
+    launcher: &Launcher,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
     let load = options.load()?;
@@ -204,7 +206,7 @@ fn compare(
         eprintln!("round {} of {rounds}: {name}", round + 1);
     };
     let comparison = runner::compare(&mut subjects, &load, rounds, &mut progress)?;
-    let machine = Machine::here();
+    let machine = Machine::here(&launcher.program, launcher);
     if let Some(path) = &options.json {
         report::write_json(path, &report::json(title, &comparison, &machine))?;
     }

@@ -58,6 +58,15 @@ pub enum BenchError {
         /// How many.
         cells_count: usize,
     },
+    /// A repeat of an experiment failed after others had been measured.
+    Repeat {
+        /// Which, from 1.
+        repeat: u16,
+        /// Of so many.
+        repeats: u16,
+        /// Why.
+        why: Box<BenchError>,
+    },
     /// A setting is outside of what can be measured.
     Setting {
         /// Its name.
@@ -119,6 +128,14 @@ impl std::fmt::Display for BenchError {
                     "{cells_count} points could not be measured; the reports say why"
                 )
             }
+            Self::Repeat {
+                repeat,
+                repeats,
+                why,
+            } => write!(
+                f,
+                "repeat {repeat} of {repeats} failed, the reports have those before it: {why}"
+            ),
             Self::Setting { name, must_be } => write!(f, "{name} must be {must_be}"),
         }
     }
@@ -134,6 +151,7 @@ impl std::error::Error for BenchError {
         match self {
             Self::Io { source, .. } => Some(source),
             Self::Store(error) => Some(error),
+            Self::Repeat { why, .. } => Some(why.as_ref()),
             _ => None,
         }
     }

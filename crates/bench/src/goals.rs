@@ -51,7 +51,7 @@ pub enum Row {
     Getattr,
     /// Durable creates, 64 at once, against the bare store
     Create,
-    /// Create, first write to every stripe, close: 1 to 16 data servers
+    /// Create, first write to every stripe, close, and remove until clean: 1 to 16 data servers
     Stripes,
     /// Create, write 4 KiB, close: by a layout and through the metadata server
     Small,
@@ -187,7 +187,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         options,
         launcher,
         program: program.clone(),
-        machine: Machine::here(),
+        machine: Machine::here(program, launcher),
     };
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut comparisons = Vec::new();
@@ -316,6 +316,7 @@ impl Bench<'_> {
 #[cfg(test)]
 mod tests {
     //! The table of goals and the plans of the rows say the same.
+    use super::table::Denominator;
     use super::*;
     use clap::Parser;
 
@@ -355,6 +356,27 @@ mod tests {
     }
 
     #[test]
+    fn goals_beside_the_peer_have_the_raw_limit_that_there_is() {
+        let planned = planned(&[]);
+        let (_, trials) = planned.iter().find(|(row, _)| *row == Row::Peer).unwrap();
+        for trial in trials {
+            for claim in &trial.claims {
+                let expected = match (claim.shape.operation.as_str(), claim.to) {
+                    (_, Denominator::PingPong | Denominator::SendFile | Denominator::PWrite) => {
+                        None
+                    }
+                    ("GETATTR" | "LOOKUP", _) => Some(Denominator::PingPong),
+                    ("READ" | "random READ", _) => Some(Denominator::SendFile),
+                    ("WRITE" | "random WRITE", _) => Some(Denominator::PWrite),
+                    _ => None,
+                };
+                let raw = claim.raw.map(|(to, _)| to);
+                assert_eq!(raw, expected, "{:?}", claim.shape);
+            }
+        }
+    }
+
+    #[test]
     fn claims_are_about_subjects_that_take_part() {
         for (row, trials) in planned(&[]) {
             assert!(!trials.is_empty(), "{row:?}");
@@ -364,6 +386,11 @@ mod tests {
                     let named = claim.bases.iter().chain([&claim.ours]);
                     assert!({ named }.all(|n| *n < players_count), "{row:?}");
                     assert!(!claim.bases.is_empty() && !claim.bases.contains(&claim.ours));
+                    if let Some((_, raw)) = claim.raw {
+                        let others = [claim.ours, claim.bases[0]];
+                        assert!(raw < players_count && !others.contains(&raw), "{row:?}");
+                        assert_eq!(claim.bases.len(), 1, "{row:?}");
+                    }
                     assert_eq!(claim.shape.connections, trial.connections, "{row:?}");
                 }
             }

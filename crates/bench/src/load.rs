@@ -307,6 +307,20 @@ fn sample(
     })
 }
 
+/// Measures work that has an end of its own, from its start to that.
+///
+/// # Errors
+/// That of the work, or a failure to read the server's CPU time.
+pub(crate) fn to_its_end(
+    cpu: &CpuProbe<'_>,
+    work: impl FnOnce(&mut Tally) -> Result<(), BenchError>,
+) -> Result<Sample, BenchError> {
+    let mut tally = Tally::new();
+    let start = WindowStart::now(cpu)?;
+    work(&mut tally)?;
+    sample(start.end(cpu), vec![Ok(tally)])
+}
+
 /// Runs tasks on a current-thread runtime of their own.
 ///
 /// # Errors
@@ -486,6 +500,22 @@ mod tests {
         assert!(matches!(result, Err(BenchError::Refused)));
         let result = drive_tasks(&LOAD, |_| Ok(Box::new(Failing)), &no_cpu);
         assert!(matches!(result, Err(BenchError::Refused)));
+    }
+
+    #[test]
+    fn work_with_an_end_is_measured_to_it() {
+        let pause = Duration::from_millis(10);
+        let sample = to_its_end(&no_cpu, |tally| {
+            tally.add(7, Duration::from_millis(1));
+            // What comes after the last request counts too.
+            std::thread::sleep(pause);
+            Ok(())
+        });
+        let sample = sample.unwrap();
+        assert_eq!((sample.requests_count, sample.payload_bytes), (1, 7));
+        assert!(sample.elapsed >= pause);
+        let failed = to_its_end(&no_cpu, |_| Err(BenchError::Refused));
+        assert!(matches!(failed, Err(BenchError::Refused)));
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         eprintln!("round {number} of {}", options.rounds);
         rounds.push(round(&cluster, options)?);
     }
-    let machine = Machine::here();
+    let machine = Machine::here(program, launcher);
     let lease = rounds.first().map(|round| round.lease).unwrap_or_default();
     let goal = GOAL + if options.gone { lease } else { Duration::ZERO };
     let is_met = rounds.iter().all(|round| round.longest() < goal);

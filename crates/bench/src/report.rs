@@ -1,12 +1,14 @@
 //! What a comparison says: a table for people, JSON for programs, both with all that is needed to repeat it.
+//!
+//! The commit in them is that of the program under test, which has it from when it was built and says it with `--version`.
 
 use crate::BenchError;
-use crate::process::memory_bytes;
+use crate::process::{Launcher, memory_bytes};
 use crate::runner::{Comparison, Metric, Runs, Spread};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Where and of what a measurement was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,16 +21,20 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Commit of the source, with `-dirty` when it was changed; none outside of a clone.
+    /// Commit of the source that the program under test was built from, with `-dirty` when it was changed; none where it does not know.
     pub commit: Option<String>,
+    /// The same of the program that measures, where that is another one.
+    pub measured_by: Option<String>,
     /// Whether this program was compiled with optimisation.
     pub is_optimised: bool,
 }
 
 impl Machine {
-    /// This machine, now; what cannot be found out is `unknown` or 0.
+    /// This machine, now, with the program under test; what cannot be found out is `unknown` or 0.
     #[must_use]
-    pub fn here() -> Self {
+    pub fn here(program: &Path, launcher: &Launcher) -> Self {
+        let path = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_other = path(program) != path(&launcher.program);
         let file = |path| std::fs::read_to_string(path).unwrap_or_default();
         let kernel = file("/proc/sys/kernel/osrelease").trim().to_owned();
         Self {
@@ -38,20 +44,28 @@ impl Machine {
             cpus_count: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: memory_bytes(&file("/proc/meminfo"), "MemTotal").unwrap_or(0),
             kernel,
-            commit: commit(),
+            commit: commit_of(program),
+            measured_by: is_other.then(|| {
+                let commit = commit_of(&launcher.program);
+                commit.unwrap_or_else(|| "unknown".to_owned())
+            }),
             is_optimised: !cfg!(debug_assertions),
         }
     }
 
     /// In a line for people.
     pub(crate) fn facts(&self) -> String {
-        format!(
+        let mut facts = format!(
             "{}, {} CPUs, Linux {}, commit {}",
             self.cpu_model,
             self.cpus_count,
             self.kernel,
             self.commit.as_deref().unwrap_or("unknown"),
-        )
+        );
+        if let Some(commit) = &self.measured_by {
+            facts += &format!(", measured by commit {commit}");
+        }
+        facts
     }
 
     /// The same, and a second line where it makes results worthless.
@@ -71,6 +85,7 @@ impl Machine {
             "memory_bytes": self.memory_bytes,
             "kernel": self.kernel,
             "commit": self.commit,
+            "measured_by_commit": self.measured_by,
             "is_optimised": self.is_optimised,
         })
     }
@@ -84,22 +99,23 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Of the source tree that this program was compiled in, as far as it is there.
-fn commit() -> Option<String> {
-    let git = Command::new("git")
-        .args([
-            "-C",
-            env!("CARGO_MANIFEST_DIR"),
-            "describe",
-            "--always",
-            "--dirty",
-            "--abbrev=12",
-            "--exclude=*",
-        ])
+/// What a program says of its commit.
+fn commit_of(program: &Path) -> Option<String> {
+    let said = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
         .output()
         .ok()?;
-    let text = String::from_utf8(git.stdout).ok()?;
-    (git.status.success() && !text.is_empty()).then(|| text.trim().to_owned())
+    commit_in(std::str::from_utf8(&said.stdout).ok()?)
+}
+
+/// The commit in `ropewalk VERSION (commit COMMIT)`.
+fn commit_in(version: &str) -> Option<String> {
+    let line = version.lines().next()?.strip_prefix("ropewalk ")?;
+    let (_, commit) = line.split_once(" (commit ")?;
+    let commit = commit.strip_suffix(')')?;
+    (commit != "unknown").then(|| commit.to_owned())
 }
 
 /// The comparison as a table: each cell is a median and, in brackets, the smallest and the largest value.
@@ -249,6 +265,7 @@ mod tests {
             memory_bytes: 1,
             kernel: "6.1".to_owned(),
             commit: None,
+            measured_by: None,
             is_optimised: true,
         }
     }
@@ -275,6 +292,13 @@ mod tests {
         ];
         assert_eq!(words, expected);
         assert_eq!(lines.len(), 4 + Metric::ALL.len());
+        let other = Machine {
+            commit: Some("abc".to_owned()),
+            measured_by: Some("def-dirty".to_owned()),
+            ..machine()
+        };
+        let text = table("Known", &known().0, &other);
+        assert!(text.contains("commit abc, measured by commit def-dirty\n"));
         let slow = Machine {
             is_optimised: false,
             ..machine()
@@ -299,10 +323,34 @@ mod tests {
 
     #[test]
     fn the_machine_is_found() {
-        let here = Machine::here();
+        let launcher = Launcher {
+            program: "true".into(),
+            arguments: Vec::new(),
+        };
+        let here = Machine::here(Path::new("true"), &launcher);
+        // It has a version, but is not ours.
+        assert_eq!((&here.commit, &here.measured_by), (&None, &None));
+        let other = Machine::here(Path::new("/no/such/program"), &launcher);
+        assert_eq!(other.measured_by.as_deref(), Some("unknown"));
         assert!(here.cpus_count > 0);
         assert!(here.memory_bytes > 0);
         assert!(!here.kernel.is_empty());
+    }
+
+    #[test]
+    fn the_commit_is_what_the_program_says() {
+        let of = |text: &str| commit_in(text);
+        let text = "ropewalk 0.1.0 (commit 0123456789ab-dirty)\n";
+        assert_eq!(of(text).as_deref(), Some("0123456789ab-dirty"));
+        for none in [
+            "ropewalk 0.1.0 (commit unknown)\n",
+            "ropewalk 0.1.0\n",
+            "true (commit 0123456789ab)\n",
+            "ropewalk 0.1.0 (commit 0123456789ab\n",
+            "",
+        ] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -152,6 +152,19 @@ impl Spread {
     }
 }
 
+impl std::ops::Mul<f64> for Spread {
+    type Output = Self;
+
+    /// That of values which are `factor`, from 0, times as large.
+    fn mul(self, factor: f64) -> Self {
+        Self {
+            median: self.median * factor,
+            min: self.min * factor,
+            max: self.max * factor,
+        }
+    }
+}
+
 impl Runs {
     /// The spread of a metric over the rounds.
     #[must_use]

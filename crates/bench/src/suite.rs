@@ -36,9 +36,11 @@ use crate::BenchError;
 use crate::process::Launcher;
 use crate::report::Machine;
 use environment::Environment;
+use measure::Results;
 use options::Asked;
 use plan::{Plan, Setting};
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 /// Runs experiments, prints their tables to `out` and writes the reports.
 ///
@@ -49,6 +51,7 @@ pub fn run(
     launcher: &Launcher,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
+    let begin = Instant::now();
     let Asked {
         experiments,
         scale,
@@ -56,31 +59,56 @@ pub fn run(
     } = command.split();
     options.check()?;
     let setting = Setting::of(&options);
+    let mut words = Vec::new();
     let scale = match scale::check(&setting) {
+        Ok(()) => scale,
         Err(refused) if experiments.is_empty() => return Err(refused),
-        checked => scale && checked.is_ok(),
+        Err(refused) => {
+            words.extend(scale.then(|| format!("scale is left out: {refused}")));
+            false
+        }
     };
+    words.iter().for_each(|word| eprintln!("{word}"));
     let plans: Vec<Plan> = experiments.iter().map(|e| e.plan(&setting)).collect();
     let environment = Environment::new(&options, launcher)?;
+    let machine = Machine::here(environment.program(), launcher);
     report::folder(&options.out)?;
     let mut results = measure::measure(plans, &environment, options.repeats())?;
-    // The reports of the others are written before its failure is told.
+    // The reports of the others, and of its own repeats, are written before its failure is told.
     let scale = scale.then(|| scale::measure(&setting, &environment, options.repeats()));
     let scale_failed = match scale {
         Some(Ok(measured)) => {
-            results.push(measured);
-            None
+            results.push(measured.results);
+            measured.ended
         }
         Some(Err(e)) => Some(e),
         None => None,
     };
-    let machine = Machine::here();
-    report::write(&results, &machine, &options.out, out)?;
-    if let Some(e) = scale_failed {
-        return Err(e);
+    words.push(time_text(&results, begin.elapsed()));
+    report::write(&results, &machine, &options.out, &words, out)?;
+    outcome(&results, scale_failed)
+}
+
+/// How long all of it took, from the command to the reports.
+fn time_text(results: &[Results], time: Duration) -> String {
+    let mut points_count = 0;
+    for results in results {
+        let cells = 0..results.plan.cells.len();
+        let is_measured = |cell: &usize| results.runs.iter().any(|run| run.cell == *cell);
+        points_count += cells.filter(is_measured).count();
     }
-    match results.iter().map(|r| r.failures.len()).sum() {
-        0 => Ok(()),
-        cells_count => Err(BenchError::Cells { cells_count }),
+    format!(
+        "measured {points_count} points in {:.0} s",
+        time.as_secs_f64()
+    )
+}
+
+/// What a run comes to whose reports are written.
+fn outcome(results: &[Results], scale_failed: Option<BenchError>) -> Result<(), BenchError> {
+    let cells_count = results.iter().map(|r| r.failures.len()).sum();
+    match (scale_failed, cells_count) {
+        (Some(e), _) => Err(e),
+        (None, 0) => Ok(()),
+        (None, cells_count) => Err(BenchError::Cells { cells_count }),
     }
 }

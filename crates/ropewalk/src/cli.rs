@@ -18,6 +18,14 @@ pub(crate) const UP_DS_MAX: u16 = 64;
 /// Longest life of a join token.
 const TTL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// What `--version` says; reports of `bench` take the commit from it, so its form is fixed.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("ROPEWALK_COMMIT"),
+    ")"
+);
+
 /// Parallel NFS: one metadata server and many data servers that form one POSIX file system.
 ///
 /// Every Linux kernel already has the client: mount -t nfs -o vers=4.2 HOST:/ /mnt
@@ -25,6 +33,7 @@ const TTL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 #[command(
     name = "ropewalk",
     version,
+    long_version = LONG_VERSION,
     propagate_version = true,
     arg_required_else_help = true
 )]

@@ -1,4 +1,4 @@
-//! Creates: durable ones against the bare store, a file's first life by number of data servers, and small files.
+//! Creates: durable ones against the bare store, a file's first life and its end by number of data servers, and small files.
 
 use super::table::{Denominator, Shape};
 use super::trial::{Ground, Look, Stage, Trial};
@@ -39,7 +39,7 @@ pub(super) fn durable(planning: &Planning<'_>) -> Vec<Trial> {
     shapes.iter().map(trial).collect()
 }
 
-/// Creates alone, and then whole first lives, each by number of data servers.
+/// Creates alone, then whole first lives, and then their ends, each by number of data servers.
 pub(super) fn stripes(planning: &Planning<'_>, row: Row) -> Vec<Trial> {
     let carrier = match row {
         Row::RdmaStripes => Carrier::Iwarp,
@@ -51,9 +51,19 @@ pub(super) fn stripes(planning: &Planning<'_>, row: Row) -> Vec<Trial> {
     let title = format!("A file's first life, over {name} ({provider})");
     let mut trial = Trial::new(title, Ground::Tmpfs, 1);
     trial.look = Look::Curve(counts.to_vec());
-    for (part, operation) in [
-        (Part::Create, "create"),
-        (Part::Whole, "create, first write to every stripe, close"),
+    let p50 = Metric::LatencyP50Us;
+    for (part, operation, metric) in [
+        (Part::Create, "create", p50),
+        (
+            Part::Whole,
+            "create, first write to every stripe, close",
+            p50,
+        ),
+        (
+            Part::Removal,
+            "remove until clean",
+            Metric::RequestsPerSecond,
+        ),
     ] {
         let places: Vec<usize> = counts
             .iter()
@@ -68,7 +78,7 @@ pub(super) fn stripes(planning: &Planning<'_>, row: Row) -> Vec<Trial> {
         };
         let one = (Denominator::OneDataServer, places[0]);
         let most = places[places.len() - 1];
-        trial.claim(&shape, most, one, Metric::LatencyP50Us);
+        trial.claim(&shape, most, one, metric);
     }
     vec![trial]
 }

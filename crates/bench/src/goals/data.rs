@@ -55,7 +55,7 @@ fn trials(planning: &Planning<'_>, row: Row, access: Access) -> Vec<Trial> {
 }
 
 /// The bare server of an access, on the test file of the trial.
-fn add_bare(
+pub(super) fn add_bare(
     trial: &mut Trial,
     access: Access,
     size_bytes: u64,

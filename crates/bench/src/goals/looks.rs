@@ -37,7 +37,7 @@ pub(super) fn servers(title: &str, comparison: &Comparison, machine: &Machine) -
     text
 }
 
-/// A line for each number of data servers: the first subjects create alone, as many more do all.
+/// A line for each number of data servers: the first subjects create alone, as many more do all, and as many more remove.
 pub(super) fn curve(
     title: &str,
     comparison: &Comparison,
@@ -54,6 +54,8 @@ pub(super) fn curve(
         "to one",
         "server cpu_us",
         "client cpu_us",
+        "removed until clean per_s",
+        "to one",
     ];
     let mut rows = vec![columns.map(String::from).to_vec()];
     let step = ds_counts.len();
@@ -70,9 +72,58 @@ pub(super) fn curve(
                 comparison.subjects[step + index].spread(metric),
             ));
         }
+        let (at, base) = (2 * step + index, 2 * step);
+        let rate = Metric::RequestsPerSecond;
+        row.push(report::cell(comparison.subjects[at].spread(rate)));
+        row.push(report::cell(comparison.ratio_to(at, base, rate)));
         rows.push(row);
     }
     report::align(&mut text, &rows);
-    writeln!(text, "CPU is that of create+write+close").expect("a string takes all text");
+    writeln!(
+        text,
+        "CPU is that of create+write+close; removed until clean: files with a stripe on every data server, from the first REMOVE until none has anything left"
+    )
+    .expect("a string takes all text");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    //! The columns of the curve are of the subjects that they name.
+    use super::*;
+    use crate::process::Launcher;
+    use crate::runner::tests::known;
+    use std::path::Path;
+
+    #[test]
+    fn the_curve_has_creates_lives_and_ends() {
+        let (mut comparison, _) = known();
+        let (a, b) = (
+            comparison.subjects[0].clone(),
+            comparison.subjects[1].clone(),
+        );
+        // Two numbers of data servers; removals at the second are a and so twice as many as b.
+        comparison.subjects = vec![a.clone(), a.clone(), b.clone(), b.clone(), b, a];
+        let launcher = Launcher {
+            program: "true".into(),
+            arguments: Vec::new(),
+        };
+        let machine = Machine::here(Path::new("true"), &launcher);
+        let text = curve("Curve", &comparison, &[1, 16], &machine);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| {
+                let cells = line.split("  ").map(str::trim);
+                cells.filter(|cell| !cell.is_empty()).collect()
+            })
+            .collect();
+        // Behind them is the explanation.
+        let [header, one, sixteen, _] = &rows[rows.len() - 4..] else {
+            panic!("{text}");
+        };
+        assert_eq!((one[0], sixteen[0]), ("1", "16"));
+        assert_eq!(header[7..], ["removed until clean per_s", "to one"]);
+        assert_eq!(one[7..], ["50.0 [25.0 75.0]", "1.00 [1.00 1.00]"]);
+        assert_eq!(sixteen[7..], ["100 [50 200]", "2.00 [1.33 4.00]"]);
+    }
 }

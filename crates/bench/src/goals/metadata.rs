@@ -59,7 +59,7 @@ fn ours(
 }
 
 /// A ping-pong of the sizes of an operation.
-fn add_ping_pong(
+pub(super) fn add_ping_pong(
     trial: &mut Trial,
     operation: Operation,
     form: PingPongForm,

@@ -1,11 +1,14 @@
 //! Beside nfs-ganesha with everything in memory: its FSAL_VFS on the same tmpfs, and its FSAL_MEM.
 //!
+//! Where there is a bare server for the operation it stands beside them: what the machine can do at all, of which no goal asks for more than 0.95.
+//!
 //! The client is the same for all: a blocking socket with a session for each connection. Where data are read or written each connection has a file of its
 //! own, no longer than what FSAL_MEM keeps of one.
 
 use super::table::{Denominator, Shape};
 use super::trial::{Ground, Look, Stage, Trial};
-use super::{Planning, Row};
+use super::{Planning, Row, data, metadata};
+use crate::bare::ping_pong::Form as PingPongForm;
 use crate::nfs::Form;
 use crate::nfs::cluster::Carrier;
 use crate::nfs::host::Host;
@@ -127,6 +130,24 @@ impl Deed {
         }
     }
 
+    /// The bare server that does as much, if there is one. Its ranges follow each other: in memory that is no slower than places at random.
+    fn add_raw(self, trial: &mut Trial, shape: &Shape) -> Option<(Denominator, usize)> {
+        match self {
+            Self::Metadata(operation @ (Operation::Getattr | Operation::Lookup)) => {
+                let thread = PingPongForm::Thread;
+                let place = metadata::add_ping_pong(trial, operation, thread, false);
+                Some((Denominator::PingPong, place))
+            }
+            Self::Metadata(_) => None,
+            Self::Io(access, _) => {
+                let io_bytes = shape.size_bytes.unwrap_or(MEM_FILE_BYTES_MAX);
+                // One file, as large as all files of the others together.
+                let file_bytes = u64::from(MEM_FILE_BYTES_MAX) * shape.connections as u64;
+                Some(data::add_bare(trial, access, file_bytes, io_bytes))
+            }
+        }
+    }
+
     /// What FSAL_MEM keeps of a file: nothing where files stay empty.
     const fn mem(self) -> Fsal {
         let file_bytes = match self {
@@ -148,13 +169,18 @@ pub(super) fn in_memory(planning: &Planning<'_>) -> Vec<Trial> {
         });
         let tmpfs = peers.host(Fsal::Vfs { is_durable: false });
         let mem = peers.host(deed.mem()).filter(|_| peers.has_mem);
+        let raw = deed.add_raw(&mut trial, shape);
+        let metric = Metric::RequestsPerSecond;
         if let Some(host) = tmpfs {
             let to = (Denominator::GaneshaTmpfs, deed.add(&mut trial, shape, host));
-            trial.claim(shape, ours, to, Metric::RequestsPerSecond);
+            trial.claim(shape, ours, to, metric).raw = raw;
         }
         if let Some(host) = mem {
             let to = (Denominator::GaneshaMem, deed.add(&mut trial, shape, host));
-            trial.claim(shape, ours, to, Metric::RequestsPerSecond);
+            trial.claim(shape, ours, to, metric).raw = raw;
+        }
+        if let Some(to) = raw {
+            trial.claim(shape, ours, to, metric);
         }
         Some(trial)
     };

@@ -77,6 +77,9 @@ impl Denominator {
     }
 }
 
+/// Most that is asked for of what the machine can do at all, where the raw limit is measured beside a peer.
+const RAW_SHARE: f64 = 0.95;
+
 /// Which side of a number a ratio must lie on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Limit {
@@ -90,6 +93,30 @@ impl Limit {
         match self {
             Self::AtLeast(least) => ratio.median >= least,
             Self::AtMost(most) => ratio.median <= most,
+        }
+    }
+
+    /// The number.
+    pub(super) const fn factor(self) -> f64 {
+        match self {
+            Self::AtLeast(least) => least,
+            Self::AtMost(most) => most,
+        }
+    }
+
+    /// What may be asked for of the same metric of a raw subject.
+    pub(super) const fn of_raw(self) -> Self {
+        match self {
+            Self::AtLeast(_) => Self::AtLeast(RAW_SHARE),
+            Self::AtMost(_) => Self::AtMost(1.0 / RAW_SHARE),
+        }
+    }
+
+    /// Whether who asks for `demand` asks for more than this.
+    pub(super) fn is_below(self, demand: Spread) -> bool {
+        match self {
+            Self::AtLeast(least) => demand.median > least,
+            Self::AtMost(most) => demand.median < most,
         }
     }
 

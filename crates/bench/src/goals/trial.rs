@@ -4,7 +4,7 @@
 //! beforehand (a test file, the sizes of messages) is made by the [`Stage`] when the trial is played.
 
 use super::Bench;
-use super::table::{Denominator, Goal, Shape};
+use super::table::{Denominator, Goal, Limit, Shape};
 use crate::bare::ping_pong::Sizes;
 use crate::nfs::cluster::{self, Carrier, ClusterOptions};
 use crate::process::Launcher;
@@ -26,7 +26,7 @@ pub(super) enum Look {
     Metrics,
     /// A line for each subject.
     Servers,
-    /// A line for each number of data servers: creates alone, and then whole first lives.
+    /// A line for each number of data servers: creates alone, then whole first lives, and then their ends.
     Curve(Vec<u16>),
 }
 
@@ -54,6 +54,8 @@ pub(super) struct Claim {
     pub(super) metric: Metric,
     /// Of the one, where its shape does not say all.
     pub(super) note: &'static str,
+    /// What the machine can do at all: no goal asks for more than a share of it. With it there is one base.
+    pub(super) raw: Option<(Denominator, usize)>,
 }
 
 /// A comparison before it is made.
@@ -110,6 +112,7 @@ impl Trial {
             bases: vec![base],
             metric,
             note: "",
+            raw: None,
         });
         self.claims.last_mut().expect("one was just added")
     }
@@ -120,6 +123,20 @@ impl Claim {
         self.note.is_empty() && self.shape == goal.shape && self.to == goal.to
     }
 
+    fn raw(&self, goal: &Goal, comparison: &Comparison) -> Option<Raw> {
+        let (to, raw) = self.raw?;
+        let &[base] = self.bases.as_slice() else {
+            return None;
+        };
+        let peer = comparison.ratio_to(base, raw, goal.metric);
+        Some(Raw {
+            to,
+            demand: peer.map(|peer| peer * goal.limit.factor()),
+            ratio: comparison.ratio_to(self.ours, raw, goal.metric),
+            limit: goal.limit.of_raw(),
+        })
+    }
+
     /// A line for each goal that it answers, or one that is only shown.
     fn verdicts(&self, goals: &[Goal], comparison: &Comparison) -> Vec<Verdict> {
         let verdict = |metric, goal: Option<&Goal>| Verdict {
@@ -127,6 +144,7 @@ impl Claim {
             metric,
             goal: goal.cloned(),
             ratio: comparison.ratio_to_sum(self.ours, &self.bases, metric),
+            raw: goal.and_then(|goal| self.raw(goal, comparison)),
         };
         let answered: Vec<Verdict> = goals
             .iter()
@@ -141,6 +159,36 @@ impl Claim {
     }
 }
 
+/// What a goal comes to by the raw limit that was measured in the same rounds.
+#[derive(Debug, Clone)]
+pub(super) struct Raw {
+    to: Denominator,
+    /// What the goal asks for, to the raw subject.
+    demand: Option<Spread>,
+    /// What there is, to the raw subject.
+    ratio: Option<Spread>,
+    /// What may be asked for.
+    limit: Limit,
+}
+
+impl Raw {
+    /// Whether the goal asks for more than may be asked for.
+    fn applies(&self) -> bool {
+        self.demand
+            .is_some_and(|demand| self.limit.is_below(demand))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "to": self.to.name(),
+            "goal": self.limit.text(),
+            "demand": report::spread_json(self.demand),
+            "ratio": report::spread_json(self.ratio),
+            "applies": self.applies(),
+        })
+    }
+}
+
 /// One line of the last table.
 #[derive(Debug, Clone)]
 pub(super) struct Verdict {
@@ -148,6 +196,8 @@ pub(super) struct Verdict {
     pub(super) metric: Metric,
     pub(super) goal: Option<Goal>,
     pub(super) ratio: Option<Spread>,
+    /// Where the goal has one.
+    pub(super) raw: Option<Raw>,
 }
 
 impl Verdict {
@@ -158,11 +208,46 @@ impl Verdict {
             metric: goal.metric,
             goal: Some(goal.clone()),
             ratio: None,
+            raw: None,
         }
     }
 
-    fn is_met(&self) -> Option<bool> {
+    /// Whether the goal as it stands is met.
+    fn is_met_as_it_stands(&self) -> Option<bool> {
         Some(self.goal.as_ref()?.limit.is_met(self.ratio?))
+    }
+
+    /// The raw limit that decides in place of the goal: only where that is not met, and asks for too much.
+    fn decides(&self) -> Option<&Raw> {
+        let raw = self.raw.as_ref().filter(|raw| raw.applies());
+        raw.filter(|_| self.is_met_as_it_stands() == Some(false))
+    }
+
+    fn is_met(&self) -> Option<bool> {
+        match self.decides() {
+            Some(raw) => Some(raw.limit.is_met(raw.ratio?)),
+            None => self.is_met_as_it_stands(),
+        }
+    }
+
+    /// The verdict, and why it is not that of the goal as it stands.
+    fn verdict(&self) -> String {
+        let (Some(raw), Some(goal)) = (self.decides(), &self.goal) else {
+            return self.word().to_owned();
+        };
+        let more = match goal.limit {
+            Limit::AtLeast(_) => "more",
+            Limit::AtMost(_) => "less",
+        };
+        format!(
+            "{}: {} of {raw_name}; limit: {:.2} of {raw_name}, as {} x {} asks for {more} than that",
+            self.word(),
+            report::cell(raw.ratio),
+            raw.limit.factor(),
+            goal.limit.factor(),
+            goal.to.name(),
+            raw_name = raw.to.name(),
+        )
     }
 
     fn word(&self) -> &'static str {
@@ -181,7 +266,7 @@ impl Verdict {
             self.metric.name().to_owned(),
             goal.unwrap_or_else(|| "-".to_owned()),
             report::cell(self.ratio),
-            self.word().to_owned(),
+            self.verdict(),
         ]
     }
 
@@ -191,6 +276,7 @@ impl Verdict {
             "metric": self.metric.name(),
             "goal": self.goal.as_ref().map(|goal| goal.limit.text()),
             "ratio": report::spread_json(self.ratio),
+            "raw_limit": self.raw.as_ref().map(Raw::json),
             "is_met": self.is_met(),
         })
     }
@@ -334,8 +420,92 @@ pub(super) fn place(dir: &Path) -> String {
 mod tests {
     //! Which lines the last table has.
     use super::*;
+    use crate::goals::Row;
     use crate::goals::table::tests::all;
+    use crate::runner::Runs;
     use crate::runner::tests::known;
+
+    /// The verdict on a goal when ours, the peer and the raw subject have made so many requests, each for one second of CPU.
+    fn beside_raw(goal: &Goal, ours: u64, peer: u64, raw: u64) -> Verdict {
+        let (mut comparison, _) = known();
+        let sample = comparison.subjects[0].samples[0].clone();
+        let runs = |count: u64| Runs {
+            name: String::new(),
+            settings: Value::Null,
+            samples: vec![crate::Sample {
+                requests_count: count,
+                ..sample.clone()
+            }],
+        };
+        comparison.subjects = vec![runs(ours), runs(peer), runs(raw)];
+        let mut trial = Trial::new("", Ground::Tmpfs, 16);
+        let claim = trial.claim(&goal.shape, 0, (goal.to, 1), goal.metric);
+        claim.raw = Some((Denominator::PingPong, 2));
+        trial.claims[0].verdicts(std::slice::from_ref(goal), &comparison)[0].clone()
+    }
+
+    fn peer_goal(metric: Metric) -> Goal {
+        let mut goals = all().into_iter();
+        let wanted = |goal: &Goal| goal.row == Row::Peer && goal.metric == metric;
+        goals.find(wanted).unwrap()
+    }
+
+    #[test]
+    fn no_goal_asks_for_more_than_the_raw_limit_allows() {
+        let goal = peer_goal(Metric::RequestsPerSecond);
+        assert_eq!(goal.limit, Limit::AtLeast(2.0));
+        // Twice 400 of 1000 can be asked for.
+        let asked = beside_raw(&goal, 790, 400, 1000);
+        assert_eq!(
+            (asked.is_met(), asked.verdict().as_str()),
+            (Some(false), "missed")
+        );
+        assert_eq!(asked.json()["raw_limit"]["applies"], false);
+        // Twice 500 cannot, so it is 950.
+        let met = beside_raw(&goal, 950, 500, 1000);
+        assert_eq!(met.is_met(), Some(true));
+        assert_eq!(
+            met.verdict(),
+            format!(
+                "met: 0.950 [0.950 0.950] of ping-pong; limit: 0.95 of ping-pong, as 2 x {} asks for more than that",
+                goal.to.name()
+            )
+        );
+        let json = met.json();
+        assert_eq!(json["goal"], ">= 2.00");
+        assert_eq!(json["ratio"]["median"], 1.9);
+        assert_eq!(json["raw_limit"]["goal"], ">= 0.95");
+        assert_eq!(json["raw_limit"]["demand"]["median"], 1.0);
+        assert_eq!(json["raw_limit"]["ratio"]["median"], 0.95);
+        let missed = beside_raw(&goal, 940, 500, 1000);
+        assert_eq!(missed.is_met(), Some(false));
+        assert!(missed.verdict().starts_with("missed: 0.940 "));
+        // The goal as it stands is enough in any case.
+        let more = beside_raw(&goal, 1000, 500, 1100);
+        assert_eq!(
+            (more.is_met(), more.verdict().as_str()),
+            (Some(true), "met")
+        );
+        assert_eq!(count(&[asked, met, missed, more]), [2, 2, 0]);
+    }
+
+    #[test]
+    fn no_goal_asks_for_less_cpu_than_the_raw_limit_allows() {
+        let goal = peer_goal(Metric::CpuUsPerRequest);
+        assert_eq!(goal.limit, Limit::AtMost(0.5));
+        // Half of the peer's CPU is what 2000 requests take; of the raw server 1.05 times may be asked for, which is 1995.
+        let met = beside_raw(&goal, 1996, 1000, 2100);
+        assert_eq!(met.is_met(), Some(true));
+        let text = met.verdict();
+        assert!(
+            text.contains("limit: 1.05 of ping-pong, as 0.5 x"),
+            "{text}"
+        );
+        assert!(text.ends_with("asks for less than that"), "{text}");
+        assert_eq!(beside_raw(&goal, 1994, 1000, 2100).is_met(), Some(false));
+        // Half of 900's can be asked for.
+        assert_eq!(beside_raw(&goal, 1799, 900, 2100).verdict(), "missed");
+    }
 
     #[test]
     fn a_claim_shows_its_goals_or_itself() {

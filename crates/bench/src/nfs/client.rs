@@ -14,8 +14,8 @@ use nfs4::ops::{
     GetDeviceInfoRes, GetFhArgs, GetFhRes, LayoutCommitArgs, LayoutCommitRes, LayoutGetArgs,
     LayoutGetRes, LayoutReturn, LayoutReturnArgs, LayoutReturnFile, LayoutReturnRes, LayoutUpdate,
     OpenArgs, OpenClaim, OpenHow, OpenRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes,
-    ReclaimCompleteArgs, ReclaimCompleteRes, SHARE_ACCESS_BOTH, SHARE_DENY_NONE,
-    SHARE_WANT_NO_DELEG, WriteArgsPayload, WriteRes,
+    ReclaimCompleteArgs, ReclaimCompleteRes, RemoveArgs, RemoveRes, SHARE_ACCESS_BOTH,
+    SHARE_DENY_NONE, SHARE_WANT_NO_DELEG, WriteArgsPayload, WriteRes,
 };
 use nfs4::{
     Attrs, Bitmap, ClientId, CompoundBuilder, CompoundReply, DeviceId, Fattr, FileHandle, IoMode,
@@ -464,6 +464,30 @@ impl Peer {
             reply.take::<LayoutCommitRes>()
         };
         committed().map_err(BenchError::nfs::<nfs4::OpError>("commit a layout"))?;
+        Ok(())
+    }
+
+    /// REMOVE.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub async fn remove(&self, parent: &FileHandle, name: &str) -> Result<(), BenchError> {
+        let done = self
+            .run(|b| {
+                b.push(&PutFhArgs {
+                    object: Opaque(&parent.0),
+                });
+                b.push(&RemoveArgs {
+                    target: Opaque(name.as_bytes()),
+                });
+            })
+            .await?;
+        let removed = || {
+            let mut reply = done.results()?;
+            reply.take::<PutFhRes>()?;
+            reply.take::<RemoveRes>()
+        };
+        removed().map_err(BenchError::nfs::<nfs4::OpError>("remove a file"))?;
         Ok(())
     }
 

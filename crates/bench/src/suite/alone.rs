@@ -105,8 +105,8 @@ impl Subject for Alone {
         self.runs_count += 1;
         let number = format!("{}-{}", std::process::id(), self.runs_count);
         let started = self.environment.start(cell.server)?;
-        let phases = run_cell(&self.environment, &started, &cell, &number)?;
-        let mut phases = phases.into_iter();
+        let done = run_cell(&self.environment, &started, &cell, &number)?;
+        let mut phases = done.phases.into_iter();
         let found = phases.find(|(name, _)| name == self.access.name());
         found.map(|(_, sample)| sample).ok_or(BenchError::Setting {
             name: "the phase of a subject",

@@ -1,18 +1,67 @@
 //! Where workers do their I/O: a small trait, and its two adapters.
 //!
-//! [`remote`] is our client library: tasks are futures of one thread. [`mounted`] is a directory of any file system: its calls block, so
-//! tasks are threads. [`Files::at_once`] hides the difference. Paths are relative, with `/` between names.
+//! [`remote`] is our client library: tasks are futures, on one thread or on several. [`mounted`] is a directory of any file system: its calls
+//! block, so tasks are threads. [`Files::at_once`] hides the difference. Paths are relative, with `/` between names.
 
 pub(crate) mod mounted;
 pub(crate) mod remote;
 
 use crate::BenchError;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::future::Future;
 
 /// Mode of new files and directories.
 pub(crate) const FILE_MODE: u32 = 0o644;
 pub(crate) const DIR_MODE: u32 = 0o755;
+
+/// What the page cache keeps a file in, and what memory is aligned to that any device takes for O_DIRECT.
+const PAGE_BYTES: usize = 4096;
+
+/// How reads are kept from the page cache of this machine, which would answer for the server from the second time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bypass {
+    /// O_DIRECT.
+    Direct,
+    /// What was read is dropped: for file systems that do not take O_DIRECT.
+    Dropped,
+}
+
+impl Bypass {
+    pub(crate) const ALL: [Self; 2] = [Self::Direct, Self::Dropped];
+
+    /// In words, behind what is read so.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Direct => "by O_DIRECT",
+            Self::Dropped => {
+                "by dropping the pages of each read from it afterwards (posix_fadvise), which counts in the read's time: the file system does not take O_DIRECT for them"
+            }
+        }
+    }
+}
+
+/// Memory to read into, aligned as O_DIRECT wants it.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Buffer {
+    pub(crate) fn new(len: usize) -> Self {
+        let bytes = vec![0; len + PAGE_BYTES];
+        let start = bytes.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
+        Self { bytes, start, len }
+    }
+
+    /// The first `len` bytes, of at most as many as it was made for.
+    pub(crate) fn first(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len][..len]
+    }
+}
 
 /// A file system as far as the experiments need one.
 pub(crate) trait Files: Sync {
@@ -34,6 +83,14 @@ pub(crate) trait Files: Sync {
 
     /// Makes a file, or empties it, and opens it for reading and writing.
     async fn create(&self, path: &str) -> Result<Self::File, BenchError>;
+
+    /// The same, of a file that is read again and again: caches of this machine answer no read of it. Says how they are kept from it, where
+    /// there are any. Reads must begin at multiples of `unit_bytes`, be multiples of it long, and go into a [`Buffer`].
+    async fn create_uncached(
+        &self,
+        path: &str,
+        unit_bytes: u32,
+    ) -> Result<(Self::File, Option<Bypass>), BenchError>;
 
     /// Opens a file for reading and writing.
     async fn open(&self, path: &str) -> Result<Self::File, BenchError>;

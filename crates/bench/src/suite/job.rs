@@ -10,6 +10,7 @@
 //!   <------------------------ End    or Failed, at any time
 //! ```
 
+use super::files::Bypass;
 use super::loads::bare::{BareServers, BareWork};
 use super::loads::btio::{BtioWork, POINT_BYTES};
 use super::loads::create::CreateWork;
@@ -135,10 +136,12 @@ pub(crate) struct Counted {
     latency_ns: Vec<(u64, u64)>,
     /// CPU time of the worker in microseconds.
     pub(crate) cpu_us: u64,
+    /// How its reads were kept from the page cache of this machine, where that had to be.
+    pub(crate) bypass: Option<Bypass>,
 }
 
 impl Counted {
-    pub(crate) fn new(tally: &Tally, cpu_us: u64) -> Self {
+    pub(crate) fn new(tally: &Tally, cpu_us: u64, bypass: Option<Bypass>) -> Self {
         let recorded = tally.latency_ns.iter_recorded();
         Self {
             requests_count: tally.requests_count,
@@ -147,6 +150,7 @@ impl Counted {
                 .map(|v| (v.value_iterated_to(), v.count_at_value()))
                 .collect(),
             cpu_us,
+            bypass,
         }
     }
 
@@ -173,12 +177,15 @@ mod tests {
         for us in [1, 5, 5, 900, 1_000_000] {
             tally.add(10, Duration::from_micros(us));
         }
-        let line = serde_json::to_string(&Said::Done(Counted::new(&tally, 7))).unwrap();
+        let line =
+            serde_json::to_string(&Said::Done(Counted::new(&tally, 7, Some(Bypass::Dropped))))
+                .unwrap();
         assert!(!line.contains('\n'));
         let Said::Done(counted) = serde_json::from_str(&line).unwrap() else {
             panic!("another message");
         };
         assert_eq!(counted.cpu_us, 7);
+        assert_eq!(counted.bypass, Some(Bypass::Dropped));
         let back = counted.tally();
         assert_eq!((back.requests_count, back.payload_bytes), (5, 50));
         assert_eq!(back.latency_ns.len(), 5);

@@ -6,6 +6,7 @@
 //! cluster that is started anew.
 
 use super::environment::{Environment, Started};
+use super::files::Bypass;
 use super::job::{Job, Place};
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
@@ -29,6 +30,17 @@ pub(crate) struct Run {
     pub(crate) repeat: u16,
     /// Name and sample of each phase.
     pub(crate) phases: Vec<(String, Sample)>,
+    /// How its reads were kept from the page cache of this machine, where that had to be.
+    pub(crate) bypass: Option<Bypass>,
+}
+
+/// What a cell has done once.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Name and sample of each phase.
+    pub(crate) phases: Vec<(String, Sample)>,
+    /// How its reads were kept from the page cache of this machine, where that had to be.
+    pub(crate) bypass: Option<Bypass>,
 }
 
 /// A cell that could not be measured.
@@ -94,18 +106,19 @@ pub(crate) fn measure(
                 let number = format!("{}-{plan}-{cell}-{repeat}", std::process::id());
                 interrupt::check()?;
                 let result = ready.and_then(|there| {
-                    let phases = there.run(environment, what, &number)?;
+                    let done = there.run(environment, what, &number)?;
                     // After a failure nobody knows what is left on it.
                     stand = Some(there);
-                    Ok(phases)
+                    Ok(done)
                 });
                 // A signal may have gone to all: what then failed says nothing.
                 interrupt::check()?;
                 match result {
-                    Ok(phases) => results.runs.push(Run {
+                    Ok(Done { phases, bypass }) => results.runs.push(Run {
                         cell,
                         repeat,
                         phases,
+                        bypass,
                     }),
                     Err(why) => {
                         let why = why.to_string();
@@ -118,7 +131,33 @@ pub(crate) fn measure(
         }
     }
     progress.end();
+    for results in &mut results {
+        let notes = bypass_notes(results);
+        results.plan.notes.extend(notes);
+    }
     Ok(results)
+}
+
+/// Which points were read around the page cache of this machine, and how.
+fn bypass_notes(results: &Results) -> Vec<String> {
+    let note = |bypass: Bypass| {
+        let mut places: Vec<&str> = Vec::new();
+        for (number, cell) in results.plan.cells.iter().enumerate() {
+            let mut runs = results.runs.iter().filter(|run| run.cell == number);
+            let label = cell.x.label.as_str();
+            if runs.any(|run| run.bypass == Some(bypass)) && !places.contains(&label) {
+                places.push(label);
+            }
+        }
+        (!places.is_empty()).then(|| {
+            format!(
+                "What is read comes from the file system each time and not from this machine's page cache, {} ({}).",
+                bypass.text(),
+                places.join(", "),
+            )
+        })
+    };
+    Bypass::ALL.into_iter().filter_map(note).collect()
 }
 
 /// Plan and number of cells, by the server that they need, in the order of their first need or the reverse.
@@ -163,7 +202,7 @@ impl Stand {
         environment: &Environment,
         cell: &Cell,
         number: &str,
-    ) -> Result<Vec<(String, Sample)>, BenchError> {
+    ) -> Result<Done, BenchError> {
         need_memory(cell, self.available_bytes)?;
         if let Started::Cluster(cluster) = &self.started {
             cluster.wait_until_clean(environment.program())?;
@@ -184,13 +223,13 @@ fn need_memory(cell: &Cell, available_bytes: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Runs a cell once on what was started for it; returns name and sample of each phase.
+/// Runs a cell once on what was started for it.
 pub(crate) fn run_cell(
     environment: &Environment,
     started: &Started,
     cell: &Cell,
     number: &str,
-) -> Result<Vec<(String, Sample)>, BenchError> {
+) -> Result<Done, BenchError> {
     let place = started.place();
     let space = started.space(cell.workers.behind_link);
     let _left = Left::of(&place, number);
@@ -206,8 +245,12 @@ pub(crate) fn run_cell(
         used: Vec::new(),
     };
     let phases = team::lead(&mut members, &mut watch)?;
+    let bypass = phases.iter().filter_map(|phase| phase.bypass).max();
     let samples = phases.into_iter().zip(watch.used);
-    Ok(samples.map(|(phase, used)| sample(phase, used)).collect())
+    Ok(Done {
+        phases: samples.map(|(phase, used)| sample(phase, used)).collect(),
+        bypass,
+    })
 }
 
 /// What workers leave in a directory of this machine when they fail. Clusters of our own take theirs with them.
@@ -309,7 +352,7 @@ impl Around for Watch<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! What has no room is not tried.
+    //! What has no room is not tried, and reports say how reads went around the page cache.
     use super::*;
     use crate::suite::experiments::Experiment;
     use crate::suite::plan::Setting;
@@ -327,5 +370,34 @@ mod tests {
         let on_disk = Setting::full("store=disk");
         let cells = Experiment::Sequential.plan(&on_disk).cells;
         assert!(cells.iter().all(|cell| cell.memory_bytes() == 0));
+    }
+    #[test]
+    fn how_reads_went_around_the_page_cache_is_told_by_point() {
+        let given = Setting {
+            own: false,
+            ..Setting::full("")
+        };
+        let plan = Experiment::Threads.plan(&given);
+        let run = |cell, bypass| Run {
+            cell,
+            repeat: 0,
+            phases: Vec::new(),
+            bypass,
+        };
+        let (direct, dropped) = (Some(Bypass::Direct), Some(Bypass::Dropped));
+        let mut results = Results {
+            plan,
+            subject: String::new(),
+            knows_server_cpu: false,
+            runs: vec![run(0, dropped), run(1, direct), run(2, direct)],
+            failures: Vec::new(),
+            repeats: 1,
+        };
+        let notes = bypass_notes(&results);
+        assert_eq!(notes.len(), 2);
+        assert!(notes[0].ends_with("by O_DIRECT (8 KiB, 128 KiB)."));
+        assert!(notes[1].contains("posix_fadvise") && notes[1].ends_with("(2 KiB)."));
+        results.runs.iter_mut().for_each(|run| run.bypass = None);
+        assert!(bypass_notes(&results).is_empty());
     }
 }

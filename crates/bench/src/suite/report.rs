@@ -25,11 +25,12 @@ pub(crate) fn folder(dir: &Path) -> Result<(), BenchError> {
     fs::create_dir_all(dir).map_err(BenchError::io("make the folder of the reports"))
 }
 
-/// Writes all reports, and the tables to `out`.
+/// Writes all reports, and the tables to `out`. `words` are said of all of them together.
 pub(crate) fn write(
     results: &[Results],
     machine: &Machine,
     dir: &Path,
+    words: &[String],
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
     let mut sections = Vec::new();
@@ -71,7 +72,11 @@ pub(crate) fn write(
         }
         sections.push(html::section(results, &drawn));
     }
-    save(&dir.join(PAGE), html::page(&sections, machine).as_bytes())?;
+    let page = html::page(&sections, machine, words);
+    save(&dir.join(PAGE), page.as_bytes())?;
+    for word in words {
+        writeln!(out, "{word}").map_err(BenchError::io("write the table"))?;
+    }
     writeln!(out, "report: {}", dir.join(PAGE).display()).map_err(BenchError::io("write the table"))
 }
 
@@ -145,6 +150,7 @@ mod tests {
             tally,
             elapsed: Duration::from_secs(1),
             client_cpu: Duration::from_millis(10),
+            bypass: None,
         };
         Run {
             cell,
@@ -156,6 +162,7 @@ mod tests {
                     machine_idle: Some(0.5),
                 },
             )],
+            bypass: None,
         }
     }
 
@@ -211,6 +218,7 @@ mod tests {
             memory_bytes: 1,
             kernel: "6.1".to_owned(),
             commit: Some("abc".to_owned()),
+            measured_by: None,
             is_optimised: true,
         }
     }
@@ -314,7 +322,8 @@ known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0
     fn everything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let mut out = Vec::new();
-        write(&[results()], &machine(), dir.path(), &mut out).unwrap();
+        let words = ["Something < all is left out".to_owned()];
+        write(&[results()], &machine(), dir.path(), &words, &mut out).unwrap();
         let svg = fs::read_to_string(dir.path().join("known-f.svg")).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("Speed &amp; more"));
         let png = fs::read(dir.path().join("known-f.png")).unwrap();
@@ -327,10 +336,12 @@ known,g,one,1,\"1 data server, memory, tcp\",2,1,write,0,4,4000,1.000000,4.000,0
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(page.contains("not measured: two, 2") && page.contains("A remark."));
+        assert!(page.contains("<p>Something &lt; all is left out</p>"));
         for file in ["known.txt", "known.csv", "known.json"] {
             assert!(dir.path().join(file).is_file());
         }
-        assert!(String::from_utf8(out).unwrap().contains("report.html"));
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("\nSomething < all is left out\n") && text.contains("report.html"));
     }
 
     #[test]

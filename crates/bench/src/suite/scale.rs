@@ -48,43 +48,36 @@ pub(super) fn check(setting: &Setting) -> Result<(), BenchError> {
     })
 }
 
-/// Runs the experiment.
+/// What came out of it.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Of all repeats, up to one that failed.
+    pub(super) results: Results,
+    /// Why it failed.
+    pub(super) ended: Option<BenchError>,
+}
+
+/// Runs the experiment. What failed after a repeat had been measured does not take that away, and is no success either.
 pub(super) fn measure(
     setting: &Setting,
     environment: &Environment,
     repeats: u16,
-) -> Result<Results, BenchError> {
+) -> Result<Measured, BenchError> {
     let size = Size::of(setting);
     let mut book = Book::default();
-    let mut courses = Vec::new();
-    let mut ended = None;
     let mut progress = Progress::new(u64::from(repeats) * Course::STEPS_COUNT);
-    for repeat in 0..repeats {
-        interrupt::check()?;
+    let all = each(repeats, |repeat| {
         book.repeat = repeat;
-        let done = Course::run(environment, &size, &mut book, &mut progress);
-        // A signal may have gone to all: what then failed says nothing.
-        interrupt::check()?;
-        match done {
-            Ok(course) => courses.push(course),
-            Err(e) => {
-                progress.say(&format!("scale failed: {e}"));
-                ended = Some(e);
-                break;
-            }
-        }
-    }
+        Course::run(environment, &size, &mut book, &mut progress)
+    });
     progress.end();
+    let (courses, ended) = all?;
     let mut notes = course::notes(&courses);
     if setting.quick {
         notes.insert(0, QUICK_NOTE.to_owned());
     }
-    match ended {
-        Some(e) if courses.is_empty() => return Err(e),
-        Some(e) => notes.push(format!("Ended early: {e}")),
-        None => {}
-    }
-    Ok(Results {
+    notes.extend(ended.as_ref().map(|e| format!("Ended early: {e}")));
+    let results = Results {
         plan: Plan {
             name: "scale",
             title: "Scale: many data servers and idle sessions at one metadata server, and a model of more",
@@ -97,5 +90,61 @@ pub(super) fn measure(
         runs: book.runs,
         failures: Vec::new(),
         repeats,
-    })
+    };
+    Ok(Measured { results, ended })
+}
+
+/// Runs all repeats up to one that fails; returns what they came to, and that failure unless it was the first.
+fn each<T>(
+    repeats: u16,
+    mut run: impl FnMut(u16) -> Result<T, BenchError>,
+) -> Result<(Vec<T>, Option<BenchError>), BenchError> {
+    let mut done = Vec::new();
+    for repeat in 0..repeats {
+        interrupt::check()?;
+        let result = run(repeat);
+        // A signal may have gone to all: what then failed says nothing.
+        interrupt::check()?;
+        match result {
+            Ok(one) => done.push(one),
+            Err(e) if done.is_empty() => return Err(e),
+            Err(e) => {
+                let ended = BenchError::Repeat {
+                    repeat: repeat + 1,
+                    repeats,
+                    why: Box::new(e),
+                };
+                return Ok((done, Some(ended)));
+            }
+        }
+    }
+    Ok((done, None))
+}
+
+#[cfg(test)]
+mod tests {
+    //! A repeat that fails is told of, whatever was measured before.
+    use super::*;
+
+    #[test]
+    fn a_failure_after_a_repeat_is_no_success() {
+        let until = |failing: u16| {
+            move |repeat: u16| match repeat == failing {
+                true => Err(BenchError::Refused),
+                false => Ok(repeat),
+            }
+        };
+        let (done, ended) = each(5, until(2)).unwrap();
+        assert_eq!(done, [0, 1]);
+        let text = ended.as_ref().unwrap().to_string();
+        assert!(text.starts_with("repeat 3 of 5 failed"), "{text}");
+        let refused = BenchError::Refused.to_string();
+        assert!(text.ends_with(&refused), "{text}");
+        let result = crate::suite::outcome(&[], ended);
+        assert!(matches!(result, Err(BenchError::Repeat { .. })));
+        assert!(matches!(each(5, until(0)), Err(BenchError::Refused)));
+        let (done, ended) = each(3, until(9)).unwrap();
+        assert_eq!(done.len(), 3);
+        assert!(crate::suite::outcome(&[], ended).is_ok());
+    }
 }

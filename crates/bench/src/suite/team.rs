@@ -3,6 +3,7 @@
 //! # Failure
 //! One worker that fails, or says something out of turn, ends the run: dropping the team ends all its workers.
 
+use super::files::Bypass;
 use super::job::{GO, Job, Said};
 use crate::BenchError;
 use crate::interrupt::Mark;
@@ -106,6 +107,8 @@ pub(crate) struct Phase {
     pub(crate) elapsed: Duration,
     /// CPU time of the workers.
     pub(crate) client_cpu: Duration,
+    /// How their reads were kept from the page cache of this machine, where that had to be: the worse way when there were several.
+    pub(crate) bypass: Option<Bypass>,
 }
 
 /// What happens around phases.
@@ -131,7 +134,7 @@ pub(crate) fn lead<M: Member>(
                 around.before(&name)?;
                 let start = Instant::now();
                 go(members)?;
-                let (tally, client_cpu) = loop {
+                let (tally, client_cpu, bypass) = loop {
                     match together(members)? {
                         Together::Waiting => go(members)?,
                         Together::Done(done) => break done,
@@ -145,6 +148,7 @@ pub(crate) fn lead<M: Member>(
                     tally,
                     elapsed,
                     client_cpu,
+                    bypass,
                 });
             }
         }
@@ -154,7 +158,7 @@ pub(crate) fn lead<M: Member>(
 /// What all workers said.
 enum Together {
     Ready(String),
-    Done((Tally, Duration)),
+    Done((Tally, Duration, Option<Bypass>)),
     Waiting,
     End,
 }
@@ -170,7 +174,7 @@ fn together<M: Member>(members: &mut [M]) -> Result<Together, BenchError> {
             Said::End => Together::End,
             Said::Done(counted) => {
                 let cpu = Duration::from_micros(counted.cpu_us);
-                Together::Done((counted.tally(), cpu))
+                Together::Done((counted.tally(), cpu, counted.bypass))
             }
         };
         all = Some(match (all, said) {
@@ -178,9 +182,10 @@ fn together<M: Member>(members: &mut [M]) -> Result<Together, BenchError> {
             (Some(Together::Ready(a)), Together::Ready(b)) if a == b => Together::Ready(a),
             (Some(Together::Waiting), Together::Waiting) => Together::Waiting,
             (Some(Together::End), Together::End) => Together::End,
-            (Some(Together::Done(mut sum)), Together::Done((tally, cpu))) => {
+            (Some(Together::Done(mut sum)), Together::Done((tally, cpu, bypass))) => {
                 sum.0.merge(&tally);
                 sum.1 += cpu;
+                sum.2 = sum.2.max(bypass);
                 Together::Done(sum)
             }
             _ => return Err(out_of_turn()),

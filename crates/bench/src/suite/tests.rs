@@ -114,6 +114,9 @@ fn every_experiment_runs_in_a_tiny_form() {
         for cell in &plan.cells {
             let phases = run(cell).unwrap_or_else(|e| panic!("{}: {e}", cell.text()));
             for phase in phases {
+                // What is read again and again must not come from this machine's memory.
+                let again = matches!(&cell.work, Work::Stream(work) if work.reads_again());
+                assert_eq!(phase.bypass.is_some(), again, "{}", cell.text());
                 let (name, sample) = sample(phase, Used::default());
                 assert!(sample.requests_count > 0, "{} {name}", cell.text());
                 assert!(!sample.latency_ns.is_empty());
@@ -125,6 +128,27 @@ fn every_experiment_runs_in_a_tiny_form() {
                 let found = seen.iter().any(|(g, p)| *g == figure.group && p == wanted);
                 assert!(found, "{} {}: no phase {wanted}", plan.name, figure.id);
             }
+        }
+    }
+}
+
+#[test]
+fn what_reads_again_is_known() {
+    for experiment in Experiment::ALL {
+        for quick in [false, true] {
+            let cells = experiment.plan(&Setting { quick, ..SETTING }).cells;
+            let again = |cell: &Cell| match &cell.work {
+                Work::Stream(work) => work.reads_again(),
+                _ => false,
+            };
+            let expected = matches!(
+                experiment,
+                Experiment::Cached | Experiment::Threads | Experiment::Incast | Experiment::Zipf
+            );
+            assert!(
+                cells.iter().all(|cell| again(cell) == expected),
+                "{experiment:?}"
+            );
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A worker ends when its standard input does, so it never outlives its parent.
 
-use super::files::Files;
 use super::files::mounted::Mounted;
 use super::files::remote::Remote;
+use super::files::{Bypass, Files};
 use super::job::{Counted, GO, Job, Place, Said, Work};
 use super::loads::{self, bare, small};
 use crate::BenchError;
@@ -24,11 +24,17 @@ pub(crate) type Say = Box<dyn FnMut(&Said) -> io::Result<()> + Send>;
 pub(crate) struct Link {
     say: Say,
     go: mpsc::Receiver<()>,
+    /// How the reads of the work are kept from the page cache of this machine, where that has to be.
+    pub(crate) bypass: Option<Bypass>,
 }
 
 impl Link {
     pub(crate) fn new(say: Say, go: mpsc::Receiver<()>) -> Self {
-        Self { say, go }
+        Self {
+            say,
+            go,
+            bypass: None,
+        }
     }
 
     fn say(&mut self, said: &Said) -> Result<(), BenchError> {
@@ -74,7 +80,7 @@ impl Link {
     ) -> Result<(), BenchError> {
         let cpu = cpu_of_this_process()?.saturating_sub(cpu_before);
         let cpu_us = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
-        self.say(&Said::Done(Counted::new(tally, cpu_us)))
+        self.say(&Said::Done(Counted::new(tally, cpu_us, self.bypass)))
     }
 }
 
@@ -109,12 +115,20 @@ pub(crate) fn run() -> Result<(), BenchError> {
 
 /// Does a job; what goes wrong with it is told to the parent.
 pub(crate) fn execute(job: &Job, mut link: Link) -> Result<(), BenchError> {
-    let runtime = load::runtime()?;
+    let threads_count = match job.place {
+        Place::Url(_) => job.tasks_count,
+        // Each of these sees to it itself.
+        Place::Dir(_) | Place::Rpc(_) | Place::Bare(_) => 1,
+    };
+    let runtime = match threads_count {
+        0 | 1 => load::runtime()?,
+        _ => load::threads_runtime()?,
+    };
     let done = runtime.block_on(async {
         match &job.place {
             Place::Dir(dir) => in_folders(job, &Mounted::new(dir.clone()), &mut link).await,
             Place::Url(url) => {
-                let remote = Remote::connect(url).await?;
+                let remote = Remote::connect(url).await?.with_threads(threads_count);
                 in_folders(job, &remote, &mut link).await?;
                 remote.end().await
             }

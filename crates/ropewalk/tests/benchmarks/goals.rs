@@ -182,6 +182,7 @@ fn first_lives_touch_every_data_server() {
         (Part::Create, 0),
         (Part::Whole, 3 * 4096),
         (Part::Proxied, 4096),
+        (Part::Removal, 0),
     ];
     for (part, bytes_each) in parts {
         let mut subject = FirstLives {

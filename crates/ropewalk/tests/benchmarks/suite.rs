@@ -5,8 +5,9 @@ use bench::nfs::cluster::{Cluster, ClusterOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Processes that end by themselves are gone long before.
@@ -59,6 +60,14 @@ fn it_builds_the_clusters_that_it_needs() {
     let phase = &json["cells"][0]["phases"]["create"];
     assert!(phase["server_cpu_us_per_request"]["median"].is_f64());
     assert!(text.starts_with("Metadata:"), "{text}");
+    let points = json["cells"].as_array().unwrap().len();
+    let mut ends = text.lines().rev();
+    assert!(ends.next().unwrap().starts_with("report: "), "{text}");
+    let time = ends.next().unwrap();
+    let seconds = time
+        .strip_prefix(&format!("measured {points} points in "))
+        .and_then(|rest| rest.strip_suffix(" s"));
+    assert!(seconds.unwrap().parse::<u64>().is_ok(), "{time}");
 }
 
 #[test]
@@ -124,6 +133,75 @@ fn a_cluster_that_does_not_start_is_told_and_the_rest_goes_on() {
     );
     let page = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(page.contains("it ended without a word"), "{page}");
+}
+
+/// What `--version` of a program says.
+fn version(program: &Path) -> String {
+    let output = Command::new(program).arg("--version").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_commit_is_that_of_the_program_under_test() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = dir.path().join("fake");
+    let script =
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'ropewalk 9.9.9 (commit feedfeedfeed-dirty)'\n";
+    fs::write(&fake, script).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let machine = |program: &Path| {
+        let out = dir.path().join("out");
+        // What a script is asked for beyond its version fails, and the report is written.
+        command()
+            .args(["threads", "--quick", "--dir"])
+            .arg(dir.path())
+            .arg("--out")
+            .arg(&out)
+            .arg("--ropewalk")
+            .arg(program)
+            .output()
+            .unwrap();
+        let json = fs::read(out.join("threads.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        json["machine"].clone()
+    };
+    let this = launcher().program;
+    let said = version(&this);
+    let ours = said
+        .strip_prefix(concat!("ropewalk ", env!("CARGO_PKG_VERSION"), " (commit "))
+        .and_then(|rest| rest.strip_suffix(")\n"))
+        .unwrap_or_else(|| panic!("{said}"));
+    let hash = ours.trim_end_matches("-dirty");
+    let is_hash = hash.len() >= 12 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    assert!(is_hash || ours == "unknown", "{ours}");
+    let of_this = machine(&this);
+    let of_fake = machine(&fake);
+    if is_hash {
+        assert_eq!(of_this["commit"], ours);
+    }
+    assert!(of_this["measured_by_commit"].is_null(), "{of_this}");
+    assert_eq!(of_fake["commit"], "feedfeedfeed-dirty");
+    assert_eq!(of_fake["measured_by_commit"], ours);
+}
+
+#[test]
+fn what_all_leaves_out_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing can be measured: what counts is what is not even tried.
+    let output = command()
+        .args(["all", "--quick", "--target=nfs://no host/", "--out"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let left_out = "scale is left out: the cluster of scale must be its own";
+    for text in [output.stdout, output.stderr] {
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(left_out), "{text}");
+    }
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains(left_out));
+    assert!(!dir.path().join("scale.json").exists());
 }
 
 #[test]
@@ -317,7 +395,11 @@ fn data_servers_and_sessions_come_in_crowds() {
     // A layout names its file handle for each data server, so it grows with them.
     let bytes = |width| phase("layout", width, "LAYOUTGET")["bytes_per_request"].as_f64();
     assert!(bytes("4") > bytes("1"), "{:?} {:?}", bytes("4"), bytes("1"));
-    for line in ["Predicted against measured: memory", "first to end: "] {
+    for line in [
+        "Predicted against measured: memory",
+        "Verdict of the model: ",
+        "first to end: ",
+    ] {
         assert!(text.contains(line), "{text}");
     }
 }

@@ -1,15 +1,19 @@
 //! A directory of a file system that this machine has mounted. All calls block; their futures are ready when first polled.
+//!
+//! Files go through the page cache, but for the reads of those that are read again and again ([`Reads`]).
 
-use super::Files;
+use super::{Buffer, Bypass, Files, PAGE_BYTES};
 use crate::BenchError;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, OFlags};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::future::Future;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The adapter.
 #[derive(Debug, Clone)]
@@ -27,6 +31,67 @@ impl Mounted {
     }
 }
 
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    file: File,
+    reads: Reads,
+}
+
+/// Where reads of a file come from.
+#[derive(Debug)]
+enum Reads {
+    /// The page cache, if it has them.
+    Cached,
+    /// The file system: the file, opened with O_DIRECT.
+    Direct(File),
+    /// The page cache, which is told to drop them each time.
+    Dropped,
+}
+
+impl Opened {
+    const fn cached(file: File) -> Self {
+        Self {
+            file,
+            reads: Reads::Cached,
+        }
+    }
+
+    /// Drops the pages of a range. Only clean pages go, so whoever wrote has synced before.
+    fn drop_pages(&self, offset: u64, len: usize) -> io::Result<()> {
+        let page = PAGE_BYTES as u64;
+        // Of a page that is in the range only in part nothing goes.
+        let first = offset / page * page;
+        let end = (offset + len as u64).next_multiple_of(page);
+        let len = NonZeroU64::new(end - first);
+        Ok(rustix::fs::fadvise(
+            &self.file,
+            first,
+            len,
+            Advice::DontNeed,
+        )?)
+    }
+}
+
+/// Opens a file for reads that leave out the page cache; none where the file system does not take them, at multiples of `unit_bytes`.
+/// The file has two units.
+fn open_direct(path: &Path, unit_bytes: u32) -> io::Result<Option<File>> {
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let read = opened.and_then(|file| {
+        let mut buffer = Buffer::new(unit_bytes as usize);
+        let room = buffer.first(unit_bytes as usize);
+        let count = file.read_at(room, u64::from(unit_bytes))?;
+        Ok((count == room.len()).then_some(file))
+    });
+    match read {
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INVAL | Errno::NOTSUP)) => {
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
 /// The value of a future of this adapter.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     future
@@ -35,7 +100,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Files for Mounted {
-    type File = File;
+    type File = Opened;
 
     async fn at_once<T: Send, Fut: Future<Output = Result<T, BenchError>>>(
         &self,
@@ -65,7 +130,7 @@ impl Files for Mounted {
         fs::remove_dir(self.path(path)).map_err(BenchError::io("remove a directory"))
     }
 
-    async fn create(&self, path: &str) -> Result<File, BenchError> {
+    async fn create(&self, path: &str) -> Result<Opened, BenchError> {
         OpenOptions::new()
             .read(true)
             .write(true)
@@ -73,24 +138,59 @@ impl Files for Mounted {
             .truncate(true)
             .mode(super::FILE_MODE)
             .open(self.path(path))
+            .map(Opened::cached)
             .map_err(BenchError::io("create a file"))
     }
 
-    async fn open(&self, path: &str) -> Result<File, BenchError> {
+    async fn create_uncached(
+        &self,
+        path: &str,
+        unit_bytes: u32,
+    ) -> Result<(Opened, Option<Bypass>), BenchError> {
+        let doing = BenchError::io("try whether a file can be read around the page cache");
+        let Opened { file, .. } = self.create(path).await?;
+        let units = vec![0; 2 * unit_bytes as usize];
+        let written = file.write_all_at(&units, 0).and_then(|()| file.sync_all());
+        written.map_err(&doing)?;
+        let direct = open_direct(&self.path(path), unit_bytes).map_err(&doing)?;
+        file.set_len(0).map_err(&doing)?;
+        let (reads, bypass) = match direct {
+            Some(direct) => (Reads::Direct(direct), Bypass::Direct),
+            None => {
+                // What is read ahead would be answered from the cache later.
+                let advised = rustix::fs::fadvise(&file, 0, None, Advice::Random);
+                advised.map_err(|e| doing(e.into()))?;
+                (Reads::Dropped, Bypass::Dropped)
+            }
+        };
+        Ok((Opened { file, reads }, Some(bypass)))
+    }
+
+    async fn open(&self, path: &str) -> Result<Opened, BenchError> {
         OpenOptions::new()
             .read(true)
             .write(true)
             .open(self.path(path))
+            .map(Opened::cached)
             .map_err(BenchError::io("open a file"))
     }
 
-    async fn close(&self, file: File) -> Result<(), BenchError> {
+    async fn close(&self, file: Opened) -> Result<(), BenchError> {
         // Dropping closes. NFS clients flush at close, but only fsync tells of errors.
         drop(file);
         Ok(())
     }
 
-    async fn read(&self, file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, BenchError> {
+    async fn read(
+        &self,
+        opened: &Opened,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, BenchError> {
+        let file = match &opened.reads {
+            Reads::Direct(direct) => direct,
+            Reads::Cached | Reads::Dropped => &opened.file,
+        };
         let mut count = 0;
         while count < buffer.len() {
             match file.read_at(&mut buffer[count..], offset + count as u64) {
@@ -100,21 +200,26 @@ impl Files for Mounted {
                 Err(e) => return Err(BenchError::io("read")(e)),
             }
         }
+        if matches!(opened.reads, Reads::Dropped) {
+            let dropped = opened.drop_pages(offset, count);
+            dropped.map_err(BenchError::io("drop pages from the page cache"))?;
+        }
         Ok(count)
     }
 
-    async fn write(&self, file: &File, offset: u64, data: Bytes) -> Result<(), BenchError> {
-        file.write_all_at(&data, offset)
-            .map_err(BenchError::io("write"))
+    async fn write(&self, opened: &Opened, offset: u64, data: Bytes) -> Result<(), BenchError> {
+        let written = opened.file.write_all_at(&data, offset);
+        written.map_err(BenchError::io("write"))
     }
 
-    async fn sync(&self, file: &File) -> Result<(), BenchError> {
-        file.sync_all().map_err(BenchError::io("sync a file"))
+    async fn sync(&self, opened: &Opened) -> Result<(), BenchError> {
+        let synced = opened.file.sync_all();
+        synced.map_err(BenchError::io("sync a file"))
     }
 
-    async fn forget(&self, file: &File) -> Result<(), BenchError> {
+    async fn forget(&self, opened: &Opened) -> Result<(), BenchError> {
         // Only clean pages go, so whoever wrote has synced before.
-        rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
+        rustix::fs::fadvise(&opened.file, 0, None, Advice::DontNeed)
             .map_err(|e| BenchError::io("drop a file from the page cache")(e.into()))
     }
 
@@ -183,6 +288,52 @@ mod tests {
             files.remove_dir("d").await.unwrap();
         });
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_read_again_is_read_around_the_page_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Mounted::new(dir.path().to_owned());
+        let unit = PAGE_BYTES;
+        ready(async {
+            let unit_bytes = u32::try_from(unit).unwrap();
+            let (mut file, bypass) = files.create_uncached("f", unit_bytes).await.unwrap();
+            match (&file.reads, bypass) {
+                (Reads::Direct(direct), Some(Bypass::Direct)) => {
+                    let flags = rustix::fs::fcntl_getfl(direct).unwrap();
+                    assert!(flags.contains(OFlags::DIRECT), "{flags:?}");
+                }
+                (Reads::Dropped, Some(Bypass::Dropped)) => {}
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(file.file.metadata().unwrap().len(), 0, "the try is left");
+            let data: Vec<u8> = (0..3 * unit)
+                .map(|n| u8::try_from(n / 16 % 251).unwrap())
+                .collect();
+            let bytes = Bytes::from(data.clone());
+            files.write(&file, 0, bytes).await.unwrap();
+            files.sync(&file).await.unwrap();
+            let mut buffer = Buffer::new(2 * unit);
+            // In both forms, whichever this file system has.
+            for _ in 0..2 {
+                let room = buffer.first(2 * unit);
+                let count = files.read(&file, unit as u64, room).await.unwrap();
+                assert_eq!((count, &*room), (2 * unit, &data[unit..]));
+                let end = files.read(&file, 2 * unit as u64, room).await.unwrap();
+                assert_eq!(end, unit, "fewer at the end");
+                file.reads = Reads::Dropped;
+            }
+            files.close(file).await.unwrap();
+            files.remove("f").await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_file_system_without_o_direct_is_found_out() {
+        // The files of proc(5) have none.
+        let found = open_direct(Path::new("/proc/self/stat"), 4096).unwrap();
+        assert!(found.is_none());
+        assert!(open_direct(Path::new("/no/such/file"), 4096).is_err());
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! A server through our client library: one client, and so one session, for each worker.
+//!
+//! What a worker does at the same time are futures of one thread, unless it has several threads, as the client of a published figure had:
+//! then each has its share of them, and the runtime's own threads carry the connections.
 
-use super::{DIR_MODE, FILE_MODE, Files};
+use super::{Bypass, DIR_MODE, FILE_MODE, Files};
 use crate::BenchError;
 use bytes::Bytes;
 use client::{
@@ -10,6 +13,7 @@ use futures_util::stream::{FuturesOrdered, TryStreamExt};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use transport::rdma::{Config, Rdma};
 use transport::{Address, AnyConnector, Connector, Context, Limits};
 
@@ -23,6 +27,8 @@ const GIVE_UP: Duration = Duration::from_secs(180);
 pub(crate) struct Remote {
     client: Client,
     root: Vec<u8>,
+    /// Threads of what is done at the same time.
+    threads_count: u32,
 }
 
 impl Remote {
@@ -53,7 +59,19 @@ impl Remote {
         let client = Client::connect(addresses, connector, config)
             .await
             .map_err(BenchError::nfs("connect to the server"))?;
-        Ok(Self { client, root })
+        Ok(Self {
+            client,
+            root,
+            threads_count: 1,
+        })
+    }
+
+    /// The same with so many threads, on a runtime that has threads of its own.
+    pub(crate) fn with_threads(self, threads_count: u32) -> Self {
+        Self {
+            threads_count,
+            ..self
+        }
     }
 
     /// The server's lease.
@@ -94,6 +112,35 @@ fn config() -> Result<ClientConfig, BenchError> {
     Ok(config)
 }
 
+/// Runs tasks on threads, each of which has as many, and returns what they return in their order. Blocks the caller meanwhile.
+fn on_threads<T: Send, Fut: Future<Output = Result<T, BenchError>>>(
+    threads_count: u32,
+    count: u32,
+    task: impl Fn(u32) -> Fut + Sync,
+) -> Result<Vec<T>, BenchError> {
+    let runtime = Handle::current();
+    // With one of a single thread nobody would be left for the connections.
+    assert_eq!(runtime.runtime_flavor(), RuntimeFlavor::MultiThread);
+    let (runtime, task) = (&runtime, &task);
+    let share = count.div_ceil(threads_count.max(1));
+    std::thread::scope(|scope| {
+        let start = |first: u32| {
+            scope.spawn(move || {
+                let own = first..count.min(first + share);
+                let tasks: FuturesOrdered<_> = own.map(task).collect();
+                runtime.block_on(tasks.try_collect::<Vec<T>>())
+            })
+        };
+        let firsts = (0..count).step_by(share.max(1) as usize);
+        let threads: Vec<_> = firsts.map(start).collect();
+        let mut all = Vec::new();
+        for thread in threads {
+            all.extend(thread.join().expect("a task does not panic")?);
+        }
+        Ok(all)
+    })
+}
+
 impl Files for Remote {
     type File = File;
 
@@ -102,6 +149,9 @@ impl Files for Remote {
         count: u32,
         task: impl Fn(u32) -> Fut + Sync,
     ) -> Result<Vec<T>, BenchError> {
+        if self.threads_count > 1 {
+            return on_threads(self.threads_count, count, task);
+        }
         let tasks: FuturesOrdered<_> = (0..count).map(task).collect();
         tasks.try_collect().await
     }
@@ -120,6 +170,15 @@ impl Files for Remote {
         let options = OpenOptions::create(FILE_MODE);
         let opened = self.client.open(self.path(path), options).await;
         opened.map_err(BenchError::nfs("create a file"))
+    }
+
+    async fn create_uncached(
+        &self,
+        path: &str,
+        _unit_bytes: u32,
+    ) -> Result<(File, Option<Bypass>), BenchError> {
+        // The library caches no data.
+        Ok((self.create(path).await?, None))
     }
 
     async fn open(&self, path: &str) -> Result<File, BenchError> {
@@ -198,5 +257,49 @@ impl Files for Remote {
     async fn remove(&self, path: &str) -> Result<(), BenchError> {
         let removed = self.client.remove(self.path(path)).await;
         removed.map_err(BenchError::nfs("remove a file"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tasks have the threads that they should have.
+    use super::*;
+    use crate::load;
+    use std::sync::Barrier;
+
+    #[test]
+    fn tasks_run_on_threads_of_their_own() {
+        let runtime = load::threads_runtime().unwrap();
+        let meeting = Barrier::new(3);
+        let meet = |index: u32| {
+            let meeting = &meeting;
+            async move {
+                // Timers and sockets work there as elsewhere.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                // The first of each thread: with fewer threads they would wait for ever.
+                if index.is_multiple_of(2) {
+                    meeting.wait();
+                }
+                Ok((index, std::thread::current().id()))
+            }
+        };
+        let done = runtime.block_on(async { on_threads(3, 6, meet) }).unwrap();
+        let (order, threads): (Vec<u32>, Vec<_>) = done.into_iter().unzip();
+        assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+        for pair in threads.chunks(2) {
+            assert_eq!(pair[0], pair[1]);
+            assert_eq!(threads.iter().filter(|id| **id == pair[0]).count(), 2);
+        }
+        let failing = |index| async move {
+            match index {
+                1 => Err(BenchError::Refused),
+                _ => Ok(index),
+            }
+        };
+        let result = runtime.block_on(async { on_threads(2, 3, failing) });
+        assert!(matches!(result, Err(BenchError::Refused)));
+        let few = |index| async move { Ok(index) };
+        let done = runtime.block_on(async { on_threads(16, 4, few) });
+        assert_eq!(done.unwrap(), [0, 1, 2, 3]);
     }
 }

@@ -1,6 +1,7 @@
 //! Records of one size, or of sizes by Zipf's law, written to and read from files: in order, at random places, or at places by
 //! Zipf's law.
 //!
+//! What a phase reads more than once does not come from the page cache of this machine: a server is measured, not the client's memory.
 //! Every byte that is read is compared. A phase that writes ends when the data are durable. What is not written by a measured
 //! phase is written before.
 
@@ -8,7 +9,7 @@ use super::Until;
 use crate::BenchError;
 use crate::load::Tally;
 use crate::suite::content::Content;
-use crate::suite::files::Files;
+use crate::suite::files::{Buffer, Files};
 use crate::suite::job::Job;
 use crate::suite::random::{Random, Zipf, shuffled};
 use crate::suite::worker::Link;
@@ -86,9 +87,21 @@ impl StreamWork {
         }
     }
 
+    /// Records that go once through the file.
+    fn records_count(&self) -> u64 {
+        self.file_bytes / u64::from(self.record_bytes.max(1))
+    }
+
     fn requests_count(&self) -> u64 {
-        let once = self.file_bytes / u64::from(self.record_bytes.max(1));
-        self.requests_count.unwrap_or(once)
+        self.requests_count.unwrap_or(self.records_count())
+    }
+
+    /// Whether a phase may read the same bytes more than once.
+    pub(crate) fn reads_again(&self) -> bool {
+        let once = self.order == Order::Sequential
+            && !self.one_file
+            && self.requests_count() <= self.records_count();
+        self.phases.contains(&Access::Read) && !once
     }
 }
 
@@ -114,7 +127,14 @@ pub(crate) async fn run<F: Files>(
     let files_count = if work.one_file { 1 } else { job.tasks_count };
     let mut open = Vec::new();
     for n in 0..files_count {
-        open.push(files.create(&format!("{folder}/f{n}")).await?);
+        let path = format!("{folder}/f{n}");
+        if work.reads_again() {
+            let (file, bypass) = files.create_uncached(&path, work.record_bytes).await?;
+            link.bypass = link.bypass.max(bypass);
+            open.push(file);
+        } else {
+            open.push(files.create(&path).await?);
+        }
     }
     let lanes_count = job.tasks_count * work.window.max(1);
     let streams = Streams {
@@ -195,7 +215,7 @@ impl<F: Files> Streams<'_, F> {
         requests_count.div_ceil(u64::from(self.work.window.max(1)))
     }
 
-    /// What this machine has cached must not answer for the server.
+    /// What this machine has cached of what was written must not answer for the server.
     async fn settle(&self, next: Access) -> Result<(), BenchError> {
         self.sync().await?;
         if next == Access::Read {
@@ -250,10 +270,10 @@ impl<F: Files> Streams<'_, F> {
     ) -> Result<Tally, BenchError> {
         let window = self.work.window.max(1);
         let file = &self.open[(lane / window) as usize % self.open.len()];
-        let mut buffer = match access {
-            Access::Read => vec![0; self.work.record_bytes_max() as usize],
-            Access::Write => Vec::new(),
-        };
+        let mut buffer = Buffer::new(match access {
+            Access::Read => self.work.record_bytes_max() as usize,
+            Access::Write => 0,
+        });
         let mut random = Random::new(self.first_lane + u64::from(lane));
         let mut tally = Tally::new();
         let mut until = Until::new(requests_count, limit_ms);
@@ -267,7 +287,7 @@ impl<F: Files> Streams<'_, F> {
                     self.files.write(file, offset, data).await?;
                 }
                 Access::Read => {
-                    let data = &mut buffer[..len as usize];
+                    let data = buffer.first(len as usize);
                     let count = self.files.read(file, offset, data).await?;
                     if count < data.len() {
                         let offset = offset + count as u64;
@@ -277,7 +297,7 @@ impl<F: Files> Streams<'_, F> {
             }
             tally.add(u64::from(len), start.elapsed());
             if access == Access::Read {
-                self.content.check(offset, &buffer[..len as usize])?;
+                self.content.check(offset, buffer.first(len as usize))?;
             }
         }
         Ok(tally)

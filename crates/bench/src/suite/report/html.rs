@@ -102,15 +102,19 @@ fn write_figure(out: &mut String, results: &Results, figure: &Drawn<'_>) -> std:
 }
 
 /// The whole page.
-pub(crate) fn page(sections: &[String], machine: &Machine) -> String {
+pub(crate) fn page(sections: &[String], machine: &Machine, words: &[String]) -> String {
     let warning = match machine.is_optimised {
         true => "",
         false => "<p class=\"warning\">Built without optimisation: not to be published.</p>\n",
     };
     let command: Vec<String> = std::env::args().collect();
+    let words = words
+        .iter()
+        .map(|word| format!("<p>{}</p>\n", escaped(word)));
+    let words: String = words.collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Ropewalk benchmarks</title>\n\
-         <style>{STYLE}</style>\n</head>\n<body>\n<h1>Ropewalk benchmarks</h1>\n<p>{}</p>\n<p><code>{}</code></p>\n{warning}{}</body>\n</html>\n",
+         <style>{STYLE}</style>\n</head>\n<body>\n<h1>Ropewalk benchmarks</h1>\n<p>{}</p>\n<p><code>{}</code></p>\n{warning}{words}{}</body>\n</html>\n",
         escaped(&machine.facts()),
         escaped(&command.join(" ")),
         sections.concat(),

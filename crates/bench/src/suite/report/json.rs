@@ -64,7 +64,11 @@ fn runs(results: &Results, cell: usize) -> Vec<Value> {
             values.insert("seconds".to_owned(), json!(sample.elapsed.as_secs_f64()));
             (phase.clone(), Value::Object(values))
         });
-        json!({ "repeat": run.repeat, "phases": Value::Object(phases.collect()) })
+        json!({
+            "repeat": run.repeat,
+            "page_cache_left_out": run.bypass,
+            "phases": Value::Object(phases.collect()),
+        })
     })
     .collect()
 }

@@ -84,6 +84,7 @@ impl Book {
                 cell,
                 repeat,
                 phases: vec![phase],
+                bypass: None,
             }),
         }
     }

@@ -308,13 +308,16 @@ pub(super) fn notes(courses: &[Course]) -> Vec<String> {
          lease each 40 s. Memory and CPU are those of the metadata server's process."
             .to_owned(),
     ];
+    let mut verdicts = Vec::new();
     for (number, check) in first.checks.iter().enumerate() {
         let runs: Vec<Check> = courses
             .iter()
             .filter_map(|course| course.checks.get(number).cloned())
             .collect();
         out.extend(predict::check_text(&check.name, check.unit, &runs));
+        verdicts.extend(predict::is_within(&runs).map(|within| (check.name.as_str(), within)));
     }
+    out.insert(0, predict::verdict_text(&verdicts));
     let mut all = first.calibration.clone();
     others.iter().for_each(|other| all.add(&other.calibration));
     let costs = all.costs();

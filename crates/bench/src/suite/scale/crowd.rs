@@ -193,7 +193,7 @@ fn report(tally: &RefCell<Tally>, cpu: &mut Duration) -> Result<(), BenchError> 
     *cpu = now;
     let done = tally.replace(Tally::new());
     let cpu_us = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
-    say(&Word::Done(Counted::new(&done, cpu_us)))
+    say(&Word::Done(Counted::new(&done, cpu_us, None)))
 }
 
 async fn servers(tokens: Vec<String>, mut asked: mpsc::Receiver<()>) -> Result<(), BenchError> {

@@ -281,12 +281,36 @@ pub(super) fn limits_text(costs: &Costs, every: &Cluster) -> Vec<String> {
     out
 }
 
+/// Whether a prediction is near enough: its median over all repeats decides.
+pub(super) fn is_within(runs: &[Check]) -> Option<bool> {
+    let miss = Spread::of(runs.iter().map(Check::miss))?;
+    Some(miss.median.abs() <= MISS_MAX)
+}
+
+/// The verdict on all predictions, by name.
+pub(super) fn verdict_text(verdicts: &[(&str, bool)]) -> String {
+    let missed: Vec<&str> = verdicts
+        .iter()
+        .filter(|(_, is_within)| !is_within)
+        .map(|(name, _)| *name)
+        .collect();
+    let all = verdicts.len();
+    match missed.as_slice() {
+        [] => format!("Verdict of the model: met, all {all} predictions are within 20 %."),
+        missed => format!(
+            "Verdict of the model: MISSED, {} of {all} predictions are not within 20 %: {}.",
+            missed.len(),
+            missed.join("; ")
+        ),
+    }
+}
+
 /// A check over all repeats, in words.
 pub(super) fn check_text(name: &str, unit: &str, runs: &[Check]) -> Option<String> {
     let measured = Spread::of(runs.iter().map(|c| c.measured))?;
     let predicted = Spread::of(runs.iter().map(|c| c.predicted))?;
     let miss = Spread::of(runs.iter().map(Check::miss))?;
-    let verdict = match miss.median.abs() <= MISS_MAX {
+    let verdict = match is_within(runs)? {
         true => "within 20 %",
         false => "NOT within 20 %",
     };
@@ -420,6 +444,15 @@ mod tests {
         );
         let bad = text(&[check(121.0)]);
         assert!(bad.ends_with("NOT within 20 %"), "{bad}");
+        assert_eq!(is_within(&[check(119.0), check(300.0)]), Some(false));
+        assert_eq!(is_within(&[]), None);
+        let all = verdict_text(&[("a", true), ("b", true)]);
+        assert!(
+            all.ends_with("met, all 2 predictions are within 20 %."),
+            "{all}"
+        );
+        let some = verdict_text(&[("a", true), ("b", false), ("c", false)]);
+        assert!(some.ends_with("MISSED, 2 of 3 predictions are not within 20 %: b; c."));
         assert_eq!(check_text("memory", "MB", &[]), None);
     }
 
