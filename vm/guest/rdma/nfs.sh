@@ -1,5 +1,6 @@
 # A cluster of ours serves in this guest over rdma-core, and the guest's kernel mounts it over RDMA: asserts that RDMA it is
-# on every connection, writes files, reads them back past the cache, and goes on after every server was killed.
+# on every connection, writes files, reads them back past the cache, gives back what is called back for another client, and
+# goes on after every server was killed.
 . /run/job/guest/rdma/cluster.sh
 NAME=nfs
 start "$GUEST_IP"
@@ -16,6 +17,12 @@ exec 9<"$WORK/large"
 check python3 "$LIB/siw/files.py" "$WORK" read
 [ "$(operations by-layout)" -gt 0 ] || fail "no layout was used"
 check python3 "$LIB/siw/transports.py" "$MNT" "$SERVER" "$PORT" rdma
+
+mkdir "$WORK/recalls" || fail "cannot make a directory"
+since=$(date +%s)
+check env "STATE=$STATE" python3 "$LIB/rdma/recalls.py" "$WORK/recalls" "$MNT" \
+    "nfs://$SERVER/${WORK##*/}/recalls/?transport=rdma"
+echo "# called back and gone on after $(($(date +%s) - since)) s"
 
 # Every server dies; `up` starts them again, and the kernel connects anew.
 for server in mds ds-1 ds-2; do
