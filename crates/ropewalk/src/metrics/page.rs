@@ -346,6 +346,8 @@ fn help_of(name: &str) -> &'static str {
         "rdma_file_bytes" => "Payload read from files into registered memory",
         "rdma_sent_file_bytes" => "Payload sent straight out of files on RDMA connections",
         "rdma_copied_bytes" => "Payload copied once more in memory on RDMA connections",
+        "rdma_registrations" => "Slabs of memory registered with RDMA devices",
+        "rdma_exposures" => "Pieces of memory that RDMA peers were let into",
         "rdma_credit_stalls" => "Calls of ours that waited for a credit of the peer",
         "rdma_read_stalls" => {
             "Calls of peers that waited for their turn to be fetched by RDMA Read"
