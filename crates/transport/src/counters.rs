@@ -244,6 +244,8 @@ counters! {
     rdma_exposures,
     /// Calls of ours that waited for a credit of the peer.
     rdma_credit_stalls,
+    /// Replies that granted a peer fewer credits than it makes use of, since others have them: its calls waited there.
+    rdma_credits_short,
     /// Calls of peers that waited for their turn to be fetched by RDMA Read.
     rdma_read_stalls,
     /// Calls of peers that RPC-over-RDMA answered with an error.

@@ -148,6 +148,13 @@ impl Rdma {
         &*self.0.fabric
     }
 
+    /// Credits of the connections accepted with this that are lent to them now, beside the one that each has, and all that could
+    /// be: receives of all sizes together.
+    #[must_use]
+    pub fn credits_lent(&self) -> (u32, u32) {
+        self.0.classes.lent()
+    }
+
     /// What this side says of itself where so many calls of ours expose memory at a time.
     fn own(&self, exposing: u32) -> PrivateData {
         PrivateData {

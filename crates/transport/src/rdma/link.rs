@@ -25,7 +25,7 @@ use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
 const SIGNAL_ROOM: usize = 32;
 
 /// Counters of an engine that are added to those of all connections.
-const COUNTED: usize = 12;
+const COUNTED: usize = 13;
 
 /// Where messages of the peer go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -499,6 +499,7 @@ impl RdmaLink {
             &c.rdma_reply_chunk_bytes_in,
             &c.rdma_reply_chunk_bytes_out,
             &c.rdma_credit_stalls,
+            &c.rdma_credits_short,
             &c.rdma_read_stalls,
             &c.rdma_calls_refused,
             &c.rdma_discarded,
@@ -608,6 +609,7 @@ fn sums(c: &rpcrdma::Counters) -> [u64; COUNTED] {
         c.reply_chunk_bytes_in,
         c.reply_chunk_bytes_out,
         c.credit_stalls,
+        c.grants_short,
         c.read_stalls,
         refused.map(|reason| c.refused_for(*reason)).sum(),
         discarded.map(|reason| c.discarded_for(*reason)).sum(),
