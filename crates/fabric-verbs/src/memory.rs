@@ -2,7 +2,7 @@
 //!
 //! # Ownership
 //! A slab is registered in a domain when a buffer of it is first used there, as a whole, and stays so until the slab or
-//! the domain goes: the data path registers nothing. Slabs carry no right of remote access, so that no peer can name them.
+//! the domain goes: who has the slabs that it needs registers none any more. Slabs carry no right of remote access, so that no peer can name them.
 //! What a peer may touch is registered for itself ([`Domain::register`]), in a domain of that connection alone, so that no
 //! other peer can, and is deregistered before its owner gets it back.
 //!

@@ -53,3 +53,26 @@ async fn a_data_server_with_files_registers_nothing_once_it_is_warm() {
 async fn a_data_server_in_memory_registers_nothing_once_it_is_warm() {
     registers_nothing_once_it_is_warm(World::new().await).await;
 }
+
+#[tokio::test]
+async fn a_store_in_memory_that_grows_costs_a_registration_in_eight_writes() {
+    const LEN: u32 = 131_072;
+    const COUNT: u32 = 64;
+    let rig = Rig::new(World::new().await).await;
+    let (client, fh) = (rig.client().await, Grant::to(b"a").fh());
+    exchange(&client, WARM_UP).await;
+    let before = rig.counters();
+    for n in 0..COUNT {
+        let offset = (u64::from(n) + 1000) * u64::from(LEN);
+        let data = vec![7; LEN as usize];
+        let written = client.write(&fh, offset, &data, StableHow::Unstable);
+        assert_eq!(written.await.unwrap().count, LEN);
+    }
+    let after = rig.counters();
+    assert_eq!(after.rdma_copied_bytes, before.rdma_copied_bytes);
+    let registered = after.rdma_registrations - before.rdma_registrations;
+    assert!(
+        (1..=u64::from(COUNT) / 8 + 1).contains(&registered),
+        "{registered}"
+    );
+}
