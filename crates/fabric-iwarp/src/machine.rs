@@ -324,6 +324,7 @@ impl Machine {
             unreachable!("there is a key for all that may be exposed");
         };
         self.exposed += 1;
+        self.counters.exposures += 1;
         self.writable += writable;
         Ok(Remote {
             key,

@@ -62,7 +62,7 @@ fn a_result_and_its_message_are_read_at_once_and_not_copied() {
             buffer_bytes: 1 << 20,
             slab_bytes: 1 << 20,
             bytes_max: 1 << 20,
-            free_bytes_max: 0,
+            free_bytes_max: usize::MAX,
         });
         let mut buffer = pool.take().unwrap();
         buffer.set_len(len);

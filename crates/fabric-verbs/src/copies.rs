@@ -21,7 +21,7 @@ static POOLS: LazyLock<[Pool; SIZES.len()]> = LazyLock::new(|| {
             buffer_bytes,
             slab_bytes: SLAB_BYTES,
             bytes_max: usize::MAX,
-            free_bytes_max: 0,
+            free_bytes_max: usize::MAX,
         })
     })
 });

@@ -149,6 +149,7 @@ impl VerbsEndpoint {
     }
 
     fn hand_back(&mut self) {
+        self.counters.registrations += self.sends.take_registrations();
         while let Some(completed) = self.sends.complete() {
             self.counters.sent_bytes += completed.sent_bytes;
             self.counters.received_bytes += completed.received_bytes;
@@ -479,6 +480,7 @@ impl Endpoint for VerbsEndpoint {
             (Some(queue), Some(len)) => match expose(queue, memory, len) {
                 Ok((remote, exposed)) => {
                     self.exposed.insert(remote.key, exposed);
+                    self.counters.exposures += 1;
                     return Ok(remote);
                 }
                 Err((e, back)) => {
@@ -561,6 +563,7 @@ impl Endpoint for VerbsEndpoint {
     fn counters(&self) -> Counters {
         Counters {
             copied_bytes: self.sends.copied_bytes(),
+            exposures: self.counters.exposures + self.sends.sinks(),
             ..self.counters
         }
     }

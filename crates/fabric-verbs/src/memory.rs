@@ -2,7 +2,7 @@
 //!
 //! # Ownership
 //! A slab is registered in a domain when a buffer of it is first used there, as a whole, and stays so until the slab or
-//! the domain goes: the data path registers nothing. Slabs carry no right of remote access, so that no peer can name them.
+//! the domain goes: who has the slabs that it needs registers none any more. Slabs carry no right of remote access, so that no peer can name them.
 //! What a peer may touch is registered for itself ([`Domain::register`]), in a domain of that connection alone, so that no
 //! other peer can, and is deregistered before its owner gets it back.
 //!
@@ -15,6 +15,7 @@ use fabric::SlabUser;
 use parking_lot::RwLock;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// What a peer may do with registered memory.
@@ -34,6 +35,8 @@ pub(crate) struct Domain {
     pd: NonNull<Pd>,
     /// By address; they never overlap.
     slabs: RwLock<Vec<Slab>>,
+    /// Slabs that were registered and not counted by a connection yet.
+    uncounted: AtomicU64,
     me: Weak<Domain>,
 }
 
@@ -58,6 +61,7 @@ impl Domain {
             device,
             pd,
             slabs: RwLock::default(),
+            uncounted: AtomicU64::new(0),
             me: me.clone(),
         }))
     }
@@ -85,6 +89,7 @@ impl Domain {
         // Before it is registered, so that it never goes without this domain hearing of it.
         slab.tell(self.me.clone());
         let region = self.region(range.start, range.len(), Access::Local)?;
+        self.uncounted.fetch_add(1, Relaxed);
         let mut slabs = self.slabs.write();
         let at = slabs.partition_point(|known| known.start < range.start);
         // Another thread may have been as quick.
@@ -93,6 +98,14 @@ impl Domain {
             slabs.insert(at, Slab { start, end, region });
         }
         Ok(Some(slabs[at].region.mr_ref().lkey))
+    }
+
+    /// Slabs that were registered since somebody last asked.
+    pub(crate) fn take_uncounted(&self) -> u64 {
+        match self.uncounted.load(Relaxed) {
+            0 => 0,
+            _ => self.uncounted.swap(0, Relaxed),
+        }
     }
 
     fn known(&self, start: usize, len: usize) -> Option<u32> {

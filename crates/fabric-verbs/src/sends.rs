@@ -80,6 +80,8 @@ pub(crate) struct Sends {
     /// Requests since the last signalled one.
     unsignalled: u32,
     copied_bytes: u64,
+    /// Sinks of reads that were registered for themselves.
+    sinks: u64,
     /// Requests that are cut and not posted, where the pieces of each begin, and the pieces.
     requests: Vec<SendWr>,
     starts: Vec<usize>,
@@ -101,6 +103,7 @@ impl Sends {
             completed: 0,
             unsignalled: 0,
             copied_bytes: 0,
+            sinks: 0,
             requests: Vec::new(),
             starts: Vec::new(),
             pieces: Vec::new(),
@@ -114,6 +117,15 @@ impl Sends {
 
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copied_bytes
+    }
+
+    pub(crate) fn sinks(&self) -> u64 {
+        self.sinks
+    }
+
+    /// Slabs that were registered in the domain since one of its connections last asked.
+    pub(crate) fn take_registrations(&self) -> u64 {
+        self.domain.take_uncounted()
     }
 
     pub(crate) fn push(&mut self, id: u64, work: Work, signalled: bool) {
@@ -166,6 +178,7 @@ impl Sends {
                     let start = sink.as_mut_ptr().expose_provenance();
                     let registered = self.domain.register(start, sink.len(), Access::RemoteWrite);
                     sink_of_peer = Some(registered?);
+                    self.sinks += 1;
                 }
                 (bytes, bytes == 0)
             }

@@ -44,7 +44,7 @@ fn pool() -> Pool {
         buffer_bytes: 4096,
         slab_bytes: 65_536,
         bytes_max: 65_536,
-        free_bytes_max: 0,
+        free_bytes_max: usize::MAX,
     })
 }
 

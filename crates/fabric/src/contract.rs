@@ -9,6 +9,7 @@ mod ending;
 mod faults;
 mod files;
 mod moving;
+mod registering;
 mod sharing;
 
 pub use connecting::*;
@@ -16,6 +17,7 @@ pub use ending::*;
 pub use faults::*;
 pub use files::*;
 pub use moving::*;
+pub use registering::*;
 pub use sharing::*;
 
 use crate::{
@@ -42,7 +44,7 @@ macro_rules! contract_tests {
         $crate::contract_tests!(@each $fabric, $address, $run;
             private_data_travel_both_ways a_rejection_says_why too_much_private_data_are_refused
             either_side_sends_first
-            messages_of_every_size_arrive writes_and_reads_move_bytes nothing_moves_as_well
+            memory_is_registered_once messages_of_every_size_arrive writes_and_reads_move_bytes nothing_moves_as_well
             files_are_written_from_where_they_lie a_file_that_is_too_short_ends_the_connection
             completions_come_once_and_in_order reads_beyond_the_depth_wait_their_turn
             a_read_of_many_parts_completes_once a_read_fails_as_a_whole

@@ -62,7 +62,7 @@ pub enum Close {
     Now,
 }
 
-/// Bytes of payload that an endpoint has moved. Headers do not count.
+/// Bytes of payload that an endpoint has moved, headers not counted, and what its memory has cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Sent: messages, writes and answers to reads.
@@ -71,6 +71,12 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Of writes and reads in both directions, what this process copied once more in memory on its way.
     pub copied_bytes: u64,
+    /// Slabs that were registered as a whole, because a buffer of theirs was used here first. Connections whose domain is one
+    /// count each of them once together. None where the provider registers nothing.
+    pub registrations: u64,
+    /// Pieces of memory that the peer was let into, each for one use: on devices a registration each. Besides what was exposed
+    /// these are the sinks of reads, where a device has the peer answer them by writes (iWARP).
+    pub exposures: u64,
 }
 
 /// What a peer kept this side waiting for. An idle connection waits for nothing.

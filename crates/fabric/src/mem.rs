@@ -2,7 +2,11 @@
 //!
 //! Work is done at once and whole when it is rung for or polled for, and everything is in the order of the
 //! calls, so equal calls give equal results. Clones of a [`MemFabric`] are one network.
+//!
+//! It registers nothing, and counts what a device would have registered ([`Counters`](crate::Counters)): accepted
+//! connections have one domain together, each other one has its own.
 
+mod domain;
 mod link;
 
 use crate::{
@@ -10,6 +14,7 @@ use crate::{
     Listener, Negotiated, Receive,
 };
 use bytes::Bytes;
+use domain::Domain;
 use link::{Link, MemEndpoint, Receives};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -47,6 +52,8 @@ struct Net {
     listeners: HashMap<SocketAddr, Backlog>,
     ports: u16,
     links: u32,
+    /// Of all who accept.
+    domain: Arc<Domain>,
 }
 
 #[derive(Debug, Default)]
@@ -229,13 +236,14 @@ impl MemIncoming {
             // As software iWARP: what is summed has to be read.
             files: !(ours.crc || theirs.crc),
         };
-        let number = {
+        let (number, domain) = {
             let mut net = self.net.0.lock();
             net.links = net.links.wrapping_add(1);
-            net.links
+            (net.links, Arc::clone(&net.domain))
         };
         let asked = Receives::Own(std::mem::take(&mut self.receives));
-        let link = Link::new(number, [(config, receives), (theirs, asked)]);
+        let ends = [(config, receives, domain), (theirs, asked, Arc::default())];
+        let link = Link::new(number, ends);
         let end = |side: usize, negotiated| MemEndpoint {
             link: Arc::clone(&link),
             side,

@@ -2,16 +2,19 @@
 //!
 //! A slab is one allocation, so that a provider registers few and large ranges instead of every buffer
 //! ([`crate::slab_at`]). Slabs are made when first needed, up to [`PoolConfig::bytes_max`], and live as long
-//! as anything of theirs does. The buffer given back last is handed out first: it is warm. Where each slab is one buffer,
-//! those that nobody has are bounded by [`PoolConfig::free_bytes_max`]: frozen buffers may be kept for long, by a store for
-//! example, and come back in numbers.
+//! as anything of theirs does: frozen buffers may be kept for long, by a store for example.
+//!
+//! Buffers come from the oldest slab that has one, there the one that was given back last: it is warm. So the youngest slabs
+//! are the first of which nobody has anything; they go back to the system while more than [`PoolConfig::free_bytes_max`] are
+//! free. Nothing else goes back, so that who has what it needs makes and registers no slab any more.
 
 use crate::slab::Listed;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What a pool is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +25,7 @@ pub struct PoolConfig {
     pub slab_bytes: usize,
     /// Most bytes of all slabs together.
     pub bytes_max: usize,
-    /// Most bytes of buffers that nobody has, where a slab has room for one only; what is above goes back to the system.
-    /// Larger slabs stay.
+    /// Bytes of free buffers above which a slab goes back to the system once nobody has a buffer of it.
     pub free_bytes_max: usize,
 }
 
@@ -31,21 +33,56 @@ pub struct PoolConfig {
 #[derive(Debug, Clone)]
 pub struct Pool(Arc<Shared>);
 
+/// Bytes of buffers that nobody has, of all pools that it was given to: [`PoolConfig::free_bytes_max`] is about these. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Spare(Arc<AtomicUsize>);
+
 #[derive(Debug)]
 struct Shared {
     config: PoolConfig,
+    spare: Spare,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By first address. Before the buffers, so that who registered a slab hears of its end before its memory goes.
-    slabs: BTreeMap<usize, Listed>,
-    free: Vec<BytesMut>,
+    /// By number, so oldest first.
+    slabs: BTreeMap<u64, Slab>,
+    /// Those that have a free buffer.
+    open: BTreeSet<u64>,
+    /// Those of which nobody has any.
+    unused: BTreeSet<u64>,
+    slabs_made: u64,
     slabs_bytes: usize,
+    /// Buffers that nobody has, of all slabs.
+    free: usize,
     taken: usize,
     /// Of the free ones, those that are promised.
     reserved: usize,
+}
+
+#[derive(Debug)]
+struct Slab {
+    /// Before the buffers, so that who registered the slab hears of its end before its memory goes.
+    listed: Listed,
+    buffers: usize,
+    free: Vec<BytesMut>,
+}
+
+impl Spare {
+    /// Bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    fn add(&self, bytes: usize) -> usize {
+        self.0.fetch_add(bytes, Relaxed) + bytes
+    }
+
+    fn sub(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Relaxed);
+    }
 }
 
 impl Pool {
@@ -55,9 +92,19 @@ impl Pool {
     /// When buffers would have no bytes.
     #[must_use]
     pub fn new(config: PoolConfig) -> Self {
+        Self::sharing(config, Spare::default())
+    }
+
+    /// As [`Pool::new`], with free buffers counted together with those of other pools.
+    ///
+    /// # Panics
+    /// When buffers would have no bytes.
+    #[must_use]
+    pub fn sharing(config: PoolConfig, spare: Spare) -> Self {
         assert!(config.buffer_bytes > 0, "a buffer has at least one byte");
         Self(Arc::new(Shared {
             config,
+            spare,
             state: Mutex::default(),
         }))
     }
@@ -95,14 +142,15 @@ impl Pool {
     }
 
     fn hand_out(&self, state: &mut State) -> Option<Buffer> {
-        if state.free.is_empty() {
-            state.grow(&self.0.config);
+        if state.free == 0 {
+            self.0.spare.add(state.grow(&self.0.config));
         }
-        let bytes = state.free.pop()?;
-        state.taken += 1;
+        let (slab, bytes) = state.pop()?;
+        self.0.spare.sub(self.0.config.buffer_bytes);
         Some(Buffer {
             len: bytes.len(),
             bytes,
+            slab,
             home: Arc::clone(&self.0),
         })
     }
@@ -128,7 +176,8 @@ impl Pool {
     #[must_use]
     pub fn slabs(&self) -> Vec<Range<usize>> {
         let state = self.0.state.lock();
-        state.slabs.values().map(Listed::range).collect()
+        let range = |slab: &Slab| slab.listed.range();
+        state.slabs.values().map(range).collect()
     }
 }
 
@@ -136,26 +185,81 @@ impl State {
     /// Buffers that nobody has, those included for which there is no slab yet.
     fn available(&self, config: &PoolConfig) -> usize {
         let room = config.bytes_max - self.slabs_bytes.min(config.bytes_max);
-        self.free.len() + room / config.buffer_bytes
+        self.free + room / config.buffer_bytes
     }
 
-    /// Makes another slab, if the limit allows one of at least one buffer.
-    fn grow(&mut self, config: &PoolConfig) {
+    /// Makes another slab, if the limit allows one of at least one buffer; the bytes of it.
+    fn grow(&mut self, config: &PoolConfig) -> usize {
         let wish = config.slab_bytes.max(config.buffer_bytes);
         let room = config.bytes_max - self.slabs_bytes.min(config.bytes_max);
-        let count = wish.min(room) / config.buffer_bytes;
-        if count == 0 {
-            return;
+        let buffers = wish.min(room) / config.buffer_bytes;
+        if buffers == 0 {
+            return 0;
         }
-        let mut slab = BytesMut::zeroed(count * config.buffer_bytes);
-        let start = slab.as_ptr().addr();
-        self.slabs
-            .insert(start, Listed::new(start..start + slab.len()));
-        self.slabs_bytes += slab.len();
-        self.free
-            .extend((0..count).map(|_| slab.split_to(config.buffer_bytes)));
+        let bytes = buffers * config.buffer_bytes;
+        let mut memory = BytesMut::zeroed(bytes);
+        let start = memory.as_ptr().addr();
+        let listed = Listed::new(start..start + bytes);
+        let cut = (0..buffers).map(|_| memory.split_to(config.buffer_bytes));
+        let mut free: Vec<_> = cut.collect();
         // The lowest address is handed out first.
-        self.free.reverse();
+        free.reverse();
+        let slab = Slab {
+            listed,
+            buffers,
+            free,
+        };
+        self.slabs.insert(self.slabs_made, slab);
+        self.open.insert(self.slabs_made);
+        self.unused.insert(self.slabs_made);
+        self.slabs_made += 1;
+        self.slabs_bytes += bytes;
+        self.free += buffers;
+        bytes
+    }
+
+    /// A free buffer, and its slab.
+    fn pop(&mut self) -> Option<(u64, BytesMut)> {
+        let number = *self.open.first()?;
+        let slab = self.slabs.get_mut(&number)?;
+        let bytes = slab.free.pop()?;
+        self.unused.remove(&number);
+        if slab.free.is_empty() {
+            self.open.remove(&number);
+        }
+        self.free -= 1;
+        self.taken += 1;
+        Some((number, bytes))
+    }
+
+    /// A buffer comes back.
+    fn push(&mut self, number: u64, bytes: BytesMut) {
+        let slab = self.slabs.get_mut(&number);
+        let slab = slab.expect("a slab lives as long as its buffers");
+        slab.free.push(bytes);
+        self.open.insert(number);
+        self.free += 1;
+        self.taken -= 1;
+        if slab.free.len() == slab.buffers {
+            self.unused.insert(number);
+        }
+    }
+
+    /// Takes the youngest slab of which nobody has anything out of the pool.
+    fn release(&mut self, config: &PoolConfig) -> Option<Slab> {
+        let number = self.unused.pop_last()?;
+        let slab = self.slabs.remove(&number)?;
+        self.open.remove(&number);
+        self.free -= slab.buffers;
+        self.slabs_bytes -= slab.buffers * config.buffer_bytes;
+        Some(slab)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let free = self.state.get_mut().free;
+        self.spare.sub(free * self.config.buffer_bytes);
     }
 }
 
@@ -166,6 +270,8 @@ impl State {
 pub struct Buffer {
     /// Never split, grown or cut, so that it stays the piece of its slab.
     bytes: BytesMut,
+    /// Number of that slab.
+    slab: u64,
     len: usize,
     home: Arc<Shared>,
 }
@@ -220,25 +326,23 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        let PoolConfig {
-            buffer_bytes,
-            slab_bytes,
-            free_bytes_max,
-            ..
-        } = self.home.config;
-        let mut state = self.home.state.lock();
-        state.taken -= 1;
-        let is_slab = slab_bytes < 2 * buffer_bytes;
-        if is_slab && (state.free.len() + 1) * buffer_bytes > free_bytes_max {
-            let slab = state.slabs.remove(&bytes.as_ptr().addr());
-            state.slabs_bytes -= buffer_bytes;
-            drop(state);
-            // In this order: who has registered the memory hears of its end before.
-            drop(slab);
-            drop(bytes);
-        } else {
-            state.free.push(bytes);
+        let Shared {
+            config,
+            spare,
+            state,
+        } = &*self.home;
+        let mut state = state.lock();
+        state.push(self.slab, bytes);
+        if spare.add(config.buffer_bytes) <= config.free_bytes_max {
+            return;
         }
+        let Some(slab) = state.release(config) else {
+            return;
+        };
+        spare.sub(slab.buffers * config.buffer_bytes);
+        // Who has registered the memory hears of its end, and may take locks of its own.
+        drop(state);
+        drop(slab);
     }
 }
 
@@ -263,7 +367,7 @@ mod tests {
             buffer_bytes,
             slab_bytes,
             bytes_max,
-            free_bytes_max: 0,
+            free_bytes_max: usize::MAX,
         })
     }
 
@@ -281,6 +385,63 @@ mod tests {
             drop(taken);
             assert_eq!((pool.taken(), pool.slabs().len()), (0, 2));
         }
+    }
+
+    #[test]
+    fn a_slab_goes_back_when_all_of_it_is_free_and_more_is_free_than_is_kept() {
+        let config = PoolConfig {
+            buffer_bytes: 100,
+            slab_bytes: 400,
+            bytes_max: usize::MAX,
+            free_bytes_max: 500,
+        };
+        let spare = Spare::default();
+        let pool = Pool::sharing(config, spare.clone());
+        let mut taken: Vec<_> = (0..12).filter_map(|_| pool.take()).collect();
+        assert_eq!((pool.slabs().len(), spare.bytes()), (3, 0));
+        // One buffer of each is kept by somebody.
+        let kept: Vec<_> = [8, 4, 0].map(|at| taken.remove(at)).into();
+        drop(taken);
+        assert_eq!((pool.slabs().len(), spare.bytes()), (3, 900));
+        // They serve from the oldest on, so the youngest gets free.
+        let again: Vec<_> = (0..6).filter_map(|_| pool.take()).collect();
+        assert_eq!((pool.slabs().len(), spare.bytes()), (3, 300));
+        let mut kept = kept.into_iter();
+        drop(kept.next());
+        assert_eq!((pool.slabs().len(), spare.bytes()), (3, 400));
+        drop(again);
+        // Of the other two somebody has a buffer still, though more is free than is kept.
+        assert_eq!((pool.slabs().len(), spare.bytes()), (2, 600));
+        drop(kept.next());
+        assert_eq!((pool.slabs().len(), spare.bytes()), (1, 300));
+        drop((kept, pool));
+        assert_eq!(spare.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_free_is_counted_over_pools_together() {
+        let config = PoolConfig {
+            buffer_bytes: 100,
+            slab_bytes: 200,
+            bytes_max: usize::MAX,
+            free_bytes_max: 400,
+        };
+        let spare = Spare::default();
+        let [a, b] = [100, 200].map(|buffer_bytes| {
+            let config = PoolConfig {
+                buffer_bytes,
+                ..config
+            };
+            Pool::sharing(config, spare.clone())
+        });
+        let all = |pool: &Pool| (0..4).filter_map(|_| pool.take()).collect::<Vec<_>>();
+        let (of_a, of_b) = (all(&a), all(&b));
+        drop(of_a);
+        assert_eq!((a.slabs().len(), spare.bytes()), (2, 400));
+        drop(of_b);
+        assert_eq!((a.slabs().len(), b.slabs().len()), (2, 0));
+        drop(a);
+        assert_eq!(spare.bytes(), 0);
     }
 
     #[test]

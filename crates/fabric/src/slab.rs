@@ -104,7 +104,7 @@ mod tests {
             buffer_bytes: 4096,
             slab_bytes: 8192,
             bytes_max: 16_384,
-            free_bytes_max: 0,
+            free_bytes_max: usize::MAX,
         });
         let buffers: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         let user = Arc::new(User::default());

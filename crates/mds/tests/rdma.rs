@@ -82,6 +82,8 @@ struct OverRdma {
     _port: Port,
     slow: Arc<Slow>,
     server: Context,
+    client: Context,
+    rdma: Rdma,
     address: Address,
     connector: Arc<dyn Connector>,
     _shutdown: Shutdown,
@@ -119,7 +121,9 @@ impl OverRdma {
             slow,
             server,
             address,
-            connector: Arc::new(RdmaConnector::new(client, vec![rdma])),
+            connector: Arc::new(RdmaConnector::new(client.clone(), vec![rdma.clone()])),
+            client,
+            rdma,
             _shutdown: shutdown,
         }
     }
@@ -179,6 +183,24 @@ impl OverRdma {
         }
         (first, last)
     }
+
+    /// What an administrator sees after somebody lacked credits: in the sums, at the connection, and what is lent.
+    fn shows_who_was_held_back(&self, stock: u32) {
+        let sum = self.counters().rdma_credits_short;
+        let traffic = self.server.rdma_traffic();
+        let short: Vec<_> = traffic.iter().map(|t| t.carried.credits_short).collect();
+        assert!(
+            sum > 0 && short.iter().sum::<u64>() == sum,
+            "{short:?} of {sum}"
+        );
+        // Calls of that client waited for them.
+        let stalls = self.client.counters().snapshot().rdma_credit_stalls;
+        let waited = self.client.rdma_traffic();
+        let waited = waited.iter().map(|t| t.carried.credit_stalls);
+        assert!(stalls > 0 && waited.sum::<u64>() == stalls, "{stalls}");
+        let (lent, all) = self.rdma.credits_lent();
+        assert!(lent > 0 && lent <= all && all == stock, "{lent} of {all}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,6 +209,7 @@ async fn credits_that_an_idle_client_holds_come_back_when_it_is_asked_for_slots(
     let served = OverRdma::new(lent).await;
     let idle = served.client("idle", Some(Arc::new(NoCallbacks))).await;
     assert_eq!(served.wanted_by_another(&idle).await, (1, AT_ONCE));
+    served.shows_who_was_held_back(lent);
     // It was asked, and not cut off: its connection lives.
     let ended = served.counters().closes_for(CloseReason::RdmaCreditsKept);
     assert_eq!(ended, 0);

@@ -305,6 +305,7 @@ pub(crate) fn busy(address: SocketAddr, error: &std::io::Error, change: &str) ->
 pub(crate) struct Serving {
     workers: Workers,
     contexts: Vec<Context>,
+    rdma: RdmaListen,
 }
 
 impl Serving {
@@ -324,7 +325,7 @@ impl Serving {
             .zip(contexts.iter().cloned())
             .collect();
         let places = parking_lot::Mutex::new(places.into_iter().map(Some).collect::<Vec<_>>());
-        let shutdown = shutdown.clone();
+        let (shutdown, listening) = (shutdown.clone(), rdma.clone());
         let workers = spawn_workers(count, name, move |index| {
             let place = places.lock()[index].take();
             let (service, stop) = (Arc::clone(&service), shutdown.signal());
@@ -343,13 +344,18 @@ impl Serving {
             }
         })
         .map_err(cannot("start worker threads"))?;
-        Ok(Self { workers, contexts })
+        Ok(Self {
+            workers,
+            contexts,
+            rdma: listening,
+        })
     }
 
     /// What the transport counted, and the connections that are open.
     pub(crate) fn transport(&self) -> TransportView {
         TransportView {
             contexts: self.contexts.clone(),
+            rdma: self.rdma.clone(),
         }
     }
 
@@ -367,9 +373,20 @@ impl Serving {
 #[derive(Clone)]
 pub(crate) struct TransportView {
     contexts: Vec<Context>,
+    rdma: RdmaListen,
 }
 
 impl TransportView {
+    /// All that it knows, by name.
+    pub(crate) fn named(&self) -> BTreeMap<String, u64> {
+        let mut named = named(self.counters());
+        if let Some((lent, stock)) = self.rdma.credits_lent() {
+            named.insert("rdma_credits_lent".to_owned(), lent.into());
+            named.insert("rdma_credits_stock".to_owned(), stock.into());
+        }
+        named
+    }
+
     /// The sum over all workers.
     pub(crate) fn counters(&self) -> CountersSnapshot {
         let mut sum = CountersSnapshot::default();

@@ -148,6 +148,11 @@ impl RdmaListen {
         (!self.addresses.is_empty()).then(|| self.rdma.fabric().name())
     }
 
+    /// Credits that clients have borrowed, and that they could, where anything listens.
+    pub(crate) fn credits_lent(&self) -> Option<(u32, u32)> {
+        (!self.addresses.is_empty()).then(|| self.rdma.credits_lent())
+    }
+
     /// Serves on the runtime of one worker.
     ///
     /// # Errors

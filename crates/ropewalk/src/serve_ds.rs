@@ -456,7 +456,7 @@ impl View {
             proxy_written_bytes: s.proxy_written_bytes,
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
             operations: daemon::operations(counters),
-            transport: daemon::named(self.transport.counters()),
+            transport: self.transport.named(),
         }
     }
 }

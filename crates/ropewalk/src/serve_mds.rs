@@ -476,7 +476,7 @@ impl View {
             stripe_unit: u64::from(mds.data().stripe_unit_bytes()),
             counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
             operations: daemon::operations(counters),
-            transport: daemon::named(self.transport.counters()),
+            transport: self.transport.named(),
             control_transport: daemon::named(self.control.counters().snapshot()),
             keys: self.keys(&data.keys),
             removals_waiting: count(removals_waiting(&self.nfsd)),

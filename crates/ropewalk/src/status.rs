@@ -434,7 +434,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
 /// What RDMA runs on. Paths that are not what was wished for are never silent.
 fn show_rdma(text: &mut String, mds: &MdsStatus) {
     if let Some(provider) = &mds.rdma_provider {
-        let _ = writeln!(text, "NFS over RDMA: {provider}\n");
+        let _ = writeln!(text, "NFS over RDMA: {provider}{}\n", credits(mds));
     }
     let count = mds.control_transport.get("rdma_fallbacks");
     if let Some(count) = count.filter(|count| **count > 0) {
@@ -442,6 +442,19 @@ fn show_rdma(text: &mut String, mds: &MdsStatus) {
             text,
             "{count} connections to data servers were made over TCP because RDMA did not come up\n"
         );
+    }
+}
+
+/// What of the credits that RDMA clients share is lent, and whether somebody lacked some.
+fn credits(mds: &MdsStatus) -> String {
+    let count = |name| mds.transport.get(name).copied().unwrap_or_default();
+    let (lent, stock) = (count("rdma_credits_lent"), count("rdma_credits_stock"));
+    if stock == 0 {
+        return String::new();
+    }
+    match count("rdma_credits_short") {
+        0 => format!("; {lent} of {stock} credits lent"),
+        short => format!("; {lent} of {stock} credits lent, {short} replies gave too few"),
     }
 }
 
@@ -524,6 +537,12 @@ mod tests {
                 id: 1,
                 ds_ids: vec![1, 2],
             }],
+            rdma_provider: Some("software iWARP".to_owned()),
+            transport: BTreeMap::from([
+                ("rdma_credits_lent".to_owned(), 7),
+                ("rdma_credits_stock".to_owned(), 4096),
+                ("rdma_credits_short".to_owned(), 3),
+            ]),
             advertise: vec!["[2001:db8::1]:2049".parse().unwrap()],
             keys: vec![
                 KeyRow {
@@ -560,6 +579,7 @@ mod tests {
         };
         assert!(at("cluster 00ff") < at("serving") && at("serving") < at("away"));
         assert!(at("metadata server [2001:db8::1]:2049 (pid") < at("serving"));
+        at("NFS over RDMA: software iWARP; 7 of 4096 credits lent, 3 replies gave too few\n");
         at("data server 2 was refused: too old\n");
         at("signing keys: 3 valid 25 h (2 layouts), 4 active 1 min\n");
         at("removal queue: 100 or more; fences not acknowledged: 7\n");

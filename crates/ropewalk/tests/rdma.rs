@@ -83,6 +83,12 @@ async fn a_client_works_over_rdma() {
     let count = |name: &str| shown[0][name].as_u64().unwrap();
     assert!(count("calls_in") > 300);
     assert!(count("chunks_in") > 0, "the list went into a reply chunk");
+    assert!(count("invalidations") > 0, "with the reply that used it");
+    // Nobody lacks a credit: one client, and a stock for many.
+    assert_eq!((count("credit_stalls"), count("credits_short")), (0, 0));
+    let lent = counted(dir.path(), "rdma_credits_lent");
+    assert!(lent <= counted(dir.path(), "rdma_credits_stock"));
+    assert!(counted(dir.path(), "rdma_credits_stock") >= 4096);
     assert!(count("bytes_in") > 300 * 100 && count("bytes_out") > 4096);
     assert_eq!(shown[0]["local"].as_str(), Some(&address.to_string()[..]));
     client.close().await.unwrap();

@@ -127,6 +127,8 @@ pub struct Counters {
     pub payload_reassembled_bytes: u64,
     /// Calls of ours that had to wait for a credit.
     pub credit_stalls: u64,
+    /// Replies that granted the peer fewer credits than it makes use of, since others have them.
+    pub grants_short: u64,
     /// Calls of the peer that had to wait for a share of the RDMA Reads in progress.
     pub read_stalls: u64,
     /// Grants of 0, which count as 1.

@@ -136,6 +136,7 @@ impl Engine {
                 invalidate,
             } => {
                 let credits = self.responder.answer();
+                self.counters.grants_short = self.responder.short();
                 self.counters.replies_out += 1;
                 self.counters.invalidations_sent += u64::from(invalidate.is_some());
                 self.send(header, credits, stream, invalidate)

@@ -93,6 +93,7 @@ impl Lender {
             lender: self.clone(),
             id,
             demand: Demand::new(if is_plenty { START } else { 1 }),
+            short: 0,
         }
     }
 
@@ -158,6 +159,7 @@ pub struct Account {
     lender: Lender,
     id: u64,
     demand: Demand,
+    short: u64,
 }
 
 impl Account {
@@ -171,6 +173,11 @@ impl Account {
     #[must_use]
     pub fn held(&self) -> u32 {
         self.lender.0.lock().accounts[&self.id].held
+    }
+
+    /// Replies that granted less than the peer makes use of, since others have it.
+    pub(crate) const fn short(&self) -> u64 {
+        self.short
     }
 
     /// A call came: so many are in progress with it, and so many more may come.
@@ -192,7 +199,9 @@ impl Account {
         let wish = self.demand.wish.min(most);
         let held = ledger.hold(self.id, still, wish);
         let granted = wish.min(held);
-        ledger.is_short |= granted < wish;
+        let is_short = granted < wish;
+        ledger.is_short |= is_short;
+        self.short += u64::from(is_short);
         let entry = ledger.accounts.get_mut(&self.id).expect("it is open");
         entry.granted = granted;
         self.demand.granted = granted;

@@ -237,8 +237,15 @@ counters! {
     /// Payload bytes of RDMA connections that this process copied once more in memory: results put together with their
     /// reply, scattered arguments gathered, and what the provider itself copied.
     rdma_copied_bytes,
+    /// Slabs of memory that were registered with an RDMA device. The data path of a server registers none once it has what it
+    /// needs.
+    rdma_registrations,
+    /// Pieces of our memory that RDMA peers were let into, each for one use: what calls of ours expose.
+    rdma_exposures,
     /// Calls of ours that waited for a credit of the peer.
     rdma_credit_stalls,
+    /// Replies that granted a peer fewer credits than it makes use of, since others have them: its calls waited there.
+    rdma_credits_short,
     /// Calls of peers that waited for their turn to be fetched by RDMA Read.
     rdma_read_stalls,
     /// Calls of peers that RPC-over-RDMA answered with an error.

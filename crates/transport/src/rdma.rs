@@ -54,6 +54,10 @@ pub const NFS_PORT: u16 = 20049;
 const OVERRUN: u32 = 8;
 /// Work requests posted and not complete.
 const SEND_DEPTH: u32 = 256;
+/// Calls to a peer that has connected (a back channel) expose nothing: they and their replies fit messages. So a server lets
+/// nobody into its memory; what a peer can write there are the answers to reads that are in progress. A call that does not fit
+/// is refused here, alone.
+const EXPOSING_TO_CLIENTS: u32 = 0;
 /// Pieces of memory that a call of ours exposes at most: arguments, a long call, a result, a long reply.
 const EXPOSED_PER_CALL_MAX: u32 = 4;
 /// Pause after accept failed.
@@ -144,6 +148,13 @@ impl Rdma {
         &*self.0.fabric
     }
 
+    /// Credits of the connections accepted with this that are lent to them now, beside the one that each has, and all that could
+    /// be: receives of all sizes together.
+    #[must_use]
+    pub fn credits_lent(&self) -> (u32, u32) {
+        self.0.classes.lent()
+    }
+
     /// What this side says of itself where so many calls of ours expose memory at a time.
     fn own(&self, exposing: u32) -> PrivateData {
         PrivateData {
@@ -182,16 +193,6 @@ impl Rdma {
             // A result is as long as its reply says, and what stands around it is written behind it.
             exposed_is_scratch: true,
             ..EndpointConfig::default()
-        }
-    }
-
-    /// Calls to a peer that has connected: they are short, and where memory that is exposed costs each connection a
-    /// registration of all it uses (devices), nothing is.
-    fn exposing(&self, limits: &Limits) -> u32 {
-        if self.0.fabric.limits().counts_peers_work {
-            limits.calls_max
-        } else {
-            0
         }
     }
 
@@ -411,7 +412,7 @@ async fn set_up(
     context: &Context,
 ) -> Option<(Box<RdmaLink>, ConnHandle, Option<Place>)> {
     let limits = context.limits();
-    let exposing = rdma.exposing(limits);
+    let exposing = EXPOSING_TO_CLIENTS;
     let mut engine = rdma.engine(incoming.private_data(), limits, exposing);
     let mut place = None;
     if rdma.lends() {

@@ -27,7 +27,7 @@ use crate::rdma::Rdma;
 use crate::workers::Shutdown;
 use crate::{
     Address, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint, FilePayload,
-    Limits, Message, Payload, ReplyRoom, Service, memory, rdma, tcp, tls,
+    Limits, Message, Payload, ReplyRoom, Service, TransportKind, memory, rdma, tcp, tls,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -40,6 +40,9 @@ pub(crate) const SILENT: u32 = 4;
 pub(crate) const GATED: u32 = 5;
 pub(crate) const PANIC: u32 = 6;
 pub(crate) const CHARGED: u32 = 7;
+
+/// Bytes of a call back, or of its reply, that fit a message over RDMA.
+pub(crate) const CALL_BACK_BYTES_MAX: u32 = 2048;
 
 pub(crate) fn call(procedure: u32, args: &[u8]) -> Message {
     let mut e = Encoder::new();
@@ -93,6 +96,18 @@ pub(crate) fn result(record: &[u8]) -> Vec<u8> {
 
 pub(crate) async fn ask(conn: &ConnHandle, procedure: u32, args: &[u8]) -> Vec<u8> {
     result(&conn.call(call(procedure, args), SOON).await.unwrap())
+}
+
+/// What a client answers to a server, or why there is no answer. Over RDMA there is room for what fits a message.
+async fn call_back(conn: &ConnHandle, args: &[u8]) -> Bytes {
+    let mut message = call(ECHO, args);
+    if conn.kind() == TransportKind::Rdma {
+        message = message.with_reply_room(ReplyRoom::plain(CALL_BACK_BYTES_MAX));
+    }
+    match conn.call(message, SOON).await {
+        Ok(record) => result(&record).into(),
+        Err(e) => e.to_string().into(),
+    }
 }
 
 fn reply(xid: u32, payload: Payload) -> Message {
@@ -173,7 +188,7 @@ impl Service for Situations {
                 len: number(1),
                 guard: Box::new(Guard::new(&self.guards)),
             }),
-            CALL_BACK => Payload::Bytes(ask(conn, ECHO, &args).await.into()),
+            CALL_BACK => Payload::Bytes(call_back(conn, &args).await),
             SILENT => return None,
             GATED => {
                 self.waiting.fetch_add(1, SeqCst);
@@ -237,8 +252,20 @@ pub(crate) struct Rig {
     /// On RDMA.
     pub(crate) rdma: Option<Rdma>,
     pub(crate) connector: Arc<dyn Connector>,
+    _closed: Closed,
     pub(crate) shutdown: Shutdown,
     pub(crate) task: tokio::task::JoinHandle<()>,
+}
+
+/// Whatever a test does, no client gets into memory of the server.
+struct Closed(Context);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.0.counters().snapshot().rdma_exposures, 0);
+        }
+    }
 }
 
 fn provider(on: On) -> Rdma {
@@ -315,6 +342,7 @@ impl Rig {
         };
         Self {
             service,
+            _closed: Closed(server.clone()),
             server,
             client,
             address,

@@ -11,6 +11,7 @@ mod power;
 mod ranges;
 mod rdma;
 mod real;
+mod registrations;
 mod restart;
 mod stores;
 

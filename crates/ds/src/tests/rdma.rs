@@ -15,18 +15,19 @@ use xdr::Decode;
 pub(super) struct Rig {
     pub(super) world: World,
     server: Context,
+    client: Context,
     connector: Arc<RdmaConnector>,
     address: Address,
     _shutdown: Shutdown,
 }
 
 impl Rig {
-    async fn new(world: World) -> Self {
+    pub(super) async fn new(world: World) -> Self {
         Self::over(Arc::new(MemFabric::default()), "10.0.0.1:20049", world).await
     }
 
     pub(super) async fn over(fabric: Arc<dyn Fabric>, address: &str, world: World) -> Self {
-        let rdma = Rdma::new(fabric, Config::default());
+        let rdma = Rdma::new(fabric.clone(), Config::default());
         let listener = rdma::listen(address.parse().unwrap(), &rdma).await.unwrap();
         let address = listener.local();
         let (server, shutdown) = (Context::new(Limits::default()), Shutdown::new());
@@ -38,10 +39,13 @@ impl Rig {
             shutdown.signal(),
         ));
         let client = Context::new(Limits::default());
+        // With memory of its own, as in another process.
+        let connecting = Rdma::new(fabric, Config::default());
         Self {
             world,
             server,
-            connector: Arc::new(RdmaConnector::new(client, vec![rdma])),
+            connector: Arc::new(RdmaConnector::new(client.clone(), vec![connecting])),
+            client,
             address: Address::Rdma(address),
             _shutdown: shutdown,
         }
@@ -63,6 +67,10 @@ impl Rig {
 
     pub(super) fn counters(&self) -> CountersSnapshot {
         self.server.counters().snapshot()
+    }
+
+    pub(super) fn client_counters(&self) -> CountersSnapshot {
+        self.client.counters().snapshot()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The two ends of one connection in memory.
 
 use super::LIMITS;
+use super::domain::Domain;
 use crate::{
     Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault,
     Memory, Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
@@ -38,6 +39,7 @@ struct End {
     ended: Option<Ended>,
     waker: Option<Waker>,
     counters: Counters,
+    domain: Arc<Domain>,
 }
 
 /// Where an end takes its receives from.
@@ -66,13 +68,16 @@ pub(super) struct MemEndpoint {
 }
 
 impl Link {
-    pub(super) fn new(number: u32, ends: [(EndpointConfig, Receives); 2]) -> Arc<Mutex<Self>> {
-        let end = |(config, receives)| {
+    pub(super) fn new(
+        number: u32,
+        ends: [(EndpointConfig, Receives, Arc<Domain>); 2],
+    ) -> Arc<Mutex<Self>> {
+        let end = |(config, receives, domain)| {
             let (receives, claim) = match receives {
-                Receives::Own(receives) => (receives.into(), None),
-                Receives::Shared(claim) => (VecDeque::new(), Some(claim)),
+                Receives::Own(receives) => (receives, None),
+                Receives::Shared(claim) => (Vec::new(), Some(claim)),
             };
-            End::new(config, receives, claim)
+            End::new(config, receives, claim, domain)
         };
         Arc::new(Mutex::new(Self {
             ends: ends.map(end),
@@ -158,6 +163,7 @@ impl Link {
         let len = total(data);
         let peer = &mut self.ends[1 - side];
         if let Some(buffer) = peer.claim.as_mut().and_then(Claim::take) {
+            peer.uses(&buffer);
             peer.receives.push_back(Receive { id: 0, buffer });
         }
         let room = peer.receives.front().ok_or(Fault::NoReceive)?.buffer.len();
@@ -226,10 +232,15 @@ impl Link {
 }
 
 impl End {
-    fn new(config: EndpointConfig, receives: VecDeque<Receive>, claim: Option<Claim>) -> Self {
-        Self {
+    fn new(
+        config: EndpointConfig,
+        receives: Vec<Receive>,
+        claim: Option<Claim>,
+        domain: Arc<Domain>,
+    ) -> Self {
+        let mut end = Self {
             config,
-            receives,
+            receives: VecDeque::new(),
             claim,
             memory: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -238,6 +249,27 @@ impl End {
             ended: None,
             waker: None,
             counters: Counters::default(),
+            domain,
+        };
+        for receive in receives {
+            end.uses(&receive.buffer);
+            end.receives.push_back(receive);
+        }
+        end
+    }
+
+    /// A transfer of this end uses these bytes, which a device would have to have registered.
+    fn uses(&mut self, bytes: &[u8]) {
+        self.counters.registrations += u64::from(self.domain.uses(bytes));
+    }
+
+    fn uses_all(&mut self, work: &Work) {
+        match work {
+            Work::Send { data, .. } | Work::Write { data, .. } => {
+                data.iter().for_each(|piece| self.uses(piece));
+            }
+            Work::Read { sink, .. } => self.uses(sink),
+            Work::WriteFile { .. } | Work::Invalidate { .. } => {}
         }
     }
 
@@ -350,6 +382,7 @@ impl Endpoint for MemEndpoint {
         if let Some(why) = end.objection(&work, self.negotiated) {
             return Err(Refused { why, back: work });
         }
+        end.uses_all(&work);
         end.queue.push_back((id, work, signalled));
         Ok(())
     }
@@ -361,6 +394,7 @@ impl Endpoint for MemEndpoint {
         } else if end.receives.len() >= to_usize(end.config.receive_depth) {
             Refusal::Full
         } else {
+            end.uses(&buffer);
             end.receives.push_back(Receive { id, buffer });
             return Ok(());
         };
@@ -386,6 +420,7 @@ impl Endpoint for MemEndpoint {
             Some(_) if end.memory.len() >= to_usize(end.config.exposed_max) => Refusal::Full,
             Some(len) => {
                 end.memory.insert(key, memory);
+                end.counters.exposures += 1;
                 link.keys = link.keys.wrapping_add(1);
                 return Ok(Remote {
                     key,

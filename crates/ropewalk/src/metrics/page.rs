@@ -20,13 +20,15 @@ const PREFIX: &str = "ropewalk";
 const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
-/// Names among `counters` that go up and down.
-const GAUGES: [&str; 5] = [
+/// Names among the counters of a server and of its transport that go up and down.
+const GAUGES: [&str; 7] = [
     "sizes_unknown",
     "truncations",
     "fences_pending",
     "delegations",
     "floors",
+    "rdma_credits_lent",
+    "rdma_credits_stock",
 ];
 
 /// The page for one snapshot.
@@ -268,8 +270,14 @@ impl Page<'_> {
 
     fn transport(&mut self, prefix: &str, counters: &BTreeMap<String, u64>) -> Result<(), Error> {
         for (name, n) in counters {
-            if !name.starts_with(CLOSED_PREFIX) {
-                self.counter(&format!("{prefix}_{name}"), help_of(name), *n)?;
+            if name.starts_with(CLOSED_PREFIX) {
+                continue;
+            }
+            let full = format!("{prefix}_{name}");
+            if GAUGES.contains(&name.as_str()) {
+                self.gauge(&full, help_of(name), *n)?;
+            } else {
+                self.counter(&full, help_of(name), *n)?;
             }
         }
         let help = "Connections that ended, by reason";
@@ -346,7 +354,12 @@ fn help_of(name: &str) -> &'static str {
         "rdma_file_bytes" => "Payload read from files into registered memory",
         "rdma_sent_file_bytes" => "Payload sent straight out of files on RDMA connections",
         "rdma_copied_bytes" => "Payload copied once more in memory on RDMA connections",
+        "rdma_registrations" => "Slabs of memory registered with RDMA devices",
+        "rdma_exposures" => "Pieces of memory that RDMA peers were let into",
         "rdma_credit_stalls" => "Calls of ours that waited for a credit of the peer",
+        "rdma_credits_short" => "Replies that granted a peer fewer credits than it makes use of",
+        "rdma_credits_lent" => "Credits that RDMA peers have beside the one of each",
+        "rdma_credits_stock" => "Credits that could be lent to RDMA peers",
         "rdma_read_stalls" => {
             "Calls of peers that waited for their turn to be fetched by RDMA Read"
         }
@@ -381,7 +394,7 @@ mod tests {
             proxy_read_bytes: 5,
             operations: BTreeMap::from([("GetAttr".to_owned(), 6)]),
             counters: counters(&["malformed", "fences_pending"]),
-            transport: counters(&["bytes_in", "closed_malformed_record"]),
+            transport: counters(&["bytes_in", "closed_malformed_record", "rdma_credits_lent"]),
             control_transport: counters(&["closed_tls_handshake"]),
             connections: 8,
             data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
@@ -399,6 +412,8 @@ mod tests {
             "ropewalk_fences_pending 7",
             "ropewalk_connections 8",
             "ropewalk_transport_bytes_in_total 7",
+            "# TYPE ropewalk_transport_rdma_credits_lent gauge",
+            "ropewalk_transport_rdma_credits_lent 7",
             "ropewalk_control_transport_connections_closed_total{reason=\"tls_handshake\"} 7",
             "ropewalk_transport_connections_closed_total{reason=\"malformed_record\"} 7",
             "ropewalk_data_server_up{ds=\"1\"} 1",

@@ -144,6 +144,11 @@ impl Responder {
         granted
     }
 
+    /// Replies that granted less than the peer makes use of.
+    pub(super) fn short(&self) -> u64 {
+        self.account.as_ref().map_or(0, Account::short)
+    }
+
     /// Replies that have left.
     pub(super) const fn answered(&self) -> u64 {
         self.answered

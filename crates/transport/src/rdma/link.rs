@@ -25,7 +25,7 @@ use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
 const SIGNAL_ROOM: usize = 32;
 
 /// Counters of an engine that are added to those of all connections.
-const COUNTED: usize = 12;
+const COUNTED: usize = 13;
 
 /// Where messages of the peer go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -405,19 +405,39 @@ impl RdmaLink {
         self.sends_posted > 0 || self.engine.has_work() || self.replies.is_waiting()
     }
 
+    /// Adds what the provider has counted since, and returns the bytes that were sent and received.
+    fn count_moved(&mut self) -> (usize, usize) {
+        let now = self.endpoint.counters();
+        let before = std::mem::replace(&mut self.moved, now);
+        let (sent, received) = (
+            delta(now.sent_bytes, before.sent_bytes),
+            delta(now.received_bytes, before.received_bytes),
+        );
+        let counters = self.conn.context().counters();
+        for (counter, n) in [
+            (&counters.bytes_out, sent),
+            (&counters.bytes_in, received),
+            (
+                &counters.rdma_copied_bytes,
+                delta(now.copied_bytes, before.copied_bytes),
+            ),
+            (
+                &counters.rdma_registrations,
+                delta(now.registrations, before.registrations),
+            ),
+            (
+                &counters.rdma_exposures,
+                delta(now.exposures, before.exposures),
+            ),
+        ] {
+            Counters::add_some(counter, n);
+        }
+        (sent, received)
+    }
+
     /// Everything waits for the peer now: whether it has for too long.
     fn watch(&mut self, cx: &mut TaskContext<'_>) -> Result<(), End> {
-        let now = self.endpoint.counters();
-        let (sent, received) = (
-            delta(now.sent_bytes, self.moved.sent_bytes),
-            delta(now.received_bytes, self.moved.received_bytes),
-        );
-        let copied = delta(now.copied_bytes, self.moved.copied_bytes);
-        self.moved = now;
-        let counters = self.conn.context().counters();
-        Counters::add_some(&counters.bytes_out, sent);
-        Counters::add_some(&counters.bytes_in, received);
-        Counters::add_some(&counters.rdma_copied_bytes, copied);
+        let (sent, received) = self.count_moved();
         if self.sends_posted == 0 && !self.records.is_reading() {
             self.watches = None;
             return Ok(());
@@ -479,6 +499,7 @@ impl RdmaLink {
             &c.rdma_reply_chunk_bytes_in,
             &c.rdma_reply_chunk_bytes_out,
             &c.rdma_credit_stalls,
+            &c.rdma_credits_short,
             &c.rdma_read_stalls,
             &c.rdma_calls_refused,
             &c.rdma_discarded,
@@ -600,6 +621,7 @@ fn sums(c: &rpcrdma::Counters) -> [u64; COUNTED] {
         c.reply_chunk_bytes_in,
         c.reply_chunk_bytes_out,
         c.credit_stalls,
+        c.grants_short,
         c.read_stalls,
         refused.map(|reason| c.refused_for(*reason)).sum(),
         discarded.map(|reason| c.discarded_for(*reason)).sum(),

@@ -73,6 +73,12 @@ impl Classes {
         (Place { class, id }, account)
     }
 
+    /// Credits that are lent now, and that could be.
+    pub(super) fn lent(&self) -> (u32, u32) {
+        let lent = self.classes.iter().map(|class| class.lender.lent());
+        lent.fold((0, 0), |sum, (lent, stock)| (sum.0 + lent, sum.1 + stock))
+    }
+
     /// Has clients asked for credits that they do not use, where others lack some, and cuts off those that keep them all the
     /// same. To be called by each worker; the first in each [`ROUND`] does it.
     pub(super) fn look(&self, service: &dyn DynService) {

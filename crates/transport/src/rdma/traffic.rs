@@ -30,6 +30,8 @@ pub struct Carried {
     pub invalidations: u64,
     /// Calls of ours that waited for a credit of the peer.
     pub credit_stalls: u64,
+    /// Replies that granted the peer fewer credits than it makes use of: its calls wait there.
+    pub credits_short: u64,
     /// Calls of the peer that waited for their turn to be fetched.
     pub read_stalls: u64,
 }
@@ -47,13 +49,14 @@ impl Carried {
                 + counted.invalidations_sent
                 + counted.invalidations_received,
             credit_stalls: counted.credit_stalls,
+            credits_short: counted.grants_short,
             read_stalls: counted.read_stalls,
         }
     }
 
     /// Names and values.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 9] {
+    pub const fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("calls_in", self.calls_in),
             ("calls_out", self.calls_out),
@@ -63,6 +66,7 @@ impl Carried {
             ("chunks_out", self.chunks_out),
             ("invalidations", self.invalidations),
             ("credit_stalls", self.credit_stalls),
+            ("credits_short", self.credits_short),
             ("read_stalls", self.read_stalls),
         ]
     }

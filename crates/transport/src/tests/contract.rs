@@ -98,7 +98,8 @@ on_every_transport! {
     async fn a_service_calls_back_on_the_same_connection(on: On) {
         let rig = Rig::new(on, Limits::default()).await;
         let conn = rig.connect().await;
-        assert_eq!(ask(&conn, CALL_BACK, &pattern(20_000)).await, pattern(20_000));
+        let args = pattern(if on.is_rdma() { 1_900 } else { 20_000 });
+        assert_eq!(ask(&conn, CALL_BACK, &args).await, args);
     }
 
     async fn replies_to_calls_back_are_read_while_all_places_are_taken(on: On) {

@@ -371,6 +371,18 @@ on_both_providers! {
         assert_eq!(rig.server.counters().snapshot().rdma_calls_refused, 3);
     }
 
+    async fn a_call_back_that_needs_memory_of_the_server_is_refused_alone(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let conn = rig.connect().await;
+        let refused = CallError::Refused.to_string().into_bytes();
+        assert_eq!(ask(&conn, CALL_BACK, &pattern(20_000)).await, refused);
+        let args = pattern(1_900);
+        assert_eq!(ask(&conn, CALL_BACK, &args).await, args);
+        assert_eq!(rig.server.counters().snapshot().rdma_exposures, 0);
+        // As it does with the arguments of the long one.
+        assert!(rig.client.counters().snapshot().rdma_exposures > 0);
+    }
+
     async fn arguments_come_from_where_the_call_says(on: On) {
         let rig = Rig::new(on, Limits::default()).await;
         let mut peer = Peer::new(&rig).await;
