@@ -90,6 +90,8 @@ fn get(
     let result_bytes =
         xdr::encode_to_vec(&granted(nfs4::Stateid::default(), args.iomode, &blank)).len();
     if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
+        let data = mds.data();
+        data.note_too_wide(placement.group, result_bytes, args.maxcount);
         return Err(NfsStatus::TooSmall);
     }
     super::client_record::ensure(nfsd, cx)?;
