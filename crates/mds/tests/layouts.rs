@@ -12,7 +12,7 @@ use layout::{ClientTag, DsHandle, Floor, Rights};
 use namespace::{Cred, FileId, Op, Time};
 use nfs4::attr::Attrs;
 use nfs4::cb::CbLayoutRecallArgs;
-use nfs4::layout::FileLayoutDsAddr;
+use nfs4::layout::{FileLayoutDsAddr, NFL_IO_ADVISE_THRU_MDS, NFL_STRIPE_UNIT_MASK};
 use nfs4::ops::{
     DeviceError, GetDeviceInfoArgs, GetDeviceInfoRes, IoInfo, LayoutErrorArgs, LayoutErrorRes,
     LayoutStatsArgs, LayoutStatsRes, LayoutUpdate,
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rig::cluster::{FakeDs, cluster};
 use rig::file::{File, Granted, patiently};
 use rig::{Client, Rig};
-use session_client::CallbackHandler;
+use session_client::{CallbackHandler, Session, SessionConfig};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -308,6 +308,29 @@ async fn taking_access_away_fences_the_file_for_all() {
     }
     let again = file.layout(IoMode::Rw).await;
     assert!(handle_of(&servers[0], &again, cluster_id).epoch > old);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_layouts_of_the_second_minor_version_say_where_advice_goes() {
+    let (rig, _port, _servers) = cluster(1).await;
+    for (minor_version, flags) in [(1, 0), (2, NFL_IO_ADVISE_THRU_MDS)] {
+        let owner = format!("minor {minor_version}");
+        let model = rig.stranger(&owner, *b"boot0001", None);
+        let config = SessionConfig {
+            minor_version,
+            ..model.session.config().clone()
+        };
+        let client = Client {
+            session: Session::new(Arc::new(rig.connector(&owner)), config),
+            caller: model.caller,
+        };
+        client.session.establish().await.unwrap();
+        client.reclaim_complete().await;
+        let file = File::create(&client, &owner).await;
+        let util = file.layout(IoMode::Rw).await.body.util;
+        assert_eq!(util.0 & !NFL_STRIPE_UNIT_MASK, flags, "{minor_version}");
+        assert_eq!(util.stripe_unit_bytes(), 4096);
+    }
 }
 
 /// Notes recalls, and answers them as told.
