@@ -527,6 +527,7 @@ fn touch(mds: &Mds, cx: &mut Cx<'_>, file: FileId) -> Result<Arc<Inode>, NfsStat
 
 /// CB_GETATTR: change and size as the holder sees them, unless it does not say.
 async fn ask_holder(nfsd: &Nfsd<Mds>, inode: &Inode, holder: &WriteHolder) -> Option<(u64, u64)> {
+    let me = nfsd.role().data().service()?;
     let fh = cx::handle_of(nfsd.role(), inode);
     let build = move |b: &mut nfs4::CbCompoundBuilder| {
         b.push(&CbGetAttrArgs {
@@ -534,9 +535,8 @@ async fn ask_holder(nfsd: &Nfsd<Mds>, inode: &Inode, holder: &WriteHolder) -> Op
             attr_request: Bitmap::of(&[CHANGE, SIZE]),
         });
     };
-    let asked = nfsd.callback_about(holder.client, None, &build, read_holder);
-    let answer = tokio::time::timeout(Duration::from_millis(GETATTR_WAIT_MS), asked).await;
-    answer.ok()?.ok()
+    let asked = me.callback_within(holder.client, GETATTR_WAIT_MS, build, read_holder);
+    asked.await.ok()
 }
 
 fn read_holder(reply: &mut CbCompoundReply<'_>) -> Result<(u64, u64), OpError> {

@@ -9,13 +9,17 @@
 mod rig;
 
 use namespace::{Cred, FileId, Op, Time};
-use nfs4::ops::{CONTENT_DATA, CloneArgs, CloneRes, SHARE_ACCESS_READ, SeekArgs, SeekRes};
+use nfs4::ops::{
+    CONTENT_DATA, CloneArgs, CloneRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ, SeekArgs, SeekRes,
+};
 use nfs4::{IoMode, NfsStatus, StableHow};
 use rig::file::{File, patiently};
 use rig::real::{
-    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, len, pattern, write, write_untold,
+    after_from_to, bytes_of, cluster, direct_session, direct_write, fill, fill_sparse, from_to,
+    len, pattern, write, write_untold,
 };
 use rig::{Rig, after_putfh};
+use std::time::Duration;
 
 const UNIT: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -203,4 +207,79 @@ async fn nobody_writes_the_source_or_sees_the_destination_meanwhile() {
     let again = File::create(&alice, "again").await;
     let refused = try_clone(&src, &again, (0, 0, 0)).await;
     assert_eq!(refused, Err(NfsStatus::Delay));
+}
+
+/// A new file that begins on another data server than `src`.
+async fn create_apart<'c>(rig: &Rig, src: &File<'c>) -> File<'c> {
+    for n in 0..4 {
+        let file = File::create(src.client, &format!("apart{n}")).await;
+        if first_index(rig, &file) != first_index(rig, src) {
+            return file;
+        }
+    }
+    panic!("first stripes do not rotate");
+}
+
+/// What bob does when he is to return a layout; then he returns it.
+async fn before_returning(bobs: &File<'_>, last: impl Future<Output = ()>, src: &File<'_>) {
+    let dst = File {
+        client: src.client,
+        name: bobs.name.clone(),
+        fh: bobs.fh.clone(),
+        open: File::open(src.client, &bobs.name, SHARE_ACCESS_BOTH)
+            .await
+            .unwrap()
+            .open,
+    };
+    let cloning = clone(src, &dst, (0, 0, 0));
+    let obeying = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        last.await;
+    };
+    let (cloned, ()) = tokio::join!(cloning, obeying);
+    assert_eq!(cloned, Err(NfsStatus::XDev), "then it is to be copied");
+    assert_eq!(bytes_of(bobs, 0, usize::MAX).await, b"acknowledged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_tell_of_as_they_return_their_layouts_is_not_cut() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let (alice, bob) = (rig.session("alice").await, rig.session("bob").await);
+    let src = File::create(&alice, "src").await;
+    fill(&src, 0, &pattern(len(4 * UNIT))).await;
+    let dst = create_apart(&rig, &src).await;
+    let bobs = File::open(&bob, &dst.name, SHARE_ACCESS_BOTH)
+        .await
+        .unwrap();
+    let granted = bobs.layout(IoMode::Rw).await;
+    let first_ds = format!("ds{}", first_index(&rig, &dst) + 1);
+    let direct = direct_session(&rig, &bob, "bob", &first_ds).await;
+    let handle = &granted.body.file_handles.0[0];
+    let bytes = bytes::Bytes::from_static(b"acknowledged");
+    let stable = StableHow::DataSync;
+    let written = direct_write(&direct, &bob.caller, handle, bobs.open, stable, &bytes).await;
+    written.unwrap();
+    let tells = async {
+        bobs.layout_commit(granted.stateid, 12).await.unwrap();
+        bobs.layout_return(granted.stateid).await.unwrap();
+    };
+    before_returning(&bobs, tells, &src).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_write_through_the_metadata_server_while_layouts_return_is_not_cut() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let (alice, bob) = (rig.session("alice").await, rig.session("bob").await);
+    let src = File::create(&alice, "src").await;
+    fill(&src, 0, &pattern(len(4 * UNIT))).await;
+    let dst = create_apart(&rig, &src).await;
+    let bobs = File::open(&bob, &dst.name, SHARE_ACCESS_BOTH)
+        .await
+        .unwrap();
+    let granted = bobs.layout(IoMode::Rw).await;
+    let writes = async {
+        write(&bobs, 0, StableHow::FileSync, b"acknowledged").await;
+        bobs.layout_return(granted.stateid).await.unwrap();
+    };
+    before_returning(&bobs, writes, &src).await;
 }

@@ -12,20 +12,27 @@ use layout::{ClientTag, DsHandle, Floor, Rights};
 use namespace::{Cred, FileId, Op, Time};
 use nfs4::attr::Attrs;
 use nfs4::cb::CbLayoutRecallArgs;
-use nfs4::layout::FileLayoutDsAddr;
+use nfs4::layout::{
+    FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, NFL_IO_ADVISE_THRU_MDS,
+    NFL_STRIPE_UNIT_MASK,
+};
 use nfs4::ops::{
     DeviceError, GetDeviceInfoArgs, GetDeviceInfoRes, IoInfo, LayoutErrorArgs, LayoutErrorRes,
-    LayoutStatsArgs, LayoutStatsRes, LayoutUpdate,
+    LayoutGetArgs, LayoutGetRes, LayoutStatsArgs, LayoutStatsRes, LayoutUpdate, OpenArgs,
+    OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG,
 };
-use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NfsStatus, OpNum, OpReader, Stateid};
+use nfs4::{
+    Bitmap, CbOpNum, ClientId, DeviceId, IoMode, NfsStatus, OpNum, OpReader, StateOwner, Stateid,
+};
 use parking_lot::Mutex;
 use rig::cluster::{FakeDs, cluster};
 use rig::file::{File, Granted, patiently};
-use rig::{Client, Rig};
-use session_client::CallbackHandler;
+use rig::{Client, Rig, after_putfh};
+use session_client::{CallbackHandler, Session, SessionConfig};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use xdr::Opaque;
 
 fn handle_of(ds: &FakeDs, granted: &Granted, cluster_id: u64) -> DsHandle {
     let ring = ds.hello.as_ref().unwrap().keys.ring().unwrap();
@@ -308,6 +315,86 @@ async fn taking_access_away_fences_the_file_for_all() {
     }
     let again = file.layout(IoMode::Rw).await;
     assert!(handle_of(&servers[0], &again, cluster_id).epoch > old);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_layouts_of_the_second_minor_version_say_where_advice_goes() {
+    let (rig, _port, _servers) = cluster(1).await;
+    for (minor_version, flags) in [(1, 0), (2, NFL_IO_ADVISE_THRU_MDS)] {
+        let owner = format!("minor {minor_version}");
+        let model = rig.stranger(&owner, *b"boot0001", None);
+        let config = SessionConfig {
+            minor_version,
+            ..model.session.config().clone()
+        };
+        let client = Client {
+            session: Session::new(Arc::new(rig.connector(&owner)), config),
+            caller: model.caller,
+        };
+        client.session.establish().await.unwrap();
+        client.reclaim_complete().await;
+        let file = File::create(&client, &owner).await;
+        let util = file.layout(IoMode::Rw).await.body.util;
+        assert_eq!(util.0 & !NFL_STRIPE_UNIT_MASK, flags, "{minor_version}");
+        assert_eq!(util.stripe_unit_bytes(), 4096);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_brings_its_layout_along_by_the_current_stateid() {
+    let (rig, _port, servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    let old = File::create(&alice, "old").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let layout_get = LayoutGetArgs {
+        signal_layout_avail: false,
+        layout_type: LAYOUT_NFSV4_1_FILES,
+        iomode: IoMode::Rw,
+        offset: 0,
+        length: LENGTH_TO_EOF,
+        minlength: 4096,
+        stateid: Stateid::CURRENT,
+        maxcount: 4096,
+    };
+    let done = alice.on(&root, |b| {
+        b.push(&OpenArgs {
+            seqid: 0,
+            share_access: SHARE_ACCESS_BOTH | SHARE_WANT_NO_DELEG,
+            share_deny: 0,
+            owner: StateOwner {
+                clientid: ClientId::default(),
+                owner: Opaque(b"owner"),
+            },
+            how: OpenHow::NoCreate,
+            claim: OpenClaim::Null(Opaque(b"old")),
+        });
+        b.push(&layout_get);
+    });
+    let done = done.await;
+    let mut reply = after_putfh(&done);
+    let open = reply.take::<OpenRes>().unwrap().stateid;
+    let LayoutGetRes::Ok(granted) = reply.take::<LayoutGetRes<'_>>().unwrap() else {
+        panic!("there is no layout");
+    };
+    assert_ne!(granted.stateid.other, open.other);
+    let layout = Granted {
+        stateid: granted.stateid,
+        body: xdr::decode_all(granted.layouts.0[0].body.0).unwrap(),
+    };
+    let handle = handle_of(&servers[0], &layout, rig.nfsd.role().cluster_id());
+    assert_eq!(
+        (handle.file_id, handle.rights),
+        (old.id(), Rights::ReadWrite)
+    );
+    assert_eq!(marked(&rig), [FileId(old.id())]);
+    old.layout_commit(layout.stateid, 10).await.unwrap();
+    // Without an operation before it that leaves a stateid there is none.
+    let done = alice.on(&old.fh, |b| {
+        b.push(&layout_get);
+    });
+    let done = done.await;
+    let refused = after_putfh(&done).take::<LayoutGetRes<'_>>().err().unwrap();
+    assert_eq!(refused.status(), Some(NfsStatus::BadStateid));
 }
 
 /// Notes recalls, and answers them as told.

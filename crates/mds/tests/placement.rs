@@ -305,3 +305,32 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
         "stripe_unit=8192 stripe_count=2"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_4096_bytes_of_a_layout_gets_one_however_many_data_servers_there_are() {
+    let (rig, _port, _servers) = cluster(60).await;
+    heartbeats().await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    // More than one file may have are cut into groups of equal width, which take turns.
+    let mut devices = Vec::new();
+    for name in ["a", "b"] {
+        let file = File::create(&alice, name).await;
+        let body = file.layout(IoMode::Rw).await.body;
+        assert_eq!(body.file_handles.0.len(), 30);
+        devices.push(body.device_id);
+    }
+    assert_ne!(devices[0], devices[1]);
+    let refused = set_policy(&alice, &root, "stripe_count=59").await;
+    assert_eq!(refused, Err(NfsStatus::Inval));
+    set_policy(&alice, &root, "stripe_count=58").await.unwrap();
+    let widest = File::create(&alice, "widest").await;
+    let body = widest.layout(IoMode::Rw).await.body;
+    assert_eq!(body.file_handles.0.len(), 58);
+
+    let refused_count = || rig.nfsd.role().data().status().layouts_too_wide;
+    assert_eq!(refused_count(), 0);
+    let refused = widest.try_layout_within(IoMode::Rw, 4000).await;
+    assert_eq!(refused.unwrap_err(), NfsStatus::TooSmall);
+    assert_eq!(refused_count(), 1);
+}

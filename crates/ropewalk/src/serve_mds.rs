@@ -447,6 +447,7 @@ impl View {
             ("sizes_unknown", count(data.sizes_unknown)),
             ("truncations", count(data.truncations)),
             ("fences_pending", count(data.fences_pending)),
+            ("layouts_too_wide", data.layouts_too_wide),
             ("delegations", count(delegations.held)),
             ("delegations_granted", delegations.granted),
             ("delegations_recalled", delegations.recalled),

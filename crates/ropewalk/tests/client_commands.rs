@@ -290,7 +290,7 @@ fn a_layout_is_set_on_a_directory_and_files_made_below_have_it() {
     ];
     let with = |count| [&set[..], &[count]].concat();
     cluster.refused(&with("4"), 1, "no more than there are data servers");
-    cluster.refused(&with("257"), 2, "257");
+    cluster.refused(&with("59"), 2, "at most 58 data servers");
     cluster.refused(&["layout", "set", ":/d"], 2, "--stripe-count");
     cluster.ok(&with("2"));
     let local = tempfile::tempdir().unwrap();

@@ -19,6 +19,7 @@ use nfs4::cb::{CbSequenceArgs, CbSequenceRes, ReferringCall, ReferringCallList};
 use nfs4::{CbCompoundBuilder, CbCompoundReply, ClientId, NfsStatus, OpError, SessionId};
 use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use state::{CallbackOutcome, CallbackSecurity, CallbackSlot, Origin, Session};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::{ConnHandle, Message};
@@ -87,6 +88,16 @@ struct Try {
     security: CallbackSecurity,
 }
 
+/// Whom a callback goes to.
+pub(crate) struct About {
+    pub(crate) client: ClientId,
+    /// Over this session, or over any of the client's.
+    pub(crate) only: Option<SessionId>,
+    pub(crate) origin: Option<Origin>,
+    /// How long it may take to begin. What is in doubt is retried until [`CALLBACK_MS_MAX`].
+    pub(crate) begin_ms: u64,
+}
+
 /// Appends the operation of a callback behind `CB_SEQUENCE`.
 pub type BuildCallback<'a> = &'a (dyn Fn(&mut CbCompoundBuilder) + Send + Sync);
 /// Reads the result of the operation behind `CB_SEQUENCE`.
@@ -141,26 +152,60 @@ impl<R: Role> Nfsd<R> {
         build: BuildCallback<'_>,
         take: TakeResult<T>,
     ) -> Result<T, CallbackError> {
-        self.deliver(client, None, origin, build, take).await
+        let about = About {
+            client,
+            only: None,
+            origin,
+            begin_ms: CALLBACK_MS_MAX,
+        };
+        self.deliver(about, build, take).await
     }
 
-    /// [`Nfsd::callback_about`] over one session, or over any of the client's.
+    /// As [`Nfsd::callback_about`], for somebody who waits no longer than `wait_ms`. Only the waiting ends then: what was sent by that
+    /// time goes on until it is answered, since a slot whose call is given up is of no more use. Nothing is begun later.
+    ///
+    /// # Errors
+    /// [`CallbackError`]; `Lost` when no answer came in time.
+    pub async fn callback_within<T: Send + 'static>(
+        self: &Arc<Self>,
+        client: ClientId,
+        wait_ms: u64,
+        build: impl Fn(&mut CbCompoundBuilder) + Send + Sync + 'static,
+        take: TakeResult<T>,
+    ) -> Result<T, CallbackError> {
+        let nfsd = Arc::clone(self);
+        let about = About {
+            client,
+            only: None,
+            origin: None,
+            begin_ms: wait_ms.min(CALLBACK_MS_MAX),
+        };
+        let call = tokio::spawn(async move { nfsd.deliver(about, &build, take).await });
+        let answer = tokio::time::timeout(Duration::from_millis(wait_ms), call).await;
+        match answer {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err(CallbackError::Lost),
+        }
+    }
+
+    /// A callback from its first try to its end.
     pub(crate) async fn deliver<T: Send>(
         &self,
-        client: ClientId,
-        only: Option<SessionId>,
-        origin: Option<Origin>,
+        about: About,
         build: BuildCallback<'_>,
         take: TakeResult<T>,
     ) -> Result<T, CallbackError> {
+        let origin = about.origin;
         let origin = origin.filter(|origin| !self.reply_was_received(origin));
-        let deadline = Instant::now() + Duration::from_millis(CALLBACK_MS_MAX);
+        let start = Instant::now();
+        let begin_until = start + Duration::from_millis(about.begin_ms);
+        let retry_until = start + Duration::from_millis(CALLBACK_MS_MAX);
         let mut held: Option<Held<'_, R>> = None;
         let mut silent = None;
         let mut error = CallbackError::NoBackChannel;
-        while Instant::now() < deadline {
-            let Some((mut call, attempt)) = self.begin_try(client, only, &mut held, silent) else {
-                if self.clients().owner(client).is_none() {
+        while Instant::now() < held.as_ref().map_or(begin_until, |_| retry_until) {
+            let Some((mut call, attempt)) = self.begin_try(&about, &mut held, silent) else {
+                if self.clients().owner(about.client).is_none() {
                     return Err(CallbackError::NoBackChannel);
                 }
                 tokio::time::sleep(Duration::from_millis(RETRY_PAUSE_MS)).await;
@@ -256,8 +301,7 @@ impl<R: Role> Nfsd<R> {
     /// Takes a slot, unless one is held, and a connection, another one than `silent` if there is a choice.
     fn begin_try<'a>(
         &'a self,
-        client: ClientId,
-        only: Option<SessionId>,
+        about: &About,
         held: &mut Option<Held<'a, R>>,
         silent: Option<u64>,
     ) -> Option<(Held<'a, R>, Try)> {
@@ -271,9 +315,9 @@ impl<R: Role> Nfsd<R> {
                 *held = None;
                 return None;
             }
-            None => match only {
+            None => match about.only {
                 Some(session) => vec![session],
-                None => clients.sessions_of(client).to_vec(),
+                None => clients.sessions_of(about.client).to_vec(),
             },
         };
         for id in candidates {

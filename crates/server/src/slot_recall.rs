@@ -1,6 +1,6 @@
 //! CB_RECALL_SLOT (RFC 8881 §20.8): slots that idle clients hold beyond their share are asked for.
 
-use crate::back_channel::status_only;
+use crate::back_channel::{About, CALLBACK_MS_MAX, status_only};
 use crate::{Nfsd, Role};
 use nfs4::CbCompoundBuilder;
 use nfs4::cb::CbRecallSlotArgs;
@@ -30,14 +30,13 @@ impl<R: Role> Nfsd<R> {
         let build = |b: &mut CbCompoundBuilder| {
             b.push(&args);
         };
-        let asked = self.deliver(
-            recall.client,
-            Some(recall.session),
-            None,
-            &build,
-            status_only,
-        );
-        if let Err(error) = asked.await {
+        let about = About {
+            client: recall.client,
+            only: Some(recall.session),
+            origin: None,
+            begin_ms: CALLBACK_MS_MAX,
+        };
+        if let Err(error) = self.deliver(about, &build, status_only).await {
             tracing::debug!(?error, "CB_RECALL_SLOT");
         }
     }

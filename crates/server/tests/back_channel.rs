@@ -193,6 +193,25 @@ async fn a_dropped_callback_gives_its_slot_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_no_longer_leaves_the_call_to_be_answered() {
+    let rig = Rig::new();
+    // The first try has no answer, which is known after 5 s.
+    let reverse = scripted(vec![None]);
+    let m = mount(&rig, &reverse).await;
+    let op = |reply: &mut CbCompoundReply<'_>| Ok(reply.next_result()?.map(|r| r.op));
+    let began = Instant::now();
+    let answer = rig.nfsd.callback_within(m.client, 2_000, recall, op).await;
+    assert_eq!(answer, Err(CallbackError::Lost));
+    assert_eq!(began.elapsed().as_secs(), 2);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let answer = rig.nfsd.callback_within(m.client, 2_000, recall, op).await;
+    assert_eq!(answer, Ok(Some(CbOpNum::Recall as u32)));
+    let calls: Vec<_> = (0..3).map(|n| reverse.nth(n).1).collect();
+    let slots: Vec<_> = calls.iter().map(|c| (c.slot_id, c.sequence_id)).collect();
+    assert_eq!(slots, [(0, 1), (0, 1), (0, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_with_a_callback_under_way_is_not_destroyed() {
     let rig = Rig::new();
     let reverse = scripted(vec![None; 100]);

@@ -114,6 +114,8 @@ pub struct Recall {
     pub file: u64,
     /// `clora_iomode`.
     pub modes: IoModes,
+    /// When it is overdue.
+    pub deadline_ms: u64,
 }
 
 /// What a client answered to CB_LAYOUTRECALL.
@@ -151,15 +153,18 @@ pub struct Returned {
 enum Phase {
     Held,
     /// CB_LAYOUTRECALL is under way.
-    Recalling {
-        modes: IoModes,
-        deadline_ms: u64,
-    },
+    Recalling(Due),
     /// The client has answered it, and must yet return.
-    Returning {
-        modes: IoModes,
-        deadline_ms: u64,
-    },
+    Returning(Due),
+}
+
+/// What a client is to return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Due {
+    modes: IoModes,
+    deadline_ms: u64,
+    /// Of the last CB_LAYOUTRECALL: an older one is not sent again.
+    seqid: u32,
 }
 
 #[derive(Debug)]
@@ -174,6 +179,22 @@ struct Layout {
     commit_floor: Option<u32>,
     /// The oldest key that signed a handle of it; 0 before any did.
     oldest_key: u32,
+}
+
+impl Layout {
+    /// The callback that asks for what is due.
+    fn recall(&self, other: Other, due: Due) -> Recall {
+        Recall {
+            client: self.client,
+            stateid: Stateid {
+                seqid: self.seqid,
+                other,
+            },
+            file: self.file,
+            modes: due.modes,
+            deadline_ms: due.deadline_ms,
+        }
+    }
 }
 
 /// All layouts.
@@ -389,9 +410,9 @@ impl Layouts {
         layout.seqid = next_seqid(layout.seqid);
         match &mut layout.phase {
             Phase::Held => {}
-            Phase::Recalling { modes: due, .. } | Phase::Returning { modes: due, .. } => {
-                *due = due.without(modes);
-                if !due.meets(layout.held) {
+            Phase::Recalling(due) | Phase::Returning(due) => {
+                due.modes = due.modes.without(modes);
+                if !due.modes.meets(layout.held) {
                     layout.phase = Phase::Held;
                     self.recalls.remove(other);
                 }
@@ -489,51 +510,69 @@ impl Layouts {
         if !layout.held.meets(modes) {
             return None;
         }
-        let (due, deadline_ms) = match layout.phase {
+        let (modes, deadline_ms) = match layout.phase {
             Phase::Held => (modes, deadline_ms),
-            Phase::Recalling {
-                modes: due,
-                deadline_ms: first_ms,
-            }
-            | Phase::Returning {
-                modes: due,
-                deadline_ms: first_ms,
-            } => {
-                if due.union(modes) == due {
+            Phase::Recalling(due) | Phase::Returning(due) => {
+                if due.modes.union(modes) == due.modes {
                     return None;
                 }
-                (due.union(modes), first_ms)
+                (due.modes.union(modes), due.deadline_ms)
             }
         };
-        layout.phase = Phase::Recalling {
-            modes: due,
-            deadline_ms,
-        };
         layout.seqid = next_seqid(layout.seqid);
+        let due = Due {
+            modes,
+            deadline_ms,
+            seqid: layout.seqid,
+        };
+        layout.phase = Phase::Recalling(due);
         self.recalls.insert(other);
-        Some(Recall {
-            client: layout.client,
-            stateid: Stateid {
-                seqid: layout.seqid,
-                other,
-            },
-            file: layout.file,
-            modes: due,
+        Some(layout.recall(other, due))
+    }
+
+    /// Whether segments are still out that this recall asks for, and no later one asks for more.
+    #[must_use]
+    pub fn is_due(&self, recall: &Recall) -> bool {
+        let layout = self.states.get(&recall.stateid.other);
+        layout.is_some_and(|layout| match layout.phase {
+            Phase::Held => false,
+            Phase::Recalling(due) | Phase::Returning(due) => due.seqid == recall.stateid.seqid,
         })
+    }
+
+    /// A recall that has had no effect so far, to be sent once more: the same, unless a part of the segments came back meanwhile.
+    /// `None` when it is over, or a later one asks for more.
+    pub fn recall_again(&mut self, recall: &Recall) -> Option<Recall> {
+        if !self.is_due(recall) {
+            return None;
+        }
+        let other = recall.stateid.other;
+        let layout = self.states.get_mut(&other)?;
+        let seqid = layout.seqid;
+        let (Phase::Recalling(due) | Phase::Returning(due)) = &mut layout.phase else {
+            return None;
+        };
+        if seqid != due.seqid {
+            // The client knows this one already, and a recall must have a later one (RFC 8881 §12.5.3).
+            layout.seqid = next_seqid(seqid);
+            due.seqid = layout.seqid;
+        }
+        let due = *due;
+        Some(layout.recall(other, due))
     }
 
     /// The client answered the callback. After `NoMatchingLayout` the segments count as returned.
     pub fn recall_answered(&mut self, other: &Other, answer: RecallAnswer) -> Option<Returned> {
         let layout = self.states.get_mut(other)?;
-        let Phase::Recalling { modes, deadline_ms } = layout.phase else {
+        let Phase::Recalling(due) = layout.phase else {
             return None;
         };
         match answer {
             RecallAnswer::WillReturn => {
-                layout.phase = Phase::Returning { modes, deadline_ms };
+                layout.phase = Phase::Returning(due);
                 None
             }
-            RecallAnswer::NoMatchingLayout => self.give_back(other, modes),
+            RecallAnswer::NoMatchingLayout => self.give_back(other, due.modes),
         }
     }
 
@@ -565,20 +604,10 @@ impl Layouts {
             .iter()
             .filter_map(|other| {
                 let layout = self.states.get(other)?;
-                let (Phase::Recalling { modes, deadline_ms }
-                | Phase::Returning { modes, deadline_ms }) = layout.phase
-                else {
+                let (Phase::Recalling(due) | Phase::Returning(due)) = layout.phase else {
                     return None;
                 };
-                (now_ms >= deadline_ms).then_some(Recall {
-                    client: layout.client,
-                    stateid: Stateid {
-                        seqid: layout.seqid,
-                        other: *other,
-                    },
-                    file: layout.file,
-                    modes,
-                })
+                (now_ms >= due.deadline_ms).then(|| layout.recall(*other, due))
             })
             .collect()
     }

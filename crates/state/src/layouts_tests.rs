@@ -139,7 +139,8 @@ fn a_recall_blocks_grants_until_all_have_returned() {
             client: B,
             stateid: at(b, 2),
             file: FILE,
-            modes: IoModes::RW
+            modes: IoModes::RW,
+            deadline_ms: 100,
         }]
     );
     assert_eq!(
@@ -233,6 +234,36 @@ fn a_wider_recall_is_sent_again_with_the_first_deadline() {
     assert_eq!((wider[0].stateid, wider[0].modes), (at(a, 4), IoModes::ANY));
     assert_eq!(bed.layouts.overdue(99), []);
     assert_eq!(bed.layouts.overdue(100).len(), 1);
+}
+
+#[test]
+fn a_recall_is_sent_again_as_it_was_until_nothing_is_due_or_another_asks_for_more() {
+    let mut bed = bed();
+    let a = bed.get(A, IoMode::ReadWrite).unwrap();
+    bed.get(A, IoMode::Read).unwrap();
+    let first = bed.layouts.begin_recall(FILE, IoModes::RW, None, 100)[0];
+    assert_eq!(bed.layouts.recall_again(&first), Some(first));
+    let answer = RecallAnswer::WillReturn;
+    assert_eq!(bed.layouts.recall_answered(&a.other, answer), None);
+    assert_eq!(bed.layouts.recall_again(&first), Some(first));
+    let wider = bed.layouts.begin_recall(FILE, IoModes::ANY, None, 900)[0];
+    assert_eq!(bed.layouts.recall_again(&first), None);
+    assert_eq!(bed.layouts.recall_again(&wider), Some(wider));
+    // What came back took a sequence id, which the client knows.
+    let back = bed
+        .layouts
+        .return_file(a, A, FILE, IoModes::RW, true)
+        .unwrap();
+    let known = back.stateid.unwrap().seqid;
+    let rest = bed.layouts.recall_again(&wider).unwrap();
+    assert_eq!((rest.modes, rest.deadline_ms), (IoModes::READ, 100));
+    assert_eq!(rest.stateid, at(a, known + 1));
+    assert_eq!(bed.layouts.recall_again(&rest), Some(rest));
+    assert!(!bed.layouts.is_due(&wider) && bed.layouts.is_due(&rest));
+    bed.layouts
+        .return_file(a, A, FILE, IoModes::READ, true)
+        .unwrap();
+    assert_eq!(bed.layouts.recall_again(&rest), None);
 }
 
 #[test]

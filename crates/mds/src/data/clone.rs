@@ -7,7 +7,8 @@
 //! # Ordering
 //! An object keeps the offsets of its file, so two files share storage where their stripes lie on the same data servers: in one group, by one
 //! stripe unit, shifted by whole rounds. A destination without bytes is given such a place, after a truncation that ends
-//! every handle of the old one. All data servers have said that they can before one begins; what is cloned is durable at all of them before
+//! every handle of the old one. That it has none is looked at when nobody can write it any more: who had a layout may have told of
+//! bytes only as he returned it. All data servers have said that they can before one begins; what is cloned is durable at all of them before
 //! the name space learns of it, and that before the reply.
 //!
 //! # Failure
@@ -15,10 +16,11 @@
 //! cloned, as with COPY.
 
 use super::exclusive::{Hold, gate, layouts_gone};
+use super::grants::may_have_data;
 use super::ranges::{Spread, end_of};
 use super::sizes::{object_of, striping_of};
 use super::space::note_space;
-use super::truncate;
+use super::truncate::truncate_alone;
 use crate::Mds;
 use crate::cx::{self, Cx, Prepared};
 use control::{CloneArgs, PunchArgs, Range};
@@ -59,13 +61,6 @@ pub(crate) async fn clone_range(
     let place = place_beside(nfsd, job)?;
     can_share(nfsd, job).await?;
     let is_moved = place.is_some();
-    if is_moved {
-        let cut = SetAttr {
-            size: Some(0),
-            ..SetAttr::default()
-        };
-        truncate(nfsd, cx, dst, &cut, true, &Prepared::default()).await?;
-    }
     let _holds = [Hold::new(nfsd, src.id), Hold::new(nfsd, dst.id)];
     layouts_gone(nfsd, src, IoModes::RW, Some(client)).await?;
     // A handle of the old place is of no use in the new one, whoever has it.
@@ -80,17 +75,15 @@ pub(crate) async fn clone_range(
     }
     let mds = nfsd.role();
     let src = cx::ns(mds, cx, |ns, op| ns.getattr(op, src.id))?;
-    if src.placement != job.src.placement {
+    let dst = cx::ns(mds, cx, |ns, op| ns.getattr(op, dst.id))?;
+    if (src.placement, dst.placement) != (job.src.placement, job.dst.placement) {
         return Err(NfsStatus::Delay);
     }
     let range = target(nfsd, &src, job).await?;
-    let dst = cx::ns(mds, cx, |ns, op| match place {
-        Some(place) => ns.take_place(op, dst.id, place),
-        None => ns.getattr(op, dst.id),
-    })?;
-    if place.is_none() && dst.placement != job.dst.placement {
-        return Err(NfsStatus::Delay);
-    }
+    let dst = match place {
+        Some(place) => move_to(nfsd, cx, &dst, place).await?,
+        None => dst,
+    };
     if range.start == range.end {
         return Ok(());
     }
@@ -157,6 +150,28 @@ fn place_beside(nfsd: &Nfsd<Mds>, job: &CloneJob) -> Result<Option<Placement>, N
         None if job.dst.size == 0 => Ok(Some(place)),
         _ => Err(NfsStatus::XDev),
     }
+}
+
+/// Gives a file that has no bytes another place. To be called under hold and gate, when nobody has a layout.
+async fn move_to(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    dst: &Arc<Inode>,
+    place: Placement,
+) -> Result<Arc<Inode>, NfsStatus> {
+    if dst.size > 0 {
+        return Err(NfsStatus::XDev);
+    }
+    if may_have_data(nfsd, dst.id) {
+        // A writer was fenced just now: soon it is known what he left.
+        return Err(NfsStatus::Delay);
+    }
+    let cut = SetAttr {
+        size: Some(0),
+        ..SetAttr::default()
+    };
+    truncate_alone(nfsd, cx, dst, &cut, true, &Prepared::default()).await?;
+    cx::ns(nfsd.role(), cx, |ns, op| ns.take_place(op, dst.id, place))
 }
 
 /// Asks all data servers of the source whether they can share storage.

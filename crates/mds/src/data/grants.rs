@@ -11,7 +11,7 @@
 //! with the entry in the state table, which keeps the key from retiring (see `keys`).
 //!
 //! # Failure
-//! A client that does not answer a recall in a lease is fenced off the file at every data server and loses its layout; a
+//! A recall that does not arrive is sent again. A client that does not answer one in a lease is fenced off the file at every data server and loses its layout; a
 //! writer's file then waits until its size was taken from the data servers.
 
 use super::fence;
@@ -29,6 +29,13 @@ use server::{CallbackError, Nfsd};
 use state::{IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often in its time a recall is sent that a client has answered: its session may have been replaced since.
+const RECALLS_PER_LEASE: u64 = 4;
+/// Pause before a recall is sent again that did not arrive, and between two looks at whether it can.
+const AGAIN_MS: u64 = 1_000;
 
 /// What LAYOUTGET asks for.
 pub(crate) struct GrantRequest {
@@ -439,12 +446,43 @@ pub(super) fn recall_of_keys(
     next
 }
 
-/// Sends one CB_LAYOUTRECALL and notes its answer. No answer is left to the deadline.
-async fn send_recall(nfsd: &Nfsd<Mds>, recall: Recall, fh: &[u8]) {
+/// Sends one CB_LAYOUTRECALL, again as long as the layout is out and its time is not over: the client may be cut off for a while, or
+/// have a new session that knows nothing of it.
+async fn send_recall(nfsd: &Nfsd<Mds>, mut recall: Recall, fh: &[u8]) {
+    let mds = nfsd.role();
+    while nfsd.now_ms() < recall.deadline_ms {
+        let sent = send_once(nfsd, &recall, fh).await;
+        let answer = match sent {
+            Ok(()) => Some(RecallAnswer::WillReturn),
+            Err(CallbackError::Status(NfsStatus::NoMatchingLayout)) => {
+                Some(RecallAnswer::NoMatchingLayout)
+            }
+            Err(error) => {
+                tracing::warn!(?error, client = recall.client.value, "layout recall");
+                None
+            }
+        };
+        if let Some(answer) = answer {
+            let other = &recall.stateid.other;
+            let returned = mds.state().layouts.recall_answered(other, answer);
+            settle_returned(nfsd, returned.into_iter().collect()).await;
+        }
+        let pause_ms = match sent {
+            Err(CallbackError::NoBackChannel | CallbackError::Lost) => AGAIN_MS,
+            _ => mds.lease_ms() / RECALLS_PER_LEASE,
+        };
+        match wait_for_return(nfsd, &recall, pause_ms).await {
+            Some(again) => recall = again,
+            None => return,
+        }
+    }
+}
+
+/// One try, once there is a place for it.
+async fn send_once(nfsd: &Nfsd<Mds>, recall: &Recall, fh: &[u8]) -> Result<(), CallbackError> {
     let permits = Arc::clone(&nfsd.role().data().recalls);
-    let Ok(_permit) = permits.acquire_owned().await else {
-        return;
-    };
+    let permit = permits.acquire_owned().await;
+    let _permit = permit.map_err(|_| CallbackError::NoBackChannel)?;
     let iomode = if recall.modes == IoModes::READ {
         nfs4::IoMode::Read
     } else if recall.modes == IoModes::RW {
@@ -452,30 +490,37 @@ async fn send_recall(nfsd: &Nfsd<Mds>, recall: Recall, fh: &[u8]) {
     } else {
         nfs4::IoMode::Any
     };
-    let result = nfsd
-        .callback(recall.client, &|b| {
-            b.push(&CbLayoutRecallArgs {
-                layout_type: LAYOUT_NFSV4_1_FILES,
-                iomode,
-                changed: false,
-                what: LayoutRecall::File(LayoutRecallFile {
-                    fh: xdr::Opaque(fh),
-                    offset: 0,
-                    length: LENGTH_TO_EOF,
-                    stateid: recall.stateid,
-                }),
-            });
-        })
-        .await;
-    let answer = match result {
-        Ok(()) => RecallAnswer::WillReturn,
-        Err(CallbackError::Status(NfsStatus::NoMatchingLayout)) => RecallAnswer::NoMatchingLayout,
-        Err(error) => {
-            tracing::warn!(?error, client = recall.client.value, "layout recall");
-            return;
+    nfsd.callback(recall.client, &|b| {
+        b.push(&CbLayoutRecallArgs {
+            layout_type: LAYOUT_NFSV4_1_FILES,
+            iomode,
+            changed: false,
+            what: LayoutRecall::File(LayoutRecallFile {
+                fh: xdr::Opaque(fh),
+                offset: 0,
+                length: LENGTH_TO_EOF,
+                stateid: recall.stateid,
+            }),
+        });
+    })
+    .await
+}
+
+/// Waits for `pause_ms`, and further until the client can be reached. Returns what is to be sent then, unless the layout came back,
+/// its time is over or another recall has taken this one's place.
+async fn wait_for_return(nfsd: &Nfsd<Mds>, recall: &Recall, pause_ms: u64) -> Option<Recall> {
+    let mds = nfsd.role();
+    let pause_until = Instant::now() + Duration::from_millis(pause_ms);
+    loop {
+        let changed = mds.data().changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if !mds.state().layouts.is_due(recall) || nfsd.now_ms() >= recall.deadline_ms {
+            return None;
         }
-    };
-    let other = recall.stateid.other;
-    let returned = nfsd.role().state().layouts.recall_answered(&other, answer);
-    settle_returned(nfsd, returned.into_iter().collect()).await;
+        if Instant::now() >= pause_until && nfsd.can_call_back(recall.client) {
+            return mds.state().layouts.recall_again(recall);
+        }
+        let _either = tokio::time::timeout(Duration::from_millis(AGAIN_MS), changed).await;
+    }
 }

@@ -13,7 +13,8 @@
 use super::narrow::{NARROW_ID_MIN, Narrow};
 use super::records;
 use super::servers::Servers;
-use layout::{GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placement, PlacementError};
+use super::width::{FILE_WIDTH_MAX, fits};
+use layout::{GROUPS_MAX, Group, Placement, PlacementError};
 use meta::{MetaError, MetaStore};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(crate) enum NoPlace {
 
 /// Cuts a sorted list of data servers into as few groups as the width allows, of nearly equal size.
 fn plan(live: &[u32]) -> Vec<Vec<u32>> {
-    let groups_count = live.len().div_ceil(GROUP_WIDTH_MAX as usize);
+    let groups_count = live.len().div_ceil(FILE_WIDTH_MAX as usize);
     if groups_count == 0 {
         return Vec::new();
     }
@@ -80,9 +81,13 @@ impl Groups {
             narrow: Narrow::default(),
         };
         // Until the data servers are back, the newest group takes new files.
-        let newest = groups.iter().rfind(is_whole).map(|g| g.id);
-        out.current = newest.into_iter().collect();
-        out.next_id = newest.map_or(1, |id| id.saturating_add(1));
+        let newest = groups.iter().rfind(is_whole);
+        out.current = newest
+            .filter(|g| fits(g))
+            .map(|g| g.id)
+            .into_iter()
+            .collect();
+        out.next_id = newest.map_or(1, |g| g.id.saturating_add(1));
         for group in groups {
             out.placement.add(group, 0, seed)?;
         }
@@ -180,7 +185,8 @@ impl Groups {
     /// With no room for another group: the widest of those that are there whose members were all seen.
     fn widest_seen(&self) -> Vec<u32> {
         let seen = |g: &&Group| g.servers.0.iter().all(|id| self.seen.0.contains(id));
-        let groups = self.placement.groups().filter(is_whole).filter(seen);
+        let whole = self.placement.groups().filter(is_whole);
+        let groups = whole.filter(|g| fits(g)).filter(seen);
         let widest = groups.max_by_key(|g| g.width()).map(|g| g.id);
         widest.into_iter().collect()
     }
@@ -232,8 +238,8 @@ impl Groups {
         }
     }
 
-    /// Where a new file goes; `width` is the number of data servers that it is to have, 0 for all of a group. Members of its group
-    /// may be away: an inode needs no data server.
+    /// Where a new file goes; `width` is the number of data servers that it is to have (no more than [`FILE_WIDTH_MAX`] count), 0 for
+    /// all of a group. Members of its group may be away: an inode needs no data server.
     pub(crate) fn pick(
         &mut self,
         store: &dyn MetaStore,
@@ -241,7 +247,7 @@ impl Groups {
         width: u32,
     ) -> Result<Result<layout::Placed, NoPlace>, MetaError> {
         self.note_full(servers);
-        if let Some(placed) = self.pick_narrow(store, width)? {
+        if let Some(placed) = self.pick_narrow(store, width.min(FILE_WIDTH_MAX))? {
             return Ok(Ok(placed));
         }
         if let Some(placed) = self.placement.pick() {
@@ -267,12 +273,27 @@ mod tests {
     fn a_plan_uses_every_server_once_in_groups_of_nearly_equal_width() {
         assert!(plan(&[]).is_empty());
         assert_eq!(plan(&[1, 2, 3, 4]), vec![vec![1, 2, 3, 4]]);
-        let many: Vec<u32> = (0..600).collect();
-        let groups = plan(&many);
-        assert_eq!(
-            groups.iter().map(Vec::len).collect::<Vec<_>>(),
-            vec![200, 200, 200]
-        );
-        assert_eq!(groups.concat(), many);
+        for (count, widths) in [(58, vec![58]), (59, vec![30, 29]), (170, vec![57, 57, 56])] {
+            let many: Vec<u32> = (0..count).collect();
+            let groups = plan(&many);
+            let found: Vec<usize> = groups.iter().map(Vec::len).collect();
+            assert_eq!(found, widths);
+            assert_eq!(groups.concat(), many);
+        }
+    }
+
+    #[test]
+    fn a_stored_group_that_is_too_wide_takes_no_new_files() {
+        for (width, taken) in [(FILE_WIDTH_MAX, vec![7]), (FILE_WIDTH_MAX + 1, vec![])] {
+            let stored = Group {
+                id: 7,
+                version: 1,
+                servers: (1..=width).collect::<Vec<_>>().into(),
+            };
+            let groups = Groups::load(1, vec![stored], 0).unwrap();
+            assert_eq!(groups.current, taken, "{width}");
+            assert_eq!(groups.next_id, 8);
+            assert_eq!(groups.servers_of(7).unwrap().len(), width as usize);
+        }
     }
 }

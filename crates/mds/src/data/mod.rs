@@ -3,7 +3,7 @@
 //! `port` is the port that data servers connect to, `servers` the table of them, `groups` where new files go, `fence`
 //! what must be known everywhere before something is granted again, `keys` what signs handles, `grants` layouts and their recall, `sizes` the
 //! recovery of sizes, `truncate` and `removal` the durable intents, `proxy` the I/O of clients without layouts, `ranges` holes and reserved storage,
-//! `eager` objects that are made with their file, `copy` and `offload` copies within this server, `clone` shared storage, `exclusive` what keeps others off a file. Names and
+//! `width` how many data servers a file may have, `eager` objects that are made with their file, `copy` and `offload` copies within this server, `clone` shared storage, `exclusive` what keeps others off a file. Names and
 //! open state are not here; they call in by the functions that this module exports.
 //!
 //! # Ownership
@@ -36,6 +36,7 @@ mod sizes;
 mod space;
 mod status;
 mod truncate;
+mod width;
 mod writers;
 
 pub use eager::Creation;
@@ -45,6 +46,7 @@ pub use layout::KeyState;
 pub use port::{ControlService, Issuer, PeerOf, tls_peer};
 pub use removal::{REMOVALS_COUNTED_MAX, removals_waiting};
 pub use status::{DataStatus, ServerState, ServerStatus};
+pub use width::FILE_WIDTH_MAX;
 
 pub(crate) use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
 pub(crate) use copy::{Copied, Copy, copy, is_zero};
@@ -160,6 +162,7 @@ pub struct DataPlane {
     proxied_written_bytes: AtomicU64,
     offloads: Mutex<offload::Offloads>,
     space_noted: Mutex<space::Noted>,
+    too_wide: width::TooWide,
     /// Places for chunks that copies hold.
     copy_chunks: Arc<Semaphore>,
 }
@@ -237,6 +240,7 @@ impl DataPlane {
             proxied_written_bytes: AtomicU64::new(0),
             offloads: Mutex::default(),
             space_noted: Mutex::default(),
+            too_wide: width::TooWide::default(),
             copy_chunks: copy::chunk_places(),
             store,
         })
@@ -352,7 +356,7 @@ impl DataPlane {
         let servers = self.servers.lock();
         let members = servers.map.values().filter(|s| s.is_member()).count();
         let members = u32::try_from(members).unwrap_or(u32::MAX);
-        members.min(layout::GROUP_WIDTH_MAX)
+        members.min(FILE_WIDTH_MAX)
     }
 
     /// Room on all data servers of the cluster, as they last said; a disk that some of them share counts once.

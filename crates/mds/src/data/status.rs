@@ -50,6 +50,8 @@ pub struct DataStatus {
     pub proxied_read_bytes: u64,
     /// Bytes written through the MDS.
     pub proxied_written_bytes: u64,
+    /// Layouts refused since the client takes no reply of their size.
+    pub layouts_too_wide: u64,
     /// Files whose size is being recovered.
     pub sizes_unknown: usize,
     /// Truncations under way.
@@ -74,6 +76,7 @@ impl DataPlane {
             groups,
             proxied_read_bytes: self.proxied_read_bytes.load(Relaxed),
             proxied_written_bytes: self.proxied_written_bytes.load(Relaxed),
+            layouts_too_wide: self.too_wide.count(),
             sizes_unknown: self.unknown.lock().len(),
             truncations: self.truncating.lock().len(),
             fences_pending: self.fences.lock().len(),

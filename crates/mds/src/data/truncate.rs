@@ -57,15 +57,27 @@ pub(crate) async fn truncate(
     opened_for_write: bool,
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
+    let client = cx.client()?;
+    nfsd.role().data().cutting(inode.id)?;
+    // LAYOUTGET is held off from here on: nobody joins those that are gone.
+    let _hold = Hold::new(nfsd, inode.id);
+    let _alone = alone(nfsd, inode, client).await?;
+    truncate_alone(nfsd, cx, inode, wanted, opened_for_write, kept).await
+}
+
+/// As [`truncate`], for who holds the file and its gate already, when nobody else has a layout to write it.
+pub(super) async fn truncate_alone(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    wanted: &SetAttr,
+    opened_for_write: bool,
+    kept: &Prepared,
+) -> Result<Arc<Inode>, NfsStatus> {
     let mds = nfsd.role();
     let data = mds.data();
     let file = inode.id;
-    let client = cx.client()?;
     let new_size = wanted.size.ok_or(NfsStatus::Inval)?;
-    data.cutting(file)?;
-    // LAYOUTGET is held off from here on: nobody joins those that are gone.
-    let _hold = Hold::new(nfsd, file);
-    let _alone = alone(nfsd, inode, client).await?;
     let attrs = SetAttr {
         size: None,
         ..wanted.clone()

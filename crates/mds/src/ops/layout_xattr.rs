@@ -9,7 +9,7 @@
 
 use crate::Mds;
 use crate::cx::{Cx, ns};
-use crate::data::STRIPE_UNIT_BYTES_MIN;
+use crate::data::{FILE_WIDTH_MAX, STRIPE_UNIT_BYTES_MIN};
 use namespace::{EXECUTE, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
 
@@ -31,7 +31,8 @@ pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, N
     let data = mds.data();
     let (unit, count) = if inode.is_dir() {
         let policy = inode.layout_policy().unwrap_or_default();
-        (policy.stripe_unit, policy.stripe_count)
+        // One from before that was bounded.
+        (policy.stripe_unit, policy.stripe_count.min(FILE_WIDTH_MAX))
     } else {
         let placement = inode.placement.ok_or(NfsStatus::NoXattr)?;
         (placement.stripe_unit, data.width(placement.group))

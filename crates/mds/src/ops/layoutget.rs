@@ -9,7 +9,9 @@
 
 use crate::cx::{self, Cx};
 use crate::{Mds, data};
-use nfs4::layout::{FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, Layout, NflUtil};
+use nfs4::layout::{
+    FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, Layout, NFL_IO_ADVISE_THRU_MDS, NflUtil,
+};
 use nfs4::ops::{LayoutGetArgs, LayoutGetRes, LayoutsGranted};
 use nfs4::{FileHandle, IoMode, NfsStatus, OpNum, ReplyWriter};
 use server::{Nfsd, answer};
@@ -74,7 +76,12 @@ fn get(
         .data()
         .device_id(placement.group)
         .ok_or(NfsStatus::LayoutUnavailable)?;
-    let util = NflUtil::new(placement.stripe_unit, 0).ok_or(NfsStatus::LayoutUnavailable)?;
+    // No data server takes IO_ADVISE. What NFSv4.1 knows nothing of must not be in its layouts (RFC 7862 §15.5.6).
+    let flags = match cx.minor_version {
+        0 | 1 => 0,
+        _ => NFL_IO_ADVISE_THRU_MDS,
+    };
+    let util = NflUtil::new(placement.stripe_unit, flags).ok_or(NfsStatus::LayoutUnavailable)?;
     let width = usize::try_from(mds.data().width(placement.group).max(1)).unwrap_or(1);
     let body = |handle: &[u8]| {
         xdr::encode_to_vec(&FileLayout {
@@ -90,6 +97,8 @@ fn get(
     let result_bytes =
         xdr::encode_to_vec(&granted(nfs4::Stateid::default(), args.iomode, &blank)).len();
     if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
+        let data = mds.data();
+        data.note_too_wide(placement.group, result_bytes, args.maxcount);
         return Err(NfsStatus::TooSmall);
     }
     super::client_record::ensure(nfsd, cx)?;

@@ -152,6 +152,15 @@ impl<'c> File<'c> {
     }
 
     pub async fn try_layout(&self, iomode: IoMode) -> Result<Granted, NfsStatus> {
+        // As Linux asks, whatever the file.
+        self.try_layout_within(iomode, 4096).await
+    }
+
+    pub async fn try_layout_within(
+        &self,
+        iomode: IoMode,
+        maxcount: u32,
+    ) -> Result<Granted, NfsStatus> {
         let done = self
             .client
             .on(&self.fh, |b| {
@@ -163,7 +172,7 @@ impl<'c> File<'c> {
                     length: LENGTH_TO_EOF,
                     minlength: 4096,
                     stateid: self.open,
-                    maxcount: 4096,
+                    maxcount,
                 });
             })
             .await;

@@ -9,6 +9,7 @@
 pub mod cluster;
 pub mod delegated;
 pub mod file;
+pub mod gate;
 pub mod real;
 
 use ropewalk_mds as mds;
@@ -31,9 +32,9 @@ use state::DelegationLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use transport::memory::Network;
+use transport::memory::{MemoryConnector, Network};
 use transport::workers::Shutdown;
-use transport::{Address, Context, Limits as TransportLimits, Preference};
+use transport::{Address, Connector, Context, Limits as TransportLimits, Preference};
 
 /// Milliseconds between keys, and until layouts under the older one are recalled.
 pub const KEY_TIMES: KeyTimes = KeyTimes {
@@ -185,10 +186,24 @@ impl Rig {
         verifier: [u8; 8],
         callbacks: Option<Arc<dyn CallbackHandler>>,
     ) -> Client {
+        let connector = self.connector(owner);
+        Self::stranger_over(Arc::new(connector), owner, verifier, callbacks)
+    }
+
+    /// Makes connections that begin at `name`.
+    pub fn connector(&self, name: &str) -> MemoryConnector {
+        let context = Context::new(TransportLimits::default());
+        self.network.connector(name, context)
+    }
+
+    /// As [`Rig::stranger`], over connections of another making.
+    pub fn stranger_over(
+        connector: Arc<dyn Connector>,
+        owner: &str,
+        verifier: [u8; 8],
+        callbacks: Option<Arc<dyn CallbackHandler>>,
+    ) -> Client {
         let caller = auth_sys(owner, 0);
-        let connector = self
-            .network
-            .connector(owner, Context::new(TransportLimits::default()));
         let config = SessionConfig {
             owner: owner.as_bytes().to_vec(),
             verifier: Verifier { bytes: verifier },
@@ -202,7 +217,7 @@ impl Rig {
             try_timeout: Duration::from_secs(5),
             give_up: Duration::from_secs(20),
         };
-        let session = Session::new(Arc::new(connector), config);
+        let session = Session::new(connector, config);
         Client { session, caller }
     }
 

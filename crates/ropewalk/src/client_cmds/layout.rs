@@ -6,6 +6,7 @@ use super::output::Listing;
 use super::remote::{Place, Servers};
 use bytesize::ByteSize;
 use client::{Error, NfsStatus};
+use mds::data::FILE_WIDTH_MAX;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 
@@ -28,8 +29,8 @@ pub(crate) struct SetArgs {
     /// Bytes on one data server before the next one's turn: a multiple of 4KiB, at most 1GiB [default: the server's]
     #[arg(long, value_name = "SIZE")]
     stripe_unit: Option<ByteSize>,
-    /// Data servers of a file: at most 256, and no more than there are [default: all of a placement group]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    /// Data servers of a file: at most 58, and no more than there are [default: all of a placement group]
+    #[arg(long, value_name = "N", value_parser = stripe_count)]
     stripe_count: Option<u32>,
     /// Take the directory's own setting away
     #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count"])]
@@ -85,6 +86,19 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
     out.finish()
 }
 
+/// The server would refuse it too, without a reason.
+fn stripe_count(text: &str) -> Result<u32, String> {
+    let count: u32 = text.parse().map_err(|_| "no number of data servers")?;
+    match count {
+        0 => Err("a file needs a data server".to_owned()),
+        1..=FILE_WIDTH_MAX => Ok(count),
+        _ => Err(format!(
+            "a file has at most {FILE_WIDTH_MAX} data servers, since Linux clients take no layout of more than 4096 bytes, \
+             and each data server needs a file handle in it"
+        )),
+    }
+}
+
 fn refused(place: &Place) -> CliError {
     CliError::new(format!(
         "the server refuses this layout for {}: it must be a directory, the stripe unit a multiple of 4KiB up to 1GiB, \
@@ -121,4 +135,22 @@ fn json_of(place: &Place, text: &str) -> Value {
     object.insert("url".into(), place.url.to_string().into());
     object.extend(words.map(|(name, value)| (name.to_owned(), number(value))));
     object.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripe_count_beyond_the_bound_is_told_the_bound_and_why() {
+        assert_eq!(stripe_count("58"), Ok(58));
+        let refused = stripe_count("59").unwrap_err();
+        assert!(refused.contains("at most 58 data servers"), "{refused}");
+        assert!(refused.contains("4096 bytes"), "{refused}");
+        for wrong in ["0", "-1", "many"] {
+            assert!(stripe_count(wrong).is_err(), "{wrong}");
+        }
+        // The help names it as a number.
+        assert_eq!(FILE_WIDTH_MAX, 58);
+    }
 }

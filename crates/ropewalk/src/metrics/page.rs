@@ -310,6 +310,7 @@ fn help_of(name: &str) -> &'static str {
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",
+        "layouts_too_wide" => "Layouts refused since the client takes no reply of their size",
         "delegations" => "Delegations in the hands of clients",
         "delegations_granted" => "Delegations granted",
         "delegations_recalled" => "Delegations recalled",

@@ -61,7 +61,8 @@ impl Size {
                 settle: Duration::from_millis(setting.pick(3_000, 250)),
                 window: Duration::from_millis(setting.pick(20_000, 500)),
             },
-            widths: setting.pick(&[1, 4, 16, 64, 250][..], &[1, 4]).to_vec(),
+            // Up to the widest that a file may have.
+            widths: setting.pick(&[1, 4, 16, 32, 58][..], &[1, 4]).to_vec(),
             few: setting.pick(8, 2),
             many: setting.pick(32, 4),
             readers: setting.pick(16, 4),

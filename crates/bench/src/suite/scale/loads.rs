@@ -18,8 +18,10 @@ use nfs4::{
 };
 use xdr::Opaque;
 
-/// Most bytes of a layout or a device address: one of 256 data servers fits.
-const LAYOUT_BYTES_MAX: u32 = 256 * 1024;
+/// Most bytes of a layout, as Linux asks for one.
+const LAYOUT_BYTES_MAX: u32 = 4096;
+/// Most bytes of a device address: one of 256 data servers fits.
+const DEVICE_BYTES_MAX: u32 = 256 * 1024;
 /// The extended attribute of a directory that says on how many data servers new files lie.
 const LAYOUT_POLICY: &[u8] = b"ropewalk.layout";
 /// Requests of a mix: so many of each kind, again and again.
@@ -231,7 +233,7 @@ impl Client {
             b.push(&GetDeviceInfoArgs {
                 device_id,
                 layout_type: LAYOUT_NFSV4_1_FILES,
-                maxcount: LAYOUT_BYTES_MAX,
+                maxcount: DEVICE_BYTES_MAX,
                 notify_types: Bitmap::EMPTY,
             });
         })?;
