@@ -53,6 +53,13 @@ pub enum BenchError {
         /// What there is.
         available_bytes: u64,
     },
+    /// Connections need more open files than are allowed.
+    Files {
+        /// How many they need.
+        needed: u64,
+        /// The hard limit.
+        allowed: u64,
+    },
     /// Cells of a suite that could not be measured.
     Cells {
         /// How many.
@@ -121,6 +128,11 @@ impl std::fmt::Display for BenchError {
                 "its data take {} of memory, and {} are left: measure with --cluster store=disk",
                 gib(*needed_bytes),
                 gib(*available_bytes)
+            ),
+            Self::Files { needed, allowed } => write!(
+                f,
+                "so many connections need {needed} open files, and the hard limit is {allowed}: raise it (as root: ulimit -n {needed}), or \
+                 measure fewer with --quick"
             ),
             Self::Cells { cells_count } => {
                 write!(

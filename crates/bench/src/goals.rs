@@ -71,6 +71,10 @@ pub enum Row {
     RdmaCreate,
     /// `stripes` over software iWARP
     RdmaStripes,
+    /// Eight clients with four requests each, over software iWARP, beside 100 and beside 10,000 idle sessions, and what these take
+    RdmaIdle,
+    /// From connecting to the first answer over software iWARP, against TCP
+    RdmaReconnect,
 }
 
 /// What to measure and how long.
@@ -151,6 +155,8 @@ impl Planning<'_> {
             Row::RdmaGetattr => rdma::getattr(self),
             Row::RdmaCreate => rdma::create(self),
             Row::RdmaStripes => creates::stripes(self, Row::RdmaStripes),
+            Row::RdmaIdle => rdma::idle(self),
+            Row::RdmaReconnect => rdma::reconnect(self),
         }
     }
 }

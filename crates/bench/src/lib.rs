@@ -74,4 +74,6 @@ pub struct Sample {
     pub client_cpu: Duration,
     /// Share of the machine's processors that had nothing to do in the measured time; none when that is not known.
     pub machine_idle: Option<f64>,
+    /// Resident memory of the metadata server for each idle session; none where nobody looked.
+    pub rss_bytes_per_session: Option<f64>,
 }

@@ -73,6 +73,11 @@ pub trait TaskRequester: 'static {
     /// Does the next request and returns its payload bytes.
     fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>>;
 
+    /// What follows a request and is no part of its latency, where there is anything.
+    fn afterwards(&mut self) -> Option<Pin<Box<dyn Future<Output = ()> + '_>>> {
+        None
+    }
+
     /// Whether nothing is left to ask for: the measured time then ends before its end.
     fn is_done(&mut self) -> bool {
         false
@@ -304,6 +309,7 @@ fn sample(
         server_cpu: window.server_cpu,
         client_cpu: window.client_cpu,
         machine_idle: window.machine_idle,
+        rss_bytes_per_session: None,
     })
 }
 
@@ -416,6 +422,9 @@ async fn work_task(
         let payload_bytes = done.inspect_err(|_| phase.set(STOPPED))?;
         if counts {
             phase.count(&mut tally, payload_bytes, start.elapsed());
+        }
+        if let Some(rest) = requester.afterwards() {
+            rest.await;
         }
         // A request that never waits must still let the others and the timer run.
         tokio::task::coop::consume_budget().await;
@@ -569,6 +578,39 @@ mod tests {
         assert_eq!(few.get(), 0);
         assert!((1..=100).contains(&sample.requests_count), "{sample:?}");
         assert!(sample.elapsed < load.measure);
+    }
+
+    /// Counts requests, and what follows them.
+    struct Followed(Rc<std::cell::Cell<(u64, u64)>>);
+
+    impl TaskRequester for Followed {
+        fn request(&mut self) -> Pin<Box<dyn Future<Output = Result<u64, BenchError>> + '_>> {
+            let (requests, rests) = self.0.get();
+            assert_eq!(requests, rests, "the one before is over");
+            self.0.set((requests + 1, rests));
+            Box::pin(async { Ok(1) })
+        }
+
+        fn afterwards(&mut self) -> Option<Pin<Box<dyn Future<Output = ()> + '_>>> {
+            Some(Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let (requests, rests) = self.0.get();
+                self.0.set((requests, rests + 1));
+            }))
+        }
+    }
+
+    #[test]
+    fn what_follows_a_request_ends_before_the_next() {
+        let counts = Rc::new(std::cell::Cell::new((0, 0)));
+        let load = Load {
+            connections_count: 1,
+            ..LOAD
+        };
+        let make = |_| Ok(Box::new(Followed(Rc::clone(&counts))) as Box<dyn TaskRequester>);
+        let sample = drive_tasks(&load, make, &no_cpu).unwrap();
+        let (requests, rests) = counts.get();
+        assert!(sample.requests_count > 0 && requests == rests);
     }
 
     #[test]

@@ -3,15 +3,18 @@
 //! [`cluster`] starts and stops the processes and adds up their CPU time. [`client`] makes files and finds out where they lie,
 //! over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no task; it is built like the
 //! clients of the bare servers, so that a ratio to them compares servers. [`server`] says what carries requests, [`host`] which server is
-//! asked. The subjects are [`io`], [`metadata`], [`create`], [`stripes`] and [`library`].
+//! asked. The subjects are [`io`], [`metadata`], [`create`], [`stripes`], [`library`], [`idle`] and
+//! [`reconnect`].
 
 pub mod client;
 pub mod cluster;
 pub mod create;
 pub mod host;
+pub mod idle;
 pub mod io;
 pub mod library;
 pub mod metadata;
+pub mod reconnect;
 pub mod server;
 pub mod stripes;
 pub mod wire;

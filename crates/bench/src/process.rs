@@ -4,6 +4,7 @@
 //! serves until its standard input ends, so it never outlives the parent, however that died.
 
 use crate::BenchError;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -11,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// Open files that a server keeps for itself beside its connections, where half of those that it may have are not fewer.
+const SERVER_FILES: u64 = 4096;
+/// Connections and other files beside those that are counted.
+const FILES_MORE: u64 = 64;
 /// The word before the address on a child's first line.
 pub(crate) const READY: &str = "ready";
 /// Longest first line of a child.
@@ -174,6 +179,43 @@ pub(crate) fn memory_bytes(meminfo: &str, name: &str) -> Option<u64> {
     Some(kib.saturating_mul(1024))
 }
 
+/// Memory of a process that is there, in bytes (proc(5), `VmRSS`).
+pub(crate) fn resident_bytes(pid: Pid) -> Result<u64, BenchError> {
+    let doing = BenchError::io("read a server's memory");
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let text = std::fs::read_to_string(path).map_err(&doing)?;
+    memory_bytes(&text, "VmRSS").ok_or_else(|| doing(std::io::ErrorKind::InvalidData.into()))
+}
+
+/// Sees to it that this process may have so many connections, and servers that it starts too: they raise their own limit as far as the
+/// hard one goes.
+///
+/// # Errors
+/// [`BenchError::Files`] when that is too low.
+pub(crate) fn need_connections(count: u64) -> Result<(), BenchError> {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = files_for(count);
+    let allowed = limit.maximum.unwrap_or(u64::MAX);
+    if allowed < needed {
+        return Err(BenchError::Files { needed, allowed });
+    }
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum: limit.maximum,
+    };
+    let set = setrlimit(Resource::Nofile, raised);
+    set.map_err(|e| BenchError::io("raise the limit of open files")(e.into()))
+}
+
+/// Open files that a server needs for so many connections.
+fn files_for(connections: u64) -> u64 {
+    let all = connections.saturating_add(FILES_MORE);
+    all.saturating_add(SERVER_FILES).min(all.saturating_mul(2))
+}
+
 /// The last line of a file that is not empty.
 pub(crate) fn last_line(log: &Path) -> Option<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -211,6 +253,24 @@ mod tests {
         assert_eq!(memory_bytes(text, "HugePages_Total"), None);
         assert_eq!(memory_bytes(text, "Mem"), None);
         assert!(memory_available_bytes() > 0);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let pid = rustix::process::getpid();
+        assert!(resident_bytes(pid).unwrap() > 100_000);
+        assert!(resident_bytes(Pid::from_raw(i32::MAX).unwrap()).is_err());
+    }
+
+    #[test]
+    fn connections_need_files_at_both_ends() {
+        assert_eq!(files_for(400), 928);
+        assert_eq!(files_for(10_000), 14_160);
+        need_connections(1).unwrap();
+        if let Some(allowed) = getrlimit(Resource::Nofile).maximum {
+            let why = need_connections(allowed).unwrap_err().to_string();
+            assert!(why.contains("ulimit -n"), "{why}");
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn commit_in(version: &str) -> Option<String> {
     (commit != "unknown").then(|| commit.to_owned())
 }
 
-/// The comparison as a table: each cell is a median and, in brackets, the smallest and the largest value.
+/// The comparison as a table: each cell is a median and, in brackets, the smallest and the largest value. What no subject has is left out.
 #[must_use]
 pub fn table(title: &str, comparison: &Comparison, machine: &Machine) -> String {
     let mut out = String::new();
@@ -130,7 +130,11 @@ pub fn table(title: &str, comparison: &Comparison, machine: &Machine) -> String 
             rows[0].push("ratio".to_owned());
         }
     }
-    for metric in Metric::ALL {
+    let is_known = |metric: &Metric| {
+        let mut subjects = comparison.subjects.iter();
+        subjects.any(|runs| runs.spread(*metric).is_some())
+    };
+    for metric in Metric::ALL.into_iter().filter(is_known) {
         let mut row = vec![metric.name().to_owned()];
         for (index, runs) in comparison.subjects.iter().enumerate() {
             row.push(cell(runs.spread(metric)));

@@ -56,11 +56,13 @@ pub enum Metric {
     CpuIdlePercent,
     /// Bytes for each request.
     BytesPerRequest,
+    /// Resident memory of the metadata server in bytes for each idle session.
+    RssBytesPerSession,
 }
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RequestsPerSecond,
         Self::MegabytesPerSecond,
         Self::LatencyMeanUs,
@@ -71,6 +73,7 @@ impl Metric {
         Self::CpuSecondsPerGigabyte,
         Self::CpuIdlePercent,
         Self::BytesPerRequest,
+        Self::RssBytesPerSession,
     ];
 
     /// Its name in tables and JSON, with the unit.
@@ -87,6 +90,7 @@ impl Metric {
             Self::CpuSecondsPerGigabyte => "server_cpu_s_per_gb",
             Self::CpuIdlePercent => "cpu_idle_percent",
             Self::BytesPerRequest => "bytes_per_request",
+            Self::RssBytesPerSession => "rss_bytes_per_session",
         }
     }
 
@@ -94,6 +98,12 @@ impl Metric {
     #[must_use]
     pub const fn is_of_the_server(self) -> bool {
         matches!(self, Self::CpuUsPerRequest | Self::CpuSecondsPerGigabyte)
+    }
+
+    /// Whether requests have it: nobody looks for the other one when a suite runs.
+    #[must_use]
+    pub const fn is_of_requests(self) -> bool {
+        !matches!(self, Self::RssBytesPerSession)
     }
 
     /// Its value in a sample; a sample without requests has no latency and no cost.
@@ -107,7 +117,10 @@ impl Metric {
         let cpu = sample.server_cpu.as_secs_f64();
         let requests = sample.requests_count as f64;
         let bytes = sample.payload_bytes as f64;
-        let percentile = |quantile| sample.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+        let percentile = |quantile| match sample.latency_ns.is_empty() {
+            true => f64::NAN,
+            false => sample.latency_ns.value_at_quantile(quantile) as f64 / 1e3,
+        };
         match self {
             Self::RequestsPerSecond => requests / seconds,
             Self::MegabytesPerSecond => bytes / seconds / 1e6,
@@ -120,6 +133,7 @@ impl Metric {
             Self::CpuSecondsPerGigabyte => cpu * 1e9 / bytes,
             Self::CpuIdlePercent => sample.machine_idle.map_or(f64::NAN, |share| share * 100.0),
             Self::BytesPerRequest => bytes / requests,
+            Self::RssBytesPerSession => sample.rss_bytes_per_session.unwrap_or(f64::NAN),
         }
     }
 }
@@ -289,6 +303,7 @@ pub(crate) mod tests {
                 server_cpu: Duration::from_secs(1),
                 client_cpu: Duration::from_millis(500),
                 machine_idle: Some(0.25),
+                rss_bytes_per_session: Some(8192.0),
             })
         }
     }
@@ -336,6 +351,7 @@ pub(crate) mod tests {
             10.0,
             25.0,
             1_000_000.0,
+            8192.0,
         ];
         assert_eq!(values, expected);
     }

@@ -13,10 +13,10 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// How long TCP and MPA set-up may take (RFC 5044 §7.1.2 rule 10).
@@ -49,13 +49,37 @@ pub enum Framing {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Iwarp {
     framing: Framing,
+    /// `None`: the kernel chooses.
+    local: Option<IpAddr>,
 }
 
 impl Iwarp {
     /// A provider that sends frames of this size.
     #[must_use]
     pub fn new(framing: Framing) -> Self {
-        Self { framing }
+        Self {
+            framing,
+            local: None,
+        }
+    }
+
+    /// The same, that connects from this address of the machine.
+    #[must_use]
+    pub const fn connecting_from(mut self, local: IpAddr) -> Self {
+        self.local = Some(local);
+        self
+    }
+
+    async fn open(self, address: SocketAddr) -> io::Result<TcpStream> {
+        let Some(local) = self.local else {
+            return TcpStream::connect(address).await;
+        };
+        let socket = match local {
+            IpAddr::V4(_) => TcpSocket::new_v4(),
+            IpAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.bind((local, 0).into())?;
+        socket.connect(address).await
     }
 
     fn machine(
@@ -167,7 +191,8 @@ async fn connect(
         return Err(ConnectError::TooMuch);
     }
     let wish = wish(&config);
-    let (stream, reply, conclusion) = match ask(address, &mpa::request(wish, &private_data)).await {
+    let asked = ask(iwarp, address, &mpa::request(wish, &private_data)).await;
+    let (stream, reply, conclusion) = match asked {
         Ok((stream, reply)) if reply.revision > 1 => {
             let conclusion = mpa::conclude(wish, &reply);
             (stream, reply, conclusion)
@@ -177,7 +202,7 @@ async fn connect(
         Ok(_) | Err(_) => {
             tracing::debug!("{address} is asked again with MPA revision 1");
             let request = mpa::plain_request(wish, &private_data);
-            let (stream, reply) = ask(address, &request).await?;
+            let (stream, reply) = ask(iwarp, address, &request).await?;
             let conclusion = mpa::conclude_plain(wish, &reply);
             (stream, reply, conclusion)
         }
@@ -211,8 +236,12 @@ async fn connect(
 }
 
 /// Opens a TCP connection and hears what the peer says to this request.
-async fn ask(address: SocketAddr, request: &Setup) -> Result<(TcpStream, Setup), ConnectError> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn ask(
+    iwarp: Iwarp,
+    address: SocketAddr,
+    request: &Setup,
+) -> Result<(TcpStream, Setup), ConnectError> {
+    let mut stream = iwarp.open(address).await?;
     tune(&stream)?;
     write_setup(&mut stream, request).await?;
     let reply = read_setup(&mut stream, true).await?;

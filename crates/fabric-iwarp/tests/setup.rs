@@ -15,7 +15,7 @@ use ropewalk_fabric_iwarp::ddp::{Header, Place};
 use ropewalk_fabric_iwarp::mpa::{Enhanced, Setup};
 use ropewalk_fabric_iwarp::rdmap::{Opcode, Term};
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -511,4 +511,23 @@ async fn a_peer_that_vanishes_in_an_answer_is_lost() {
     responding.await.unwrap();
     // And so it stays.
     assert_eq!(next(&mut connected, &mut Vec::new()).await.err(), end);
+}
+
+#[tokio::test]
+async fn connections_come_from_the_address_that_was_chosen() {
+    let mut listener = listening().await;
+    let from = IpAddr::from([127, 0, 3, 4]);
+    let iwarp = Iwarp::default().connecting_from(from);
+    let (local, config) = (listener.local(), EndpointConfig::default());
+    let peer = tokio::select! {
+        incoming = listener.accept() => incoming.unwrap().peer(),
+        connected = iwarp.connect(local, config, Bytes::new(), Vec::new()) => {
+            panic!("nobody has accepted it: {:?}", connected.err())
+        }
+    };
+    assert_eq!(peer.ip(), from);
+    // Documentation has this address; no machine does (RFC 5737).
+    let elsewhere = Iwarp::default().connecting_from(IpAddr::from([192, 0, 2, 1]));
+    let connected = elsewhere.connect(local, config, Bytes::new(), Vec::new());
+    assert!(matches!(connected.await, Err(ConnectError::Io(_))));
 }

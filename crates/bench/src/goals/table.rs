@@ -44,6 +44,12 @@ pub(super) enum Denominator {
     /// The same over TCP with a client of plain sockets.
     #[serde(rename = "tcp with plain sockets")]
     TcpSockets,
+    /// The same beside a few sessions that do nothing.
+    #[serde(rename = "100 idle sessions")]
+    FewIdle,
+    /// What an idle connection takes in the design of the paper.
+    #[serde(rename = "96 KiB of the paper")]
+    Paper,
     /// nfs-ganesha on a disk, as durable as it can be made.
     #[serde(rename = "nfs-ganesha VFS on ext4")]
     GaneshaDisk,
@@ -70,6 +76,8 @@ impl Denominator {
             Self::Layout => "a layout",
             Self::Tcp => "tcp",
             Self::TcpSockets => "tcp with plain sockets",
+            Self::FewIdle => "100 idle sessions",
+            Self::Paper => "96 KiB of the paper",
             Self::GaneshaDisk => "nfs-ganesha VFS on ext4",
             Self::GaneshaTmpfs => "nfs-ganesha VFS on tmpfs",
             Self::GaneshaMem => "nfs-ganesha MEM",
@@ -121,10 +129,13 @@ impl Limit {
     }
 
     pub(super) fn text(self) -> String {
-        match self {
-            Self::AtLeast(least) => format!(">= {least:.2}"),
-            Self::AtMost(most) => format!("<= {most:.2}"),
-        }
+        let (sign, number) = match self {
+            Self::AtLeast(least) => (">=", least),
+            Self::AtMost(most) => ("<=", most),
+        };
+        // Small ones need more digits than two.
+        let digits = if number < 0.1 { 4 } else { 2 };
+        format!("{sign} {number:.digits$}")
     }
 }
 
@@ -356,5 +367,7 @@ pub(super) mod tests {
         assert!(!is_met(Limit::AtLeast(0.7), 0.69));
         assert!(is_met(Limit::AtMost(2.0), 2.0));
         assert!(!is_met(Limit::AtMost(2.0), 2.01));
+        assert_eq!(Limit::AtLeast(0.7).text(), ">= 0.70");
+        assert_eq!(Limit::AtMost(0.0834).text(), "<= 0.0834");
     }
 }

@@ -24,7 +24,7 @@ use nfs4::{
 use rpc::{AuthSys, UniversalAddress};
 use session_client::{Caller, NoCallbacks, Outcome, Session, SessionConfig};
 use std::sync::Arc;
-use transport::Payload;
+use transport::{Connector, Payload};
 use xdr::Opaque;
 
 /// NFSv4.2.
@@ -125,7 +125,20 @@ impl Peer {
     /// # Errors
     /// [`BenchError::Nfs`].
     pub async fn mds(server: &Server, owner: &Owner, slots: u32) -> Result<Self, BenchError> {
-        let peer = Self::connect(server, owner, slots, 0).await?;
+        Self::mds_by(server.connector(), server, owner, slots).await
+    }
+
+    /// The same with what connects to it.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub(crate) async fn mds_by(
+        connector: Arc<dyn Connector>,
+        server: &Server,
+        owner: &Owner,
+        slots: u32,
+    ) -> Result<Self, BenchError> {
+        let peer = Self::connect_by(connector, server, owner, slots, 0).await?;
         let done = peer
             .run(|b| {
                 b.push(&ReclaimCompleteArgs { one_fs: false });
@@ -157,6 +170,16 @@ impl Peer {
         slots: u32,
         role_flag: u32,
     ) -> Result<Self, BenchError> {
+        Self::connect_by(server.connector(), server, owner, slots, role_flag).await
+    }
+
+    async fn connect_by(
+        connector: Arc<dyn Connector>,
+        server: &Server,
+        owner: &Owner,
+        slots: u32,
+        role_flag: u32,
+    ) -> Result<Self, BenchError> {
         let caller = Caller::auth_sys(&owner.identity());
         let config = SessionConfig {
             owner: owner.id.clone(),
@@ -171,7 +194,7 @@ impl Peer {
             try_timeout: REQUEST_TIMEOUT,
             give_up: REQUEST_TIMEOUT,
         };
-        let session = Session::new(server.connector(), config);
+        let session = Session::new(connector, config);
         session
             .establish()
             .await
@@ -197,6 +220,15 @@ impl Peer {
         };
         let sent = self.session.compound(&self.caller, &build).await;
         sent.map_err(BenchError::nfs("make a request"))
+    }
+
+    /// Renews the lease: SEQUENCE alone.
+    ///
+    /// # Errors
+    /// [`BenchError::Nfs`].
+    pub(crate) async fn renew(&self) -> Result<(), BenchError> {
+        let renewed = self.session.renew().await.map(drop);
+        renewed.map_err(BenchError::nfs("renew a lease"))
     }
 
     /// Ends the session.

@@ -293,6 +293,18 @@ impl Cluster {
         })
     }
 
+    /// Connections that the metadata server has. It is asked by `program status`.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] when it does not say.
+    pub(crate) fn connections(&self, program: &Path) -> Result<u64, BenchError> {
+        let mds = mds_status(program, &self.state_dir())?;
+        mds["connections"].as_u64().ok_or_else(|| {
+            let why = "its status does not say how many connections it has";
+            BenchError::Cluster(why.to_owned())
+        })
+    }
+
     /// The process of the metadata server.
     ///
     /// # Errors

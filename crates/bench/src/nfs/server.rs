@@ -4,9 +4,9 @@ use crate::BenchError;
 use clap::ValueEnum;
 use rpc::{Netid, UniversalAddress};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use transport::rdma::{Config, Rdma};
+use transport::rdma::{Config, Rdma, RdmaConnector};
 use transport::tcp::TcpConnector;
 use transport::{Address, Connector, Context, Limits};
 
@@ -54,11 +54,15 @@ impl Transport {
 
 /// The provider that is built in.
 pub(crate) fn software(crc: bool) -> Rdma {
+    over(fabric_iwarp::Iwarp::default(), crc)
+}
+
+fn over(provider: fabric_iwarp::Iwarp, crc: bool) -> Rdma {
     let config = Config {
         crc,
         ..Config::default()
     };
-    Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), config)
+    Rdma::new(Arc::new(provider), config)
 }
 
 /// A server as the load generator reaches it.
@@ -97,6 +101,14 @@ impl Server {
     pub fn connector(&self) -> Arc<dyn Connector> {
         let context = Context::new(Limits::default());
         Arc::new(TcpConnector::new(context).with_rdma(software(self.rdma_crc)))
+    }
+
+    /// What connects to it over RDMA, and from one address of this machine.
+    pub(crate) fn rdma_connector(&self, from: IpAddr) -> Arc<dyn Connector> {
+        let provider = fabric_iwarp::Iwarp::default().connecting_from(from);
+        let rdma = over(provider, self.rdma_crc);
+        let context = Context::new(Limits::default());
+        Arc::new(RdmaConnector::new(context, vec![rdma]))
     }
 
     /// Another server, told of by this one: reached over the same transport, if it has such an address.

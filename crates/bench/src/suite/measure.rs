@@ -314,6 +314,7 @@ pub(crate) fn sample(phase: Phase, used: Used) -> (String, Sample) {
         server_cpu: used.server_cpu,
         client_cpu: phase.client_cpu,
         machine_idle: used.machine_idle,
+        rss_bytes_per_session: None,
     };
     (phase.name, sample)
 }

@@ -8,9 +8,11 @@ use bench::nfs::Form;
 use bench::nfs::cluster::{Carrier, Cluster, ClusterOptions};
 use bench::nfs::create::Creates;
 use bench::nfs::host::Host;
+use bench::nfs::idle::Beside;
 use bench::nfs::io::{Access, FileIo, Order};
 use bench::nfs::library::Library;
 use bench::nfs::metadata::{Metadata, Operation};
+use bench::nfs::reconnect::Reconnects;
 use bench::nfs::stripes::{FirstLives, Part};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -157,6 +159,40 @@ fn all_subjects_run_over_rdma_too() {
             let sample = subject.run(&LOAD).unwrap();
             assert!(sample.requests_count > 0, "{}", subject.name());
         }
+    }
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn idle_sessions_live_beside_those_who_ask() {
+    let dir = tempfile::tempdir().unwrap();
+    for (idle_count, has_memory) in [(70, true), (10, false)] {
+        let mut subject = Beside {
+            cluster: options(&dir, 1, true).over(Carrier::Iwarp),
+            idle_count,
+            uncounted: 10,
+        };
+        // Two clients, the second with a request less.
+        let load = Load {
+            connections_count: 7,
+            ..LOAD
+        };
+        let sample = subject.run(&load).unwrap();
+        assert!(sample.requests_count > 0);
+        assert_eq!(sample.rss_bytes_per_session.is_some(), has_memory);
+    }
+    assert!(is_empty(&dir));
+}
+
+#[test]
+fn connections_are_made_and_used_over_and_over() {
+    let dir = tempfile::tempdir().unwrap();
+    for carrier in [Carrier::Tcp, Carrier::Iwarp, Carrier::IwarpWithoutCrc] {
+        let mut subject = Reconnects {
+            cluster: options(&dir, 1, true).over(carrier),
+        };
+        let sample = subject.run(&LOAD).unwrap();
+        assert!(sample.requests_count > 1, "{}", subject.name());
     }
     assert!(is_empty(&dir));
 }

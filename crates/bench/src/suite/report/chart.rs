@@ -288,6 +288,7 @@ fn y_label(metric: Metric) -> String {
         Metric::CpuSecondsPerGigabyte => "CPU of servers for a GB, s",
         Metric::CpuIdlePercent => "CPU idle, %",
         Metric::BytesPerRequest => "bytes for each",
+        Metric::RssBytesPerSession => "resident bytes for each session",
     }
     .to_owned()
 }

@@ -9,7 +9,7 @@ const HEAD: &str =
 
 pub(crate) fn text(results: &Results) -> String {
     let mut out = HEAD.to_owned();
-    for metric in Metric::ALL {
+    for metric in metrics() {
         out.push(',');
         out.push_str(metric.name());
     }
@@ -40,7 +40,7 @@ pub(crate) fn text(results: &Results) -> String {
                 sample.elapsed.as_secs_f64(),
             )
             .expect("a string takes all text");
-            for metric in Metric::ALL {
+            for metric in metrics() {
                 out.push(',');
                 let value = metric.of(sample);
                 let known = results.knows_server_cpu || !metric.is_of_the_server();
@@ -52,6 +52,11 @@ pub(crate) fn text(results: &Results) -> String {
         }
     }
     out
+}
+
+fn metrics() -> impl Iterator<Item = Metric> {
+    let all = Metric::ALL.into_iter();
+    all.filter(|metric| metric.is_of_requests())
 }
 
 fn quoted(text: &str) -> String {

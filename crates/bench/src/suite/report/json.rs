@@ -77,5 +77,5 @@ fn known_metrics(results: &Results) -> impl Iterator<Item = Metric> {
     let knows = results.knows_server_cpu;
     Metric::ALL
         .into_iter()
-        .filter(move |metric| knows || !metric.is_of_the_server())
+        .filter(move |metric| metric.is_of_requests() && (knows || !metric.is_of_the_server()))
 }

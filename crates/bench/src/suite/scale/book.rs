@@ -131,6 +131,7 @@ fn sample(
         server_cpu,
         client_cpu: Duration::ZERO,
         machine_idle: None,
+        rss_bytes_per_session: None,
     }
 }
 

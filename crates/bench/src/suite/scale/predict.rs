@@ -353,6 +353,7 @@ mod tests {
             server_cpu: Duration::from_micros(server_us * requests_count),
             client_cpu: Duration::from_micros(client_us * requests_count),
             machine_idle: None,
+            rss_bytes_per_session: None,
         }
     }
 
