@@ -1,5 +1,5 @@
-//! Goal: over RDMA a reply that is longer than a message goes into the reply chunk; and credits that an idle client holds come back over
-//! CB_RECALL_SLOT to one that lacks them (design R14).
+//! Goal: over RDMA a reply that is longer than a message goes into the reply chunk, whichever operation's it is; and credits that an
+//! idle client holds come back over CB_RECALL_SLOT to one that lacks them (design R14).
 //! Method: the metadata server on the provider within the process, sessions of our own client; time paused.
 #![allow(
     clippy::unwrap_used,
@@ -11,10 +11,15 @@ mod rig;
 use bytes::Bytes;
 use fabric::mem::MemFabric;
 use futures_util::future::join_all;
-use nfs4::attr::{Attrs, FILEID, TYPE};
-use nfs4::ops::{CreateArgs, CreateRes, CreateType, ReadDirArgs, ReadDirRes};
-use nfs4::{Bitmap, Fattr, FileHandle, Verifier};
-use rig::cluster::{Port, cluster};
+use nfs4::attr::{ACL, Attrs, FILEID, TYPE};
+use nfs4::ops::{
+    CreateArgs, CreateRes, CreateType, GetAttrArgs, GetAttrRes, ReadDirArgs, ReadDirRes,
+};
+use nfs4::{
+    ACE_READ_DATA, ACE_TYPE_ALLOW, Ace, Bitmap, Fattr, FileHandle, IoMode, Stateid, Verifier,
+};
+use rig::cluster::{FakeDs, Port, cluster};
+use rig::file::{File, patiently};
 use rig::{Client, Rig, after_putfh};
 use session_client::{CallbackHandler, NoCallbacks, Session, SessionConfig};
 use std::collections::BTreeMap;
@@ -27,12 +32,14 @@ use transport::{
     Address, CloseReason, ConnHandle, Connector, Context, CountersSnapshot, DynService, Endpoint,
     Limits, Message, Service,
 };
-use xdr::Opaque;
+use xdr::{List, Opaque};
 
 /// Calls that a busy client makes at once, and so the credits that it needs.
 const AT_ONCE: usize = 16;
 /// The longest message: what is more goes into a reply chunk.
 const INLINE_BYTES: u64 = 4096;
+/// The largest result that a client takes where it says so: some pages, as Linux does.
+const RESULT_BYTES: u32 = 65_536;
 /// What each request takes.
 const REQUEST: Duration = Duration::from_millis(1);
 /// A client that keeps credits is asked so long, and then disconnected: five rounds of five seconds, and what stands around them.
@@ -80,6 +87,7 @@ impl Service for Slow {
 struct OverRdma {
     rig: Rig,
     _port: Port,
+    _data_servers: Vec<FakeDs>,
     slow: Arc<Slow>,
     server: Context,
     client: Context,
@@ -92,7 +100,12 @@ struct OverRdma {
 impl OverRdma {
     /// With so many credits to be lent.
     async fn new(lent: u32) -> Self {
-        let (rig, port, _) = cluster(0).await;
+        Self::before(0, lent).await
+    }
+
+    /// The same with data servers.
+    async fn before(data_servers: u8, lent: u32) -> Self {
+        let (rig, port, data_servers) = cluster(data_servers).await;
         let config = Config::default();
         let config = Config {
             lent_bytes: lent * config.inline_bytes,
@@ -118,6 +131,7 @@ impl OverRdma {
         Self {
             rig,
             _port: port,
+            _data_servers: data_servers,
             slow,
             server,
             address,
@@ -266,4 +280,57 @@ async fn a_long_list_of_names_goes_into_the_reply_chunk() {
     let listed = after_putfh(&done).take::<ReadDirRes<'_>>().unwrap().entries;
     assert_eq!(listed.len(), NAMES);
     assert!(bytes > INLINE_BYTES, "{bytes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_access_control_list_goes_into_the_reply_chunk() {
+    const ENTRIES: u32 = 200;
+    let served = OverRdma::new(100).await;
+    let client = served.client("alice", None).await;
+    let root = client.lookup(&[]).await.unwrap();
+    mkdir(&client, &root, "d").await;
+    let dir = File {
+        client: &client,
+        name: "d".to_owned(),
+        fh: client.lookup(&["d"]).await.unwrap(),
+        open: Stateid::ANONYMOUS,
+    };
+    let entry = |number: u32| Ace {
+        ace_type: ACE_TYPE_ALLOW,
+        flag: 0,
+        access_mask: ACE_READ_DATA,
+        who: (1_000_000_000 + number).to_string().as_bytes().into(),
+    };
+    let list: Vec<_> = (0..ENTRIES).map(entry).collect();
+    let wanted = Attrs {
+        acl: Some(List(list.clone())),
+        ..Attrs::default()
+    };
+    dir.try_set(&wanted).await.unwrap();
+    let asking = client.on(&dir.fh, |b| {
+        b.push(&GetAttrArgs {
+            attr_request: Bitmap::of(&[ACL]),
+        });
+    });
+    let (done, bytes) = served.reply_chunk_bytes_of(asking).await;
+    let got = after_putfh(&done).take::<GetAttrRes<'_>>().unwrap();
+    assert_eq!(got.attributes.attrs().unwrap().acl.unwrap().0, list);
+    assert!(bytes > INLINE_BYTES, "{bytes}");
+    // The client had made room for it at once.
+    assert_eq!(served.counters().rdma_calls_refused, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layout_over_many_data_servers_goes_into_the_reply_chunk() {
+    /// As many as a file may lie on.
+    const DATA_SERVERS: u8 = 58;
+    let served = OverRdma::before(DATA_SERVERS, 100).await;
+    let client = served.client("alice", None).await;
+    let file = File::create(&client, "f").await;
+    let granting = patiently(|| file.try_layout_within(IoMode::Rw, RESULT_BYTES));
+    let (granted, bytes) = served.reply_chunk_bytes_of(granting).await;
+    let layout = granted.unwrap().body;
+    assert_eq!(layout.file_handles.0.len(), usize::from(DATA_SERVERS));
+    assert!(bytes > INLINE_BYTES, "{bytes}");
+    assert_eq!(served.counters().rdma_calls_refused, 0);
 }

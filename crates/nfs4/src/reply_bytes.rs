@@ -3,7 +3,10 @@
 //! Estimates from above for what servers answer in practice. Some results have no bound in the protocol (ACLs, owners, opaque
 //! bodies of layouts); a caller whose estimate was too small hears of it and asks again with more room.
 
-use crate::OpNum;
+use xdr::{Decode, Decoder};
+
+use crate::attr::{ACL, DACL, SACL};
+use crate::{Bitmap, OpNum};
 
 /// Bytes of a reply before its results: the RPC header with a verifier, status, count, tag not counted.
 const HEADER_BYTES: u32 = 64;
@@ -13,6 +16,10 @@ const RESULT_BYTES: u32 = 8;
 const FIXED_BYTES: u32 = 128;
 /// Owners and groups by name, and all attributes of fixed length.
 const ATTRIBUTES_BYTES: u32 = 1024;
+/// An access control list of some hundred entries. (Linux makes room for as much.)
+const ACL_BYTES: u32 = 64 * 1024;
+/// Attributes that are such lists.
+const LISTS: Bitmap = Bitmap::of(&[ACL, DACL, SACL]);
 /// A name of somebody, and what is fixed around it.
 const NAME_BYTES: u32 = 512;
 /// Names of servers, their scope and their implementation.
@@ -64,7 +71,11 @@ impl ReplyBytes {
             OpNum::LayoutGet => word(52).saturating_add(FIXED_BYTES),
             OpNum::GetDeviceList | OpNum::GetXattr | OpNum::ListXattrs => XATTR_BYTES,
             OpNum::ReadLink => LINK_BYTES,
-            OpNum::GetAttr => ATTRIBUTES_BYTES,
+            OpNum::GetAttr => {
+                let asked = Bitmap::decode(&mut Decoder::new(args)).unwrap_or_default();
+                let has_lists = !asked.intersection(&LISTS).is_empty();
+                ATTRIBUTES_BYTES + if has_lists { ACL_BYTES } else { 0 }
+            }
             OpNum::ExchangeId => SERVER_BYTES,
             OpNum::TestStateid => word(0).saturating_mul(4).saturating_add(FIXED_BYTES),
             // An ACE names somebody, and so does the owner of a lock.
@@ -83,8 +94,11 @@ impl ReplyBytes {
 mod tests {
     //! The counts that arguments carry are found where they are.
     use super::*;
-    use crate::ops::{GetDeviceInfoArgs, LayoutGetArgs, PutFhArgs, ReadArgs, ReadDirArgs};
-    use crate::{Bitmap, CompoundBuilder, DeviceId, IoMode, OpArgs, Stateid, Verifier};
+    use crate::attr::{MODE, SIZE};
+    use crate::ops::{
+        GetAttrArgs, GetDeviceInfoArgs, LayoutGetArgs, PutFhArgs, ReadArgs, ReadDirArgs,
+    };
+    use crate::{CompoundBuilder, DeviceId, IoMode, OpArgs, Stateid, Verifier};
     use xdr::Encoder;
 
     fn of<A: OpArgs<Num = OpNum>>(args: &A) -> ReplyBytes {
@@ -129,6 +143,13 @@ mod tests {
         });
         for plain in [readdir, device, layout] {
             assert_eq!((plain.plain, plain.data), (fixed + COUNT, 0));
+        }
+        for (attr, more) in [(ACL, ACL_BYTES), (DACL, ACL_BYTES), (SIZE, 0), (MODE, 0)] {
+            let attributes = of(&GetAttrArgs {
+                attr_request: Bitmap::of(&[attr]),
+            });
+            let wanted = fixed - FIXED_BYTES + ATTRIBUTES_BYTES + more;
+            assert_eq!((attributes.plain, attributes.data), (wanted, 0), "{attr}");
         }
         let handle = of(&PutFhArgs {
             object: xdr::Opaque(b"x"),

@@ -352,10 +352,18 @@ impl Session {
         let live = self.live.lock().clone().ok_or(SessionError::Lost)?;
         let mut slot = live.slots.acquire().await.ok_or(SessionError::Lost)?;
         let deadline = Instant::now() + self.config.give_up;
+        // For all tries: a reply that had no room and was not kept would have none again.
+        let mut estimate = Estimate::Usual;
         if slot.in_doubt {
             let probe: &Build<'_> = &|_| Vec::new();
             match self
-                .tries(&live, &slot, deadline, (caller, false, probe))
+                .tries(
+                    &live,
+                    &slot,
+                    deadline,
+                    (caller, false, probe),
+                    &mut estimate,
+                )
                 .await
             {
                 // Our own answer, or that of the forgotten request: in each case the sequence id is used up.
@@ -367,8 +375,9 @@ impl Session {
             }
         }
         loop {
+            let request = (caller, cache_this, build);
             match self
-                .tries(&live, &slot, deadline, (caller, cache_this, build))
+                .tries(&live, &slot, deadline, request, &mut estimate)
                 .await
             {
                 Ok(outcome) => {
@@ -395,11 +404,11 @@ impl Session {
         slot: &SlotGuard,
         deadline: Instant,
         request: (&Caller, bool, &Build<'_>),
+        estimate: &mut Estimate,
     ) -> Result<Outcome, SessionError> {
         let mut pause = Duration::from_millis(PAUSE_MS);
         // Told once: every try must be the same request, or the server takes it for another (RFC 8881 §2.10.6.1.3.1).
         let highest_slot = live.slots.highest_busy();
-        let mut estimate = Estimate::Usual;
         let mut is_sent = false;
         loop {
             // A lost session answers nothing but the retry of what changed something (RFC 8881 §2.10.6.5).
@@ -412,7 +421,7 @@ impl Session {
                 Ok(reached) => {
                     is_sent = true;
                     let conn = &reached.conn;
-                    self.one_try(live, conn, (slot, highest_slot), request, estimate)
+                    self.one_try(live, conn, (slot, highest_slot), request, *estimate)
                         .await
                 }
                 Err(e) => Err(e),
@@ -420,8 +429,8 @@ impl Session {
             let error = match tried {
                 // A reply that was too long for its room is asked for again (RFC 8267 §4.1): the server either has
                 // not executed the request or answers the retry as it answers every other.
-                Err(SessionError::NotCarried) if estimate == Estimate::Usual => {
-                    estimate = Estimate::Most;
+                Err(SessionError::NotCarried) if *estimate == Estimate::Usual => {
+                    *estimate = Estimate::Most;
                     continue;
                 }
                 Err(SessionError::Lost) => {

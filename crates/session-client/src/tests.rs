@@ -395,53 +395,96 @@ async fn another_transport_than_rdma_is_taken_only_behind_it_and_is_counted() {
     );
 }
 
+/// The server over RDMA, with messages of 1 KiB.
+struct OverRdma {
+    session: Arc<Session>,
+    served: Context,
+    _shutdown: Shutdown,
+}
+
+impl OverRdma {
+    async fn new(world: &World) -> Self {
+        let config = transport::rdma::Config {
+            inline_bytes: 1024,
+            ..transport::rdma::Config::default()
+        };
+        let rdma = Rdma::new(Arc::new(fabric::mem::MemFabric::default()), config);
+        let address = ([127, 0, 0, 1], 20049).into();
+        let listener = transport::rdma::listen(address, &rdma).await.unwrap();
+        let (shutdown, served) = (Shutdown::new(), Context::new(Limits::default()));
+        let (service, signal) = (world.server.clone(), shutdown.signal());
+        tokio::spawn(transport::rdma::serve(
+            vec![listener],
+            rdma.clone(),
+            service,
+            served.clone(),
+            signal,
+        ));
+        let config = SessionConfig {
+            addresses: vec![Address::Rdma(address)],
+            ..world.session.config().clone()
+        };
+        let connector = RdmaConnector::new(Context::new(Limits::default()), vec![rdma]);
+        let session = Session::new(Arc::new(connector), config);
+        session.establish().await.unwrap();
+        Self {
+            session,
+            served,
+            _shutdown: shutdown,
+        }
+    }
+
+    async fn remove(&self, name: &[u8], is_kept: bool) {
+        let caller = caller();
+        let build: &Build<'_> = &|b| {
+            b.push(&RemoveArgs {
+                target: Opaque(name),
+            });
+            Vec::new()
+        };
+        let asked = match is_kept {
+            true => self.session.compound_once(&caller, build).await,
+            false => self.session.compound(&caller, build).await,
+        };
+        let outcome = asked.unwrap();
+        assert!(outcome.results().unwrap().take::<RemoveRes>().is_ok());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reply_without_room_is_asked_for_again_with_more_and_executed_once() {
     let world = World::new(None);
-    let config = transport::rdma::Config {
-        inline_bytes: 1024,
-        ..transport::rdma::Config::default()
-    };
-    let rdma = Rdma::new(Arc::new(fabric::mem::MemFabric::default()), config);
-    let address = ([127, 0, 0, 1], 20049).into();
-    let listener = transport::rdma::listen(address, &rdma).await.unwrap();
-    let (shutdown, context) = (Shutdown::new(), Context::new(Limits::default()));
-    let (service, signal) = (world.server.clone(), shutdown.signal());
-    tokio::spawn(transport::rdma::serve(
-        vec![listener],
-        rdma.clone(),
-        service,
-        context.clone(),
-        signal,
-    ));
-    let config = SessionConfig {
-        addresses: vec![Address::Rdma(address)],
-        ..world.session.config().clone()
-    };
-    let connector = RdmaConnector::new(Context::new(Limits::default()), vec![rdma]);
-    let session = Session::new(Arc::new(connector), config);
-    session.establish().await.unwrap();
-    let remove = |name: &'static [u8]| {
-        let session = session.clone();
-        async move {
-            let build: &Build<'_> = &move |b| {
-                b.push(&RemoveArgs {
-                    target: Opaque(name),
-                });
-                Vec::new()
-            };
-            session.compound_once(&caller(), build).await.unwrap()
-        }
-    };
-    remove(b"short").await;
-    assert_eq!(context.counters().snapshot().rdma_calls_refused, 0);
+    let over = OverRdma::new(&world).await;
+    over.remove(b"short", true).await;
+    assert_eq!(over.served.counters().snapshot().rdma_calls_refused, 0);
     world.server.state.lock().tag_bytes = 1024;
-    let outcome = remove(b"long").await;
-    assert!(outcome.results().unwrap().take::<RemoveRes>().is_ok());
+    over.remove(b"long", true).await;
     assert_eq!(world.server.executed(), ["short", "long"]);
-    let counted = context.counters().snapshot();
+    let counted = over.served.counters().snapshot();
     assert_eq!(counted.rdma_calls_refused, 1);
     assert!(counted.rdma_reply_chunk_bytes_out > 1024);
+}
+
+/// The request is new then, and its reply is as long as before: an estimate that began anew would go round for ever.
+#[tokio::test(start_paused = true)]
+async fn a_reply_without_room_that_was_not_kept_is_asked_for_with_all_the_room_there_is() {
+    let world = World::new(None);
+    let over = OverRdma::new(&world).await;
+    {
+        let mut state = world.server.state.lock();
+        (state.tag_bytes, state.frugal) = (1024, true);
+    }
+    let for_ever = async {
+        while world.server.executed().len() < 10 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = over.remove(b"long", false) => {}
+        () = for_ever => panic!("asked for again and again"),
+    }
+    assert_eq!(world.server.executed(), ["long", "long"]);
+    assert_eq!(over.served.counters().snapshot().rdma_calls_refused, 1);
 }
 
 #[tokio::test(start_paused = true)]

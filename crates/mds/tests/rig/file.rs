@@ -156,6 +156,7 @@ impl<'c> File<'c> {
         self.try_layout_within(iomode, 4096).await
     }
 
+    /// With room for a result of so many bytes.
     pub async fn try_layout_within(
         &self,
         iomode: IoMode,
