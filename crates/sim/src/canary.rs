@@ -33,6 +33,10 @@ pub enum Canary {
     KeepDelegations,
     /// The metadata store forgets that a client which held nothing has taken something.
     ForgetHolders,
+    /// Messages over RDMA take receives that are set aside for other connections.
+    MixReceives,
+    /// The servers ask nobody for slots, and so for credits.
+    NeverAskForSlots,
 }
 
 /// A transaction of the metadata store that drops some of what is put.

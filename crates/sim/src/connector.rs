@@ -4,8 +4,10 @@
 //! connection is made over memory or over RDMA, each time anew: so sessions use both, and retries change from one to
 //! the other.
 
-use crate::fabric::{Names, SimFabric};
-use crate::net::Net;
+use crate::canary::Canary;
+use crate::check::credits::{self, Checker};
+use crate::fabric::{Commons, Names, SimFabric};
+use crate::net::{Net, host};
 use crate::rng::Rng;
 use crate::tap::Tap;
 use crate::trace::Trace;
@@ -15,7 +17,9 @@ use fabric::mem::MemFabric;
 use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use transport::memory::{Fate, Listener, MemoryConnector, Network, Passage};
 use transport::rdma::{self, Config, Rdma};
 use transport::workers::Shutdown;
@@ -26,6 +30,20 @@ use transport::{
 
 /// What a seed may choose as the share of connections over RDMA, in 1000.
 const SHARES: [u32; 4] = [0, 300, 700, 1000];
+/// Where credits are judged every request over RDMA takes a while, in milliseconds: else few would be in progress at a time.
+const REQUEST_MS: (u64, u64) = (1, 20);
+
+/// How connections are made over RDMA.
+#[derive(Clone)]
+pub(crate) struct OverRdma {
+    /// Connections, in 1000; `None` lets the seed choose.
+    pub(crate) share: Option<u32>,
+    /// Credits that each server lends; `None` is the usual number.
+    pub(crate) lent: Option<u32>,
+    /// Who judges what becomes of them.
+    pub(crate) credits: Option<Checker>,
+    pub(crate) canary: Option<Canary>,
+}
 
 /// All transports of the world. Cheap to clone.
 #[derive(Clone)]
@@ -39,13 +57,15 @@ pub(crate) struct Wires {
     chance: Arc<Mutex<Rng>>,
     /// Connections over RDMA, in 1000.
     share: u32,
+    over: OverRdma,
+    commons: Option<Commons>,
 }
 
 impl Wires {
-    /// The transports over `net`, with this share of RDMA, or one that `rng` chooses.
-    pub(crate) fn new(net: Net, tap: Tap, trace: Trace, mut rng: Rng, share: Option<u32>) -> Self {
+    /// The transports over `net`; `rng` chooses a share of RDMA where none is given.
+    pub(crate) fn new(net: Net, tap: Tap, trace: Trace, mut rng: Rng, over: OverRdma) -> Self {
         let chosen = SHARES[rng.index(SHARES.len())];
-        let share = share.unwrap_or(chosen);
+        let share = over.share.unwrap_or(chosen);
         trace.tell(
             "net",
             format_args!("{share} of 1000 connections are over RDMA"),
@@ -59,6 +79,8 @@ impl Wires {
             names: Names::default(),
             chance: Arc::new(Mutex::new(rng)),
             share,
+            commons: (over.canary == Some(Canary::MixReceives)).then(Commons::default),
+            over,
         }
     }
 
@@ -86,8 +108,7 @@ impl Wires {
         let listeners = vec![listener.map_err(|e| format!("{host}: {e}"))?];
         let tapped = Arc::new(Tapped {
             service,
-            tap: self.tap.clone(),
-            names: self.names.clone(),
+            wires: self.clone(),
             server: host.to_owned(),
         });
         let signal = shutdown.signal();
@@ -107,14 +128,40 @@ impl Wires {
         })
     }
 
-    fn rdma(&self, name: &str) -> Rdma {
-        let fabric = SimFabric {
+    /// The fabric as the end of this name has it.
+    pub(crate) fn fabric(&self, name: &str) -> SimFabric {
+        SimFabric {
             mem: self.mem.clone(),
             net: self.net.clone(),
             names: self.names.clone(),
             name: name.to_owned(),
+            commons: self.commons.clone(),
+        }
+    }
+
+    /// Where a host serves over RDMA.
+    pub(crate) fn address(&self, host: &str) -> SocketAddr {
+        self.names.address(host)
+    }
+
+    /// A client has the answer to what it asked then.
+    pub(crate) fn answered(&self, who: &str, asked: Instant) {
+        if let Some(credits) = &self.over.credits {
+            credits.answered(who, asked);
+        }
+    }
+
+    fn rdma(&self, name: &str) -> Rdma {
+        let usual = Config::default();
+        let lent_bytes = match self.over.lent {
+            Some(credits) => credits * usual.inline_bytes,
+            None => usual.lent_bytes,
         };
-        Rdma::new(Arc::new(fabric), Config::default())
+        let config = Config {
+            lent_bytes,
+            ..usual
+        };
+        Rdma::new(Arc::new(self.fabric(name)), config)
     }
 }
 
@@ -159,20 +206,30 @@ impl Connector for ByName {
             if !wires.chance.lock().chance(wires.share) {
                 return self.memory.connect(&Address::Memory(to), reverse).await;
             }
-            wires
-                .trace
-                .tell(&self.name, format_args!("- connects to {to} over RDMA"));
-            let address = wires.names.address(&to);
-            rdma::connect(address, &self.rdma, reverse, &self.context).await
+            self.over_rdma(&to, reverse).await
         })
+    }
+}
+
+impl ByName {
+    /// Connects to a host over RDMA.
+    pub(crate) async fn over_rdma(
+        &self,
+        to: &str,
+        reverse: Arc<dyn DynService>,
+    ) -> Result<ConnHandle, ConnectError> {
+        self.wires
+            .trace
+            .tell(&self.name, format_args!("- connects to {to} over RDMA"));
+        let address = self.wires.address(to);
+        rdma::connect(address, &self.rdma, reverse, &self.context).await
     }
 }
 
 /// A service over RDMA, where no record is seen on the wire: the tap looks at what arrives and what is answered.
 struct Tapped {
     service: Arc<dyn DynService>,
-    tap: Tap,
-    names: Names,
+    wires: Wires,
     server: String,
 }
 
@@ -189,14 +246,33 @@ impl Tapped {
             number: 0,
             bytes,
         };
-        self.tap.record(&passage, Fate::Deliver);
+        self.wires.tap.record(&passage, Fate::Deliver);
+    }
+
+    fn peer(&self, conn: &ConnHandle) -> String {
+        let address = conn.peer().socket().expect("over RDMA");
+        self.wires.names.name(address)
+    }
+
+    async fn take_a_while(&self) {
+        let (low, high) = REQUEST_MS;
+        let ms = self.wires.chance.lock().within(low, high);
+        tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 }
 
 impl Service for Tapped {
     async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
-        let address = conn.peer().socket().expect("over RDMA");
-        let peer = self.names.name(address);
+        let peer = self.peer(conn);
+        let credits = self.wires.over.credits.as_ref();
+        let _running = credits.map(|credits| credits.begin(&self.server, conn.id()));
+        if credits.is_some() {
+            self.take_a_while().await;
+        }
+        if host(&peer).starts_with(credits::GLUTTON) {
+            // A story of all its calls would be about nothing else.
+            return self.service.call_boxed(conn, record).await;
+        }
         self.tell(&peer, true, &record);
         let reply = self.service.call_boxed(conn, record).await?;
         let bytes = reply.flatten().expect("nothing is in files");
@@ -209,15 +285,23 @@ impl Service for Tapped {
     }
 
     fn connected(&self, conn: &ConnHandle) {
+        if let Some(credits) = &self.wires.over.credits {
+            credits.connected(&self.server, conn.id(), &self.peer(conn));
+        }
         self.service.on_connected(conn);
     }
 
     fn disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
+        if let Some(credits) = &self.wires.over.credits {
+            credits.disconnected(&self.server, conn.id(), reason);
+        }
         self.service.on_disconnected(conn, reason);
     }
 
     fn credits_short(&self, conn: &ConnHandle) {
-        self.service.on_credits_short(conn);
+        if self.wires.over.canary != Some(Canary::NeverAskForSlots) {
+            self.service.on_credits_short(conn);
+        }
     }
 }
 

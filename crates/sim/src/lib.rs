@@ -16,6 +16,7 @@ mod client;
 mod connector;
 mod ds_node;
 mod fabric;
+mod glutton;
 mod history;
 mod join;
 mod mds_node;

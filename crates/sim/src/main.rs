@@ -32,6 +32,9 @@ struct Args {
     /// Files that clients are delegated
     #[arg(long, conflicts_with_all = ["names", "contended"])]
     delegations: bool,
+    /// Clients over RDMA that do not keep to their credits
+    #[arg(long, conflicts_with_all = ["names", "contended", "delegations"])]
+    gluttons: bool,
     /// Objects are made with their files
     #[arg(long)]
     eager: bool,
@@ -68,6 +71,10 @@ enum CanaryArg {
     KeepDelegations,
     /// The MDS forgets that a client which held nothing has taken something
     ForgetHolders,
+    /// Messages over RDMA take receives that are set aside for others
+    MixReceives,
+    /// The servers ask nobody for slots, and so for credits
+    NeverAskForSlots,
 }
 
 fn config(args: &Args) -> Config {
@@ -77,6 +84,8 @@ fn config(args: &Args) -> Config {
         Config::contended()
     } else if args.delegations {
         Config::delegations()
+    } else if args.gluttons {
+        Config::gluttons()
     } else {
         Config::cluster()
     };
@@ -84,7 +93,7 @@ fn config(args: &Args) -> Config {
         steps: args.steps.unwrap_or(usual.steps),
         ds: args.ds.unwrap_or(usual.ds),
         clients: args.clients.unwrap_or(usual.clients),
-        rdma: args.rdma,
+        rdma: args.rdma.or(usual.rdma),
         eager: args.eager,
         canary: args.canary.map(|c| match c {
             CanaryArg::ReplyBeforeDurable => Canary::ReplyBeforeDurable,
@@ -93,6 +102,8 @@ fn config(args: &Args) -> Config {
             CanaryArg::IgnoreFences => Canary::IgnoreFences,
             CanaryArg::KeepDelegations => Canary::KeepDelegations,
             CanaryArg::ForgetHolders => Canary::ForgetHolders,
+            CanaryArg::MixReceives => Canary::MixReceives,
+            CanaryArg::NeverAskForSlots => Canary::NeverAskForSlots,
             CanaryArg::CommitWithoutSync => Canary::CommitWithoutSync,
         }),
         ..usual
@@ -131,6 +142,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("names", args.names),
         ("contended", args.contended),
         ("delegations", args.delegations),
+        ("gluttons", args.gluttons),
         ("eager", args.eager),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {

@@ -55,6 +55,7 @@ struct Running {
 /// The host.
 pub(crate) struct MdsNode {
     creation: Creation,
+    lease_ms: u64,
     wires: Wires,
     net: Net,
     tap: Tap,
@@ -75,11 +76,12 @@ impl MdsNode {
         tap: Tap,
         trace: Trace,
         mut rng: Rng,
-        (canary, creation): (Option<Canary>, Creation),
+        (canary, creation, lease_ms): (Option<Canary>, Creation, u64),
     ) -> Self {
         let store = SimStore::new(rng.split(), canary);
         Self {
             creation,
+            lease_ms,
             wires,
             net,
             tap,
@@ -112,7 +114,7 @@ impl MdsNode {
             store: self.store.clone(),
             exports: Exports::loopback(Squash::None),
             identities: mds::identities::IdentityConfig::default(),
-            lease_ms: LEASE_MS,
+            lease_ms: self.lease_ms,
             clock: Arc::new(move || {
                 let run = start.elapsed();
                 Time {

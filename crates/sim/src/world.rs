@@ -1,14 +1,16 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
 use crate::canary::Canary;
-use crate::check::{Findings, data, delegations, locks, names};
+use crate::check::{Findings, credits, data, delegations, locks, names};
 use crate::client::{
-    Client, DataParts, DataWorker, Holder, HolderParts, PLACES, Parts, Worker, first_mode,
+    Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, PLACES, Parts, Worker,
+    first_mode,
 };
-use crate::connector::Wires;
+use crate::connector::{MDS_NAME, OverRdma, Wires, ds_name};
 use crate::ds_node::{self, DsNode};
+use crate::glutton::Glutton;
 use crate::history::History;
-use crate::mds_node::MdsNode;
+use crate::mds_node::{LEASE_MS, MdsNode};
 use crate::net::{Net, Weather};
 use crate::panics;
 use crate::rng::Rng;
@@ -28,6 +30,10 @@ use tokio::task::JoinSet;
 const RUN_SECS_MAX: u64 = 1_200;
 /// Virtual time in which the removals of a run must be done once all is calm.
 const DRAIN_SECS_MAX: u64 = 300;
+/// Credits that each server lends where there are gluttons: fewer than its clients can use.
+const LENT_TO_GLUTTONS: u32 = 16;
+/// The lease where there are gluttons, in milliseconds: idle clients are asked for credits, and must have sessions then.
+const LEASE_OF_IDLERS_MS: u64 = 90_000;
 /// Directories that all clients share.
 const DIRS: usize = 2;
 
@@ -44,6 +50,10 @@ pub struct Config {
     pub data_clients: usize,
     /// Clients that are delegated files.
     pub holders: usize,
+    /// Clients that make many calls at a time and then none.
+    pub guests: usize,
+    /// Clients that do not keep to their credits.
+    pub gluttons: usize,
     /// Files that those of a kind share.
     pub files: u64,
     /// Operations of each worker.
@@ -70,6 +80,8 @@ impl Config {
             workers: 2,
             data_clients: 0,
             holders: 0,
+            guests: 0,
+            gluttons: 0,
             files: 3,
             steps: 40,
             weather: Weather::ROUGH,
@@ -85,6 +97,32 @@ impl Config {
             Creation::Eager
         } else {
             Creation::Lazy
+        }
+    }
+
+    /// Clients that keep to their credits and clients that do not, all over RDMA. There is no other trouble, so that whatever a
+    /// client of the first kind suffers is the doing of the second.
+    #[must_use]
+    pub const fn gluttons() -> Self {
+        Self {
+            ds: 1,
+            clients: 1,
+            data_clients: 1,
+            guests: 3,
+            gluttons: 4,
+            steps: 30,
+            weather: Weather::CALM,
+            crashes: false,
+            rdma: Some(1000),
+            ..Self::names()
+        }
+    }
+
+    fn lease_ms(&self) -> u64 {
+        if self.gluttons > 0 {
+            LEASE_OF_IDLERS_MS
+        } else {
+            LEASE_MS
         }
     }
 
@@ -196,6 +234,7 @@ struct World {
     history: History,
     net: Net,
     wires: Wires,
+    credits: credits::Checker,
     mds: Arc<Mutex<MdsNode>>,
     ds: Vec<Arc<Mutex<DsNode>>>,
 }
@@ -209,20 +248,22 @@ impl World {
         let net = Net::new(rng.split(), Weather::CALM, trace.clone(), tap.clone());
         // Of its own, so that the choice of transports shifts no other draw.
         let wires_rng = Rng::new(seed ^ WIRES_SALT);
-        let wires = Wires::new(
-            net.clone(),
-            tap.clone(),
-            trace.clone(),
-            wires_rng,
-            config.rdma,
-        );
+        let credits = credits::Checker::new(LENT_TO_GLUTTONS, trace.clone(), findings.clone());
+        let has_gluttons = config.gluttons > 0;
+        let over = OverRdma {
+            share: config.rdma,
+            lent: has_gluttons.then_some(LENT_TO_GLUTTONS),
+            credits: has_gluttons.then(|| credits.clone()),
+            canary: config.canary,
+        };
+        let wires = Wires::new(net.clone(), tap.clone(), trace.clone(), wires_rng, over);
         let mds = MdsNode::new(
             wires.clone(),
             net.clone(),
             tap.clone(),
             trace.clone(),
             rng.split(),
-            (config.canary, config.creation()),
+            (config.canary, config.creation(), config.lease_ms()),
         );
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
@@ -245,6 +286,7 @@ impl World {
             findings,
             net,
             wires,
+            credits,
             mds: Arc::new(Mutex::new(mds)),
             ds,
         }
@@ -310,16 +352,49 @@ impl World {
             let holder = self.holder(&format!("holder-{number}"));
             work.spawn(holder.work(self.config.steps));
         }
-        let trouble = tokio::spawn(self.trouble().run());
+        for number in 0..self.config.guests {
+            work.spawn(self.guest(number).work(self.config.steps));
+        }
+        let mut trouble = self.spoil();
         while let Some(done) = work.join_next().await {
             if done.is_err() {
                 self.findings.add("a worker panicked".into());
             }
         }
-        trouble.abort();
-        let _ = trouble.await;
+        trouble.shutdown().await;
         self.settle(&dirs).await?;
         Ok(self.judge().await)
+    }
+
+    /// What makes it hard for the clients.
+    fn spoil(&mut self) -> JoinSet<()> {
+        let mut trouble = JoinSet::new();
+        if self.config.gluttons == 0 {
+            trouble.spawn(self.trouble().run());
+        }
+        for number in 0..self.config.gluttons {
+            let servers = (0..self.config.ds).map(ds_name);
+            let glutton = Glutton::new(
+                number,
+                self.wires.clone(),
+                self.rng.split(),
+                self.trace.clone(),
+                servers.chain([MDS_NAME.to_owned()]).collect(),
+            );
+            trouble.spawn(glutton.feast());
+        }
+        trouble
+    }
+
+    fn guest(&mut self, number: usize) -> Guest {
+        Guest::new(GuestParts {
+            name: format!("{}{number}", credits::GUEST),
+            wires: self.wires.clone(),
+            rng: self.rng.split(),
+            trace: self.trace.clone(),
+            findings: self.findings.clone(),
+            is_busy: number == 0,
+        })
     }
 
     fn employ(&mut self, work: &mut JoinSet<()>, client: &Arc<Client>, dirs: &[FileHandle]) {
@@ -423,6 +498,7 @@ impl World {
     }
 
     async fn judge(&mut self) -> bool {
+        self.credits.judge();
         let mds = self.mds.lock().await;
         mds.store().sync();
         match namespace::check(&**mds.store()) {

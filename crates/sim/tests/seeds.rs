@@ -75,12 +75,57 @@ fn promises_to_clients_that_are_delegated_files_hold_on_every_seed() {
 }
 
 #[test]
+fn promises_to_clients_that_keep_to_their_credits_hold_whatever_others_do() {
+    try_seeds(4, &Config::gluttons(), " --gluttons");
+}
+
+#[test]
+fn gluttons_flood_servers_and_keep_credits_until_they_are_cut_off() {
+    let stories: Vec<String> = (0..2)
+        .flat_map(|seed| run(seed, &Config::gluttons()).lines)
+        .collect();
+    for words in [
+        ["glutton-", "has ended: rdma_credits_kept"],
+        ["glutton-", "leaves with"],
+        ["glutton-", "holds 1"],
+        ["glutton-", "IsDeaf"],
+        ["guest-", "rests for"],
+    ] {
+        let says = |line: &String| words.iter().all(|word| line.contains(word));
+        assert!(stories.iter().any(says), "{words:?}");
+    }
+}
+
+#[test]
+fn receives_that_are_taken_from_others_are_found() {
+    let words = "ms for an answer";
+    assert!(is_found(
+        Canary::MixReceives,
+        Config::gluttons(),
+        SEEDS,
+        words
+    ));
+}
+
+#[test]
+fn guests_that_are_never_asked_for_credits_are_found() {
+    let words = "ended the connection of guest";
+    assert!(is_found(
+        Canary::NeverAskForSlots,
+        Config::gluttons(),
+        SEEDS,
+        words
+    ));
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     for (seed, config) in [
         (3, Config::names()),
         (14, Config::cluster()),
         (15, Config::contended()),
         (16, Config::delegations()),
+        (17, Config::gluttons()),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);

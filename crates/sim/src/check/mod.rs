@@ -7,11 +7,13 @@
 //! | [`once`] | a request under a slot and sequence id is executed once |
 //! | [`names`] | what clients saw of the name space fits one order of what they did (linearizability) |
 //! | [`delegations`] | a delegation excludes what it says, and what is cached under it is never stale |
+//! | [`credits`] | who stays within his credits is served in time and keeps his connections, whatever others do (R14) |
 //! | [`locks`] | two conflicting locks are never held at one time |
 //! | [`io`] | no I/O under a fenced layout; no removed object comes back |
 //! | [`data`] | every acknowledged byte is read again until it is overwritten or cut |
 
 pub(crate) mod attrs;
+pub(crate) mod credits;
 pub(crate) mod data;
 pub(crate) mod delegations;
 pub(crate) mod io;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use client::{Client, ClientConfig, Error, File, Identity, OpenOptions};
 use nfs4::NfsStatus;
 use std::time::Duration;
+use tokio::time::Instant;
 use transport::Address;
 
 /// Bytes of a cell: the unit that a disk writes whole.
@@ -150,7 +151,9 @@ impl DataWorker {
     /// Does `steps` operations.
     pub(crate) async fn work(mut self, steps: u32) {
         for _ in 0..steps {
+            let asked = Instant::now();
             self.step().await;
+            self.parts.wires.answered(&self.parts.name, asked);
             let is_long = self.parts.rng.chance(LONG_PER_MILLE);
             let most = if is_long {
                 LONG_REST_MS_MAX

@@ -6,11 +6,13 @@
 
 mod data;
 mod delegated;
+mod guest;
 mod locks;
 mod names;
 
 pub(crate) use data::{DataParts, DataWorker};
 pub(crate) use delegated::{Holder, HolderParts};
+pub(crate) use guest::{Guest, GuestParts};
 pub(crate) use names::{Worker, first_mode};
 
 /// Places in one shared directory.
@@ -39,7 +41,8 @@ use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig, S
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::Address;
+use tokio::time::Instant;
+use transport::{Address, Connector};
 use xdr::Opaque;
 
 /// How long one try of a request waits, in milliseconds.
@@ -206,7 +209,7 @@ impl Client {
             let state = self.state.lock();
             (state.generation, state.since, self.session())
         };
-        let sent = self.now();
+        let (sent, asked) = (self.now(), Instant::now());
         let done = session
             .compound_once(&self.caller, &|b| {
                 build(b);
@@ -215,6 +218,7 @@ impl Client {
             .await;
         match done {
             Ok(outcome) => {
+                self.parts.wires.answered(&self.parts.name, asked);
                 let mut state = self.state.lock();
                 if state.generation == generation {
                     state.renewed = state.renewed.max(sent);
@@ -609,7 +613,7 @@ impl Client {
 }
 
 /// Root on the machine of this name.
-fn root_caller(name: &str) -> Caller {
+pub(crate) fn root_caller(name: &str) -> Caller {
     Caller::auth_sys(&AuthSys {
         stamp: 0,
         machine: name.as_bytes().to_vec(),
@@ -626,7 +630,17 @@ fn session_of(
     incarnation: u64,
     callbacks: Option<Arc<dyn CallbackHandler>>,
 ) -> Arc<Session> {
-    let connector = wires.connector(name);
+    session_over(wires.connector(name), name, caller, incarnation, callbacks)
+}
+
+/// A session to the metadata server over connections of this connector.
+pub(crate) fn session_over(
+    connector: Arc<dyn Connector>,
+    name: &str,
+    caller: &Caller,
+    incarnation: u64,
+    callbacks: Option<Arc<dyn CallbackHandler>>,
+) -> Arc<Session> {
     let config = SessionConfig {
         owner: name.as_bytes().to_vec(),
         verifier: Verifier {
