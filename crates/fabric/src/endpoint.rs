@@ -157,6 +157,17 @@ pub trait Endpoint: Send {
         0
     }
 
+    /// So many of the messages that were admitted are not expected any more: others may have their receives. Returns how many they are:
+    /// none where a receive that only waits costs no memory. What comes all the same is not admitted, but may be excused.
+    fn retract(&mut self, _messages: u32) -> u32 {
+        0
+    }
+
+    /// From now on up to so many messages of the peer may come beyond those that are admitted without ending the connection: what it had
+    /// begun before it heard that it may send less. They have no receives of their own and may have to wait. Where everything that is not
+    /// admitted waits anyway ([`Limits::holds_back`](crate::Limits::holds_back)) this is nothing.
+    fn excuse(&mut self, _messages: u32) {}
+
     /// Lets the peer touch this memory under a new key, until it is invalidated by either side.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ const LIMITS: Limits = Limits {
     reads_max: 0x3ffe,
     waits_for_receives: false,
     shares_receives: true,
+    holds_back: true,
     pads_private_data: false,
     peers_invalidate: true,
     counts_peers_work: true,
@@ -44,6 +45,8 @@ pub struct MemFabric(Arc<Mutex<Net>>);
 
 #[derive(Debug, Default)]
 struct Net {
+    /// Messages that are not admitted end their connection.
+    cuts: bool,
     listeners: HashMap<SocketAddr, Backlog>,
     ports: u16,
     links: u32,
@@ -79,7 +82,11 @@ impl Fabric for MemFabric {
     }
 
     fn limits(&self) -> Limits {
-        LIMITS
+        let holds_back = !self.0.lock().cuts;
+        Limits {
+            holds_back,
+            ..LIMITS
+        }
     }
 
     fn listen(&self, mut address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
@@ -126,6 +133,14 @@ impl Fabric for MemFabric {
 }
 
 impl MemFabric {
+    /// A network that cannot hold back single connections in front of a queue that they share, as devices cannot.
+    #[must_use]
+    pub fn cutting() -> Self {
+        let fabric = Self::default();
+        fabric.0.lock().cuts = true;
+        fabric
+    }
+
     fn ask(
         &self,
         address: SocketAddr,
@@ -229,13 +244,13 @@ impl MemIncoming {
             // As software iWARP: what is summed has to be read.
             files: !(ours.crc || theirs.crc),
         };
-        let number = {
+        let (number, cuts) = {
             let mut net = self.net.0.lock();
             net.links = net.links.wrapping_add(1);
-            net.links
+            (net.links, net.cuts)
         };
         let asked = Receives::Own(std::mem::take(&mut self.receives));
-        let link = Link::new(number, [(config, receives), (theirs, asked)]);
+        let link = Link::new(number, cuts, [(config, receives), (theirs, asked)]);
         let end = |side: usize, negotiated| MemEndpoint {
             link: Arc::clone(&link),
             side,
@@ -340,4 +355,11 @@ mod tests {
     }
 
     crate::contract_tests!(MemFabric::default(), address(), run);
+
+    mod cutting {
+        //! The same where what is not admitted cannot wait.
+        use super::{MemFabric, address, run};
+
+        crate::contract_tests!(MemFabric::cutting(), address(), run);
+    }
 }

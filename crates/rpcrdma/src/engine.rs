@@ -164,8 +164,19 @@ impl Engine {
         calls.saturating_add(self.unanswered)
     }
 
+    /// Messages that may come beyond [`Engine::receives`] where grants are lent, without the peer having broken a rule: calls that it had
+    /// begun before it heard of a lower grant, and the overrun. 0 once the connection has ended.
+    #[must_use]
+    pub fn excused(&self) -> u32 {
+        if self.ended {
+            return 0;
+        }
+        u32::try_from(self.responder.excused()).unwrap_or(u32::MAX)
+    }
+
     /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the lender has. To be said
-    /// before the connection begins. The provider then holds back what goes beyond [`Engine::receives`]; the overrun gets none.
+    /// before the connection begins. The provider then holds back what goes beyond [`Engine::receives`], or lets through
+    /// [`Engine::excused`]; the overrun gets no receives.
     #[must_use]
     pub fn lending(mut self, account: Account) -> Self {
         self.responder.lend(account);

@@ -149,8 +149,8 @@ impl Responder {
     }
 
     /// The peer has shown that it has the first `answered` replies, so that it begins no call by a grant before the last of them.
-    /// Calls that it had begun may follow all the same. Where grants are lent they wait at the provider, so that this costs
-    /// them time and no more; elsewhere they would find no receive, so nothing is concluded.
+    /// Calls that it had begun may follow all the same. Where grants are lent the provider has them wait, or knows that they are
+    /// excused, so that this costs them time and no more; elsewhere they would find no receive, so nothing is concluded.
     pub(super) fn seen(&mut self, answered: u64) {
         if self.account.is_none() {
             return;
@@ -163,6 +163,12 @@ impl Responder {
         if let Some(account) = self.account.as_mut().filter(|_| fell) {
             account.settle(still);
         }
+    }
+
+    /// Calls that can come beyond [`Responder::expected`] without being too many.
+    pub(super) fn excused(&self) -> u64 {
+        let most = self.allowed + u64::from(self.overrun);
+        most.saturating_sub(self.edge().max(self.received))
     }
 
     /// Calls that the peer may have outstanding: sent and not answered, or not sent yet.

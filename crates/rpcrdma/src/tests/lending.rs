@@ -134,6 +134,37 @@ impl Host {
         }
     }
 
+    /// Serves a client that answers every reply by the next call.
+    fn serve(&mut self, at: usize, client: &mut Client, rounds: usize) {
+        for _ in 0..rounds {
+            while let Some(message) = client.sends() {
+                self.servers[at].wire.push_back(message);
+            }
+            while self.deliver(at) {}
+            while let Some(message) = self.answer(at) {
+                client.receives(&message);
+                client.call();
+            }
+            self.check();
+        }
+    }
+
+    /// Makes a call to a client, which answers.
+    fn ask(&mut self, at: usize, xid: u32) {
+        let engine = &mut self.servers[at].engine;
+        engine.call(call(xid), &ReplyRoom::default()).unwrap();
+        self.send(at).expect("a call");
+        let to = FixedFields {
+            xid,
+            version: VERSION,
+            credits: 0,
+            procedure: 0,
+        };
+        let answer = encode_error_reply(to, 1, RdmaError::Chunk);
+        self.servers[at].wire.push_back(answer.into());
+        while self.deliver(at) {}
+    }
+
     fn check(&self) {
         let admitted = self.servers.iter().map(|s| s.admitted).sum::<u32>();
         assert_eq!(
@@ -219,25 +250,12 @@ fn who_uses_all_it_has_gets_more_until_the_stock_is_gone() {
     assert_eq!((host.lender.lent().0, host.lender.accounts()), (0, 0));
 }
 
-#[test]
-fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
+/// A host of two: the first client holds all that it had and is idle, the second one lacks credits.
+fn idle_holder() -> (Host, [Client; 2]) {
     let mut host = Host::new(70, 2);
     let mut clients = [Client::new(), Client::new()];
-    let busy = |host: &mut Host, at: usize, client: &mut Client, rounds: usize| {
-        for _ in 0..rounds {
-            while let Some(message) = client.sends() {
-                host.servers[at].wire.push_back(message);
-            }
-            while host.deliver(at) {}
-            while let Some(message) = host.answer(at) {
-                client.receives(&message);
-                client.call();
-            }
-            host.check();
-        }
-    };
     (0..64).for_each(|_| clients[0].call());
-    busy(&mut host, 0, &mut clients[0], 100);
+    host.serve(0, &mut clients[0], 100);
     assert_eq!(host.servers[0].engine.calls_allowed(), 64);
     assert_eq!(
         host.lender.round(),
@@ -246,32 +264,20 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
     );
     // The first one stops with nothing in progress; the other gets the rest, and lacks more.
     (0..64).for_each(|_| clients[1].call());
-    busy(&mut host, 1, &mut clients[1], 100);
+    host.serve(1, &mut clients[1], 100);
     assert_eq!(host.lender.lent(), (70, 70));
     let _marks = host.lender.round();
-    busy(&mut host, 1, &mut clients[1], 2);
+    host.serve(1, &mut clients[1], 2);
+    (host, clients)
+}
+
+#[test]
+fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
+    let (mut host, mut clients) = idle_holder();
     let asked = host.lender.round();
     assert_eq!(asked.ask, [host.servers[0].account]);
     // The client is asked (a call of the server), answers, and makes one call, whose reply brings the lower grant.
-    let ask = |host: &mut Host, xid: u32| {
-        let message = call(xid);
-        host.servers[0]
-            .engine
-            .call(message, &ReplyRoom::default())
-            .unwrap();
-        host.send(0).expect("a call");
-        let to = FixedFields {
-            xid,
-            version: VERSION,
-            credits: 0,
-            procedure: 0,
-        };
-        let error = RdmaError::Chunk;
-        let answer = encode_error_reply(to, 1, error);
-        host.servers[0].wire.push_back(answer.into());
-        while host.deliver(0) {}
-    };
-    ask(&mut host, 7_001);
+    host.ask(0, 7_001);
     assert_eq!(
         host.servers[0].engine.calls_allowed(),
         64,
@@ -281,14 +287,43 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
     assert!(host.deliver(0));
     host.answer(0).expect("a reply");
     assert_eq!(host.servers[0].engine.calls_allowed(), 63);
-    ask(&mut host, 7_002);
+    host.ask(0, 7_002);
     assert_eq!(
         host.servers[0].engine.calls_allowed(),
         1,
         "it has shown that it heard of it"
     );
-    busy(&mut host, 1, &mut clients[1], 100);
+    host.serve(1, &mut clients[1], 100);
     assert_eq!(host.servers[1].engine.calls_allowed(), 64);
+}
+
+#[test]
+fn calls_that_were_begun_before_a_lower_grant_was_heard_of_are_excused_and_no_more() {
+    let (mut host, _) = idle_holder();
+    host.servers[0].wire.push_back(raw_call(9_001));
+    assert!(host.deliver(0));
+    host.answer(0).expect("a reply");
+    let before = host.servers[0].engine.receives();
+    host.ask(0, 7_001);
+    let engine = &mut host.servers[0].engine;
+    assert_eq!((before, engine.receives()), (63, 1));
+    assert_eq!(engine.excused(), before - 1 + config().overrun);
+    // All of them come at last, and no provider ends the connection for one of them: each was admitted or excused.
+    for late in 0..before + config().overrun {
+        assert!(engine.receives() + engine.excused() > 0, "{late}");
+        engine.received(&raw_call(10_000 + late), None);
+        assert!(matches!(engine.next_event(), Some(Event::Call { .. })));
+    }
+    assert_eq!((engine.receives(), engine.excused()), (0, 0));
+    engine.received(&raw_call(20_000), None);
+    let event = engine.next_event();
+    assert!(matches!(
+        event,
+        Some(Event::Failed(FailReason::CreditFlood))
+    ));
+    // What the others may have is not touched by it.
+    let (lent, stock) = host.lender.lent();
+    assert!(lent <= stock);
 }
 
 #[test]

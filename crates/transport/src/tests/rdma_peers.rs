@@ -318,6 +318,44 @@ on_both_providers! {
     }
 }
 
+/// As over a device, which takes the next receive for whoever sends first.
+#[tokio::test]
+async fn calls_beyond_the_credits_end_their_connection_where_nobody_can_be_held_back() {
+    let reason = CloseReason::RdmaNoReceive;
+    ends_that_connection(On::RdmaCutting, Limits::default(), reason, async |peer| {
+        for xid in 1..=CALLS_BEYOND {
+            let message = vec![inline_call(xid, GATED).into()];
+            let invalidate = None;
+            let work = Work::Send {
+                data: message,
+                invalidate,
+            };
+            if peer.endpoint.post(7, work, false).is_err() {
+                break;
+            }
+            peer.endpoint.ring();
+        }
+        assert_eq!(
+            peer.until_ended().await,
+            Ended::Accused(fabric::Fault::NoReceive)
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_keeps_to_its_credits_is_served_where_nobody_can_be_held_back() {
+    let rig = Rig::new(On::RdmaCutting, Limits::default()).await;
+    let conn = rig.connect().await;
+    for _ in 0..4 {
+        let calls = (0..100).map(|_| conn.call(call(ECHO, b"one of many"), SOON));
+        for outcome in futures_util::future::join_all(calls).await {
+            assert_eq!(result(&outcome.unwrap()), b"one of many");
+        }
+    }
+    assert_eq!(*rig.service.ended.lock(), []);
+}
+
 #[tokio::test]
 async fn a_peer_that_vanishes_in_the_middle_of_a_read_gives_its_memory_back() {
     let limits = Limits {
