@@ -283,6 +283,7 @@ impl Fabric for Iwarp {
             reads_max: READS_MAX,
             waits_for_receives: false,
             shares_receives: true,
+            holds_back: true,
             pads_private_data: false,
             peers_invalidate: true,
             counts_peers_work: true,

@@ -7,15 +7,16 @@
 use crate::cm::{Channel, Id};
 use crate::library::{Api, api};
 use crate::memory::Domain;
+use crate::shared::SharedReceives;
 use crate::sys::{self, AsyncEvent, Context, DeviceAttr, PortAttr, Qp};
-use fabric::Fault;
+use fabric::{Fault, ReceiveQueue};
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Largest part of a transfer that goes in one work request. Larger ones would only keep others waiting.
 const REQUEST_BYTES_MAX: u32 = 4 << 20;
@@ -28,6 +29,8 @@ pub(crate) struct Caps {
     pub(crate) is_iwarp: bool,
     /// Places of one queue.
     pub(crate) queue_max: u32,
+    /// Places of one shared receive queue, 0 without such queues.
+    pub(crate) shared_max: u32,
     /// Places of one completion queue.
     pub(crate) completions_max: u32,
     /// Pieces of one work request.
@@ -49,6 +52,8 @@ pub(crate) struct Device {
     pub(crate) caps: Caps,
     /// Memory of connections that expose none.
     shared: OnceLock<Arc<Domain>>,
+    /// Receives that connections share. A queue goes with its last connection.
+    receives: Mutex<Vec<Weak<SharedReceives>>>,
     notices: Mutex<HashMap<usize, Arc<Notice>>>,
     /// Keeps the context open.
     _keeper: Id,
@@ -85,6 +90,7 @@ impl Device {
             name,
             caps,
             shared: OnceLock::new(),
+            receives: Mutex::default(),
             notices: Mutex::default(),
             _keeper: keeper,
         }));
@@ -105,6 +111,33 @@ impl Device {
         }
         let domain = Domain::new(self)?;
         Ok(Arc::clone(self.shared.get_or_init(|| domain)))
+    }
+
+    /// Receives of `queue` that connections of this device share, with room for a connection that begins with so many messages; `None`
+    /// where there is no such thing.
+    pub(crate) fn receives(
+        &'static self,
+        queue: &ReceiveQueue,
+        messages: u32,
+    ) -> io::Result<Option<Arc<SharedReceives>>> {
+        if self.caps.shared_max == 0 {
+            return Ok(None);
+        }
+        let fits = |known: &Arc<SharedReceives>| known.is_of(queue) && known.takes(messages);
+        if let Some(known) = self.known_receives().into_iter().find(fits) {
+            return Ok(Some(known));
+        }
+        let made = SharedReceives::new(self.shared()?, queue.clone())?;
+        let mut receives = self.receives.lock();
+        receives.retain(|known| known.strong_count() > 0);
+        receives.push(Arc::downgrade(&made));
+        Ok(Some(made))
+    }
+
+    /// Those that are there, without the lock: the last handle of one waits for the thread of this device when it goes.
+    fn known_receives(&self) -> Vec<Arc<SharedReceives>> {
+        let receives = self.receives.lock();
+        receives.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Has a queue pair's troubles told.
@@ -135,10 +168,32 @@ impl Device {
                 tracing::warn!(device = %self.name, "no more news of the device: {e}");
                 return;
             }
-            self.heard(&event);
+            let of_receives = self.heard_of_receives(&event);
+            if of_receives.is_none() {
+                self.heard(&event);
+            }
             // SAFETY: it was just got, and is acknowledged once. What it names lives until then.
             unsafe { (self.api.verbs.ibv_ack_async_event)(&raw mut event) };
+            // After it: this may be the last one, and destroying a queue waits for the acknowledgement.
+            drop(of_receives);
         }
+    }
+
+    /// Tells receives that are shared what the device says of them.
+    fn heard_of_receives(&self, event: &AsyncEvent) -> Option<Arc<SharedReceives>> {
+        if ![sys::EVENT_SRQ_ERR, sys::EVENT_SRQ_LIMIT_REACHED].contains(&event.event_type) {
+            return None;
+        }
+        let at = event.element.addr();
+        let mut known = self.known_receives().into_iter();
+        let known = known.find(|known| known.address() == at)?;
+        if event.event_type == sys::EVENT_SRQ_ERR {
+            tracing::error!(device = %self.name, "a shared receive queue has failed");
+            known.failed();
+        } else {
+            known.ran_low();
+        }
+        Some(known)
     }
 
     fn heard(&self, event: &AsyncEvent) {
@@ -270,10 +325,17 @@ unsafe fn caps(api: &Api, context: *mut Context) -> io::Result<Caps> {
     }
     let count = |n: i32| u32::try_from(n).unwrap_or(0);
     let reads = |n: i32| u8::try_from(n.clamp(0, 255)).unwrap_or(u8::MAX);
+    // SAFETY: an open context has a device.
+    let is_iwarp = unsafe { (*(*context).device).transport_type } == sys::TRANSPORT_IWARP;
     Ok(Caps {
-        // SAFETY: an open context has a device.
-        is_iwarp: unsafe { (*(*context).device).transport_type } == sys::TRANSPORT_IWARP,
+        is_iwarp,
         queue_max: count(attr.max_qp_wr),
+        // On iWARP a message without a receive ends its connection: none may wait for what another has taken.
+        shared_max: if attr.max_srq > 0 && !is_iwarp {
+            count(attr.max_srq_wr)
+        } else {
+            0
+        },
         completions_max: count(attr.max_cqe),
         pieces_max: count(attr.max_sge).clamp(1, PIECES_MAX),
         ird_max: reads(attr.max_qp_rd_atom),

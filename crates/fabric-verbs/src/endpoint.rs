@@ -16,10 +16,11 @@ use crate::memory::{Access, Registered};
 use crate::queue::Queue;
 use crate::sends::{Sends, local_key};
 use crate::setup::LIMITS;
+use crate::shared::{RECEIVE, Share, TooMany};
 use crate::sys::{self, Sge, Wc};
 use fabric::{
-    Buffer, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault, Memory,
-    Negotiated, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault,
+    Memory, Negotiated, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -30,8 +31,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// Marks the numbers of receives.
-const RECEIVE: u64 = 1 << 63;
 /// Completions taken at a time.
 const TAKEN_TOGETHER: usize = 16;
 /// Completions of one poll before the caller gets them.
@@ -68,7 +67,12 @@ pub(crate) struct VerbsEndpoint {
     peer: SocketAddr,
     is_iwarp: bool,
     sends: Sends,
+    /// Its own, oldest first.
     receives: VecDeque<Receive>,
+    /// What it takes from a queue that is shared, where the device has such queues.
+    share: Option<Share>,
+    /// Where it has none, but is told how many messages are admitted: its own receives come from here.
+    claim: Option<Claim>,
     exposed: BTreeMap<u32, Exposed>,
     done: Vec<Completion>,
     /// When the end is no longer waited for, where something says that it has begun.
@@ -102,6 +106,8 @@ impl VerbsEndpoint {
             peer: SocketAddr::from(([0, 0, 0, 0], 0)),
             sends,
             receives: VecDeque::new(),
+            share: None,
+            claim: None,
             exposed: BTreeMap::new(),
             done: Vec::new(),
             late: None,
@@ -122,8 +128,24 @@ impl VerbsEndpoint {
         Ok(self.events.as_ref().ok_or(io::ErrorKind::NotConnected)?)
     }
 
+    /// Takes receives from a queue that is shared, or as many of its own as the claim has admitted; `false` when they cannot be posted.
+    pub(crate) fn share(&mut self, share: Option<Share>, claim: Claim) -> bool {
+        self.share = share;
+        if self.share.is_some() {
+            // The device has them in hand.
+            return true;
+        }
+        let claim = self.claim.insert(claim);
+        let taken: Vec<_> = std::iter::from_fn(|| claim.take()).collect();
+        let mut taken = taken.into_iter();
+        taken.all(|buffer| self.post_receive(0, buffer).is_ok())
+    }
+
     /// The connection is made.
     pub(crate) fn begin(&mut self, ird: u8, ord: u8) {
+        if let Some(queue) = self.queue.as_ref().filter(|_| !self.is_iwarp) {
+            queue.hurry_peer();
+        }
         self.negotiated.ird = ird.into();
         self.negotiated.ord = ord.into();
         if let Some(peer) = self.queue.as_ref().and_then(|queue| queue.id().peer()) {
@@ -192,7 +214,7 @@ impl VerbsEndpoint {
         if wc.wr_id & RECEIVE == 0 {
             return self.sends.completed(wc.wr_id);
         }
-        let Some(Receive { id, mut buffer }) = self.receives.pop_front() else {
+        let Some(Receive { id, mut buffer }) = self.receive_of(wc) else {
             return;
         };
         let len = usize::try_from(wc.byte_len).unwrap_or(usize::MAX);
@@ -209,8 +231,25 @@ impl VerbsEndpoint {
         });
     }
 
+    /// What a message has come into.
+    fn receive_of(&mut self, wc: &Wc) -> Option<Receive> {
+        let Some(share) = &mut self.share else {
+            return self.receives.pop_front();
+        };
+        match share.came(wc.wr_id) {
+            Ok(buffer) => buffer.map(|buffer| Receive { id: 0, buffer }),
+            Err(TooMany) => {
+                self.verdict.get_or_insert(Ended::Faulted(Fault::NoReceive));
+                None
+            }
+        }
+    }
+
     /// The first failure says what ended the connection.
     fn failed(&mut self, wc: &Wc) {
+        if let Some(share) = self.share.as_ref().filter(|_| wc.wr_id & RECEIVE != 0) {
+            share.lost(wc.wr_id);
+        }
         if self.verdict.is_some() || matches!(self.phase, Phase::Leaving) {
             return;
         }
@@ -268,6 +307,12 @@ impl VerbsEndpoint {
         match queue.notice().look(cx) {
             Some(Trouble::Down) => {
                 self.tear_down(Ended::Lost(io::ErrorKind::NetworkDown));
+                return true;
+            }
+            // Receives that are shared are not flushed: nothing else may ever say it.
+            Some(trouble) if self.share.is_some() => {
+                self.reap();
+                self.tear_down(Ended::Faulted(trouble.fault()));
                 return true;
             }
             // Its completions follow.
@@ -332,7 +377,13 @@ impl VerbsEndpoint {
         };
         self.phase = Phase::Ended(ended);
         queue.id().disconnect();
-        let id = queue.into_id();
+        let share = self.share.take();
+        let id = queue.into_id(|wc| {
+            if let Some(share) = share.as_ref().filter(|_| wc.wr_id & RECEIVE != 0) {
+                share.lost(wc.wr_id);
+            }
+        });
+        self.claim = None;
         let is_heard = matches!(ended, Ended::PeerClosed | Ended::Lost(_));
         if let Some(events) = self.events.take().filter(|_| !is_heard) {
             see_out(id, events);
@@ -467,6 +518,34 @@ impl Endpoint for VerbsEndpoint {
             return Ok(());
         };
         Err(Refused { why, back: buffer })
+    }
+
+    fn admit(&mut self, messages: u32) -> u32 {
+        if let Some(share) = &mut self.share {
+            return share.admit(messages);
+        }
+        let mut count = 0;
+        while count < messages {
+            let Some(claim) = &mut self.claim else { break };
+            claim.admit(1);
+            let Some(buffer) = claim.take() else { break };
+            if self.post_receive(0, buffer).is_err() {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn retract(&mut self, messages: u32) -> u32 {
+        let share = self.share.as_mut();
+        share.map_or(0, |share| share.retract(messages))
+    }
+
+    fn excuse(&mut self, messages: u32) {
+        if let Some(share) = &mut self.share {
+            share.excuse(messages);
+        }
     }
 
     fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {

@@ -6,7 +6,7 @@
 //! # Ownership
 //! What is posted belongs to the device until its completion or until the queue pair is destroyed, which waits for the
 //! device. What a peer may touch is registered for itself, for one connection, and deregistered before it is handed back.
-//! Slabs of pools are registered once and without rights for peers ([`memory`]).
+//! Slabs of pools are registered once and without rights for peers ([`memory`]). Accepted connections share their receives ([`shared`]).
 //!
 //! # Ordering
 //! A reliable connection completes work in the order posted. Reads are as many at a time as both sides agreed; the device
@@ -26,6 +26,7 @@ mod memory;
 mod queue;
 mod sends;
 mod setup;
+mod shared;
 mod survey;
 mod sys;
 

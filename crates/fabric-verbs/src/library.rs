@@ -4,7 +4,8 @@
 
 use crate::sys::{
     AsyncEvent, CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, DeviceAttr,
-    EventChannel, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RecvWr, SendWr, SockaddrStorage, Wc,
+    EventChannel, Mr, Pd, PortAttr, Qp, QpAttr, QpInitAttr, RecvWr, SendWr, SockaddrStorage, Srq,
+    SrqAttr, SrqInitAttr, Wc,
 };
 use libloading::Library;
 use std::ffi::{c_int, c_void};
@@ -52,6 +53,10 @@ functions! {
         ibv_destroy_cq: fn(*mut Cq) -> c_int;
         ibv_get_cq_event: fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int;
         ibv_ack_cq_events: fn(*mut Cq, u32);
+        ibv_create_srq: fn(*mut Pd, *mut SrqInitAttr) -> *mut Srq;
+        ibv_modify_srq: fn(*mut Srq, *mut SrqAttr, c_int) -> c_int;
+        ibv_destroy_srq: fn(*mut Srq) -> c_int;
+        ibv_modify_qp: fn(*mut Qp, *mut QpAttr, c_int) -> c_int;
         ibv_query_qp: fn(*mut Qp, *mut QpAttr, c_int, *mut QpInitAttr) -> c_int;
         ibv_get_async_event: fn(*mut Context, *mut AsyncEvent) -> c_int;
         ibv_ack_async_event: fn(*mut AsyncEvent);
@@ -159,5 +164,21 @@ impl Verbs {
         let post = unsafe { (*(*qp).context).ops.post_recv };
         // SAFETY: as the caller promises.
         unsafe { post(qp, first, &raw mut bad) }
+    }
+
+    /// Posts a receive that connections share.
+    ///
+    /// # Safety
+    /// As for [`Verbs::post_send`], with a live shared receive queue.
+    pub(crate) unsafe fn post_srq_recv(srq: *mut Srq, first: *mut RecvWr) -> c_int {
+        /// Linux's number of "not supported".
+        const EOPNOTSUPP: c_int = 95;
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: a live queue has a live context, whose table has this function or nothing.
+        let Some(post) = (unsafe { (*(*srq).context).ops.post_srq_recv }) else {
+            return EOPNOTSUPP;
+        };
+        // SAFETY: as the caller promises.
+        unsafe { post(srq, first, &raw mut bad) }
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! # Ownership
 //! Memory that was posted belongs to the device until its completion is taken or the queue pair is destroyed
-//! ([`Queue::into_id`], or dropping it): destroying waits until the device has let go.
+//! ([`Queue::into_id`], or dropping it): destroying waits until the device has let go. Receives that are shared stay with their queue
+//! ([`crate::shared`]).
 
 use crate::cm::{Id, set_nonblocking};
 use crate::device::{Notice, check};
 use crate::library::Verbs;
 use crate::memory::Domain;
-use crate::sys::{self, CompChannel, Cq, Qp, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc};
+use crate::shared::SharedReceives;
+use crate::sys::{
+    self, CompChannel, Cq, Qp, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Srq, Wc,
+};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -18,6 +22,11 @@ use tokio::io::unix::AsyncFd;
 
 /// Bytes that are asked to fit into a work request itself.
 const INLINE_BYTES: u32 = 64;
+/// How long a peer whose message found no receive waits before it tries again, in InfiniBand's code for 0.64 ms. The least that is asked
+/// for by default is 655 ms.
+const MIN_RNR_TIMER: u8 = 12;
+/// Completions taken at a time while a queue pair goes away.
+const TAKEN_TOGETHER: usize = 16;
 /// Announcements that are acknowledged together: each acknowledgement takes a lock.
 const ACKNOWLEDGED_TOGETHER: u32 = 64;
 
@@ -41,14 +50,22 @@ pub(crate) struct Queue {
     notice: Arc<Notice>,
     domain: Arc<Domain>,
     pub(crate) sizes: Sizes,
+    /// Held until the queue pair is gone.
+    shared: Option<Arc<SharedReceives>>,
 }
 
 // SAFETY: libibverbs takes calls on one queue pair from any thread, and this is the only handle of it.
 unsafe impl Send for Queue {}
 
 impl Queue {
-    /// A queue pair for `id`, whose device is chosen, in a domain of that device.
-    pub(crate) fn new(id: Id, domain: Arc<Domain>, sends: u32, receives: u32) -> io::Result<Self> {
+    /// A queue pair for `id`, whose device is chosen, in a domain of that device. It has receives of its own, unless it takes them from
+    /// those that are `shared`: then there is room for so many completions.
+    pub(crate) fn new(
+        id: Id,
+        domain: Arc<Domain>,
+        (sends, receives): (u32, u32),
+        shared: Option<Arc<SharedReceives>>,
+    ) -> io::Result<Self> {
         let device = domain.device();
         let caps = device.caps;
         let sends = sends.min(caps.queue_max).max(1);
@@ -61,10 +78,11 @@ impl Queue {
             pieces: caps.pieces_max,
             inline_bytes: INLINE_BYTES,
         };
-        let mut created = create(&id, &domain, &completions, sizes);
+        let srq = shared.as_ref().map(|shared| shared.raw());
+        let mut created = create(&id, &domain, &completions, sizes, srq);
         if created.is_err() {
             sizes.inline_bytes = 0;
-            created = create(&id, &domain, &completions, sizes);
+            created = create(&id, &domain, &completions, sizes, srq);
         }
         created?;
         // SAFETY: the identifier is live.
@@ -78,7 +96,21 @@ impl Queue {
             notice,
             domain,
             sizes,
+            shared,
         })
+    }
+
+    /// Has a peer whose message finds no receive try again soon. To be said once the connection is made.
+    pub(crate) fn hurry_peer(&self) {
+        let mut attr = QpAttr::with_state(0);
+        attr.min_rnr_timer = MIN_RNR_TIMER;
+        let device = self.domain.device();
+        let modify = device.api.verbs.ibv_modify_qp;
+        // SAFETY: the queue pair is live; the function reads what is told.
+        let told = unsafe { modify(self.qp.as_ptr(), &raw mut attr, sys::QP_MIN_RNR_TIMER) };
+        if let Err(e) = check(told) {
+            tracing::debug!(device = %device.name, "peers wait long for receives: {e}");
+        }
     }
 
     pub(crate) fn id(&self) -> &Id {
@@ -164,10 +196,24 @@ impl Queue {
         result == 0 && [sys::QPS_ERR, sys::QPS_SQE].contains(&attr.qp_state)
     }
 
-    /// Ends the queue pair: the device has let go of all memory. The identifier remains.
-    pub(crate) fn into_id(mut self) -> Id {
+    /// Ends the queue pair: the device has let go of all memory. The identifier remains. What it completed of receives that are shared
+    /// goes to `last`: before it is destroyed, since some drivers then forget its completions, and after, since others complete until then.
+    pub(crate) fn into_id(mut self, mut last: impl FnMut(&Wc)) -> Id {
+        self.take_last(&mut last);
         self.destroy();
+        self.take_last(&mut last);
         self.id.take().expect("it was not handed on")
+    }
+
+    fn take_last(&mut self, last: &mut impl FnMut(&Wc)) {
+        let mut room = [Wc::default(); TAKEN_TOGETHER];
+        while self.shared.is_some() {
+            let count = self.poll(&mut room).unwrap_or(0);
+            room[..count].iter().for_each(&mut *last);
+            if count == 0 {
+                break;
+            }
+        }
     }
 
     fn destroy(&mut self) {
@@ -200,16 +246,24 @@ fn empty_init_attr() -> QpInitAttr {
     }
 }
 
-fn create(id: &Id, domain: &Domain, completions: &Completions, sizes: Sizes) -> io::Result<()> {
+fn create(
+    id: &Id,
+    domain: &Domain,
+    completions: &Completions,
+    sizes: Sizes,
+    srq: Option<*mut Srq>,
+) -> io::Result<()> {
     let cq = completions.cq.as_ptr();
+    let own = u32::from(srq.is_none());
     let mut attr = QpInitAttr {
         send_cq: cq,
         recv_cq: cq,
+        srq: srq.unwrap_or(std::ptr::null_mut()),
         cap: QpCap {
             max_send_wr: sizes.sends,
-            max_recv_wr: sizes.receives,
+            max_recv_wr: own * sizes.receives,
             max_send_sge: sizes.pieces,
-            max_recv_sge: 1,
+            max_recv_sge: own,
             max_inline_data: sizes.inline_bytes,
         },
         ..empty_init_attr()

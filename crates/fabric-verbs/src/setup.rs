@@ -5,12 +5,13 @@ use crate::device::Device;
 use crate::endpoint::VerbsEndpoint;
 use crate::memory::Domain;
 use crate::queue::Queue;
+use crate::shared::Share;
 use crate::survey::survey;
 use crate::{copies, sys};
 use bytes::Bytes;
 use fabric::{
-    Blame, BoxFuture, ConnectError, Connected, Endpoint, EndpointConfig, Fabric, Incoming, Limits,
-    Listener, PRIVATE_DATA_BYTES_PORTABLE, Receive,
+    Blame, BoxFuture, Claim, ConnectError, Connected, Endpoint, EndpointConfig, Fabric, Incoming,
+    Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE, Receive,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -34,6 +35,7 @@ pub(crate) const LIMITS: Limits = Limits {
     reads_max: 255,
     waits_for_receives: false,
     shares_receives: false,
+    holds_back: false,
     pads_private_data: true,
     peers_invalidate: false,
     counts_peers_work: false,
@@ -62,6 +64,8 @@ impl Verbs {
         Ok(Self {
             limits: Limits {
                 waits_for_receives: !has_iwarp,
+                // An iWARP device ends a connection whose message finds no receive, whoever took it: there each has its own, all of them.
+                shares_receives: !has_iwarp,
                 blame: if has_iwarp {
                     Blame::Nobody
                 } else {
@@ -159,7 +163,7 @@ async fn connect(
         mut endpoint,
         ird,
         ord,
-    } = make(id, events, config, receives)?;
+    } = make(id, events, config, Receives::Own(receives))?;
     endpoint.id()?.connect(&private_data, ird, ord)?;
     let event = expect(endpoint.events()?.next().await?, sys::CM_ESTABLISHED)?;
     endpoint.begin(event.ird.min(ird), event.ord.min(ord));
@@ -176,6 +180,12 @@ fn fits(private_data: &Bytes) -> Result<(), ConnectError> {
     Ok(())
 }
 
+/// Where the receives of a connection come from.
+enum Receives {
+    Own(Vec<Receive>),
+    Claimed(Claim),
+}
+
 /// A connection in the making.
 struct Made {
     endpoint: VerbsEndpoint,
@@ -189,7 +199,7 @@ fn make(
     id: Id,
     events: Events,
     config: EndpointConfig,
-    receives: Vec<Receive>,
+    receives: Receives,
 ) -> Result<Made, ConnectError> {
     let device = Device::of(&id)?;
     // Without exposed memory there is nothing in the domain that a peer could name, so all share it.
@@ -197,7 +207,14 @@ fn make(
         0 => device.shared()?,
         _ => Domain::new(device)?,
     };
-    let queue = Queue::new(id, domain, config.send_depth, config.receive_depth)?;
+    let share = match &receives {
+        // The queue is in the domain that all share: a device may hold a message's receive to that of the queue pair.
+        Receives::Claimed(claim) if config.exposed_max == 0 => share_of(device, claim),
+        _ => None,
+    };
+    let shared = share.as_ref().map(|share| Arc::clone(share.receives()));
+    let depths = (config.send_depth, config.receive_depth);
+    let queue = Queue::new(id, domain, depths, shared)?;
     let caps = device.caps;
     let reads = |wish: u32, most: u8| u8::try_from(wish).unwrap_or(u8::MAX).min(most);
     let (ird, ord) = (
@@ -211,12 +228,27 @@ fn make(
         ..config
     };
     let mut endpoint = VerbsEndpoint::new(queue, events, config);
-    for Receive { id, buffer } in receives {
-        if endpoint.post_receive(id, buffer).is_err() {
-            return Err(ConnectError::TooMuch);
-        }
+    let is_posted = match receives {
+        Receives::Own(receives) => receives
+            .into_iter()
+            .all(|Receive { id, buffer }| endpoint.post_receive(id, buffer).is_ok()),
+        Receives::Claimed(claim) => endpoint.share(share, claim),
+    };
+    if !is_posted {
+        return Err(ConnectError::TooMuch);
     }
     Ok(Made { endpoint, ird, ord })
+}
+
+/// A share of the device's queue, unless it has no such thing: then receives of its own do.
+fn share_of(device: &'static Device, claim: &Claim) -> Option<Share> {
+    let messages = claim.admitted();
+    let found = device.receives(claim.queue(), messages);
+    let found = found.unwrap_or_else(|e| {
+        tracing::warn!(device = %device.name, "receives cannot be shared: {e}");
+        None
+    });
+    found.map(|shared| Share::new(shared, messages))
 }
 
 /// The event that must come next, or why it did not.
@@ -354,6 +386,17 @@ impl Incoming for VerbsIncoming {
         private_data: Bytes,
         receives: Vec<Receive>,
     ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let receives = Receives::Own(receives);
+        Box::pin(in_time(accept(*self, config, private_data, receives)))
+    }
+
+    fn accept_sharing(
+        self: Box<Self>,
+        config: EndpointConfig,
+        private_data: Bytes,
+        claim: Claim,
+    ) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let receives = Receives::Claimed(claim);
         Box::pin(in_time(accept(*self, config, private_data, receives)))
     }
 
@@ -366,7 +409,7 @@ async fn accept(
     incoming: VerbsIncoming,
     config: EndpointConfig,
     private_data: Bytes,
-    receives: Vec<Receive>,
+    receives: Receives,
 ) -> Result<Connected, ConnectError> {
     fits(&private_data)?;
     let VerbsIncoming { mut id, event, .. } = incoming;

@@ -5,8 +5,8 @@
 //! offsets are those that a C compiler gives for the public headers on 64-bit Linux, asserted at the end of this file,
 //! so a slip does not compile.
 //!
-//! The verbs of the data path (`ibv_post_send`, `ibv_post_recv`, `ibv_poll_cq`, `ibv_req_notify_cq`) are no symbols of the
-//! library: the C header defines them as calls through the table in [`Context`], and so does this crate.
+//! The verbs of the data path (`ibv_post_send`, `ibv_post_recv`, `ibv_post_srq_recv`, `ibv_poll_cq`, `ibv_req_notify_cq`) are no
+//! symbols of the library: the C header defines them as calls through the table in [`Context`], and so does this crate.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -24,14 +24,18 @@ type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
 type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
 type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
 type PostRecv = unsafe extern "C" fn(*mut Qp, *mut RecvWr, *mut *mut RecvWr) -> c_int;
+type PostSrqRecv = unsafe extern "C" fn(*mut Srq, *mut RecvWr, *mut *mut RecvWr) -> c_int;
 
-/// The functions of a device's driver. Each is there for every driver.
+/// The functions of a device's driver. Each is there for every driver, but what is for shared receive queues: the library puts something
+/// that only fails where a driver has none.
 #[repr(C)]
 pub(crate) struct ContextOps {
     before_poll_cq: [*mut c_void; 11],
     pub(crate) poll_cq: PollCq,
     pub(crate) req_notify_cq: ReqNotifyCq,
-    before_post_send: [*mut c_void; 12],
+    before_post_srq_recv: [*mut c_void; 7],
+    pub(crate) post_srq_recv: Option<PostSrqRecv>,
+    before_post_send: [*mut c_void; 4],
     pub(crate) post_send: PostSend,
     pub(crate) post_recv: PostRecv,
     after_post_recv: [*mut c_void; 5],
@@ -74,7 +78,10 @@ pub(crate) struct DeviceAttr {
     pub(crate) max_qp_rd_atom: c_int,
     ee_and_res: [c_int; 2],
     pub(crate) max_qp_init_rd_atom: c_int,
-    rest: [c_int; 16],
+    rest: [c_int; 13],
+    pub(crate) max_srq: c_int,
+    pub(crate) max_srq_wr: c_int,
+    max_srq_sge: c_int,
     max_pkeys: u16,
     local_ca_ack_delay: u8,
     pub(crate) phys_port_cnt: u8,
@@ -159,6 +166,29 @@ pub(crate) struct Qp {
     pub(crate) qp_num: u32,
 }
 
+/// A shared receive queue. The library has more behind this.
+#[repr(C)]
+pub(crate) struct Srq {
+    pub(crate) context: *mut Context,
+}
+
+#[repr(C)]
+#[derive(Default, Clone, Copy)]
+pub(crate) struct SrqAttr {
+    pub(crate) max_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) srq_limit: u32,
+}
+
+#[repr(C)]
+pub(crate) struct SrqInitAttr {
+    pub(crate) srq_context: *mut c_void,
+    pub(crate) attr: SrqAttr,
+}
+
+/// Of [`SrqAttr`], only [`SrqAttr::srq_limit`] counts.
+pub(crate) const SRQ_LIMIT: c_int = 1 << 1;
+
 #[repr(C)]
 #[derive(Default, Clone, Copy)]
 pub(crate) struct QpCap {
@@ -174,7 +204,7 @@ pub(crate) struct QpInitAttr {
     pub(crate) qp_context: *mut c_void,
     pub(crate) send_cq: *mut Cq,
     pub(crate) recv_cq: *mut Cq,
-    pub(crate) srq: *mut c_void,
+    pub(crate) srq: *mut Srq,
     pub(crate) cap: QpCap,
     pub(crate) qp_type: c_int,
     pub(crate) sq_sig_all: c_int,
@@ -183,12 +213,14 @@ pub(crate) struct QpInitAttr {
 /// `qp_type` of reliable connections.
 pub(crate) const QPT_RC: c_int = 2;
 
-/// State of a queue pair; only the first field is ever used. The library writes no more than the 144 bytes of its own.
+/// State of a queue pair. The library writes no more than the 144 bytes of its own.
 #[repr(C)]
 pub(crate) struct QpAttr {
     pub(crate) qp_state: c_int,
     cur_qp_state: c_int,
-    rest: [u64; 17],
+    before_min_rnr_timer: [u64; 15],
+    pub(crate) min_rnr_timer: u8,
+    rest: [u8; 15],
 }
 
 impl QpAttr {
@@ -196,12 +228,15 @@ impl QpAttr {
         Self {
             qp_state,
             cur_qp_state: 0,
-            rest: [0; 17],
+            before_min_rnr_timer: [0; 15],
+            min_rnr_timer: 0,
+            rest: [0; 15],
         }
     }
 }
 
 pub(crate) const QP_STATE: c_int = 1;
+pub(crate) const QP_MIN_RNR_TIMER: c_int = 1 << 15;
 pub(crate) const QPS_ERR: c_int = 6;
 pub(crate) const QPS_SQE: c_int = 5;
 
@@ -292,7 +327,7 @@ pub(crate) const WC_RNR_RETRY_EXC_ERR: c_int = 13;
 /// Something that happened to a device, a port or a queue pair.
 #[repr(C)]
 pub(crate) struct AsyncEvent {
-    /// A queue pair, a completion queue or the number of a port, as the type says.
+    /// A queue pair, a completion queue, a shared receive queue or the number of a port, as the type says.
     pub(crate) element: *mut c_void,
     pub(crate) event_type: c_int,
 }
@@ -302,6 +337,8 @@ pub(crate) const EVENT_QP_REQ_ERR: c_int = 2;
 pub(crate) const EVENT_QP_ACCESS_ERR: c_int = 3;
 pub(crate) const EVENT_DEVICE_FATAL: c_int = 8;
 pub(crate) const EVENT_PORT_ERR: c_int = 10;
+pub(crate) const EVENT_SRQ_ERR: c_int = 14;
+pub(crate) const EVENT_SRQ_LIMIT_REACHED: c_int = 15;
 
 /// Where connection managers report.
 #[repr(C)]
@@ -386,19 +423,21 @@ macro_rules! sizes {
 }
 
 sizes! {
-    ContextOps = 256, Device = 664, DeviceAttr = 232, Pd = 16, Mr = 48, CompChannel = 16, QpCap = 20, QpInitAttr = 64,
+    ContextOps = 256, Device = 664, DeviceAttr = 232, Pd = 16, Mr = 48, CompChannel = 16, QpCap = 20, QpInitAttr = 64, SrqAttr = 12,
+    SrqInitAttr = 24,
     QpAttr = 144, Sge = 16, SendWr = 128, RecvWr = 32, Wc = 48, AsyncEvent = 16, EventChannel = 4, ConnParam = 24
 }
 
 offsets! {
     Context {
-        ops = 8, ops.poll_cq = 96, ops.req_notify_cq = 104, ops.post_send = 208, ops.post_recv = 216, cmd_fd = 264,
-        async_fd = 268, num_comp_vectors = 272
+        ops = 8, ops.poll_cq = 96, ops.req_notify_cq = 104, ops.post_srq_recv = 168, ops.post_send = 208,
+        ops.post_recv = 216, cmd_fd = 264, async_fd = 268, num_comp_vectors = 272
     }
     Device { node_type = 16, transport_type = 20, name = 24, ibdev_path = 408 }
     DeviceAttr {
         max_mr_size = 80, vendor_id = 96, max_qp = 108, max_qp_wr = 112, device_cap_flags = 116, max_sge = 120,
-        max_cqe = 132, max_mr = 136, max_qp_rd_atom = 144, max_qp_init_rd_atom = 156, phys_port_cnt = 227
+        max_cqe = 132, max_mr = 136, max_qp_rd_atom = 144, max_qp_init_rd_atom = 156, max_srq = 212,
+        max_srq_wr = 216, phys_port_cnt = 227
     }
     PortAttr {
         state = 0, active_mtu = 8, max_msg_sz = 20, active_width = 43, active_speed = 44, phys_state = 45,
@@ -408,8 +447,11 @@ offsets! {
     CompChannel { fd = 8 }
     Cq { context = 0 }
     Qp { context = 0, qp_num = 52 }
-    QpInitAttr { send_cq = 8, recv_cq = 16, cap = 32, qp_type = 52, sq_sig_all = 56 }
-    QpAttr { qp_state = 0 }
+    Srq { context = 0 }
+    SrqAttr { max_wr = 0, max_sge = 4, srq_limit = 8 }
+    SrqInitAttr { attr = 8 }
+    QpInitAttr { send_cq = 8, recv_cq = 16, srq = 24, cap = 32, qp_type = 52, sq_sig_all = 56 }
+    QpAttr { qp_state = 0, min_rnr_timer = 128 }
     Sge { length = 8, lkey = 12 }
     SendWr {
         next = 8, sg_list = 16, num_sge = 24, opcode = 28, send_flags = 32, invalidate_rkey = 36, remote_addr = 40,

@@ -29,6 +29,9 @@ pub struct Limits {
     pub waits_for_receives: bool,
     /// Connections can take their receives from a queue that they share ([`Incoming::accept_sharing`]).
     pub shares_receives: bool,
+    /// What comes on a connection that shares its receives beyond what was admitted waits, alone. Else it ends that connection, unless it is
+    /// excused ([`Endpoint::excuse`](crate::Endpoint::excuse)).
+    pub holds_back: bool,
     /// Private data may come with zeros behind them: InfiniBand's messages have one size.
     pub pads_private_data: bool,
     /// A peer may take back memory that is exposed to it ([`Work::Send`](crate::Work::Send) with an invalidation). Where
@@ -105,8 +108,9 @@ pub trait Incoming: Send {
     ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
 
     /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
-    /// admits more. What comes beyond them waits, and nobody else with it, nor the answer to a read of this side: where that stands
-    /// behind such messages a provider may cut off a peer that sends many of them. Completions of these receives have the id 0.
+    /// admits more. What comes beyond them waits or ends this connection ([`Limits::holds_back`]), and nobody else's; neither does it stand in
+    /// the way of the answer to a read of this side: where that comes behind such messages, a provider that holds them back may cut off a peer
+    /// that sends many of them. Completions of these receives have the id 0.
     ///
     /// A provider that cannot share takes the receives of the claim for this connection alone.
     fn accept_sharing(

@@ -54,7 +54,9 @@ macro_rules! contract_tests {
             invalidation_ends_access remote_invalidation_ends_access
             forbidden_access_ends_that_connection_only a_message_needs_a_receive_that_holds_it
             only_exposed_keys_can_be_invalidated what_is_not_admitted_waits_alone
-            answers_pass_what_is_not_admitted
+            answers_pass_what_is_not_admitted what_is_not_admitted_ends_its_connection_alone
+            a_flood_ends_its_connection_alone what_is_excused_arrives_without_being_admitted
+            ended_connections_leave_the_queue_whole
             draining_completes_what_was_posted closing_flushes_what_was_posted
             a_vanished_peer_flushes_everything);
     };

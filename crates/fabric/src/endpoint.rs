@@ -163,6 +163,19 @@ pub trait Endpoint: Send {
         0
     }
 
+    /// So many of the messages that were admitted are not expected any more: others may have their receives. What comes all the same is not
+    /// admitted, but may be excused. Returns how many they are: none where the connection has receives of its own, nor where what is not
+    /// admitted waits ([`Limits::holds_back`](crate::Limits::holds_back)). There all that may still come is to stay admitted, since what waits
+    /// delays what is behind it, and a receive that is only set aside costs no memory.
+    fn retract(&mut self, _messages: u32) -> u32 {
+        0
+    }
+
+    /// From now on up to so many messages of the peer may come beyond those that are admitted without ending the connection: what it had
+    /// begun before it heard that it may send less. They have no receives of their own and may have to wait. Where everything that is not
+    /// admitted waits anyway ([`Limits::holds_back`](crate::Limits::holds_back)) this is nothing.
+    fn excuse(&mut self, _messages: u32) {}
+
     /// Lets the peer touch this memory under a new key, until it is invalidated by either side.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ const LIMITS: Limits = Limits {
     reads_max: 0x3ffe,
     waits_for_receives: false,
     shares_receives: true,
+    holds_back: true,
     pads_private_data: false,
     peers_invalidate: true,
     counts_peers_work: true,
@@ -49,6 +50,8 @@ pub struct MemFabric(Arc<Mutex<Net>>);
 
 #[derive(Debug, Default)]
 struct Net {
+    /// Messages that are not admitted end their connection.
+    cuts: bool,
     listeners: HashMap<SocketAddr, Backlog>,
     ports: u16,
     links: u32,
@@ -86,7 +89,11 @@ impl Fabric for MemFabric {
     }
 
     fn limits(&self) -> Limits {
-        LIMITS
+        let holds_back = !self.0.lock().cuts;
+        Limits {
+            holds_back,
+            ..LIMITS
+        }
     }
 
     fn listen(&self, mut address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
@@ -133,6 +140,14 @@ impl Fabric for MemFabric {
 }
 
 impl MemFabric {
+    /// A network that cannot hold back single connections in front of a queue that they share, as devices cannot.
+    #[must_use]
+    pub fn cutting() -> Self {
+        let fabric = Self::default();
+        fabric.0.lock().cuts = true;
+        fabric
+    }
+
     fn ask(
         &self,
         address: SocketAddr,
@@ -236,14 +251,14 @@ impl MemIncoming {
             // As software iWARP: what is summed has to be read.
             files: !(ours.crc || theirs.crc),
         };
-        let (number, domain) = {
+        let (number, cuts, domain) = {
             let mut net = self.net.0.lock();
             net.links = net.links.wrapping_add(1);
-            (net.links, Arc::clone(&net.domain))
+            (net.links, net.cuts, Arc::clone(&net.domain))
         };
         let asked = Receives::Own(std::mem::take(&mut self.receives));
         let ends = [(config, receives, domain), (theirs, asked, Arc::default())];
-        let link = Link::new(number, ends);
+        let link = Link::new(number, cuts, ends);
         let end = |side: usize, negotiated| MemEndpoint {
             link: Arc::clone(&link),
             side,
@@ -348,4 +363,11 @@ mod tests {
     }
 
     crate::contract_tests!(MemFabric::default(), address(), run);
+
+    mod cutting {
+        //! The same where what is not admitted cannot wait.
+        use super::{MemFabric, address, run};
+
+        crate::contract_tests!(MemFabric::cutting(), address(), run);
+    }
 }

@@ -160,6 +160,11 @@ impl Pool {
         self.0.state.lock().reserved
     }
 
+    /// Whether both are one pool.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Bytes of each buffer.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {

@@ -3,6 +3,9 @@
 //! # Invariant
 //! There are as many receives in the queue as all [`Claim`]s together have admitted messages. So whoever stays within what was
 //! admitted to it finds one, whatever the others do.
+//!
+//! A provider whose device has a queue of its own keeps these books itself, with receives of the same pool
+//! ([`ReceiveQueue::receive`]): nobody can set aside what a device must have in hand.
 
 use crate::{Buffer, Pool};
 
@@ -27,10 +30,23 @@ impl ReceiveQueue {
         }
     }
 
-    /// Receives that wait for messages.
+    /// Receives that are set aside for messages. Those that a device has in hand are not among them.
     #[must_use]
     pub fn posted(&self) -> usize {
         self.0.reserved()
+    }
+
+    /// A buffer like the receives, beside them: for a device's own queue, or a message that is not admitted. No receive that is admitted to
+    /// anybody is taken for it. `None` when the pool has no other.
+    #[must_use]
+    pub fn receive(&self) -> Option<Buffer> {
+        self.0.take()
+    }
+
+    /// Whether both are one queue.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        self.0.is(&other.0)
     }
 
     /// Bytes of each.
@@ -57,6 +73,21 @@ impl Claim {
         count
     }
 
+    /// So many messages may not come any more, or as many as are admitted. Returns how many.
+    pub fn retract(&mut self, messages: u32) -> u32 {
+        let count = messages.min(self.admitted);
+        self.admitted -= count;
+        let back = usize::try_from(count).expect("usize has 32 bits at least");
+        self.queue.0.release(back);
+        count
+    }
+
+    /// What it is a share of.
+    #[must_use]
+    pub const fn queue(&self) -> &ReceiveQueue {
+        &self.queue
+    }
+
     /// Messages that may come.
     #[must_use]
     pub const fn admitted(&self) -> u32 {
@@ -69,19 +100,11 @@ impl Claim {
         let receive = self.queue.0.take_reserved();
         Some(receive.expect("each message that was admitted has a receive"))
     }
-
-    /// A buffer like the receives, beside the queue: no receive that is admitted to anybody is taken for it. `None` when the pool has no
-    /// other.
-    #[must_use]
-    pub fn beside(&self) -> Option<Buffer> {
-        self.queue.0.take()
-    }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let left = usize::try_from(self.admitted).expect("usize has 32 bits at least");
-        self.queue.0.release(left);
+        self.retract(self.admitted);
     }
 }
 
@@ -110,7 +133,11 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| greedy.take()).collect();
         assert_eq!((taken.len(), greedy.admitted(), queue.posted()), (3, 0, 1));
         assert!(greedy.take().is_none() && modest.take().is_some());
-        assert_eq!((greedy.admit(1), greedy.admitted()), (1, 1));
+        assert_eq!((greedy.admit(3), greedy.admitted()), (3, 3));
+        assert_eq!((greedy.retract(2), queue.posted()), (2, 1));
+        assert_eq!((greedy.retract(2), queue.posted()), (1, 0));
+        assert!(greedy.take().is_none());
+        assert!(queue.is(&queue.clone()) && greedy.queue().is(&queue));
         drop((taken, greedy, modest));
         assert_eq!((queue.posted(), pool.taken()), (0, 0));
     }
@@ -131,10 +158,10 @@ mod tests {
     #[test]
     fn what_is_taken_beside_the_queue_was_promised_to_nobody() {
         let (pool, queue) = queue(3);
-        let (mut one, other) = (queue.claim(), queue.claim());
+        let mut one = queue.claim();
         assert_eq!(one.admit(2), 2);
-        let beside = other.beside();
-        assert!(beside.is_some() && other.beside().is_none());
+        let beside = queue.receive();
+        assert!(beside.is_some() && queue.receive().is_none());
         assert_eq!((queue.posted(), pool.taken()), (2, 1));
         assert!(one.take().is_some() && one.take().is_some());
     }

@@ -99,19 +99,19 @@ struct OverRdma {
 
 impl OverRdma {
     /// With so many credits to be lent.
-    async fn new(lent: u32) -> Self {
-        Self::before(0, lent).await
+    async fn new(fabric: MemFabric, lent: u32) -> Self {
+        Self::before(0, fabric, lent).await
     }
 
     /// The same with data servers.
-    async fn before(data_servers: u8, lent: u32) -> Self {
+    async fn before(data_servers: u8, fabric: MemFabric, lent: u32) -> Self {
         let (rig, port, data_servers) = cluster(data_servers).await;
         let config = Config::default();
         let config = Config {
             lent_bytes: lent * config.inline_bytes,
             ..config
         };
-        let rdma = Rdma::new(Arc::new(MemFabric::default()), config);
+        let rdma = Rdma::new(Arc::new(fabric), config);
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = rdma::listen(any, &rdma).await.unwrap();
         let address = Address::Rdma(listener.local());
@@ -219,8 +219,17 @@ impl OverRdma {
 
 #[tokio::test(start_paused = true)]
 async fn credits_that_an_idle_client_holds_come_back_when_it_is_asked_for_slots() {
+    credits_come_back(MemFabric::default()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_cut_off_for_credits_that_were_taken_back_where_nobody_can_be_held_back() {
+    credits_come_back(MemFabric::cutting()).await;
+}
+
+async fn credits_come_back(fabric: MemFabric) {
     let lent = u32::try_from(AT_ONCE).unwrap() - 1;
-    let served = OverRdma::new(lent).await;
+    let served = OverRdma::new(fabric, lent).await;
     let idle = served.client("idle", Some(Arc::new(NoCallbacks))).await;
     assert_eq!(served.wanted_by_another(&idle).await, (1, AT_ONCE));
     served.shows_who_was_held_back(lent);
@@ -229,13 +238,16 @@ async fn credits_that_an_idle_client_holds_come_back_when_it_is_asked_for_slots(
     assert_eq!(ended, 0);
     assert_eq!(served.counters().rdma_connections, 2);
     idle.session.renew().await.unwrap();
+    assert!(served.at_once(&idle).await > 0);
     assert_eq!(served.counters().rdma_connections, 2);
+    let ended = served.counters().closes_for(CloseReason::RdmaNoReceive);
+    assert_eq!(ended, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_that_cannot_be_asked_is_disconnected_at_last() {
     let lent = u32::try_from(AT_ONCE).unwrap() - 1;
-    let served = OverRdma::new(lent).await;
+    let served = OverRdma::new(MemFabric::default(), lent).await;
     let idle = served.client("idle", None).await;
     assert_eq!(served.wanted_by_another(&idle).await, (1, AT_ONCE));
     let ended = served.counters().closes_for(CloseReason::RdmaCreditsKept);
@@ -258,7 +270,7 @@ async fn mkdir(client: &Client, dir: &FileHandle, name: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_long_list_of_names_goes_into_the_reply_chunk() {
     const NAMES: usize = 100;
-    let served = OverRdma::new(100).await;
+    let served = OverRdma::new(MemFabric::default(), 100).await;
     let client = served.client("alice", None).await;
     let root = client.lookup(&[]).await.unwrap();
     let making = async {
@@ -285,7 +297,7 @@ async fn a_long_list_of_names_goes_into_the_reply_chunk() {
 #[tokio::test(start_paused = true)]
 async fn a_long_access_control_list_goes_into_the_reply_chunk() {
     const ENTRIES: u32 = 200;
-    let served = OverRdma::new(100).await;
+    let served = OverRdma::new(MemFabric::default(), 100).await;
     let client = served.client("alice", None).await;
     let root = client.lookup(&[]).await.unwrap();
     mkdir(&client, &root, "d").await;
@@ -324,7 +336,7 @@ async fn a_long_access_control_list_goes_into_the_reply_chunk() {
 async fn a_layout_over_many_data_servers_goes_into_the_reply_chunk() {
     /// As many as a file may lie on.
     const DATA_SERVERS: u8 = 58;
-    let served = OverRdma::before(DATA_SERVERS, 100).await;
+    let served = OverRdma::before(DATA_SERVERS, MemFabric::default(), 100).await;
     let client = served.client("alice", None).await;
     let file = File::create(&client, "f").await;
     let granting = patiently(|| file.try_layout_within(IoMode::Rw, RESULT_BYTES));

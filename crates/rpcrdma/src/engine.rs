@@ -154,8 +154,8 @@ impl Engine {
         !self.work.is_empty()
     }
 
-    /// Receives that must be posted now so that no message of the peer finds none: calls that its
-    /// credits allow, and replies to ours. 0 once the connection has ended.
+    /// Receives that must be posted now so that no message of the peer finds none, but those that are [`Engine::excused`]: calls
+    /// that its credits allow, and replies to ours. 0 once the connection has ended.
     #[must_use]
     pub fn receives(&self) -> u32 {
         if self.ended {
@@ -165,11 +165,23 @@ impl Engine {
         calls.saturating_add(self.unanswered)
     }
 
-    /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the lender has. To be said
-    /// before the connection begins. The provider then holds back what goes beyond [`Engine::receives`]; the overrun gets none.
+    /// Messages that may come beyond [`Engine::receives`] where grants are lent, without the peer having broken a rule: the overrun,
+    /// and, where the provider does not hold back, calls that it had begun before it heard of a lower grant. 0 once the connection
+    /// has ended.
     #[must_use]
-    pub fn lending(mut self, account: Account) -> Self {
-        self.responder.lend(account);
+    pub fn excused(&self) -> u32 {
+        if self.ended {
+            return 0;
+        }
+        u32::try_from(self.responder.excused()).unwrap_or(u32::MAX)
+    }
+
+    /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the lender has. To be said
+    /// before the connection begins. The overrun gets no receives: the provider holds back what goes beyond [`Engine::receives`], or
+    /// it does not, and lets through what is [`Engine::excused`].
+    #[must_use]
+    pub fn lending(mut self, account: Account, holds_back: bool) -> Self {
+        self.responder.lend(account, holds_back);
         self
     }
 

@@ -357,6 +357,14 @@ impl Endpoint for SimEndpoint {
         admitted
     }
 
+    fn retract(&mut self, messages: u32) -> u32 {
+        self.inner.retract(messages)
+    }
+
+    fn excuse(&mut self, messages: u32) {
+        self.inner.excuse(messages);
+    }
+
     fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {
         self.inner.expose(memory)
     }

@@ -417,7 +417,7 @@ async fn set_up(
     let mut place = None;
     if rdma.lends() {
         let (joined, account) = rdma.0.classes.join(engine.receive_bytes_max());
-        engine = engine.lending(account);
+        engine = engine.lending(account, rdma.0.fabric.limits().holds_back);
         place = Some(joined);
     }
     let (config, private_data) = (rdma.endpoint(limits, exposing), rdma.private_data(exposing));

@@ -231,6 +231,8 @@ pub(crate) enum On {
     Memory,
     /// RDMA within the process.
     Rdma,
+    /// The same, where single connections cannot be held back.
+    RdmaCutting,
     /// RDMA over software iWARP.
     Iwarp,
     /// The same without checksums.
@@ -239,7 +241,7 @@ pub(crate) enum On {
 
 impl On {
     pub(crate) const fn is_rdma(self) -> bool {
-        matches!(self, Self::Rdma | Self::Iwarp | Self::IwarpUnsummed)
+        !matches!(self, Self::Tcp | Self::Tls | Self::Memory)
     }
 }
 
@@ -271,6 +273,7 @@ impl Drop for Closed {
 fn provider(on: On) -> Rdma {
     let fabric: Arc<dyn fabric::Fabric> = match on {
         On::Rdma => Arc::new(fabric::mem::MemFabric::default()),
+        On::RdmaCutting => Arc::new(fabric::mem::MemFabric::cutting()),
         _ => Arc::new(fabric_iwarp::Iwarp::default()),
     };
     let crc = on != On::IwarpUnsummed;
@@ -326,7 +329,7 @@ impl Rig {
                     tokio::spawn(listener.serve(dynamic, context, signal)),
                 )
             }
-            On::Rdma | On::Iwarp | On::IwarpUnsummed => {
+            On::Rdma | On::RdmaCutting | On::Iwarp | On::IwarpUnsummed => {
                 let over = provider(on);
                 rdma = Some(over.clone());
                 let any = "127.0.0.1:0".parse().unwrap();

@@ -27,8 +27,8 @@ if [ -n "${ONLY:-}" ]; then
 else
     # siw does not look at the rights of memory that a peer reads (seen in 6.1), so this promise cannot be kept on it.
     case $RDMA in
-        siw) tests 26 "$CONTRACT" --test-threads=1 --skip forbidden_access ;;
-        *) tests 27 "$CONTRACT" --test-threads=1 ;;
+        siw) tests 32 "$CONTRACT" --test-threads=1 --skip forbidden_access ;;
+        *) tests 33 "$CONTRACT" --test-threads=1 ;;
     esac
     tests 1 "$TROUBLE" a_device
     # siw ends connections before it tells of its port.

@@ -78,7 +78,7 @@ impl Machine {
         if self.aside.bytes >= ASIDE_BYTES_MAX {
             return None;
         }
-        let buffer = self.claim.as_ref().and_then(Claim::beside)?;
+        let buffer = self.claim.as_ref()?.queue().receive()?;
         self.aside.is_under_way = true;
         Some(buffer)
     }

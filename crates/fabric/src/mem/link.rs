@@ -23,6 +23,8 @@ const KEYS_OF_A_LINK: u32 = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Link {
     ends: [End; 2],
+    /// Messages that are not admitted end the connection.
+    cuts: bool,
     keys: u32,
 }
 
@@ -32,6 +34,8 @@ struct End {
     receives: VecDeque<Receive>,
     /// Where the others come from.
     claim: Option<Claim>,
+    /// Messages that may come beyond what is admitted.
+    excused: u32,
     memory: BTreeMap<u32, Memory>,
     queue: VecDeque<(u64, Work, bool)>,
     done: Vec<Completion>,
@@ -70,6 +74,7 @@ pub(super) struct MemEndpoint {
 impl Link {
     pub(super) fn new(
         number: u32,
+        cuts: bool,
         ends: [(EndpointConfig, Receives, Arc<Domain>); 2],
     ) -> Arc<Mutex<Self>> {
         let end = |(config, receives, domain)| {
@@ -81,6 +86,7 @@ impl Link {
         };
         Arc::new(Mutex::new(Self {
             ends: ends.map(end),
+            cuts,
             keys: number.wrapping_mul(KEYS_OF_A_LINK),
         }))
     }
@@ -93,7 +99,7 @@ impl Link {
             Some((_, Work::Send { .. }, _))
         );
         let admitted = peer.claim.as_ref().map(Claim::admitted);
-        is_message && peer.ended.is_none() && admitted == Some(0)
+        !self.cuts && is_message && peer.ended.is_none() && admitted == Some(0)
     }
 
     /// Does all work of one side.
@@ -162,7 +168,7 @@ impl Link {
     fn send(&mut self, side: usize, data: &[Bytes], invalidate: Option<u32>) -> Result<(), Fault> {
         let len = total(data);
         let peer = &mut self.ends[1 - side];
-        if let Some(buffer) = peer.claim.as_mut().and_then(Claim::take) {
+        if let Some(buffer) = peer.shared_receive() {
             peer.uses(&buffer);
             peer.receives.push_back(Receive { id: 0, buffer });
         }
@@ -242,6 +248,7 @@ impl End {
             config,
             receives: VecDeque::new(),
             claim,
+            excused: 0,
             memory: BTreeMap::new(),
             queue: VecDeque::new(),
             done: Vec::new(),
@@ -278,6 +285,16 @@ impl End {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+    }
+
+    /// What a message goes into that comes by way of a shared queue.
+    fn shared_receive(&mut self) -> Option<Buffer> {
+        let claim = self.claim.as_mut()?;
+        if let Some(buffer) = claim.take() {
+            return Some(buffer);
+        }
+        self.excused = self.excused.checked_sub(1)?;
+        claim.queue().receive()
     }
 
     /// Hands everything back.
@@ -407,6 +424,17 @@ impl Endpoint for MemEndpoint {
         let count = claim.map_or(0, |claim| claim.admit(messages));
         link.run(1 - self.side);
         count
+    }
+
+    fn retract(&mut self, messages: u32) -> u32 {
+        let mut link = self.link.lock();
+        let cuts = link.cuts;
+        let claim = link.ends[self.side].claim.as_mut().filter(|_| cuts);
+        claim.map_or(0, |claim| claim.retract(messages))
+    }
+
+    fn excuse(&mut self, messages: u32) {
+        self.link.lock().ends[self.side].excused = messages;
     }
 
     fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {

@@ -5,8 +5,13 @@
 //! have followed, because until then the peer may have sent calls under the older one, or when the peer has shown that it has
 //! the reply with the lower one: by its reply to a call that we sent behind that, since messages of one connection arrive in
 //! order. So the edge tells how many calls the peer may have outstanding. Those that it had begun before it heard of a lower
-//! grant may still arrive beyond that edge, up to the highest that it ever was told of: so many Receives must be posted
-//! (design R14).
+//! grant may still arrive beyond that edge, up to the highest that it ever was told of. Each of them finds a Receive, or is
+//! excused (design R14).
+//!
+//! Which of the two depends on the provider. One that holds back what has no Receive must have one for each such call: while a
+//! call waits, so does what is behind it. It costs nothing there, since a Receive that only waits is no memory. On a device it
+//! is, pinned, and what was taken back could so grow far beyond all that is lent; but a device cannot hold back anything, and
+//! lets through what is excused at once, by receives that it has in reserve.
 
 use std::collections::VecDeque;
 
@@ -79,6 +84,8 @@ pub(super) struct Responder {
     allowed: u64,
     /// Where grants are lent.
     account: Option<Account>,
+    /// There: calls beyond [`Self::expected`] wait, instead of ending the connection.
+    holds_back: bool,
 }
 
 impl Responder {
@@ -93,12 +100,14 @@ impl Responder {
             windows: VecDeque::from([(0, 1)]),
             allowed: 1,
             account: None,
+            holds_back: false,
         }
     }
 
-    /// Grants are lent from now on.
-    pub(super) fn lend(&mut self, account: Account) {
+    /// Grants are lent from now on, on a provider that holds back what goes beyond them, or does not.
+    pub(super) fn lend(&mut self, account: Account, holds_back: bool) {
         self.account = Some(account);
+        self.holds_back = holds_back;
     }
 
     /// The next replies grant this many, at most.
@@ -118,7 +127,7 @@ impl Responder {
         if let Some(account) = &mut self.account {
             account.called(self.received - self.answered, left);
         }
-        self.received <= self.allowed + u64::from(self.overrun)
+        self.received <= self.most()
     }
 
     /// A call asked for this many. 0 counts as 1.
@@ -155,8 +164,8 @@ impl Responder {
     }
 
     /// The peer has shown that it has the first `answered` replies, so that it begins no call by a grant before the last of them,
-    /// and what that takes away may be lent to others. Calls that it had begun may follow all the same, so their receives stay
-    /// ([`Self::expected`]). Where nothing is lent, nothing is concluded.
+    /// and what that takes away may be lent to others. Calls that it had begun may follow all the same: see [`Self::covered`].
+    /// Where nothing is lent, nothing is concluded.
     pub(super) fn seen(&mut self, answered: u64) {
         if self.account.is_none() {
             return;
@@ -177,15 +186,30 @@ impl Responder {
         u32::try_from(sent_at_most - self.answered).unwrap_or(u32::MAX)
     }
 
-    /// Calls that can still arrive before another reply leaves, and must find a receive: also those that the peer had begun
-    /// before it heard of a lower grant ([`Self::seen`]), since nobody knows how many those are. Where grants are lent, calls
-    /// beyond them wait at the provider.
+    /// As many calls in all as are not too many.
+    fn most(&self) -> u64 {
+        self.allowed + u64::from(self.overrun)
+    }
+
+    /// How many calls in all have receives, before another reply leaves. Nobody knows how many the peer had begun before it heard
+    /// of a lower grant ([`Self::seen`]): up to as many as it was ever allowed. Where grants are lent, calls beyond those that are
+    /// covered wait at the provider, or are excused.
+    fn covered(&self) -> u64 {
+        match &self.account {
+            None => self.most(),
+            Some(_) if self.holds_back => self.allowed,
+            Some(_) => self.edge(),
+        }
+    }
+
+    /// Calls that can still arrive before another reply leaves, and must find a receive.
     pub(super) fn expected(&self) -> u64 {
-        let overrun = if self.account.is_some() {
-            0
-        } else {
-            self.overrun
-        };
-        (self.allowed + u64::from(overrun)).saturating_sub(self.received)
+        self.covered().saturating_sub(self.received)
+    }
+
+    /// Calls that can come beyond those without being too many.
+    pub(super) fn excused(&self) -> u64 {
+        let covered = self.covered().max(self.received);
+        self.most().saturating_sub(covered)
     }
 }

@@ -17,8 +17,10 @@ struct Server {
     account: u64,
     /// Messages of the client that are not delivered.
     wire: VecDeque<Bytes>,
-    /// Messages that the provider lets through.
+    /// Messages that the provider lets through, beside those that are excused.
     admitted: u32,
+    /// Such came.
+    was_excused: bool,
     /// Calls that are being executed.
     running: VecDeque<u32>,
 }
@@ -26,6 +28,8 @@ struct Server {
 /// Servers that share a lender and a queue.
 struct Host {
     lender: Lender,
+    /// As software iWARP; else as a device.
+    holds_back: bool,
     /// Receives in the queue.
     posted: u32,
     servers: Vec<Server>,
@@ -59,21 +63,23 @@ fn raw_call(xid: u32) -> Bytes {
 }
 
 impl Host {
-    fn new(stock: u32, count: usize) -> Self {
+    fn new(stock: u32, count: usize, holds_back: bool) -> Self {
         let lender = Lender::new(stock);
         let server = |_| {
             let account = lender.open();
             Server {
                 account: account.id(),
-                engine: Engine::new(config()).lending(account),
+                engine: Engine::new(config()).lending(account, holds_back),
                 wire: VecDeque::new(),
                 admitted: 0,
+                was_excused: false,
                 running: VecDeque::new(),
             }
         };
         let servers: Vec<_> = (0..count).map(server).collect();
         let mut host = Self {
             lender: lender.clone(),
+            holds_back,
             posted: 0,
             servers,
         };
@@ -89,22 +95,41 @@ impl Host {
         let more = wanted.saturating_sub(server.admitted);
         server.admitted += more;
         self.posted += more;
+        let less = server.admitted.saturating_sub(wanted);
+        assert!(!self.holds_back || less == 0, "what may come stays");
+        server.admitted -= less;
+        self.posted -= less;
+    }
+
+    /// Messages of a client that need not wait, and do not end its connection.
+    fn lets_through(&self, at: usize) -> u32 {
+        let server = &self.servers[at];
+        let excused = if self.holds_back {
+            0
+        } else {
+            server.engine.excused()
+        };
+        server.admitted + excused
     }
 
     /// The provider delivers the next message, if it may.
     fn deliver(&mut self, at: usize) -> bool {
-        let server = &mut self.servers[at];
-        if server.admitted == 0 {
+        if self.lets_through(at) == 0 {
             return false;
         }
+        let server = &mut self.servers[at];
         let Some(message) = server.wire.pop_front() else {
             return false;
         };
-        self.posted = self
-            .posted
-            .checked_sub(1)
-            .expect("the queue never runs dry");
-        server.admitted -= 1;
+        // What is excused takes a receive of the reserve.
+        server.was_excused |= server.admitted == 0;
+        if server.admitted > 0 {
+            self.posted = self
+                .posted
+                .checked_sub(1)
+                .expect("the queue never runs dry");
+            server.admitted -= 1;
+        }
         server.engine.received(&message, None);
         while let Some(event) = server.engine.next_event() {
             match event {
@@ -134,6 +159,37 @@ impl Host {
         }
     }
 
+    /// Serves a client that answers every reply by the next call.
+    fn serve(&mut self, at: usize, client: &mut Client, rounds: usize) {
+        for _ in 0..rounds {
+            while let Some(message) = client.sends() {
+                self.servers[at].wire.push_back(message);
+            }
+            while self.deliver(at) {}
+            while let Some(message) = self.answer(at) {
+                client.receives(&message);
+                client.call();
+            }
+            self.check();
+        }
+    }
+
+    /// Makes a call to a client, which answers at once: with an error, since only that it is an answer counts.
+    fn ask(&mut self, at: usize, xid: u32) {
+        let engine = &mut self.servers[at].engine;
+        engine.call(call(xid), &ReplyRoom::default()).unwrap();
+        self.send(at).expect("a call");
+        let to = FixedFields {
+            xid,
+            version: VERSION,
+            credits: 0,
+            procedure: 0,
+        };
+        let answer = encode_error_reply(to, 1, RdmaError::Chunk);
+        self.servers[at].wire.push_back(answer.into());
+        while self.deliver(at) {}
+    }
+
     fn check(&self) {
         let admitted = self.servers.iter().map(|s| s.admitted).sum::<u32>();
         assert_eq!(
@@ -142,8 +198,14 @@ impl Host {
         );
         let (lent, stock) = self.lender.lent();
         let beyond = |s: &Server| s.engine.calls_allowed().max(1) - 1;
-        assert_eq!(lent, self.servers.iter().map(beyond).sum::<u32>());
+        let beyond = self.servers.iter().map(beyond).sum::<u32>();
+        // Calls beyond any grant are in nobody's books.
+        let are_excused = self.servers.iter().any(|s| s.was_excused);
+        assert!(lent == beyond || are_excused && lent < beyond);
         assert!(lent <= stock);
+        // What a device has pinned.
+        let own = u32::try_from(self.servers.len()).unwrap();
+        assert!(self.holds_back || admitted <= lent + own);
     }
 }
 
@@ -192,7 +254,7 @@ impl Client {
 
 #[test]
 fn who_uses_all_it_has_gets_more_until_the_stock_is_gone() {
-    let mut host = Host::new(100, 2);
+    let mut host = Host::new(100, 2, true);
     let mut clients = [Client::new(), Client::new()];
     (0..64).for_each(|_| clients[0].call());
     clients[1].call();
@@ -219,25 +281,12 @@ fn who_uses_all_it_has_gets_more_until_the_stock_is_gone() {
     assert_eq!((host.lender.lent().0, host.lender.accounts()), (0, 0));
 }
 
-#[test]
-fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
-    let mut host = Host::new(70, 2);
+/// A host of two: the first client holds all that it had and is idle, the second one lacks credits.
+fn idle_holder(holds_back: bool) -> (Host, [Client; 2]) {
+    let mut host = Host::new(70, 2, holds_back);
     let mut clients = [Client::new(), Client::new()];
-    let busy = |host: &mut Host, at: usize, client: &mut Client, rounds: usize| {
-        for _ in 0..rounds {
-            while let Some(message) = client.sends() {
-                host.servers[at].wire.push_back(message);
-            }
-            while host.deliver(at) {}
-            while let Some(message) = host.answer(at) {
-                client.receives(&message);
-                client.call();
-            }
-            host.check();
-        }
-    };
     (0..64).for_each(|_| clients[0].call());
-    busy(&mut host, 0, &mut clients[0], 100);
+    host.serve(0, &mut clients[0], 100);
     assert_eq!(host.servers[0].engine.calls_allowed(), 64);
     assert_eq!(
         host.lender.round(),
@@ -246,14 +295,24 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
     );
     // The first one stops with nothing in progress; the other gets the rest, and lacks more.
     (0..64).for_each(|_| clients[1].call());
-    busy(&mut host, 1, &mut clients[1], 100);
+    host.serve(1, &mut clients[1], 100);
     assert_eq!(host.lender.lent(), (70, 70));
     let _marks = host.lender.round();
-    busy(&mut host, 1, &mut clients[1], 2);
+    host.serve(1, &mut clients[1], 2);
+    (host, clients)
+}
+
+#[test]
+fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
+    [true, false].into_iter().for_each(give_back);
+}
+
+fn give_back(holds_back: bool) {
+    let (mut host, mut clients) = idle_holder(holds_back);
     let asked = host.lender.round();
     assert_eq!(asked.ask, [host.servers[0].account]);
     // The client is asked (a call of the server), answers, and makes one call, whose reply brings the lower grant.
-    ask(&mut host, 7_001);
+    host.ask(0, 7_001);
     assert_eq!(
         host.servers[0].engine.calls_allowed(),
         64,
@@ -263,68 +322,78 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
     assert!(host.deliver(0));
     host.answer(0).expect("a reply");
     assert_eq!(host.servers[0].engine.calls_allowed(), 63);
-    ask(&mut host, 7_002);
+    host.ask(0, 7_002);
     assert_eq!(
         host.servers[0].engine.calls_allowed(),
         1,
         "it has shown that it heard of it"
     );
-    busy(&mut host, 1, &mut clients[1], 100);
+    host.serve(1, &mut clients[1], 100);
     assert_eq!(host.servers[1].engine.calls_allowed(), 64);
 }
 
-/// The server calls its first client, which answers at once: with an error, since only that it is an answer counts.
-fn ask(host: &mut Host, xid: u32) {
-    let message = call(xid);
-    host.servers[0]
-        .engine
-        .call(message, &ReplyRoom::default())
-        .unwrap();
-    host.send(0).expect("a call");
-    let to = FixedFields {
-        xid,
-        version: VERSION,
-        credits: 0,
-        procedure: 0,
-    };
-    let error = RdmaError::Chunk;
-    let answer = encode_error_reply(to, 1, error);
-    host.servers[0].wire.push_back(answer.into());
-    while host.deliver(0) {}
-}
-
 /// The client had begun all that its older grant allowed before it heard of the lower one, and sends it behind its answers to
-/// calls of the server: one that shows that it knows the lower grant, and another. Each message finds a receive of its own.
+/// calls of the server: one that shows that it knows the lower grant, and another. Each message finds a receive of its own, or
+/// where that would be pinned is excused.
 #[test]
 fn calls_begun_before_a_lower_grant_find_their_receives_beside_answers_to_calls() {
-    let mut host = Host::new(70, 1);
+    [true, false].into_iter().for_each(begun_before);
+}
+
+fn begun_before(holds_back: bool) {
+    let mut host = Host::new(70, 1, holds_back);
     let mut client = Client::new();
     (0..64).for_each(|_| client.call());
-    for _ in 0..100 {
-        while let Some(message) = client.sends() {
-            host.servers[0].wire.push_back(message);
-        }
-        while host.deliver(0) {}
-        while let Some(message) = host.answer(0) {
-            client.receives(&message);
-            client.call();
-        }
-    }
+    host.serve(0, &mut client, 100);
     assert_eq!(host.servers[0].engine.calls_allowed(), 64);
     host.servers[0].engine.set_grant(1);
     host.servers[0].wire.push_back(raw_call(9_001));
     assert!(host.deliver(0));
     host.answer(0).expect("the reply with the lower grant");
-    ask(&mut host, 7_001);
+    host.ask(0, 7_001);
     assert_eq!(host.servers[0].engine.calls_allowed(), 1);
+    assert_eq!(host.posted, if holds_back { 63 } else { 1 });
     host.check();
-    ask(&mut host, 7_002);
+    host.ask(0, 7_002);
     for begun in 0..63 {
         host.servers[0].wire.push_back(raw_call(10_000 + begun));
     }
     while host.deliver(0) {}
     assert_eq!(host.servers[0].wire.len(), 0, "none is held back");
     assert_eq!(host.posted, host.servers[0].admitted);
+    assert_eq!(
+        host.lets_through(0),
+        if holds_back { 0 } else { config().overrun }
+    );
+}
+
+#[test]
+fn calls_that_were_begun_before_a_lower_grant_was_heard_of_are_excused_and_no_more() {
+    let (mut host, _) = idle_holder(false);
+    host.servers[0].wire.push_back(raw_call(9_001));
+    assert!(host.deliver(0));
+    host.answer(0).expect("a reply");
+    let before = host.servers[0].engine.receives();
+    host.ask(0, 7_001);
+    let engine = &mut host.servers[0].engine;
+    assert_eq!((before, engine.receives()), (63, 1));
+    assert_eq!(engine.excused(), before - 1 + config().overrun);
+    // All of them come at last, and no provider ends the connection for one of them: each was admitted or excused.
+    for late in 0..before + config().overrun {
+        assert!(engine.receives() + engine.excused() > 0, "{late}");
+        engine.received(&raw_call(10_000 + late), None);
+        assert!(matches!(engine.next_event(), Some(Event::Call { .. })));
+    }
+    assert_eq!((engine.receives(), engine.excused()), (0, 0));
+    engine.received(&raw_call(20_000), None);
+    let event = engine.next_event();
+    assert!(matches!(
+        event,
+        Some(Event::Failed(FailReason::CreditFlood))
+    ));
+    // What the others may have is not touched by it.
+    let (lent, stock) = host.lender.lent();
+    assert!(lent <= stock);
 }
 
 #[test]
@@ -366,11 +435,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_the_others_do_the_queue_has_a_receive_for_each_call_that_was_allowed(seed: u64) {
+    fn whatever_the_others_do_the_queue_has_a_receive_for_each_call_that_was_allowed(
+        seed: u64, holds_back: bool
+    ) {
         let mut rng = Rng::new(seed);
         let count = 2 + rng.below(5);
         let stock = u32::try_from(rng.below(80)).unwrap();
-        let mut host = Host::new(stock, count);
+        let mut host = Host::new(stock, count, holds_back);
         let manners: Vec<_> = (0..count)
             .map(|at| match rng.below(3) {
                 _ if at == 0 => Manner::Honest,

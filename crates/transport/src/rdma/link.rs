@@ -32,7 +32,7 @@ const COUNTED: usize = 13;
 pub(super) enum Receives {
     /// Into receives that are posted here.
     Own,
-    /// Into receives of a queue that is shared; here they are admitted.
+    /// Into receives of a queue that is shared; here they are admitted, and others excused.
     Shared,
 }
 
@@ -318,9 +318,14 @@ impl RdmaLink {
     /// Posts or admits receives until there are so many; whether any was missing.
     fn post_receives(&mut self, wanted: u32) -> bool {
         let before = self.receives_posted;
-        if self.receives == Receives::Shared && before < wanted {
-            // None once it is closed: the end is about to be reported.
-            self.receives_posted += self.endpoint.admit(wanted - before);
+        if self.receives == Receives::Shared {
+            if before < wanted {
+                // None once it is closed: the end is about to be reported.
+                self.receives_posted += self.endpoint.admit(wanted - before);
+            } else {
+                self.receives_posted -= self.endpoint.retract(before - wanted);
+            }
+            self.endpoint.excuse(self.engine.excused());
             return self.receives_posted > before;
         }
         while self.receives_posted < wanted {
@@ -367,7 +372,8 @@ impl RdmaLink {
     }
 
     fn received(&mut self, buffer: Buffer, invalidated: Option<(u32, fabric::Memory)>) {
-        self.receives_posted -= 1;
+        // It may have been excused only.
+        self.receives_posted = self.receives_posted.saturating_sub(1);
         let key = invalidated.map(|(key, memory)| {
             self.calls.access_ended(key, Some(memory));
             key

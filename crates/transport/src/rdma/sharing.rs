@@ -2,9 +2,10 @@
 //!
 //! # Invariant
 //! Each message that a peer may send has a receive in the queue of its class: a connection is told to admit as many as its
-//! engine counts before the Send that allows them is posted, and the provider holds back what comes beyond. No peer can so
-//! take what another was promised. How many there are is bounded: one for each connection, what the lender of the class
-//! has, and for each connection whose grant was lowered what it may have begun before: less than its highest grant.
+//! engine counts before the Send that allows them is posted, and the provider holds back what comes beyond, or ends that
+//! connection unless the engine excuses it. No peer can so take what another was promised. How many there are is bounded: one
+//! for each connection, and what the lender of the class has. A provider that holds back sets aside more, for each connection
+//! whose grant was lowered what it may have begun before: less than its highest grant. That is a promise, not memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -18,6 +18,8 @@ macro_rules! on_every_transport {
             #[tokio::test]
             async fn rdma() { behaviour(On::Rdma).await }
             #[tokio::test]
+            async fn rdma_cutting() { behaviour(On::RdmaCutting).await }
+            #[tokio::test]
             async fn iwarp() { behaviour(On::Iwarp).await }
             #[tokio::test]
             async fn iwarp_unsummed() { behaviour(On::IwarpUnsummed).await }
@@ -41,7 +43,7 @@ on_every_transport! {
             On::Tcp => TransportKind::Tcp,
             On::Tls => TransportKind::Tls,
             On::Memory => TransportKind::Memory,
-            On::Rdma | On::Iwarp | On::IwarpUnsummed => TransportKind::Rdma,
+            On::Rdma | On::RdmaCutting | On::Iwarp | On::IwarpUnsummed => TransportKind::Rdma,
         };
         assert_eq!(conn.kind(), kind);
     }
@@ -124,7 +126,7 @@ on_every_transport! {
         match on {
             On::Tcp => assert_eq!(counters.payload_sendfile_bytes, sum),
             On::Tls => assert_eq!(counters.payload_copy_bytes, sum),
-            On::Rdma | On::Iwarp => assert_eq!(counters.rdma_file_bytes, sum),
+            On::Rdma | On::RdmaCutting | On::Iwarp => assert_eq!(counters.rdma_file_bytes, sum),
             On::IwarpUnsummed => {
                 assert_eq!(counters.rdma_file_bytes, 0);
                 assert_eq!(counters.rdma_sent_file_bytes, sum);

@@ -204,7 +204,7 @@ macro_rules! on_both_providers {
     ($( async fn $name:ident($on:ident: On) $body:block )*) => {$(
         mod $name {
             use super::*;
-            async fn behaviour($on: On) $body
+            pub(super) async fn behaviour($on: On) $body
             #[tokio::test]
             async fn memory() { behaviour(On::Rdma).await }
             #[tokio::test]
@@ -412,6 +412,31 @@ async fn a_peer_far_beyond_its_credits_before_an_answer_is_cut() {
     .await;
 }
 
+/// As over a device, which takes the next receive for whoever sends first.
+#[tokio::test]
+async fn calls_beyond_the_credits_end_their_connection_where_nobody_can_be_held_back() {
+    let reason = CloseReason::RdmaNoReceive;
+    ends_that_connection(On::RdmaCutting, Limits::default(), reason, async |peer| {
+        for xid in 1..=CALLS_BEYOND {
+            let message = vec![inline_call(xid, GATED).into()];
+            let invalidate = None;
+            let work = Work::Send {
+                data: message,
+                invalidate,
+            };
+            if peer.endpoint.post(7, work, false).is_err() {
+                break;
+            }
+            peer.endpoint.ring();
+        }
+        assert_eq!(
+            peer.until_ended().await,
+            Ended::Accused(fabric::Fault::NoReceive)
+        );
+    })
+    .await;
+}
+
 /// The peer is so slow that a connection with nothing to do would be closed meanwhile.
 #[tokio::test]
 async fn a_request_that_is_being_fetched_is_not_idleness() {
@@ -430,6 +455,24 @@ async fn a_request_that_is_being_fetched_is_not_idleness() {
     assert_eq!(peer.until_ended().await, Ended::PeerClosed);
     rig.until(|r| !r.service.ended.lock().is_empty()).await;
     assert_eq!(*rig.service.ended.lock(), [CloseReason::Idle]);
+}
+
+#[tokio::test]
+async fn calls_begun_before_a_lower_grant_are_served_where_nobody_can_be_held_back() {
+    calls_begun_before_a_lower_grant_are_served::behaviour(On::RdmaCutting).await;
+}
+
+#[tokio::test]
+async fn who_keeps_to_its_credits_is_served_where_nobody_can_be_held_back() {
+    let rig = Rig::new(On::RdmaCutting, Limits::default()).await;
+    let conn = rig.connect().await;
+    for _ in 0..4 {
+        let calls = (0..100).map(|_| conn.call(call(ECHO, b"one of many"), SOON));
+        for outcome in futures_util::future::join_all(calls).await {
+            assert_eq!(result(&outcome.unwrap()), b"one of many");
+        }
+    }
+    assert_eq!(*rig.service.ended.lock(), []);
 }
 
 #[tokio::test]
