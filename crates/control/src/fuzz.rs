@@ -21,7 +21,6 @@ pub fn message(bytes: &[u8]) {
     both::<to_mds::HeartbeatArgs>(bytes);
     both::<to_mds::SizeArgs>(bytes);
     both::<to_mds::WroteArgs>(bytes);
-    both::<to_ds::CreateArgs>(bytes);
     both::<to_ds::StatArgs>(bytes);
     both::<to_ds::SetSizeArgs>(bytes);
     both::<to_ds::CommitArgs>(bytes);

@@ -22,9 +22,9 @@ pub mod fuzz;
 pub use answer::{Answer, DETAIL_BYTES_MAX, Refusal, Status};
 pub use proc::{Caller, Proc, Refused, Request, ToDs, ToMds, admit};
 pub use to_ds::{
-    BATCH_MAX, CloneArgs, CommitArgs, CommitOk, CreateArgs, ExpelArgs, FENCE_BATCH_MAX,
-    FLOORS_PAGE_MAX, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs, MAP_RANGES_MAX, MapArgs, MapOk,
-    PunchArgs, PunchOk, RemoveArgs, RemoveItem, ReserveArgs, ReserveOk, SetSizeArgs, SetSizeItem,
+    BATCH_MAX, CloneArgs, CommitArgs, CommitOk, ExpelArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX,
+    FenceArgs, FloorsArgs, ItemStatuses, KeysArgs, MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs,
+    PunchOk, RemoveArgs, RemoveItem, ReserveArgs, ReserveOk, SetSizeArgs, SetSizeItem,
     ShutdownArgs, StatArgs, StatItem, StatOk,
 };
 pub use to_mds::{

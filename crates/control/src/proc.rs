@@ -4,8 +4,8 @@ use rpc::AcceptError;
 use xdr::{Decode, DecodeError, Encode};
 
 use crate::to_ds::{
-    CloneArgs, CommitArgs, CommitOk, CreateArgs, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses,
-    KeysArgs, MapArgs, MapOk, PunchArgs, PunchOk, RemoveArgs, ReserveArgs, ReserveOk, SetSizeArgs,
+    CloneArgs, CommitArgs, CommitOk, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs,
+    MapArgs, MapOk, PunchArgs, PunchOk, RemoveArgs, ReserveArgs, ReserveOk, SetSizeArgs,
     ShutdownArgs, StatArgs, StatOk,
 };
 use crate::to_mds::{
@@ -28,8 +28,6 @@ xdr::xdr_enum! {
         Size = 4,
         /// A stable write.
         Wrote = 5,
-        /// Makes objects.
-        Create = 32,
         /// Sizes and times of objects.
         Stat = 33,
         /// Cuts objects.
@@ -77,8 +75,7 @@ impl Proc {
         match self {
             Self::Null | Self::Join => Caller::Anyone,
             Self::Hello | Self::Heartbeat | Self::Size | Self::Wrote => Caller::DataServer,
-            Self::Create
-            | Self::Stat
+            Self::Stat
             | Self::SetSize
             | Self::Commit
             | Self::Remove
@@ -226,8 +223,6 @@ calls! {
 calls! {
     /// A call to a data server.
     ToDs:
-    /// Makes objects.
-    Create(CreateArgs) => ItemStatuses,
     /// Sizes and times of objects.
     Stat(StatArgs) => StatOk,
     /// Cuts objects.

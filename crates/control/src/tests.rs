@@ -202,10 +202,6 @@ fn calls_to_the_mds_round_trip() {
 #[test]
 fn batches_to_a_data_server_round_trip() {
     let statuses: ItemStatuses = full(Status::NotFound);
-    let create = CreateArgs {
-        objects: full(object()),
-    };
-    check(create, statuses.clone());
     let item = StatItem {
         status: Status::Ok,
         size_bytes: 1,

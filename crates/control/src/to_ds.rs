@@ -10,7 +10,7 @@ use xdr::List;
 use crate::answer::{DETAIL_BYTES_MAX, Status};
 use crate::types::{KeySet, ObjectRef, Range, Stripes, Text};
 
-/// Most objects in one CREATE, STAT, SET_SIZE, COMMIT or REMOVE.
+/// Most objects in one STAT, SET_SIZE, COMMIT or REMOVE.
 pub const BATCH_MAX: u32 = 256;
 /// Most floors in one FENCE: few, because its answer waits for I/O to drain.
 pub const FENCE_BATCH_MAX: u32 = 256;
@@ -23,12 +23,6 @@ pub const FLOORS_PAGE_MAX: u32 = 1024;
 pub type ItemStatuses = List<Status, BATCH_MAX>;
 
 xdr::xdr_struct! {
-    /// CREATE: makes objects before their first WRITE would. An object that exists is [`Status::Ok`].
-    pub struct CreateArgs {
-        /// The objects.
-        pub objects: List<ObjectRef, BATCH_MAX>,
-    }
-
     /// STAT: what is known of objects.
     pub struct StatArgs {
         /// The objects.

@@ -60,7 +60,6 @@ impl Calls {
         let ds = self.nfsd.role();
         match call {
             ToDs::Null => {}
-            ToDs::Create(args) => say(e, Ok(objects::create(ds, conn, args).await)),
             ToDs::Stat(args) => say(e, Ok(objects::stat(ds, args).await)),
             ToDs::Commit(args) => say(e, Ok(objects::commit(ds, args).await)),
             ToDs::SetSize(args) => say(e, files::set_size(ds, args).await),

@@ -1,11 +1,8 @@
-//! CREATE, STAT and COMMIT of single objects.
+//! STAT and COMMIT of single objects.
 
-use control::{
-    CommitArgs, CommitOk, CreateArgs, ItemStatuses, ObjectRef, StatArgs, StatItem, StatOk, Status,
-};
+use control::{CommitArgs, CommitOk, ObjectRef, StatArgs, StatItem, StatOk, Status};
 use nfs4::NfsTime;
 use objects::{ObjectError, ObjectId};
-use transport::ConnHandle;
 
 use crate::Ds;
 use crate::durable::Fault;
@@ -28,31 +25,9 @@ fn status_of(ds: &Ds, id: ObjectId, done: Result<(), Fault>) -> Status {
     }
 }
 
-/// Makes objects, durably. Each counts as in flight on its file, like a WRITE: a removal waits for it, and none is made behind one.
-pub(super) async fn create(ds: &Ds, conn: &ConnHandle, args: CreateArgs) -> ItemStatuses {
-    let mut statuses = Vec::with_capacity(args.objects.0.len());
-    for object in &args.objects.0 {
-        let id = id_of(object);
-        let entered = ds.gate.enter_for(conn, id.file_id, id.generation);
-        statuses.push(match entered {
-            Ok(_flight) => status_of(ds, id, create_one(ds, id).await),
-            Err(status) => status,
-        });
-    }
-    statuses.into()
-}
-
 pub(super) fn is_removed(ds: &Ds, id: ObjectId) -> bool {
     ds.gate
         .with_floors(|floors| floors.is_removed(id.file_id, id.generation))
-}
-
-async fn create_one(ds: &Ds, id: ObjectId) -> Result<(), Fault> {
-    ds.check_once(id)?;
-    let made = ds.blocking(move |objects| objects.write(id, 0, &[])).await;
-    made.map_err(Fault::Object)?;
-    ds.index.wrote(id, (ds.clock)())?;
-    ds.make_durable(id).await
 }
 
 /// What is known of objects.

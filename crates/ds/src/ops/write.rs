@@ -47,10 +47,12 @@ pub(super) async fn write<'r>(
         committed: args.stable,
         write_verifier: verifier,
     };
-    if data.is_empty() {
+    let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
+    // A stable WRITE of nothing by the MDS makes the object (eager creation).
+    let is_making = is_proxy && args.stable != StableHow::Unstable;
+    if data.is_empty() && !is_making {
         return Ok(written);
     }
-    let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
     let id = object_of(&handle);
     let failed = |fault: Fault| {
         ds.note(id, &fault);

@@ -1,9 +1,7 @@
-//! CREATE, STAT, COMMIT, SET_SIZE by the MDS (R1, R3, R9, R11), and an object store whose sync fails.
+//! STAT, COMMIT, SET_SIZE by the MDS (R1, R3, R9, R11), and an object store whose sync fails.
 
 use super::*;
-use control::{
-    CommitArgs as CtlCommit, CreateArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem,
-};
+use control::{CommitArgs as CtlCommit, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem};
 use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -54,12 +52,17 @@ async fn stat_tells_size_durable_size_and_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn create_makes_what_write_would() {
+async fn a_stable_write_of_nothing_by_the_mds_alone_makes_the_object() {
     let world = World::new().await;
+    let a = world.client(b"a").await;
+    let of_a = Grant::to(b"a").fh();
+    a.write(&of_a, 0, b"", StableHow::FileSync).await.unwrap();
+    assert_eq!(world.ds().status().objects_count, 0);
+    let mds = world.client(b"mds").await;
+    let fh = Grant::to(b"mds").fh();
     for _ in 0..2 {
-        let objects = vec![OBJECT].into();
-        let made = world.mds.call(&CreateArgs { objects }).await.unwrap();
-        assert_eq!(made.0, [Status::Ok]);
+        let made = mds.write(&fh, 0, b"", StableHow::DataSync).await.unwrap();
+        assert_eq!((made.count, made.committed), (0, StableHow::DataSync));
     }
     assert_eq!(
         (stat(&world).await.status, stat(&world).await.size_bytes),
@@ -68,10 +71,10 @@ async fn create_makes_what_write_would() {
     assert_eq!(world.ds().status().objects_count, 1);
 }
 
-/// Objects in memory whose creation waits until the test lets it go on.
+/// Objects in memory whose syncs wait until the test lets them go on.
 struct Held {
     inner: MemObjects,
-    /// Says that a creation has come.
+    /// Says that a sync has come.
     come: std::sync::mpsc::SyncSender<()>,
     /// Ends the wait.
     go: Mutex<std::sync::mpsc::Receiver<()>>,
@@ -87,9 +90,9 @@ async fn a_removal_that_overtakes_a_creation_leaves_nothing() {
         go: Mutex::new(gone),
     });
     let world = World::offloaded(Arc::new(MemStore::new()), held.clone()).await;
-    let objects = vec![OBJECT].into();
-    let args = CreateArgs { objects };
-    let creation = world.mds.call(&args);
+    let mds = world.client(b"mds").await;
+    let fh = Grant::to(b"mds").fh();
+    let creation = mds.write(&fh, 0, b"", StableHow::DataSync);
     let items = vec![control::RemoveItem {
         file_id: FILE,
         generation: 2,
@@ -111,7 +114,7 @@ async fn a_removal_that_overtakes_a_creation_leaves_nothing() {
         go.send(()).unwrap();
     };
     let (made, removed, ()) = tokio::join!(creation, removal, release);
-    assert_eq!(made.unwrap().0, [Status::Ok]);
+    assert_eq!(made.unwrap().committed, StableHow::DataSync);
     assert_eq!(removed.unwrap().0, [Status::Ok]);
     let mut objects = 0;
     let mut visit = |_, _| {
@@ -234,11 +237,11 @@ impl ObjectStore for Failing {
 impl ObjectStore for Held {
     as_inner!();
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.come.send(()).unwrap();
-        self.go.lock().recv().unwrap();
         self.inner.write(id, offset, data)
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.come.send(()).unwrap();
+        self.go.lock().recv().unwrap();
         self.inner.sync(id)
     }
 }

@@ -284,15 +284,6 @@ async fn a_removed_file_stays_removed() {
     assert_eq!(objects, 0);
     let status = world.ds().status();
     assert_eq!((status.objects_count, status.refusals.removed), (0, 4));
-    let create = control::CreateArgs {
-        objects: vec![control::ObjectRef {
-            file_id: FILE,
-            generation: 1,
-            mirror: 0,
-        }]
-        .into(),
-    };
-    assert_eq!(world.mds.call(&create).await.unwrap().0, [Status::Removed]);
 }
 
 #[tokio::test(start_paused = true)]

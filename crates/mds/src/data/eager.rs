@@ -7,19 +7,25 @@
 //!
 //! # Failure
 //! The file is there without its objects, as every file is under lazy creation, and the first WRITE makes what is missing. So a data server that
-//! is away holds nobody up, one that fails is told of in the log, and one that does not answer loses its connection. A crash in between leaves the
-//! same; so does a create that is answered again after a restart.
+//! is away holds nobody up; one that fails, or does not answer in time, is told of in the log and not asked again for a while. A crash in between
+//! leaves the same; so does a create that is answered again after a restart.
 
-use super::call::{DsError, call};
-use super::sizes::object_of;
+use super::proxy;
 use crate::Mds;
 use crate::cx::Cx;
-use control::{CreateArgs, ObjectRef, Status};
+use futures_util::future::join_all;
 use meta::Seq;
 use namespace::Inode;
 use nfs4::NfsStatus;
 use server::Nfsd;
-use transport::ConnHandle;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long an OPEN waits for the objects of its file.
+const WAIT_MS: u64 = 5_000;
+/// For how long a data server that has not made one is not asked for others.
+const PAUSE_MS: u64 = 15_000;
 
 /// When the objects of a new file are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,7 +44,7 @@ pub enum Creation {
 pub(crate) async fn make_objects(
     nfsd: &Nfsd<Mds>,
     cx: &Cx<'_>,
-    inode: &Inode,
+    inode: &Arc<Inode>,
 ) -> Result<(), NfsStatus> {
     let mds = nfsd.role();
     let data = mds.data();
@@ -47,36 +53,30 @@ pub(crate) async fn make_objects(
     };
     mds.durable(Seq(cx.observed_seq)).await?;
     let ids = data.group_servers(placement.group);
-    let live: Vec<(u32, ConnHandle)> = {
-        let servers = data.servers.lock();
-        let conn = |ds: u32| servers.live_conn(ds).map(|conn| (ds, conn));
-        ids.into_iter().filter_map(conn).collect()
-    };
-    let object = object_of(inode);
-    let mut tasks = tokio::task::JoinSet::new();
-    for (ds, conn) in live {
-        tasks.spawn(async move {
-            if let Err(error) = make_one(&conn, object).await {
-                tracing::warn!(ds, file = object.file_id, %error, "an object is left to the first write");
-            }
-        });
-    }
-    while tasks.join_next().await.is_some() {}
+    let asked = data.servers.lock().asked_for_objects(&ids);
+    let making = asked.into_iter().map(|ds| make_one(nfsd, inode, ds));
+    join_all(making).await;
     Ok(())
 }
 
-async fn make_one(conn: &ConnHandle, object: ObjectRef) -> Result<(), DsError> {
-    let args = CreateArgs {
-        objects: vec![object].into(),
-    };
-    let answer = call(conn, &args).await?;
-    match answer.0.as_slice() {
+async fn make_one(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>, ds: u32) {
+    let wait = Duration::from_millis(WAIT_MS);
+    let made = tokio::time::timeout(wait, proxy::make_object(nfsd, inode, ds)).await;
+    match made {
         // Removed meanwhile.
-        [Status::Ok | Status::Removed] => Ok(()),
-        [status] => Err(DsError::Refused(control::Refusal::new(
-            *status,
-            "the object was not made",
-        ))),
-        _ => Err(DsError::Malformed),
+        Ok(Ok(()) | Err(NfsStatus::Stale)) => return,
+        Ok(Err(status)) => {
+            tracing::warn!(ds, file = inode.id.0, %status, "an object is left to the first write");
+        }
+        Err(_) => {
+            tracing::warn!(
+                ds,
+                file = inode.id.0,
+                "no answer; an object is left to the first write"
+            );
+        }
+    }
+    if let Some(server) = nfsd.role().data().servers.lock().map.get_mut(&ds) {
+        server.lazy_until = Some(Instant::now() + Duration::from_millis(PAUSE_MS));
     }
 }

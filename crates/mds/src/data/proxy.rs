@@ -1,4 +1,4 @@
-//! Proxy I/O: READ, WRITE and COMMIT of clients without layouts, carried out on the data servers (design D4).
+//! Proxy I/O: READ, WRITE and COMMIT of clients without layouts, carried out on the data servers (design D4); and the making of objects.
 //!
 //! # Ownership
 //! One session for each data server, shared by all proxied I/O. Handles are signed for the MDS's own client tag.
@@ -272,6 +272,29 @@ async fn write_pieces(
         commit,
         _shared: shared,
     })
+}
+
+/// Makes the object of a file on one of its data servers, durably: an NFS WRITE of nothing, over what carries proxied I/O.
+pub(super) async fn make_object(
+    nfsd: &Nfsd<Mds>,
+    inode: &Arc<Inode>,
+    ds: u32,
+) -> Result<(), NfsStatus> {
+    let key = nfsd.role().data().signing_key().ok_or(NfsStatus::Delay)?;
+    let target = target(nfsd, &key, inode, Rights::ReadWrite, (0, 0))?;
+    let session = session(nfsd, ds)?;
+    let nothing = Piece::Write {
+        extent: Extent {
+            index: 0,
+            offset: 0,
+            len: 0,
+        },
+        stable: StableHow::DataSync,
+        bytes: Bytes::new(),
+    };
+    perform(&session, ds, target.handle, nothing)
+        .await
+        .map(drop)
 }
 
 /// Makes what was written to a file durable at all its data servers.

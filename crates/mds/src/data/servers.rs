@@ -83,6 +83,8 @@ pub(crate) struct Server {
     pub(crate) keys: HeldKeys,
     /// For proxy I/O; made on demand.
     pub(crate) session: Option<Arc<Session>>,
+    /// Until then the objects of new files are left to their first WRITE, as it has not made one.
+    pub(crate) lazy_until: Option<Instant>,
 }
 
 impl Server {
@@ -102,6 +104,7 @@ impl Server {
             floors_fill_percent: 0,
             keys: HeldKeys::default(),
             session: None,
+            lazy_until: None,
         }
     }
 
@@ -184,6 +187,15 @@ impl Servers {
         } else {
             None
         }
+    }
+
+    /// Those of `ids` that are asked to make the objects of a new file.
+    pub(crate) fn asked_for_objects(&self, ids: &[u32]) -> Vec<u32> {
+        let now = Instant::now();
+        let is_asked = |s: &Server| s.is_live(now) && s.lazy_until.is_none_or(|until| now >= until);
+        let ids = ids.iter().copied();
+        ids.filter(|id| self.map.get(id).is_some_and(is_asked))
+            .collect()
     }
 
     pub(crate) fn all_live(&self, ids: &[u32]) -> bool {

@@ -103,12 +103,6 @@ pub struct Told {
     pub fences: Vec<Floor>,
     pub set_sizes: Vec<control::SetSizeItem>,
     pub removed: Vec<control::RemoveItem>,
-    /// Objects of CREATE calls.
-    pub created: Vec<ObjectRef>,
-    /// How CREATE fails.
-    pub create_fails: Option<Status>,
-    /// CREATE gets no answer.
-    pub mute_create: bool,
     pub stats_count: usize,
     /// Whether the last page of floors has come.
     pub serving: bool,
@@ -161,9 +155,6 @@ impl Service for Calls {
         while matches!(call, ToDs::Keys(_)) && self.0.lock().mute_keys {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        while matches!(call, ToDs::Create(_)) && self.0.lock().mute_create {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
         let mut e = Encoder::new();
         rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
         self.answer(call, &mut e);
@@ -211,17 +202,6 @@ impl Calls {
                 let statuses = vec![Status::Ok; args.objects.0.len()].into();
                 let verifier = Verifier { bytes: [7; 8] };
                 Answer::Ok(CommitOk { verifier, statuses }).encode(e);
-            }
-            ToDs::Create(args) => {
-                let status = told.create_fails.unwrap_or(Status::Ok);
-                let statuses = vec![status; args.objects.0.len()];
-                for object in args.objects.0 {
-                    if status == Status::Ok {
-                        told.sizes.entry(object.file_id).or_default();
-                    }
-                    told.created.push(object);
-                }
-                Answer::Ok(control::ItemStatuses::from(statuses)).encode(e);
             }
             ToDs::Remove(args) => {
                 let statuses = vec![Status::Ok; args.items.0.len()];

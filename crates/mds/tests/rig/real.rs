@@ -108,6 +108,11 @@ impl Real {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 
+    /// Answers no NFS request any more, though the MDS still hears from it.
+    pub fn deafen(&self) {
+        self.running.as_ref().unwrap().0.trigger();
+    }
+
     /// As a crash, but for what was synced: the stores in memory keep all.
     pub async fn stop(&mut self) {
         let (shutdown, link) = self.running.take().unwrap();

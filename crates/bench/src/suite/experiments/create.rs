@@ -14,7 +14,7 @@ const DS_COUNTS: &[u16] = &[1, 2, 4, 8, 16];
 const DS_COUNTS_QUICK: &[u16] = &[1, 4];
 const PROCESSES: &[u32] = &[1, 2, 4, 8, 16, 32];
 const PROCESSES_QUICK: &[u32] = &[1, 4];
-const CONTROL_PATH: &str = "The series name what carries NFS between clients and servers. Between the metadata server and its data servers files are made and removed over TLS on TCP in every series.";
+const CONTROL_PATH: &str = "The series name what carries NFS between clients and servers, and what the metadata server asks its data servers over to make the objects of a file (eager). Removals go over TLS on TCP in every series.";
 
 pub(super) fn plan(setting: &Setting) -> Plan {
     let servers = setting.servers(DS_COUNTS, DS_COUNTS_QUICK, Store::Memory);

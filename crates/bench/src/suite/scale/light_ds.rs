@@ -67,7 +67,6 @@ fn answer(call: ToDs, e: &mut Encoder) {
             Answer::Ok(CommitOk { verifier, statuses }).encode(e);
         }
         ToDs::SetSize(args) => Answer::Ok(all(args.items.0.len(), Status::Ok)).encode(e),
-        ToDs::Create(args) => Answer::Ok(all(args.objects.0.len(), Status::Ok)).encode(e),
         ToDs::Remove(args) => Answer::Ok(all(args.items.0.len(), Status::Ok)).encode(e),
         _ => Answer::Ok(()).encode(e),
     }
