@@ -42,6 +42,9 @@ use std::sync::Arc;
 
 /// Smallest limit of journal bytes that fjall takes.
 pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// Threads that flush and compact. fjall's default is one for each processor, 4 at most; with 2 one of them compacts and the other, which
+/// is kept for flushes, hands the next compaction round and round: a processor lost for as long as that lasts (fjall 3.1.13, `worker_tick`).
+const WORKER_THREADS: usize = 4;
 /// The one keyspace of the engine.
 const KEYSPACE: &str = "meta";
 
@@ -107,6 +110,7 @@ impl FjallStore {
             .max_journaling_size(options.journal_bytes.max(JOURNAL_BYTES_MIN))
             .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
+            .worker_threads(WORKER_THREADS)
             .open()
             .map_err(engine_error)?;
         let keyspace = database
