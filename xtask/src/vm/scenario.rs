@@ -11,6 +11,7 @@ use super::error::{Failure, Result};
 use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
+use super::identities;
 use super::net::{Net, SECOND_IP};
 use super::prepare::Tools;
 use super::trunks;
@@ -159,6 +160,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "nconnect and a second address: every connection carries the one session; the MDS is killed under it (--crash --cluster-dir)",
         Needs::Cluster,
         trunks::trunks,
+    ),
+    hosted(
+        "identities",
+        "a user in 40 groups, and owners by name: manage_gids and domain (--crash --cluster-dir)",
+        Needs::Cluster,
+        identities::identities,
     ),
     hosted(
         "crash",
