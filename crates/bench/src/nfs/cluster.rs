@@ -16,7 +16,7 @@ use crate::net::{Link, NameSpace};
 use crate::nfs::server::{Server, Transport};
 use crate::process::cpu_of;
 use linked::Linked;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, StatFs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::Value;
@@ -163,9 +163,17 @@ pub fn file_system(dir: &Path) -> String {
     let Ok(stat) = rustix::fs::statfs(dir) else {
         return "unknown".to_owned();
     };
+    file_system_of(&stat)
+}
+
+/// What a tmpfs is called.
+pub(crate) const TMPFS: &str = "tmpfs";
+
+/// The type of a file system.
+pub(crate) fn file_system_of(stat: &StatFs) -> String {
     let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;
     match magic {
-        0x0102_1994 => "tmpfs".to_owned(),
+        0x0102_1994 => TMPFS.to_owned(),
         0xef53 => "ext4".to_owned(),
         0x5846_5342 => "xfs".to_owned(),
         0x9123_683e => "btrfs".to_owned(),

@@ -151,7 +151,7 @@ fn bypass_notes(results: &Results) -> Vec<String> {
         }
         (!places.is_empty()).then(|| {
             format!(
-                "What is read comes from the file system each time and not from this machine's page cache, {} ({}).",
+                "What is read comes {} ({}).",
                 bypass.text(),
                 places.join(", "),
             )
@@ -398,6 +398,11 @@ mod tests {
         assert_eq!(notes.len(), 2);
         assert!(notes[0].ends_with("by O_DIRECT (8 KiB, 128 KiB)."));
         assert!(notes[1].contains("posix_fadvise") && notes[1].ends_with("(2 KiB)."));
+        let tmpfs = |run: &mut Run| run.bypass = Some(Bypass::Tmpfs);
+        results.runs.iter_mut().for_each(tmpfs);
+        let notes = bypass_notes(&results);
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].starts_with("What is read comes from the page cache (tmpfs)"));
         results.runs.iter_mut().for_each(|run| run.bypass = None);
         assert!(bypass_notes(&results).is_empty());
     }
