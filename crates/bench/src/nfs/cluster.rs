@@ -13,6 +13,7 @@ mod up;
 
 use crate::BenchError;
 use crate::net::{Link, NameSpace};
+use crate::nfs::providers::OwnRdma;
 use crate::nfs::server::{Server, Transport};
 use crate::process::cpu_of;
 use linked::Linked;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -91,6 +93,8 @@ pub struct ClusterOptions {
     pub rdma_crc: bool,
     /// Whether the objects of a file are made with it, on all of its data servers.
     pub is_eager: bool,
+    /// The address of a device that servers listen on, for RDMA over it; without one they are at loopback.
+    pub device: Option<IpAddr>,
     /// What each server is behind; without one all share the loopback interface.
     pub link: Option<Link>,
 }
@@ -107,6 +111,7 @@ impl ClusterOptions {
             transport: Transport::Tcp,
             rdma_crc: true,
             is_eager: false,
+            device: None,
             link: None,
         }
     }
@@ -149,7 +154,7 @@ impl ClusterOptions {
             "dir": self.dir,
             "file_system": file_system(&self.dir),
             "transport": self.transport.name(),
-            "provider": self.transport.provider(),
+            "provider": OwnRdma::SOFTWARE.provider(self.transport),
             "rdma_crc": (self.transport == Transport::Rdma).then_some(self.rdma_crc),
             "create": if self.is_eager { "eager" } else { "lazy" },
             "link": self.link,

@@ -11,6 +11,7 @@ use super::job::{Job, Place};
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
 use super::team::{self, Around, Phase, Process};
+use crate::nfs::providers::Carriers;
 use crate::process::{self, MachineTimes};
 use crate::{BenchError, Sample, interrupt};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,8 @@ pub(crate) struct Results {
     pub(crate) plan: Plan,
     /// What was measured, in words.
     pub(crate) subject: String,
+    /// Who carried requests.
+    pub(crate) carriers: Carriers,
     /// Whether CPU time of servers is known.
     pub(crate) knows_server_cpu: bool,
     /// All runs.
@@ -67,6 +70,17 @@ pub(crate) struct Results {
     pub(crate) failures: Vec<Failed>,
     /// Runs of each cell.
     pub(crate) repeats: u16,
+}
+
+impl Results {
+    /// Who carried requests to a server, in words; nothing for a directory, or where the server did not answer.
+    pub(crate) fn provider(&self, server: Server) -> Option<String> {
+        match (server, server.transport()) {
+            (_, Some(transport)) => Some(self.carriers.own_rdma.provider(transport)),
+            (Server::Given, None) => self.carriers.given.clone(),
+            (_, None) => None,
+        }
+    }
 }
 
 /// Runs all cells of all plans.
@@ -80,6 +94,7 @@ pub(crate) fn measure(
         .map(|plan| Results {
             plan,
             subject: environment.text(),
+            carriers: environment.carriers.clone(),
             knows_server_cpu: environment.given.is_none(),
             runs: Vec::new(),
             failures: Vec::new(),
@@ -389,6 +404,7 @@ mod tests {
         let mut results = Results {
             plan,
             subject: String::new(),
+            carriers: Carriers::default(),
             knows_server_cpu: false,
             runs: vec![run(0, dropped), run(1, direct), run(2, direct)],
             failures: Vec::new(),
