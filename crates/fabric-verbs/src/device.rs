@@ -285,7 +285,7 @@ impl Notice {
 
 /// # Safety
 /// The context is open.
-unsafe fn name(context: *mut Context) -> String {
+pub(crate) unsafe fn name(context: *mut Context) -> String {
     // SAFETY: an open context has a device, whose name ends with a zero.
     let name = unsafe { CStr::from_ptr((*(*context).device).name.as_ptr()) };
     name.to_string_lossy().into_owned()
