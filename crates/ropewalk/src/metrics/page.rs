@@ -21,7 +21,7 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 7] = [
+const GAUGES: [&str; 8] = [
     "sizes_unknown",
     "truncations",
     "fences_pending",
@@ -29,6 +29,7 @@ const GAUGES: [&str; 7] = [
     "floors",
     "rdma_credits_lent",
     "rdma_credits_stock",
+    "rdma_bulk_free_bytes",
 ];
 
 /// The page for one snapshot.
@@ -361,9 +362,8 @@ fn help_of(name: &str) -> &'static str {
         "rdma_credits_short" => "Replies that granted a peer fewer credits than it makes use of",
         "rdma_credits_lent" => "Credits that RDMA peers have beside the one of each",
         "rdma_credits_stock" => "Credits that could be lent to RDMA peers",
-        "rdma_read_stalls" => {
-            "Calls of peers that waited for their turn to be fetched by RDMA Read"
-        }
+        "rdma_bulk_free_bytes" => "Registered buffers for bulk over RDMA that nobody has",
+        "rdma_read_stalls" => "Calls of peers that waited for their turn of RDMA Reads",
         "rdma_calls_refused" => "Calls that RPC-over-RDMA answered with an error",
         "rdma_discarded" => "RDMA messages that belong to nothing",
         "replies_unmatched" => "Replies that no call waited for",
