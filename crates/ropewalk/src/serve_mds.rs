@@ -428,11 +428,12 @@ impl View {
     fn status(&self) -> MdsStatus {
         let mds = self.nfsd.role();
         let data = mds.data().status();
-        let (clients, sessions, in_grace) = {
+        let (clients, sessions, replies, in_grace) = {
             let clients = self.nfsd.clients();
             (
                 clients.clients_count(),
                 clients.sessions_count(),
+                clients.reply_cache_bytes(),
                 clients.in_grace(),
             )
         };
@@ -442,6 +443,7 @@ impl View {
         let named = [
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
+            ("reply_cache_bytes", replies),
             ("malformed", counters.malformed.load(Relaxed)),
             ("refused", counters.refused.load(Relaxed)),
             ("sizes_unknown", count(data.sizes_unknown)),
