@@ -149,6 +149,7 @@ impl Rig {
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                copy_async_above_bytes: mds::data::COPY_ASYNC_ABOVE_BYTES,
                 creation: creation(),
                 ds_lease_ms: DS_LEASE_MS,
                 connector: Arc::new(
