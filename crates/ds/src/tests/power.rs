@@ -1,6 +1,6 @@
 //! Goal: a power cut at any call of a data server, under its index, its objects and what ties them, takes nothing that was
-//! acknowledged. Method: `powercut` records this test as its own workload: writes, commits, cuts, removals and fences of several
-//! files at once, each said before it begins and when it is answered. A data server over what a cut left must have what was answered,
+//! acknowledged. Method: `powercut` records this test as its own workload: writes, commits, cuts, holes, reservations, creations,
+//! removals and fences of several files at once, each said before it begins and when it is answered. A data server over what a cut left must have what was answered,
 //! of the rest no byte that was never written, and nothing to report as lost.
 
 use super::*;
@@ -25,6 +25,7 @@ const FILES_PER_TASK: u64 = 2;
 const ACTS_PER_TASK: u64 = 14;
 /// Epochs and generations of recordings are this far apart.
 const STEP: u32 = 1000;
+const STRIPE_UNIT_BYTES: u32 = 64 * 1024;
 const LONG_LEASE_MS: u32 = 600_000;
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -137,6 +138,42 @@ async fn perform(world: &World, client: &Client, target: &mut Target, act: Act) 
             target.name.generation = generation;
             target.epoch = epoch;
         }
+        Act::Punch { .. } | Act::Reserve { .. } | Act::Create => {
+            perform_on(world, target.object(), act).await;
+        }
+    }
+}
+
+/// What the MDS does to an object that keeps its handles.
+async fn perform_on(world: &World, object: control::ObjectRef, act: Act) {
+    match act {
+        Act::Punch {
+            start,
+            end,
+            durable,
+        } => {
+            let args = control::PunchArgs {
+                object,
+                range: control::Range { start, end },
+                durable,
+            };
+            world.mds.call(&args).await.unwrap();
+        }
+        Act::Reserve { start, end } => {
+            let alone = layout::Striping::new(STRIPE_UNIT_BYTES, 1, 0).unwrap();
+            let args = control::ReserveArgs {
+                object,
+                stripes: control::Stripes::of(alone, 0),
+                range: control::Range { start, end },
+            };
+            assert_eq!(world.mds.call(&args).await.unwrap().through, end);
+        }
+        Act::Create => {
+            let objects = vec![object].into();
+            let made = world.mds.call(&control::CreateArgs { objects }).await;
+            assert_eq!(made.unwrap().0, [Status::Ok]);
+        }
+        other => panic!("{other}"),
     }
 }
 
@@ -187,8 +224,16 @@ fn work(root: &std::path::Path, seed: u64) {
     }
 }
 
-/// Compares a data server over what a cut left with the model, and tells the model what is there.
-async fn check(root: &std::path::Path, model: &mut Model, at: &str) {
+async fn stat(world: &World, name: Name, epoch: u32) -> control::StatItem {
+    let objects = vec![Target { name, epoch }.object()].into();
+    let found = world.mds.call(&control::StatArgs { objects }).await;
+    found.unwrap().items.0[0]
+}
+
+/// Compares a data server over what a cut left with the model, and tells the model what is there. Returns how many objects have storage
+/// that was promised.
+async fn check(root: &std::path::Path, model: &mut Model, at: &str) -> u64 {
+    let mut reservations = 0;
     let world = daemon(root, at).await;
     let identity = world.ds().store_identity();
     if let Some(store_id) = model.store_id {
@@ -225,17 +270,7 @@ async fn check(root: &std::path::Path, model: &mut Model, at: &str) {
             let fenced = client.read(&grant(*name, promised - 1).fh(), 0, 1).await;
             assert_eq!(fenced, Err(NfsStatus::PnfsNoLayout), "{at}: fence");
         }
-        let stat = control::StatArgs {
-            objects: vec![
-                Target {
-                    name: *name,
-                    epoch: latest,
-                }
-                .object(),
-            ]
-            .into(),
-        };
-        let stat = world.mds.call(&stat).await.unwrap().items.0[0];
+        let stat = stat(&world, *name, latest).await;
         let mut bytes = Vec::new();
         if stat.status == Status::Ok && stat.size_bytes > 0 {
             let count = u32::try_from(stat.size_bytes).unwrap();
@@ -247,10 +282,18 @@ async fn check(root: &std::path::Path, model: &mut Model, at: &str) {
             );
         }
         object.compare(&bytes, &at);
+        if object.is_made {
+            assert_eq!(stat.status, Status::Ok, "{at}: made, and not there");
+            let reserved = object.reserved_bytes();
+            let taken = stat.space_bytes;
+            assert!(taken >= reserved, "{at}: {taken} bytes of {reserved}");
+            reservations += u64::from(reserved > 0);
+        }
         object.settle(&bytes);
     }
     model.settle(&identity);
     assert_eq!(world.ds().status().objects_lost, 0, "{at}");
+    reservations
 }
 
 /// The first point at which something is acknowledged.
@@ -270,7 +313,7 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged() {
     let scratch = scratch();
     let mut root = scratch.path().join("none");
     let mut before = Model::default();
-    let mut answers = 0;
+    let (mut answers, mut reservations) = (0, 0);
     for seed in 0..recordings {
         if seed % LINE == 0 {
             root = scratch.path().join(format!("root-{seed}"));
@@ -296,7 +339,7 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged() {
                 .for_each(|line| model.take(line));
             answers += model.answers;
             let at = format!("seed {seed} point {point} of {points:?}");
-            runtime().block_on(check(&image, &mut model, &at));
+            reservations += runtime().block_on(check(&image, &mut model, &at));
             if let Some((image, _)) = last.replace((image, model)) {
                 std::fs::remove_dir_all(image).unwrap();
             }
@@ -305,4 +348,5 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged() {
     }
     // The test has met what it is about.
     assert!(answers > recordings * 100, "{answers}");
+    assert!(reservations > 0);
 }
