@@ -18,7 +18,7 @@ use mds::data::{Creation, DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
 use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
-use meta::MemStore;
+use meta::{MemStore, MetaStore};
 use namespace::{Limits, Time};
 use nfs4::ops::{
     GetFhArgs, GetFhRes, LookupArgs, LookupRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes,
@@ -50,7 +50,7 @@ pub const MDS_THRESHOLD_BYTES: u64 = 10_000;
 
 pub struct Rig {
     pub network: Network,
-    pub store: Arc<MemStore>,
+    pub store: Arc<dyn MetaStore>,
     pub nfsd: Arc<Nfsd<Mds>>,
     /// Wall time in seconds.
     pub clock_s: Arc<AtomicI64>,
@@ -81,18 +81,18 @@ impl Rig {
         Self::over(Arc::new(MemStore::new())).await
     }
 
-    pub async fn over(store: Arc<MemStore>) -> Self {
+    pub async fn over(store: Arc<dyn MetaStore>) -> Self {
         Self::at(store, Arc::new(AtomicI64::new(START_S))).await
     }
 
     /// With the wall clock of an earlier run, or another.
-    pub async fn at(store: Arc<MemStore>, clock_s: Arc<AtomicI64>) -> Self {
+    pub async fn at(store: Arc<dyn MetaStore>, clock_s: Arc<AtomicI64>) -> Self {
         Self::exporting(store, clock_s, Exports::loopback(Squash::None)).await
     }
 
     /// With an export list. Callers over the memory transport come from 127.0.0.1.
     pub async fn exporting(
-        store: Arc<MemStore>,
+        store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
     ) -> Self {
@@ -101,7 +101,7 @@ impl Rig {
 
     /// With a directory of users and groups.
     pub async fn knowing(
-        store: Arc<MemStore>,
+        store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
         identities: IdentityConfig,
@@ -126,7 +126,7 @@ impl Rig {
     }
 
     async fn begin(
-        store: Arc<MemStore>,
+        store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
         identities: IdentityConfig,
