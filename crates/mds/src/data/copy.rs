@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -73,6 +73,8 @@ pub(crate) type Keep<'a> = &'a (dyn Fn(&Copied) -> Prepared + Send + Sync);
 pub(super) struct Progress {
     pub(super) copied_bytes: AtomicU64,
     pub(super) is_cancelled: AtomicBool,
+    /// Said when nothing of it is written any more.
+    pub(super) stopped: Notify,
 }
 
 /// How long it is waited for what cannot be done now.

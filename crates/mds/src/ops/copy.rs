@@ -147,13 +147,13 @@ pub(super) fn offload_status(
     Ok(OffloadStatusRes { count, complete })
 }
 
-pub(super) fn offload_cancel(
+pub(super) async fn offload_cancel(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: OffloadCancelArgs,
 ) -> Result<OffloadCancelRes, NfsStatus> {
     let dst = cx::current(nfsd.role(), cx)?;
     let client = cx.client()?;
-    data::offload_cancel(nfsd, client, dst.id, args.stateid)?;
+    data::offload_cancel(nfsd, client, dst.id, args.stateid).await?;
     Ok(OffloadCancelRes {})
 }

@@ -32,7 +32,7 @@ use state::DelegationLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use transport::memory::{MemoryConnector, Network};
+use transport::memory::{Faults, MemoryConnector, Network};
 use transport::workers::Shutdown;
 use transport::{Address, Connector, Context, Limits as TransportLimits, Preference};
 
@@ -107,7 +107,21 @@ impl Rig {
         identities: IdentityConfig,
     ) -> Self {
         let all = DelegationLimits::default();
-        Self::begin(store, clock_s, exports, identities, all).await
+        let network = Network::default();
+        Self::begin(network, store, clock_s, exports, identities, all).await
+    }
+
+    /// In a network that loses what `faults` says.
+    pub async fn troubled(faults: Arc<dyn Faults>) -> Self {
+        Self::begin(
+            Network::new(faults),
+            Arc::new(MemStore::new()),
+            Arc::new(AtomicI64::new(START_S)),
+            Exports::loopback(Squash::None),
+            IdentityConfig::default(),
+            DelegationLimits::default(),
+        )
+        .await
     }
 
     /// With other limits of delegations.
@@ -116,6 +130,7 @@ impl Rig {
         let exports = Exports::loopback(Squash::None);
         let store = Arc::new(MemStore::new());
         Self::begin(
+            Network::default(),
             store,
             clock_s,
             exports,
@@ -126,6 +141,7 @@ impl Rig {
     }
 
     async fn begin(
+        network: Network,
         store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
@@ -133,7 +149,6 @@ impl Rig {
         delegations: DelegationLimits,
     ) -> Self {
         let now_s = Arc::clone(&clock_s);
-        let network = Network::default();
         let config = MdsConfig {
             delegations: Some(delegations),
             store: store.clone(),
