@@ -23,12 +23,14 @@ pub(crate) struct ListingArgs {
     entries: u32,
 }
 
-/// Cuts the power of the metadata store and of a data server at many points.
+/// Cuts the power of the metadata store, of a metadata server and of a data server at many points.
 pub(crate) fn powercut(args: &PowercutArgs) -> Result<()> {
     test(
         &[
             "--package",
             "ropewalk-meta-fjall",
+            "--package",
+            "ropewalk-mds",
             "--package",
             "ropewalk-ds",
         ],

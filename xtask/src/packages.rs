@@ -4,6 +4,9 @@
 //! `cargo xtask test` as root by hand.
 
 use crate::repo::{self, Result};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
 const LIST: &str = ".ci/apt-packages";
@@ -30,8 +33,61 @@ pub(crate) fn install_missing() -> Result<()> {
     };
     repo::output(apt().args(["update", "-q"]))?;
     let install = ["install", "-q", "-y", "--no-install-recommends"];
-    repo::output(apt().args(install).args(missing))?;
+    let policy = NoServices::begin()?;
+    let installed = repo::output(apt().args(install).args(&missing));
+    drop(policy);
+    installed?;
+    for service in SERVICES
+        .iter()
+        .filter(|name| missing.iter().any(|m| m == *name))
+    {
+        // Where there is no systemd nothing starts by itself.
+        let _done = Command::new("systemctl")
+            .args(["disable", service])
+            .output();
+    }
     Ok(())
+}
+
+/// Packages of the list whose services would start with this machine from now on: tests start such servers themselves.
+const SERVICES: &[&str] = &["nfs-ganesha"];
+
+/// What Debian's packages ask before they start a service.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// While this lives no package starts its service: one of tests may want the port.
+struct NoServices {
+    is_ours: bool,
+}
+
+impl NoServices {
+    fn begin() -> Result<Self> {
+        let unable = |e: std::io::Error| format!("cannot write {POLICY}: {e}");
+        let mut options = File::options();
+        let made = options
+            .write(true)
+            .create_new(true)
+            .mode(0o755)
+            .open(POLICY);
+        match made {
+            Ok(mut file) => {
+                let policy = Self { is_ours: true };
+                file.write_all(b"#!/bin/sh\nexit 101\n").map_err(unable)?;
+                Ok(policy)
+            }
+            // Whoever has one wants it.
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(Self { is_ours: false }),
+            Err(e) => Err(unable(e)),
+        }
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.is_ours {
+            let _gone = fs::remove_file(POLICY);
+        }
+    }
 }
 
 fn is_installed(name: &str) -> bool {
@@ -63,6 +119,8 @@ mod tests {
         let list = parse(&repo::read(LIST).unwrap());
         assert!(list.iter().any(|name| name == "git"));
         assert!(list.iter().all(|name| !name.contains(' ')), "{list:?}");
+        let known = |service: &&str| list.iter().any(|name| name == service);
+        assert!(SERVICES.iter().all(known), "{list:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! [`cluster`] starts and stops the processes and adds up their CPU time. [`client`] makes files and finds out where they lie,
 //! over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no task; it is built like the
-//! clients of the bare servers, so that a ratio to them compares servers. [`server`] says what carries requests, [`host`] which server is
+//! clients of the bare servers, so that a ratio to them compares servers. [`server`] says what carries requests, [`providers`] by which RDMA provider, [`host`] which server is
 //! asked. The subjects are [`io`], [`metadata`], [`create`], [`stripes`], [`library`], [`idle`] and
 //! [`reconnect`].
 
@@ -14,6 +14,7 @@ pub mod idle;
 pub mod io;
 pub mod library;
 pub mod metadata;
+pub(crate) mod providers;
 pub mod reconnect;
 pub mod server;
 pub mod stripes;

@@ -10,7 +10,7 @@ use crate::process::READY;
 use clap::Subcommand;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc;
 
@@ -47,6 +47,9 @@ pub enum Serve {
         /// What carries them
         #[arg(long)]
         transport: Transport,
+        /// The address of a device, for RDMA over it
+        #[arg(long)]
+        device: Option<IpAddr>,
     },
     /// Become the server of others
     Peer {
@@ -85,8 +88,8 @@ pub fn run(serve: Serve) -> io::Result<()> {
 type Server = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 fn listening(serve: Serve) -> io::Result<(SocketAddr, Server)> {
-    if let Serve::RpcEcho { transport } = serve {
-        let echo = EchoServer::listen(transport)?;
+    if let Serve::RpcEcho { transport, device } = serve {
+        let echo = EchoServer::listen(transport, device)?;
         return Ok((echo.address()?, Box::new(|| echo.serve())));
     }
     let at = match serve {

@@ -8,8 +8,8 @@ use crate::flush::Gate;
 use crate::node::Node;
 use crate::stats::add;
 use nfs4::cb::{
-    CbLayoutRecallArgs, CbNotifyDeviceidArgs, CbRecallAnyArgs, CbRecallArgs, DeviceNotification,
-    LayoutRecall, RCA_FILE_LAYOUT,
+    CbLayoutRecallArgs, CbNotifyDeviceidArgs, CbOffloadArgs, CbRecallAnyArgs, CbRecallArgs,
+    DeviceNotification, LayoutRecall, RCA_FILE_LAYOUT,
 };
 use nfs4::layout::LAYOUT_NFSV4_1_FILES;
 use nfs4::ops::{DelegReturnArgs, LayoutReturn, LayoutReturnArgs, PutFhArgs};
@@ -34,6 +34,7 @@ impl Recaller {
             CbOpNum::LayoutRecall => args.args().map(|a| layout_recall(&inner, &a)),
             CbOpNum::NotifyDeviceid => args.args().map(|a| notify_deviceid(&inner, &a)),
             CbOpNum::Recall => args.args().map(|a| recall(&inner, &a)),
+            CbOpNum::Offload => args.args().map(|a| offload(&inner, &a)),
             CbOpNum::RecallAny => args.args().map(|a| recall_any(&inner, &a)),
             _ => return NfsStatus::NotSupp,
         };
@@ -162,6 +163,12 @@ fn recall_all(inner: &Arc<Inner>, last_word: LayoutReturn<'static>) -> NfsStatus
     } else {
         NfsStatus::NoMatchingLayout
     }
+}
+
+/// A copy has ended. Whoever waits for it may not have its answer yet.
+fn offload(inner: &Inner, args: &CbOffloadArgs<'_>) -> NfsStatus {
+    inner.offloads.end(args.stateid, args.info);
+    NfsStatus::Ok
 }
 
 fn notify_deviceid(inner: &Inner, args: &CbNotifyDeviceidArgs) -> NfsStatus {

@@ -4,6 +4,7 @@ use crate::backoff::Backoff;
 use crate::callbacks::Recaller;
 use crate::device::Devices;
 use crate::node::Node;
+use crate::ranges::Offloads;
 use crate::recovery::Recovery;
 use crate::stats::Stats;
 use crate::waits::{Wait, Waits};
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     pub(crate) ready: Mutex<Option<SessionId>>,
     pub(crate) nodes: Mutex<HashMap<FileHandle, Weak<Node>>>,
     pub(crate) devices: Devices,
+    pub(crate) offloads: Offloads,
     pub(crate) stats: Stats,
     pub(crate) waits: Waits,
     /// Dropped files that are being closed.
@@ -124,6 +126,7 @@ impl Client {
                 ready: Mutex::default(),
                 nodes: Mutex::default(),
                 devices: Devices::default(),
+                offloads: Offloads::default(),
                 stats: Stats::default(),
                 waits: Waits::default(),
                 closing: Mutex::default(),

@@ -25,6 +25,7 @@ mod names;
 mod node;
 mod open;
 mod path;
+mod ranges;
 mod recovery;
 mod stats;
 mod stripes;

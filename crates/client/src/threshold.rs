@@ -22,6 +22,11 @@ impl Small {
         self.thresholds = thresholds;
     }
 
+    /// The file has at least so many bytes.
+    pub(crate) fn grown(&mut self, size_bytes: u64) {
+        self.size_bytes = self.size_bytes.max(size_bytes);
+    }
+
     /// The file was cut or extended.
     pub(crate) fn resized(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes;

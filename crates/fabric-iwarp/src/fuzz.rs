@@ -2,12 +2,14 @@
 //!
 //! Each takes bytes of a peer and must neither panic nor allocate beyond a small multiple of its input. A panic is a finding.
 
-use crate::ddp::Header;
+use crate::ddp::{Header, UNTAGGED_BYTES};
 use crate::machine::{Machine, Start};
 use crate::mpa::{self, Agreed, Rtr, Setup, Wish};
-use crate::rdmap::{Opcode, Terminate};
+use crate::rdmap::{Opcode, ReadRequest, Terminate};
 use bytes::Bytes;
-use fabric::{Completion, EndpointConfig, Memory, Part, Pool, PoolConfig, Remote, Work};
+use fabric::{
+    Completion, Ended, EndpointConfig, Memory, Part, Pool, PoolConfig, Remote, Status, Work,
+};
 use std::io::IoSlice;
 
 /// Set-up frames of both kinds: what is understood encodes to the same, and both sides come to terms or say why not.
@@ -62,16 +64,20 @@ pub fn terminate(data: &[u8]) {
 /// # Panics
 /// When something did not come back exactly once.
 pub fn stream(data: &[u8]) {
+    let _ = stream_outcome(data);
+}
+
+/// As [`stream`]; how many completions were good, and why the connection had ended before its stream did, if it had.
+///
+/// # Panics
+/// As [`stream`].
+#[must_use]
+pub fn stream_outcome(data: &[u8]) -> (usize, Option<Ended>) {
     let Some((&piece_bytes, mut data)) = data.split_first() else {
-        return;
+        return (0, None);
     };
-    let pool = Pool::new(PoolConfig {
-        buffer_bytes: 256,
-        slab_bytes: 1024,
-        bytes_max: 1024,
-        free_bytes_max: usize::MAX,
-    });
-    let mut machine = endpoint(&pool);
+    let pool = four_buffers();
+    let (mut machine, _) = endpoint(&pool);
     let mut done = Vec::new();
     while !data.is_empty() && machine.ended().is_none() {
         let len = data.len().min(1 + usize::from(piece_bytes));
@@ -81,13 +87,25 @@ pub fn stream(data: &[u8]) {
         machine.take_completions(&mut done);
         data = rest;
     }
+    let good = done.iter().filter(|c| c.status == Status::Ok).count();
+    let ended = machine.ended();
     machine.end_of_stream();
     machine.take_completions(&mut done);
     assert_all_back(machine, done, &pool);
+    (good, ended)
 }
 
-/// An endpoint that has spoken.
-fn endpoint(pool: &Pool) -> Machine {
+fn four_buffers() -> Pool {
+    Pool::new(PoolConfig {
+        buffer_bytes: 256,
+        slab_bytes: 1024,
+        bytes_max: 1024,
+        free_bytes_max: usize::MAX,
+    })
+}
+
+/// An endpoint that has spoken, and what it said: its Read Request.
+fn endpoint(pool: &Pool) -> (Machine, Vec<u8>) {
     let mut machine = Machine::new(Start {
         config: EndpointConfig::default(),
         agreed: Agreed {
@@ -118,8 +136,40 @@ fn endpoint(pool: &Pool) -> Machine {
         },
         true,
     );
-    speak(&mut machine);
-    machine
+    let said = speak(&mut machine);
+    (machine, said)
+}
+
+/// The Read Request that [`stream`]'s endpoint has sent, for answers to it in the corpus.
+///
+/// # Panics
+/// Never: it has sent one.
+#[must_use]
+pub fn stream_read() -> ReadRequest {
+    let (_machine, said) = endpoint(&four_buffers());
+    // Behind the length of the frame and the header.
+    let request = said
+        .get(2 + UNTAGGED_BYTES..)
+        .and_then(|at| at.first_chunk());
+    ReadRequest::decode(request.expect("it has sent one"))
+}
+
+/// The keys of the memory that [`stream`]'s endpoint exposes: 256 bytes to be written, 300 to be read.
+///
+/// # Panics
+/// Never: it has exposed both.
+#[must_use]
+pub fn stream_keys() -> [u32; 2] {
+    let (mut machine, _) = endpoint(&four_buffers());
+    machine.end(fabric::Ended::Closed);
+    let mut done = Vec::new();
+    machine.take_completions(&mut done);
+    let keys = done.iter().filter_map(|c| match &c.done {
+        fabric::Done::Exposed { .. } => u32::try_from(c.id).ok(),
+        _ => None,
+    });
+    let keys: Vec<u32> = keys.collect();
+    keys.try_into().expect("it has exposed both")
 }
 
 /// Fixed, so that inputs name the right keys.
@@ -180,21 +230,8 @@ fn assert_all_back(machine: Machine, done: Vec<Completion>, pool: &Pool) {
 /// Never: the keys are those of a fixed seed.
 #[must_use]
 pub fn stream_sample() -> Vec<u8> {
-    let pool = Pool::new(PoolConfig {
-        buffer_bytes: 256,
-        slab_bytes: 1024,
-        bytes_max: 1024,
-        free_bytes_max: usize::MAX,
-    });
-    let mut machine = endpoint(&pool);
-    machine.end(fabric::Ended::Closed);
-    let mut done = Vec::new();
-    machine.take_completions(&mut done);
-    let keys = done.iter().filter_map(|c| match &c.done {
-        fabric::Done::Exposed { .. } => u32::try_from(c.id).ok(),
-        _ => None,
-    });
-    let keys: Vec<u32> = keys.collect();
+    let pool = four_buffers();
+    let keys = stream_keys();
     let mut peer = Machine::new(Start {
         config: EndpointConfig::default(),
         agreed: Agreed {

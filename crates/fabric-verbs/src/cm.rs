@@ -4,6 +4,7 @@
 //! An identifier keeps its channel; a queue pair of it must be gone before it ([`crate::queue`] sees to that). Events are
 //! copied and acknowledged at once, since destroying an identifier waits for its last acknowledgement.
 
+use crate::device;
 use crate::library::{Api, api};
 use crate::sys::{self, CmEvent, CmId, ConnParam, Context, EventChannel, SockaddrStorage};
 use bytes::Bytes;
@@ -209,6 +210,13 @@ impl Id {
         NonNull::new(self.id().verbs)
     }
 
+    /// The name of that device.
+    pub(crate) fn device_name(&self) -> Option<String> {
+        // SAFETY: the library keeps the context open as long as an identifier is on it.
+        self.context()
+            .map(|context| unsafe { device::name(context.as_ptr()) })
+    }
+
     pub(crate) fn port(&self) -> u8 {
         self.id().port_num
     }
@@ -347,8 +355,17 @@ fn encode(address: SocketAddr) -> SockaddrStorage {
     SockaddrStorage { bytes }
 }
 
+/// Bytes of an address of this family; `None` of one that is not IP.
+pub(crate) fn address_bytes(family: u16) -> Option<usize> {
+    match family {
+        AF_INET => Some(16),
+        AF_INET6 => Some(28),
+        _ => None,
+    }
+}
+
 /// `None` of a family that is not IP.
-fn decode(storage: &SockaddrStorage) -> Option<SocketAddr> {
+pub(crate) fn decode(storage: &SockaddrStorage) -> Option<SocketAddr> {
     fn part<const N: usize>(bytes: &[u8; 128], at: usize) -> [u8; N] {
         bytes[at..at + N].try_into().expect("it is inside")
     }

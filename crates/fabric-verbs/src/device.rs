@@ -104,6 +104,17 @@ impl Device {
         self.context
     }
 
+    /// The error of a function that takes something back, unless it only says that the device is gone. Then nothing works on its
+    /// context any more, and the kernel took back all that was there before it said so: nobody reaches any memory through it.
+    pub(crate) fn taken_back(&self, result: i32) -> io::Result<()> {
+        // SAFETY: the context is open for ever, also without its device.
+        let ask = || unsafe { attributes(self.api, self.context) };
+        match check(result) {
+            Err(e) if says_gone(&e, ask) => Ok(()),
+            result => result,
+        }
+    }
+
     /// Memory that all connections share which expose none of theirs.
     pub(crate) fn shared(&'static self) -> io::Result<Arc<Domain>> {
         if let Some(domain) = self.shared.get() {
@@ -222,6 +233,13 @@ impl Device {
     }
 }
 
+/// A context without its device answers everything with EIO. Firmware in trouble may say so of single requests.
+fn says_gone<T>(failed: &io::Error, ask: impl FnOnce() -> io::Result<T>) -> bool {
+    const EIO: i32 = 5;
+    let is_eio = |e: &io::Error| e.raw_os_error() == Some(EIO);
+    is_eio(failed) && ask().err().is_some_and(|e| is_eio(&e))
+}
+
 /// What a device says of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -285,7 +303,7 @@ impl Notice {
 
 /// # Safety
 /// The context is open.
-unsafe fn name(context: *mut Context) -> String {
+pub(crate) unsafe fn name(context: *mut Context) -> String {
     // SAFETY: an open context has a device, whose name ends with a zero.
     let name = unsafe { CStr::from_ptr((*(*context).device).name.as_ptr()) };
     name.to_string_lossy().into_owned()
@@ -351,5 +369,24 @@ pub(crate) fn check(result: i32) -> io::Result<()> {
         0 => Ok(()),
         -1 => Err(io::Error::last_os_error()),
         e => Err(io::Error::from_raw_os_error(e.abs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: memory is given back without its device's word only where there is no device.
+    use super::*;
+
+    #[test]
+    fn only_a_context_that_answers_nothing_has_no_device() {
+        let e = io::Error::from_raw_os_error;
+        for (failed, asked, is_gone) in [
+            (5, Err(e(5)), true),
+            (5, Ok(()), false),
+            (5, Err(e(11)), false),
+            (16, Err(e(5)), false),
+        ] {
+            assert_eq!(says_gone(&e(failed), || asked), is_gone, "{failed}");
+        }
     }
 }

@@ -17,6 +17,7 @@
 //! completions that are there are taken, the queue pair is destroyed, and all else comes back as flushed. A device that is gone
 //! stays open in this process ([`device`]).
 
+mod addresses;
 mod cm;
 mod copies;
 mod device;
@@ -30,5 +31,6 @@ mod shared;
 mod survey;
 mod sys;
 
+pub use addresses::PortAddress;
 pub use setup::Verbs;
 pub use survey::{DeviceReport, Kind, PortReport, Survey, survey};

@@ -8,8 +8,9 @@
 //!
 //! # Failure
 //! A registration that the kernel refuses (the limit of locked memory, as a rule) is an error of the one connection.
+//! Memory whose device is gone is ours again without a word; where a device that is there does not give it back, the process stops.
 
-use crate::device::{Device, check};
+use crate::device::Device;
 use crate::sys::{self, Mr, Pd};
 use fabric::SlabUser;
 use parking_lot::RwLock;
@@ -148,9 +149,11 @@ impl Domain {
 impl SlabUser for Domain {
     fn forget(&self, start: usize) {
         let mut slabs = self.slabs.write();
-        if let Some(at) = slabs.iter().position(|slab| slab.start == start) {
-            slabs.remove(at);
-        }
+        let at = slabs.iter().position(|slab| slab.start == start);
+        let gone = at.map(|at| slabs.remove(at));
+        // The device takes its time, and the data path looks for others meanwhile.
+        drop(slabs);
+        drop(gone);
     }
 }
 
@@ -160,7 +163,7 @@ impl Drop for Domain {
         // SAFETY: it is live until here, and nothing is registered in it: slabs are gone, and whatever was registered for
         // itself, or is a queue pair, holds the domain.
         let result = unsafe { (self.device.api.verbs.ibv_dealloc_pd)(self.pd()) };
-        if let Err(e) = check(result) {
+        if let Err(e) = self.device.taken_back(result) {
             tracing::warn!(device = %self.device.name, "a protection domain is left behind: {e}");
         }
     }
@@ -188,7 +191,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: it is live until here.
         let result = unsafe { (self.device.api.verbs.ibv_dereg_mr)(self.mr.as_ptr()) };
-        if let Err(e) = check(result) {
+        if let Err(e) = self.device.taken_back(result) {
             // A peer may still reach this memory; giving it back would be worse than stopping.
             panic!("memory cannot be taken back from {}: {e}", self.device.name);
         }

@@ -47,19 +47,21 @@ pub(crate) const LIMITS: Limits = Limits {
 pub struct Verbs {
     limits: Limits,
     is_hardware: bool,
+    /// Whether there was an address on a device when it was opened.
+    has_address: bool,
 }
 
 impl Verbs {
-    /// The devices, if there is one with a port that is up.
+    /// The devices, if there is one with a port that is up. An address it may get later.
     ///
     /// # Errors
     /// Why RDMA cannot be used, in one line.
     pub fn open() -> Result<Self, String> {
         let survey = survey();
-        if let Some(why) = survey.why_not() {
+        if let Some(why) = survey.why_not_ready() {
             return Err(why);
         }
-        let usable: Vec<_> = survey.devices.iter().filter(|d| d.is_usable()).collect();
+        let usable: Vec<_> = survey.devices.iter().filter(|d| d.is_ready()).collect();
         let has_iwarp = usable.iter().any(|device| device.kind.is_iwarp());
         Ok(Self {
             limits: Limits {
@@ -74,17 +76,18 @@ impl Verbs {
                 ..LIMITS
             },
             is_hardware: usable.iter().any(|device| !device.kind.is_software()),
+            has_address: survey.has_address(),
         })
     }
 }
 
 impl Verbs {
-    /// Whether this is an address of a device, so that it can be listened on. One that stands for all addresses is, one
+    /// Whether this is an address of a device, so that it can be listened on. One that stands for all addresses is if a device has any; one
     /// of loopback is not: who is asked to listen there is to be reached by programs that have no device.
     #[must_use]
     pub fn has(&self, address: SocketAddr) -> bool {
         if address.ip().is_unspecified() {
-            return true;
+            return self.has_address;
         }
         let any_port = SocketAddr::new(address.ip(), 0);
         let bound = Channel::new().and_then(Id::new).and_then(|id| {

@@ -226,7 +226,7 @@ impl Drop for SharedReceives {
         let device = self.domain.device();
         // SAFETY: it is live until here, and the queue pairs on it are gone: they hold it.
         let result = unsafe { (device.api.verbs.ibv_destroy_srq)(self.raw()) };
-        if let Err(e) = check(result) {
+        if let Err(e) = device.taken_back(result) {
             // The device may still write there; losing the memory is the lesser harm.
             tracing::error!(device = %device.name, "a shared receive queue is left behind: {e}");
             std::mem::forget(std::mem::take(&mut self.books.get_mut().buffers));

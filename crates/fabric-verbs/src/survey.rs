@@ -1,5 +1,6 @@
 //! What RDMA devices this machine has, and in words why they can or cannot be used.
 
+use crate::addresses::{Bound, PortAddress, bound, interfaces, read};
 use crate::cm::Channel;
 use crate::device::{attributes, check, port};
 use crate::library::{Api, api};
@@ -43,8 +44,11 @@ pub struct DeviceReport {
     pub pieces_max: i32,
     /// Most reads that one connection serves, and has outstanding.
     pub reads_max: (i32, i32),
-    /// Whether a message may take back memory of its receiver.
+    /// Whether it has the memory management extensions: messages that take back memory of their receiver (Send with invalidation),
+    /// and memory that its own program gives and takes back by work requests (fast registration, local invalidation).
     pub invalidates: bool,
+    /// Most receives that connections may share, 0 without shared receive queues.
+    pub shared_receives_max: i32,
     /// Its ports.
     pub ports: Vec<PortReport>,
 }
@@ -103,8 +107,54 @@ pub struct PortReport {
     pub mtu: Option<u32>,
     /// Most bytes of one message.
     pub message_bytes_max: u32,
-    /// The network interface behind it, whose addresses are used.
-    pub interface: Option<String>,
+    /// The network interfaces behind it, whose addresses are used.
+    pub interfaces: Vec<String>,
+    /// The addresses by which it is reached. Without rdma_cm none is known.
+    pub addresses: Vec<PortAddress>,
+}
+
+impl PortReport {
+    /// Whether it has an address that others can be told.
+    #[must_use]
+    pub fn has_address(&self) -> bool {
+        self.addresses.iter().any(|address| !address.is_of_link())
+    }
+
+    /// Why no connection can be made over it, in one line.
+    #[must_use]
+    pub fn why_not(&self) -> Option<String> {
+        let number = self.number;
+        if !self.is_active {
+            return Some(format!("port {number} is {}", self.state));
+        }
+        if self.has_address() {
+            return None;
+        }
+        let lacks = if self.addresses.is_empty() {
+            "no IP address: rdma_cm cannot be used"
+        } else {
+            "no IP address but those of its link, which no client can be told of"
+        };
+        let (of, to) = match &self.interfaces[..] {
+            [] => (String::new(), "INTERFACE"),
+            [first, ..] => (format!(" ({})", self.interfaces.join(", ")), first.as_str()),
+        };
+        Some(format!(
+            "port {number}{of} has {lacks}, give it one with `ip addr add ADDRESS/PREFIX dev {to}`"
+        ))
+    }
+
+    /// Takes its addresses out of those of the machine, and names the interfaces that have them.
+    fn take_addresses(&mut self, device: &str, all: &[Bound]) {
+        let here = |known: &&Bound| known.device == device && known.port == self.number;
+        let here = all.iter().filter(here).map(|known| known.address.clone());
+        self.addresses = here.collect();
+        for address in &self.addresses {
+            if !self.interfaces.contains(&address.interface) {
+                self.interfaces.push(address.interface.clone());
+            }
+        }
+    }
 }
 
 impl DeviceReport {
@@ -114,18 +164,26 @@ impl DeviceReport {
         self.why_not().is_none()
     }
 
+    /// Whether connections can be made on it once it has an address.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_sound().is_ok() && self.ports.iter().any(|port| port.is_active)
+    }
+
     /// Why no connection can be made on it, in one line.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
-        if let Some(why) = self.unusable.as_ref().or(self.memory.as_ref()) {
+        if let Err(why) = self.is_sound() {
             return Some(why.clone());
         }
-        if self.ports.iter().any(|port| port.is_active) {
-            return None;
-        }
-        let ports = self.ports.iter();
-        let states = ports.map(|port| format!("port {} is {}", port.number, port.state));
-        Some(states.collect::<Vec<_>>().join(", "))
+        let reasons: Vec<_> = self.ports.iter().filter_map(PortReport::why_not).collect();
+        (reasons.len() == self.ports.len()).then(|| reasons.join(", "))
+    }
+
+    /// Whether it does what is asked of it, whatever its ports are.
+    fn is_sound(&self) -> Result<(), &String> {
+        let trouble = self.unusable.as_ref().or(self.memory.as_ref());
+        trouble.map_or(Ok(()), Err)
     }
 }
 
@@ -133,13 +191,30 @@ impl Survey {
     /// Why RDMA cannot be used, in one line; `None` when it can.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
+        self.unless(DeviceReport::is_usable)
+    }
+
+    /// Why RDMA could not be used even if ports without an address had one: such come and go while a server runs.
+    #[must_use]
+    pub fn why_not_ready(&self) -> Option<String> {
+        self.unless(DeviceReport::is_ready)
+    }
+
+    /// Whether a port has an address that others can be told.
+    #[must_use]
+    pub fn has_address(&self) -> bool {
+        let mut ports = self.devices.iter().flat_map(|device| &device.ports);
+        ports.any(PortReport::has_address)
+    }
+
+    fn unless(&self, will_do: fn(&DeviceReport) -> bool) -> Option<String> {
         if let Some(why) = self.library.as_ref().or(self.connections.as_ref()) {
             return Some(why.clone());
         }
         if self.devices.is_empty() {
             return Some("there is no RDMA device".to_owned());
         }
-        if self.devices.iter().any(DeviceReport::is_usable) {
+        if self.devices.iter().any(will_do) {
             return None;
         }
         let reasons = self.devices.iter().filter_map(|device| {
@@ -163,12 +238,20 @@ pub fn survey() -> Survey {
         }
     };
     let connections = Channel::new().err();
+    let mut devices = devices(api);
+    if connections.is_none() && !devices.is_empty() {
+        let bound = bound();
+        for device in &mut devices {
+            let ports = device.ports.iter_mut();
+            ports.for_each(|port| port.take_addresses(&device.name, &bound));
+        }
+    }
     Survey {
         library: None,
         connections: connections.map(|e| {
             format!("/dev/infiniband/rdma_cm cannot be used: {e} (the kernel's module is rdma_ucm)")
         }),
-        devices: devices(api),
+        devices,
     }
 }
 
@@ -215,6 +298,7 @@ unsafe fn report(api: &Api, device: *mut Device) -> DeviceReport {
         pieces_max: 0,
         reads_max: (0, 0),
         invalidates: false,
+        shared_receives_max: 0,
         ports: Vec::new(),
     };
     // SAFETY: as the caller promises.
@@ -249,10 +333,12 @@ unsafe fn inspect(
     report.pieces_max = attr.max_sge;
     report.reads_max = (attr.max_qp_rd_atom, attr.max_qp_init_rd_atom);
     report.invalidates = attr.device_cap_flags & sys::DEVICE_MEM_MGT_EXTENSIONS != 0;
+    if attr.max_srq > 0 {
+        report.shared_receives_max = attr.max_srq_wr;
+    }
     for number in 1..=attr.phys_port_cnt {
         // SAFETY: as the caller promises.
         let known = unsafe { port(api, context, number)? };
-        let interface = path.join(format!("ports/{number}/gid_attrs/ndevs/0"));
         report.ports.push(PortReport {
             number,
             is_active: known.state == sys::PORT_ACTIVE,
@@ -262,7 +348,8 @@ unsafe fn inspect(
                 .contains(&known.active_mtu)
                 .then(|| 128 << known.active_mtu),
             message_bytes_max: known.max_msg_sz,
-            interface: read(&interface),
+            interfaces: interfaces(path, number),
+            addresses: Vec::new(),
         });
     }
     // SAFETY: as the caller promises.
@@ -331,12 +418,6 @@ fn state(state: i32) -> &'static str {
     }
 }
 
-fn read(path: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
 /// The text of an array that ends with a zero.
 fn text(array: &[c_char]) -> String {
     let bytes: Vec<u8> = array.iter().map(|c| c.to_ne_bytes()[0]).collect();
@@ -361,15 +442,38 @@ mod tests {
             pieces_max: 1,
             reads_max: (1, 1),
             invalidates: true,
-            ports: vec![PortReport {
-                number: 1,
-                is_active: state == "active",
-                state,
-                mtu: Some(1024),
-                message_bytes_max: 1,
-                interface: None,
-            }],
+            shared_receives_max: 1,
+            ports: vec![port(1, state)],
         }
+    }
+
+    fn port(number: u8, state: &'static str) -> PortReport {
+        PortReport {
+            number,
+            is_active: state == "active",
+            state,
+            mtu: Some(1024),
+            message_bytes_max: 1,
+            interfaces: vec!["eth1".to_owned()],
+            addresses: Vec::new(),
+        }
+    }
+
+    /// An address of the machine, on this port of the device.
+    fn on(device: &str, port: u8, interface: &str, address: &str) -> Bound {
+        Bound {
+            device: device.to_owned(),
+            port,
+            address: PortAddress {
+                address: address.parse().expect("an address"),
+                interface: interface.to_owned(),
+            },
+        }
+    }
+
+    fn give(device: &mut DeviceReport, all: &[Bound]) {
+        let ports = device.ports.iter_mut();
+        ports.for_each(|port| port.take_addresses(&device.name, all));
     }
 
     #[test]
@@ -388,8 +492,32 @@ mod tests {
         all.devices = vec![device("down"), device("down")];
         all.devices[1].memory = Some("no memory".to_owned());
         assert_eq!(why(&all), "rxe0: port 1 is down; rxe0: no memory");
+        assert_eq!(all.why_not_ready(), all.why_not());
         all.devices.push(device("active"));
-        assert_eq!(all.why_not(), None);
+        assert!(why(&all).contains("rxe0: port 1 (eth1) has no IP address: rdma_cm"));
+        assert_eq!((all.why_not_ready(), all.has_address()), (None, false));
+        give(&mut all.devices[2], &[on("rxe0", 1, "eth1", "192.0.2.1")]);
+        assert_eq!((all.why_not(), all.has_address()), (None, true));
+    }
+
+    #[test]
+    fn a_port_is_reached_by_addresses_of_its_own() {
+        let mut device = device("active");
+        device.ports.push(port(2, "active"));
+        device.ports[1].interfaces.clear();
+        let elsewhere = on("rxe1", 1, "eth2", "192.0.2.3");
+        let of_link = on("rxe0", 1, "eth1", "fe80::1");
+        give(&mut device, &[elsewhere, of_link]);
+        let why = device.why_not().expect("it has no address");
+        assert_eq!(
+            why,
+            "port 1 (eth1) has no IP address but those of its link, which no client can be told of, give it one with \
+             `ip addr add ADDRESS/PREFIX dev eth1`, port 2 has no IP address: rdma_cm cannot be used, give it one with \
+             `ip addr add ADDRESS/PREFIX dev INTERFACE`"
+        );
+        give(&mut device, &[on("rxe0", 2, "eth1.5", "2001:db8::2")]);
+        assert!(device.is_usable() && device.ports[0].why_not().is_some());
+        assert_eq!(device.ports[1].interfaces, ["eth1.5"]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) struct DeviceAttr {
     pub(crate) phys_port_cnt: u8,
 }
 
-/// In [`DeviceAttr::device_cap_flags`]: Send with invalidation, among others.
+/// In [`DeviceAttr::device_cap_flags`]: Send with invalidation, local invalidation and fast registration, which come together.
 pub(crate) const DEVICE_MEM_MGT_EXTENSIONS: u32 = 1 << 21;
 
 /// A port of a device.

@@ -29,7 +29,7 @@ pub use connect::{
     Blame, ConnectError, Connected, Fabric, Incoming, Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE,
 };
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
-pub use pool::{Buffer, Pool, PoolConfig, Spare};
+pub use pool::{Buffer, Pool, PoolConfig, Spare, Trim, Trimmed};
 pub use queue::{Claim, ReceiveQueue};
 pub use slab::{Slab, SlabUser, slab_at};
 pub use work::{

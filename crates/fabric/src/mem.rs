@@ -3,6 +3,8 @@
 //! Work is done at once and whole when it is rung for or polled for, and everything is in the order of the
 //! calls, so equal calls give equal results. Clones of a [`MemFabric`] are one network.
 //!
+//! Each IP address is a device of its own, which can be taken away ([`MemFabric::take_device`]) with all that is on it.
+//!
 //! It registers nothing, and counts what a device would have registered ([`Counters`](crate::Counters)): accepted
 //! connections have one domain together, each other one has its own.
 
@@ -17,11 +19,11 @@ use bytes::Bytes;
 use domain::Domain;
 use link::{Link, MemEndpoint, Receives};
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 const LIMITS: Limits = Limits {
@@ -41,6 +43,8 @@ const LIMITS: Limits = Limits {
 };
 /// Peers that wait to be accepted at one listener.
 const BACKLOG: usize = 1024;
+/// Linux's number of "no such device".
+const ENODEV: i32 = 19;
 /// First port given to who asks for none.
 const PORT_MIN: u16 = 49_152;
 
@@ -55,12 +59,20 @@ struct Net {
     listeners: HashMap<SocketAddr, Backlog>,
     ports: u16,
     links: u32,
+    /// Those that there may be still, and their device.
+    made: Vec<(IpAddr, Weak<Mutex<Link>>)>,
+    /// Devices that were taken away.
+    away: HashSet<IpAddr>,
+    /// Number of the last listener.
+    listened: u64,
     /// Of all who accept.
     domain: Arc<Domain>,
 }
 
 #[derive(Debug, Default)]
 struct Backlog {
+    /// Of its listener.
+    number: u64,
     asking: VecDeque<MemIncoming>,
     waker: Option<Waker>,
 }
@@ -99,6 +111,9 @@ impl Fabric for MemFabric {
     fn listen(&self, mut address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let mut net = self.0.lock();
+            if net.away.contains(&address.ip()) {
+                return Err(io::Error::from_raw_os_error(ENODEV));
+            }
             if address.port() == 0 {
                 let port = PORT_MIN.checked_add(net.ports);
                 net.ports += 1;
@@ -107,9 +122,19 @@ impl Fabric for MemFabric {
             if net.listeners.contains_key(&address) {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
-            net.listeners.insert(address, Backlog::default());
+            net.listened += 1;
+            let number = net.listened;
+            let backlog = Backlog {
+                number,
+                ..Backlog::default()
+            };
+            net.listeners.insert(address, backlog);
             let net = self.clone();
-            let listener: Box<dyn Listener> = Box::new(MemListener { net, address });
+            let listener: Box<dyn Listener> = Box::new(MemListener {
+                net,
+                address,
+                number,
+            });
             Ok(listener)
         })
     }
@@ -146,6 +171,36 @@ impl MemFabric {
         let fabric = Self::default();
         fabric.0.lock().cuts = true;
         fabric
+    }
+
+    /// Takes away the device with this address: connections over it end at both sides, who listens on it is told, and nobody can
+    /// until it is given back.
+    pub fn take_device(&self, ip: IpAddr) {
+        let mut net = self.0.lock();
+        net.away.insert(ip);
+        let listeners = std::mem::take(&mut net.listeners);
+        let (gone, kept) = listeners.into_iter().partition(|(at, _)| at.ip() == ip);
+        net.listeners = kept;
+        let made = std::mem::take(&mut net.made);
+        let (on_it, others) = made.into_iter().partition(|(at, _)| *at == ip);
+        net.made = others;
+        // Who wakes up may look at the network.
+        drop(net);
+        let gone: HashMap<SocketAddr, Backlog> = gone;
+        for backlog in gone.into_values() {
+            if let Some(waker) = backlog.waker {
+                waker.wake();
+            }
+        }
+        let on_it: Vec<(IpAddr, Weak<Mutex<Link>>)> = on_it;
+        for link in on_it.iter().filter_map(|(_, link)| link.upgrade()) {
+            link.lock().lose(io::ErrorKind::NetworkDown);
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_device(&self, ip: IpAddr) {
+        self.0.lock().away.remove(&ip);
     }
 
     fn ask(
@@ -195,6 +250,7 @@ fn check(
 struct MemListener {
     net: MemFabric,
     address: SocketAddr,
+    number: u64,
 }
 
 impl Listener for MemListener {
@@ -205,8 +261,10 @@ impl Listener for MemListener {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<Box<dyn Incoming>>> {
         Box::pin(poll_fn(|cx| {
             let mut net = self.net.0.lock();
-            let Some(backlog) = net.listeners.get_mut(&self.address) else {
-                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            let known = net.listeners.get_mut(&self.address);
+            let Some(backlog) = known.filter(|backlog| backlog.number == self.number) else {
+                // The device is gone, or was.
+                return Poll::Ready(Err(io::ErrorKind::NetworkDown.into()));
             };
             match backlog.asking.pop_front() {
                 Some(incoming) => Poll::Ready(Ok(Box::new(incoming) as Box<dyn Incoming>)),
@@ -221,8 +279,14 @@ impl Listener for MemListener {
 
 impl Drop for MemListener {
     fn drop(&mut self) {
+        let mut net = self.net.0.lock();
+        let known = net.listeners.get(&self.address);
+        if known.is_none_or(|backlog| backlog.number != self.number) {
+            return;
+        }
+        let backlog = net.listeners.remove(&self.address);
         // Who waits there is turned away once the lock is free.
-        let backlog = self.net.0.lock().listeners.remove(&self.address);
+        drop(net);
         drop(backlog);
     }
 }
@@ -259,6 +323,15 @@ impl MemIncoming {
         let asked = Receives::Own(std::mem::take(&mut self.receives));
         let ends = [(config, receives, domain), (theirs, asked, Arc::default())];
         let link = Link::new(number, cuts, ends);
+        {
+            let mut net = self.net.0.lock();
+            let device = self.addresses[0].ip();
+            if net.away.contains(&device) {
+                return Err(io::Error::from_raw_os_error(ENODEV).into());
+            }
+            net.made.retain(|(_, link)| link.strong_count() > 0);
+            net.made.push((device, Arc::downgrade(&link)));
+        }
         let end = |side: usize, negotiated| MemEndpoint {
             link: Arc::clone(&link),
             side,
@@ -364,10 +437,33 @@ mod tests {
 
     crate::contract_tests!(MemFabric::default(), address(), run);
 
+    /// The promises of a fabric whose device can be taken away.
+    fn loses_its_device(fabric: &MemFabric) {
+        let (here, elsewhere) = (address(), SocketAddr::from(([10, 0, 0, 2], 0)));
+        let take = || fabric.take_device(here.ip());
+        run(crate::contract::a_device_that_goes_away_flushes_everything(
+            fabric,
+            [here, elsewhere],
+            take,
+        ));
+        fabric.give_device(here.ip());
+        run(crate::contract::either_side_sends_first(fabric, here));
+    }
+
+    #[test]
+    fn a_device_that_goes_away_flushes_everything() {
+        loses_its_device(&MemFabric::default());
+    }
+
     mod cutting {
         //! The same where what is not admitted cannot wait.
         use super::{MemFabric, address, run};
 
         crate::contract_tests!(MemFabric::cutting(), address(), run);
+
+        #[test]
+        fn a_device_that_goes_away_flushes_everything() {
+            super::loses_its_device(&MemFabric::cutting());
+        }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! Buffers come from the oldest slab that has one, there the one that was given back last: it is warm. So the youngest slabs
 //! are the first of which nobody has anything; they go back to the system while more than [`PoolConfig::free_bytes_max`] are
-//! free. Nothing else goes back, so that who has what it needs makes and registers no slab any more.
+//! free. Beside that only [`Pool::trim`] takes slabs that nobody needed for long, as often and as many as its caller says. So who has what
+//! it needs makes and registers no slab any more.
 
 use crate::slab::Listed;
 use bytes::{Bytes, BytesMut};
@@ -28,6 +29,22 @@ pub struct PoolConfig {
     /// Bytes of free buffers above which a slab goes back to the system once nobody has a buffer of it.
     pub free_bytes_max: usize,
 }
+
+/// What [`Pool::trim`] may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trim {
+    /// Looks before this one at which nobody had anything of the slab, nor between them.
+    pub quiet_looks: u32,
+    /// Bytes of free buffers that stay, counted as for [`PoolConfig::free_bytes_max`].
+    pub kept_bytes: usize,
+    /// Most slabs of one look.
+    pub slabs_max: usize,
+}
+
+/// Slabs that are out of their pool. Dropping it has providers deregister them and gives the memory back, which takes its time.
+#[derive(Debug)]
+#[must_use = "memory goes back where this is dropped"]
+pub struct Trimmed(Vec<Slab>);
 
 /// Buffers of one size. Clones share it.
 #[derive(Debug, Clone)]
@@ -67,6 +84,16 @@ struct Slab {
     listed: Listed,
     buffers: usize,
     free: Vec<BytesMut>,
+    /// Looks of [`Pool::trim`] since somebody had any of them.
+    quiet_looks: u32,
+}
+
+impl Trimmed {
+    /// How many they are.
+    #[must_use]
+    pub fn slabs(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl Spare {
@@ -155,6 +182,31 @@ impl Pool {
         })
     }
 
+    /// Looks for slabs of which nobody had anything for long, and takes the youngest of them out of the pool. To be called at
+    /// regular times, off the data path; what counts as long is measured in calls.
+    pub fn trim(&self, trim: Trim) -> Trimmed {
+        let Shared {
+            config,
+            spare,
+            state,
+        } = &*self.0;
+        let mut state = state.lock();
+        let mut quiet = state.look(trim.quiet_looks);
+        let mut slabs = Vec::new();
+        while slabs.len() < trim.slabs_max
+            && let Some(number) = quiet.pop()
+        {
+            let bytes = state.slabs[&number].buffers * config.buffer_bytes;
+            // Others take from what is counted together meanwhile: it is as good as it was when it was asked.
+            if spare.bytes() < trim.kept_bytes.saturating_add(bytes) {
+                break;
+            }
+            spare.sub(bytes);
+            slabs.extend(state.remove(number, config));
+        }
+        Trimmed(slabs)
+    }
+
     /// Buffers that are set aside.
     pub(crate) fn reserved(&self) -> usize {
         self.0.state.lock().reserved
@@ -213,6 +265,7 @@ impl State {
             listed,
             buffers,
             free,
+            quiet_looks: 0,
         };
         self.slabs.insert(self.slabs_made, slab);
         self.open.insert(self.slabs_made);
@@ -228,6 +281,7 @@ impl State {
         let number = *self.open.first()?;
         let slab = self.slabs.get_mut(&number)?;
         let bytes = slab.free.pop()?;
+        slab.quiet_looks = 0;
         self.unused.remove(&number);
         if slab.free.is_empty() {
             self.open.remove(&number);
@@ -252,8 +306,28 @@ impl State {
 
     /// Takes the youngest slab of which nobody has anything out of the pool.
     fn release(&mut self, config: &PoolConfig) -> Option<Slab> {
-        let number = self.unused.pop_last()?;
+        let number = *self.unused.last()?;
+        self.remove(number, config)
+    }
+
+    /// Counts a look at the slabs of which nobody has anything; those that were so at more looks than this, the youngest last.
+    fn look(&mut self, looks: u32) -> Vec<u64> {
+        let mut quiet = Vec::new();
+        for number in &self.unused {
+            let slab = self.slabs.get_mut(number);
+            let slab = slab.expect("what is unused is there");
+            slab.quiet_looks = slab.quiet_looks.saturating_add(1);
+            if slab.quiet_looks > looks {
+                quiet.push(*number);
+            }
+        }
+        quiet
+    }
+
+    /// Takes a slab of which nobody has anything out of the pool.
+    fn remove(&mut self, number: u64, config: &PoolConfig) -> Option<Slab> {
         let slab = self.slabs.remove(&number)?;
+        self.unused.remove(&number);
         self.open.remove(&number);
         self.free -= slab.buffers;
         self.slabs_bytes -= slab.buffers * config.buffer_bytes;
@@ -421,6 +495,78 @@ mod tests {
         assert_eq!((pool.slabs().len(), spare.bytes()), (1, 300));
         drop((kept, pool));
         assert_eq!(spare.bytes(), 0);
+    }
+
+    /// Slabs of four buffers of 100 bytes; all that is free stays.
+    fn kept() -> (Pool, Spare) {
+        let spare = Spare::default();
+        let config = PoolConfig {
+            buffer_bytes: 100,
+            slab_bytes: 400,
+            bytes_max: usize::MAX,
+            free_bytes_max: usize::MAX,
+        };
+        (Pool::sharing(config, spare.clone()), spare)
+    }
+
+    const TRIM: Trim = Trim {
+        quiet_looks: 2,
+        kept_bytes: 800,
+        slabs_max: 3,
+    };
+
+    #[test]
+    fn slabs_that_nobody_needed_for_long_are_taken_down_to_a_reserve() {
+        let (pool, spare) = kept();
+        let burst: Vec<_> = (0..7 * 4).filter_map(|_| pool.take()).collect();
+        assert_eq!(pool.trim(TRIM).slabs(), 0, "somebody has all of them");
+        drop(burst);
+        let looks: Vec<_> = (0..6).map(|_| pool.trim(TRIM).slabs()).collect();
+        assert_eq!(looks, [0, 0, 3, 2, 0, 0]);
+        assert_eq!((pool.slabs().len(), spare.bytes()), (2, 800));
+        // They are the oldest, which serve first.
+        let again: Vec<_> = (0..3 * 4).filter_map(|_| pool.take()).collect();
+        assert_eq!((pool.slabs().len(), spare.bytes()), (3, 0));
+        drop(again);
+    }
+
+    #[test]
+    fn a_slab_that_was_needed_between_two_looks_is_quiet_from_then_on() {
+        let (pool, spare) = kept();
+        let burst = || (0..7 * 4).filter_map(|_| pool.take()).collect::<Vec<_>>();
+        drop(burst());
+        for _ in 0..20 {
+            assert_eq!(pool.trim(TRIM).slabs() + pool.trim(TRIM).slabs(), 0);
+            drop(burst());
+        }
+        // One buffer at a time keeps the oldest slab busy, and no other.
+        let looks = (0..6).map(|_| {
+            drop(pool.take());
+            pool.trim(TRIM).slabs()
+        });
+        assert_eq!(looks.sum::<usize>(), 5);
+        assert_eq!(spare.bytes(), 800);
+    }
+
+    #[test]
+    fn a_reserve_is_counted_over_pools_together() {
+        let (a, spare) = kept();
+        let b = Pool::sharing(a.0.config, spare.clone());
+        for pool in [&a, &b] {
+            drop((0..4 * 4).filter_map(|_| pool.take()).collect::<Vec<_>>());
+        }
+        for _ in 0..9 {
+            drop((a.trim(TRIM), b.trim(TRIM)));
+        }
+        assert_eq!((a.slabs().len() + b.slabs().len(), spare.bytes()), (2, 800));
+        // What is set aside needs no memory, so none is kept for it.
+        assert_eq!(a.reserve(1), 1);
+        let all = Trim {
+            kept_bytes: 0,
+            ..TRIM
+        };
+        drop((a.trim(all), b.trim(all)));
+        assert_eq!((spare.bytes(), a.take_reserved().is_some()), (0, true));
     }
 
     #[test]

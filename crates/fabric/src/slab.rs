@@ -148,6 +148,29 @@ mod tests {
     }
 
     #[test]
+    fn a_slab_that_is_trimmed_is_told_of_when_it_goes() {
+        let pool = Pool::new(PoolConfig {
+            buffer_bytes: 4096,
+            slab_bytes: 4096,
+            bytes_max: 8192,
+            free_bytes_max: usize::MAX,
+        });
+        let start = pool.take().expect("one").as_ptr().addr();
+        let user = Arc::new(User::default());
+        let weak: Weak<User> = Arc::downgrade(&user);
+        slab_at(start).expect("it is in a slab").tell(weak);
+        let trimmed = pool.trim(crate::Trim {
+            quiet_looks: 0,
+            kept_bytes: 0,
+            slabs_max: 1,
+        });
+        assert_eq!((trimmed.slabs(), pool.slabs().len()), (1, 0));
+        assert!(slab_at(start).is_some() && user.0.lock().is_empty());
+        drop(trimmed);
+        assert_eq!(*user.0.lock(), [start]);
+    }
+
+    #[test]
     fn a_user_that_went_first_is_not_told() {
         let pool = Pool::new(PoolConfig {
             buffer_bytes: 10,

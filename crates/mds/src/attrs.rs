@@ -3,7 +3,7 @@
 use crate::cx::handle_of;
 use crate::identities::{Identities, Kind, Question};
 use crate::{Mds, acl};
-use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetTime, Time};
+use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetMarks, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{
     Bitmap, CHARSET_CONTAINS_NON_UTF8, ChangeAttrType, FH_PERSISTENT, FsId, MdsThreshold,
@@ -34,6 +34,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::RDATTR_ERROR,
     attr::ACL,
     attr::ACLSUPPORT,
+    attr::ARCHIVE,
     attr::CANSETTIME,
     attr::CASE_INSENSITIVE,
     attr::CASE_PRESERVING,
@@ -43,6 +44,7 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::FILES_AVAIL,
     attr::FILES_FREE,
     attr::FILES_TOTAL,
+    attr::HIDDEN,
     attr::HOMOGENEOUS,
     attr::MAXFILESIZE,
     attr::MAXLINK,
@@ -62,8 +64,10 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::SPACE_FREE,
     attr::SPACE_TOTAL,
     attr::SPACE_USED,
+    attr::SYSTEM,
     attr::TIME_ACCESS,
     attr::TIME_ACCESS_SET,
+    attr::TIME_BACKUP,
     attr::TIME_CREATE,
     attr::TIME_DELTA,
     attr::TIME_METADATA,
@@ -107,11 +111,15 @@ const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
 const SETTABLE: Bitmap = Bitmap::of(&[
     attr::SIZE,
     attr::ACL,
+    attr::ARCHIVE,
     attr::DACL,
+    attr::HIDDEN,
     attr::MODE,
     attr::OWNER,
     attr::OWNER_GROUP,
+    attr::SYSTEM,
     attr::TIME_ACCESS_SET,
+    attr::TIME_BACKUP,
     attr::TIME_CREATE,
     attr::TIME_MODIFY_SET,
     attr::MODE_UMASK,
@@ -173,11 +181,15 @@ pub(crate) async fn learn_names(mds: &Mds, inode: &Inode, want: &Bitmap) {
 
 /// The values of an inode's attributes, as far as `want` names them.
 pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) -> Attrs {
+    let marks = inode.marks();
     let mut a = Attrs {
         rdattr_error: Some(NfsStatus::Ok),
         file_type: Some(type_of(inode.kind)),
         change: Some(inode.change),
         size: Some(inode.size),
+        archive: Some(inode.is_archived()),
+        hidden: Some(marks.hidden),
+        system: Some(marks.system),
         fsid: Some(FsId {
             major: mds.cluster_id(),
             minor: 0,
@@ -192,6 +204,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
         }),
         space_used: Some(inode.space_used),
         time_access: Some(time(inode.atime)),
+        time_backup: Some(time(marks.backup)),
         time_create: Some(time(inode.btime)),
         time_metadata: Some(time(inode.ctime)),
         time_modify: Some(time(inode.mtime)),
@@ -230,16 +243,20 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
     attr::FSID,
     attr::RDATTR_ERROR,
     attr::ACL,
+    attr::ARCHIVE,
     attr::DACL,
     attr::FILEHANDLE,
     attr::FILEID,
+    attr::HIDDEN,
     attr::MODE,
     attr::NUMLINKS,
     attr::OWNER,
     attr::OWNER_GROUP,
     attr::RAWDEV,
     attr::SPACE_USED,
+    attr::SYSTEM,
     attr::TIME_ACCESS,
+    attr::TIME_BACKUP,
     attr::TIME_CREATE,
     attr::TIME_METADATA,
     attr::TIME_MODIFY,
@@ -367,6 +384,15 @@ fn of_time(t: NfsTime) -> Time {
     }
 }
 
+fn marks(attrs: &Attrs) -> SetMarks {
+    SetMarks {
+        hidden: attrs.hidden,
+        system: attrs.system,
+        archived: attrs.archive,
+        backup: attrs.time_backup.map(of_time),
+    }
+}
+
 /// Attributes of SETATTR for the name space. `mode_umask` is for creation only (RFC 8275 §5).
 pub(crate) fn to_setattr(ids: &Identities, attrs: &Attrs) -> Result<SetAttr, NfsStatus> {
     if attrs.mode_umask.is_some() {
@@ -383,6 +409,7 @@ pub(crate) fn to_setattr(ids: &Identities, attrs: &Attrs) -> Result<SetAttr, Nfs
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
         btime: attrs.time_create.map(of_time),
+        marks: marks(attrs),
         acl: acl::decode(attrs, ids)?,
     })
 }
@@ -408,6 +435,7 @@ pub(crate) fn to_new_node(
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
         btime: attrs.time_create.map(of_time),
+        marks: marks(attrs),
         umask,
         mode_is_default: attrs.mode.is_none() && attrs.mode_umask.is_none(),
         acl: acl::decode(attrs, ids)?,

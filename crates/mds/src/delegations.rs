@@ -18,7 +18,7 @@ use crate::cx::{self, Cx, ns};
 use crate::ops::client_record;
 use crate::{Mds, attrs, data};
 use namespace::{Cred, FileId, Inode, Op, SizeCommit};
-use nfs4::attr::{Attrs, CHANGE, SIZE, SPACE_USED, TIME_METADATA, TIME_MODIFY};
+use nfs4::attr::{ARCHIVE, Attrs, CHANGE, SIZE, SPACE_USED, TIME_METADATA, TIME_MODIFY};
 use nfs4::cb::{
     CbGetAttrArgs, CbGetAttrRes, CbRecallAnyArgs, CbRecallArgs, RCA_RDATA_DLG, RCA_WDATA_DLG,
 };
@@ -49,7 +49,14 @@ const UNKNOWN_MAX: u32 = 2;
 const CALLBACKS_MAX: usize = 256;
 
 /// Attributes that a holder for writing may know better.
-const HOLDERS: Bitmap = Bitmap::of(&[CHANGE, SIZE, SPACE_USED, TIME_METADATA, TIME_MODIFY]);
+const HOLDERS: Bitmap = Bitmap::of(&[
+    CHANGE,
+    SIZE,
+    ARCHIVE,
+    SPACE_USED,
+    TIME_METADATA,
+    TIME_MODIFY,
+]);
 
 /// What the metadata server has for delegations beside the state table.
 pub(crate) struct Delegating {

@@ -8,7 +8,7 @@
 mod rig;
 
 use layout::{DsHandle, Rights};
-use meta::MemStore;
+use meta::{MemStore, MetaStore};
 use nfs4::attr::{self, Attrs};
 use nfs4::ops::{
     CreateArgs, CreateRes, CreateType, GetAttrArgs, GetAttrRes, ReadArgs, ReadRes, RemoveArgs,
@@ -58,7 +58,7 @@ async fn rights(
 }
 
 /// Another run over a store, with one export rule for this machine.
-async fn exporting(store: Arc<MemStore>, read_write: bool, squash: Squash) -> (Rig, Port) {
+async fn exporting(store: Arc<dyn MetaStore>, read_write: bool, squash: Squash) -> (Rig, Port) {
     let rule = ExportRule {
         clients: "127.0.0.0/8".parse().unwrap(),
         read_write,
@@ -73,7 +73,7 @@ async fn exporting(store: Arc<MemStore>, read_write: bool, squash: Squash) -> (R
 }
 
 /// A store with file `f` in a root where everybody may make files.
-async fn open_root() -> Arc<MemStore> {
+async fn open_root() -> Arc<dyn MetaStore> {
     let rig = Rig::new().await;
     let port = Port::open(&rig);
     let _ds = FakeDs::joined(&rig, &port, 1).await;
@@ -167,7 +167,7 @@ async fn a_network_that_no_rule_holds_is_refused_and_counted() {
     };
     let clock_s = Arc::new(AtomicI64::new(START_S));
     let exports = Exports::new(vec![rule]);
-    let rig = Rig::exporting(Arc::default(), clock_s, exports).await;
+    let rig = Rig::exporting(Arc::new(MemStore::new()), clock_s, exports).await;
     let stranger = rig.stranger("stranger", *b"boot0001", None);
     assert!(stranger.session.establish().await.is_err());
     assert_eq!(rig.nfsd.clients().clients_count(), 0);

@@ -7,23 +7,30 @@
 
 mod rig;
 
+use control::Request;
 use nfs4::cb::{CbOffloadArgs, OffloadInfo};
 use nfs4::ops::{
     CONTENT_DATA, Copied, CopyArgs, CopyRes, OffloadCancelArgs, OffloadCancelRes,
     OffloadStatusArgs, OffloadStatusRes, SHARE_ACCESS_READ, SeekArgs, SeekRes,
 };
 use nfs4::{CbOpNum, NfsStatus, OpReader, StableHow, Stateid};
+use objects::{MemObjects, MemOptions, ObjectId, ObjectStore};
 use parking_lot::Mutex;
-use rig::after_putfh;
+use rig::cluster::Port;
 use rig::file::{File, patiently};
 use rig::real::{
-    after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, len, pattern, try_commit, write,
-    write_untold,
+    Real, after_from_to, bytes_of, cluster, fill, fill_sparse, from_to, len, pattern, try_commit,
+    write, write_untold,
 };
+use rig::{Rig, after_putfh};
+use rpc::CallHeader;
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
+use transport::memory::{Fate, Faults, Passage};
+use xdr::Decoder;
 
 const MIB: u64 = 1 << 20;
 
@@ -335,4 +342,114 @@ async fn a_copy_waits_for_a_data_server_and_can_be_cancelled() {
     assert!(bytes_of(&dst, 0, usize::MAX).await == model);
     // A chunk that was under way may have ended.
     assert!(other.try_attrs().await.unwrap().0 <= MIB);
+}
+
+/// A record to a data server that gets lost, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    /// A READ or a WRITE, behind so many others.
+    Io(u32),
+    Commit,
+}
+
+/// Loses it when it comes, and says so: whatever waits for it waits until the data server is started anew.
+#[derive(Default)]
+struct Moment {
+    awaited: Mutex<Option<Lost>>,
+    came: Notify,
+}
+
+impl Faults for Moment {
+    fn fate(&self, passage: &Passage<'_>) -> Fate {
+        let mut awaited = self.awaited.lock();
+        if passage.to != "ds2" {
+            return Fate::Deliver;
+        }
+        match &mut *awaited {
+            Some(Lost::Io(n)) if passage.from == "mds-proxy" && *n > 0 => {
+                *n -= 1;
+                return Fate::Deliver;
+            }
+            Some(Lost::Io(_)) if passage.from == "mds-proxy" => {}
+            Some(Lost::Commit) if is_commit(passage.bytes) => {}
+            _ => return Fate::Deliver,
+        }
+        *awaited = None;
+        self.came.notify_one();
+        Fate::Lose
+    }
+}
+
+/// Whether it is a COMMIT of the control program.
+fn is_commit(record: &[u8]) -> bool {
+    let call = CallHeader::decode(&mut Decoder::new(record));
+    let commit = control::CommitArgs::PROC as u32;
+    call.is_ok_and(|c| (c.program, c.procedure) == (control::PROGRAM, commit))
+}
+
+/// A power cut that takes back something of an object.
+fn without_some(objects: &MemObjects, id: ObjectId) -> MemObjects {
+    let bytes = |objects: &MemObjects| {
+        let read = objects.read(id, 0, 32 << 20);
+        read.map(|span| objects::contract::bytes(&span)).ok()
+    };
+    let before = bytes(objects);
+    let mut left = (0..100).map(|seed| objects.after_crash(seed));
+    left.find(|left| bytes(left) != before).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_data_server_lost_before_it_was_committed_is_copied_again() {
+    // READs are 17 × 128 at most, of stripes of 4 KiB on two data servers.
+    for lost in [Lost::Io(3000), Lost::Commit] {
+        let moment = Arc::new(Moment::default());
+        let rig = Rig::troubled(moment.clone()).await;
+        let port = Port::open(&rig);
+        let mut first = Real::new(1);
+        first.start(&rig, &port, 1).await;
+        let mut disk = Arc::new(MemObjects::new(MemOptions {
+            manual: true,
+            ..MemOptions::default()
+        }));
+        let mut second = Real::new(2);
+        second.objects = disk.clone();
+        second.start(&rig, &port, 2).await;
+
+        let offloads = Arc::new(Offloads::default());
+        let session = rig.session_of("alice", *b"boot0001", Some(offloads.clone()));
+        let alice = session.await;
+        let src = File::create(&alice, "src").await;
+        let dst = File::create(&alice, "dst").await;
+        let model = pattern(len(17 * MIB));
+        fill(&src, 0, &model).await;
+        let before = patiently(|| try_commit(&src)).await.unwrap();
+        *moment.awaited.lock() = Some(lost);
+        let begun = copy(&src, &dst, LATER).await.unwrap();
+        assert!(!begun.requirements.synchronous);
+        moment.came.notified().await;
+        second.stop().await;
+        let object = ObjectId {
+            file_id: dst.id(),
+            generation: 1,
+            mirror: 0,
+        };
+        disk = Arc::new(without_some(&disk, object));
+        second.objects = disk.clone();
+        second.start(&rig, &port, 99).await;
+        while offloads.seen.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let seen = offloads.seen.lock().clone();
+        let OffloadInfo::Ok(done) = &seen[0].2 else {
+            panic!("{lost:?}: {:?}", seen[0].2);
+        };
+        assert_eq!(done.count, 17 * MIB);
+        assert_ne!(done.write_verifier, before, "that of another start");
+        assert!(bytes_of(&dst, 0, usize::MAX).await == model, "{lost:?}");
+        // It was told as FILE_SYNC: another power cut takes nothing.
+        second.stop().await;
+        second.objects = Arc::new(disk.after_crash(5));
+        second.start(&rig, &port, 100).await;
+        assert!(bytes_of(&dst, 0, usize::MAX).await == model, "{lost:?}");
+    }
 }

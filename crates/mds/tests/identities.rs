@@ -45,7 +45,7 @@ async fn rig(manage_gids: bool, domain: Option<&str>) -> Rig {
     };
     let clock_s = Arc::new(AtomicI64::new(START_S));
     Rig::knowing(
-        Arc::default(),
+        Arc::new(meta::MemStore::new()),
         clock_s,
         Exports::loopback(Squash::None),
         config,

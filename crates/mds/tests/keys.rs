@@ -363,7 +363,7 @@ async fn crashes() -> Vec<Arc<MemStore>> {
             }
         })
     };
-    let rig = Rig::over(Arc::clone(&store)).await;
+    let rig = Rig::over(store.clone()).await;
     let port = Port::open(&rig);
     let _ds = FakeDs::joined(&rig, &port, 1).await;
     ticks().await;

@@ -9,10 +9,11 @@
 mod rig;
 
 use nfs4::ops::PutRootFhRes;
-use nfs4::{CompoundBuilder, NfsStatus, OpArgs, OpNum};
+use nfs4::{CbOpNum, CompoundBuilder, NfsStatus, OpArgs, OpNum};
 use rig::Rig;
 use ropewalk_mds::NOT_SUPPORTED;
 use std::collections::BTreeSet;
+use std::path::Path;
 use xdr::{Encode, Encoder};
 
 const README: &str = include_str!("../../../README.md");
@@ -123,13 +124,59 @@ fn the_conformance_page_has_a_row_for_each_operation() {
     }
 }
 
+/// What `file::function` names: the text of the file and of the helpers beside it. The function is to be a test.
+fn text_of_test(named: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (file, function) = named.split_once("::").unwrap_or_else(|| panic!("{named}"));
+    let path = root.join(file);
+    let read =
+        |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{named}: {e}"));
+    let text = read(&path);
+    let (before, _) = text
+        .split_once(&format!("fn {function}()"))
+        .unwrap_or_else(|| panic!("{named} is not there"));
+    let attributes = before.rsplit("\n\n").next().unwrap();
+    let is_test = attributes.contains("#[test]") || attributes.contains("#[tokio::test");
+    assert!(is_test, "{named} is no test");
+    let helpers = std::fs::read_dir(path.with_file_name("rig")).into_iter();
+    let helpers = helpers.flatten().map(|entry| read(&entry.unwrap().path()));
+    helpers.fold(text, |all, helper| all + &helper)
+}
+
+/// Tests in a cell.
+fn tests_in(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
 #[test]
-fn tests_that_the_conformance_page_names_exist() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let code = CONFORMANCE.split('`').skip(1).step_by(2);
-    let paths: Vec<&str> = code.filter(|word| word.ends_with(".rs")).collect();
-    assert!(paths.len() > OpNum::ALL.len() / 2);
-    for path in paths {
+fn tests_that_the_conformance_page_names_exist_and_use_the_operation() {
+    for (row, op) in rows("| No. | Operation |").iter().zip(OpNum::ALL) {
+        let texts: Vec<String> = tests_in(row[5]).into_iter().map(text_of_test).collect();
+        // This file names those that exist nowhere without arguments.
+        let use_of = match row[3] {
+            "NOTSUPP" => format!("{op:?},"),
+            _ => format!("{op:?}Args"),
+        };
+        let is_used = texts.iter().any(|text| text.contains(&use_of));
+        assert!(is_used || *op == OpNum::Illegal, "{op:?}: {}", row[5]);
+    }
+    let mut listed = BTreeSet::new();
+    for row in rows("| Operation | RFC | Sent |") {
+        let tests = tests_in(row[3]);
+        assert_eq!(tests.is_empty(), row[2].starts_with("never"), "{}", row[0]);
+        tests.into_iter().map(text_of_test).for_each(drop);
+        listed.insert(row[0].replace('_', ""));
+    }
+    let all = CbOpNum::ALL.iter().filter(|op| **op != CbOpNum::Illegal);
+    let mut all: BTreeSet<String> = all.map(|op| format!("CB{op:?}").to_uppercase()).collect();
+    all.insert("CBNULL".to_owned());
+    assert_eq!(listed, all);
+    // And the files that are named in passing.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for path in tests_in(CONFORMANCE)
+        .iter()
+        .filter(|word| word.ends_with(".rs"))
+    {
         assert!(root.join(path).is_file(), "{path}");
     }
 }

@@ -8,7 +8,6 @@
 mod rig;
 
 use bytes::Bytes;
-use meta::Read;
 use nfs4::attr::Attrs;
 use nfs4::ops::*;
 use nfs4::{

@@ -409,7 +409,7 @@ async fn an_open_is_recorded_before_the_file_that_it_makes() {
     // A disk that keeps what was written in its order, cut between any two transactions.
     let store = Arc::new(MemStore::manual());
     let syncing = synced(&store);
-    let rig = Rig::over(Arc::clone(&store)).await;
+    let rig = Rig::over(store.clone()).await;
     let port = Port::open(&rig);
     let _ds = FakeDs::joined(&rig, &port, 1).await;
     let alice = rig.session("alice").await;

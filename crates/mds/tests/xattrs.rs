@@ -213,7 +213,7 @@ async fn access_answers_what_the_operations_then_do() {
 #[tokio::test(start_paused = true)]
 async fn what_was_acknowledged_is_there_after_a_crash_and_a_read_only_export_changes_nothing() {
     let store = syncing(MemStore::manual());
-    let rig = Rig::over(Arc::clone(&store)).await;
+    let rig = Rig::over(store.clone()).await;
     let me = rig.session("alice").await;
     let dir = me.lookup(&[]).await.unwrap();
     set(&me, &dir, "a", b"kept", SetXattrOption::Either)

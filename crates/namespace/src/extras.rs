@@ -1,8 +1,8 @@
-//! What few inodes have: sums of their extended attributes, a layout policy, an access control list.
+//! What few inodes have: sums of their extended attributes, a layout policy, an access control list, marks.
 //!
 //! An inode without any of it stores nothing for it and keeps one empty pointer in memory.
 
-use crate::Acl;
+use crate::{Acl, Time};
 use std::sync::Arc;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -25,15 +25,56 @@ xdr::xdr_struct! {
         pub stripe_count: u32,
     }
 
-    /// The rare attributes.
-    #[derive(Default)]
-    pub struct Rare {
-        /// Extended attributes (RFC 8276).
-        pub xattrs: XattrTotals,
-        /// The policy for new files; directories only.
-        pub layout: Option<LayoutPolicy>,
-        /// The access control list, unless the mode says it all.
-        pub acl: Option<Acl>,
+    /// What people and their backups note on a file, and this server only keeps (RFC 8881 §5.8.2).
+    #[derive(Copy, Default)]
+    pub struct Marks {
+        /// Hidden as Windows understands it.
+        pub hidden: bool,
+        /// A system file as Windows understands it.
+        pub system: bool,
+        /// The modification time that the file had when somebody said that it is archived. With another one it is so no more.
+        pub archived: Option<Time>,
+        /// When it was backed up last; 1970 when nobody said so.
+        pub backup: Time,
+    }
+}
+
+/// The rare attributes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rare {
+    /// Extended attributes (RFC 8276).
+    pub xattrs: XattrTotals,
+    /// The policy for new files; directories only.
+    pub layout: Option<LayoutPolicy>,
+    /// The access control list, unless the mode says it all.
+    pub acl: Option<Acl>,
+    /// Marks. Stored behind the others, and only where there are any: a file without them is stored as before there were any.
+    pub marks: Marks,
+}
+
+impl Encode for Rare {
+    fn encode(&self, e: &mut Encoder) {
+        self.xattrs.encode(e);
+        self.layout.encode(e);
+        self.acl.encode(e);
+        if self.marks != Marks::default() {
+            self.marks.encode(e);
+        }
+    }
+}
+
+impl Decode<'_> for Rare {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            xattrs: Decode::decode(d)?,
+            layout: Decode::decode(d)?,
+            acl: Decode::decode(d)?,
+            marks: if d.remaining() > 0 {
+                Decode::decode(d)?
+            } else {
+                Marks::default()
+            },
+        })
     }
 }
 

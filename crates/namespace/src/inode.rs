@@ -1,6 +1,6 @@
 //! The inode: attributes of a file and the state of its data, and its stored form.
 
-use crate::{Acl, Device, Extras, FileId, NsError, Placement, Time, XattrTotals};
+use crate::{Acl, Device, Extras, FileId, Marks, NsError, Placement, Time, XattrTotals};
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
 /// Longest symlink target in bytes (PATH_MAX of Linux).
@@ -8,8 +8,10 @@ pub const SYMLINK_BYTES_MAX: u32 = 4096;
 
 /// Version of the stored form without [`Extras`]. A later one may add fields behind those of this one.
 const INODE_VERSION: u32 = 1;
-/// Version of the stored form that ends with [`Extras`].
+/// Version of the stored form that ends with [`Extras`] without [`Marks`].
 const INODE_VERSION_EXTRAS: u32 = 2;
+/// Version of the stored form that ends with [`Marks`].
+const INODE_VERSION_MARKS: u32 = 3;
 
 /// Permission bits with setuid, setgid and sticky.
 pub(crate) const MODE_BITS: u32 = 0o7777;
@@ -117,13 +119,40 @@ impl Inode {
         self.extras.rare().map(|r| r.xattrs).unwrap_or_default()
     }
 
+    /// Its marks.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.extras.rare().map(|r| r.marks).unwrap_or_default()
+    }
+
+    /// Whether somebody said that it is archived, and it was not modified since (RFC 8881 §5.8.2.1).
+    #[must_use]
+    pub fn is_archived(&self) -> bool {
+        self.marks().archived == Some(self.mtime)
+    }
+
+    /// Its data have changed, so what was archived is older. The time alone does not tell: a client may report the one that
+    /// it had reported before.
+    pub(crate) fn note_modified(&mut self) {
+        if self.marks().archived.is_some() {
+            self.extras.edit(|rare| rare.marks.archived = None);
+        }
+    }
+
+    /// The lowest version that has room for it.
+    fn version(&self) -> u32 {
+        if self.extras.is_none() {
+            INODE_VERSION
+        } else if self.marks() == Marks::default() {
+            INODE_VERSION_EXTRAS
+        } else {
+            INODE_VERSION_MARKS
+        }
+    }
+
     pub(crate) fn to_stored(&self) -> Vec<u8> {
         let mut e = Encoder::new();
-        e.u32(if self.extras.is_none() {
-            INODE_VERSION
-        } else {
-            INODE_VERSION_EXTRAS
-        });
+        e.u32(self.version());
         self.encode(&mut e);
         e.into_bytes()
     }
@@ -133,13 +162,12 @@ impl Inode {
         let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
         let mut d = Decoder::new(bytes);
         let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
-        if !matches!(version, INODE_VERSION | INODE_VERSION_EXTRAS) {
+        if !(INODE_VERSION..=INODE_VERSION_MARKS).contains(&version) {
             return Err(corrupt(format!("unknown version {version}")));
         }
         let inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;
         d.finish().map_err(|e| corrupt(e.to_string()))?;
-        let extras = !inode.extras.is_none();
-        if inode.id != id || inode.mode > MODE_BITS || extras != (version == INODE_VERSION_EXTRAS) {
+        if inode.id != id || inode.mode > MODE_BITS || inode.version() != version {
             return Err(corrupt("fields out of range".into()));
         }
         Ok(inode)

@@ -39,7 +39,7 @@ pub use acl::{ACES_MAX, Ace, Acl, Who, WhoKind};
 pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
-pub use extras::{Extras, LayoutPolicy, Rare, XattrTotals};
+pub use extras::{Extras, LayoutPolicy, Marks, Rare, XattrTotals};
 pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
 pub use namespace::{Format, Limits, Namespace, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
@@ -49,7 +49,7 @@ pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDir};
 pub use ops::removal::{PAGE_MAX, RemovalState};
 pub use ops::remove::{Removed, What};
 pub use ops::rename::Renamed;
-pub use ops::setattr::{AttrsSet, FILE_SIZE_MAX, SetAttr, SetTime};
+pub use ops::setattr::{AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, SetTime};
 pub use ops::xattr::{
     SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
 };

@@ -737,3 +737,54 @@ fn damaged_values_are_corrupt_and_never_panic() {
         Err(NsError::Store(meta::MetaError::Corrupt(_)))
     ));
 }
+
+/// What few inodes have is stored behind the rest, each part in a version of its own: what earlier programs wrote opens as it
+/// is, and what they could have written is still written so.
+#[test]
+fn inodes_of_every_version_open_and_keep_their_form() {
+    let store = Arc::new(MemStore::new());
+    let (ns, _) = Namespace::open(store, FORMAT, Time::default(), TINY).unwrap();
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, Time::default());
+    let plain = (*ns.getattr(&mut op, FileId::ROOT).unwrap()).clone();
+    let body = xdr::encode_to_vec(&plain);
+    let words = |words: &[u32]| {
+        words
+            .iter()
+            .flat_map(|w| w.to_be_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let mut policy = plain.clone();
+    let layout = Some(crate::LayoutPolicy {
+        stripe_unit: 65_536,
+        stripe_count: 3,
+    });
+    policy.extras.edit(|rare| rare.layout = layout);
+    let mut marked = policy.clone();
+    marked.extras.edit(|rare| {
+        rare.marks.hidden = true;
+        rare.marks.archived = Some(Time { secs: 5, nanos: 6 });
+        rare.marks.backup = Time { secs: 7, nanos: 8 };
+    });
+    let rare = [0, 0, 1, 65_536, 3, 0];
+    let marks = [1, 0, 1, 0, 5, 6, 0, 7, 8];
+    for (version, inode, extras) in [
+        (1, &plain, vec![]),
+        (2, &policy, words(&rare)),
+        (3, &marked, words(&[&rare[..], &marks].concat())),
+    ] {
+        let stored = [words(&[version]), body.clone(), extras].concat();
+        assert_eq!(inode.to_stored(), stored, "version {version}");
+        let id = FileId::ROOT;
+        assert_eq!(&Inode::from_stored(id, &stored).unwrap(), inode);
+        for other in 0..6 {
+            let mut lies = stored.clone();
+            lies[3] = other;
+            let opened = Inode::from_stored(id, &lies);
+            assert_eq!(opened.is_ok(), u32::from(other) == version, "{other}");
+        }
+        for at in 0..stored.len() {
+            assert!(Inode::from_stored(id, &stored[..at]).is_err());
+        }
+    }
+}

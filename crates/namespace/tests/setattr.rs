@@ -1,4 +1,5 @@
-//! Goal: SETATTR lets each caller set what POSIX lets him, and nothing else.
+//! Goal: SETATTR lets each caller set what POSIX lets him, and nothing else; marks stay until what they say is no more true.
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod common;
 
@@ -289,4 +290,141 @@ fn reads_renew_the_access_time_sparingly() {
     assert_eq!(read(20).atime, at(10));
     let late = read(10 + 24 * 3600);
     assert_eq!((late.atime, late.change), (at(10 + 24 * 3600), 1));
+}
+
+/// Sets marks at a time; the inode after it.
+fn mark(
+    ns: &Namespace,
+    file: FileId,
+    cred: &Cred,
+    marks: SetMarks,
+) -> Result<std::sync::Arc<Inode>, NsError> {
+    let attrs = SetAttr { marks, ..set() };
+    let done = run(cred, 10, |op| ns.setattr(op, file, &attrs, false));
+    done.map(|set| set.inode)
+}
+
+const ARCHIVED: SetMarks = SetMarks {
+    hidden: None,
+    system: None,
+    archived: Some(true),
+    backup: None,
+};
+
+#[test]
+fn marks_are_the_owners_to_set_and_leave_the_times() {
+    let ns = fresh();
+    let dir = mkdir(&ns, FileId::ROOT, "d", 0o777);
+    let file = touch(&ns, &user(1), dir, "f", 0o666);
+    let all = SetMarks {
+        hidden: Some(true),
+        system: Some(true),
+        backup: Some(at(7)),
+        ..ARCHIVED
+    };
+    let stranger = mark(&ns, file, &user(2), all);
+    assert_eq!(stranger.unwrap_err(), NsError::Perm);
+    let marked = mark(&ns, file, &user(1), all).unwrap();
+    let marks = marked.marks();
+    assert!(marks.hidden && marks.system && marked.is_archived());
+    assert_eq!(
+        (marks.backup, marked.mtime, marked.ctime),
+        (at(7), at(1), at(10))
+    );
+    let beyond = SetMarks {
+        backup: Some(Time {
+            secs: 0,
+            nanos: 1_000_000_000,
+        }),
+        ..SetMarks::default()
+    };
+    let refused = mark(&ns, file, &user(1), beyond);
+    assert_eq!(refused.unwrap_err(), NsError::Inval);
+    let none = SetMarks {
+        hidden: Some(false),
+        system: Some(false),
+        archived: Some(false),
+        backup: Some(Time::default()),
+    };
+    let bare = mark(&ns, file, &user(1), none).unwrap();
+    assert!(bare.extras.is_none(), "nothing is kept of what is unset");
+}
+
+fn setattr(ns: &Namespace, file: FileId, attrs: &SetAttr) {
+    run(&Cred::root(), 20, |op| ns.setattr(op, file, attrs, false)).unwrap();
+}
+
+fn commit(ns: &Namespace, file: FileId, mtime: Option<Time>) {
+    let commit = SizeCommit {
+        mtime,
+        ..SizeCommit::default()
+    };
+    run(&Cred::root(), 20, |op| ns.commit_size(op, file, commit)).unwrap();
+}
+
+#[test]
+fn what_is_modified_is_archived_no_more() {
+    let root = Cred::root();
+    type Change<'c> = (&'c str, bool, &'c dyn Fn(&Namespace, FileId));
+    let size = |size, marks| SetAttr {
+        size: Some(size),
+        mtime: Some(SetTime::Client(at(1))),
+        marks,
+        ..set()
+    };
+    let changes: [Change<'_>; 8] = [
+        ("mode", true, &|ns, file| {
+            let mode = Some(0o600);
+            setattr(ns, file, &SetAttr { mode, ..set() });
+        }),
+        ("times", true, &|ns, file| {
+            let mtime = Some(SetTime::Client(at(5)));
+            setattr(ns, file, &SetAttr { mtime, ..set() });
+        }),
+        ("write", false, &|ns, file| commit(ns, file, None)),
+        ("a clock that stood", false, &|ns, file| {
+            commit(ns, file, Some(at(1)));
+        }),
+        ("size", false, &|ns, file| {
+            setattr(ns, file, &size(9, SetMarks::default()));
+        }),
+        ("size, and archived", true, &|ns, file| {
+            setattr(ns, file, &size(9, ARCHIVED));
+        }),
+        ("truncation", false, &|ns, file| {
+            let begun = run(&root, 20, |op| {
+                ns.begin_truncate(op, file, 0, &set(), true, false)
+            });
+            begun.unwrap();
+            run(&root, 20, |op| ns.finish_truncate(op, file, &set())).unwrap();
+        }),
+        ("what recovery finds", false, &|ns, file| {
+            run(&root, 20, |op| ns.set_size_exact(op, file, 9, None)).unwrap();
+        }),
+    ];
+    for (what, still, change) in changes {
+        let ns = fresh();
+        let dir = mkdir(&ns, FileId::ROOT, "d", 0o755);
+        let file = touch(&ns, &root, dir, "f", 0o644);
+        for marked in [dir, file] {
+            assert!(mark(&ns, marked, &root, ARCHIVED).unwrap().is_archived());
+        }
+        change(&ns, file);
+        let archived = |id| {
+            run(&root, 30, |op| ns.getattr(op, id))
+                .unwrap()
+                .is_archived()
+        };
+        assert_eq!(archived(file), still, "{what}");
+        // A time that is set back brings nothing back.
+        let mtime = Some(SetTime::Client(at(1)));
+        setattr(&ns, file, &SetAttr { mtime, ..set() });
+        assert_eq!(archived(file), still, "{what}");
+        assert!(archived(dir));
+        run(&root, 30, |op| {
+            ns.remove(op, dir, b"f", What::File, &|_| false)
+        })
+        .unwrap();
+        assert!(!archived(dir), "a directory is modified by its entries");
+    }
 }

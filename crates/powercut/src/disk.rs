@@ -1,16 +1,19 @@
 //! What a power cut leaves.
 //!
 //! # Ordering
-//! Of a file there is what its last fsync covered, and of what came later any sectors, cuts and lengths. Of a directory there
+//! Of a file there is what its last fsync covered, and of what came later any sectors, holes, reservations, cuts and lengths. Of a directory there
 //! are the names that its last fsync covered, and of later changes any; the two halves of a rename stay together.
 //! What was under way at the cut is as what came later.
 
 use crate::log::{Entry, Node, What};
 use crate::{Dice, Recording};
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::libc;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Error;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -42,6 +45,8 @@ fn luck(dice: &mut Dice, from: usize, to: usize) -> Luck {
 struct Content {
     bytes: Vec<u8>,
     size: u64,
+    /// Storage that was taken for what may never be written.
+    reserved: Vec<Range<u64>>,
 }
 
 fn place(offset: u64) -> usize {
@@ -63,18 +68,31 @@ impl Content {
         let end = place(offset + len).min(self.bytes.len());
         let start = place(offset).min(end);
         self.bytes[start..end].fill(0);
+        self.give_back(offset..offset.saturating_add(len));
+    }
+
+    fn give_back(&mut self, gone: Range<u64>) {
+        let parts = |has: Range<u64>| {
+            let before = has.start..has.end.min(gone.start);
+            let behind = has.start.max(gone.end)..has.end;
+            [before, behind]
+        };
+        let kept = self.reserved.drain(..).flat_map(parts);
+        self.reserved = kept.filter(|part| !part.is_empty()).collect();
     }
 
     fn set_size(&mut self, size: u64) {
         self.bytes
             .truncate(usize::try_from(size).unwrap_or(usize::MAX));
         self.size = size;
+        self.give_back(size..u64::MAX);
     }
 
     fn apply(&mut self, what: &What) {
         match what {
             What::Write { offset, data, .. } => self.write(*offset, data),
             What::Punch { offset, len, .. } => self.zero(*offset, *len),
+            What::Reserve { offset, len, .. } => self.reserved.push(*offset..offset + len),
             What::SetSize { size, .. } => self.set_size(*size),
             What::Names(_) | What::Sync(_) | What::Ack(_) => {}
         }
@@ -99,6 +117,13 @@ impl Content {
             at = end;
         }
     }
+}
+
+fn reserve(file: &File, range: &Range<u64>) -> Result<(), Error> {
+    let number = |bytes: u64| libc::off_t::try_from(bytes).map_err(Error::other);
+    let (offset, len) = (number(range.start)?, number(range.end - range.start)?);
+    fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, len)?;
+    Ok(())
 }
 
 /// A cut at a point.
@@ -229,6 +254,9 @@ impl Recording {
                         let file = File::create(&path)?;
                         file.write_all_at(&content.bytes, 0)?;
                         file.set_len(content.size)?;
+                        for range in &content.reserved {
+                            reserve(&file, range)?;
+                        }
                     }
                 }
             }

@@ -37,6 +37,12 @@ pub(crate) enum What {
         offset: u64,
         len: u64,
     },
+    /// Storage for a range, which makes nothing longer.
+    Reserve {
+        node: Node,
+        offset: u64,
+        len: u64,
+    },
     SetSize {
         node: Node,
         size: u64,
@@ -128,8 +134,10 @@ impl Recording {
     }
 
     pub(crate) fn push(&mut self, begun: usize, what: What) {
-        if let What::Write { node, .. } | What::Punch { node, .. } | What::SetSize { node, .. } =
-            &what
+        if let What::Write { node, .. }
+        | What::Punch { node, .. }
+        | What::Reserve { node, .. }
+        | What::SetSize { node, .. } = &what
         {
             let file = self.files[*node].as_mut();
             file.expect("data are of files").push(self.entries.len());

@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use ropewalk_powercut::{Dice, Recording, ack, record, scratch, workload};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 const ROUNDS: u64 = 40;
@@ -136,6 +137,54 @@ fn data_last_from_the_sync_of_their_file_and_tear_by_sectors() {
         }
     });
     assert!(is_torn && is_long, "{is_torn} {is_long}");
+}
+
+/// Bytes of storage that are taken beyond the end of a file.
+const RESERVED_BYTES: i64 = 1 << 20;
+
+#[test]
+fn storage_that_was_taken_lasts_from_the_sync_of_its_file_until_it_is_given_back() {
+    if let Some(workload) = workload() {
+        let file = File::create(workload.root.join("file")).unwrap();
+        file.sync_all().unwrap();
+        File::open(&workload.root).unwrap().sync_all().unwrap();
+        let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        fallocate(&file, keep_size, 100, RESERVED_BYTES).unwrap();
+        file.sync_data().unwrap();
+        ack("taken");
+        let punch = keep_size | FallocateFlags::FALLOC_FL_PUNCH_HOLE;
+        fallocate(&file, punch, 0, 2 * RESERVED_BYTES).unwrap();
+        file.sync_data().unwrap();
+        ack("given back");
+        return;
+    }
+    let scratch = scratch();
+    let name = "storage_that_was_taken_lasts_from_the_sync_of_its_file_until_it_is_given_back";
+    let recording = record(name, scratch.path(), 0).unwrap();
+    let mut met = BTreeSet::new();
+    each_cut(&recording, |image, point| {
+        let found = fs::metadata(image.join("file"));
+        let has_storage = found.map(|found| {
+            assert_eq!(found.len(), 0);
+            found.blocks() * 512 >= RESERVED_BYTES.cast_unsigned()
+        });
+        let promises = ["taken", "given back"].map(|promise| has(&recording, point, promise));
+        match promises {
+            [true, true] => assert!(!has_storage.as_ref().unwrap()),
+            [true, false] => assert!(has_storage.is_ok()),
+            _ => {}
+        }
+        met.insert((promises, has_storage.ok()));
+    });
+    for (promises, has_storage) in [
+        ([false, false], Some(false)),
+        ([false, false], Some(true)),
+        ([true, false], Some(true)),
+        ([true, false], Some(false)),
+        ([true, true], Some(false)),
+    ] {
+        assert!(met.contains(&(promises, has_storage)), "{met:?}");
+    }
 }
 
 #[test]

@@ -383,6 +383,8 @@ impl TransportView {
         if let Some((lent, stock)) = self.rdma.credits_lent() {
             named.insert("rdma_credits_lent".to_owned(), lent.into());
             named.insert("rdma_credits_stock".to_owned(), stock.into());
+            let free = self.rdma.free_bulk_bytes() as u64;
+            named.insert("rdma_bulk_free_bytes".to_owned(), free);
         }
         named
     }

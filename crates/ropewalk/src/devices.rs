@@ -4,7 +4,7 @@ use crate::cli::RdmaArgs;
 use crate::failure::Outcome;
 use crate::out;
 use crate::table::table;
-use fabric_verbs::{DeviceReport, PortReport, Survey, survey};
+use fabric_verbs::{DeviceReport, Kind, PortReport, Survey, survey};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -30,6 +30,7 @@ fn to_text(survey: &Survey) -> String {
             ">PORT",
             "STATE",
             "INTERFACE",
+            "ADDRESSES",
             ">MTU",
             ">QUEUE PAIRS",
             ">REQUESTS",
@@ -41,9 +42,7 @@ fn to_text(survey: &Survey) -> String {
         text.push('\n');
     }
     for device in &survey.devices {
-        if let Some(why) = device.why_not() {
-            let _ = writeln!(text, "{} cannot be used: {why}", device.name);
-        }
+        describe(&mut text, device);
     }
     match survey.why_not() {
         None => text.push_str("RDMA devices can be used: rdma_provider = \"verbs\", or \"auto\"\n"),
@@ -55,6 +54,41 @@ fn to_text(survey: &Survey) -> String {
     text
 }
 
+/// What a device has, and what speaks against it or one of its ports.
+fn describe(text: &mut String, device: &DeviceReport) {
+    let name = &device.name;
+    if device.unusable.is_none() {
+        let extensions = if device.invalidates {
+            "memory management extensions (Send with invalidate, local invalidate, fast registration)"
+        } else {
+            "no memory management extensions: no Send with invalidate, no local invalidate, and Linux's NFS client does without the device"
+        };
+        let receives = match device.shared_receives_max {
+            0 => "no shared receive queues".to_owned(),
+            most => format!("shared receive queues of up to {most}"),
+        };
+        let _ = writeln!(text, "{name} has {extensions}; {receives}");
+    }
+    if let Some(why) = device.why_not() {
+        let _ = writeln!(text, "{name} cannot be used: {why}");
+    } else {
+        for why in device.ports.iter().filter_map(PortReport::why_not) {
+            let _ = writeln!(text, "{name}: {why}");
+        }
+    }
+    let lacks = |port: &PortReport| port.is_active && port.interfaces.is_empty();
+    if device.kind == Kind::InfiniBand && device.ports.iter().any(lacks) {
+        let _ = writeln!(
+            text,
+            "{name}: addresses of InfiniBand are those of IPoIB interfaces (modprobe ib_ipoib)"
+        );
+    }
+}
+
+fn addresses(port: &PortReport) -> Vec<String> {
+    port.addresses.iter().map(ToString::to_string).collect()
+}
+
 fn rows(device: &DeviceReport) -> Vec<Vec<String>> {
     let row = |port: Option<&PortReport>| {
         let of_port = |f: &dyn Fn(&PortReport) -> String| port.map_or_else(String::new, f);
@@ -63,7 +97,11 @@ fn rows(device: &DeviceReport) -> Vec<Vec<String>> {
             device.kind.name().to_owned(),
             of_port(&|port| port.number.to_string()),
             of_port(&|port| port.state.to_owned()),
-            of_port(&|port| port.interface.clone().unwrap_or_default()),
+            of_port(&|port| port.interfaces.join(",")),
+            of_port(&|port| match &addresses(port)[..] {
+                [] => "none".to_owned(),
+                addresses => addresses.join(","),
+            }),
             of_port(&|port| port.mtu.map_or_else(String::new, |mtu| mtu.to_string())),
             device.queue_pairs_max.to_string(),
             device.requests_max.to_string(),
@@ -83,7 +121,9 @@ fn to_json(survey: &Survey) -> Value {
             "port": port.number,
             "active": port.is_active,
             "state": port.state,
-            "interface": port.interface,
+            "interfaces": port.interfaces,
+            "addresses": addresses(port),
+            "why_not": port.why_not(),
             "mtu_bytes": port.mtu,
             "message_bytes_max": port.message_bytes_max,
         })
@@ -102,6 +142,9 @@ fn to_json(survey: &Survey) -> Value {
             "reads_served_max": device.reads_max.0,
             "reads_outstanding_max": device.reads_max.1,
             "remote_invalidation": device.invalidates,
+            "local_invalidation": device.invalidates,
+            "memory_management_extensions": device.invalidates,
+            "shared_receives_max": device.shared_receives_max,
             "ports": device.ports.iter().map(port).collect::<Vec<_>>(),
         })
     };
@@ -116,6 +159,7 @@ fn to_json(survey: &Survey) -> Value {
 mod tests {
     //! Goal: whoever has no device is told why and what to do, in words and in JSON.
     use super::*;
+    use fabric_verbs::PortAddress;
 
     #[test]
     fn a_missing_library_is_said_in_one_line() {
@@ -130,5 +174,106 @@ mod tests {
         let json = to_json(&survey);
         assert_eq!(json["usable"], false);
         assert_eq!(json["why_not"], "librdmacm.so.1 cannot be loaded");
+    }
+
+    /// A device with two ports that are up; the first has these addresses, the second none.
+    fn device(addresses: &[&str], invalidates: bool) -> Survey {
+        let port = |number, interface: &str, addresses: &[&str]| PortReport {
+            number,
+            is_active: true,
+            state: "active",
+            mtu: Some(4096),
+            message_bytes_max: 1 << 30,
+            interfaces: vec![interface.to_owned()],
+            addresses: addresses
+                .iter()
+                .map(|address| PortAddress {
+                    address: address.parse().expect("an address"),
+                    interface: interface.to_owned(),
+                })
+                .collect(),
+        };
+        let device = DeviceReport {
+            name: "mlx5_0".to_owned(),
+            kind: Kind::Roce,
+            firmware: String::new(),
+            unusable: None,
+            memory: None,
+            queue_pairs_max: 1,
+            requests_max: 1,
+            pieces_max: 1,
+            reads_max: (16, 16),
+            invalidates,
+            shared_receives_max: 32_767,
+            ports: vec![port(1, "eth1", addresses), port(2, "eth2", &[])],
+        };
+        Survey {
+            devices: vec![device],
+            ..Survey::default()
+        }
+    }
+
+    #[test]
+    fn a_port_without_an_address_cannot_be_used() {
+        let survey = device(&["fe80::1"], true);
+        let (text, json) = (to_text(&survey), to_json(&survey));
+        assert!(text.contains("fe80::1%eth1"), "{text}");
+        for hint in ["dev eth1`", "dev eth2`"] {
+            assert!(text.contains(hint), "{text}");
+        }
+        assert!(text.contains("\nRDMA devices cannot be used: mlx5_0: port 1 (eth1) has no IP"));
+        assert_eq!(
+            (&json["usable"], &json["devices"][0]["usable"]),
+            (&json!(false), &json!(false))
+        );
+        assert_eq!(json["devices"][0]["ports"][1]["addresses"], json!([]));
+    }
+
+    #[test]
+    fn a_port_with_an_address_will_do() {
+        let survey = device(&["192.0.2.1", "2001:db8::1"], true);
+        let (text, json) = (to_text(&survey), to_json(&survey));
+        assert!(text.contains("192.0.2.1,2001:db8::1"), "{text}");
+        assert!(
+            text.contains("\nmlx5_0: port 2 (eth2) has no IP address"),
+            "{text}"
+        );
+        assert!(text.contains("\nRDMA devices can be used"), "{text}");
+        assert_eq!(
+            (&json["usable"], &json["why_not"]),
+            (&json!(true), &json!(null))
+        );
+        let ports = &json["devices"][0]["ports"];
+        assert_eq!(ports[0]["addresses"], json!(["192.0.2.1", "2001:db8::1"]));
+        assert_eq!(ports[0]["why_not"], json!(null));
+        assert!(
+            ports[1]["why_not"]
+                .as_str()
+                .is_some_and(|why| why.contains("ip addr add"))
+        );
+    }
+
+    #[test]
+    fn what_a_device_does_with_memory_is_said() {
+        for invalidates in [true, false] {
+            let survey = device(&["192.0.2.1"], invalidates);
+            let (text, json) = (to_text(&survey), to_json(&survey));
+            assert_eq!(
+                text.contains("no memory management extensions"),
+                !invalidates
+            );
+            assert!(
+                text.contains("shared receive queues of up to 32767"),
+                "{text}"
+            );
+            let device = &json["devices"][0];
+            for key in [
+                "remote_invalidation",
+                "local_invalidation",
+                "memory_management_extensions",
+            ] {
+                assert_eq!(device[key], invalidates, "{key}");
+            }
+        }
     }
 }

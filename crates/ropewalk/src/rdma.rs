@@ -153,6 +153,11 @@ impl RdmaListen {
         (!self.addresses.is_empty()).then(|| self.rdma.credits_lent())
     }
 
+    /// Bytes of buffers for bulk that nobody has.
+    pub(crate) fn free_bulk_bytes(&self) -> usize {
+        self.rdma.free_bulk_bytes()
+    }
+
     /// Serves on the runtime of one worker.
     ///
     /// # Errors

@@ -432,6 +432,7 @@ impl View {
             ("floors", s.floors_count),
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
+            ("reply_cache_bytes", self.nfsd.clients().reply_cache_bytes()),
             ("malformed", counters.malformed.load(Relaxed)),
             ("refused", counters.refused.load(Relaxed)),
         ];

@@ -29,8 +29,8 @@ use crate::status::{
 use crate::token::{Token, WaitingToken};
 use cluster_tls::{ClusterCa, JoinToken, Role};
 use mds::data::{
-    ControlService, DataConfig, KeyState, KeyTimes, REMOVALS_COUNTED_MAX, ServerState, add_token,
-    expel, removals_waiting, rotate_key, tls_peer, waiting_tokens,
+    COPY_ASYNC_ABOVE_BYTES, ControlService, DataConfig, KeyState, KeyTimes, REMOVALS_COUNTED_MAX,
+    ServerState, add_token, expel, removals_waiting, rotate_key, tls_peer, waiting_tokens,
 };
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
@@ -227,6 +227,7 @@ async fn open_mds(
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
+            copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
             creation: config.placement.create.into(),
             ds_lease_ms: DS_LEASE_MS,
             connector: Arc::new(AnyConnector::new(
@@ -428,11 +429,12 @@ impl View {
     fn status(&self) -> MdsStatus {
         let mds = self.nfsd.role();
         let data = mds.data().status();
-        let (clients, sessions, in_grace) = {
+        let (clients, sessions, replies, in_grace) = {
             let clients = self.nfsd.clients();
             (
                 clients.clients_count(),
                 clients.sessions_count(),
+                clients.reply_cache_bytes(),
                 clients.in_grace(),
             )
         };
@@ -442,6 +444,7 @@ impl View {
         let named = [
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
+            ("reply_cache_bytes", replies),
             ("malformed", counters.malformed.load(Relaxed)),
             ("refused", counters.refused.load(Relaxed)),
             ("sizes_unknown", count(data.sizes_unknown)),

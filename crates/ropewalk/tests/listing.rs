@@ -90,13 +90,13 @@ async fn connected(dir: &Path) -> (Client, u32) {
 async fn listing_does_not_grow() {
     let count = std::env::var(ENTRIES_VARIABLE).map_or(ENTRIES, |n| n.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let up = Up::start(dir.path(), &["--ds", "1"]);
+    let up = Up::start(dir.path(), &["--ds", "1", "--port", "0"]);
     let (client, _) = connected(dir.path()).await;
     fill(&client, count).await;
     client.close().await.unwrap();
     assert!(up.stop().success());
 
-    let up = Up::start(dir.path(), &["--ds", "1"]);
+    let up = Up::start(dir.path(), &[]);
     let (client, pid) = connected(dir.path()).await;
     let at_first = memory_bytes(pid, "VmRSS:");
     let mut growths = Vec::new();

@@ -89,6 +89,8 @@ async fn a_client_works_over_rdma() {
     let lent = counted(dir.path(), "rdma_credits_lent");
     assert!(lent <= counted(dir.path(), "rdma_credits_stock"));
     assert!(counted(dir.path(), "rdma_credits_stock") >= 4096);
+    let free = counted(dir.path(), "rdma_bulk_free_bytes");
+    assert!(free <= 512 << 20, "{free}");
     assert!(count("bytes_in") > 300 * 100 && count("bytes_out") > 4096);
     assert_eq!(shown[0]["local"].as_str(), Some(&address.to_string()[..]));
     client.close().await.unwrap();

@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets `rpcrdma_header` and `rpcrdma_engine`; an ordinary test replays their corpus.
+//! Bodies of the fuzz targets `rpcrdma_header`, `rpcrdma_private_data` and `rpcrdma_engine`; an ordinary test replays their corpus.
 //!
 //! Each takes bytes of a peer and must neither panic nor grow beyond what limits and credits allow. A panic
 //! is a finding.
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use xdr::encode_to_vec;
 
 use crate::{
-    Body, Config, Engine, Event, Header, Memory, Message, Placement, PrivateData, Record,
-    ReplyRoom, Segment, Work, place, read_chunks,
+    Body, Config, Counters, Engine, Event, Header, INLINE_BYTES_MAX, INLINE_BYTES_MIN, Memory,
+    Message, Placement, PrivateData, Record, ReplyRoom, Segment, Work, place, read_chunks,
 };
 
 /// Most bytes of a record in these targets.
@@ -16,15 +16,33 @@ const RECORD_BYTES_MAX: u32 = 1 << 20;
 /// XIDs of our own calls: the engine has one outstanding at a time, with this or the other.
 const XIDS: [u32; 2] = [1, 2];
 
-/// A Send of a peer as header, chunks and private data. What is understood encodes to the same bytes, and
+/// What a peer says while a connection is set up. What is understood survives a round trip, also among data of other layers.
+///
+/// # Panics
+/// When it does not.
+pub fn private_data(data: &[u8]) {
+    let said = PrivateData::decode(data);
+    let sizes = INLINE_BYTES_MIN..=INLINE_BYTES_MAX;
+    assert!(sizes.contains(&said.send_bytes) && sizes.contains(&said.receive_bytes));
+    let encoded = said.encode();
+    let among = [&[0; 3][..], &encoded, data].concat();
+    for bytes in [&encoded[..], &among] {
+        let again = PrivateData::decode(bytes);
+        assert_eq!(again, said, "a round trip changed private data");
+    }
+    let ours = Engine::new(Config {
+        peer: said,
+        ..Config::default()
+    });
+    assert!(ours.receives() > 0, "the peer may call at once");
+}
+
+/// A Send of a peer as header and chunks. What is understood encodes to the same bytes, and
 /// chunks that make a record cover each of its bytes once.
 ///
 /// # Panics
 /// When they do not.
 pub fn header(data: &[u8]) {
-    let private = PrivateData::decode(data);
-    let again = PrivateData::decode(&private.encode());
-    assert_eq!(again, private, "a round trip changed private data");
     let Ok((header, at)) = Header::decode(data) else {
         return;
     };
@@ -66,6 +84,15 @@ fn covers(placement: &Placement) {
 /// # Panics
 /// When the engine does.
 pub fn engine(data: &[u8]) {
+    let _ = engine_outcome(data);
+}
+
+/// As [`engine`]; what the engine has counted.
+///
+/// # Panics
+/// As [`engine`].
+#[must_use]
+pub fn engine_outcome(data: &[u8]) -> Counters {
     let config = Config {
         record_bytes_max: RECORD_BYTES_MAX,
         credits_requested: 1,
@@ -98,6 +125,7 @@ pub fn engine(data: &[u8]) {
     host.engine.lost();
     host.settle(true, true);
     assert_eq!(host.engine.calls_outstanding(), 0);
+    host.engine.counters().clone()
 }
 
 /// Whoever drives the engine: it does what it is told, in part late.

@@ -238,7 +238,7 @@ impl<R: Role> Nfsd<R> {
     pub fn reply_was_received(&self, origin: &Origin) -> bool {
         let clients = self.clients();
         let session = clients.session(origin.session);
-        session.is_none_or(|s| s.slots.has_moved_on(origin.slot, origin.seqid))
+        session.is_none_or(|s| s.slots().has_moved_on(origin.slot, origin.seqid))
     }
 
     /// Whether a callback to the client has a way to go just now.

@@ -339,7 +339,7 @@ async fn an_idle_client_is_asked_for_slots_and_gives_them_back_once_it_was_told_
         let res = reply(record).take::<SequenceRes>().unwrap();
         (res.highest_slot_id, res.target_highest_slot_id)
     };
-    let rig = Rig::with(None, 4);
+    let rig = Rig::with(None, |limits| limits.slots_total_max = 4);
     let reverse = scripted(vec![None; 0]);
     let m = mount(&rig, &reverse).await;
     let record = call(&m.conn, remove(m.session, 0, 1, "x")).await;

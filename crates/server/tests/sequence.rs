@@ -167,15 +167,11 @@ async fn wrong_sequence_ids_and_slots_change_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lowered_target_is_enforced_once_the_client_saw_it() {
-    let rig = Rig::new();
+    let rig = Rig::with(None, |limits| limits.slots_total_max = 4);
     let m = rig.mount("a").await;
     call(&m.conn, remove(m.session, 3, 1, "x")).await;
-    rig.nfsd
-        .clients()
-        .session_mut(m.session)
-        .unwrap()
-        .slots
-        .set_target(1);
+    // Two slots are each one's share.
+    rig.mount("b").await;
     let mut enforced = Vec::new();
     for seqid in 1..=3 {
         let record = call(&m.conn, remove(m.session, 0, seqid, "x")).await;
@@ -313,7 +309,10 @@ async fn a_slot_survives_a_panic_of_the_role() {
     let next = call(&conn, remove(m.session, 0, 2, "x")).await;
     assert_eq!(outcome(&next).0, NfsStatus::Ok);
     let session = rig.nfsd.clients();
-    assert_eq!(session.session(m.session).unwrap().slots.running_count(), 0);
+    assert_eq!(
+        session.session(m.session).unwrap().slots().running_count(),
+        0
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +324,7 @@ async fn a_slot_survives_a_request_that_is_dropped() {
     rig.settle().await;
     let running = || {
         let clients = rig.nfsd.clients();
-        clients.session(m.session).unwrap().slots.running_count()
+        clients.session(m.session).unwrap().slots().running_count()
     };
     assert_eq!(running(), 1);
     rig.shutdown.trigger();
@@ -403,4 +402,39 @@ async fn a_request_gets_delay_when_the_send_budget_does_not_come_in_time() {
     rig.nfsd.role().gate.add_permits(1);
     assert_eq!(outcome(&waits.await.unwrap()).0, NfsStatus::Ok);
     assert_eq!(outcome(&running.await.unwrap()).0, NfsStatus::Ok);
+}
+
+/// As many replies as there is room for are kept for clients that use more slots than they are asked to; then these slots go.
+#[tokio::test(start_paused = true)]
+async fn without_room_for_a_reply_that_is_to_be_kept_nothing_is_executed() {
+    let rig = Rig::with(None, |limits| {
+        limits.slots_total_max = 2;
+        limits.reply_cache_bytes_max = u64::from(CACHED_MAX) + 50;
+    });
+    let (m, other) = (rig.mount("a").await, rig.mount("b").await);
+    let first = call(&m.conn, remove(m.session, 2, 1, "x")).await;
+    assert_eq!(outcome(&first), (NfsStatus::Ok, 3));
+    // Its reply has more than 50 bytes: the largest has no room now.
+    let refused = call(&m.conn, remove(m.session, 3, 1, "x")).await;
+    let bad_slot = (OpNum::Sequence as u32, NfsStatus::BadSlot);
+    assert_eq!(only(&refused), bad_slot);
+    assert_eq!(rig.removes(), 1);
+    let again = call(&m.conn, remove(m.session, 2, 1, "x")).await;
+    assert_eq!(body(&first), body(&again), "a retry is no new request");
+    // The slots that were asked for are there, and the replies say how many.
+    for (m, seqid) in [(&m, 1), (&other, 1), (&m, 2)] {
+        let done = call(&m.conn, remove(m.session, 0, seqid, "x")).await;
+        let sequenced = reply(&done).take::<SequenceRes>().unwrap();
+        let highest = (sequenced.highest_slot_id, sequenced.target_highest_slot_id);
+        assert_eq!(highest, (0, 0));
+        let again = call(&m.conn, remove(m.session, 0, seqid, "x")).await;
+        assert_eq!(body(&done), body(&again));
+    }
+    assert_eq!(rig.removes(), 4);
+    // With the next request the slot is free again, and there is room.
+    let next = call(&m.conn, remove(m.session, 2, 2, "x")).await;
+    assert_eq!(only(&next), bad_slot);
+    let next = call(&m.conn, remove(m.session, 3, 1, "x")).await;
+    assert_eq!(only(&next), bad_slot, "the shares take it");
+    assert_eq!(rig.removes(), 4);
 }

@@ -27,6 +27,8 @@ pub enum Canary {
     ForgetStarts,
     /// The data servers' object stores say "synced" and do nothing.
     CommitWithoutSync,
+    /// The object store of the first data server says "punched" and does nothing.
+    SkipHoles,
     /// The data servers acknowledge FENCE and do nothing.
     IgnoreFences,
     /// Clients go on using delegations that they have returned.
@@ -144,9 +146,30 @@ impl DynService for NoFences {
     }
 }
 
-/// The object store that answers `sync` without doing it.
+/// The object store that answers one kind of calls without doing them.
 #[derive(Debug)]
-pub(crate) struct LyingObjects(pub(crate) Arc<MemObjects>);
+pub(crate) struct LyingObjects(pub(crate) Arc<MemObjects>, pub(crate) Lie);
+
+/// What an object store only says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lie {
+    Synced,
+    Punched,
+}
+
+/// The object store of the data server with this index, with the fault in it.
+pub(crate) fn objects(
+    canary: Option<Canary>,
+    index: usize,
+    objects: &Arc<MemObjects>,
+) -> Arc<dyn ObjectStore> {
+    let lie = match canary {
+        Some(Canary::CommitWithoutSync) => Lie::Synced,
+        Some(Canary::SkipHoles) if index == 0 => Lie::Punched,
+        _ => return Arc::clone(objects) as Arc<dyn ObjectStore>,
+    };
+    Arc::new(LyingObjects(Arc::clone(objects), lie))
+}
 
 impl ObjectStore for LyingObjects {
     fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
@@ -171,8 +194,11 @@ impl ObjectStore for LyingObjects {
         self.0.copied_bytes()
     }
 
-    fn sync(&self, _: ObjectId) -> Result<(), ObjectError> {
-        Ok(())
+    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        match self.1 {
+            Lie::Synced => Ok(()),
+            Lie::Punched => self.0.sync(id),
+        }
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
@@ -184,7 +210,10 @@ impl ObjectStore for LyingObjects {
     }
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        self.0.punch(id, offset, len)
+        match self.1 {
+            Lie::Synced => self.0.punch(id, offset, len),
+            Lie::Punched => self.0.stat(id).map(drop),
+        }
     }
 
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {

@@ -7,7 +7,7 @@
 //! # Ordering
 //! The images of both stores are taken first and at one moment, as a power cut takes them.
 
-use crate::canary::{Canary, LyingObjects, Unfenced};
+use crate::canary::{self, Canary, Unfenced};
 use crate::connector::{Wires, ds_address, ds_name};
 use crate::join;
 use crate::net::Net;
@@ -19,7 +19,7 @@ use ds::link::{self, LinkConfig};
 use ds::{Ds, DsConfig, Membership};
 use mds::Mds;
 use nfs4::NfsTime;
-use objects::{MemObjects, MemOptions, ObjectStore};
+use objects::{MemObjects, MemOptions};
 use server::Nfsd;
 use state::ClientLimits;
 use std::sync::Arc;
@@ -106,12 +106,7 @@ impl DsNode {
 
     fn config(&mut self) -> DsConfig {
         let start = self.start;
-        let objects: Arc<dyn ObjectStore> = if self.parts.canary == Some(Canary::CommitWithoutSync)
-        {
-            Arc::new(LyingObjects(Arc::clone(&self.objects)))
-        } else {
-            self.objects.clone()
-        };
+        let objects = canary::objects(self.parts.canary, self.parts.index, &self.objects);
         DsConfig {
             index: self.index.clone(),
             objects,

@@ -32,6 +32,9 @@ struct Args {
     /// Files that clients are delegated
     #[arg(long, conflicts_with_all = ["names", "contended"])]
     delegations: bool,
+    /// Servers that copy, clone, make holes and take storage by themselves; with `--contended`, of two files that all want
+    #[arg(long, conflicts_with_all = ["names", "delegations", "gluttons"])]
+    copies: bool,
     /// Clients over RDMA that do not keep to their credits
     #[arg(long, conflicts_with_all = ["names", "contended", "delegations"])]
     gluttons: bool,
@@ -65,6 +68,8 @@ enum CanaryArg {
     ForgetStarts,
     /// COMMIT answers without syncing objects
     CommitWithoutSync,
+    /// The first data server makes no holes
+    SkipHoles,
     /// Data servers acknowledge fences and do nothing
     IgnoreFences,
     /// Clients go on using delegations that they have returned
@@ -80,8 +85,12 @@ enum CanaryArg {
 fn config(args: &Args) -> Config {
     let usual = if args.names {
         Config::names()
+    } else if args.contended && args.copies {
+        Config::contended_copies()
     } else if args.contended {
         Config::contended()
+    } else if args.copies {
+        Config::copies()
     } else if args.delegations {
         Config::delegations()
     } else if args.gluttons {
@@ -99,6 +108,7 @@ fn config(args: &Args) -> Config {
             CanaryArg::ReplyBeforeDurable => Canary::ReplyBeforeDurable,
             CanaryArg::ForgetRemovals => Canary::ForgetRemovals,
             CanaryArg::ForgetStarts => Canary::ForgetStarts,
+            CanaryArg::SkipHoles => Canary::SkipHoles,
             CanaryArg::IgnoreFences => Canary::IgnoreFences,
             CanaryArg::KeepDelegations => Canary::KeepDelegations,
             CanaryArg::ForgetHolders => Canary::ForgetHolders,
@@ -142,6 +152,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("names", args.names),
         ("contended", args.contended),
         ("delegations", args.delegations),
+        ("copies", args.copies),
         ("gluttons", args.gluttons),
         ("eager", args.eager),
     ];

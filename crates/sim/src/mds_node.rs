@@ -35,6 +35,8 @@ pub(crate) const DS_LEASE_MS: u32 = 3_000;
 pub(crate) const STRIPE_UNIT_BYTES: u32 = 4_096;
 /// Below it clients write through the metadata server, so that a file's first bytes and its later ones take different ways.
 const MDS_THRESHOLD_BYTES: u64 = 8_192;
+/// Half of the copies of data clients are longer.
+const COPY_ASYNC_ABOVE_BYTES: u64 = 6_144;
 /// Pause between two ticks in milliseconds.
 const TICK_MS: u64 = 1_000;
 /// Short, so that keys change under every load.
@@ -127,6 +129,7 @@ impl MdsNode {
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
                 creation: self.creation,
                 ds_lease_ms: DS_LEASE_MS,
                 connector,

@@ -136,6 +136,11 @@ fn ask(op: OpNum, d: &mut Decoder<'_>) -> Option<Ask> {
         OpNum::LayoutReturn => read::<LayoutReturnArgs<'_>>(d).map(|_| Ask::Plain)?,
         OpNum::GetDeviceInfo => read::<GetDeviceInfoArgs>(d).map(|_| Ask::Plain)?,
         OpNum::ReclaimComplete => read::<ops::ReclaimCompleteArgs>(d).map(|_| Ask::Plain)?,
+        OpNum::Allocate => read::<ops::AllocateArgs>(d).map(|_| Ask::Plain)?,
+        OpNum::Deallocate => read::<ops::DeallocateArgs>(d).map(|_| Ask::Plain)?,
+        OpNum::Copy => read::<ops::CopyArgs>(d).map(|_| Ask::Plain)?,
+        OpNum::Clone => read::<ops::CloneArgs>(d).map(|_| Ask::Plain)?,
+        OpNum::OffloadStatus => read::<ops::OffloadStatusArgs>(d).map(|_| Ask::Plain)?,
         OpNum::PutRootFh | OpNum::GetFh | OpNum::SaveFh | OpNum::RestoreFh => Ask::Plain,
         _ => return None,
     })
@@ -217,6 +222,17 @@ fn got(op: OpNum, status: NfsStatus, d: &mut Decoder<'_>) -> Option<Got> {
         OpNum::LayoutCommit => skip::<ops::LayoutCommitRes>(status, d)?,
         OpNum::GetDeviceInfo => skip::<ops::GetDeviceInfoRes<'_>>(status, d)?,
         OpNum::ReclaimComplete => skip::<ops::ReclaimCompleteRes>(status, d)?,
+        OpNum::Allocate => skip::<ops::AllocateRes>(status, d)?,
+        OpNum::Deallocate => skip::<ops::DeallocateRes>(status, d)?,
+        OpNum::Clone => skip::<ops::CloneRes>(status, d)?,
+        OpNum::OffloadStatus => skip::<ops::OffloadStatusRes>(status, d)?,
+        OpNum::Copy => match read::<ops::CopyRes>(status, d)? {
+            ops::CopyRes::Ok(begun) => {
+                let copy = begun.response.callback_id;
+                copy.map_or(Got::Plain, Got::Stateid)
+            }
+            ops::CopyRes::NoReqs(_) => Got::Plain,
+        },
         _ => return None,
     })
 }

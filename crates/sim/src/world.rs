@@ -64,6 +64,8 @@ pub struct Config {
     pub crashes: bool,
     /// Connections over RDMA, in 1000; `None` lets the seed choose.
     pub rdma: Option<u32>,
+    /// Whether clients that work on data also have servers copy, clone, make holes and take storage.
+    pub copies: bool,
     /// Whether objects are made with their files.
     pub eager: bool,
     /// A built-in fault.
@@ -87,6 +89,7 @@ impl Config {
             weather: Weather::ROUGH,
             crashes: true,
             rdma: None,
+            copies: false,
             eager: false,
             canary: None,
         }
@@ -147,6 +150,27 @@ impl Config {
             steps: 100,
             crashes: false,
             ..Self::cluster()
+        }
+    }
+
+    /// A cluster where servers work on ranges by themselves: COPY, CLONE, ALLOCATE, DEALLOCATE.
+    #[must_use]
+    pub const fn copies() -> Self {
+        Self {
+            clients: 0,
+            steps: 60,
+            copies: true,
+            ..Self::cluster()
+        }
+    }
+
+    /// The same with two files that all clients want, and servers that live on.
+    #[must_use]
+    pub const fn contended_copies() -> Self {
+        Self {
+            files: 2,
+            copies: true,
+            ..Self::contended()
         }
     }
 
@@ -326,6 +350,7 @@ impl World {
             findings: self.findings.clone(),
             is_pnfs,
             files: self.config.files,
+            copies: self.config.copies,
         })
         .await
     }

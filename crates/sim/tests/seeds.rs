@@ -70,6 +70,28 @@ fn promises_to_clients_that_want_the_same_file_hold_on_every_seed() {
 }
 
 #[test]
+fn promises_hold_where_servers_work_on_ranges_by_themselves() {
+    try_seeds(40, &Config::copies(), " --copies");
+    try_seeds(10, &Config::contended_copies(), " --contended --copies");
+}
+
+#[test]
+fn copies_that_go_on_end_by_callback_by_question_and_by_another_try() {
+    let stories: Vec<String> = (0..6)
+        .flat_map(|seed| run(seed, &Config::copies()).lines)
+        .collect();
+    for words in [
+        "OffloadStatus Ok",
+        "OffloadStatus BadStateid",
+        "= copied ",
+        "= cloned ",
+    ] {
+        let told = stories.iter().filter(|line| line.contains(words)).count();
+        assert!(told > 2, "{words}: {told}");
+    }
+}
+
+#[test]
 fn promises_to_clients_that_are_delegated_files_hold_on_every_seed() {
     try_seeds(60, &Config::delegations(), " --delegations");
 }
@@ -126,6 +148,7 @@ fn the_same_seed_is_the_same_run() {
         (15, Config::contended()),
         (16, Config::delegations()),
         (17, Config::gluttons()),
+        (18, Config::copies()),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);
@@ -172,6 +195,20 @@ fn replies_before_durability_are_found() {
 fn commits_without_a_sync_are_found() {
     let found = |words| is_found(Canary::CommitWithoutSync, Config::cluster(), SEEDS, words);
     assert!(found("which was replaced or never written"));
+}
+
+#[test]
+fn copies_without_a_sync_are_found() {
+    let words = "the last that was acknowledged is Copy(";
+    let fault = Canary::CommitWithoutSync;
+    assert!(is_found(fault, Config::copies(), SEEDS, words));
+}
+
+#[test]
+fn holes_that_leave_out_a_stripe_are_found() {
+    let words = "the last that was acknowledged is Hole(";
+    let fault = Canary::SkipHoles;
+    assert!(is_found(fault, Config::copies(), SEEDS, words));
 }
 
 #[test]

@@ -87,6 +87,9 @@ pub struct ClientLimits {
     /// Most fore slots of all sessions together that clients are asked to use; with the largest reply that a slot keeps this
     /// bounds the reply caches. Each session's share is the same, and it shrinks and grows with their number.
     pub slots_total_max: u32,
+    /// Bytes that the replies in all slots may take while clients use more slots than they are asked to: beyond it such slots
+    /// keep none, and those within the share only what their clients want kept (see [`crate::SlotTable::sequence`]).
+    pub reply_cache_bytes_max: u64,
     /// Length of a lease in milliseconds.
     pub lease_ms: u64,
     /// How long, in milliseconds after its lease, a client keeps state that nobody else wants.
@@ -107,6 +110,8 @@ impl Default for ClientLimits {
             unconfirmed_clients_max: 4096,
             sessions_per_client_max: 16,
             slots_total_max: 131_072,
+            // What as many slots hold at most.
+            reply_cache_bytes_max: 512 << 20,
             lease_ms: 90_000,
             courtesy_ms: 24 * 3_600_000,
             courtesy_clients_max: 1024,
@@ -194,6 +199,8 @@ pub struct Clients {
     bindings: Bindings,
     /// Slots that each session was last asked to keep to.
     slots_share: u32,
+    /// What the slot tables of all sessions hold, or have reserved.
+    reply_bytes: u64,
 }
 
 impl Clients {
@@ -212,6 +219,7 @@ impl Clients {
             sessions: BTreeMap::new(),
             bindings: Bindings::default(),
             slots_share: crate::SLOTS_PER_SESSION_MAX,
+            reply_bytes: 0,
         }
     }
 
@@ -262,6 +270,12 @@ impl Clients {
     #[must_use]
     pub fn sessions_count(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// Bytes of replies that the slots of all sessions hold, those reserved for running requests included.
+    #[must_use]
+    pub fn reply_cache_bytes(&self) -> u64 {
+        self.reply_bytes
     }
 
     /// Confirmed and unconfirmed clients.

@@ -140,8 +140,8 @@ pub struct Session {
     pub(crate) back: ChannelAttrs,
     /// Slots used of those that the client offered; none on a server that never calls back.
     back_slots: u32,
-    /// Slots and the reply cache.
-    pub slots: SlotTable,
+    /// Slots and the reply cache. [`crate::Clients`] counts what all of them hold.
+    pub(crate) slots: SlotTable,
     /// The server's own slots for callbacks.
     pub back_channel: BackChannel,
     /// Whether its reply cache outlives the server (RFC 8881 §2.10.6.5).
@@ -228,6 +228,12 @@ impl Session {
     /// All bound connections, in ascending order.
     pub fn connections(&self) -> impl Iterator<Item = u64> + '_ {
         self.connections.keys().copied()
+    }
+
+    /// The slots of its fore channel.
+    #[must_use]
+    pub fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
     /// Whether a callback can be sent now.

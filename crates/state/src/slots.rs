@@ -6,6 +6,8 @@
 //! [`SlotTable::complete`] for each [`Verdict::New`].
 //!
 //! Memory: 56 bytes for each slot up to the highest that was used, plus the cached replies, at most slots × `response_cached_bytes_max`.
+//! What all tables together keep is the business of [`crate::Clients`], which says how much room there is: without room a table
+//! keeps the replies of the slots that its client was asked to use, when that client wants it, and no others.
 
 use std::sync::Arc;
 
@@ -33,6 +35,8 @@ pub struct SlotToken {
     slot: u32,
     seqid: u32,
     cache_this: bool,
+    /// Room that is kept for the reply.
+    reserved_bytes: u32,
 }
 
 impl SlotToken {
@@ -64,7 +68,7 @@ pub enum Verdict {
     InProgress,
     /// `NFS4ERR_SEQ_MISORDERED`.
     Misordered,
-    /// `NFS4ERR_BADSLOT`.
+    /// `NFS4ERR_BADSLOT`: beyond those that may be used, or retired.
     BadSlot,
     /// `NFS4ERR_BAD_HIGH_SLOT`.
     BadHighSlot,
@@ -138,6 +142,7 @@ pub struct SlotTable {
     recalled_generation: u32,
     running_count: u32,
     cached_bytes: u64,
+    reserved_bytes: u64,
     cached_reply_bytes_max: u32,
 }
 
@@ -157,12 +162,17 @@ impl SlotTable {
             recalled_generation: 0,
             running_count: 0,
             cached_bytes: 0,
+            reserved_bytes: 0,
             cached_reply_bytes_max,
         }
     }
 
-    /// Judges a request. An answer other than `New` changes nothing (RFC 8881 §2.10.6.1.2).
-    pub fn sequence(&mut self, request: &Sequence) -> Verdict {
+    /// Judges a request. An answer other than `New` changes nothing (RFC 8881 §2.10.6.1.2), with one exception.
+    ///
+    /// `room_bytes` is what may still be kept in all tables. A client that wants a reply kept for which there is no room, on a
+    /// slot above the target, gets `BadSlot`, and the slot is retired: by the next sequence id it has said that it has the
+    /// reply before (§2.10.6.1, on requesters that are intransigent).
+    pub fn sequence(&mut self, request: &Sequence, room_bytes: u64) -> Verdict {
         if request.slot > self.highest_enforced {
             return Verdict::BadSlot;
         }
@@ -183,10 +193,15 @@ impl SlotTable {
         if request.highest_slot > self.highest_enforced {
             return Verdict::BadHighSlot;
         }
+        let is_owed = request.slot <= self.highest_target;
+        if request.cache_this && !is_owed && u64::from(self.cached_reply_bytes_max) > room_bytes {
+            self.retire(request.slot as usize);
+            return Verdict::BadSlot;
+        }
         let saw_target = slot.last != Last::Unused
             && !slot.regrown
             && slot.reply_generation == self.target_generation;
-        self.start(request);
+        let reserved_bytes = self.start(request);
         if saw_target && request.highest_slot <= self.highest_target {
             self.retire_above_target();
         }
@@ -194,6 +209,7 @@ impl SlotTable {
             slot: request.slot,
             seqid: request.seqid,
             cache_this: request.cache_this,
+            reserved_bytes,
         })
     }
 
@@ -209,7 +225,8 @@ impl SlotTable {
         }
     }
 
-    fn start(&mut self, request: &Sequence) {
+    /// Takes the slot. Returns the room that is reserved for the reply.
+    fn start(&mut self, request: &Sequence) -> u32 {
         let slot = &mut self.slots[request.slot as usize];
         if let Last::Cached(reply) = &slot.last {
             self.cached_bytes -= reply.len() as u64;
@@ -227,15 +244,24 @@ impl SlotTable {
                 self.set_target(target);
             }
         }
+        let wanted = u32::from(request.cache_this) * self.cached_reply_bytes_max;
+        self.reserved_bytes += u64::from(wanted);
+        wanted
     }
 
     /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries;
     /// `None`, or a longer one, leaves "executed, not cached", and so does one that the client did
-    /// not ask to keep on a slot that it should no longer use. Returns whether the reply is kept.
+    /// not ask to keep on a slot that it should no longer use, or for which there is no room in all tables. Returns whether the
+    /// reply is kept.
     ///
     /// # Panics
     /// When the token is of another table: a bug of the caller.
-    pub fn complete(&mut self, token: SlotToken, reply: Option<Arc<[u8]>>) -> bool {
+    pub fn complete(
+        &mut self,
+        token: SlotToken,
+        reply: Option<Arc<[u8]>>,
+        room_bytes: u64,
+    ) -> bool {
         let slot = &mut self.slots[token.slot as usize];
         assert!(
             slot.last == Last::Running,
@@ -247,10 +273,13 @@ impl SlotTable {
         );
         slot.reply_generation = self.target_generation;
         self.running_count -= 1;
-        let is_owed = token.cache_this || token.slot <= self.highest_target;
+        self.reserved_bytes -= u64::from(token.reserved_bytes);
+        let fits = |reply: &[u8]| reply.len() as u64 <= room_bytes;
+        let is_free = |reply: &[u8]| token.slot <= self.highest_target && fits(reply);
         match reply {
             Some(reply)
-                if is_owed && reply.len() as u64 <= u64::from(self.cached_reply_bytes_max) =>
+                if (token.cache_this || is_free(&reply))
+                    && reply.len() as u64 <= u64::from(self.cached_reply_bytes_max) =>
             {
                 self.cached_bytes += reply.len() as u64;
                 slot.last = Last::Cached(reply);
@@ -331,23 +360,29 @@ impl SlotTable {
             .and_then(|i| u32::try_from(i).ok())
             .unwrap_or(0);
         let keep = self.highest_target.max(highest_running);
-        for slot in self.slots.iter_mut().skip(keep as usize + 1) {
-            if let Last::Cached(reply) = &slot.last {
-                self.cached_bytes -= reply.len() as u64;
-            }
-            slot.last = Last::Unused;
-            slot.regrown = true;
+        for slot in keep as usize + 1..self.slots.len() {
+            self.retire(slot);
         }
         self.highest_enforced = self.highest_enforced.min(keep);
     }
 
-    /// Whether the client has used the slot again since the request with this sequence id, so has its reply or does not
-    /// wait for it any more.
+    /// Forgets what a slot did, which its client needs no more.
+    fn retire(&mut self, slot: usize) {
+        let slot = &mut self.slots[slot];
+        if let Last::Cached(reply) = &slot.last {
+            self.cached_bytes -= reply.len() as u64;
+        }
+        slot.last = Last::Unused;
+        slot.regrown = true;
+    }
+
+    /// Whether the client has used the slot again since the request with this sequence id, or the slot is retired: so it has the
+    /// reply, or does not wait for it any more.
     #[must_use]
     pub fn has_moved_on(&self, slot: u32, seqid: u32) -> bool {
         self.slots
             .get(slot as usize)
-            .is_none_or(|s| s.seqid != seqid)
+            .is_none_or(|s| s.seqid != seqid || s.last == Last::Unused)
     }
 
     /// Requests that run now.
@@ -360,6 +395,12 @@ impl SlotTable {
     #[must_use]
     pub fn cached_bytes(&self) -> u64 {
         self.cached_bytes
+    }
+
+    /// Bytes of replies held, and of those that are to be held when the requests that run now end.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.cached_bytes + self.reserved_bytes
     }
 }
 

@@ -4,6 +4,9 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Nobody else keeps replies.
+const ROOM: u64 = u64::MAX;
+
 fn request(slot: u32, seqid: u32) -> Sequence {
     Sequence {
         slot,
@@ -19,9 +22,9 @@ fn reply(text: &str) -> Option<Arc<[u8]>> {
 }
 
 fn run(table: &mut SlotTable, slot: u32, seqid: u32) {
-    match table.sequence(&request(slot, seqid)) {
+    match table.sequence(&request(slot, seqid), ROOM) {
         Verdict::New(token) => {
-            table.complete(token, reply("r"));
+            table.complete(token, reply("r"), ROOM);
         }
         other => panic!("slot {slot} seqid {seqid}: {other:?}"),
     }
@@ -31,11 +34,14 @@ fn run(table: &mut SlotTable, slot: u32, seqid: u32) {
 fn a_fresh_slot_takes_only_seqid_one() {
     let mut table = SlotTable::new(2, 100);
     for seqid in [0, 2, 3, u32::MAX] {
-        assert_eq!(table.sequence(&request(0, seqid)), Verdict::Misordered);
+        assert_eq!(
+            table.sequence(&request(0, seqid), ROOM),
+            Verdict::Misordered
+        );
     }
     run(&mut table, 0, 1);
     assert_eq!(
-        table.sequence(&request(1, 2)),
+        table.sequence(&request(1, 2), ROOM),
         Verdict::Misordered,
         "slots are apart"
     );
@@ -44,33 +50,33 @@ fn a_fresh_slot_takes_only_seqid_one() {
 #[test]
 fn retries_are_told_apart() {
     let mut table = SlotTable::new(1, 100);
-    let Verdict::New(token) = table.sequence(&request(0, 1)) else {
+    let Verdict::New(token) = table.sequence(&request(0, 1), ROOM) else {
         panic!()
     };
-    assert_eq!(table.sequence(&request(0, 1)), Verdict::InProgress);
+    assert_eq!(table.sequence(&request(0, 1), ROOM), Verdict::InProgress);
     assert_eq!(
-        table.sequence(&request(0, 2)),
+        table.sequence(&request(0, 2), ROOM),
         Verdict::Misordered,
         "the slot is busy"
     );
     assert_eq!(table.running_count(), 1);
-    assert!(table.complete(token, reply("one")));
+    assert!(table.complete(token, reply("one"), ROOM));
     assert_eq!(table.running_count(), 0);
     assert_eq!(
-        table.sequence(&request(0, 1)),
+        table.sequence(&request(0, 1), ROOM),
         Verdict::Replay(Arc::from(&b"one"[..]))
     );
     let other = Sequence {
         fingerprint: 77,
         ..request(0, 1)
     };
-    assert_eq!(table.sequence(&other), Verdict::FalseRetry);
-    let Verdict::New(token) = table.sequence(&request(0, 2)) else {
+    assert_eq!(table.sequence(&other, ROOM), Verdict::FalseRetry);
+    let Verdict::New(token) = table.sequence(&request(0, 2), ROOM) else {
         panic!()
     };
-    assert!(!table.complete(token, None));
-    assert_eq!(table.sequence(&request(0, 2)), Verdict::Uncached);
-    assert_eq!(table.sequence(&request(0, 1)), Verdict::Misordered);
+    assert!(!table.complete(token, None, ROOM));
+    assert_eq!(table.sequence(&request(0, 2), ROOM), Verdict::Uncached);
+    assert_eq!(table.sequence(&request(0, 1), ROOM), Verdict::Misordered);
 }
 
 #[test]
@@ -84,19 +90,25 @@ fn sequence_ids_wrap_through_zero() {
     run(&mut table, 0, u32::MAX);
     run(&mut table, 0, 0);
     run(&mut table, 0, 1);
-    assert_eq!(table.sequence(&request(0, u32::MAX)), Verdict::Misordered);
+    assert_eq!(
+        table.sequence(&request(0, u32::MAX), ROOM),
+        Verdict::Misordered
+    );
 }
 
 #[test]
 fn slots_beyond_the_table_are_refused() {
     let mut table = SlotTable::new(4, 100);
-    assert_eq!(table.sequence(&request(4, 1)), Verdict::BadSlot);
-    assert_eq!(table.sequence(&request(u32::MAX, 1)), Verdict::BadSlot);
+    assert_eq!(table.sequence(&request(4, 1), ROOM), Verdict::BadSlot);
+    assert_eq!(
+        table.sequence(&request(u32::MAX, 1), ROOM),
+        Verdict::BadSlot
+    );
     let high = Sequence {
         highest_slot: 4,
         ..request(0, 1)
     };
-    assert_eq!(table.sequence(&high), Verdict::BadHighSlot);
+    assert_eq!(table.sequence(&high, ROOM), Verdict::BadHighSlot);
     run(&mut table, 0, 1);
     assert_eq!(SlotTable::new(0, 0).highest_enforced(), 0);
     assert_eq!(
@@ -108,15 +120,15 @@ fn slots_beyond_the_table_are_refused() {
 #[test]
 fn the_cache_is_bounded_in_bytes() {
     let mut table = SlotTable::new(2, 4);
-    let Verdict::New(token) = table.sequence(&request(0, 1)) else {
+    let Verdict::New(token) = table.sequence(&request(0, 1), ROOM) else {
         panic!()
     };
-    assert!(!table.complete(token, reply("12345")));
+    assert!(!table.complete(token, reply("12345"), ROOM));
     assert_eq!(table.cached_bytes(), 0);
-    let Verdict::New(token) = table.sequence(&request(0, 2)) else {
+    let Verdict::New(token) = table.sequence(&request(0, 2), ROOM) else {
         panic!()
     };
-    assert!(table.complete(token, reply("1234")));
+    assert!(table.complete(token, reply("1234"), ROOM));
     run(&mut table, 1, 1);
     assert_eq!(table.cached_bytes(), 5);
     run(&mut table, 0, 3);
@@ -133,16 +145,19 @@ fn above_the_target_only_what_was_asked_for_is_kept() {
     table.set_target(0);
     for (slot, cache_this, is_kept) in [(0, false, true), (1, false, false), (1, true, true)] {
         let seqid = table.slots.get(slot as usize).map_or(0, |s| s.seqid) + 1;
-        let verdict = table.sequence(&Sequence {
-            cache_this,
-            highest_slot: 1,
-            ..request(slot, seqid)
-        });
+        let verdict = table.sequence(
+            &Sequence {
+                cache_this,
+                highest_slot: 1,
+                ..request(slot, seqid)
+            },
+            ROOM,
+        );
         let Verdict::New(token) = verdict else {
             panic!("slot {slot}: {verdict:?}")
         };
         assert_eq!(
-            table.complete(token, reply("r")),
+            table.complete(token, reply("r"), ROOM),
             is_kept,
             "{slot} {cache_this}"
         );
@@ -163,28 +178,34 @@ fn a_lower_target_is_enforced_after_the_client_saw_it() {
     run(&mut table, 0, 2);
     assert_eq!(table.highest_enforced(), 7);
     // Now it does, but slot 7 is still outstanding at the client.
-    let Verdict::New(token) = table.sequence(&Sequence {
-        highest_slot: 7,
-        ..request(0, 3)
-    }) else {
+    let Verdict::New(token) = table.sequence(
+        &Sequence {
+            highest_slot: 7,
+            ..request(0, 3)
+        },
+        ROOM,
+    ) else {
         panic!()
     };
-    table.complete(token, None);
+    table.complete(token, None, ROOM);
     assert_eq!(table.highest_enforced(), 7);
     run(&mut table, 0, 4);
     assert_eq!(table.highest_enforced(), 1);
-    assert_eq!(table.sequence(&request(7, 3)), Verdict::BadSlot);
+    assert_eq!(table.sequence(&request(7, 3), ROOM), Verdict::BadSlot);
     assert_eq!(
-        table.sequence(&Sequence {
-            highest_slot: 2,
-            ..request(1, 1)
-        }),
+        table.sequence(
+            &Sequence {
+                highest_slot: 2,
+                ..request(1, 1)
+            },
+            ROOM
+        ),
         Verdict::BadHighSlot
     );
     // Lent again: the client may count on, or start anew.
     table.set_target(7);
     assert_eq!(table.highest_enforced(), 7);
-    assert_eq!(table.sequence(&request(7, 2)), Verdict::Misordered);
+    assert_eq!(table.sequence(&request(7, 2), ROOM), Verdict::Misordered);
     run(&mut table, 7, 1);
     run(&mut table, 7, 2);
 }
@@ -195,14 +216,14 @@ fn a_slot_that_runs_is_not_retired_whatever_the_client_says() {
     run(&mut table, 0, 1);
     table.set_target(0);
     run(&mut table, 0, 2);
-    let Verdict::New(token) = table.sequence(&request(3, 1)) else {
+    let Verdict::New(token) = table.sequence(&request(3, 1), ROOM) else {
         panic!()
     };
     // It claims that nothing is outstanding above slot 0.
     run(&mut table, 0, 3);
     assert_eq!(table.highest_enforced(), 3);
-    table.complete(token, None);
-    assert_eq!(table.sequence(&request(3, 1)), Verdict::Uncached);
+    table.complete(token, None, ROOM);
+    assert_eq!(table.sequence(&request(3, 1), ROOM), Verdict::Uncached);
     run(&mut table, 0, 4);
     assert_eq!(table.highest_enforced(), 0);
 }
@@ -282,7 +303,7 @@ impl Net {
 
     fn deliver(&mut self, request: &Sequence) {
         let key = (request.slot, request.seqid);
-        match self.table.sequence(request) {
+        match self.table.sequence(request, ROOM) {
             Verdict::New(token) => {
                 *self.executed.entry(key).or_default() += 1;
                 self.running.push(token);
@@ -318,7 +339,7 @@ impl Net {
                 let (slot, seqid) = (token.slot, token.seqid);
                 let body =
                     keep.then(|| Arc::from([slot.to_be_bytes(), seqid.to_be_bytes()].concat()));
-                self.table.complete(token, body.clone());
+                self.table.complete(token, body.clone(), ROOM);
                 self.replies.push((slot, seqid, body));
             }
             Event::Reply(n) if !self.replies.is_empty() => {
@@ -366,7 +387,7 @@ proptest! {
         for (slot, seqid, fingerprint, keep) in steps {
             let verdict = table.sequence(&Sequence {
                 slot, seqid, highest_slot: slot.min(2), cache_this: keep, fingerprint,
-            });
+            }, ROOM);
             let Some(entry) = model.get_mut(slot as usize) else {
                 prop_assert_eq!(verdict, Verdict::BadSlot);
                 continue;
@@ -378,7 +399,7 @@ proptest! {
                 (true, Some((_, false))) => prop_assert_eq!(verdict, Verdict::Uncached),
                 _ if seqid == entry.0 + 1 => {
                     let Verdict::New(token) = verdict else { panic!("{verdict:?}") };
-                    table.complete(token, keep.then(|| Arc::from(&b"x"[..])));
+                    table.complete(token, keep.then(|| Arc::from(&b"x"[..])), ROOM);
                     *entry = (seqid, Some((fingerprint, keep)));
                 }
                 _ => prop_assert_eq!(verdict, Verdict::Misordered),

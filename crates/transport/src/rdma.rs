@@ -155,6 +155,12 @@ impl Rdma {
         self.0.classes.lent()
     }
 
+    /// Bytes of buffers for bulk that nobody has: what stays with this process of the most that was under way at a time.
+    #[must_use]
+    pub fn free_bulk_bytes(&self) -> usize {
+        self.0.memory.free_bytes()
+    }
+
     /// What this side says of itself where so many calls of ours expose memory at a time.
     fn own(&self, exposing: u32) -> PrivateData {
         PrivateData {
@@ -326,6 +332,7 @@ pub async fn serve(
     let host = Host::new(context, service);
     let mut tasks = Tasks::new(host.clone());
     let mut stop = pin!(shutdown.wait());
+    rdma.0.memory.tend();
     let mut rounds = tokio::time::interval(sharing::ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -498,6 +505,7 @@ pub async fn connect(
         rdma.receives(count),
     );
     let connected = in_time(limits, connecting).await?;
+    rdma.0.memory.tend();
     Counters::add(&context.counters().connections_made, 1);
     let engine = rdma.engine(&connected.private_data, limits, exposing);
     // Providers do not tell which address they connected from.

@@ -74,7 +74,7 @@ const FIELDS: [&str; 8] = [
 pub(crate) const SEVERITY_ERROR: u32 = 0x0080_0000;
 
 /// `msg_type` of RFC 5531 §9 as tshark shows it.
-const CALL: &str = "0";
+pub(crate) const CALL: &str = "0";
 const REPLY: &str = "1";
 
 /// Findings that are shown.
@@ -166,7 +166,7 @@ impl Drop for Recorder {
 }
 
 /// The ports that servers of the cluster listen on for NFS.
-fn ports(cluster: Option<&Cluster>) -> Result<Vec<String>> {
+pub(crate) fn ports(cluster: Option<&Cluster>) -> Result<Vec<String>> {
     let cluster = cluster.ok_or_else(|| Failure::new("this scenario needs --cluster-dir"))?;
     let mut ports = Vec::new();
     for name in std::iter::once("mds".to_owned()).chain(cluster.ds_names()) {

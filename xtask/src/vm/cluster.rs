@@ -4,6 +4,7 @@
 //! directory is looked at through the server's own root, since a server command may mount file systems that only
 //! it sees. Entry points: [`Cluster::new`], then [`Cluster::status`], [`Cluster::traffic`].
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -133,6 +134,24 @@ impl Cluster {
         Ok(pid)
     }
 
+    /// Gives settings of `mds.toml`, names and TOML values, to the MDS, which is killed and starts again with them. Returns what
+    /// the file said before.
+    pub(crate) fn configure_mds(&self, settings: &[(&str, &str)]) -> Result<String> {
+        let path = self.dir.join("mds/mds.toml");
+        let before =
+            fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
+        self.restart_mds_with(&with_settings(&before, settings))?;
+        Ok(before)
+    }
+
+    /// Writes `mds.toml`, and kills the MDS, which starts again.
+    pub(crate) fn restart_mds_with(&self, config: &str) -> Result<()> {
+        let path = self.dir.join("mds/mds.toml");
+        fs::write(&path, config).context(|| format!("cannot write {}", path.display()))?;
+        let old = self.signal("mds", "KILL")?;
+        self.await_restart("mds", old)
+    }
+
     /// Waits until `name` runs as another process than `old`, and serves as the MDS and itself see it.
     pub(crate) fn await_restart(&self, name: &str, old: u32) -> Result<()> {
         await_state(&format!("{name} did not serve again"), || {
@@ -166,7 +185,42 @@ pub(crate) fn await_state(
     Ok(())
 }
 
+/// A configuration with these settings at its top, in place of those of the same names.
+fn with_settings(config: &str, settings: &[(&str, &str)]) -> String {
+    let mut text: String = settings
+        .iter()
+        .map(|(name, value)| format!("{name} = {value}\n"))
+        .collect();
+    let mut is_top = true;
+    for line in config.lines() {
+        is_top &= !line.starts_with('[');
+        let name = line.split_once('=').map_or("", |(name, _)| name.trim());
+        if !(is_top && settings.iter().any(|(given, _)| *given == name)) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// A number of a status, 0 when it is not there.
 fn number(status: &Value, name: &str) -> u64 {
     status[name].as_u64().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the MDS is told.
+
+    use super::*;
+
+    #[test]
+    fn settings_take_the_place_of_those_of_their_names() {
+        let config = "# words\nlisten = [\"a\"]\nworkers = 0\n\n[root]\nlisten = 1\n";
+        let settings = [("listen", "[\"b\"]"), ("domain", "\"c\"")];
+        assert_eq!(
+            with_settings(config, &settings),
+            "listen = [\"b\"]\ndomain = \"c\"\n# words\nworkers = 0\n\n[root]\nlisten = 1\n"
+        );
+    }
 }

@@ -6,7 +6,7 @@
 //!
 //! Owns: fetching the tools ([`prepare`]), the namespace ([`net`]), servers in it ([`server`]),
 //! guests ([`guest`]), the scenarios that guests run ([`scenario`], scripts in `vm/guest`), those
-//! in which the host has a part ([`hosted`], [`capture`], [`full`], [`cluster`]) and the harness's own test
+//! in which the host has a part ([`hosted`], [`capture`], [`full`], [`trunks`], [`identities`], [`cluster`]) and the harness's own test
 //! ([`selftest`]). Does not own: what a particular server needs to start; that is the caller's
 //! command line. Entry point: [`Args::run`].
 
@@ -26,6 +26,7 @@ mod error;
 mod full;
 mod guest;
 mod hosted;
+mod identities;
 mod kernel_client;
 mod net;
 mod prepare;
@@ -37,6 +38,7 @@ mod scenario;
 mod selftest;
 mod server;
 mod siw;
+mod trunks;
 
 /// `cargo xtask vm`.
 #[derive(Debug, clap::Args)]

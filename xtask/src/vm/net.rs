@@ -27,6 +27,9 @@ use super::process::output;
 /// The address that servers in the namespace listen on.
 pub(crate) const SERVER_IP: &str = "192.0.2.1";
 
+/// A second address of the same machine, where servers listen that are told to.
+pub(crate) const SECOND_IP: &str = "192.0.2.2";
+
 /// Guests that one namespace has taps for.
 pub(crate) const GUESTS_MAX: u8 = 4;
 
@@ -103,6 +106,7 @@ impl Net {
         ip("link set lo up")?;
         ip("link add br0 type bridge stp_state 0 forward_delay 0")?;
         ip(&format!("addr add {SERVER_IP}/24 dev br0"))?;
+        ip(&format!("addr add {SECOND_IP}/24 dev br0"))?;
         for slot in 0..GUESTS_MAX {
             ip(&format!("tuntap add tap{slot} mode tap"))?;
             ip(&format!("link set tap{slot} master br0"))?;

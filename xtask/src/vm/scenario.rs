@@ -11,8 +11,10 @@ use super::error::{Failure, Result};
 use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
-use super::net::Net;
+use super::identities;
+use super::net::{Net, SECOND_IP};
 use super::prepare::Tools;
+use super::trunks;
 
 /// What a scenario needs besides a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +156,18 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         capture::capture,
     ),
     hosted(
+        "trunks",
+        "nconnect and a second address: every connection carries the one session; the MDS is killed under it (--crash --cluster-dir)",
+        Needs::Cluster,
+        trunks::trunks,
+    ),
+    hosted(
+        "identities",
+        "a user in 40 groups, and owners by name: manage_gids and domain (--crash --cluster-dir)",
+        Needs::Cluster,
+        identities::identities,
+    ),
+    hosted(
         "crash",
         "kill -9 of the server in the middle of work (--crash)",
         Needs::Crash,
@@ -214,6 +228,8 @@ impl Settings {
             .env("FSYNC_MIB", hosted::FSYNC_MIB)
             .env("DISK_MIB", full::DISK_MIB)
             .env("CAPTURE_MIB", capture::CAPTURE_MIB)
+            .env("NCONNECT", trunks::NCONNECT)
+            .env("SECOND", SECOND_IP)
             .mem_mib(self.mem_mib)
             .echo(self.echo);
         for (name, value) in &self.env {

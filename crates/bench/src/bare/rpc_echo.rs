@@ -4,11 +4,12 @@
 
 use crate::BenchError;
 use crate::load::REQUEST_TIMEOUT;
-use crate::nfs::server::{Server, Transport, software};
+use crate::nfs::providers::providers;
+use crate::nfs::server::{Server, Transport};
 use bytes::Bytes;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 use transport::rdma::{self, Rdma};
@@ -66,11 +67,11 @@ enum Listening {
 }
 
 impl EchoServer {
-    /// Listens on a free port of the loopback interface.
+    /// Listens on a free port of the loopback interface, or for RDMA of a device.
     ///
     /// # Errors
     /// When it cannot.
-    pub fn listen(transport: Transport) -> io::Result<Self> {
+    pub fn listen(transport: Transport, device: Option<IpAddr>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -81,10 +82,11 @@ impl EchoServer {
                 Listening::Tcp(listener)
             }
             Transport::Rdma => {
-                let software = software(true);
-                let any = (Ipv4Addr::LOCALHOST, 0).into();
-                let listener = runtime.block_on(rdma::listen(any, &software))?;
-                Listening::Rdma(software, listener)
+                let at = device.unwrap_or(Ipv4Addr::LOCALHOST.into());
+                let first = providers(at, true).into_iter().next();
+                let rdma = first.expect("software iWARP is always there");
+                let listener = runtime.block_on(rdma::listen((at, 0).into(), &rdma))?;
+                Listening::Rdma(rdma, listener)
             }
         };
         Ok(Self { runtime, listening })
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn it_answers_with_the_bytes_asked_for() {
         for transport in Transport::ALL {
-            let echo = EchoServer::listen(transport).unwrap();
+            let echo = EchoServer::listen(transport, None).unwrap();
             let server = Server {
                 transport,
                 address: echo.address().unwrap(),

@@ -7,6 +7,7 @@ use crate::BenchError;
 use crate::bare::store::{OpenStore, StoreCreates};
 use crate::nfs::cluster::Carrier;
 use crate::nfs::create::Creates;
+use crate::nfs::providers::OwnRdma;
 use crate::nfs::stripes::{FirstLives, Part, WRITE_BYTES};
 use crate::runner::Metric;
 use meta::MetaStore;
@@ -47,7 +48,7 @@ pub(super) fn stripes(planning: &Planning<'_>, row: Row) -> Vec<Trial> {
     };
     let counts = planning.pick(DS_COUNTS.as_slice(), DS_COUNTS_QUICK.as_slice());
     let transport = carrier.transport();
-    let (name, provider) = (transport.name(), transport.provider());
+    let (name, provider) = (transport.name(), OwnRdma::SOFTWARE.provider(transport));
     let title = format!("A file's first life, over {name} ({provider})");
     let mut trial = Trial::new(title, Ground::Tmpfs, 1);
     trial.look = Look::Curve(counts.to_vec());

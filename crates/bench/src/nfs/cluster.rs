@@ -13,15 +13,17 @@ mod up;
 
 use crate::BenchError;
 use crate::net::{Link, NameSpace};
+use crate::nfs::providers::OwnRdma;
 use crate::nfs::server::{Server, Transport};
 use crate::process::cpu_of;
 use linked::Linked;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, StatFs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -91,6 +93,8 @@ pub struct ClusterOptions {
     pub rdma_crc: bool,
     /// Whether the objects of a file are made with it, on all of its data servers.
     pub is_eager: bool,
+    /// The address of a device that servers listen on, for RDMA over it; without one they are at loopback.
+    pub device: Option<IpAddr>,
     /// What each server is behind; without one all share the loopback interface.
     pub link: Option<Link>,
 }
@@ -107,6 +111,7 @@ impl ClusterOptions {
             transport: Transport::Tcp,
             rdma_crc: true,
             is_eager: false,
+            device: None,
             link: None,
         }
     }
@@ -149,7 +154,7 @@ impl ClusterOptions {
             "dir": self.dir,
             "file_system": file_system(&self.dir),
             "transport": self.transport.name(),
-            "provider": self.transport.provider(),
+            "provider": OwnRdma::SOFTWARE.provider(self.transport),
             "rdma_crc": (self.transport == Transport::Rdma).then_some(self.rdma_crc),
             "create": if self.is_eager { "eager" } else { "lazy" },
             "link": self.link,
@@ -163,9 +168,17 @@ pub fn file_system(dir: &Path) -> String {
     let Ok(stat) = rustix::fs::statfs(dir) else {
         return "unknown".to_owned();
     };
+    file_system_of(&stat)
+}
+
+/// What a tmpfs is called.
+pub(crate) const TMPFS: &str = "tmpfs";
+
+/// The type of a file system.
+pub(crate) fn file_system_of(stat: &StatFs) -> String {
     let magic = u64::try_from(stat.f_type).unwrap_or(0) & 0xffff_ffff;
     match magic {
-        0x0102_1994 => "tmpfs".to_owned(),
+        0x0102_1994 => TMPFS.to_owned(),
         0xef53 => "ext4".to_owned(),
         0x5846_5342 => "xfs".to_owned(),
         0x9123_683e => "btrfs".to_owned(),

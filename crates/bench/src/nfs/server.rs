@@ -1,5 +1,6 @@
 //! Servers and what carries requests to them.
 
+use super::providers::providers;
 use crate::BenchError;
 use clap::ValueEnum;
 use rpc::{Netid, UniversalAddress};
@@ -7,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use transport::rdma::{Config, Rdma, RdmaConnector};
-use transport::tcp::TcpConnector;
-use transport::{Address, Connector, Context, Limits};
+use transport::{Address, AnyConnector, Connector, Context, Limits};
 
 /// How clients speak to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -16,7 +16,7 @@ use transport::{Address, Connector, Context, Limits};
 pub enum Transport {
     /// TCP of the kernel.
     Tcp,
-    /// RDMA by the provider that is built in.
+    /// RDMA, by what [`super::providers`] chooses.
     Rdma,
 }
 
@@ -32,29 +32,6 @@ impl Transport {
             Self::Rdma => "rdma",
         }
     }
-
-    /// Its name where both stand beside each other.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Rdma => "rdma (software iWARP)",
-        }
-    }
-
-    /// Who makes it: a reader must know whether hardware did.
-    #[must_use]
-    pub const fn provider(self) -> &'static str {
-        match self {
-            Self::Tcp => "sockets of the kernel",
-            Self::Rdma => "software iWARP, not RDMA hardware",
-        }
-    }
-}
-
-/// The provider that is built in.
-pub(crate) fn software(crc: bool) -> Rdma {
-    over(fabric_iwarp::Iwarp::default(), crc)
 }
 
 fn over(provider: fabric_iwarp::Iwarp, crc: bool) -> Rdma {
@@ -100,7 +77,8 @@ impl Server {
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
         let context = Context::new(Limits::default());
-        Arc::new(TcpConnector::new(context).with_rdma(software(self.rdma_crc)))
+        let rdma = providers(self.address.ip(), self.rdma_crc);
+        Arc::new(AnyConnector::new(&context, rdma))
     }
 
     /// What connects to it over RDMA, and from one address of this machine.

@@ -7,9 +7,10 @@ use super::plan::{Own, Server};
 use super::spec::{Create, Store, Transport};
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::cluster::{Cluster, ClusterOptions};
+use crate::nfs::providers::{self, Carriers};
 use crate::peer::{Fsal, Ganesha, GaneshaOptions};
 use crate::process::{Launcher, ServerProcess};
-use crate::{BenchError, own, pattern, peer};
+use crate::{BenchError, load, own, pattern, peer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ const CLIENT_HOST: usize = 1;
 pub(crate) struct Environment {
     /// What the user named, unless clusters are our own.
     pub(crate) given: Option<Place>,
+    /// Who carries requests.
+    pub(crate) carriers: Carriers,
     link: Option<net::Rate>,
     /// The peer's program.
     ganesha: Option<PathBuf>,
@@ -55,11 +58,19 @@ impl Environment {
             )),
             (None, None) => None,
         };
+        let carriers = Carriers {
+            own_rdma: options.own_rdma(),
+            given: match &given {
+                Some(Place::Url(url)) => load::runtime()?.block_on(providers::at(url)),
+                _ => None,
+            },
+        };
         let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
         own::tell_of_left(&[&options.dir, &options.disk_dir]);
         let own = Self::of(program, &options.dir, &options.disk_dir, launcher)?;
         Ok(Self {
             given,
+            carriers,
             link: options.link,
             ganesha,
             ..own
@@ -76,6 +87,7 @@ impl Environment {
         let scratch = own::folder(memory_dir).map_err(BenchError::io("make a folder in memory"))?;
         Ok(Self {
             given: None,
+            carriers: Carriers::default(),
             link: None,
             ganesha: None,
             program: program.to_owned(),
@@ -93,7 +105,11 @@ impl Environment {
             (Some(Place::Dir(dir)), _) => format!("the mounted directory {}", dir.display()),
             (Some(_), _) => "bare servers".to_owned(),
             (None, None) => {
-                "clusters of this program on this machine, over its loopback".to_owned()
+                let words = "clusters of this program on this machine, over its loopback";
+                let device = self.carriers.own_rdma.device;
+                device.map_or(words.to_owned(), |at| {
+                    format!("{words}; over RDMA at its device's address {at}")
+                })
             }
             (None, Some(rate)) => format!(
                 "clusters of this program on this machine, each server in a network namespace behind a link of {rate}"
@@ -125,7 +141,9 @@ impl Environment {
             Server::LocalDisk => Ok(Started::Place(Place::Dir(self.disk_dir.clone()))),
             Server::BareRpc { transport } => {
                 let transport_name = format!("--transport={}", transport.name());
-                let arguments = ["rpc-echo".into(), transport_name.into()];
+                let mut arguments = vec!["rpc-echo".into(), transport_name.into()];
+                let device = self.carriers.own_rdma.device;
+                arguments.extend(device.map(|at| format!("--device={at}").into()));
                 let server = ServerProcess::start(&self.launcher, &arguments)?;
                 Ok(Started::BareRpc(server, transport))
             }
@@ -171,6 +189,7 @@ impl Environment {
             in_memory: own.store == Store::Memory,
             transport: own.transport,
             is_eager: own.create == Create::Eager,
+            device: self.carriers.own_rdma.device,
             link: own.link,
             ..ClusterOptions::new(self.program.clone(), self.dir(own.store))
         }

@@ -26,17 +26,22 @@ pub(crate) enum Bypass {
     Direct,
     /// What was read is dropped: for file systems that do not take O_DIRECT.
     Dropped,
+    /// They are not: the page cache is all that there is. A tmpfs takes O_DIRECT since Linux 6.6, and reads there all the same.
+    Tmpfs,
 }
 
 impl Bypass {
-    pub(crate) const ALL: [Self; 2] = [Self::Direct, Self::Dropped];
+    pub(crate) const ALL: [Self; 3] = [Self::Direct, Self::Dropped, Self::Tmpfs];
 
-    /// In words, behind what is read so.
+    /// In words: where what is read comes from.
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::Direct => "by O_DIRECT",
+            Self::Direct => {
+                "from the file system each time and not from this machine's page cache, by O_DIRECT"
+            }
+            Self::Tmpfs => "from the page cache (tmpfs), which is all that such a file system has",
             Self::Dropped => {
-                "by dropping the pages of each read from it afterwards (posix_fadvise), which counts in the read's time: the file system does not take O_DIRECT for them"
+                "from the file system each time and not from this machine's page cache, by dropping the pages of each read from it afterwards (posix_fadvise), which counts in the read's time: the file system does not take O_DIRECT for them"
             }
         }
     }

@@ -11,6 +11,7 @@ use super::job::{Job, Place};
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
 use super::team::{self, Around, Phase, Process};
+use crate::nfs::providers::Carriers;
 use crate::process::{self, MachineTimes};
 use crate::{BenchError, Sample, interrupt};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,8 @@ pub(crate) struct Results {
     pub(crate) plan: Plan,
     /// What was measured, in words.
     pub(crate) subject: String,
+    /// Who carried requests.
+    pub(crate) carriers: Carriers,
     /// Whether CPU time of servers is known.
     pub(crate) knows_server_cpu: bool,
     /// All runs.
@@ -67,6 +70,17 @@ pub(crate) struct Results {
     pub(crate) failures: Vec<Failed>,
     /// Runs of each cell.
     pub(crate) repeats: u16,
+}
+
+impl Results {
+    /// Who carried requests to a server, in words; nothing for a directory, or where the server did not answer.
+    pub(crate) fn provider(&self, server: Server) -> Option<String> {
+        match (server, server.transport()) {
+            (_, Some(transport)) => Some(self.carriers.own_rdma.provider(transport)),
+            (Server::Given, None) => self.carriers.given.clone(),
+            (_, None) => None,
+        }
+    }
 }
 
 /// Runs all cells of all plans.
@@ -80,6 +94,7 @@ pub(crate) fn measure(
         .map(|plan| Results {
             plan,
             subject: environment.text(),
+            carriers: environment.carriers.clone(),
             knows_server_cpu: environment.given.is_none(),
             runs: Vec::new(),
             failures: Vec::new(),
@@ -151,7 +166,7 @@ fn bypass_notes(results: &Results) -> Vec<String> {
         }
         (!places.is_empty()).then(|| {
             format!(
-                "What is read comes from the file system each time and not from this machine's page cache, {} ({}).",
+                "What is read comes {} ({}).",
                 bypass.text(),
                 places.join(", "),
             )
@@ -389,6 +404,7 @@ mod tests {
         let mut results = Results {
             plan,
             subject: String::new(),
+            carriers: Carriers::default(),
             knows_server_cpu: false,
             runs: vec![run(0, dropped), run(1, direct), run(2, direct)],
             failures: Vec::new(),
@@ -398,6 +414,11 @@ mod tests {
         assert_eq!(notes.len(), 2);
         assert!(notes[0].ends_with("by O_DIRECT (8 KiB, 128 KiB)."));
         assert!(notes[1].contains("posix_fadvise") && notes[1].ends_with("(2 KiB)."));
+        let tmpfs = |run: &mut Run| run.bypass = Some(Bypass::Tmpfs);
+        results.runs.iter_mut().for_each(tmpfs);
+        let notes = bypass_notes(&results);
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].starts_with("What is read comes from the page cache (tmpfs)"));
         results.runs.iter_mut().for_each(|run| run.bypass = None);
         assert!(bypass_notes(&results).is_empty());
     }

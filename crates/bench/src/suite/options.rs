@@ -4,6 +4,7 @@ use super::experiments::Experiment;
 use super::spec::{ClusterSpec, Transport};
 use crate::BenchError;
 use crate::net::Rate;
+use crate::nfs::providers::OwnRdma;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -118,7 +119,7 @@ pub struct Options {
         hide_default_value = true
     )]
     pub cluster: ClusterSpec,
-    /// What our own clusters use, beside each other in one report, e.g. tcp,rdma (rdma is software iWARP) [default: both where the paper compares them, else tcp]
+    /// What our own clusters use, beside each other in one report, e.g. tcp,rdma (rdma by a device of this machine, else software iWARP) [default: both where the paper compares them, else tcp]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "TRANSPORTS", hide_possible_values = true, conflicts_with_all = ["target", "mounted"])]
     pub transport: Vec<Transport>,
     /// As root: another server beside ours, started like ours, where an experiment has one server
@@ -167,6 +168,15 @@ impl Options {
             [true, false] => Some(&[Transport::Tcp]),
             [false, true] => Some(&[Transport::Rdma]),
             [true, true] => Some(BOTH),
+        }
+    }
+
+    /// What RDMA servers of ours run on. Devices are in no network namespace of ours.
+    pub(super) fn own_rdma(&self) -> OwnRdma {
+        let is_own = self.target.is_none() && self.mounted.is_none();
+        match self.link {
+            None if is_own => OwnRdma::of_this_machine(),
+            _ => OwnRdma::SOFTWARE,
         }
     }
 

@@ -9,6 +9,7 @@ use super::options::{Options, Peer};
 use super::published::Published;
 use super::spec::{ClusterSpec, Create, Store, Transport};
 use crate::net::{Link, MTU_DEFAULT, Rate};
+use crate::nfs::providers::OwnRdma;
 use crate::runner::Metric;
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub(crate) struct Setting {
     pub(crate) quick: bool,
     /// Whether clusters are our own, so that their shape can be chosen.
     pub(crate) own: bool,
+    /// What RDMA to them runs on.
+    pub(crate) own_rdma: OwnRdma,
     /// What is laid down of them.
     pub(crate) spec: ClusterSpec,
     /// Between clients and servers, where the user says.
@@ -42,6 +45,7 @@ impl Setting {
         Self {
             quick: false,
             own: true,
+            own_rdma: OwnRdma::SOFTWARE,
             spec: spec.parse().unwrap(),
             transports: None,
             link: None,
@@ -53,6 +57,7 @@ impl Setting {
         Self {
             quick: options.quick,
             own: options.target.is_none() && options.mounted.is_none(),
+            own_rdma: options.own_rdma(),
             spec: options.cluster,
             transports: options.transports(),
             link: options.link,
@@ -111,8 +116,8 @@ impl Setting {
         // What is over TCP alone needs no word of it.
         let name = |transport: Transport| match (transports, series) {
             (ONE, _) => series.to_owned(),
-            (_, "") => transport.label().to_owned(),
-            _ => format!("{series}, {}", transport.label()),
+            (_, "") => self.own_rdma.label(transport),
+            _ => format!("{series}, {}", self.own_rdma.label(transport)),
         };
         let servers = transports.iter();
         servers.map(|t| (server.over(*t), name(*t))).collect()

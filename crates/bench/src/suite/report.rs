@@ -86,11 +86,14 @@ fn transports(results: &Results) -> String {
     for cell in &results.plan.cells {
         let name = match (cell.server, cell.server.transport()) {
             (_, Some(transport)) => {
-                let provider = transport.provider();
+                let provider = results.carriers.own_rdma.provider(transport);
                 format!("Transport: {}, by {provider}", transport.name())
             }
             (Server::LocalDisk, None) => continue,
-            (_, None) => "Transport: that of the given server or mount".to_owned(),
+            (_, None) => match &results.carriers.given {
+                Some(provider) => format!("Transport: to the given server, by {provider}"),
+                None => "Transport: that of the given server or mount".to_owned(),
+            },
         };
         if !names.contains(&name) {
             names.push(name);
@@ -108,6 +111,7 @@ mod tests {
     //! All forms of known results, against texts that were read by a person.
     use super::*;
     use crate::load::Tally;
+    use crate::nfs::providers::Carriers;
     use crate::runner::Metric;
     use crate::suite::job::Work;
     use crate::suite::loads::create::CreateWork;
@@ -201,6 +205,7 @@ mod tests {
         Results {
             plan,
             subject: "clusters".to_owned(),
+            carriers: Carriers::default(),
             knows_server_cpu: true,
             runs: vec![run(0, 0, 4), run(1, 0, 8), run(0, 1, 6), run(1, 1, 8)],
             failures: vec![Failed {

@@ -19,6 +19,7 @@ use super::measure::Results;
 use super::plan::{Plan, Setting};
 use super::progress::Progress;
 use super::spec::ClusterSpec;
+use crate::nfs::providers::Carriers;
 use crate::{BenchError, interrupt};
 use book::Book;
 use course::{Course, Size};
@@ -86,6 +87,7 @@ pub(super) fn measure(
             cells: book.cells,
         },
         subject: environment.text(),
+        carriers: Carriers::default(),
         knows_server_cpu: true,
         runs: book.runs,
         failures: Vec::new(),

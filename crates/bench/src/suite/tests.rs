@@ -13,11 +13,13 @@ use super::worker::{self, Link};
 use super::{job::Work, plan};
 use crate::BenchError;
 use crate::nfs::cluster::MEMORY_TOTAL_BYTES;
+use crate::nfs::providers::OwnRdma;
 use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 const SETTING: Setting = Setting {
+    own_rdma: OwnRdma::SOFTWARE,
     quick: true,
     own: false,
     spec: ClusterSpec {

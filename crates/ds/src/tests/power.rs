@@ -1,6 +1,6 @@
 //! Goal: a power cut at any call of a data server, under its index, its objects and what ties them, takes nothing that was
-//! acknowledged. Method: `powercut` records this test as its own workload: writes, commits, cuts, removals and fences of several
-//! files at once, each said before it begins and when it is answered. A data server over what a cut left must have what was answered,
+//! acknowledged. Method: `powercut` records this test as its own workload: writes, commits, cuts, holes, reservations, creations,
+//! removals and fences of several files at once, each said before it begins and when it is answered. A data server over what a cut left must have what was answered,
 //! of the rest no byte that was never written, and nothing to report as lost.
 
 use super::*;
@@ -25,6 +25,7 @@ const FILES_PER_TASK: u64 = 2;
 const ACTS_PER_TASK: u64 = 14;
 /// Epochs and generations of recordings are this far apart.
 const STEP: u32 = 1000;
+const STRIPE_UNIT_BYTES: u32 = 64 * 1024;
 const LONG_LEASE_MS: u32 = 600_000;
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -76,6 +77,13 @@ impl Target {
         grant(self.name, self.epoch).fh()
     }
 
+    /// As the MDS itself has it.
+    fn fh_of_mds(&self) -> Vec<u8> {
+        let mut grant = grant(self.name, self.epoch);
+        grant.handle.client = layout::ClientTag::of(CLUSTER, b"mds");
+        grant.fh()
+    }
+
     fn object(&self) -> control::ObjectRef {
         control::ObjectRef {
             file_id: self.name.file_id,
@@ -91,7 +99,13 @@ fn grant(name: Name, epoch: u32) -> Grant {
     grant
 }
 
-async fn perform(world: &World, client: &Client, target: &mut Target, act: Act) {
+/// Who sends NFS requests.
+struct Peers {
+    client: Client,
+    mds: Client,
+}
+
+async fn perform(world: &World, Peers { client, mds }: &Peers, target: &mut Target, act: Act) {
     match act {
         Act::Write {
             offset,
@@ -137,17 +151,53 @@ async fn perform(world: &World, client: &Client, target: &mut Target, act: Act) 
             target.name.generation = generation;
             target.epoch = epoch;
         }
+        Act::Create => {
+            let fh = target.fh_of_mds();
+            let made = mds.write(&fh, 0, b"", StableHow::DataSync).await;
+            assert_eq!(made.unwrap().committed, StableHow::DataSync);
+        }
+        Act::Punch { .. } | Act::Reserve { .. } => {
+            perform_on(world, target.object(), act).await;
+        }
+    }
+}
+
+/// What the MDS does to an object that keeps its handles.
+async fn perform_on(world: &World, object: control::ObjectRef, act: Act) {
+    match act {
+        Act::Punch {
+            start,
+            end,
+            durable,
+        } => {
+            let args = control::PunchArgs {
+                object,
+                range: control::Range { start, end },
+                durable,
+            };
+            world.mds.call(&args).await.unwrap();
+        }
+        Act::Reserve { start, end } => {
+            let alone = layout::Striping::new(STRIPE_UNIT_BYTES, 1, 0).unwrap();
+            let args = control::ReserveArgs {
+                object,
+                stripes: control::Stripes::of(alone, 0),
+                range: control::Range { start, end },
+            };
+            assert_eq!(world.mds.call(&args).await.unwrap().through, end);
+        }
+        other => panic!("{other}"),
     }
 }
 
 /// One stream's work on its files.
-async fn client_work(world: &World, client: &Client, targets: &mut [Target], dice: &mut Dice) {
+async fn client_work(world: &World, peers: &Peers, targets: &mut [Target], dice: &mut Dice) {
     for _ in 0..ACTS_PER_TASK {
         let target = &mut targets[dice.below(usize::try_from(FILES_PER_TASK).unwrap())];
         let act = Act::any(dice, target.name.generation, target.epoch);
         ack(&format!("{} begins {act}", target.name));
         let name = target.name;
-        perform(world, client, target, act).await;
+        perform(world, peers, target, act).await;
         ack(&format!("{name} ends"));
         // What the MDS has heard of is promised too.
         let told = world.mds.state.lock().heartbeats.last().map(|h| h.changes);
@@ -174,21 +224,32 @@ fn work(root: &std::path::Path, seed: u64) {
         runtime().block_on(async {
             let world = daemon(root, &format!("the workload of seed {seed}")).await;
             ack(&format!("store {}", world.ds().store_id()));
-            let client = world.client(b"a").await;
+            let peers = Peers {
+                client: world.client(b"a").await,
+                mds: world.client(b"mds").await,
+            };
             let mut each = targets.iter_mut();
             let mut next = || (each.next().unwrap(), Dice::new(dice.roll(u64::MAX)));
             let ((a, da), (b, db), (c, dc)) = (&mut next(), &mut next(), &mut next());
             tokio::join!(
-                client_work(&world, &client, a, da),
-                client_work(&world, &client, b, db),
-                client_work(&world, &client, c, dc)
+                client_work(&world, &peers, a, da),
+                client_work(&world, &peers, b, db),
+                client_work(&world, &peers, c, dc)
             );
         });
     }
 }
 
-/// Compares a data server over what a cut left with the model, and tells the model what is there.
-async fn check(root: &std::path::Path, model: &mut Model, at: &str) {
+async fn stat(world: &World, name: Name, epoch: u32) -> control::StatItem {
+    let objects = vec![Target { name, epoch }.object()].into();
+    let found = world.mds.call(&control::StatArgs { objects }).await;
+    found.unwrap().items.0[0]
+}
+
+/// Compares a data server over what a cut left with the model, and tells the model what is there. Returns how many objects have storage
+/// that was promised.
+async fn check(root: &std::path::Path, model: &mut Model, at: &str) -> u64 {
+    let mut reservations = 0;
     let world = daemon(root, at).await;
     let identity = world.ds().store_identity();
     if let Some(store_id) = model.store_id {
@@ -225,17 +286,7 @@ async fn check(root: &std::path::Path, model: &mut Model, at: &str) {
             let fenced = client.read(&grant(*name, promised - 1).fh(), 0, 1).await;
             assert_eq!(fenced, Err(NfsStatus::PnfsNoLayout), "{at}: fence");
         }
-        let stat = control::StatArgs {
-            objects: vec![
-                Target {
-                    name: *name,
-                    epoch: latest,
-                }
-                .object(),
-            ]
-            .into(),
-        };
-        let stat = world.mds.call(&stat).await.unwrap().items.0[0];
+        let stat = stat(&world, *name, latest).await;
         let mut bytes = Vec::new();
         if stat.status == Status::Ok && stat.size_bytes > 0 {
             let count = u32::try_from(stat.size_bytes).unwrap();
@@ -247,10 +298,18 @@ async fn check(root: &std::path::Path, model: &mut Model, at: &str) {
             );
         }
         object.compare(&bytes, &at);
+        if object.is_made {
+            assert_eq!(stat.status, Status::Ok, "{at}: made, and not there");
+            let reserved = object.reserved_bytes();
+            let taken = stat.space_bytes;
+            assert!(taken >= reserved, "{at}: {taken} bytes of {reserved}");
+            reservations += u64::from(reserved > 0);
+        }
         object.settle(&bytes);
     }
     model.settle(&identity);
     assert_eq!(world.ds().status().objects_lost, 0, "{at}");
+    reservations
 }
 
 /// The first point at which something is acknowledged.
@@ -270,7 +329,7 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged() {
     let scratch = scratch();
     let mut root = scratch.path().join("none");
     let mut before = Model::default();
-    let mut answers = 0;
+    let (mut answers, mut reservations) = (0, 0);
     for seed in 0..recordings {
         if seed % LINE == 0 {
             root = scratch.path().join(format!("root-{seed}"));
@@ -296,7 +355,7 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged() {
                 .for_each(|line| model.take(line));
             answers += model.answers;
             let at = format!("seed {seed} point {point} of {points:?}");
-            runtime().block_on(check(&image, &mut model, &at));
+            reservations += runtime().block_on(check(&image, &mut model, &at));
             if let Some((image, _)) = last.replace((image, model)) {
                 std::fs::remove_dir_all(image).unwrap();
             }
@@ -305,4 +364,5 @@ fn a_cut_at_any_call_takes_nothing_that_was_acknowledged() {
     }
     // The test has met what it is about.
     assert!(answers > recordings * 100, "{answers}");
+    assert!(reservations > 0);
 }

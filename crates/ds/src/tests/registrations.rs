@@ -54,6 +54,18 @@ async fn a_data_server_in_memory_registers_nothing_once_it_is_warm() {
     registers_nothing_once_it_is_warm(World::new().await).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_connects_again_after_an_idle_hour_costs_no_registration() {
+    let rig = Rig::new(World::new().await).await;
+    exchange(&rig.client().await, WARM_UP).await;
+    let before = rig.counters();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    exchange(&rig.client().await, ROUNDS).await;
+    let after = rig.counters();
+    assert!(after.connections_accepted > before.connections_accepted);
+    assert_eq!(after.rdma_registrations, before.rdma_registrations);
+}
+
 #[tokio::test]
 async fn a_store_in_memory_that_grows_costs_a_registration_in_eight_writes() {
     const LEN: u32 = 131_072;

@@ -1,6 +1,6 @@
 //! The end of access to memory, and of connections.
 
-use super::faults::assert_blamed;
+use super::faults::{assert_blamed, assert_first_failure_then_flushed};
 use super::{BUFFER_BYTES, Pair, RECEIVES, pattern};
 use crate::{Close, Done, Ended, Fabric, Fault, Memory, Refusal, Status, Work};
 use bytes::Bytes;
@@ -126,6 +126,57 @@ pub async fn closing_flushes_what_was_posted(fabric: &dyn Fabric, address: Socke
         assert_eq!(refused.map(|r| r.why), Some(Refusal::Closed), "{why}");
     }
     pair.assert_all_back();
+}
+
+/// A device that is taken away under load ends the connections on it at both sides, and hands everything back once, in order; what
+/// runs over another device goes on. For adapters that can take a device away, by `take`: connections to the first address are on it,
+/// those to the second are not.
+pub async fn a_device_that_goes_away_flushes_everything(
+    fabric: &dyn Fabric,
+    [address, elsewhere]: [SocketAddr; 2],
+    take: impl FnOnce(),
+) {
+    let mut other = Pair::new(fabric, elsewhere).await;
+    let mut pairs = [
+        Pair::new(fabric, address).await,
+        Pair::new(fabric, address).await,
+    ];
+    for pair in &mut pairs {
+        let target = pair.b.expose_buffer(BUFFER_BYTES);
+        let source = pair.b.expose(Memory::Bytes(pattern(1000, 5).into()));
+        let mine = pair.a.expose_buffer(500);
+        for id in 0..20 {
+            let data = pair.a.filled(1000, 1);
+            pair.a.write(4 * id, vec![data], target);
+            pair.a.read(4 * id + 1, source);
+            pair.a.send(4 * id + 2, b"under load");
+            // Some of it is on its way, some is not.
+            if id == 9 {
+                pair.a.endpoint.ring();
+            }
+            if id < 10 {
+                pair.b.send(id, b"under load");
+            }
+        }
+        assert_ne!(target.key, mine.key);
+    }
+    take();
+    for mut pair in pairs {
+        pair.until_ended().await;
+        let lost = Some(Ended::Lost(std::io::ErrorKind::NetworkDown));
+        assert_eq!((pair.a.ended, pair.b.ended), (lost, lost));
+        for (side, posted) in [(&pair.a, 60), (&pair.b, 10)] {
+            assert_eq!(side.ids().len(), posted);
+            assert!(side.ids().is_sorted(), "in the order posted");
+            assert_first_failure_then_flushed(side, "a device that goes away");
+        }
+        let late = pair.a.endpoint.post_receive(1, pair.a.buffer());
+        assert_eq!(late.expect_err("it has ended").why, Refusal::Closed);
+        pair.assert_all_back();
+    }
+    assert!(fabric.listen(address).await.is_err());
+    other.assert_works().await;
+    other.assert_all_back();
 }
 
 /// A peer that is gone leaves nothing behind: work, receives and exposed memory come back as flushed.

@@ -38,7 +38,7 @@ pub(super) fn assert_blamed(fabric: &dyn Fabric, pair: &Pair, faults: &[Fault], 
 }
 
 /// Work completes well, then at most one request failed, then all are flushed.
-fn assert_first_failure_then_flushed(side: &Side, what: &str) {
+pub(super) fn assert_first_failure_then_flushed(side: &Side, what: &str) {
     let ours = |c: &&crate::Completion| !matches!(c.done, Done::Receive { .. });
     let statuses: Vec<Status> = side.seen.iter().filter(ours).map(|c| c.status).collect();
     let well = statuses.iter().take_while(|s| **s == Status::Ok).count();

@@ -91,6 +91,12 @@ impl Link {
         }))
     }
 
+    /// Ends it at both sides.
+    pub(super) fn lose(&mut self, kind: io::ErrorKind) {
+        let ends = self.ends.iter_mut();
+        ends.for_each(|end| end.end(Ended::Lost(kind)));
+    }
+
     /// Whether the next message of this side has to wait until the other admits it.
     fn is_held_back(&self, side: usize) -> bool {
         let peer = &self.ends[1 - side];

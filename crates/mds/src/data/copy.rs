@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -73,6 +73,8 @@ pub(crate) type Keep<'a> = &'a (dyn Fn(&Copied) -> Prepared + Send + Sync);
 pub(super) struct Progress {
     pub(super) copied_bytes: AtomicU64,
     pub(super) is_cancelled: AtomicBool,
+    /// Said when nothing of it is written any more.
+    pub(super) stopped: Notify,
 }
 
 /// How long it is waited for what cannot be done now.
@@ -146,13 +148,12 @@ pub(super) async fn run(
             window_end: 0,
             end: copy.count,
             seen: BTreeMap::new(),
-            is_torn: false,
         };
         let count = pass.copy_all(asker).await?;
-        let Pass { seen, is_torn, .. } = pass;
+        let Pass { seen, .. } = pass;
         let committed = patiently!(patience, commit_as(nfsd, &copy.dst));
         let (verifier, now) = committed?;
-        if is_torn || seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
+        if seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
             continue;
         }
         let copied = Copied { count, verifier };
@@ -184,10 +185,8 @@ struct Pass<'a> {
     window_end: u64,
     /// Where the copy ends; less than was asked for when the source has become shorter.
     end: u64,
-    /// Write verifiers of the data servers of the destination, as they answered.
+    /// The first write verifier of each data server of the destination that was written to. No later one is ever the same.
     seen: BTreeMap<u32, Verifier>,
-    /// One has answered with two of them.
-    is_torn: bool,
 }
 
 /// What comes next in the destination.
@@ -384,8 +383,7 @@ impl Pass<'_> {
 
     fn note(&mut self, seen: BTreeMap<u32, Verifier>, len: u64) {
         for (ds, verifier) in seen {
-            let first = *self.seen.entry(ds).or_insert(verifier);
-            self.is_torn |= first != verifier;
+            self.seen.entry(ds).or_insert(verifier);
         }
         self.patience.progress.copied_bytes.fetch_add(len, Relaxed);
     }

@@ -87,6 +87,8 @@ use transport::{Connector, Preference, TransportKind};
 
 /// Smallest stripe unit: an I/O must not fall into more pieces than it has pages.
 pub const STRIPE_UNIT_BYTES_MIN: u32 = 4096;
+/// Copies of more bytes take seconds where data servers have disks: a client that lets them is answered before.
+pub const COPY_ASYNC_ABOVE_BYTES: u64 = 16 << 20;
 /// Locks that order grants and returns of layouts, by file.
 const GRANT_LOCKS_COUNT: usize = 64;
 /// Callbacks under way at one time.
@@ -98,6 +100,8 @@ pub struct DataConfig {
     pub stripe_unit_bytes: u32,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
     pub mds_threshold_bytes: u64,
+    /// A copy of more bytes is answered before it is done, when its client allows that ([`COPY_ASYNC_ABOVE_BYTES`]).
+    pub copy_async_above_bytes: u64,
     /// When the objects of a new file are made.
     pub creation: Creation,
     /// Lease of data servers in milliseconds.
@@ -126,6 +130,7 @@ pub struct DataPlane {
     cluster_id: u64,
     stripe_unit_bytes: u32,
     mds_threshold_bytes: u64,
+    copy_async_above_bytes: u64,
     creation: Creation,
     ds_lease_ms: u32,
     connector: Arc<dyn Connector>,
@@ -209,6 +214,7 @@ impl DataPlane {
             cluster_id: ns.cluster_id(),
             stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
             mds_threshold_bytes: config.mds_threshold_bytes,
+            copy_async_above_bytes: config.copy_async_above_bytes,
             creation: config.creation,
             ds_lease_ms: config.ds_lease_ms,
             connector: config.connector,
@@ -322,6 +328,11 @@ impl DataPlane {
     /// Below which size files are to be written through this server; 0 for none.
     pub(crate) fn mds_threshold_bytes(&self) -> u64 {
         self.mds_threshold_bytes
+    }
+
+    /// A copy of more bytes is answered before it is done.
+    pub(crate) fn copy_async_above_bytes(&self) -> u64 {
+        self.copy_async_above_bytes
     }
 
     /// Where a new file goes, under the policy of its directory.

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //!   COPY ─► running ── done, durable ─► done ── CB_OFFLOAD answered ─► gone
-//!              └── OFFLOAD_CANCEL, or the client is gone ──┴─────────────┘
+//!              │                              └───── OFFLOAD_CANCEL ─────┤
+//!              ├── OFFLOAD_CANCEL ─► stopping ── no WRITE under way ───────┤
+//!              └── the client is gone ─────────────────────────────────────┘
 //! ```
 //! # Ownership
 //! One task for each copy; the table has its progress and its result. A copy belongs to the client that asked for it, and no other
 //! can see it.
 //!
 //! # Failure
-//! CB_OFFLOAD is sent until it is answered, on whatever session the client has then; meanwhile OFFLOAD_STATUS tells the result. A restart
+//! A cancellation is answered when nothing of the copy can be written any more, DELAY until then: what the client writes
+//! after it stays. CB_OFFLOAD is sent until it is answered, on whatever session the client has then; meanwhile OFFLOAD_STATUS tells the result. A restart
 //! forgets all copies, and clients ask for them again when they find their state gone.
 
 use super::copy::{Copied, Copy, Patience, Progress, run};
@@ -32,6 +35,8 @@ const CLIENT_COPIES_MAX: usize = 16;
 const COPIES_MAX: usize = 1024;
 /// Pause between two rounds of trying to reach a client.
 const CALLBACK_PAUSE_MS: u64 = 1_000;
+/// How long a cancellation waits for what the copy is writing, before it is answered DELAY.
+const CANCEL_WAIT: Duration = Duration::from_secs(2);
 /// What the fifth byte of a stateid says of a copy; other kinds are those of the `state` crate.
 const KIND_COPY: u8 = 5;
 /// Sequence id of all copy stateids: never 0 (RFC 7862 §4.8).
@@ -124,6 +129,11 @@ pub(crate) fn start(
             };
             offload.result = Some(result);
         }
+        patience.progress.stopped.notify_waiters();
+        if patience.progress.is_cancelled.load(Relaxed) {
+            // Whoever cancels it waits for this, or asks again, and takes it out.
+            return;
+        }
         let copied_bytes = patience.progress.copied_bytes.load(Relaxed);
         tell(&nfsd, client, stateid, &fh, info(result, copied_bytes)).await;
         nfsd.role().data().offloads.lock().cancel(&other);
@@ -211,16 +221,37 @@ pub(crate) fn offload_status(
     })
 }
 
-/// Ends a copy, wherever it is. Nothing more is said of it.
-pub(crate) fn offload_cancel(
+/// Ends a copy, wherever it is. Nothing more is said of it, and nothing of it is written.
+///
+/// # Errors
+/// `Delay` while something of it is being written; to be asked again.
+pub(crate) async fn offload_cancel(
     nfsd: &Nfsd<Mds>,
     client: ClientId,
     dst: FileId,
     stateid: Stateid,
 ) -> Result<(), NfsStatus> {
-    let mut offloads = nfsd.role().data().offloads.lock();
-    offloads.find(client, dst, stateid)?;
-    offloads.cancel(&stateid.other);
+    let offloads = &nfsd.role().data().offloads;
+    let progress = {
+        let offloads = offloads.lock();
+        let progress = &offloads.find(client, dst, stateid)?.progress;
+        progress.is_cancelled.store(true, Relaxed);
+        Arc::clone(progress)
+    };
+    let stops = async {
+        loop {
+            let mut stopped = std::pin::pin!(progress.stopped.notified());
+            stopped.as_mut().enable();
+            let ended = |copy: &Offload| copy.result.is_some();
+            if offloads.lock().copies.get(&stateid.other).is_none_or(ended) {
+                return;
+            }
+            stopped.await;
+        }
+    };
+    let stops = tokio::time::timeout(CANCEL_WAIT, stops).await;
+    stops.map_err(|_| NfsStatus::Delay)?;
+    offloads.lock().copies.remove(&stateid.other);
     Ok(())
 }
 

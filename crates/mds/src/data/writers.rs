@@ -9,7 +9,8 @@
 //! boots are below the cluster floor, so an empty table is right at start.
 //!
 //! # Failure
-//! A full table answers "others" for every file that it does not know.
+//! A full table forgets its oldest file, the one with the lowest number, for a newer one. From then on it answers "others" for files that it
+//! does not know, up to the newest that it has forgotten: what was made later is known, or nobody has a handle of it.
 
 use layout::ClientTag;
 use namespace::FileId;
@@ -25,23 +26,40 @@ enum Holders {
 }
 
 /// Holders of handles for writing, by file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writers {
     files: BTreeMap<FileId, Holders>,
-    overflowed: bool,
+    files_max: usize,
+    /// The newest file that there was no room for.
+    dropped: Option<FileId>,
+}
+
+impl Default for Writers {
+    fn default() -> Self {
+        Self::with_room(FILES_MAX)
+    }
 }
 
 impl Writers {
+    fn with_room(files_max: usize) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            files_max,
+            dropped: None,
+        }
+    }
+
     /// A handle for writing is about to be given out.
     pub(super) fn add(&mut self, file: FileId, client: ClientTag) {
-        if let Some(holders) = self.files.get_mut(&file) {
-            if *holders != Holders::One(client) {
-                *holders = Holders::Many;
-            }
-        } else if self.files.len() < FILES_MAX {
-            self.files.insert(file, Holders::One(client));
-        } else {
-            self.overflowed = true;
+        let alone = self.only(file, client);
+        let holders = match alone {
+            true => Holders::One(client),
+            false => Holders::Many,
+        };
+        self.files.insert(file, holders);
+        if self.files.len() > self.files_max {
+            let oldest = self.files.pop_first().map(|(file, _)| file);
+            self.dropped = self.dropped.max(oldest);
         }
     }
 
@@ -49,7 +67,7 @@ impl Writers {
     pub(super) fn only(&self, file: FileId, client: ClientTag) -> bool {
         match self.files.get(&file) {
             Some(holders) => *holders == Holders::One(client),
-            None => !self.overflowed,
+            None => self.dropped < Some(file),
         }
     }
 
@@ -60,7 +78,7 @@ impl Writers {
 
     /// The epoch rose for everybody, or the file is gone.
     pub(super) fn forget(&mut self, file: FileId) {
-        // After an overflow "unknown" means "others", so what is known to be nobody cannot be told apart any more.
+        // If older than what was dropped, it is now taken for one that others may have handles of.
         self.files.remove(&file);
     }
 }
@@ -86,5 +104,29 @@ mod tests {
         assert!(!writers.only(file, A) && !writers.only(file, B));
         writers.forget(file);
         assert!(writers.only(file, B) && !writers.is_held_by_only(file, B));
+    }
+
+    /// As on a server that has made more files than it remembers: those that are made now are known all the same.
+    #[test]
+    fn a_full_table_knows_the_newest_files_and_doubts_the_others() {
+        let mut writers = Writers::with_room(2);
+        for file in 1..=5 {
+            assert!(writers.only(FileId(file), A), "nobody has a handle yet");
+            writers.add(FileId(file), A);
+            assert!(writers.only(FileId(file), A) && !writers.only(FileId(file), B));
+        }
+        assert!(writers.files.len() == 2);
+        for old in 1..=3 {
+            assert!(!writers.only(FileId(old), A) && !writers.only(FileId(old), B));
+        }
+        // An old one that is opened again has no room, and takes none from newer ones.
+        writers.add(FileId(2), B);
+        assert!(!writers.only(FileId(2), B) && writers.only(FileId(4), A));
+        // Nor does one for which there is room again make its old holders forgotten.
+        writers.forget(FileId(5));
+        writers.add(FileId(2), B);
+        assert!(!writers.only(FileId(2), B) && !writers.is_held_by_only(FileId(2), B));
+        writers.forget(FileId(2));
+        assert!(writers.only(FileId(6), B) && writers.only(FileId(5), B));
     }
 }

@@ -19,8 +19,6 @@ use state::Io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A copy of more bytes is answered before it is done.
-const ASYNC_ABOVE_BYTES: u64 = 16 << 20;
 /// Most bytes of a copy that is done before the answer: some seconds.
 const SYNC_BYTES_MAX: u64 = 64 << 20;
 /// How long such a copy waits for data servers that are away.
@@ -60,7 +58,8 @@ pub(super) async fn copy(
     // Copies go on in tasks, which need the service as their own.
     let me = nfsd.role().data().service().ok_or(NfsStatus::Delay)?;
     let client = cx.client()?;
-    if !args.synchronous && count > ASYNC_ABOVE_BYTES && can_be_called(nfsd, client) {
+    let is_large = count > nfsd.role().data().copy_async_above_bytes();
+    if !args.synchronous && is_large && can_be_called(nfsd, client) {
         let fh = cx.current_fh.clone().ok_or(NfsStatus::NoFileHandle)?;
         let started = data::start_offload(&me, client, &cx.caller.cred, &fh, copy.clone());
         if let Some(stateid) = started {
@@ -148,13 +147,13 @@ pub(super) fn offload_status(
     Ok(OffloadStatusRes { count, complete })
 }
 
-pub(super) fn offload_cancel(
+pub(super) async fn offload_cancel(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: OffloadCancelArgs,
 ) -> Result<OffloadCancelRes, NfsStatus> {
     let dst = cx::current(nfsd.role(), cx)?;
     let client = cx.client()?;
-    data::offload_cancel(nfsd, client, dst.id, args.stateid)?;
+    data::offload_cancel(nfsd, client, dst.id, args.stateid).await?;
     Ok(OffloadCancelRes {})
 }

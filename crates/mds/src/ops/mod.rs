@@ -161,7 +161,7 @@ pub(crate) async fn perform<'r>(
         OpNum::Lookup => run!(reply, ops, cx, |a| lookup::lookup(nfsd, cx, a)),
         OpNum::LookupP => run!(reply, ops, cx, |a| lookup::lookupp(nfsd, cx, a)),
         OpNum::NVerify => run!(reply, ops, cx, |a| verify::nverify(nfsd, cx, &a).await),
-        OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(nfsd, cx, a)),
+        OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(nfsd, cx, a).await),
         OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(nfsd, cx, a)),
         OpNum::Open => run!(reply, ops, cx, |a| open::open(nfsd, cx, &a).await),
         OpNum::OpenDowngrade => {

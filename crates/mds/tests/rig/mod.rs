@@ -18,7 +18,7 @@ use mds::data::{Creation, DataConfig, KeyTimes};
 use mds::exports::{Exports, Squash};
 use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
-use meta::MemStore;
+use meta::{MemStore, MetaStore};
 use namespace::{Limits, Time};
 use nfs4::ops::{
     GetFhArgs, GetFhRes, LookupArgs, LookupRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes,
@@ -32,7 +32,7 @@ use state::DelegationLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use transport::memory::{MemoryConnector, Network};
+use transport::memory::{Faults, MemoryConnector, Network};
 use transport::workers::Shutdown;
 use transport::{Address, Connector, Context, Limits as TransportLimits, Preference};
 
@@ -50,7 +50,7 @@ pub const MDS_THRESHOLD_BYTES: u64 = 10_000;
 
 pub struct Rig {
     pub network: Network,
-    pub store: Arc<MemStore>,
+    pub store: Arc<dyn MetaStore>,
     pub nfsd: Arc<Nfsd<Mds>>,
     /// Wall time in seconds.
     pub clock_s: Arc<AtomicI64>,
@@ -81,18 +81,18 @@ impl Rig {
         Self::over(Arc::new(MemStore::new())).await
     }
 
-    pub async fn over(store: Arc<MemStore>) -> Self {
+    pub async fn over(store: Arc<dyn MetaStore>) -> Self {
         Self::at(store, Arc::new(AtomicI64::new(START_S))).await
     }
 
     /// With the wall clock of an earlier run, or another.
-    pub async fn at(store: Arc<MemStore>, clock_s: Arc<AtomicI64>) -> Self {
+    pub async fn at(store: Arc<dyn MetaStore>, clock_s: Arc<AtomicI64>) -> Self {
         Self::exporting(store, clock_s, Exports::loopback(Squash::None)).await
     }
 
     /// With an export list. Callers over the memory transport come from 127.0.0.1.
     pub async fn exporting(
-        store: Arc<MemStore>,
+        store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
     ) -> Self {
@@ -101,13 +101,27 @@ impl Rig {
 
     /// With a directory of users and groups.
     pub async fn knowing(
-        store: Arc<MemStore>,
+        store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
         identities: IdentityConfig,
     ) -> Self {
         let all = DelegationLimits::default();
-        Self::begin(store, clock_s, exports, identities, all).await
+        let network = Network::default();
+        Self::begin(network, store, clock_s, exports, identities, all).await
+    }
+
+    /// In a network that loses what `faults` says.
+    pub async fn troubled(faults: Arc<dyn Faults>) -> Self {
+        Self::begin(
+            Network::new(faults),
+            Arc::new(MemStore::new()),
+            Arc::new(AtomicI64::new(START_S)),
+            Exports::loopback(Squash::None),
+            IdentityConfig::default(),
+            DelegationLimits::default(),
+        )
+        .await
     }
 
     /// With other limits of delegations.
@@ -116,6 +130,7 @@ impl Rig {
         let exports = Exports::loopback(Squash::None);
         let store = Arc::new(MemStore::new());
         Self::begin(
+            Network::default(),
             store,
             clock_s,
             exports,
@@ -126,14 +141,14 @@ impl Rig {
     }
 
     async fn begin(
-        store: Arc<MemStore>,
+        network: Network,
+        store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
         identities: IdentityConfig,
         delegations: DelegationLimits,
     ) -> Self {
         let now_s = Arc::clone(&clock_s);
-        let network = Network::default();
         let config = MdsConfig {
             delegations: Some(delegations),
             store: store.clone(),
@@ -149,6 +164,7 @@ impl Rig {
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                copy_async_above_bytes: mds::data::COPY_ASYNC_ABOVE_BYTES,
                 creation: creation(),
                 ds_lease_ms: DS_LEASE_MS,
                 connector: Arc::new(

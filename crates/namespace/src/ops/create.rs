@@ -1,7 +1,7 @@
 //! New inodes: files for OPEN, directories, symlinks, devices, pipes and sockets.
 
 use crate::inode::{FileType, GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SYMLINK_BYTES_MAX};
-use crate::ops::setattr::{SetTime, require_group, require_owner};
+use crate::ops::setattr::{SetMarks, SetTime, require_group, require_owner};
 use crate::perm::{EXECUTE, making};
 use crate::txn::Txn;
 use crate::{
@@ -31,6 +31,8 @@ pub struct NewNode {
     pub mtime: Option<SetTime>,
     /// Creation time, when not now.
     pub btime: Option<Time>,
+    /// Marks.
+    pub marks: SetMarks,
 }
 
 impl NewNode {
@@ -279,7 +281,7 @@ fn make(
     let (uid, gid) = owner_of_new(cred, &parent, new)?;
     let id = txn.allocate()?;
     let (mode, acl) = permissions(&parent, kind, new)?;
-    let inode = Inode {
+    let mut inode = Inode {
         id,
         generation: 1,
         kind,
@@ -302,6 +304,7 @@ fn make(
         verifier: special.verifier,
         extras: extras_of_new(&parent, kind, acl),
     };
+    new.marks.apply(&mut inode, false)?;
     txn.add(inode.clone());
     txn.set_entry(dir, name, id, kind)?;
     let after = txn.touch(dir)?;

@@ -130,6 +130,7 @@ impl Namespace {
             inode.space_used = commit.space_used.unwrap_or(inode.space_used);
             inode.mtime = commit.mtime.unwrap_or(now);
             inode.ctime = now;
+            inode.note_modified();
             inode.mode = mode_after_write(&inode, cred);
             replace(txn, inode)
         })
@@ -188,6 +189,7 @@ impl Namespace {
                 inode.size = size;
                 inode.mtime = now;
                 inode.ctime = now;
+                inode.note_modified();
             }
             if inode == *before {
                 return Ok(before);

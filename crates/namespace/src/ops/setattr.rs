@@ -6,7 +6,7 @@ use crate::perm::{
     mode_after_write,
 };
 use crate::txn::Txn;
-use crate::{Acl, Cred, FileId, Namespace, NsError, Op, Time, keys};
+use crate::{Acl, Cred, FileId, Marks, Namespace, NsError, Op, Time, keys};
 use std::sync::Arc;
 
 /// Largest file size: a signed 64-bit offset.
@@ -36,6 +36,39 @@ impl SetTime {
     }
 }
 
+/// Marks to set; see [`Marks`](crate::Marks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetMarks {
+    /// Hidden.
+    pub hidden: Option<bool>,
+    /// A system file.
+    pub system: Option<bool>,
+    /// Archived as it is now.
+    pub archived: Option<bool>,
+    /// Time of the last backup.
+    pub backup: Option<Time>,
+}
+
+impl SetMarks {
+    /// Sets them on an inode whose other attributes are set already. Who sets a time modifies nothing: what `was_archived` is
+    /// so still.
+    pub(crate) fn apply(&self, inode: &mut Inode, was_archived: bool) -> Result<(), NsError> {
+        let backup = SetTime::resolve(self.backup.map(SetTime::Client), Time::default())?;
+        let before = inode.marks();
+        let archived = self.archived.unwrap_or(was_archived);
+        let after = Marks {
+            hidden: self.hidden.unwrap_or(before.hidden),
+            system: self.system.unwrap_or(before.system),
+            archived: archived.then_some(inode.mtime),
+            backup: backup.unwrap_or(before.backup),
+        };
+        if after != before {
+            inode.extras.edit(|rare| rare.marks = after);
+        }
+        Ok(())
+    }
+}
+
 /// Attributes to set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SetAttr {
@@ -55,6 +88,8 @@ pub struct SetAttr {
     pub btime: Option<Time>,
     /// Access control list; set after the mode (RFC 8881 §6.4.1.3).
     pub acl: Option<Acl>,
+    /// Marks.
+    pub marks: SetMarks,
 }
 
 /// A SETATTR that succeeded.
@@ -187,6 +222,10 @@ pub(crate) fn resize(inode: &mut Inode, size: u64, cred: &Cred, attrs: &SetAttr,
         inode.mode = mode_after_write(inode, cred);
     }
     inode.ctime = now;
+    let archived = (attrs.marks.archived == Some(true)).then_some(inode.mtime);
+    if inode.marks().archived != archived {
+        inode.extras.edit(|rare| rare.marks.archived = archived);
+    }
 }
 
 /// The inode with everything but the size set.
@@ -243,15 +282,13 @@ pub(crate) fn changed(
             SetTime::Client(_) => return Err(NsError::Perm),
         }
     }
-    if let Some(time) = SetTime::resolve(attrs.atime, now)? {
-        after.atime = time;
+    after.atime = SetTime::resolve(attrs.atime, now)?.unwrap_or(after.atime);
+    after.mtime = SetTime::resolve(attrs.mtime, now)?.unwrap_or(after.mtime);
+    after.btime = SetTime::resolve(btime, now)?.unwrap_or(after.btime);
+    if attrs.marks != SetMarks::default() {
+        cred.require_owners(before, WRITE_ATTRIBUTES)?;
     }
-    if let Some(time) = SetTime::resolve(attrs.mtime, now)? {
-        after.mtime = time;
-    }
-    if let Some(time) = SetTime::resolve(btime, now)? {
-        after.btime = time;
-    }
+    attrs.marks.apply(&mut after, before.is_archived())?;
     after.ctime = now;
     after.verifier = None;
     Ok(after)

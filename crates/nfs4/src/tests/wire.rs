@@ -312,6 +312,38 @@ fn attributes_are_written_in_ascending_order_and_only_when_asked_for_and_present
 }
 
 #[test]
+fn marks_of_files_have_the_numbers_and_types_of_the_rfc() {
+    let attrs = Attrs {
+        archive: Some(true),
+        hidden: Some(false),
+        system: Some(true),
+        time_backup: Some(NfsTime {
+            seconds: -1,
+            nanoseconds: 2,
+        }),
+        ..Attrs::default()
+    };
+    let fattr = Fattr::new(&attrs);
+    let bytes = wire![
+        2_u32,
+        (1_u32 << 14) | (1 << 25),
+        (1_u32 << (46 - 32)) | (1 << (49 - 32)),
+        24_u32,   // bytes of values
+        1_u32,    // archive
+        0_u32,    // hidden
+        1_u32,    // system
+        u64::MAX, // time_backup
+        2_u32,
+    ];
+    assert_eq!(encode_to_vec(&fattr), bytes);
+    assert_eq!(decode_all::<Fattr<'_>>(&bytes).unwrap().attrs(), Ok(attrs));
+    let mut two = bytes;
+    two[19] = 2;
+    let refused = decode_all::<Fattr<'_>>(&two).unwrap().attrs();
+    assert_eq!(refused.unwrap_err().status(), NfsStatus::BadXdr);
+}
+
+#[test]
 fn thresholds_have_the_bits_and_the_order_of_the_rfc() {
     let sent = Thresholds {
         write_file_bytes: Some(65_536),

@@ -137,9 +137,7 @@ impl Call {
             Kind::Truncate => seen
                 .node(recording, a)
                 .map(|node| What::SetSize { node, size: b }),
-            Kind::Allocate => seen
-                .node(recording, a)
-                .and_then(|node| allocated(node, b, c, d)),
+            Kind::Allocate => seen.node(recording, a).map(|node| allocated(node, b, c, d)),
             Kind::Sync => seen.node(recording, a).map(What::Sync),
             Kind::UnlinkAt => seen
                 .at(recording, a, b)?
@@ -171,17 +169,17 @@ fn b_has(flags: u64, flag: libc::c_int) -> bool {
     flags & u64::from(flag.cast_unsigned()) != 0
 }
 
-/// fallocate(2): storage that makes nothing longer is nothing that a cut can take.
-fn allocated(node: Node, mode: u64, offset: u64, len: u64) -> Option<What> {
+/// fallocate(2).
+fn allocated(node: Node, mode: u64, offset: u64, len: u64) -> What {
     if b_has(mode, libc::FALLOC_FL_PUNCH_HOLE) {
-        return Some(What::Punch { node, offset, len });
+        return What::Punch { node, offset, len };
     }
     assert!(
         mode == 0 || mode == u64::from(libc::FALLOC_FL_KEEP_SIZE.cast_unsigned()),
         "fallocate mode {mode:#x} is not understood"
     );
     assert!(mode != 0, "fallocate that sets the size is not understood");
-    None
+    What::Reserve { node, offset, len }
 }
 
 /// A stopped thread, and the root below which its files matter.

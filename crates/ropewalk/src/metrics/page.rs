@@ -21,7 +21,8 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 7] = [
+const GAUGES: [&str; 9] = [
+    "reply_cache_bytes",
     "sizes_unknown",
     "truncations",
     "fences_pending",
@@ -29,6 +30,7 @@ const GAUGES: [&str; 7] = [
     "floors",
     "rdma_credits_lent",
     "rdma_credits_stock",
+    "rdma_bulk_free_bytes",
 ];
 
 /// The page for one snapshot.
@@ -305,6 +307,7 @@ fn help_of(name: &str) -> &'static str {
     match name {
         "compounds" => "COMPOUNDs whose header could be read",
         "replays" => "Requests answered from the reply cache",
+        "reply_cache_bytes" => "Replies kept in slots, or reserved",
         "malformed" => "Calls that could not be decoded",
         "refused" => "Calls refused for their RPC version, credential or address",
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
@@ -340,9 +343,7 @@ fn help_of(name: &str) -> &'static str {
         "stream_copied_bytes" => "Bulk copied once more in memory on stream connections",
         "busy_polls" => "Waits for a request without sleeping that ended with one",
         "busy_polls_vain" => "Waits for a request without sleeping that ended without",
-        "store_copied_bytes" => {
-            "Payload copied by the object store, in memory or between memory and files"
-        }
+        "store_copied_bytes" => "Payload copied by the store, in memory or to and from files",
         "rdma_connections" => "RDMA connections that were set up",
         "rdma_inline_bytes_in" => "Bytes received inside RDMA Sends",
         "rdma_inline_bytes_out" => "Bytes sent inside RDMA Sends",
@@ -361,9 +362,8 @@ fn help_of(name: &str) -> &'static str {
         "rdma_credits_short" => "Replies that granted a peer fewer credits than it makes use of",
         "rdma_credits_lent" => "Credits that RDMA peers have beside the one of each",
         "rdma_credits_stock" => "Credits that could be lent to RDMA peers",
-        "rdma_read_stalls" => {
-            "Calls of peers that waited for their turn to be fetched by RDMA Read"
-        }
+        "rdma_bulk_free_bytes" => "Registered buffers for bulk over RDMA that nobody has",
+        "rdma_read_stalls" => "Calls of peers that waited for their turn of RDMA Reads",
         "rdma_calls_refused" => "Calls that RPC-over-RDMA answered with an error",
         "rdma_discarded" => "RDMA messages that belong to nothing",
         "replies_unmatched" => "Replies that no call waited for",

@@ -2,6 +2,7 @@
 
 use super::{command, launcher};
 use bench::nfs::cluster::{Cluster, ClusterOptions};
+use bench::suite::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -85,15 +86,23 @@ fn a_directory_can_be_measured() {
 #[test]
 fn a_server_can_be_measured_by_its_url() {
     let dir = tempfile::tempdir().unwrap();
-    let options = ClusterOptions {
-        ds_count: 2,
-        ..ClusterOptions::new(launcher().program, dir.path().to_owned())
-    };
-    let cluster = Cluster::start(&options).unwrap();
-    let url = cluster.server().url();
-    let (json, text) = quick("threads", &["--target", &url]);
-    assert_measured(&json);
-    assert!(text.contains("the server of nfs://"), "{text}");
+    for (transport, provider) in [
+        (Transport::Tcp, "sockets of the kernel"),
+        (Transport::Rdma, "software iWARP, not RDMA hardware"),
+    ] {
+        let options = ClusterOptions {
+            ds_count: 2,
+            transport,
+            ..ClusterOptions::new(launcher().program, dir.path().to_owned())
+        };
+        let cluster = Cluster::start(&options).unwrap();
+        let url = cluster.server().url();
+        let (json, text) = quick("threads", &["--target", &url]);
+        assert_measured(&json);
+        assert!(text.contains("the server of nfs://"), "{text}");
+        assert_eq!(json["cells"][0]["transport_provider"], provider);
+        assert!(text.contains(provider), "{text}");
+    }
 }
 
 #[test]
@@ -334,7 +343,12 @@ fn transports_and_times_of_creation_stand_beside_each_other() {
     let (json, text) = quick("create", &["--cluster=ds=1"]);
     assert_measured(&json);
     let cells = json["cells"].as_array().unwrap();
-    for provider in ["sockets of the kernel", "software iWARP, not RDMA hardware"] {
+    // Software iWARP, unless this machine has a device.
+    let providers = cells.iter().map(|cell| &cell["transport_provider"]);
+    let rdma = providers
+        .filter_map(|name| name.as_str())
+        .find(|name| name.contains("RDMA"));
+    for provider in ["sockets of the kernel", rdma.unwrap()] {
         let made = |cell: &&serde_json::Value| cell["transport_provider"] == provider;
         let both = ["lazy", "eager"].map(|create| {
             let cells = cells.iter().filter(made);
@@ -344,7 +358,8 @@ fn transports_and_times_of_creation_stand_beside_each_other() {
         });
         assert!(both[0] > 0 && both[0] == both[1], "{provider}: {both:?}");
     }
-    assert!(text.contains("eager, rdma (software iWARP)"), "{text}");
+    let name = rdma.unwrap().split(',').next().unwrap();
+    assert!(text.contains(&format!("eager, rdma ({name})")), "{text}");
     assert!(text.contains("TLS on TCP in every series"), "{text}");
 }
 

@@ -227,20 +227,20 @@ impl Rig {
 
     /// A server whose sessions may be persistent.
     pub fn keeping(keeps: Option<Arc<Keeps>>) -> Self {
-        Self::with(keeps, ClientLimits::default().slots_total_max)
+        Self::with(keeps, |_| {})
     }
 
-    /// A server with so many slots for all sessions.
-    pub fn with(keeps: Option<Arc<Keeps>>, slots_total_max: u32) -> Self {
+    /// A server with other limits.
+    pub fn with(keeps: Option<Arc<Keeps>>, change: impl FnOnce(&mut ClientLimits)) -> Self {
         let mut limits = ClientLimits {
             lease_ms: LEASE_MS,
             courtesy_ms: 0,
-            slots_total_max,
             ..ClientLimits::default()
         };
         limits.channel.request_bytes_max = REQUEST_MAX;
         limits.channel.response_bytes_max = REPLY_MAX;
         limits.channel.response_cached_bytes_max = CACHED_MAX;
+        change(&mut limits);
         let toy = Toy {
             identity: Identity {
                 major_id: "toy-1".into(),

@@ -1,21 +1,30 @@
-//! Acknowledged bytes: what is read is what was written, unless it was overwritten or cut since.
+//! Acknowledged bytes: what is read is what was written, unless it was overwritten, cut or made a hole since.
 //!
-//! A file is a row of cells; each write gives its cells a tag of its own. A read may see any write that nothing certain
+//! A file is a row of cells; each write gives each of its cells a mark of its own. A read may see any write that nothing certain
 //! replaced: a write that was acknowledged (written and flushed) before the read began, and that began after the other
-//! was. Writes without acknowledgement may be seen for ever, or never. Cuts write "nothing" to all cells behind them.
+//! was. Writes without acknowledgement may be seen for ever, or never. Cuts and holes write "nothing".
+//!
+//! A copy or a clone writes to each cell what somebody who had read its source while it went on might have seen.
 //!
 //! The size at the end lies between what must be there and what may be.
 
 use super::Findings;
 use super::linear::Moment;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-/// The tag of bytes that nobody wrote.
-pub(crate) const NOTHING: u32 = 0;
+/// What a cell holds: the tag of a write, and the number of the cell that it was written to.
+pub(crate) type Mark = u64;
+/// The mark of bytes that nobody wrote.
+pub(crate) const NOTHING: Mark = 0;
 /// After everything.
 pub(crate) const NEVER: Moment = (u64::MAX, u64::MAX);
 
-/// A change of a file: cells get a tag, or the file a size.
+/// The mark of what a write with this tag, which is not 0, writes to a cell.
+pub(crate) const fn mark(tag: u32, cell: u64) -> Mark {
+    (tag as u64) << 32 | cell
+}
+
+/// A change of a file: cells get marks, or the file a size.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     /// Who, for the order of one client's own changes.
@@ -33,10 +42,25 @@ pub(crate) struct Change {
 /// What a change does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The cells from the first up to the second get this tag.
+    /// The cells from the first up to the second get marks with this tag.
     Write(u64, u64, u32),
+    /// The cells from the first up to the second get what those of another file have.
+    Copy(u64, u64, Source),
+    /// The cells from the first up to the second become a hole.
+    Hole(u64, u64),
+    /// The file has at least this many cells.
+    Reserve(u64),
     /// The file has this many cells.
     Cut(u64),
+}
+
+/// Where a copy comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The file.
+    pub(crate) file: u64,
+    /// What comes first of it.
+    pub(crate) cell: u64,
 }
 
 /// A read of cells.
@@ -50,8 +74,8 @@ pub(crate) struct Seen {
     pub(crate) end: Moment,
     /// First cell.
     pub(crate) first: u64,
-    /// Tags, or what was odd about the bytes of a cell.
-    pub(crate) tags: Vec<Result<u32, String>>,
+    /// Marks, or what was odd about the bytes of a cell.
+    pub(crate) marks: Vec<Result<Mark, String>>,
 }
 
 /// What happened to one file.
@@ -65,13 +89,24 @@ pub(crate) struct File {
     pub(crate) final_cells: Option<u64>,
 }
 
+/// A look at one cell, and the time that it may have taken place in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Look {
+    file: u64,
+    cell: u64,
+    start: Moment,
+    end: Moment,
+}
+
 impl Change {
-    /// The tag that this gives to a cell, if it touches it.
-    const fn tag(&self, cell: u64) -> Option<u32> {
+    /// Whether this decides what a cell holds.
+    const fn touches(&self, cell: u64) -> bool {
         match self.what {
-            What::Write(from, to, tag) if from <= cell && cell < to => Some(tag),
-            What::Cut(cells) if cells <= cell => Some(NOTHING),
-            _ => None,
+            What::Write(from, to, _) | What::Copy(from, to, _) | What::Hole(from, to) => {
+                from <= cell && cell < to
+            }
+            What::Cut(cells) => cells <= cell,
+            What::Reserve(_) => false,
         }
     }
 
@@ -84,28 +119,76 @@ impl Change {
     /// Cells that the file has at least after this.
     const fn end(&self) -> u64 {
         match self.what {
-            What::Write(_, to, _) => to,
+            What::Copy(from, to, _) if from == to => 0,
+            What::Write(_, to, _) | What::Copy(_, to, _) | What::Reserve(to) => to,
             What::Cut(cells) => cells,
+            What::Hole(..) => 0,
         }
     }
 }
 
-impl File {
-    /// Whether a read of `cell` may see `tag`.
-    fn allows(&self, read: &Seen, cell: u64, tag: u32) -> bool {
-        let certain = || {
-            let done = self.changes.iter().filter(|c| c.acked < read.start);
-            done.filter(|c| c.tag(cell).is_some())
-        };
-        if tag == NOTHING && certain().next().is_none() {
-            return true;
-        }
-        let sources = self.changes.iter().filter(|c| c.start < read.end);
-        sources
-            .filter(|c| c.tag(cell) == Some(tag))
-            .any(|source| !certain().any(|later| source.precedes(later)))
+/// The files of a run, by their ids.
+struct Files<'a>(&'a BTreeMap<u64, File>);
+
+impl Files<'_> {
+    /// Changes that were certainly made before a look, and decide what it sees.
+    fn certain(&self, look: Look) -> impl Iterator<Item = &Change> {
+        let changes = self.0.get(&look.file).into_iter();
+        let changes = changes.flat_map(|file| &file.changes);
+        changes.filter(move |c| c.acked < look.start && c.touches(look.cell))
     }
 
+    /// Whether a look may see `mark`. `tried` are the looks of which that is asked already: to ask again brings nothing new.
+    fn allows(&self, look: Look, mark: Mark, tried: &mut HashSet<Look>) -> bool {
+        if mark == NOTHING && self.certain(look).next().is_none() {
+            return true;
+        }
+        if !tried.insert(look) {
+            return false;
+        }
+        let changes = self.0.get(&look.file).into_iter();
+        let mut sources = changes
+            .flat_map(|file| &file.changes)
+            .filter(|c| c.start < look.end && c.touches(look.cell));
+        sources.any(|source| {
+            !self.certain(look).any(|later| source.precedes(later))
+                && self.gives(source, look, mark, tried)
+        })
+    }
+
+    /// Whether a change that touches the cell of a look may have given it `mark`.
+    fn gives(&self, change: &Change, look: Look, mark: Mark, tried: &mut HashSet<Look>) -> bool {
+        match change.what {
+            What::Write(_, _, tag) => mark == self::mark(tag, look.cell),
+            What::Hole(..) | What::Cut(_) => mark == NOTHING,
+            What::Reserve(_) => false,
+            What::Copy(from, _, source) => {
+                let at_source = Look {
+                    file: source.file,
+                    cell: source.cell + (look.cell - from),
+                    start: change.start,
+                    end: change.acked.min(look.end),
+                };
+                self.allows(at_source, mark, tried)
+            }
+        }
+    }
+
+    /// What is wrong with a mark that a look must not see.
+    fn blame(&self, look: Look, mark: Mark) -> String {
+        let last = self.certain(look).max_by_key(|c| c.acked);
+        let last = last.map_or_else(String::new, |c| {
+            format!(
+                "; the last that was acknowledged is {:?} of {}",
+                c.what, c.who
+            )
+        });
+        let (tag, cell) = (mark >> 32, mark & u64::from(u32::MAX));
+        format!("{tag} of cell {cell}, which was replaced or never written{last}")
+    }
+}
+
+impl File {
     fn check_size(&self, cells: u64) -> Result<(), String> {
         let cuts = || {
             self.changes
@@ -137,15 +220,22 @@ impl File {
 pub(crate) fn check(files: &BTreeMap<u64, File>, findings: &Findings) {
     for (id, file) in files {
         for read in &file.reads {
-            for (cell, tag) in (read.first..).zip(&read.tags) {
+            for (cell, mark) in (read.first..).zip(&read.marks) {
+                let look = Look {
+                    file: *id,
+                    cell,
+                    start: read.start,
+                    end: read.end,
+                };
+                let wrong = match mark {
+                    Err(odd) => odd.clone(),
+                    Ok(mark) if Files(files).allows(look, *mark, &mut HashSet::new()) => continue,
+                    Ok(mark) => format!("read {}", Files(files).blame(look, *mark)),
+                };
                 let (who, start) = (&read.who, read.start);
-                match tag {
-                    Err(odd) => findings.add(format!("file {id}, cell {cell}, {who} at {start:?}: {odd}")),
-                    Ok(tag) if file.allows(read, cell, *tag) => {}
-                    Ok(tag) => findings.add(format!(
-                        "file {id}, cell {cell}: {who} at {start:?} read {tag}, which was replaced or never written"
-                    )),
-                }
+                findings.add(format!(
+                    "file {id}, cell {cell}, {who} at {start:?}: {wrong}"
+                ));
             }
         }
         if let Some(Err(text)) = file.final_cells.map(|cells| file.check_size(cells)) {
@@ -170,26 +260,33 @@ mod tests {
         }
     }
 
-    fn allows(changes: Vec<Change>, at: u64, tag: u32) -> bool {
-        let file = File {
-            changes,
-            ..File::default()
-        };
-        let read = Seen {
-            who: String::new(),
+    fn sees(files: &BTreeMap<u64, File>, at: u64, mark: Mark) -> bool {
+        let look = Look {
+            file: 1,
+            cell: 0,
             start: (at, 0),
             end: (at + 1, 0),
-            first: 0,
-            tags: Vec::new(),
         };
-        file.allows(&read, 0, tag)
+        Files(files).allows(look, mark, &mut HashSet::new())
+    }
+
+    fn file(changes: Vec<Change>) -> File {
+        File {
+            changes,
+            ..File::default()
+        }
+    }
+
+    fn allows(changes: Vec<Change>, at: u64, tag: u32) -> bool {
+        let files = BTreeMap::from([(1, file(changes))]);
+        sees(&files, at, mark(tag, 0))
     }
 
     #[test]
     fn an_acknowledged_write_is_seen_until_the_next_one() {
         let one = change(0, Some(2), What::Write(0, 1, 1));
         let two = change(4, Some(6), What::Write(0, 1, 2));
-        assert!(!allows(vec![one.clone()], 3, NOTHING));
+        assert!(!allows(vec![one.clone()], 3, 0));
         assert!(allows(vec![one.clone(), two.clone()], 5, 1));
         assert!(allows(vec![one.clone(), two.clone()], 5, 2));
         assert!(!allows(vec![one, two], 7, 1));
@@ -207,7 +304,7 @@ mod tests {
     fn a_cut_takes_bytes_away() {
         let one = change(0, Some(2), What::Write(0, 4, 1));
         let cut = change(4, Some(6), What::Cut(0));
-        assert!(allows(vec![one.clone(), cut.clone()], 7, NOTHING));
+        assert!(allows(vec![one.clone(), cut.clone()], 7, 0));
         assert!(!allows(vec![one.clone(), cut.clone()], 7, 1));
         let file = File {
             changes: vec![one, cut],
@@ -215,6 +312,64 @@ mod tests {
         };
         assert_eq!(file.check_size(0), Ok(()));
         assert!(file.check_size(4).is_err());
+    }
+
+    #[test]
+    fn a_hole_takes_bytes_away_and_leaves_the_size() {
+        let one = change(0, Some(2), What::Write(0, 4, 1));
+        let hole = change(4, Some(6), What::Hole(0, 2));
+        assert!(allows(vec![one.clone(), hole.clone()], 7, 0));
+        assert!(!allows(vec![one.clone(), hole.clone()], 7, 1));
+        let file = file(vec![one, hole]);
+        assert_eq!(file.check_size(4), Ok(()));
+        assert!(file.check_size(2).is_err());
+    }
+
+    #[test]
+    fn a_reservation_counts_for_the_size_alone() {
+        let one = change(0, Some(2), What::Write(0, 4, 1));
+        let more = change(4, Some(6), What::Reserve(9));
+        assert!(allows(vec![one.clone(), more.clone()], 7, 1));
+        let file = file(vec![one, more]);
+        assert_eq!(file.check_size(9), Ok(()));
+        assert!(file.check_size(4).is_err());
+    }
+
+    #[test]
+    fn a_copy_brings_what_its_source_had_while_it_went_on() {
+        let source = Source { file: 2, cell: 7 };
+        let copy = change(10, Some(15), What::Copy(0, 1, source));
+        let old = change(0, Some(2), What::Write(0, 1, 1));
+        let seen = |changes: Vec<Change>, at: u64, mark: Mark| {
+            let mine = file(vec![old.clone(), copy.clone()]);
+            let files = BTreeMap::from([(1, mine), (2, file(changes))]);
+            sees(&files, at, mark)
+        };
+        let before = change(4, Some(6), What::Write(7, 8, 2));
+        let during = change(12, Some(14), What::Write(7, 8, 3));
+        let after = change(16, Some(18), What::Write(7, 8, 4));
+        let all = || vec![before.clone(), during.clone(), after.clone()];
+        for tag in [2, 3] {
+            assert!(seen(all(), 20, mark(tag, 7)), "{tag}");
+        }
+        assert!(!seen(all(), 20, mark(4, 7)), "written behind it");
+        assert!(!seen(all(), 20, NOTHING), "the source was no hole");
+        assert!(!seen(all(), 20, mark(1, 0)), "what was there before");
+        assert!(seen(all(), 12, mark(1, 0)), "not yet copied");
+        assert!(!seen(all(), 20, mark(2, 0)), "of another cell");
+        assert!(seen(vec![], 20, NOTHING));
+    }
+
+    #[test]
+    fn copies_to_and_fro_bring_nothing_from_nowhere() {
+        let to = |start, file| {
+            let what = What::Copy(0, 1, Source { file, cell: 0 });
+            change(start, None, what)
+        };
+        let (one, two) = (file(vec![to(0, 2)]), file(vec![to(1, 1)]));
+        let files = BTreeMap::from([(1, one), (2, two)]);
+        assert!(!sees(&files, 5, mark(1, 0)));
+        assert!(sees(&files, 5, NOTHING));
     }
 
     #[test]

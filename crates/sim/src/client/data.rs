@@ -1,9 +1,10 @@
 //! A worker on data: writes, flushes, reads, cuts and removes a few files that all clients share, by the client library.
 //!
-//! Cells of [`CELL_BYTES`] are written whole with the tag of their write, so that a read tells whose bytes it sees.
+//! Cells of [`CELL_BYTES`] are written whole with the mark of their write, so that a read tells whose bytes it sees. What servers do by
+//! themselves is in [`super::copies`].
 
 use crate::check::Findings;
-use crate::check::data::{Change, File as FileHistory, NEVER, NOTHING, Seen, What};
+use crate::check::data::{Change, File as FileHistory, Mark, NEVER, NOTHING, Seen, What, mark};
 use crate::check::linear::Moment;
 use crate::connector::{Wires, verifier};
 use crate::history::History;
@@ -17,16 +18,18 @@ use tokio::time::Instant;
 use transport::Address;
 
 /// Bytes of a cell: the unit that a disk writes whole.
-const CELL_BYTES: u64 = 512;
+pub(super) const CELL_BYTES: u64 = 512;
 /// Cells of the largest file, and of the largest write: more than a stripe unit.
-const CELLS_MAX: u64 = 96;
-const WRITE_CELLS_MAX: u64 = 24;
+pub(super) const CELLS_MAX: u64 = 96;
+pub(super) const WRITE_CELLS_MAX: u64 = 24;
 /// Directory of the files.
 const DIR: &str = "data";
 /// Longest rest between two operations in milliseconds, and the longest of the rare long ones.
 const REST_MS_MAX: u64 = 80;
 const LONG_REST_MS_MAX: u64 = 12_000;
 const LONG_PER_MILLE: u32 = 60;
+/// Operations that servers do by themselves, where there are any.
+const RANGES_PER_MILLE: u32 = 400;
 /// Tries of the final look.
 const LOOKS_MAX: u32 = 50;
 
@@ -42,30 +45,32 @@ pub(crate) struct DataParts {
     pub(crate) is_pnfs: bool,
     /// Files that all work on.
     pub(crate) files: u64,
+    /// Whether it also has servers copy, clone, make holes and take storage.
+    pub(crate) copies: bool,
 }
 
 /// An open file, and which of its changes wait for a flush.
-struct Held {
-    file: File,
-    id: u64,
-    name: String,
-    unflushed: Vec<usize>,
+pub(super) struct Held {
+    pub(super) file: File,
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) unflushed: Vec<usize>,
 }
 
 /// A client with one thread.
 pub(crate) struct DataWorker {
-    parts: DataParts,
-    client: Client,
-    held: Option<Held>,
+    pub(super) parts: DataParts,
+    pub(super) client: Client,
+    pub(super) held: Option<Held>,
     opens: u64,
 }
 
-fn path(name: &str) -> String {
+pub(super) fn path(name: &str) -> String {
     format!("/{DIR}/{name}")
 }
 
 /// The inode number in an MDS handle (docs/architecture.md, "File handles").
-fn file_id(file: &File) -> u64 {
+pub(super) fn file_id(file: &File) -> u64 {
     let bytes = file.handle().0.get(12..20).and_then(|b| b.try_into().ok());
     bytes.map_or(0, u64::from_be_bytes)
 }
@@ -73,25 +78,23 @@ fn file_id(file: &File) -> u64 {
 fn cells(first: u64, count: u64, tag: u32) -> Bytes {
     let mut out = Vec::new();
     for cell in first..first + count {
-        let mut word = tag.to_be_bytes().to_vec();
-        word.extend(u32::try_from(cell).unwrap_or(u32::MAX).to_be_bytes());
         for _ in 0..CELL_BYTES / 8 {
-            out.extend_from_slice(&word);
+            out.extend_from_slice(&mark(tag, cell).to_be_bytes());
         }
     }
     out.into()
 }
 
-/// The tag of a cell, or what is odd about its bytes.
-fn tag_of(cell: u64, bytes: &[u8]) -> Result<u32, String> {
-    if bytes.iter().all(|b| *b == 0) {
-        return Ok(NOTHING);
-    }
-    let tag = bytes
-        .first_chunk::<4>()
-        .map_or(NOTHING, |b| u32::from_be_bytes(*b));
-    if bytes[..] == cells(cell, 1, tag)[..bytes.len()] {
-        Ok(tag)
+/// The mark of a cell, or what is odd about its bytes.
+fn mark_of(bytes: &[u8]) -> Result<Mark, String> {
+    let first = bytes.first_chunk::<8>();
+    let mark = first.map_or(NOTHING, |b| u64::from_be_bytes(*b));
+    let words = bytes.chunks(8);
+    if words
+        .clone()
+        .all(|word| *word == mark.to_be_bytes()[..word.len()])
+    {
+        Ok(mark)
     } else {
         Err(format!(
             "torn or foreign bytes, beginning with {:?}",
@@ -134,7 +137,7 @@ impl DataWorker {
         made.map(drop).map_err(|e| e.to_string())
     }
 
-    fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Moment {
         self.parts.history.now()
     }
 
@@ -142,7 +145,7 @@ impl DataWorker {
         format!("{}.{}", self.parts.name, self.opens)
     }
 
-    fn tell(&self, what: &str) {
+    pub(super) fn tell(&self, what: &str) {
         self.parts
             .trace
             .tell(&self.parts.name, format_args!("= {what}"));
@@ -171,6 +174,9 @@ impl DataWorker {
         if self.held.is_none() {
             return self.open().await;
         }
+        if self.parts.copies && self.parts.rng.chance(RANGES_PER_MILLE) {
+            return self.work_on_range().await;
+        }
         match self.parts.rng.below(100) {
             0..40 => self.write().await,
             40..55 => self.flush().await,
@@ -182,7 +188,7 @@ impl DataWorker {
     }
 
     /// An error that only a removal by somebody else, or a lost lease, explains.
-    fn judge(&mut self, what: &str, error: &Error) {
+    pub(super) fn judge(&mut self, what: &str, error: &Error) {
         self.tell(&format!("{what}: {error}"));
         let is_explained = match error {
             Error::OpenLost => true,
@@ -220,7 +226,7 @@ impl DataWorker {
     }
 
     /// Enters a change that is about to be asked for; returns its place in the history.
-    fn begin(&self, id: u64, what: What) -> usize {
+    pub(super) fn begin(&self, id: u64, what: What) -> usize {
         let change = Change {
             who: self.who(),
             start: self.now(),
@@ -268,7 +274,7 @@ impl DataWorker {
         }
     }
 
-    fn acknowledge(&self, id: u64, done: &[usize]) {
+    pub(super) fn acknowledge(&self, id: u64, done: &[usize]) {
         let now = self.now();
         self.tell(&format!("flushed {} changes of {id}", done.len()));
         self.parts.history.file(id, |file| {
@@ -295,20 +301,20 @@ impl DataWorker {
         let data = held.file.read_at(first * CELL_BYTES, len).await?;
         let end = self.now();
         let bytes = data.into_bytes();
-        let mut tags: Vec<_> = (first..)
-            .zip(bytes.chunks(usize::try_from(CELL_BYTES).unwrap_or(1)))
-            .map(|(cell, bytes)| tag_of(cell, bytes))
+        let mut marks: Vec<_> = bytes
+            .chunks(usize::try_from(CELL_BYTES).unwrap_or(1))
+            .map(mark_of)
             .collect();
-        let found = tags.len() as u64;
+        let found = marks.len() as u64;
         self.tell(&format!("read {found} cells from {first} of {}", held.id));
         // What lies behind the end is nothing, and is judged as such.
-        tags.resize(usize::try_from(count).unwrap_or(0), Ok(NOTHING));
+        marks.resize(usize::try_from(count).unwrap_or(0), Ok(NOTHING));
         let seen = Seen {
             who,
             start,
             end,
             first,
-            tags,
+            marks,
         };
         self.parts
             .history

@@ -4,6 +4,7 @@
 //! session is made anew by whoever notices first: opens and locks are reclaimed, RECLAIM_COMPLETE is said. Workers
 //! (`names`, `locks`) share a client, each with owners of its own.
 
+mod copies;
 mod data;
 mod delegated;
 mod guest;

@@ -78,6 +78,7 @@ impl Clients {
     pub(super) fn remove_session(&mut self, id: SessionId) -> Option<Box<Session>> {
         let session = self.sessions.remove(&id)?;
         self.bindings.remove_session(&session);
+        self.reply_bytes -= session.slots.held_bytes();
         Some(session)
     }
 }

@@ -265,12 +265,17 @@ impl Clients {
         if session.admit(connection)? {
             self.bindings.add(connection, id);
         }
-        let verdict = session.slots.sequence(request);
+        let before = session.slots.held_bytes();
+        let room = (self.limits.reply_cache_bytes_max).saturating_sub(self.reply_bytes);
+        let verdict = session.slots.sequence(request, room);
+        self.reply_bytes = self.reply_bytes - before + session.slots.held_bytes();
         let client_id = session.client;
-        let (highest_slot, target_highest_slot) = (
-            session.slots.highest_enforced(),
-            session.slots.highest_target(),
-        );
+        let target_highest_slot = session.slots.highest_target();
+        let highest_slot = match room < u64::from(session.fore.response_cached_bytes_max) {
+            // No more than that is served any longer to a client that wants its replies kept.
+            true => target_highest_slot,
+            false => session.slots.highest_enforced(),
+        };
         let succeeded = matches!(
             verdict,
             Verdict::New(_) | Verdict::Replay(_) | Verdict::Uncached
@@ -301,9 +306,14 @@ impl Clients {
         token: SlotToken,
         reply: Option<std::sync::Arc<[u8]>>,
     ) -> bool {
-        self.sessions
-            .get_mut(&id)
-            .is_some_and(|s| s.slots.complete(token, reply))
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        let before = session.slots.held_bytes();
+        let room = (self.limits.reply_cache_bytes_max).saturating_sub(self.reply_bytes);
+        let is_kept = session.slots.complete(token, reply, room);
+        self.reply_bytes = self.reply_bytes - before + session.slots.held_bytes();
+        is_kept
     }
 
     /// The status flags of a session that follow from connections and from the restart.

@@ -8,6 +8,7 @@ use nfs4::NfsStatus;
 use super::*;
 use crate::{CallbackSecurity, ChannelAttrs, GraceEnd, Sequence, Verdict, status_flags};
 
+mod replies;
 mod tables;
 
 fn limits() -> ClientLimits {

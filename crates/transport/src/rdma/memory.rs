@@ -9,10 +9,17 @@
 //! arena: the others go on serving, and the arena stays until all of them are back. So a store that grows costs
 //! a registration in [`ARENA_PARTS`] WRITEs, and one that was emptied but for one part of each arena holds [`ARENA_PARTS`] times that,
 //! for further records.
+//!
+//! # Giving back
+//! A peak leaves its arenas behind. Those of which nobody had anything for [`QUIET`] go, a few at a time, as long as more than [`KEPT_BYTES`]
+//! of all sizes are free: what comes again within that time, or needs no more than that, finds its arenas, and registers none. One task for
+//! each process' memory does it ([`Memory::tend`]), and another thread gives the memory back: a device takes its time for that.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use fabric::{Buffer, Pool, PoolConfig, Spare};
+use fabric::{Buffer, Pool, PoolConfig, Spare, Trim, Trimmed};
 
 /// Bytes of a buffer in each pool: the usual sizes of reads and writes and steps between them, with room for what stands around
 /// those. A store may keep what was fetched into one ([`crate::record_buffer_bytes`]), so little of it should be unused.
@@ -38,6 +45,18 @@ const SLAB_BYTES: usize = 4 << 20;
 /// a time ([`crate::Limits`]), so that no burst gives back what the next one needs.
 const FREE_BYTES_MAX: usize = 512 << 20;
 
+/// Bytes of bulk buffers that nobody has and that stay, however long nobody needs them: some 50 requests of 1 MiB at a time.
+const KEPT_BYTES: usize = 64 << 20;
+/// How long nobody has anything of an arena before it goes. Longer than the pauses between the bursts of a job that saves its state every few minutes.
+const QUIET: Duration = Duration::from_secs(300);
+/// How often arenas are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// [`QUIET`] in looks.
+const QUIET_LOOKS: u32 = 10;
+const _: () = assert!(LOOK_EVERY.saturating_mul(QUIET_LOOKS).as_secs() == QUIET.as_secs());
+/// Most arenas that go at one look, of all sizes: at most 72 MiB. So a peak is given back over minutes, and what deregistering costs is spread, too.
+const TRIMMED_MAX: usize = 8;
+
 /// Bytes of a slab of receives.
 const RECEIVE_SLAB_BYTES: usize = 256 << 10;
 
@@ -49,6 +68,9 @@ pub(super) struct Memory(Arc<Pools>);
 struct Pools {
     receives: Pool,
     sizes: [Pool; SIZES.len()],
+    /// Of the bulk buffers.
+    spare: Spare,
+    is_tended: AtomicBool,
 }
 
 impl Memory {
@@ -67,7 +89,22 @@ impl Memory {
                     spare.clone(),
                 ),
             }),
+            spare,
+            is_tended: AtomicBool::new(false),
         }))
+    }
+
+    /// Sees to it that what nobody needs goes back, as long as this memory is used: by a task on the runtime that calls, unless
+    /// one does so already.
+    pub(super) fn tend(&self) {
+        if !self.0.is_tended.swap(true, AcqRel) {
+            tokio::spawn(Tender(Arc::downgrade(&self.0)).run());
+        }
+    }
+
+    /// Bytes of bulk buffers that nobody has.
+    pub(super) fn free_bytes(&self) -> usize {
+        self.0.spare.bytes()
     }
 
     /// A buffer for one message.
@@ -85,6 +122,53 @@ impl Memory {
         };
         buffer.set_len(bytes);
         buffer
+    }
+}
+
+impl Pools {
+    /// A look at the arenas of each size, the largest first; what goes.
+    fn trim(&self) -> Vec<Trimmed> {
+        let mut left = TRIMMED_MAX;
+        let bulk = |pool: &&Pool| pool.buffer_bytes() >= BULK_BYTES_MIN;
+        let pools = self.sizes.iter().rev().filter(bulk);
+        let trimmed = pools.map(|pool| {
+            let trimmed = pool.trim(Trim {
+                quiet_looks: QUIET_LOOKS,
+                kept_bytes: KEPT_BYTES,
+                slabs_max: left,
+            });
+            left -= trimmed.slabs();
+            trimmed
+        });
+        trimmed.filter(|trimmed| trimmed.slabs() > 0).collect()
+    }
+}
+
+/// Gives back what nobody needs, until the memory is gone, or the runtime that it runs on: then the next [`Memory::tend`] makes another.
+struct Tender(Weak<Pools>);
+
+impl Tender {
+    async fn run(self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let Some(pools) = self.0.upgrade() else {
+                return;
+            };
+            let trimmed = pools.trim();
+            drop(pools);
+            if !trimmed.is_empty() {
+                // One at a time. When the runtime ends meanwhile, they go with it.
+                let _ = tokio::task::spawn_blocking(move || drop(trimmed)).await;
+            }
+        }
+    }
+}
+
+impl Drop for Tender {
+    fn drop(&mut self) {
+        if let Some(pools) = self.0.upgrade() {
+            pools.is_tended.store(false, Release);
+        }
     }
 }
 
@@ -164,6 +248,106 @@ mod tests {
         drop(first);
         assert_eq!(gone.watch(&burst()), arenas);
         assert_eq!(gone.0.load(Relaxed), 0, "none was given back meanwhile");
+    }
+
+    /// Buffers of a peak of 300 MiB, in all sizes of bulk.
+    fn peak(memory: &Memory) -> Vec<Buffer> {
+        let sizes = SIZES.iter().filter(|bytes| **bytes >= BULK_BYTES_MIN);
+        let each = |bytes: &usize| {
+            let count = (40 << 20) / bytes;
+            let buffers = (0..count).map(|_| memory.take(*bytes));
+            buffers.collect::<Vec<_>>()
+        };
+        sizes.flat_map(each).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_peak_leaves_behind_goes_once_it_was_quiet() {
+        let memory = Memory::new(4096);
+        memory.tend();
+        let gone = Arc::new(Gone::default());
+        let arenas = gone.watch(&peak(&memory)).len();
+        let free = memory.free_bytes();
+        assert!(free > 300 << 20, "{free}");
+        tokio::time::sleep(QUIET - LOOK_EVERY).await;
+        assert_eq!((memory.free_bytes(), gone.0.load(Relaxed)), (free, 0));
+        // A peak in time needs none but those.
+        drop(peak(&memory));
+        tokio::time::sleep(QUIET - LOOK_EVERY).await;
+        assert_eq!(gone.watch(&peak(&memory)).len(), arenas);
+        assert_eq!(gone.0.load(Relaxed), 0);
+        // After it only the reserve stays, for ever.
+        let looks = u32::try_from(arenas.div_ceil(TRIMMED_MAX)).unwrap();
+        tokio::time::sleep(QUIET + LOOK_EVERY * (looks + 2)).await;
+        let kept = memory.free_bytes();
+        assert!(
+            (KEPT_BYTES..KEPT_BYTES + (16 << 20)).contains(&kept),
+            "{kept}"
+        );
+        tokio::time::sleep(QUIET * 100).await;
+        assert_eq!(memory.free_bytes(), kept);
+        assert!(gone.0.load(Relaxed) > arenas / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peak_goes_a_few_arenas_at_a_time() {
+        let memory = Memory::new(4096);
+        memory.tend();
+        drop(peak(&memory));
+        let most = TRIMMED_MAX * ARENA_PARTS * SIZES[SIZES.len() - 1];
+        let (mut before, mut looks) = (memory.free_bytes(), 0);
+        tokio::time::sleep(LOOK_EVERY / 2).await;
+        while before > KEPT_BYTES + (16 << 20) {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let now = memory.free_bytes();
+            assert!(before - now <= most, "{before} {now}");
+            (before, looks) = (now, looks + 1);
+            assert!(looks < 100, "it goes");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trickle_keeps_its_own_arena_only() {
+        let memory = Memory::new(4096);
+        memory.tend();
+        drop(peak(&memory));
+        let gone = Arc::new(Gone::default());
+        gone.watch(&[memory.take(1 << 20)]);
+        for _ in 0..200 {
+            drop(memory.take(1 << 20));
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        assert_eq!(gone.0.load(Relaxed), 0, "what is used is not given back");
+        assert!(memory.free_bytes() < KEPT_BYTES + (16 << 20));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_tended_by_one_task_until_it_is_gone() {
+        let tasks = || {
+            tokio::runtime::Handle::current()
+                .metrics()
+                .num_alive_tasks()
+        };
+        let memory = Memory::new(4096);
+        memory.tend();
+        memory.clone().tend();
+        assert_eq!(tasks(), 1);
+        drop(memory);
+        tokio::time::sleep(LOOK_EVERY * 2).await;
+        assert_eq!(tasks(), 0);
+    }
+
+    #[test]
+    fn another_task_tends_memory_whose_runtime_has_ended() {
+        let memory = Memory::new(4096);
+        for _ in 0..2 {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().build().unwrap();
+            runtime.block_on(async { memory.tend() });
+            assert!(memory.0.is_tended.load(Relaxed));
+            drop(runtime);
+            assert!(!memory.0.is_tended.load(Relaxed));
+        }
     }
 
     #[test]

@@ -7,13 +7,12 @@ use crate::process::last_line;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The words of the ready text before the port of each transport.
+/// The word of the ready text before the port of TCP.
 const PORT_WORD: &str = "port=";
-const RDMA_PORT_WORD: &str = "nfs://127.0.0.1:";
 /// The line with which the ready text begins.
 const READY_LINE: &str = "ropewalk is ready";
 /// Longest text before the port.
@@ -36,8 +35,10 @@ impl Up {
         let words = dir.join("up.log");
         let stderr = File::create(&words).map_err(BenchError::io("make the cluster's log"))?;
         let mut command = Command::new(&options.program);
+        let at = listen(options);
         command
-            .args(["up", "--port=0", "--export=127.0.0.0/8:rw:none"])
+            .args(["up", "--port=0"])
+            .args(place(at))
             .arg(format!("--ds={}", options.ds_count))
             .arg(format!("--transport={}", options.transport.name()))
             .arg(format!("--rdma-crc={}", options.rdma_crc))
@@ -57,26 +58,27 @@ impl Up {
             .spawn()
             .map_err(BenchError::io("start ropewalk"))?;
         let mut up = Self { child };
-        let Some(port) = up.ready_port(options.transport) else {
+        let Some(port) = up.ready_port(options.transport, at) else {
             let said = last_line(&words);
             let why = said.unwrap_or_else(|| "it ended without a word".to_owned());
             return Err(BenchError::Cluster(why));
         };
-        Ok((up, (Ipv4Addr::LOCALHOST, port).into()))
+        Ok((up, (at, port).into()))
     }
 
     /// Reads the ready text up to the port in it.
-    fn ready_port(&mut self, transport: Transport) -> Option<u16> {
-        let word = match transport {
-            Transport::Tcp => PORT_WORD,
-            Transport::Rdma => RDMA_PORT_WORD,
+    fn ready_port(&mut self, transport: Transport, at: IpAddr) -> Option<u16> {
+        let word = match (transport, at) {
+            (Transport::Tcp, _) => PORT_WORD.to_owned(),
+            (Transport::Rdma, IpAddr::V4(at)) => format!("nfs://{at}:"),
+            (Transport::Rdma, IpAddr::V6(at)) => format!("nfs://[{at}]:"),
         };
         let stdout = self.child.stdout.take()?;
         let mut ready = false;
         for line in BufReader::new(stdout.take(READY_BYTES_MAX)).lines() {
             let line = line.ok()?;
             ready |= line.starts_with(READY_LINE);
-            if let Some((_, port)) = line.split_once(word).filter(|_| ready) {
+            if let Some((_, port)) = line.split_once(word.as_str()).filter(|_| ready) {
                 let digits = port.split(|c: char| !c.is_ascii_digit()).next()?;
                 return digits.parse().ok();
             }
@@ -95,6 +97,27 @@ impl Drop for Up {
         ask_to_stop(&self.child);
         wait_for_end(&mut self.child);
     }
+}
+
+/// Where its servers are.
+fn listen(options: &ClusterOptions) -> IpAddr {
+    let at = options
+        .device
+        .filter(|_| options.transport == Transport::Rdma);
+    at.unwrap_or(Ipv4Addr::LOCALHOST.into())
+}
+
+/// The options that say so.
+fn place(at: IpAddr) -> Vec<String> {
+    if at.is_loopback() {
+        return vec!["--export=127.0.0.0/8:rw:none".to_owned()];
+    }
+    let bits = if at.is_ipv4() { 32 } else { 128 };
+    vec![
+        format!("--listen={at}"),
+        format!("--export={at}/{bits}:rw:none"),
+        "--rdma-provider=verbs".to_owned(),
+    ]
 }
 
 /// `root` and all its descendants.

@@ -4,6 +4,7 @@
 
 use super::{Buffer, Bypass, Files, PAGE_BYTES};
 use crate::BenchError;
+use crate::nfs::cluster::{TMPFS, file_system_of};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use rustix::fs::{Advice, OFlags};
@@ -92,6 +93,12 @@ fn open_direct(path: &Path, unit_bytes: u32) -> io::Result<Option<File>> {
     }
 }
 
+/// Whether a file is in memory anyway: its reads are those of the page cache, whatever it is opened with.
+fn is_tmpfs(file: &File) -> io::Result<bool> {
+    let stat = rustix::fs::fstatfs(file)?;
+    Ok(file_system_of(&stat) == TMPFS)
+}
+
 /// The value of a future of this adapter.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     future
@@ -152,6 +159,10 @@ impl Files for Mounted {
         let units = vec![0; 2 * unit_bytes as usize];
         let written = file.write_all_at(&units, 0).and_then(|()| file.sync_all());
         written.map_err(&doing)?;
+        if is_tmpfs(&file).map_err(&doing)? {
+            file.set_len(0).map_err(&doing)?;
+            return Ok((Opened::cached(file), Some(Bypass::Tmpfs)));
+        }
         let direct = open_direct(&self.path(path), unit_bytes).map_err(&doing)?;
         file.set_len(0).map_err(&doing)?;
         let (reads, bypass) = match direct {
@@ -303,7 +314,7 @@ mod tests {
                     let flags = rustix::fs::fcntl_getfl(direct).unwrap();
                     assert!(flags.contains(OFlags::DIRECT), "{flags:?}");
                 }
-                (Reads::Dropped, Some(Bypass::Dropped)) => {}
+                (Reads::Dropped, Some(Bypass::Dropped)) | (Reads::Cached, Some(Bypass::Tmpfs)) => {}
                 other => panic!("{other:?}"),
             }
             assert_eq!(file.file.metadata().unwrap().len(), 0, "the try is left");
@@ -326,6 +337,28 @@ mod tests {
             files.close(file).await.unwrap();
             files.remove("f").await.unwrap();
         });
+    }
+
+    #[test]
+    fn a_tmpfs_reads_from_the_page_cache() {
+        let shm = Path::new("/dev/shm");
+        let is_tmpfs = |dir: &Path| crate::nfs::cluster::file_system(dir) == TMPFS;
+        let elsewhere = tempfile::tempdir().unwrap();
+        for dir in [shm, elsewhere.path()]
+            .into_iter()
+            .filter(|dir| dir.is_dir())
+        {
+            let dir = tempfile::tempdir_in(dir).unwrap();
+            let files = Mounted::new(dir.path().to_owned());
+            let (file, bypass) = ready(files.create_uncached("f", 4096)).unwrap();
+            assert_eq!(
+                bypass == Some(Bypass::Tmpfs),
+                is_tmpfs(dir.path()),
+                "{dir:?}"
+            );
+            assert_eq!(matches!(file.reads, Reads::Cached), is_tmpfs(dir.path()));
+            assert_eq!(file.file.metadata().unwrap().len(), 0, "the try is left");
+        }
     }
 
     #[test]

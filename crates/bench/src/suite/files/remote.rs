@@ -5,20 +5,19 @@
 
 use super::{Bypass, DIR_MODE, FILE_MODE, Files};
 use crate::BenchError;
+use crate::nfs::providers::{ADDRESSES_MAX, providers};
 use bytes::Bytes;
 use client::{
     Client, ClientConfig, Error, File, Identity, NfsUrl, OpenOptions, SetAttrs, Verifier,
 };
 use futures_util::stream::{FuturesOrdered, TryStreamExt};
 use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use transport::rdma::{Config, Rdma};
 use transport::{Address, AnyConnector, Connector, Context, Limits};
 
-/// Addresses of one host name that are tried.
-const ADDRESSES_MAX: usize = 8;
 /// A server that does not answer for so long, a grace period included, ends the run.
 const GIVE_UP: Duration = Duration::from_secs(180);
 
@@ -40,8 +39,10 @@ impl Remote {
         let found: Vec<_> = found.take(ADDRESSES_MAX).collect();
         let addresses = url.addresses(&found);
         let context = Context::new(Limits::default());
-        let software = Rdma::new(Arc::new(fabric_iwarp::Iwarp::default()), Config::default());
-        let connector = Arc::new(AnyConnector::new(&context, vec![software]));
+        let any = found
+            .first()
+            .map_or(Ipv4Addr::LOCALHOST.into(), SocketAddr::ip);
+        let connector = Arc::new(AnyConnector::new(&context, providers(any, true)));
         let config = ClientConfig {
             data_transport: url.transport,
             ..config()?

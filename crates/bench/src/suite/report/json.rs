@@ -3,7 +3,6 @@
 use crate::report::{Machine, spread_json};
 use crate::runner::Metric;
 use crate::suite::measure::Results;
-use crate::suite::spec::Transport;
 use serde_json::{Map, Value, json};
 
 pub(crate) fn value(results: &Results, machine: &Machine) -> Value {
@@ -27,7 +26,7 @@ pub(crate) fn value(results: &Results, machine: &Machine) -> Value {
         })).collect::<Vec<_>>(),
         "cells": cells.map(|(index, cell)| json!({
             "cell": cell,
-            "transport_provider": cell.server.transport().map(Transport::provider),
+            "transport_provider": results.provider(cell.server),
             "failed": results.failures.iter().find(|f| f.cell == index).map(|f| &f.why),
             "phases": phases(results, index),
             "runs": runs(results, index),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 
 use powercut::Dice;
 
@@ -44,12 +45,22 @@ pub(super) enum Act {
         generation: u32,
         epoch: u32,
     },
+    Punch {
+        start: u64,
+        end: u64,
+        durable: bool,
+    },
+    Reserve {
+        start: u64,
+        end: u64,
+    },
+    Create,
 }
 
 impl Act {
     pub(super) fn any(dice: &mut Dice, generation: u32, epoch: u32) -> Self {
         let epoch = epoch + 1;
-        match dice.roll(12) {
+        match dice.roll(17) {
             0..=6 => Self::Write {
                 offset: dice.roll(BYTES_MAX / 2),
                 len: 1 + dice.roll(BYTES_MAX / 2),
@@ -62,10 +73,25 @@ impl Act {
                 epoch,
             },
             10 => Self::Fence { epoch },
-            _ => Self::Remove {
+            11 => Self::Remove {
                 generation: generation + 1,
                 epoch,
             },
+            12..=13 => {
+                let start = dice.roll(BYTES_MAX);
+                Self::Punch {
+                    start,
+                    end: start + 1 + dice.roll(BYTES_MAX),
+                    durable: dice.one_in(2),
+                }
+            }
+            14..=15 => {
+                // Mostly behind the end: there the storage is seen.
+                let start = dice.roll(4 * BYTES_MAX);
+                let end = start + 1 + dice.roll(4 * BYTES_MAX);
+                Self::Reserve { start, end }
+            }
+            _ => Self::Create,
         }
     }
 
@@ -89,6 +115,16 @@ impl Act {
                 generation: small(1),
                 epoch: small(2),
             },
+            "punch" => Self::Punch {
+                start: number(1),
+                end: number(2),
+                durable: number(3) == 1,
+            },
+            "reserve" => Self::Reserve {
+                start: number(1),
+                end: number(2),
+            },
+            "create" => Self::Create,
             other => panic!("{other}"),
         }
     }
@@ -107,6 +143,13 @@ impl fmt::Display for Act {
             Self::Cut { size_bytes, epoch } => write!(f, "cut {size_bytes} {epoch}"),
             Self::Fence { epoch } => write!(f, "fence {epoch}"),
             Self::Remove { generation, epoch } => write!(f, "remove {generation} {epoch}"),
+            Self::Punch {
+                start,
+                end,
+                durable,
+            } => write!(f, "punch {start} {end} {}", u8::from(*durable)),
+            Self::Reserve { start, end } => write!(f, "reserve {start} {end}"),
+            Self::Create => write!(f, "create"),
         }
     }
 }
@@ -122,6 +165,10 @@ pub(super) struct Object {
     /// Some of it was synced, so the index has it.
     pub(super) is_indexed: bool,
     pub(super) is_gone: bool,
+    /// It was promised that it is there, whatever its size.
+    pub(super) is_made: bool,
+    /// Storage that was promised and not asked back since. Ranges may overlap.
+    reserved: Vec<Range<u64>>,
 }
 
 fn place(at: u64) -> usize {
@@ -151,12 +198,19 @@ impl Object {
         self.is_indexed |= self.now_size > 0;
     }
 
+    fn made(&mut self) {
+        self.synced();
+        self.is_made = true;
+        self.is_indexed = true;
+    }
+
     /// A cut is asked for.
     fn cutting(&mut self, size: u64) {
         self.safe_size = self.safe_size.min(size);
         self.now_size = self.now_size.min(size);
         // A data server may come from one byte beyond; the MDS repeats what was not answered.
         self.longest = self.longest.max(size + 1);
+        self.give_back(size..u64::MAX);
         for (may, last) in self.bytes.iter_mut().skip(place(size)) {
             may.insert(0);
             *last = 0;
@@ -166,6 +220,38 @@ impl Object {
     fn was_cut(&mut self, size: u64) {
         self.longest = size;
         self.bytes.truncate(place(size));
+    }
+
+    /// A hole is asked for.
+    fn punching(&mut self, start: u64, end: u64) {
+        let end = place(end).min(self.bytes.len());
+        for (may, last) in self.bytes.iter_mut().take(end).skip(place(start)) {
+            may.insert(0);
+            *last = 0;
+        }
+    }
+
+    fn give_back(&mut self, gone: Range<u64>) {
+        let parts = |has: Range<u64>| {
+            let before = has.start..has.end.min(gone.start);
+            let behind = has.start.max(gone.end)..has.end;
+            [before, behind]
+        };
+        let kept = self.reserved.drain(..).flat_map(parts);
+        self.reserved = kept.filter(|part| !part.is_empty()).collect();
+    }
+
+    /// Bytes of storage that it must have.
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        let mut ranges = self.reserved.clone();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut counted = 0;
+        let mut bytes = 0;
+        for Range { start, end } in ranges {
+            bytes += end.saturating_sub(start.max(counted));
+            counted = counted.max(end);
+        }
+        bytes
     }
 
     pub(super) fn compare(&self, bytes: &[u8], at: &str) {
@@ -196,6 +282,8 @@ impl Object {
         self.bytes = bytes.iter().map(|b| ([*b].into(), *b)).collect();
         let size = bytes.len() as u64;
         (self.safe_size, self.now_size, self.longest) = (size, size, size);
+        // The next recording takes over the bytes, and no storage beside them.
+        self.reserved.clear();
     }
 }
 
@@ -260,6 +348,11 @@ impl Model {
                 epochs.1 = epoch;
                 self.removed.entry(name.file_id).or_default().asked = generation;
             }
+            Act::Punch { start, end, .. } => {
+                object.punching(start, end);
+                object.give_back(start..end);
+            }
+            Act::Reserve { .. } | Act::Create => {}
         }
     }
 
@@ -278,6 +371,13 @@ impl Model {
                 epochs.0 = epoch;
                 self.removed.get_mut(&name.file_id).unwrap().promised = generation;
             }
+            Act::Punch { durable: false, .. } => {}
+            Act::Punch { .. } => object.synced(),
+            Act::Reserve { start, end } => {
+                object.made();
+                object.reserved.push(start..end);
+            }
+            Act::Create => object.made(),
         }
     }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::BindRequest;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 const OWNERS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -53,15 +54,19 @@ fn step(t: &mut Clients, (action, n, connection, _): Event, now_ms: u64) {
         }
         (11..=13, _, Some(id)) => {
             let request = Sequence {
-                slot: 0,
-                seqid: 1,
+                slot: u32::try_from(n % 8).unwrap(),
+                seqid: 1 + u32::try_from(now_ms % 3).unwrap(),
                 highest_slot: 0,
-                cache_this: false,
+                cache_this: action != 11,
                 fingerprint: 0,
             };
             let done = t.sequence(id, connection, &request, now_ms, false);
-            if let Ok(Verdict::New(token)) = done.map(|done| done.verdict) {
-                t.complete(id, token, None);
+            let verdict = done.map(|done| done.verdict);
+            // Some never end.
+            if let Ok(Verdict::New(token)) = verdict
+                && n % 7 > 0
+            {
+                t.complete(id, token, Some(Arc::from(vec![0; n * 16])));
             }
         }
         (14, ..) => {
@@ -87,6 +92,8 @@ fn walk(t: &Clients) {
             .for_each(|connection| bindings.add(connection, session.id()));
     }
     assert_eq!(t.bindings, bindings);
+    let held = t.sessions.values().map(|s| s.slots.held_bytes());
+    assert_eq!(t.reply_cache_bytes(), held.sum::<u64>());
 }
 
 proptest! {
@@ -96,7 +103,8 @@ proptest! {
     fn what_is_kept_beside_the_clients_is_what_a_walk_finds(
         events in prop::collection::vec(event(), 1..120)
     ) {
-        let (mut t, mut now_ms) = (table(), 0);
+        let mut t = table_with(|limits| limits.reply_cache_bytes_max = 4096);
+        let mut now_ms = 0;
         for event in events {
             now_ms += event.3;
             step(&mut t, event, now_ms);

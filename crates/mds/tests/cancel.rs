@@ -1,0 +1,109 @@
+//! Goal: a copy that was cancelled has stopped: what its client writes after the answer stays. Method: one WRITE of the copy to its data
+//! server is late; the client cancels the copy meanwhile and writes to the same place. Time is paused.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+
+mod rig;
+
+use nfs4::ops::{CopyArgs, CopyRes, OffloadCancelArgs, OffloadCancelRes};
+use nfs4::{IoMode, NfsStatus, StableHow, Stateid};
+use rig::cluster::Port;
+use rig::file::{File, patiently};
+use rig::real::{
+    Real, after_from_to, bytes_of, direct_session, direct_write, fill, from_to, len, pattern,
+};
+use rig::{Rig, after_putfh};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::Notify;
+use transport::memory::{Fate, Faults, Passage};
+
+const MIB: u64 = 1 << 20;
+/// How late the WRITE is: longer than the answer to a cancellation may wait.
+const LATE: Duration = Duration::from_secs(4);
+/// Bytes of a record that only a WRITE has.
+const WRITE_BYTES_MIN: usize = 4096;
+/// Bytes that the client writes; the late WRITE is of as many and more.
+const MINE_BYTES: usize = 4096;
+
+/// Delays the next WRITE of the metadata server, once.
+#[derive(Default)]
+struct Late {
+    is_awaited: AtomicBool,
+    came: Notify,
+}
+
+impl Faults for Late {
+    fn fate(&self, passage: &Passage<'_>) -> Fate {
+        let is_write = passage.from == "mds-proxy" && passage.bytes.len() >= WRITE_BYTES_MIN;
+        if !is_write || !self.is_awaited.swap(false, Relaxed) {
+            return Fate::Deliver;
+        }
+        self.came.notify_one();
+        Fate::Delay(LATE)
+    }
+}
+
+async fn copy(src: &File<'_>, dst: &File<'_>) -> Stateid {
+    let args = CopyArgs {
+        src_stateid: src.open,
+        dst_stateid: dst.open,
+        src_offset: 0,
+        dst_offset: 0,
+        count: 0,
+        consecutive: true,
+        synchronous: false,
+        source_servers: Vec::new().into(),
+    };
+    let begun = patiently(|| async {
+        let done = from_to(src, dst, &args).await;
+        let begun = after_from_to(&done).take::<CopyRes>();
+        begun.map_err(|e| e.status().unwrap())
+    });
+    match begun.await.unwrap() {
+        CopyRes::Ok(begun) => begun.response.callback_id.unwrap(),
+        CopyRes::NoReqs(_) => panic!("refused"),
+    }
+}
+
+async fn cancel(dst: &File<'_>, stateid: Stateid) -> Result<(), NfsStatus> {
+    let args = OffloadCancelArgs { stateid };
+    let done = dst.client.on(&dst.fh, |b| {
+        b.push(&args);
+    });
+    let done = done.await;
+    let cancelled = after_putfh(&done).take::<OffloadCancelRes>();
+    cancelled.map(drop).map_err(|e| e.status().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_cancelled_writes_nothing_more() {
+    let late = Arc::new(Late::default());
+    let rig = Rig::troubled(late.clone()).await;
+    let port = Port::open(&rig);
+    let mut server = Real::new(1);
+    server.start(&rig, &port, 1).await;
+    let callbacks = Some(Arc::new(session_client::NoCallbacks) as Arc<_>);
+    let alice = rig.session_of("alice", *b"boot0001", callbacks).await;
+    let src = File::create(&alice, "src").await;
+    let dst = File::create(&alice, "dst").await;
+    fill(&src, 0, &pattern(len(17 * MIB))).await;
+    late.is_awaited.store(true, Relaxed);
+    let stateid = copy(&src, &dst).await;
+    late.came.notified().await;
+    patiently(|| cancel(&dst, stateid)).await.unwrap();
+    assert_eq!(cancel(&dst, stateid).await, Err(NfsStatus::BadStateid));
+    // By a layout, over another connection than that of the late WRITE.
+    let mine = vec![9; MINE_BYTES];
+    let granted = dst.layout(IoMode::Rw).await;
+    let direct = direct_session(&rig, &alice, "alice", "ds1").await;
+    let (handle, bytes) = (&granted.body.file_handles.0[0], mine.clone().into());
+    let (caller, stable) = (&alice.caller, StableHow::DataSync);
+    let wrote = direct_write(&direct, caller, handle, dst.open, stable, &bytes);
+    wrote.await.unwrap();
+    tokio::time::sleep(2 * LATE).await;
+    assert!(bytes_of(&dst, 0, MINE_BYTES).await == mine);
+}
