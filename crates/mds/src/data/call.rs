@@ -1,8 +1,10 @@
-//! Calls of the control program to a data server, over the connection that it opened.
+//! Calls of the control program to a data server, over the connection that it opened; and waiting for several.
 
 use control::{Answer, Refusal, Request};
+use nfs4::NfsStatus;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::time::Duration;
+use tokio::task::JoinSet;
 use transport::{CloseReason, ConnHandle};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
@@ -70,4 +72,46 @@ where
     }
     let answer: Answer<R::Ok> = xdr::decode_all(d.rest()).map_err(malformed)?;
     answer.into_result().map_err(DsError::Refused)
+}
+
+/// The results of work on several data servers; the first failure is that of all, told when nothing is under way any more. Who
+/// is told of a failure goes on, and what he does next must not be overtaken by a piece of this.
+pub(super) async fn all<T: 'static>(
+    mut tasks: JoinSet<Result<T, NfsStatus>>,
+) -> Result<Vec<T>, NfsStatus> {
+    let mut out = Ok(Vec::with_capacity(tasks.len()));
+    while let Some(done) = tasks.join_next().await {
+        let result = done.unwrap_or(Err(NfsStatus::ServerFault));
+        match (result, &mut out) {
+            (Ok(one), Ok(all)) => all.push(one),
+            (Err(status), Ok(_)) => out = Err(status),
+            (_, Err(_)) => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_told_when_nothing_is_under_way_any_more() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { Err(NfsStatus::Io) });
+        let slow = Arc::clone(&ended);
+        tasks.spawn(async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            slow.store(true, Relaxed);
+            Ok(())
+        });
+        assert_eq!(all(tasks).await, Err(NfsStatus::Io));
+        assert!(ended.load(Relaxed));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { Ok(7) });
+        assert_eq!(all(tasks).await, Ok(vec![7]));
+    }
 }

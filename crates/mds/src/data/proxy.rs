@@ -11,7 +11,7 @@
 //! The write verifier stands for those of all data servers of the file (rule R11): each that was written to counts as it
 //! answered, the others as last seen, so a data server that restarted between WRITE and COMMIT changes it.
 
-use super::call::call;
+use super::call::{all, call};
 use super::ranges::may_be_longer;
 use super::sizes::{object_of, striping_of};
 use super::space::note_space;
@@ -28,8 +28,8 @@ use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OwnedRwLockReadGuard, Semaphore};
 use tokio::task::JoinSet;
@@ -387,7 +387,7 @@ struct Done {
     verifier: Verifier,
 }
 
-/// Executes a piece for each extent; the first failure is that of all.
+/// Executes a piece for each extent, as [`all`] waits for them; behind a failure none begins.
 async fn each(
     nfsd: &Nfsd<Mds>,
     target: &Target,
@@ -395,24 +395,29 @@ async fn each(
 ) -> Result<Vec<Done>, NfsStatus> {
     let mut tasks = JoinSet::new();
     let places = Arc::new(Semaphore::new(PIECES_MAX));
+    let failure = Arc::new(OnceLock::new());
+    let file = target.inode.id.0;
+    // Nothing has begun before each has its session.
+    let mut pieces = Vec::with_capacity(target.extents.len());
     for extent in &target.extents {
         let index = usize::try_from(extent.index).unwrap_or(usize::MAX);
         let ds = *target.ids.get(index).ok_or(NfsStatus::ServerFault)?;
-        let session = session(nfsd, ds)?;
-        let (handle, piece, places) = (target.handle, piece(*extent), Arc::clone(&places));
+        pieces.push((ds, session(nfsd, ds)?, piece(*extent)));
+    }
+    for (ds, session, piece) in pieces {
+        let (handle, places, failure) = (target.handle, places.clone(), failure.clone());
         tasks.spawn(async move {
-            let _place = places.acquire().await;
-            perform(&session, ds, handle, piece).await
+            let place = places.acquire().await;
+            let _place = place.map_err(|_| *failure.get().unwrap_or(&NfsStatus::Delay))?;
+            let done = perform(&session, ds, handle, piece).await;
+            done.inspect_err(|status| {
+                let _first = failure.set(*status);
+                places.close();
+                tracing::debug!(file, %status, "proxied I/O");
+            })
         });
     }
-    let mut out = Vec::with_capacity(target.extents.len());
-    while let Some(done) = tasks.join_next().await {
-        let result = done.map_err(|_| NfsStatus::ServerFault)?;
-        out.push(result.inspect_err(|status| {
-            tracing::debug!(file = target.inode.id.0, %status, "proxied I/O");
-        })?);
-    }
-    Ok(out)
+    all(tasks).await
 }
 
 /// The session to a data server that serves; it is made at its first use.

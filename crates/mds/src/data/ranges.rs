@@ -13,7 +13,7 @@
 //! What fails may be done in part, and asking again does the rest. A data server that is away delays all of it, an expelled one
 //! makes an I/O error of it: its part of the file is lost.
 
-use super::call::{DsError, call};
+use super::call::{DsError, all, call};
 use super::proxy::enter;
 use super::sizes::{object_of, striping_of};
 use super::space::note_space;
@@ -80,7 +80,7 @@ impl Spread {
         }))
     }
 
-    /// Asks data servers, by their place in the group, at the same time; the first failure is that of all.
+    /// Asks data servers, by their place in the group, at the same time, as [`all`] waits for them.
     pub(super) async fn ask<R>(
         &self,
         asks: Vec<(usize, R)>,
@@ -89,33 +89,19 @@ impl Spread {
         R: Request + Send + Sync + 'static,
         R::Ok: Send + 'static,
     {
+        let file = self.object.file_id;
         let mut tasks = JoinSet::new();
         for (place, args) in asks {
             let conn = self.conns[place].clone();
-            tasks.spawn(async move { (place, call(&conn, &args).await) });
+            let ds = self.ids[place];
+            tasks.spawn(async move {
+                let answer = call(&conn, &args).await;
+                answer
+                    .map(|ok| (place, ok))
+                    .map_err(|error| failed(ds, file, &error))
+            });
         }
-        let mut out = Vec::with_capacity(tasks.len());
-        while let Some(done) = tasks.join_next().await {
-            let (place, result) = done.map_err(|_| NfsStatus::ServerFault)?;
-            out.push((place, result.map_err(|e| self.failed(place, &e))?));
-        }
-        Ok(out)
-    }
-
-    fn failed(&self, place: usize, error: &DsError) -> NfsStatus {
-        let ds = self.ids[place];
-        let status = match error {
-            DsError::Refused(refusal) => match refusal.status {
-                Status::Removed => NfsStatus::Stale,
-                Status::NoSpace => NfsStatus::NoSpc,
-                Status::Unsupported => NfsStatus::NotSupp,
-                Status::Io | Status::Invalid => NfsStatus::Io,
-                _ => NfsStatus::Delay,
-            },
-            _ => NfsStatus::Delay,
-        };
-        tracing::warn!(ds, file = self.object.file_id, %error, "range of a file");
-        status
+        all(tasks).await
     }
 
     /// Places in the group of data servers that have stripes in a range.
@@ -130,6 +116,21 @@ impl Spread {
     fn stripes(&self, place: usize) -> Stripes {
         Stripes::of(self.striping, u32::try_from(place).unwrap_or(u32::MAX))
     }
+}
+
+fn failed(ds: u32, file: u64, error: &DsError) -> NfsStatus {
+    let status = match error {
+        DsError::Refused(refusal) => match refusal.status {
+            Status::Removed => NfsStatus::Stale,
+            Status::NoSpace => NfsStatus::NoSpc,
+            Status::Unsupported => NfsStatus::NotSupp,
+            Status::Io | Status::Invalid => NfsStatus::Io,
+            _ => NfsStatus::Delay,
+        },
+        _ => NfsStatus::Delay,
+    };
+    tracing::warn!(ds, file, %error, "range of a file");
+    status
 }
 
 /// Looks for data or for a hole.
