@@ -1,4 +1,4 @@
-//! Goal: a copy that was cancelled has stopped: what its client writes after the answer stays. Method: one WRITE of the copy to its data
+//! Goal: a copy that was cancelled, or whose client started again, has stopped: what the client writes after that stays. Method: one WRITE of the copy to its data
 //! server is late; the client cancels the copy meanwhile and writes to the same place. Time is paused.
 #![allow(
     clippy::unwrap_used,
@@ -13,8 +13,9 @@ use rig::cluster::Port;
 use rig::file::{File, patiently};
 use rig::real::{
     Real, after_from_to, bytes_of, direct_session, direct_write, fill, from_to, len, pattern,
+    try_read,
 };
-use rig::{Rig, after_putfh};
+use rig::{Client, Rig, after_putfh};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -79,31 +80,81 @@ async fn cancel(dst: &File<'_>, stateid: Stateid) -> Result<(), NfsStatus> {
     cancelled.map(drop).map_err(|e| e.status().unwrap())
 }
 
+struct Scene {
+    rig: Rig,
+    late: Arc<Late>,
+    // Keep the cluster alive.
+    _port: Port,
+    _server: Real,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let late = Arc::new(Late::default());
+        let rig = Rig::troubled(late.clone()).await;
+        let port = Port::open(&rig);
+        let mut server = Real::new(1);
+        server.start(&rig, &port, 1).await;
+        Self {
+            rig,
+            late,
+            _port: port,
+            _server: server,
+        }
+    }
+
+    /// One after the other, each boot of hers in place of the one before.
+    async fn alice(&self, boot: [u8; 8]) -> Client {
+        let callbacks = Some(Arc::new(session_client::NoCallbacks) as Arc<_>);
+        self.rig.session_of("alice", boot, callbacks).await
+    }
+
+    /// Begins a copy, and returns when a WRITE of it is late.
+    async fn copy_late(&self, alice: &Client) -> Stateid {
+        let src = File::create(alice, "src").await;
+        let dst = File::create(alice, "dst").await;
+        fill(&src, 0, &pattern(len(17 * MIB))).await;
+        self.late.is_awaited.store(true, Relaxed);
+        let stateid = copy(&src, &dst).await;
+        self.late.came.notified().await;
+        stateid
+    }
+
+    /// Writes by a layout, over another connection than that of the late WRITE; it stays.
+    async fn write_directly(&self, dst: &File<'_>) {
+        let mine = vec![9; MINE_BYTES];
+        let granted = dst.layout(IoMode::Rw).await;
+        let direct = direct_session(&self.rig, dst.client, "alice", "ds1").await;
+        let (handle, bytes) = (&granted.body.file_handles.0[0], mine.clone().into());
+        let (caller, stable) = (&dst.client.caller, StableHow::DataSync);
+        let wrote = direct_write(&direct, caller, handle, dst.open, stable, &bytes);
+        wrote.await.unwrap();
+        tokio::time::sleep(2 * LATE).await;
+        assert!(bytes_of(dst, 0, MINE_BYTES).await == mine);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_was_cancelled_writes_nothing_more() {
-    let late = Arc::new(Late::default());
-    let rig = Rig::troubled(late.clone()).await;
-    let port = Port::open(&rig);
-    let mut server = Real::new(1);
-    server.start(&rig, &port, 1).await;
-    let callbacks = Some(Arc::new(session_client::NoCallbacks) as Arc<_>);
-    let alice = rig.session_of("alice", *b"boot0001", callbacks).await;
-    let src = File::create(&alice, "src").await;
+    let scene = Scene::new().await;
+    let alice = scene.alice(*b"boot0001").await;
+    let stateid = scene.copy_late(&alice).await;
     let dst = File::create(&alice, "dst").await;
-    fill(&src, 0, &pattern(len(17 * MIB))).await;
-    late.is_awaited.store(true, Relaxed);
-    let stateid = copy(&src, &dst).await;
-    late.came.notified().await;
     patiently(|| cancel(&dst, stateid)).await.unwrap();
     assert_eq!(cancel(&dst, stateid).await, Err(NfsStatus::BadStateid));
-    // By a layout, over another connection than that of the late WRITE.
-    let mine = vec![9; MINE_BYTES];
-    let granted = dst.layout(IoMode::Rw).await;
-    let direct = direct_session(&rig, &alice, "alice", "ds1").await;
-    let (handle, bytes) = (&granted.body.file_handles.0[0], mine.clone().into());
-    let (caller, stable) = (&alice.caller, StableHow::DataSync);
-    let wrote = direct_write(&direct, caller, handle, dst.open, stable, &bytes);
-    wrote.await.unwrap();
-    tokio::time::sleep(2 * LATE).await;
-    assert!(bytes_of(&dst, 0, MINE_BYTES).await == mine);
+    scene.write_directly(&dst).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_client_starts_again_is_over_before_that_can_write() {
+    let scene = Scene::new().await;
+    let before = scene.alice(*b"boot0001").await;
+    scene.copy_late(&before).await;
+    let alice = scene.alice(*b"boot0002").await;
+    let dst = File::create(&alice, "dst").await;
+    let layout = dst.try_layout(IoMode::Rw).await;
+    assert_eq!(layout.err(), Some(NfsStatus::LayoutTryLater));
+    let read = try_read(&dst, 0, 1).await;
+    assert_eq!(read.err(), Some(NfsStatus::Delay));
+    scene.write_directly(&dst).await;
 }

@@ -63,7 +63,9 @@ pub(crate) fn grant(
         // Some of it is lost for good; the rest is served through this server.
         return Err(NfsStatus::LayoutUnavailable);
     }
-    let busy = data.cutting(file).is_err() || data.is_fencing(group, file);
+    let busy = data.cutting(file).is_err()
+        || data.offloads.lock().stopped(file).is_err()
+        || data.is_fencing(group, file);
     if busy || !data.servers.lock().all_live(&ids) {
         return Err(NfsStatus::LayoutTryLater);
     }

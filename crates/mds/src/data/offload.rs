@@ -12,7 +12,8 @@
 //!
 //! # Failure
 //! A cancellation is answered when nothing of the copy can be written any more, DELAY until then: what the client writes
-//! after it stays. CB_OFFLOAD is sent until it is answered, on whatever session the client has then; meanwhile OFFLOAD_STATUS tells the result. A restart
+//! after it stays. Of a client that is gone a copy may still be writing: until that is over, others' I/O through this server and new layouts of
+//! the file are told DELAY, since the client may be back already. CB_OFFLOAD is sent until it is answered, on whatever session the client has then; meanwhile OFFLOAD_STATUS tells the result. A restart
 //! forgets all copies, and clients ask for them again when they find their state gone.
 
 use super::copy::{Copied, Copy, Patience, Progress, run};
@@ -48,6 +49,8 @@ type Other = [u8; OTHER_BYTES];
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
     copies: BTreeMap<Other, Offload>,
+    /// Copies that run although their client is gone, by destination.
+    stopping: BTreeMap<FileId, usize>,
     counter: u64,
 }
 
@@ -57,6 +60,7 @@ struct Offload {
     dst: FileId,
     progress: Arc<Progress>,
     result: Option<Result<Copied, NfsStatus>>,
+    is_orphan: bool,
 }
 
 impl Offloads {
@@ -77,6 +81,7 @@ impl Offloads {
             dst,
             progress: Arc::clone(&progress),
             result: None,
+            is_orphan: false,
         };
         self.copies.insert(other, offload);
         Some((other, progress))
@@ -92,6 +97,47 @@ impl Offloads {
     fn cancel(&mut self, other: &Other) {
         if let Some(offload) = self.copies.remove(other) {
             offload.progress.is_cancelled.store(true, Relaxed);
+        }
+    }
+
+    /// A copy has ended: whether anybody wants to know.
+    fn ended(&mut self, other: &Other, result: Result<Copied, NfsStatus>) -> bool {
+        let Some(offload) = self.copies.get_mut(other) else {
+            return false;
+        };
+        offload.result = Some(result);
+        if !offload.is_orphan {
+            return true;
+        }
+        let dst = offload.dst;
+        self.copies.remove(other);
+        if let Some(count) = self.stopping.get_mut(&dst) {
+            *count -= 1;
+            if *count == 0 {
+                self.stopping.remove(&dst);
+            }
+        }
+        false
+    }
+
+    /// A client is no more: its copies stop.
+    fn orphan(&mut self, client: ClientId) {
+        self.copies
+            .retain(|_, c| c.client != client || c.result.is_none());
+        for offload in self.copies.values_mut() {
+            if offload.client == client && !offload.is_orphan {
+                offload.is_orphan = true;
+                offload.progress.is_cancelled.store(true, Relaxed);
+                *self.stopping.entry(offload.dst).or_default() += 1;
+            }
+        }
+    }
+
+    /// Refuses what must wait for the copy of a client that is gone.
+    pub(super) fn stopped(&self, dst: FileId) -> Result<(), NfsStatus> {
+        match self.stopping.contains_key(&dst) {
+            true => Err(NfsStatus::Delay),
+            false => Ok(()),
         }
     }
 }
@@ -122,12 +168,9 @@ pub(crate) fn start(
         let work = tokio::spawn(work(Arc::clone(&nfsd), cred, copy, patience.clone()));
         let result = work.await.unwrap_or(Err(NfsStatus::ServerFault));
         drop(excluded);
-        {
-            let mut offloads = nfsd.role().data().offloads.lock();
-            let Some(offload) = offloads.copies.get_mut(&other) else {
-                return;
-            };
-            offload.result = Some(result);
+        let is_wanted = nfsd.role().data().offloads.lock().ended(&other, result);
+        if !is_wanted {
+            return;
         }
         patience.progress.stopped.notify_waiters();
         if patience.progress.is_cancelled.load(Relaxed) {
@@ -257,12 +300,7 @@ pub(crate) async fn offload_cancel(
 
 /// A client is no more, and neither are its copies.
 pub(crate) fn offloads_of_gone(nfsd: &Nfsd<Mds>, client: ClientId) {
-    let mut offloads = nfsd.role().data().offloads.lock();
-    let of_client = offloads.copies.iter().filter(|(_, c)| c.client == client);
-    let gone: Vec<Other> = of_client.map(|(other, _)| *other).collect();
-    for other in gone {
-        offloads.cancel(&other);
-    }
+    nfsd.role().data().offloads.lock().orphan(client);
 }
 
 #[cfg(test)]

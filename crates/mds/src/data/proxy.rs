@@ -151,6 +151,7 @@ pub(super) async fn enter(
     let data = nfsd.role().data();
     let shared = data.gate(inode.id).read_owned().await;
     data.cutting(inode.id)?;
+    data.offloads.lock().stopped(inode.id)?;
     super::ready(nfsd, inode.id)?;
     let inode = asker.ns(nfsd.role(), |ns, op| ns.getattr(op, inode.id))?;
     Ok((shared, inode))
