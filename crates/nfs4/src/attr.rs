@@ -41,6 +41,14 @@ macro_rules! attributes {
                 out
             }
 
+            /// Whether attribute `num` has a value.
+            fn has(&self, num: u32) -> bool {
+                match num {
+                    $( $num => self.$field.is_some(), )*
+                    _ => false,
+                }
+            }
+
             /// Removes the values whose numbers are not in `mask`.
             pub fn retain(&mut self, mask: &Bitmap) {
                 $( if !mask.contains($num) { self.$field = None; } )*
@@ -380,14 +388,18 @@ fn encode_values(e: &mut Encoder, mask: &Bitmap, attrs: &Attrs) {
 /// # Panics
 /// Above 4 GiB of values, which their bounds exclude.
 pub fn encode_fattr(e: &mut Encoder, mask: &Bitmap, attrs: &Attrs) -> Bitmap {
-    let mask = mask.intersection(&attrs.present());
-    mask.encode(e);
+    // Few are asked for of the many that there are.
+    let mut present = *mask;
+    for num in mask.iter().filter(|num| !attrs.has(*num)) {
+        present.remove(num);
+    }
+    present.encode(e);
     let len_at = e.reserve_u32();
     let start = e.len();
-    encode_values(e, &mask, attrs);
+    encode_values(e, &present, attrs);
     let len = u32::try_from(e.len() - start).expect("attribute values are bounded");
     e.patch_u32(len_at, len);
-    mask
+    present
 }
 
 /// A `fattr4` to encode: see [`encode_fattr`].

@@ -88,13 +88,21 @@ async fn page(
     };
     let mut complete = entries.len() == page.entries.len();
     let mut failure = None;
+    let is_of_entry = mask.difference(&OF_ENTRY).is_empty();
+    let mut told = Attrs::default();
     for entry in entries {
-        match values(nfsd, cx, entry, &mask, fresh.get(&entry.file)) {
-            Ok((mask, values)) => {
-                if !writer.push(entry.cookie, &entry.name, &mask, &values) {
-                    complete = false;
-                    break;
-                }
+        let pushed = if is_of_entry {
+            tell(&mut told, entry, NfsStatus::Ok);
+            Ok(writer.push(entry.cookie, &entry.name, &mask, &told))
+        } else {
+            values(nfsd, cx, entry, &mask, fresh.get(&entry.file))
+                .map(|(mask, values)| writer.push(entry.cookie, &entry.name, &mask, &values))
+        };
+        match pushed {
+            Ok(true) => {}
+            Ok(false) => {
+                complete = false;
+                break;
             }
             Err(status) => {
                 failure = Some(status);
@@ -148,9 +156,6 @@ fn values(
     mask: &Bitmap,
     fresh: Option<&Result<Fresh, NfsStatus>>,
 ) -> Result<(Bitmap, Attrs), NfsStatus> {
-    if mask.difference(&OF_ENTRY).is_empty() {
-        return Ok((*mask, of_entry(entry, NfsStatus::Ok)));
-    }
     let problem = match (&entry.inode, data::ready(nfsd, entry.file)) {
         (Some(_), Ok(())) if fresh.is_some_and(Result::is_err) => NfsStatus::Delay,
         (Some(inode), Ok(())) => match attrs::may_see(&cx.caller.cred, inode, mask) {
@@ -170,17 +175,15 @@ fn values(
     if !mask.contains(RDATTR_ERROR) {
         return Err(problem);
     }
-    let values = of_entry(entry, problem);
+    let mut values = Attrs::default();
+    tell(&mut values, entry, problem);
     Ok((mask.intersection(&OF_ENTRY), values))
 }
 
-/// The values of [`OF_ENTRY`].
-fn of_entry(entry: &DirEntry, status: NfsStatus) -> Attrs {
-    Attrs {
-        rdattr_error: Some(status),
-        fileid: Some(entry.file.0),
-        mounted_on_fileid: Some(entry.file.0),
-        file_type: Some(attrs::type_of(entry.kind)),
-        ..Attrs::default()
-    }
+/// Sets the values of [`OF_ENTRY`]. The others stay: one set of values serves all entries of a page, since making one costs more.
+fn tell(values: &mut Attrs, entry: &DirEntry, status: NfsStatus) {
+    values.rdattr_error = Some(status);
+    values.fileid = Some(entry.file.0);
+    values.mounted_on_fileid = Some(entry.file.0);
+    values.file_type = Some(attrs::type_of(entry.kind));
 }
