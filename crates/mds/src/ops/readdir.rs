@@ -4,13 +4,14 @@ use super::fail;
 use crate::cx::{self, Cx, ns};
 use crate::delegations::{self, Fresh};
 use crate::{Mds, attrs, data};
-use namespace::{DirEntry, FileId, READDIR_ENTRIES_MAX, ReadDir};
-use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY};
+use namespace::{DirEntry, FileId, FileType, READDIR_ENTRIES_MAX, ReadDir};
+use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY, encode_fattr};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
 use server::Nfsd;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xdr::Encoder;
 
 /// Smallest bytes of one entry in a reply: flag, cookie, name, bitmap, values.
 const ENTRY_BYTES_MIN: usize = 28;
@@ -89,11 +90,10 @@ async fn page(
     let mut complete = entries.len() == page.entries.len();
     let mut failure = None;
     let is_of_entry = mask.difference(&OF_ENTRY).is_empty();
-    let mut told = Attrs::default();
+    let mut fattr = EntryFattr::new(&mask);
     for entry in entries {
         let pushed = if is_of_entry {
-            tell(&mut told, entry, NfsStatus::Ok);
-            Ok(writer.push(entry.cookie, &entry.name, &mask, &told))
+            Ok(writer.push_encoded(entry.cookie, &entry.name, fattr.of(entry)))
         } else {
             values(nfsd, cx, entry, &mask, fresh.get(&entry.file))
                 .map(|(mask, values)| writer.push(entry.cookie, &entry.name, &mask, &values))
@@ -175,15 +175,91 @@ fn values(
     if !mask.contains(RDATTR_ERROR) {
         return Err(problem);
     }
-    let mut values = Attrs::default();
-    tell(&mut values, entry, problem);
+    let values = of_entry(entry.file, entry.kind, problem);
     Ok((mask.intersection(&OF_ENTRY), values))
 }
 
-/// Sets the values of [`OF_ENTRY`]. The others stay: one set of values serves all entries of a page, since making one costs more.
-fn tell(values: &mut Attrs, entry: &DirEntry, status: NfsStatus) {
-    values.rdattr_error = Some(status);
-    values.fileid = Some(entry.file.0);
-    values.mounted_on_fileid = Some(entry.file.0);
-    values.file_type = Some(attrs::type_of(entry.kind));
+/// The values of [`OF_ENTRY`].
+fn of_entry(file: FileId, kind: FileType, status: NfsStatus) -> Attrs {
+    Attrs {
+        rdattr_error: Some(status),
+        fileid: Some(file.0),
+        mounted_on_fileid: Some(file.0),
+        file_type: Some(attrs::type_of(kind)),
+        ..Attrs::default()
+    }
+}
+
+/// The `fattr4` of entries of which only [`OF_ENTRY`] is told: encoded once for a page, since that costs more than all else of an
+/// entry; for each entry its type and number are put into their places.
+struct EntryFattr {
+    bytes: Vec<u8>,
+    type_at: Option<usize>,
+    ids_at: [Option<usize>; 2],
+}
+
+impl EntryFattr {
+    fn new(mask: &Bitmap) -> Self {
+        let mask = mask.intersection(&OF_ENTRY);
+        let mut e = Encoder::new();
+        let any = of_entry(FileId(0), FileType::Regular, NfsStatus::Ok);
+        encode_fattr(&mut e, &mask, &any);
+        // From the last value to the first.
+        let mut end = e.len();
+        let mut place = |num: u32, bytes: usize| {
+            let is_there = mask.contains(num);
+            end -= if is_there { bytes } else { 0 };
+            is_there.then_some(end)
+        };
+        let ids_at = [place(MOUNTED_ON_FILEID, 8), place(FILEID, 8)];
+        let _status_at = place(RDATTR_ERROR, 4);
+        Self {
+            type_at: place(TYPE, 4),
+            ids_at,
+            bytes: e.into_bytes(),
+        }
+    }
+
+    fn of(&mut self, entry: &DirEntry) -> &[u8] {
+        if let Some(at) = self.type_at {
+            let kind = attrs::type_of(entry.kind) as u32;
+            self.bytes[at..at + 4].copy_from_slice(&kind.to_be_bytes());
+        }
+        for at in self.ids_at.into_iter().flatten() {
+            self.bytes[at..at + 8].copy_from_slice(&entry.file.0.to_be_bytes());
+        }
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_together_for_an_entry_is_its_fattr() {
+        let asked = [TYPE, RDATTR_ERROR, FILEID, MOUNTED_ON_FILEID];
+        for subset in 0..16 {
+            let mut mask = Bitmap::EMPTY;
+            for (at, num) in asked.iter().enumerate() {
+                if subset & (1 << at) != 0 {
+                    mask.insert(*num);
+                }
+            }
+            let mut fattr = EntryFattr::new(&mask);
+            for (number, kind) in [(7, FileType::Directory), (u64::MAX, FileType::Regular)] {
+                let entry = DirEntry {
+                    file: FileId(number),
+                    kind,
+                    name: Box::default(),
+                    cookie: 3,
+                    inode: None,
+                };
+                let mut e = Encoder::new();
+                let values = of_entry(entry.file, kind, NfsStatus::Ok);
+                encode_fattr(&mut e, &mask, &values);
+                assert_eq!(fattr.of(&entry), e.as_bytes(), "{mask:?}");
+            }
+        }
+    }
 }

@@ -129,12 +129,23 @@ impl<'e> ReadDirWriter<'e> {
     /// Appends an entry with those of its attributes that are in `mask`; `false`, with nothing written, when it
     /// does not fit.
     pub fn push(&mut self, cookie: u64, name: &[u8], mask: &Bitmap, attrs: &Attrs) -> bool {
+        self.entry(cookie, name, |e| {
+            encode_fattr(e, mask, attrs);
+        })
+    }
+
+    /// As [`ReadDirWriter::push`], with a `fattr4` that is encoded already.
+    pub fn push_encoded(&mut self, cookie: u64, name: &[u8], fattr: &[u8]) -> bool {
+        self.entry(cookie, name, |e| e.raw(fattr))
+    }
+
+    fn entry(&mut self, cookie: u64, name: &[u8], fattr: impl FnOnce(&mut Encoder)) -> bool {
         let start: Mark = self.e.mark();
         let start_len = self.e.len();
         self.e.bool(true);
         self.e.u64(cookie);
         self.e.opaque(name);
-        encode_fattr(self.e, mask, attrs);
+        fattr(self.e);
         let bytes = self.e.len() - start_len;
         let dir_bytes = DIRCOUNT_ENTRY_BYTES + name.len() + xdr::padding(name.len());
         // One entry is answered however small `dircount` is: it is a hint, and without progress the
