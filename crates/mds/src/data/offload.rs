@@ -49,8 +49,6 @@ type Other = [u8; OTHER_BYTES];
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
     copies: BTreeMap<Other, Offload>,
-    /// Copies that run although their client is gone, by destination.
-    stopping: BTreeMap<FileId, usize>,
     counter: u64,
 }
 
@@ -60,6 +58,7 @@ struct Offload {
     dst: FileId,
     progress: Arc<Progress>,
     result: Option<Result<Copied, NfsStatus>>,
+    /// It runs although its client is gone.
     is_orphan: bool,
 }
 
@@ -106,18 +105,11 @@ impl Offloads {
             return false;
         };
         offload.result = Some(result);
-        if !offload.is_orphan {
-            return true;
+        let is_wanted = !offload.is_orphan;
+        if !is_wanted {
+            self.copies.remove(other);
         }
-        let dst = offload.dst;
-        self.copies.remove(other);
-        if let Some(count) = self.stopping.get_mut(&dst) {
-            *count -= 1;
-            if *count == 0 {
-                self.stopping.remove(&dst);
-            }
-        }
-        false
+        is_wanted
     }
 
     /// A client is no more: its copies stop.
@@ -125,17 +117,17 @@ impl Offloads {
         self.copies
             .retain(|_, c| c.client != client || c.result.is_none());
         for offload in self.copies.values_mut() {
-            if offload.client == client && !offload.is_orphan {
+            if offload.client == client {
                 offload.is_orphan = true;
                 offload.progress.is_cancelled.store(true, Relaxed);
-                *self.stopping.entry(offload.dst).or_default() += 1;
             }
         }
     }
 
     /// Refuses what must wait for the copy of a client that is gone.
     pub(super) fn stopped(&self, dst: FileId) -> Result<(), NfsStatus> {
-        match self.stopping.contains_key(&dst) {
+        let mut copies = self.copies.values();
+        match copies.any(|copy| copy.is_orphan && copy.dst == dst) {
             true => Err(NfsStatus::Delay),
             false => Ok(()),
         }
