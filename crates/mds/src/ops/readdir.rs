@@ -69,11 +69,12 @@ async fn page(
     let mask = args
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
+    let is_of_entry = mask.difference(&OF_ENTRY).is_empty();
     let wanted = ReadDir {
         cookie: args.cookie,
         entries_max: (bytes_max as usize / ENTRY_BYTES_MIN).clamp(1, READDIR_ENTRIES_MAX),
         name_bytes_max: bytes_max as usize,
-        with_inodes: !mask.difference(&OF_ENTRY).is_empty(),
+        with_inodes: !is_of_entry,
     };
     let page = ns(mds, cx, |ns, op| ns.readdir(op, dir, wanted))?;
     let (entries, fresh) = ask_holders(nfsd, cx, &page.entries, &mask).await;
@@ -89,10 +90,9 @@ async fn page(
     };
     let mut complete = entries.len() == page.entries.len();
     let mut failure = None;
-    let is_of_entry = mask.difference(&OF_ENTRY).is_empty();
-    let mut fattr = EntryFattr::new(&mask);
+    let mut fattr = is_of_entry.then(|| EntryFattr::new(&mask));
     for entry in entries {
-        let pushed = if is_of_entry {
+        let pushed = if let Some(fattr) = &mut fattr {
             Ok(writer.push_encoded(entry.cookie, &entry.name, fattr.of(entry)))
         } else {
             values(nfsd, cx, entry, &mask, fresh.get(&entry.file))
