@@ -17,6 +17,7 @@
 //! that succeeds would prove nothing.
 
 use crate::engine::Engine;
+use crate::memtables::Memtables;
 use crate::{engine_error, journal};
 use bytes::Bytes;
 use fjall::PersistMode;
@@ -139,6 +140,7 @@ impl Committer {
         let mut round = Round {
             engine: engine.clone(),
             journal: None,
+            memtables: Memtables::start()?,
         };
         let thread = std::thread::Builder::new()
             .name("meta-commit".into())
@@ -165,6 +167,7 @@ impl Drop for Committer {
 struct Round {
     engine: Arc<Engine>,
     journal: Option<Journal>,
+    memtables: Memtables,
 }
 
 struct Journal {
@@ -199,6 +202,7 @@ impl Round {
         let seq = self.engine.queue.newest_committed();
         self.sync()?;
         self.engine.queue.gate.advance(seq);
+        self.memtables.look(&self.engine.keyspace);
         self.engine.home.record(self.engine.commit_number(seq))
     }
 

@@ -28,6 +28,7 @@ mod engine;
 mod home;
 mod journal;
 mod keys;
+mod memtables;
 
 use bytes::Bytes;
 use commit::Committer;
