@@ -21,6 +21,9 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Kernel release.
     pub kernel: String,
+    /// Congestion control of new TCP connections, as the kernel names it; empty where it does not say. It decides what many
+    /// requests on one connection cost, and distributions and providers differ in it.
+    pub congestion_control: String,
     /// Commit of the source that the program under test was built from, with `-dirty` when it was changed; none where it does not know.
     pub commit: Option<String>,
     /// The same of the program that measures, where that is another one.
@@ -36,14 +39,15 @@ impl Machine {
         let path = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let is_other = path(program) != path(&launcher.program);
         let file = |path| std::fs::read_to_string(path).unwrap_or_default();
-        let kernel = file("/proc/sys/kernel/osrelease").trim().to_owned();
+        let setting = |path| file(path).trim().to_owned();
         Self {
             cpu_model: field(&file("/proc/cpuinfo"), "model name")
                 .unwrap_or("unknown")
                 .to_owned(),
             cpus_count: std::thread::available_parallelism().map_or(0, usize::from),
             memory_bytes: memory_bytes(&file("/proc/meminfo"), "MemTotal").unwrap_or(0),
-            kernel,
+            kernel: setting("/proc/sys/kernel/osrelease"),
+            congestion_control: setting("/proc/sys/net/ipv4/tcp_congestion_control"),
             commit: commit_of(program),
             measured_by: is_other.then(|| {
                 let commit = commit_of(&launcher.program);
@@ -56,12 +60,13 @@ impl Machine {
     /// In a line for people.
     pub(crate) fn facts(&self) -> String {
         let mut facts = format!(
-            "{}, {} CPUs, Linux {}, commit {}",
-            self.cpu_model,
-            self.cpus_count,
-            self.kernel,
-            self.commit.as_deref().unwrap_or("unknown"),
+            "{}, {} CPUs, Linux {}",
+            self.cpu_model, self.cpus_count, self.kernel,
         );
+        if !self.congestion_control.is_empty() {
+            facts += &format!(", TCP {}", self.congestion_control);
+        }
+        facts += &format!(", commit {}", self.commit.as_deref().unwrap_or("unknown"));
         if let Some(commit) = &self.measured_by {
             facts += &format!(", measured by commit {commit}");
         }
@@ -84,6 +89,7 @@ impl Machine {
             "cpus_count": self.cpus_count,
             "memory_bytes": self.memory_bytes,
             "kernel": self.kernel,
+            "congestion_control": self.congestion_control,
             "commit": self.commit,
             "measured_by_commit": self.measured_by,
             "is_optimised": self.is_optimised,
@@ -268,6 +274,7 @@ mod tests {
             cpus_count: 2,
             memory_bytes: 1,
             kernel: "6.1".to_owned(),
+            congestion_control: "cubic".to_owned(),
             commit: None,
             measured_by: None,
             is_optimised: true,
@@ -280,7 +287,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "Known");
         assert!(lines[1].contains("1 connections, 1.0 s measured after 0.0 s, 3 rounds"));
-        assert_eq!(lines[2], "A processor, 2 CPUs, Linux 6.1, commit unknown");
+        assert_eq!(
+            lines[2],
+            "A processor, 2 CPUs, Linux 6.1, TCP cubic, commit unknown"
+        );
         let words: Vec<&str> = lines[4].split_whitespace().collect();
         let expected = [
             "requests_per_s",

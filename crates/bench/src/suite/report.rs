@@ -222,6 +222,7 @@ mod tests {
             cpus_count: 2,
             memory_bytes: 1,
             kernel: "6.1".to_owned(),
+            congestion_control: "cubic".to_owned(),
             commit: Some("abc".to_owned()),
             measured_by: None,
             is_optimised: true,
@@ -236,7 +237,7 @@ mod tests {
         let expected = "\
 Known results
 clusters; 2 runs; median [smallest largest]
-A processor, 2 CPUs, Linux 6.1, commit abc
+A processor, 2 CPUs, Linux 6.1, TCP cubic, commit abc
 
 Speed & more: requests per second
 data servers  one               one: CPU idle, %
