@@ -109,6 +109,15 @@ impl Handle {
         Ok((len, Arc::new(Held { handle, ticket })))
     }
 
+    /// What `read` says, unless a cut was under way meanwhile: then it may have seen the zeros that the system puts behind the new end.
+    pub(crate) fn uncut<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
+        let cuts_before = self.cuts_count.load(Ordering::Acquire);
+        let done = read();
+        let holds = self.holds.lock();
+        let is_same = self.cuts_count.load(Ordering::Relaxed) == cuts_before;
+        (is_same && holds.cut.is_none()).then_some(done)
+    }
+
     /// Sets the size; a cut waits at most `wait` for the spans beyond it.
     pub(crate) fn cut(&self, size: u64, wait: Duration) -> Result<(), ObjectError> {
         let _one = self.resize.lock();

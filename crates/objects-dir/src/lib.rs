@@ -1,7 +1,7 @@
 //! Objects as sparse files in a directory (xfs, ext4, tmpfs, or any file system with holes).
 //!
 //! One file per object, under 256 subdirectories. Writes go to the page cache; `sync` is fdatasync of the file
-//! and fsync of its subdirectory when entries of it have changed. Reads give spans for sendfile.
+//! and fsync of its subdirectory when entries of it have changed. Reads give spans for sendfile, small ones copies.
 //!
 //! Opening a file that is not in the handle cache may wait for the disk; [`ObjectStore::is_cached`] says so.
 //!
@@ -28,6 +28,7 @@ use objects::{
     Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
     range_end,
 };
+use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::fs::File;
@@ -45,6 +46,9 @@ const SPACE_CHECK_BYTES: u64 = 4 * 1024 * 1024;
 const PROBE_STEP_BYTES: u64 = 64 * 1024;
 /// Most bytes that `is_cached` looks at; longer ranges are probed at larger distances.
 const PROBES_MAX: u64 = 16;
+/// Reads of at most so many bytes are copied out of the page cache: that is one call of the system, where a span for sendfile takes a
+/// look at the size, a send of its own for what stands before it, and something that holds the bytes until they have left.
+const COPIED_READ_BYTES_MAX: u32 = 16 * 1024;
 /// A multiple of what file systems call a block.
 const PUNCH_STEP_BYTES: u64 = 64 * 1024;
 /// Unit of `st_blocks`.
@@ -267,6 +271,21 @@ fn stat(found: &std::fs::Metadata) -> ObjectStat {
     }
 }
 
+/// The bytes of a range, as far as there are any.
+fn copy_out(file: &File, offset: u64, len: u32) -> Result<Vec<u8>, Error> {
+    let len = len as usize;
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len() as u64;
+        if retry_on_intr(|| rustix::io::pread(file, spare_capacity(&mut bytes), at))? == 0 {
+            break;
+        }
+    }
+    // The capacity may be more than was asked for.
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
 /// Whether the byte is in the page cache, or past the end.
 fn probe(file: &File, offset: u64) -> bool {
     let mut byte = [0];
@@ -284,6 +303,16 @@ fn probe(file: &File, offset: u64) -> bool {
 impl ObjectStore for DirObjects {
     fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
         let handle = self.existing(id)?;
+        if len <= COPIED_READ_BYTES_MAX
+            && range_end(offset, len.into()).is_ok()
+            && let Some(read) = handle.uncut(|| copy_out(&handle.file, offset, len))
+        {
+            let bytes = read.map_err(io_error)?;
+            self.copied_bytes
+                .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            let pieces = (!bytes.is_empty()).then(|| bytes.into());
+            return Ok(Span::Pieces(pieces.into_iter().collect()));
+        }
         let (len, hold) = handle.hold(offset, len)?;
         Ok(Span::File {
             file: handle.file.clone(),

@@ -103,24 +103,24 @@ fn an_interrupted_creation_is_finished() {
 fn a_cut_waits_for_the_spans_beyond_it_and_for_no_other() {
     let (_dir, store) = store();
     let id = object(1);
-    store.write(id, 0, &[1; 10_000]).unwrap();
-    let low = store.read(id, 0, 4000).unwrap();
-    let high = store.read(id, 4000, 4000).unwrap();
-    store.set_size(id, 9000).unwrap();
-    store.set_size(id, 20_000).unwrap();
+    store.write(id, 0, &[1; 100_000]).unwrap();
+    let low = store.read(id, 0, 40_000).unwrap();
+    let high = store.read(id, 40_000, 40_000).unwrap();
+    store.set_size(id, 90_000).unwrap();
+    store.set_size(id, 200_000).unwrap();
     std::thread::scope(|scope| {
-        let cut = scope.spawn(|| store.set_size(id, 5000));
+        let cut = scope.spawn(|| store.set_size(id, 50_000));
         // New readers are served meanwhile and end at the new size as soon as it is announced.
-        while store.read(id, 0, 20_000).unwrap().len() != 5000 {
+        while store.read(id, 0, 200_000).unwrap().len() != 50_000 {
             std::thread::yield_now();
         }
         assert!(!cut.is_finished());
-        assert_eq!(bytes(&high), [1; 4000], "still whole while it is held");
+        assert_eq!(bytes(&high), [1; 40_000], "still whole while it is held");
         drop(high);
         cut.join().unwrap().unwrap();
     });
-    assert_eq!(bytes(&low), [1; 4000]);
-    assert_eq!(store.stat(id).unwrap().size_bytes, 5000);
+    assert_eq!(bytes(&low), [1; 40_000]);
+    assert_eq!(store.stat(id).unwrap().size_bytes, 50_000);
 }
 
 #[test]
@@ -132,21 +132,39 @@ fn a_cut_gives_up_on_a_reader_that_never_ends_and_changes_nothing() {
     };
     let store = DirObjects::open(dir.path(), impatient).unwrap();
     let id = object(1);
-    store.write(id, 0, &[1; 10_000]).unwrap();
-    let span = store.read(id, 0, 10_000).unwrap();
+    store.write(id, 0, &[1; 100_000]).unwrap();
+    let span = store.read(id, 0, 100_000).unwrap();
     let start = Instant::now();
     assert!(matches!(store.set_size(id, 10), Err(ObjectError::Busy)));
     assert!(start.elapsed() >= Duration::from_millis(50));
-    assert_eq!(store.read(id, 0, 99_999).unwrap().len(), 10_000);
+    assert_eq!(store.read(id, 0, 999_999).unwrap().len(), 100_000);
     drop(span);
     store.set_size(id, 10).unwrap();
 }
 
 #[test]
+fn a_small_read_is_a_copy_that_no_cut_waits_for() {
+    let (_dir, store) = store();
+    let id = object(1);
+    store.write(id, 0, &[1; 100_000]).unwrap();
+    let written = store.copied_bytes();
+    let small = store.read(id, 90_000, COPIED_READ_BYTES_MAX).unwrap();
+    assert_eq!(small.len(), 10_000, "ends with the object");
+    assert_eq!(store.copied_bytes() - written, 10_000);
+    assert!(store.read(id, 100_000, 10).unwrap().is_empty());
+    store.set_size(id, 10).unwrap();
+    assert_eq!(bytes(&small), [1; 10_000]);
+    assert_eq!(bytes(&store.read(id, 0, 4096).unwrap()), [1; 10]);
+    let handle = store.handles.cached(id).unwrap();
+    let cut_meanwhile = handle.uncut(|| handle.cut(5, Duration::ZERO).unwrap());
+    assert_eq!(cut_meanwhile, None, "what was read is not to be trusted");
+}
+
+#[test]
 fn handles_are_bounded_and_those_in_use_stay() {
     let (_dir, store) = store();
-    store.write(object(0), 0, b"held").unwrap();
-    let span = store.read(object(0), 0, 4).unwrap();
+    store.write(object(0), 0, &[1; 20_000]).unwrap();
+    let span = store.read(object(0), 0, 20_000).unwrap();
     for n in 1..1000 {
         store.write(object(n), 0, b"x").unwrap();
     }

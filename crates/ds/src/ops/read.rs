@@ -1,4 +1,4 @@
-//! READ (RFC 8881 §18.22, §13.6). From the page cache the data leave by sendfile; what may wait for a disk is read
+//! READ (RFC 8881 §18.22, §13.6). From the page cache the data leave by sendfile, or copied where they are few; what may wait for a disk is read
 //! where it blocks nobody. Past the end of the object the MDS is asked how long the file is (rule R8).
 
 use std::os::unix::fs::FileExt;
