@@ -197,12 +197,15 @@ impl Bitmap {
 
     /// The bits in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0_u32..).zip(self.words).flat_map(|(at, mut word)| {
-            std::iter::from_fn(move || {
-                let bit = (word != 0).then(|| word.trailing_zeros())?;
-                word &= word - 1;
-                Some(at * 32 + bit)
-            })
+        let (mut words, mut at) = (self.words, 0);
+        std::iter::from_fn(move || {
+            while words.get(at as usize)? == &0 {
+                at += 1;
+            }
+            let word = &mut words[at as usize];
+            let bit = word.trailing_zeros();
+            *word &= *word - 1;
+            Some(at * 32 + bit)
         })
     }
 }

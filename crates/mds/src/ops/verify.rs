@@ -42,7 +42,8 @@ async fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bo
         return Err(NfsStatus::AttrNotSupp);
     }
     given.attrs().map_err(|e| e.status())?;
-    let mut ours = super::getattr::values(nfsd, cx, &given.mask).await?;
+    let known = super::getattr::known(nfsd, cx, &given.mask).await?;
+    let mut ours = known.attrs(nfsd.role(), &given.mask, cx.minor_version);
     ours.retain(&given.mask);
     Ok(Fattr::new(&ours).values == given.values)
 }
