@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Records in a row from one connection before its thread waits for it.
 const STREAK_MIN: u32 = 16;
+/// Records in a row before its pauses are measured: a thread with several busy connections reads no clock for this.
+const MEASURED_MIN: u32 = STREAK_MIN / 2;
 /// Waits that end with a record before other tasks of the thread, and other sockets, get their turn.
 pub(crate) const WAITS_MAX: u32 = 16;
 /// Weight of the past in the mean, in eighths.
@@ -47,9 +49,15 @@ impl BusyPoll {
         }
     }
 
+    /// How many of the thread's last records all came from this connection.
+    fn streak(&self) -> u32 {
+        let (conn_id, count) = STREAK.with(Cell::get);
+        if conn_id == self.conn_id { count } else { 0 }
+    }
+
     /// Everything that was asked is answered, and nothing more is there.
     pub(crate) fn answered(&mut self, now: impl Fn() -> Instant) {
-        if self.limit > Duration::ZERO && self.answered.is_none() {
+        if self.streak() >= MEASURED_MIN && self.limit > Duration::ZERO && self.answered.is_none() {
             self.answered = Some(now());
         }
     }
@@ -59,15 +67,7 @@ impl BusyPoll {
         if self.limit == Duration::ZERO {
             return;
         }
-        STREAK.with(|streak| {
-            let (conn_id, count) = streak.get();
-            let count = if conn_id == self.conn_id {
-                count.saturating_add(1)
-            } else {
-                1
-            };
-            streak.set((self.conn_id, count));
-        });
+        STREAK.set((self.conn_id, self.streak().saturating_add(1)));
         if let Some(answered) = self.answered.take() {
             let gap = now().saturating_duration_since(answered);
             let gap = gap.min(self.limit * GAP_LIMITS_MAX);
@@ -81,8 +81,7 @@ impl BusyPoll {
         now: impl Fn() -> Instant,
         mut has_bytes: impl FnMut() -> bool,
     ) -> Option<bool> {
-        let (conn_id, count) = STREAK.with(Cell::get);
-        let pays = conn_id == self.conn_id && count >= STREAK_MIN && self.gap < self.limit;
+        let pays = self.streak() >= STREAK_MIN && self.gap < self.limit;
         let end = self.answered.filter(|_| pays)? + self.limit;
         while now() < end {
             if has_bytes() {
@@ -177,6 +176,19 @@ mod tests {
         serve(&mut other, &clock, 1, 5);
         assert_eq!(questions(&poll, &clock), 0);
         assert_eq!(questions(&other, &clock), 0);
+    }
+
+    #[test]
+    fn with_several_busy_connections_no_clock_is_read() {
+        let never = || -> Instant { unreachable!("a clock was read") };
+        let [mut one, mut other] = [1, 2].map(|id| BusyPoll::new(id, LIMIT));
+        for _ in 0..2 * STREAK_MIN {
+            for poll in [&mut one, &mut other] {
+                poll.arrived(never);
+                poll.answered(never);
+                assert_eq!(poll.wait(never, || true), None);
+            }
+        }
     }
 
     #[test]
