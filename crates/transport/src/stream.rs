@@ -29,8 +29,8 @@ use crate::busy_poll::BusyPoll;
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
 use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
 
-/// Bytes of the read buffer, and the size up to which a record is copied out of it: a call or reply with 8 KiB of data comes by one
-/// read, and that costs more than the copy.
+/// Bytes of the read buffer, and the size up to which a record is copied out of it. A call or reply with 8 KiB of data fits: to read it
+/// in two steps would cost more than the copy.
 const READ_CHUNK_BYTES: usize = 16 * 1024;
 /// Bytes of the first read of a record where the one before it was larger than a chunk: less than stands in front of the bulk of a
 /// call or reply, so that all of that is read into its place.
