@@ -135,6 +135,28 @@ on_every_transport! {
         }
     }
 
+    async fn replies_of_all_sizes_that_leave_together_arrive_whole(on: On) {
+        let rig = Rig::new(on, Limits::default()).await;
+        let conn = rig.connect().await;
+        ask(&conn, ECHO, b"first").await;
+        let calls: Vec<_> = (0..64_u32).map(|n| {
+            let conn = conn.clone();
+            tokio::spawn(async move {
+                // Below, around and above what a stream puts together, files among it.
+                let len = [n, 4_000 + 2 * n, 9_000 + n, 300 * n][n as usize % 4];
+                let bytes = pattern(len as usize);
+                let back = match n % 3 {
+                    0 => ask(&conn, FILE, &words(&[0, len])).await,
+                    _ => ask(&conn, ECHO, &bytes).await,
+                };
+                assert!(back == bytes, "{len} bytes");
+            })
+        }).collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+    }
+
     async fn a_file_that_shrank_ends_the_connection_and_no_other(on: On) {
         let rig = Rig::new(on, Limits::default()).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
