@@ -41,24 +41,21 @@ macro_rules! attributes {
                 out
             }
 
-            /// Whether attribute `num` has a value.
-            fn has(&self, num: u32) -> bool {
-                match num {
-                    $( $num => self.$field.is_some(), )*
-                    _ => false,
-                }
-            }
-
             /// Removes the values whose numbers are not in `mask`.
             pub fn retain(&mut self, mask: &Bitmap) {
                 $( if !mask.contains($num) { self.$field = None; } )*
             }
 
-            fn encode_one(&self, num: u32, e: &mut Encoder) {
+            /// Writes the value of attribute `num`; `false` when it has none.
+            fn encode_one(&self, num: u32, e: &mut Encoder) -> bool {
                 match num {
-                    $( $num => if let Some(value) = &self.$field { value.encode(e); }, )*
-                    _ => {}
+                    $( $num => match &self.$field {
+                        Some(value) => value.encode(e),
+                        None => return false,
+                    }, )*
+                    _ => return false,
                 }
+                true
             }
 
             /// Reads the value of attribute `num`; `false` when the number is unknown.
@@ -305,7 +302,9 @@ impl Fattr<'static> {
     pub fn new(attrs: &Attrs) -> Self {
         let mask = attrs.present();
         let mut e = Encoder::new();
-        encode_values(&mut e, &mask, attrs);
+        for num in mask.iter() {
+            attrs.encode_one(num, &mut e);
+        }
         Self {
             mask,
             values: Cow::Owned(e.into_bytes()),
@@ -376,27 +375,27 @@ impl std::fmt::Display for FattrError {
 
 impl std::error::Error for FattrError {}
 
-fn encode_values(e: &mut Encoder, mask: &Bitmap, attrs: &Attrs) {
-    for num in mask.iter() {
-        attrs.encode_one(num, e);
-    }
-}
-
 /// Writes a `fattr4` of the attributes that are both in `mask` and present, in ascending order, straight into the
 /// reply. Returns which ones.
 ///
 /// # Panics
 /// Above 4 GiB of values, which their bounds exclude.
 pub fn encode_fattr(e: &mut Encoder, mask: &Bitmap, attrs: &Attrs) -> Bitmap {
-    // Few are asked for of the many that there are.
+    let begin = e.mark();
     let mut present = *mask;
-    for num in mask.iter().filter(|num| !attrs.has(*num)) {
-        present.remove(num);
-    }
-    present.encode(e);
+    mask.encode(e);
     let len_at = e.reserve_u32();
     let start = e.len();
-    encode_values(e, &present, attrs);
+    for num in mask.iter() {
+        if !attrs.encode_one(num, e) {
+            present.remove(num);
+        }
+    }
+    // Which ones stands in front of their values. As a rule all that are asked for are there.
+    if present != *mask {
+        e.truncate(begin);
+        return encode_fattr(e, &present, attrs);
+    }
     let len = u32::try_from(e.len() - start).expect("attribute values are bounded");
     e.patch_u32(len_at, len);
     present
