@@ -431,7 +431,7 @@ pub(crate) fn better_known(
     client: Option<ClientId>,
     mask: &Bitmap,
 ) -> Option<WriteHolder> {
-    if mask.intersection(&HOLDERS).is_empty() {
+    if !mds.has_delegations() || mask.intersection(&HOLDERS).is_empty() {
         return None;
     }
     let holder = mds.state().delegations.write_holder(file.0);

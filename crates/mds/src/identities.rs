@@ -18,10 +18,12 @@
 use nfs4::{NfsStatus, Owner};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use xdr::OpaqueBuf;
 
 /// Most groups of one user; more are ignored.
 pub const GROUPS_MAX: usize = 4096;
@@ -37,6 +39,8 @@ const RETRY: Duration = Duration::from_secs(10);
 const ASKING_MAX: usize = 16;
 /// How long a request waits for an answer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Digits of the largest number of a user.
+const DECIMAL_DIGITS_MAX: usize = 10;
 /// Longest name, its domain included.
 const NAME_BYTES_MAX: usize = 512;
 
@@ -230,7 +234,11 @@ impl Identities {
 
     /// A user or group on the wire: by name if that is known, else in decimal.
     pub(crate) fn owner(&self, kind: Kind, id: u32) -> Owner {
-        let number = || Owner::from(id.to_string().as_bytes());
+        let number = || {
+            let mut digits = Vec::with_capacity(DECIMAL_DIGITS_MAX);
+            let _ = write!(digits, "{id}");
+            OpaqueBuf(digits)
+        };
         let Some(domain) = self.config.domain.as_ref().filter(|_| self.has_names()) else {
             return number();
         };

@@ -13,6 +13,7 @@ mod cx;
 pub mod data;
 mod delegations;
 pub mod exports;
+mod glance;
 pub mod identities;
 mod mds;
 mod ops;

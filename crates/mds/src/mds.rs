@@ -14,6 +14,7 @@ use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
 use crate::delegations::{self, Delegating};
 use crate::exports::Exports;
+use crate::glance::{Facts, Glanced, Guard};
 use crate::identities::{Identities, IdentityConfig, Question};
 use crate::{ops, ops::notify_lock::NOTIFICATIONS_MAX, persist};
 use bytes::Bytes;
@@ -21,7 +22,6 @@ use meta::{MetaError, MetaStore, Seq};
 use namespace::{Cred, Format, Limits, Namespace, NsError, Time};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
 use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
-use parking_lot::{Mutex, MutexGuard};
 use rpc::{AuthStat, Credential};
 use server::{Identity, Nfsd, NfsdConfig, Role, SlotOf};
 use state::{
@@ -92,10 +92,27 @@ impl From<MetaError> for MdsError {
     }
 }
 
+/// Somebody holds a delegation.
+const DELEGATIONS: u8 = 1;
+/// State was revoked that its client has not freed.
+const REVOKED: u8 = 2;
+
+impl Facts for FileStates {
+    fn facts(&self) -> u8 {
+        let delegations = if self.delegations.is_empty() {
+            0
+        } else {
+            DELEGATIONS
+        };
+        let revoked = if self.has_revoked() { REVOKED } else { 0 };
+        delegations | revoked
+    }
+}
+
 /// The metadata server.
 pub struct Mds {
     ns: Namespace,
-    state: Mutex<FileStates>,
+    state: Glanced<FileStates>,
     data: DataPlane,
     delegating: Delegating,
     identity: Identity,
@@ -146,7 +163,7 @@ impl Mds {
         };
         let mds = Self {
             ns,
-            state: Mutex::new(state),
+            state: Glanced::new(state),
             data,
             delegating: Delegating::new(config.delegations.is_some()),
             identity,
@@ -171,8 +188,13 @@ impl Mds {
     }
 
     /// Opens, locks, delegations and layouts. Never hold the guard across an `await`.
-    pub fn state(&self) -> MutexGuard<'_, FileStates> {
+    pub fn state(&self) -> Guard<'_, FileStates> {
         self.state.lock()
+    }
+
+    /// Whether anybody holds a delegation: without the mutex, since every GETATTR asks.
+    pub(crate) fn has_delegations(&self) -> bool {
+        self.state.has(DELEGATIONS)
     }
 
     /// Data servers, layouts and proxy I/O.
@@ -325,6 +347,9 @@ impl Role for Mds {
     }
 
     fn sequence_flags(&self, client: ClientId) -> u32 {
+        if !self.state.has(REVOKED) {
+            return 0;
+        }
         self.state().revoked_flags(client)
     }
 

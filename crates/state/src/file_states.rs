@@ -511,6 +511,12 @@ impl FileStates {
         Some(file)
     }
 
+    /// Whether any client has revoked state that it has not freed.
+    #[must_use]
+    pub fn has_revoked(&self) -> bool {
+        !self.revoked.is_empty()
+    }
+
     /// The SEQUENCE status flags of revoked state.
     #[must_use]
     pub fn revoked_flags(&self, client: ClientId) -> u32 {

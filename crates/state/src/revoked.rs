@@ -82,6 +82,10 @@ impl Revoked {
         self.by_client.remove(&client);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_client.is_empty()
+    }
+
     pub(crate) fn status_flags(&self, client: ClientId) -> u32 {
         self.by_client
             .get(&client)

@@ -67,6 +67,7 @@ pub(crate) use sizes::{ready, ready_for_open};
 pub(crate) use space::look_at_space;
 pub(crate) use truncate::truncate;
 
+use crate::glance::Glanced;
 use crate::mds::Random;
 use crate::{Mds, MdsError};
 use fence::Fences;
@@ -149,7 +150,7 @@ pub struct DataPlane {
     servers: Mutex<Servers>,
     fences: Mutex<Fences>,
     delivering: Mutex<BTreeSet<u32>>,
-    unknown: Mutex<sizes::Unknown>,
+    unknown: Glanced<sizes::Unknown>,
     /// Files whose truncation has an intent, and what those are told that come meanwhile.
     truncating: Mutex<BTreeMap<FileId, NfsStatus>>,
     writers: Mutex<writers::Writers>,
@@ -166,7 +167,7 @@ pub struct DataPlane {
     proxied_read_bytes: AtomicU64,
     proxied_written_bytes: AtomicU64,
     offloads: Mutex<offload::Offloads>,
-    space_noted: Mutex<space::Noted>,
+    space_noted: Glanced<space::Noted>,
     too_wide: width::TooWide,
     /// Places for chunks that copies hold.
     copy_chunks: Arc<Semaphore>,
@@ -232,7 +233,7 @@ impl DataPlane {
             servers: Mutex::new(servers),
             fences: Mutex::default(),
             delivering: Mutex::default(),
-            unknown: Mutex::new(unknown),
+            unknown: Glanced::new(unknown),
             truncating: Mutex::new(truncating),
             writers: Mutex::default(),
             gates: Mutex::default(),
@@ -245,7 +246,7 @@ impl DataPlane {
             proxied_read_bytes: AtomicU64::new(0),
             proxied_written_bytes: AtomicU64::new(0),
             offloads: Mutex::default(),
-            space_noted: Mutex::default(),
+            space_noted: Glanced::default(),
             too_wide: width::TooWide::default(),
             copy_chunks: copy::chunk_places(),
             store,

@@ -16,6 +16,7 @@
 use super::call::{DsError, call};
 use super::truncate;
 use crate::Mds;
+use crate::glance::{Facts, SOME};
 use control::{BATCH_MAX, ObjectRef, StatArgs, StatItem, Status};
 use layout::Striping;
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SizeCommit, Time};
@@ -49,6 +50,12 @@ struct Writers {
 #[derive(Debug, Default)]
 pub(crate) struct Unknown {
     files: BTreeMap<FileId, Writers>,
+}
+
+impl Facts for Unknown {
+    fn facts(&self) -> u8 {
+        if self.files.is_empty() { 0 } else { SOME }
+    }
 }
 
 impl Unknown {
@@ -98,8 +105,8 @@ pub(super) fn load(ns: &Namespace) -> Result<(Unknown, BTreeMap<FileId, NfsStatu
 
 /// Whether size and times of a file are known; `Delay` while they are being recovered.
 pub(crate) fn ready(nfsd: &Nfsd<Mds>, file: FileId) -> Result<(), NfsStatus> {
-    let unknown = nfsd.role().data().unknown.lock();
-    if unknown.files.contains_key(&file) {
+    let unknown = &nfsd.role().data().unknown;
+    if unknown.has(SOME) && unknown.lock().files.contains_key(&file) {
         Err(NfsStatus::Delay)
     } else {
         Ok(())

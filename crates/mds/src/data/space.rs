@@ -14,6 +14,7 @@
 
 use super::sizes;
 use crate::Mds;
+use crate::glance::{Facts, SOME};
 use namespace::{Cred, FileId, Inode, NsError, Op};
 use server::Nfsd;
 use std::collections::BTreeMap;
@@ -35,6 +36,12 @@ pub(super) struct Noted {
     /// With the number of the note.
     files: BTreeMap<FileId, u64>,
     count: u64,
+}
+
+impl Facts for Noted {
+    fn facts(&self) -> u8 {
+        if self.files.is_empty() { 0 } else { SOME }
+    }
 }
 
 impl Noted {
@@ -65,16 +72,22 @@ pub(crate) fn note_space(nfsd: &Nfsd<Mds>, file: FileId) {
     nfsd.role().data().space_noted.lock().add(file);
 }
 
-/// Somebody looks at one file: asks the data servers if it was written to and nobody has it open any more.
-pub(crate) async fn look_at_space(nfsd: &Nfsd<Mds>, file: FileId) {
+/// Somebody looks at one file: asks the data servers if it was written to and nobody has it open any more. Returns whether it has asked:
+/// its inode may be another one by now.
+pub(crate) async fn look_at_space(nfsd: &Nfsd<Mds>, file: FileId) -> bool {
     let mds = nfsd.role();
-    let note = mds.data().space_noted.lock().files.get(&file).copied();
-    let Some(note) = note else { return };
+    let noted = &mds.data().space_noted;
+    if !noted.has(SOME) {
+        return false;
+    }
+    let note = noted.lock().files.get(&file).copied();
+    let Some(note) = note else { return false };
     if mds.state().is_open(file.0) {
-        return;
+        return false;
     }
     let files = [(file, note)];
     let _late = tokio::time::timeout(LOOK_MAX, measure(nfsd, &files)).await;
+    true
 }
 
 /// One pass over all files that were noted.

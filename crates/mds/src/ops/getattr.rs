@@ -21,11 +21,6 @@ pub(super) async fn getattr(
     let mask = args
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
-    if mask.contains(SPACE_USED)
-        && let Ok(inode) = cx::current(nfsd.role(), cx)
-    {
-        data::look_at_space(nfsd, inode.id).await;
-    }
     match known(nfsd, cx, &mask).await {
         Ok(known) => {
             let values = known.attrs(nfsd.role(), &mask, cx.minor_version);
@@ -47,7 +42,10 @@ pub(super) async fn known(
     mask: &Bitmap,
 ) -> Result<Fresh, NfsStatus> {
     let mds = nfsd.role();
-    let inode = cx::current(mds, cx)?;
+    let mut inode = cx::current(mds, cx)?;
+    if mask.contains(SPACE_USED) && data::look_at_space(nfsd, inode.id).await {
+        inode = cx::current(mds, cx)?;
+    }
     data::ready(nfsd, inode.id)?;
     attrs::may_see(&cx.caller.cred, &inode, mask)?;
     let fresh = delegations::fresh(nfsd, cx, &inode, mask).await?;
