@@ -171,11 +171,7 @@ impl Ds {
     }
 
     /// Lets the operation on the current handle in, or counts the refusal.
-    pub(crate) fn admit(
-        &self,
-        cx: &Compound<'_, Self>,
-        want: Want,
-    ) -> Result<Admitted<'_>, NfsStatus> {
+    pub(crate) fn admit(&self, cx: &Compound<'_, Self>, want: Want) -> Result<Admitted, NfsStatus> {
         let fh = cx.fh()?;
         let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
         let admitted = self.gate.admit(fh, &session.owner, want);

@@ -9,18 +9,20 @@
 //!    └─ lease ended ──────────────┴─────────────────────────────┘
 //! ```
 //! # Ownership
-//! One mutex, never held across an `await`. A [`Flight`] holds its file's batch until it is dropped.
+//! One mutex, never held across an `await`. A [`Flight`] counts in its file's batch until it is dropped. Batches of nothing stay for the
+//! next operation on their file, until there are many.
 //!
 //! # Ordering
 //! Floors are checked and the operation counted under the same lock under which floors rise: an operation is either refused by
-//! a floor or seen by the drain that follows it. A drain seals the batches that exist, so later admissions never delay it.
+//! a floor or seen by the drain that follows it. A drain seals the batches that exist, so later admissions never delay it. What
+//! the keys of a generation have verified is looked up without the lock; under it the generation is compared once more.
 //!
 //! # Failure
 //! Everything here but the floors ends with the process; floors come back from the index.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use control::Status;
 use layout::{ClientTag, DsHandle, Floors, HandleError, KeyRing};
@@ -35,6 +37,8 @@ use crate::{LeaseState, Membership};
 
 /// Times that a handle is verified anew because keys changed meanwhile.
 const VERIFY_TRIES_MAX: u32 = 4;
+/// Files whose batches are kept, at least, before those of nothing are thrown away.
+const KEPT_FILES_MIN: usize = 1024;
 
 /// What an operation wants to do with the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +106,14 @@ struct Inner {
     proxy: Option<ClientTag>,
     conn: Option<ConnHandle>,
     floors: Floors,
-    /// By file. A batch lives while one of its operations does.
-    flights: HashMap<u64, Vec<Arc<Batch>>>,
+    flights: Flights,
+}
+
+/// The batches of each file: the newest, and older ones that are sealed.
+struct Flights {
+    by_file: BTreeMap<u64, Vec<Arc<Batch>>>,
+    /// Files at which batches of nothing are thrown away.
+    files_max: usize,
 }
 
 /// Operations on one file that were admitted between two drains.
@@ -115,6 +125,10 @@ struct Batch {
 }
 
 impl Batch {
+    fn is_idle(&self) -> bool {
+        self.count.load(SeqCst) == 0
+    }
+
     /// Lets nothing more join; called under the lock of the gate.
     fn seal(batch: &Arc<Self>) -> Arc<Self> {
         batch.sealed.store(true, SeqCst);
@@ -126,7 +140,7 @@ impl Batch {
             let done = self.done.notified();
             tokio::pin!(done);
             done.as_mut().enable();
-            if self.count.load(SeqCst) == 0 {
+            if self.is_idle() {
                 return;
             }
             done.await;
@@ -134,39 +148,78 @@ impl Batch {
     }
 }
 
+impl Flights {
+    fn new() -> Self {
+        Self {
+            by_file: BTreeMap::new(),
+            files_max: KEPT_FILES_MIN,
+        }
+    }
+
+    /// Counts an operation in the newest batch of its file.
+    fn begin(&mut self, file_id: u64) -> Flight {
+        if self.by_file.len() >= self.files_max && !self.by_file.contains_key(&file_id) {
+            self.sweep();
+        }
+        let batches = self.by_file.entry(file_id).or_default();
+        let open = batches.last().filter(|b| !b.sealed.load(SeqCst)).cloned();
+        let batch = open.unwrap_or_else(|| {
+            batches.retain(|b| !b.is_idle());
+            batches.push(Arc::default());
+            Arc::clone(batches.last().expect("just pushed"))
+        });
+        batch.count.fetch_add(1, SeqCst);
+        Flight(batch)
+    }
+
+    /// Forgets files on which nothing goes on. The next time comes when there are twice as many as are left, so that it costs little
+    /// for each operation.
+    fn sweep(&mut self) {
+        self.by_file.retain(|_, batches| {
+            batches.retain(|b| !b.is_idle());
+            !batches.is_empty()
+        });
+        self.files_max = KEPT_FILES_MIN.max(2 * self.by_file.len());
+    }
+
+    /// Seals what goes on on a file.
+    fn seal(&self, file_id: u64) -> impl Iterator<Item = Arc<Batch>> {
+        sealed(self.by_file.get(&file_id).into_iter().flatten())
+    }
+
+    fn seal_all(&self) -> impl Iterator<Item = Arc<Batch>> {
+        sealed(self.by_file.values().flatten())
+    }
+}
+
+/// Those of the batches that are none of nothing, sealed.
+fn sealed<'a>(batches: impl Iterator<Item = &'a Arc<Batch>>) -> impl Iterator<Item = Arc<Batch>> {
+    batches.filter(|b| !b.is_idle()).map(Batch::seal)
+}
+
 /// See the module.
 pub(crate) struct Gate {
     inner: Mutex<Inner>,
+    /// That of the keys; changed under the lock.
+    generation: AtomicU64,
     handles: Handles,
 }
 
 /// Work on a file that is going on. The file's fences wait until it is dropped.
-pub(crate) struct Flight<'a> {
-    gate: &'a Gate,
-    batch: Arc<Batch>,
-    file_id: u64,
-}
+pub(crate) struct Flight(Arc<Batch>);
 
-impl Drop for Flight<'_> {
+impl Drop for Flight {
     fn drop(&mut self) {
-        if self.batch.count.fetch_sub(1, SeqCst) > 1 {
-            return;
+        // Who seals it later looks at the count after that.
+        if self.0.count.fetch_sub(1, SeqCst) == 1 && self.0.sealed.load(SeqCst) {
+            self.0.done.notify_waiters();
         }
-        let mut inner = self.gate.inner.lock();
-        if let Some(batches) = inner.flights.get_mut(&self.file_id) {
-            batches.retain(|b| b.count.load(SeqCst) > 0);
-            if batches.is_empty() {
-                inner.flights.remove(&self.file_id);
-            }
-        }
-        drop(inner);
-        self.batch.done.notify_waiters();
     }
 }
 
 /// An operation that was let in. Its file's fences wait until it is dropped.
-pub(crate) struct Admitted<'a> {
-    _flight: Flight<'a>,
+pub(crate) struct Admitted {
+    _flight: Flight,
     /// What the handle says.
     pub(crate) handle: DsHandle,
     /// Whether the MDS itself asks, for a client without a layout.
@@ -188,8 +241,9 @@ impl Gate {
                 proxy: None,
                 conn: None,
                 floors,
-                flights: HashMap::new(),
+                flights: Flights::new(),
             }),
+            generation: AtomicU64::new(0),
             handles: Handles::new(),
         }
     }
@@ -200,7 +254,7 @@ impl Gate {
         if fh.len() != layout::DS_HANDLE_BYTES {
             return Err(Refused::Forged);
         }
-        if self.inner.lock().ring.generation == 0 {
+        if self.generation.load(SeqCst) == 0 {
             return Ok(());
         }
         match self.verified(fh) {
@@ -218,10 +272,10 @@ impl Gate {
         fh: &[u8],
         owner: &Arc<[u8]>,
         want: Want,
-    ) -> Result<Admitted<'_>, Refused> {
+    ) -> Result<Admitted, Refused> {
         for _ in 0..VERIFY_TRIES_MAX {
-            let (verified, cluster_id) = match self.verified(fh) {
-                Ok(found) => found,
+            let verified = match self.verified(fh) {
+                Ok(verified) => verified,
                 // Without a lease there may be no keys either: then nothing is known of the handle.
                 Err(refused) => {
                     let inner = self.inner.lock();
@@ -234,7 +288,8 @@ impl Gate {
             };
             let matched = verified.owner.as_ref().is_some_and(|known| known == owner);
             if !matched {
-                if ClientTag::of(cluster_id, owner) != verified.handle.client {
+                let membership = self.membership().ok_or(Refused::Forged)?;
+                if ClientTag::of(membership.cluster_id, owner) != verified.handle.client {
                     return Err(Refused::OfOther);
                 }
                 if let Ok(bytes) = fh.try_into() {
@@ -244,22 +299,23 @@ impl Gate {
             }
             let mut inner = self.inner.lock();
             if inner.ring.generation == verified.generation {
-                return inner.enter(self, verified.handle, want);
+                return inner.enter(verified.handle, want);
             }
         }
         Err(Refused::NotServing { proxy: false })
     }
 
-    fn verified(&self, fh: &[u8]) -> Result<(Verified, u64), Refused> {
+    fn verified(&self, fh: &[u8]) -> Result<Verified, Refused> {
         let bytes = fh.try_into().map_err(|_| Refused::Forged)?;
+        let generation = self.generation.load(SeqCst);
+        if let Some(verified) = self.handles.find(bytes, generation) {
+            return Ok(verified);
+        }
         let (ring, cluster_id) = {
             let inner = self.inner.lock();
             let membership = inner.membership.ok_or(Refused::Forged)?;
             (Arc::clone(&inner.ring), membership.cluster_id)
         };
-        if let Some(verified) = self.handles.find(bytes, ring.generation) {
-            return Ok((verified, cluster_id));
-        }
         let handle = DsHandle::verify(bytes, cluster_id, &ring.keys).map_err(|e| match e {
             HandleError::UnknownKey { retired: true, .. } => Refused::Fenced,
             _ => Refused::Forged,
@@ -270,7 +326,7 @@ impl Gate {
             owner: None,
         };
         self.handles.keep(bytes, verified.clone());
-        Ok((verified, cluster_id))
+        Ok(verified)
     }
 
     /// Lets work in that the MDS asked for on `conn`: not when it has another connection by now, or the file is removed. What
@@ -283,7 +339,7 @@ impl Gate {
         conn: &ConnHandle,
         file_id: u64,
         generation: u32,
-    ) -> Result<Flight<'_>, Status> {
+    ) -> Result<Flight, Status> {
         let mut inner = self.inner.lock();
         if inner.conn.as_ref() != Some(conn) || inner.phase != Phase::Serving {
             return Err(Status::NotReady);
@@ -291,15 +347,15 @@ impl Gate {
         if inner.floors.is_removed(file_id, generation) {
             return Err(Status::Removed);
         }
-        Ok(inner.fly(self, file_id))
+        Ok(inner.flights.begin(file_id))
     }
 
     /// Seals what is in flight on `files` and waits until it has ended.
     pub(crate) async fn drain(&self, files: impl IntoIterator<Item = u64>) {
         let batches: Vec<_> = {
             let inner = self.inner.lock();
-            let of = |file: u64| inner.flights.get(&file).into_iter().flatten();
-            files.into_iter().flat_map(of).map(Batch::seal).collect()
+            let seal = |file: u64| inner.flights.seal(file);
+            files.into_iter().flat_map(seal).collect()
         };
         for batch in batches {
             batch.idle().await;
@@ -310,7 +366,7 @@ impl Gate {
     pub(crate) async fn drain_all(&self) {
         let batches: Vec<_> = {
             let inner = self.inner.lock();
-            inner.flights.values().flatten().map(Batch::seal).collect()
+            inner.flights.seal_all().collect()
         };
         for batch in batches {
             batch.idle().await;
@@ -332,6 +388,7 @@ impl Gate {
                 generation: inner.ring.generation + 1,
                 keys,
             });
+            self.generation.store(inner.ring.generation, SeqCst);
         }
         more.then_some(retired)
     }
@@ -449,32 +506,71 @@ impl Inner {
         Ok(proxy)
     }
 
-    fn enter<'a>(
-        &mut self,
-        gate: &'a Gate,
-        handle: DsHandle,
-        want: Want,
-    ) -> Result<Admitted<'a>, Refused> {
+    fn enter(&mut self, handle: DsHandle, want: Want) -> Result<Admitted, Refused> {
         let is_proxy = self.judge(&handle, want)?;
         Ok(Admitted {
-            _flight: self.fly(gate, handle.file_id),
+            _flight: self.flights.begin(handle.file_id),
             handle,
             is_proxy,
         })
     }
+}
 
-    fn fly<'a>(&mut self, gate: &'a Gate, file_id: u64) -> Flight<'a> {
-        let batches = self.flights.entry(file_id).or_default();
-        let open = batches.last().filter(|b| !b.sealed.load(SeqCst)).cloned();
-        let batch = open.unwrap_or_else(|| {
-            batches.push(Arc::default());
-            Arc::clone(batches.last().expect("just pushed"))
-        });
-        batch.count.fetch_add(1, SeqCst);
-        Flight {
-            gate,
-            batch,
-            file_id,
+#[cfg(test)]
+mod tests {
+    //! Goal: batches that stay for the next operation neither grow without a bound nor make a drain wait for what began behind it.
+
+    use super::*;
+    use std::pin::pin;
+
+    #[test]
+    fn files_on_which_nothing_goes_on_are_forgotten_when_there_are_many() {
+        let mut flights = Flights::new();
+        let held = flights.begin(u64::MAX);
+        for file in 0..10 * KEPT_FILES_MIN as u64 {
+            drop(flights.begin(file));
+            assert!(flights.by_file.len() <= KEPT_FILES_MIN);
+        }
+        assert_eq!(flights.seal(u64::MAX).count(), 1);
+        drop(held);
+        // More at once than are kept: each is known, and the bound follows.
+        let many: Vec<_> = (0..3 * KEPT_FILES_MIN as u64)
+            .map(|f| flights.begin(f))
+            .collect();
+        assert_eq!(flights.seal_all().count(), many.len());
+        drop(many);
+        for file in 0..10 * KEPT_FILES_MIN as u64 {
+            drop(flights.begin(file));
+        }
+        assert!(flights.by_file.len() <= 6 * KEPT_FILES_MIN);
+    }
+
+    #[tokio::test]
+    async fn a_drain_waits_for_what_began_before_it_and_for_nothing_else() {
+        let mut flights = Flights::new();
+        drop(flights.begin(1));
+        assert_eq!(flights.seal(1).count(), 0);
+        let first = flights.begin(1);
+        let sealed: Vec<_> = flights.seal(1).collect();
+        let later = flights.begin(1);
+        let mut drained = pin!(sealed[0].idle());
+        assert!(at_once(drained.as_mut()).await.is_none());
+        drop(first);
+        drained.await;
+        drop(later);
+        let again = flights.begin(1);
+        assert_eq!(flights.seal(1).count(), 1);
+        drop(flights.begin(1));
+        assert_eq!(flights.by_file[&1].len(), 2, "the first has gone");
+        drop(again);
+    }
+
+    /// What a future says when it is polled once.
+    async fn at_once<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = future => Some(done),
+            () = std::future::ready(()) => None,
         }
     }
 }
