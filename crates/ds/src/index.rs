@@ -19,7 +19,7 @@
 //! acknowledgement: the data server answers I/O errors until it is started again, when the index tells what had become
 //! durable. A transaction that a full disk refuses changes nothing, and the index goes on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -28,6 +28,7 @@ use meta::{MetaError, MetaStore, Outcome, Purpose, Read, Seq, Tx, TxBody};
 use nfs4::NfsTime;
 use objects::ObjectId;
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use xdr::{Decode, Encode};
 
 use crate::OpenError;
@@ -121,7 +122,7 @@ pub(crate) struct Index {
     /// The transaction of this start; each later one is a change.
     start_seq: Seq,
     objects_count: AtomicU64,
-    known: Mutex<HashMap<ObjectId, Known>>,
+    known: Mutex<FxHashMap<ObjectId, Known>>,
     writes: AtomicU64,
     /// A write has failed: memory may be ahead of the disk, so nothing may be acknowledged any more.
     failed: AtomicBool,

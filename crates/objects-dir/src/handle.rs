@@ -12,7 +12,8 @@
 use crate::home::Home;
 use objects::{Hold, ObjectError, ObjectId};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Error;
 use std::sync::Arc;
@@ -141,7 +142,8 @@ impl Handle {
     }
 }
 
-type Shard = HashMap<ObjectId, Arc<Handle>>;
+/// No client chooses the numbers: they count, and a handle that names them is signed.
+type Shard = FxHashMap<ObjectId, Arc<Handle>>;
 
 /// The cache of open objects.
 #[derive(Debug)]
