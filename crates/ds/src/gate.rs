@@ -9,8 +9,8 @@
 //!    └─ lease ended ──────────────┴─────────────────────────────┘
 //! ```
 //! # Ownership
-//! One mutex, never held across an `await`. A [`Flight`] counts in its file's batch until it is dropped. Batches of nothing stay for the
-//! next operation on their file, until there are many.
+//! One mutex, never held across an `await`. A [`Flight`] counts in its file's batch until it is dropped. An idle batch stays for the next
+//! operation on its file, until there are many.
 //!
 //! # Ordering
 //! Floors are checked and the operation counted under the same lock under which floors rise: an operation is either refused by
@@ -37,7 +37,7 @@ use crate::{LeaseState, Membership};
 
 /// Times that a handle is verified anew because keys changed meanwhile.
 const VERIFY_TRIES_MAX: u32 = 4;
-/// Files whose batches are kept, at least, before those of nothing are thrown away.
+/// Files whose batches are kept, at least, before idle ones are thrown away.
 const KEPT_FILES_MIN: usize = 1024;
 
 /// What an operation wants to do with the file.
@@ -112,7 +112,7 @@ struct Inner {
 /// The batches of each file: the newest, and older ones that are sealed.
 struct Flights {
     by_file: BTreeMap<u64, Vec<Arc<Batch>>>,
-    /// Files at which batches of nothing are thrown away.
+    /// Files at which idle batches are thrown away.
     files_max: usize,
 }
 
@@ -192,7 +192,7 @@ impl Flights {
     }
 }
 
-/// Those of the batches that are none of nothing, sealed.
+/// Those batches that are not idle, sealed.
 fn sealed<'a>(batches: impl Iterator<Item = &'a Arc<Batch>>) -> impl Iterator<Item = Arc<Batch>> {
     batches.filter(|b| !b.is_idle()).map(Batch::seal)
 }
