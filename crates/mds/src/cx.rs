@@ -4,7 +4,7 @@
 use crate::{Mds, persist};
 use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, Seq};
-use namespace::{Cred, FileId, Inode, Keep, Namespace, NsError, Op, Time};
+use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, Time};
 use nfs4::{FileHandle, NfsStatus, OpBody, OpNum};
 use server::Compound;
 use std::any::Any;
@@ -43,7 +43,7 @@ impl<'a> Asker<'a> {
         mds: &Mds,
         call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
     ) -> Result<T, NfsStatus> {
-        let (seen, result) = ask(mds, self.cred, None, call);
+        let (seen, result) = ask(mds, Op::new(self.cred, mds.now()), call);
         self.observed = self.observed.max(seen);
         result
     }
@@ -56,24 +56,19 @@ impl<'a> Asker<'a> {
         call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
     ) -> Result<T, NfsStatus> {
         let keep = |_: &dyn Any| prepared.0.clone();
-        let (seen, result) = ask(mds, self.cred, Some(&keep), call);
+        let op = Op::new(self.cred, mds.now()).keeping(&keep);
+        let (seen, result) = ask(mds, op, call);
         self.observed = self.observed.max(seen);
         result
     }
 }
 
 /// Calls the name space: what was observed, and the result.
-fn ask<'c, T>(
+fn ask<T>(
     mds: &Mds,
-    cred: &'c Cred,
-    keep: Option<&'c Keep<'c>>,
+    mut op: Op<'_>,
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> (Seq, Result<T, NfsStatus>) {
-    let op = Op::new(cred, mds.now());
-    let mut op = match keep {
-        Some(keep) => op.keeping(keep),
-        None => op,
-    };
     let result = call(mds.namespace(), &mut op);
     (op.observed(), result.map_err(|e| status(&e)))
 }
@@ -84,7 +79,7 @@ pub(crate) fn ns<T>(
     cx: &mut Cx<'_>,
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> Result<T, NfsStatus> {
-    let (seen, result) = ask(mds, &cx.caller.cred, None, call);
+    let (seen, result) = ask(mds, Op::new(&cx.caller.cred, mds.now()), call);
     cx.observe(seen.0);
     result
 }
@@ -102,7 +97,8 @@ pub(crate) fn change<T: Any, B: OpBody<Num = OpNum>>(
         let (slot, bytes) = cx.kept(&res, made)?;
         Some((persist::key(slot), bytes))
     };
-    let (seen, result) = ask(mds, &cx.caller.cred, Some(&keep), call);
+    let op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
+    let (seen, result) = ask(mds, op, call);
     cx.observe(seen.0);
     result
 }
@@ -130,7 +126,8 @@ pub(crate) fn change_as<T>(
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> Result<T, NfsStatus> {
     let keep = |_: &dyn Any| prepared.0.clone();
-    let (seen, result) = ask(mds, &cx.caller.cred, Some(&keep), call);
+    let op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
+    let (seen, result) = ask(mds, op, call);
     cx.observe(seen.0);
     result
 }
@@ -210,13 +207,12 @@ pub(crate) fn parse(mds: &Mds, fh: &[u8]) -> Result<MdsHandle, NfsStatus> {
 
 fn resolve(mds: &Mds, cx: &mut Cx<'_>, handle: MdsHandle) -> Result<Arc<Inode>, NfsStatus> {
     // Nothing is changed, so what time it is does not matter: the clock is not read.
-    let mut op = Op::new(&cx.caller.cred, Time::default());
-    let inode = mds
-        .namespace()
-        .resolve(&mut op, FileId(handle.file_id), handle.generation);
-    let seen = op.observed();
+    let op = Op::new(&cx.caller.cred, Time::default());
+    let (seen, inode) = ask(mds, op, |ns, op| {
+        ns.resolve(op, FileId(handle.file_id), handle.generation)
+    });
     cx.observe(seen.0);
-    inode.map_err(|e| status(&e))
+    inode
 }
 
 /// A name as a component: the name space judges its bytes.
