@@ -1,18 +1,21 @@
 """Parallel I/O and metadata over several connections: trunks.py DIR NUMBER [kill].
 
 Several processes write files, make and rename others, and read everything back past the cache. The host records while they
-work, from its "record" to our "worked", both with NUMBER. With `kill` it kills the MDS in the middle instead.
+work, from its "record" to our "worked", both with NUMBER. With `kill` it kills the MDS in the middle of the names instead. Then
+the processes pause between names, so that on new connections the client repeats requests beside others than before.
 """
 
 import os
 import sys
+import time
 
 from check import await_host, data, drop_caches, equal, in_child, joined, run, same_bytes, tell
 
 WORKERS = 6
 # A stripe on each data server.
 FILE_BYTES = int(os.environ.get("DS_COUNT", "4")) << 20
-NAMES = 40
+NAMES = 100
+PAUSE_S = 0.005
 
 
 def write(d, seed):
@@ -22,9 +25,10 @@ def write(d, seed):
         os.fsync(file.fileno())
 
 
-def make_names(d):
+def make_names(d, between=lambda number: None):
     os.mkdir(f"{d}/names")
     for number in range(NAMES):
+        between(number)
         with open(f"{d}/names/new", "xb") as file:
             file.write(b"%d" % number)
         os.chmod(f"{d}/names/new", 0o600 + number % 8)
@@ -55,10 +59,13 @@ def main():
         os.mkdir(f"{d}/{seed}")
 
     def first(seed):
+        def between(number):
+            if number == NAMES // 2:
+                tell("half")
+            time.sleep(seed % WORKERS * PAUSE_S)
+
         write(f"{d}/{seed}", seed)
-        if with_kill:
-            tell("half")
-        make_names(f"{d}/{seed}")
+        make_names(f"{d}/{seed}", *[between] * with_kill)
 
     if not with_kill:
         tell(f"mounted{number}")

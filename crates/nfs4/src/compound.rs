@@ -205,10 +205,10 @@ impl<'a> OpReader<'a> {
         &mut self.d
     }
 
-    /// Bytes of the request that were not read yet.
+    /// What was not read yet of the request.
     #[must_use]
-    pub const fn remaining(&self) -> usize {
-        self.d.remaining()
+    pub fn rest(&self) -> &'a [u8] {
+        self.d.rest()
     }
 }
 

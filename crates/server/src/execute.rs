@@ -28,7 +28,7 @@ use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
 
-/// Bytes of a request that tell it from another one under the same slot and sequence id.
+/// Bytes behind SEQUENCE that tell a request from another one under the same slot and sequence id.
 const FINGERPRINT_BYTES: usize = 256;
 /// First size of a reply's buffer: most replies are smaller, so they are one allocation.
 const REPLY_BYTES: usize = 512;
@@ -46,7 +46,7 @@ impl<R: Role> Nfsd<R> {
     ) -> Option<Message> {
         let start = Start {
             request_bytes: record.len(),
-            fingerprint: fingerprint(&credential, d.rest()),
+            user: user(&credential),
             body: d.rest(),
         };
         let Ok(header) = CompoundHeader::decode(&mut d) else {
@@ -166,12 +166,16 @@ impl<R: Role> Nfsd<R> {
     ) -> First<'r, R> {
         let begun = match walk.ops.args::<SequenceArgs>() {
             Err(_) => Err(NfsStatus::BadXdr),
-            Ok(args) => match self.sequence(cx, &args, start, walk.ops_count, reply.wire_len()) {
-                Err(NfsStatus::BadSession) => self
-                    .revive(cx, &args, start.fingerprint)
-                    .map(|kept| Begun::Revived(Box::new(kept))),
-                begun => begun,
-            },
+            Ok(args) => {
+                let fingerprint = fingerprint(start.user, walk.ops.rest());
+                let sizes = (start.request_bytes, reply.wire_len());
+                match self.sequence(cx, &args, fingerprint, walk.ops_count, sizes) {
+                    Err(NfsStatus::BadSession) => self
+                        .revive(cx, &args, fingerprint)
+                        .map(|kept| Begun::Revived(Box::new(kept))),
+                    begun => begun,
+                }
+            }
         };
         match begun {
             Err(status) => {
@@ -284,23 +288,23 @@ impl<R: Role> Nfsd<R> {
         &self,
         cx: &mut Compound<'_, R>,
         args: &SequenceArgs,
-        start: &Start<'_>,
+        fingerprint: u64,
         ops_count: u32,
-        reply_bytes: usize,
+        (request_bytes, reply_bytes): (usize, usize),
     ) -> Result<Begun, NfsStatus> {
         let request = Sequence {
             slot: args.slot_id,
             seqid: args.sequence_id,
             highest_slot: args.highest_slot_id,
             cache_this: args.cache_this,
-            fingerprint: start.fingerprint,
+            fingerprint,
         };
         let mut clients = self.clients();
         let session = clients
             .session(args.session_id)
             .ok_or(NfsStatus::BadSession)?;
         let fore = *session.fore();
-        if start.request_bytes > fore.request_bytes_max as usize {
+        if request_bytes > fore.request_bytes_max as usize {
             return Err(NfsStatus::ReqTooBig);
         }
         if ops_count > fore.operations_max || ops_count > nfs4::OPS_MAX {
@@ -334,7 +338,7 @@ impl<R: Role> Nfsd<R> {
             Verdict::New(token) => {
                 context.owner = done.owner;
                 cx.session = Some(context);
-                cx.persist = persistent.then(|| Persist::new(args, start.fingerprint));
+                cx.persist = persistent.then(|| Persist::new(args, fingerprint));
                 Ok(Begun::New(token, self.flagged(res, done.client)))
             }
             Verdict::Replay(cached) => {
@@ -356,10 +360,10 @@ impl<R: Role> Nfsd<R> {
     }
 }
 
-/// Facts of a request that SEQUENCE judges.
+/// A request before its first operation.
 struct Start<'r> {
     request_bytes: usize,
-    fingerprint: u64,
+    user: u64,
     /// From the tag on.
     body: &'r [u8],
 }
@@ -392,17 +396,23 @@ fn is_text(tag: &[u8]) -> bool {
     std::str::from_utf8(tag).is_ok_and(|tag| tag.chars().all(is_character))
 }
 
-/// What tells a retry from another request under the same slot and sequence id: the user, the length and the first
-/// bytes. Another user under them must never see the reply (RFC 8881 §2.10.6.1.3.1). It is kept on disk with the reply
-/// of a persistent session, so no other build may count differently: the algorithm is named here.
-fn fingerprint(credential: &Credential<'_>, body: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new();
+/// Who asks, as a fingerprint has it.
+fn user(credential: &Credential<'_>) -> u64 {
     match credential {
-        Credential::Sys(sys) => hasher.write_u64(1 << 32 | u64::from(sys.uid)),
-        _ => hasher.write_u64(0),
+        Credential::Sys(sys) => 1 << 32 | u64::from(sys.uid),
+        _ => 0,
     }
-    hasher.write_u64(body.len() as u64);
-    hasher.write(&body[..body.len().min(FINGERPRINT_BYTES)]);
+}
+
+/// What tells a retry from another request under the same slot and sequence id: the user, and length and first bytes of what follows
+/// SEQUENCE. Another user under them must never see the reply (RFC 8881 §2.10.6.1.3.1). SEQUENCE itself is no part of it: Linux
+/// encodes a retry anew, and `sa_highest_slotid` is then that of its other requests of now. It is kept on disk with the reply of a
+/// persistent session, so no other build may count differently: the algorithm is named here.
+fn fingerprint(user: u64, operations: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write_u64(user);
+    hasher.write_u64(operations.len() as u64);
+    hasher.write(&operations[..operations.len().min(FINGERPRINT_BYTES)]);
     hasher.finish()
 }
 

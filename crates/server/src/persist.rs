@@ -113,7 +113,7 @@ impl<R: Role> Compound<'_, R> {
     /// The arguments of the operation in execution are read.
     pub fn args_read(&mut self, ops: &OpReader<'_>) {
         if let Some(persist) = &mut self.persist {
-            persist.rest_bytes = u32::try_from(ops.remaining()).unwrap_or(u32::MAX);
+            persist.rest_bytes = u32::try_from(ops.rest().len()).unwrap_or(u32::MAX);
         }
     }
 

@@ -15,9 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// SEQUENCE, PUTROOTFH, then a REMOVE and a READLINK of four bytes for each name.
-fn request(session: SessionId, names: &[&str]) -> Vec<u8> {
+fn request(session: SessionId, names: &[&str], highest_slot_id: u32) -> Vec<u8> {
     compound(|b| {
-        b.push(&sequence(session, 0, 1, true));
+        b.push(&SequenceArgs {
+            highest_slot_id,
+            ..sequence(session, 0, 1, true)
+        });
         for name in names {
             b.push(&PutFhArgs {
                 object: xdr::Opaque(&4_u32.to_be_bytes()),
@@ -42,12 +45,12 @@ async fn a_whole_reply_is_repeated_and_one_that_stops_at_a_change_goes_on_behind
         let mounted = rig
             .mount_on(rig.connect().await, "c", CREATE_SESSION_PERSIST)
             .await;
-        let request = request(mounted.session, names);
-        let first = call(&mounted.conn, request.clone()).await;
+        let first = call(&mounted.conn, request(mounted.session, names, 0)).await;
         assert_eq!(outcome(&first).0, NfsStatus::Ok);
         drop(rig);
         let rig = Rig::keeping(Some(keeps));
-        let again = call(&rig.connect().await, request).await;
+        // The client has begun more requests since.
+        let again = call(&rig.connect().await, request(mounted.session, names, 2)).await;
         assert_eq!(body(&again), body(&first), "{names:?} {only_changes}");
         assert_eq!(rig.removes(), 0, "nothing is done again");
     }
@@ -62,7 +65,7 @@ async fn a_change_that_the_end_of_the_server_prevented_is_left_to_the_client() {
         .mount_on(rig.connect().await, "c", CREATE_SESSION_PERSIST)
         .await;
     // It hangs in the second REMOVE until the server is gone.
-    let request = request(mounted.session, &["a", "wait"]);
+    let request = request(mounted.session, &["a", "wait"], 0);
     let hanging = {
         let (conn, request) = (mounted.conn.clone(), request.clone());
         tokio::spawn(async move { try_call(&conn, request).await })

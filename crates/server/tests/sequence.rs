@@ -113,6 +113,27 @@ async fn another_request_or_another_user_is_a_false_retry() {
     assert_eq!(rig.removes(), 1);
 }
 
+/// Linux encodes a retry anew after it has connected again, and says then which slots it uses by now.
+#[tokio::test(start_paused = true)]
+async fn a_retry_may_tell_of_other_slots_in_use() {
+    let rig = Rig::new();
+    let m = rig.mount("a").await;
+    let request = |highest_slot_id| {
+        compound(|b| {
+            b.push(&SequenceArgs {
+                highest_slot_id,
+                ..sequence(m.session, 0, 1, true)
+            })
+            .push(&PutRootFhArgs {})
+            .push(&remove_op("x"));
+        })
+    };
+    let first = call(&m.conn, request(0)).await;
+    let again = call(&m.conn, request(3)).await;
+    assert_eq!(body(&again), body(&first));
+    assert_eq!(rig.removes(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_a_running_request_gets_delay() {
     let rig = Rig::new();
