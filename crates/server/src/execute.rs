@@ -21,15 +21,15 @@ use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::{AcceptError, Credential, OpaqueAuth};
-use siphasher::sip::SipHasher13;
 use state::{Removed, Sequence, SlotToken, Verdict};
-use std::hash::Hasher;
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Bytes behind SEQUENCE that tell a request from another one under the same slot and sequence id.
-const FINGERPRINT_BYTES: usize = 256;
+/// Bytes behind SEQUENCE that tell a request from another one under the same slot and sequence id: as many as XXH3 takes in its short
+/// form.
+const FINGERPRINT_BYTES: usize = 240;
 /// First size of a reply's buffer: most replies are smaller, so they are one allocation.
 const REPLY_BYTES: usize = 512;
 /// Bytes of the result of SEQUENCE.
@@ -409,11 +409,9 @@ fn user(credential: &Credential<'_>) -> u64 {
 /// encodes a retry anew, and `sa_highest_slotid` is then that of its other requests of now. It is kept on disk with the reply of a
 /// persistent session, so no other build may count differently: the algorithm is named here.
 fn fingerprint(user: u64, operations: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new();
-    hasher.write_u64(user);
-    hasher.write_u64(operations.len() as u64);
-    hasher.write(&operations[..operations.len().min(FINGERPRINT_BYTES)]);
-    hasher.finish()
+    let seed = user << 31 ^ operations.len() as u64;
+    let first = &operations[..operations.len().min(FINGERPRINT_BYTES)];
+    xxh3_64_with_seed(first, seed)
 }
 
 /// The bytes for the reply cache. Every small reply is kept, asked for or not, which makes a retry after a broken
@@ -443,4 +441,37 @@ fn replay(xid: u32, cached: &[u8]) -> Message {
     rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
     e.raw(cached);
     e.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FINGERPRINT_BYTES, fingerprint};
+
+    /// It is on disk. The numbers are those of another implementation of XXH3.
+    #[test]
+    fn a_fingerprint_is_the_same_for_ever() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(
+            fingerprint(1 << 32 | 1000, &bytes[..40]),
+            7_666_850_060_919_435_603
+        );
+        assert_eq!(
+            fingerprint(1 << 32 | 1000, &bytes),
+            16_851_320_911_057_183_223
+        );
+    }
+
+    #[test]
+    fn user_length_and_first_bytes_make_a_fingerprint() {
+        let of = |user, length, changed: usize| {
+            let mut bytes = vec![0; length];
+            bytes[changed] = 1;
+            fingerprint(user, &bytes)
+        };
+        let usual = of(7, 300, 0);
+        assert_ne!(usual, of(8, 300, 0));
+        assert_ne!(usual, of(7, 304, 0));
+        assert_ne!(usual, of(7, 300, FINGERPRINT_BYTES - 1));
+        assert_eq!(of(7, 300, FINGERPRINT_BYTES), of(7, 300, 299));
+    }
 }
