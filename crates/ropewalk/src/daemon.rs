@@ -16,13 +16,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::rdma::Traffic;
+use transport::tcp::Listener;
 use transport::workers::{Shutdown, Workers, spawn_workers};
 use transport::{Context, CountersSnapshot, DynService, Limits};
 
@@ -278,8 +279,8 @@ pub(crate) fn listen(
     addresses: &[SocketAddr],
     workers: usize,
     change: &str,
-) -> Outcome<Vec<Vec<TcpListener>>> {
-    let mut by_worker: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+) -> Outcome<Vec<Vec<Listener>>> {
+    let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
     for address in addresses {
         let sockets =
             transport::tcp::bind(*address, workers).map_err(|e| busy(*address, &e, change))?;
@@ -312,7 +313,7 @@ impl Serving {
     /// Starts one thread for each set of listeners. Each listens for RDMA too.
     pub(crate) fn start(
         name: &str,
-        listeners: Vec<Vec<TcpListener>>,
+        listeners: Vec<Vec<Listener>>,
         rdma: RdmaListen,
         service: Arc<dyn DynService>,
         context: &Context,

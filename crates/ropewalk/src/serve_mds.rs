@@ -39,7 +39,6 @@ use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
 use state::DelegationLimits;
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -181,7 +180,7 @@ async fn store_failed(store: &dyn MetaStore) -> MetaError {
 fn serve_control(
     nfsd: &Arc<Nfsd<Mds>>,
     ca: &Arc<ClusterCa>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<transport::tcp::Listener>,
     context: Context,
     shutdown: &Shutdown,
 ) -> Outcome<JoinHandle<std::io::Result<()>>> {

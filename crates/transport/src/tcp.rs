@@ -1,14 +1,16 @@
 //! TCP: listeners, serving and connecting, with sendfile for payloads in files.
 
 mod reserve;
+mod spread;
 
 pub use reserve::Reservation;
+pub use spread::Listener;
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -18,8 +20,9 @@ use bytes::BufMut;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncReadExt, AsyncWrite, Interest};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
+use self::spread::{Arrival, Serving};
 use crate::accept::{Host, Tasks};
 use crate::context::Admission;
 use crate::handle::ConnInfo;
@@ -49,7 +52,7 @@ thread_local! {
     static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Listens on `address` with `count` sockets, one for each worker. Port 0 picks a free port, the
+/// Listens on `address` with `count` sockets, one for each worker, which share the connections evenly. Port 0 picks a free port, the
 /// same for all. An IPv6 address takes IPv6 only.
 ///
 /// # Errors
@@ -57,7 +60,7 @@ thread_local! {
 ///
 /// # Panics
 /// When `count` is 0.
-pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<StdListener>> {
+pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<Listener>> {
     assert!(count > 0, "no listener is asked for");
     // Sockets with SO_REUSEPORT bind beside those of another process of the same user. A socket
     // without it finds out first; it is gone before ours are bound.
@@ -78,7 +81,8 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<StdListener>> {
         socket.listen(BACKLOG)?;
         Ok(socket.into())
     };
-    sockets.into_iter().map(listening).collect()
+    let listening = sockets.into_iter().map(listening);
+    Ok(Listener::sharing(listening.collect::<io::Result<_>>()?))
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -100,7 +104,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 /// # Errors
 /// When the listeners cannot be registered with the runtime.
 pub async fn serve(
-    listeners: Vec<StdListener>,
+    listeners: Vec<Listener>,
     service: Arc<dyn DynService>,
     context: Context,
     shutdown: ShutdownSignal,
@@ -109,35 +113,34 @@ pub async fn serve(
 }
 
 pub(crate) async fn serve_with(
-    listeners: Vec<StdListener>,
+    listeners: Vec<Listener>,
     host: Host,
     tls: Option<tls::ServerTls>,
     shutdown: ShutdownSignal,
 ) -> io::Result<()> {
-    let register = |l: StdListener| {
-        l.set_nonblocking(true)?;
-        TcpListener::from_std(l)
-    };
-    let listeners = listeners
-        .into_iter()
-        .map(register)
-        .collect::<io::Result<Vec<_>>>()?;
+    let begun = listeners.into_iter().map(Serving::begin);
+    let mut listeners = begun.collect::<io::Result<Vec<_>>>()?;
     let mut tasks = Tasks::new(host.clone());
     let mut stop = pin!(shutdown.wait());
     loop {
-        let accepted = tokio::select! {
+        let arrived = tokio::select! {
             biased;
             () = &mut stop => break,
-            accepted = poll_fn(|cx| poll_accept(&listeners, cx)) => accepted,
+            arrived = poll_fn(|cx| poll_next(&mut listeners, cx)) => arrived,
         };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
+        let arrival = match arrived {
+            Ok(arrival) => arrival,
             Err(e) => {
                 host.context.accept_failed(&e);
                 tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
         };
+        let Arrival {
+            stream,
+            peer,
+            taken,
+        } = arrival;
         let peer = Endpoint::Socket(peer);
         if !host.service.admits_peer(&peer) {
             host.context.not_admitted(&peer);
@@ -147,26 +150,27 @@ pub(crate) async fn serve_with(
             continue;
         };
         Counters::add(&host.context.counters().connections_accepted, 1);
-        match tls.clone() {
-            None => tasks.spawn(serve_clear(stream, host.clone(), admission)),
-            Some(tls) => {
-                let handshake = tls.serve(stream, host.clone(), admission, shutdown.clone());
-                tasks.spawn(handshake);
+        let (tls, host, shutdown) = (tls.clone(), host.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            let _taken = taken;
+            match tls {
+                None => serve_clear(stream, host, admission).await,
+                Some(tls) => tls.serve(stream, host, admission, shutdown).await,
             }
-        }
+        });
     }
     drop(listeners);
     tasks.shut_down().await;
     Ok(())
 }
 
-fn poll_accept(
-    listeners: &[TcpListener],
+fn poll_next(
+    listeners: &mut [Serving],
     cx: &mut TaskContext<'_>,
-) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+) -> Poll<io::Result<Arrival<TcpStream>>> {
     for listener in listeners {
-        if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-            return Poll::Ready(accepted);
+        if let Poll::Ready(arrived) = listener.poll_next(cx) {
+            return Poll::Ready(arrived);
         }
     }
     Poll::Pending

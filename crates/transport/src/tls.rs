@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -33,7 +33,7 @@ const FILE_CHUNK_BYTES: usize = 64 * 1024;
 /// # Errors
 /// When the listeners cannot be registered with the runtime.
 pub async fn serve(
-    listeners: Vec<StdListener>,
+    listeners: Vec<tcp::Listener>,
     config: Arc<rustls::ServerConfig>,
     service: Arc<dyn DynService>,
     context: Context,

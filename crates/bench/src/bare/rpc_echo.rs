@@ -9,7 +9,7 @@ use crate::nfs::server::{Server, Transport};
 use bytes::Bytes;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 use transport::rdma::{self, Rdma};
@@ -62,7 +62,7 @@ pub struct EchoServer {
 
 #[derive(Debug)]
 enum Listening {
-    Tcp(TcpListener),
+    Tcp(tcp::Listener),
     Rdma(Rdma, rdma::Listener),
 }
 
@@ -77,8 +77,7 @@ impl EchoServer {
             .build()?;
         let listening = match transport {
             Transport::Tcp => {
-                let listener = crate::bare::listen(std::net::Ipv4Addr::LOCALHOST)?;
-                listener.set_nonblocking(true)?;
+                let listener = tcp::bind((Ipv4Addr::LOCALHOST, 0).into(), 1)?.remove(0);
                 Listening::Tcp(listener)
             }
             Transport::Rdma => {

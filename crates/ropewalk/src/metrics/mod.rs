@@ -13,7 +13,6 @@ mod page;
 use crate::status::ServerStatus;
 use http::{Answer, Head};
 use std::future::Future;
-use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -45,11 +44,11 @@ pub(crate) trait Watched: Send + Sync + 'static {
 }
 
 /// Serves the listeners until the task is dropped. Needs a runtime.
-pub(crate) async fn serve<W: Watched>(listeners: Vec<StdListener>, watched: Arc<W>) {
+pub(crate) async fn serve<W: Watched>(listeners: Vec<transport::tcp::Listener>, watched: Arc<W>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut tasks = JoinSet::new();
     for listener in listeners {
-        match TcpListener::from_std(listener) {
+        match TcpListener::from_std(listener.into_socket()) {
             Ok(listener) => {
                 tasks.spawn(accept(listener, Arc::clone(&watched), Arc::clone(&places)));
             }

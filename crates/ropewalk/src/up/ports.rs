@@ -4,7 +4,7 @@
 use crate::daemon::busy;
 use crate::failure::{Outcome, failed};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use transport::tcp::Reservation;
 
 /// Where a search begins when the metadata server's port is to be free too: below the range that kernels
@@ -70,7 +70,7 @@ impl Ports {
 /// Fails when somebody listens on `address`; `change` says how to choose another port.
 pub(crate) fn need_free(address: SocketAddr, change: &str) -> Outcome {
     transport::tcp::bind(address, 1)
-        .map(|listeners: Vec<TcpListener>| drop(listeners))
+        .map(drop)
         .map_err(|e| busy(address, &e, change))
 }
 
@@ -85,7 +85,7 @@ mod tests {
     fn ports_are_free_and_differ() {
         let mut ports = Ports::anywhere([]);
         let first = ports.take(&[HERE]).unwrap();
-        let listener = TcpListener::bind((HERE, first)).unwrap();
+        let listener = std::net::TcpListener::bind((HERE, first)).unwrap();
         let mut others = Ports::above(first - 1, []);
         let second = others.take(&[HERE]).unwrap();
         assert_ne!(first, second);
