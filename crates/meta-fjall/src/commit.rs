@@ -1,9 +1,12 @@
-//! Group commit: one thread that syncs the journal while somebody waits.
+//! Group commit: a sync of the journal for all that wait at once.
+//!
+//! A thread does it while somebody waits, so that a slow disk stalls the waiters and not the event loops. Where the last
+//! syncs took less than to wake that thread and to be woken by it (a tmpfs, persistent memory), who waits does it himself, after all else that
+//! was ready in his event loop; one slow sync there, and the thread does it again.
 //!
 //! # Ownership
 //! [`Committer`] owns the thread; dropping it stops and joins the thread. The journal's file is opened here a
-//! second time for the sync alone: fjall's own sync would hold the lock that every transaction needs, so
-//! a slow disk would stall the event loops instead of the waiters.
+//! second time for the sync alone: fjall's own sync would hold the lock that every transaction needs. A [`Round`] is of whoever commits.
 //!
 //! # Ordering
 //! A round applies what waits for the next transaction, unless one has taken it along, notes the newest committed one, moves fjall's buffer to the page cache (fjall's lock, no
@@ -21,13 +24,33 @@ use crate::memtables::Memtables;
 use crate::{engine_error, journal};
 use bytes::Bytes;
 use fjall::PersistMode;
-use meta::{Gate, MetaError, Seq, Writes};
+use meta::{BoxFuture, Gate, MetaError, Seq, Writes};
 use parking_lot::{Condvar, Mutex};
 use std::fs::File;
+use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// When those who wait sync themselves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quick {
+    /// A sync that takes less is quick.
+    pub(crate) below: Duration,
+    /// Quick syncs in a row that it takes.
+    pub(crate) in_a_row: u32,
+}
+
+impl Quick {
+    /// Less than the two switches of threads that it saves.
+    pub(crate) const USUAL: Self = Self {
+        below: Duration::from_micros(20),
+        in_a_row: 8,
+    };
+}
 
 /// Progress that transactions, waiters and the thread share.
 #[derive(Debug, Default)]
@@ -127,35 +150,59 @@ impl Queue {
     }
 }
 
-/// The commit thread.
+/// Those who commit: a thread, and whoever waits.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    engine: Arc<Engine>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
-        let mut round = Round {
-            engine: engine.clone(),
-            journal: None,
-            memtables: Memtables::start()?,
-        };
+    pub(crate) fn start(engine: Arc<Engine>, quick: Quick) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            engine,
+            quick,
+            round: Mutex::new(Round {
+                journal: None,
+                memtables: Memtables::start()?,
+            }),
+            quick_syncs: AtomicU32::new(0),
+        });
+        let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("meta-commit".into())
-            .spawn(move || round.run())?;
+            .spawn(move || of_thread.run())?;
         Ok(Self {
-            engine,
+            shared,
             thread: Some(thread),
         })
+    }
+
+    /// Waits until `seq` is durable.
+    pub(crate) fn durable(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
+        let queue = &self.shared.engine.queue;
+        if queue.gate.durable_through() < seq {
+            if self.shared.is_quick() {
+                return Box::pin(self.shared.commit_here(seq));
+            }
+            queue.want(seq);
+        }
+        queue.gate.wait_boxed(seq)
+    }
+
+    /// Whether those who wait sync themselves.
+    #[cfg(test)]
+    pub(crate) fn is_quick(&self) -> bool {
+        self.shared.is_quick()
     }
 }
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        self.engine.queue.progress.lock().stop = true;
-        self.engine.queue.wake.notify_one();
+        let queue = &self.shared.engine.queue;
+        queue.progress.lock().stop = true;
+        queue.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has failed the gate; there is nobody left to tell.
             let _ = thread.join();
@@ -163,22 +210,32 @@ impl Drop for Committer {
     }
 }
 
-/// What the thread works with.
-struct Round {
+#[derive(Debug)]
+struct Shared {
     engine: Arc<Engine>,
+    round: Mutex<Round>,
+    quick: Quick,
+    /// Quick syncs since the last slow one; changes only under the lock of `round`.
+    quick_syncs: AtomicU32,
+}
+
+/// What a commit works with.
+#[derive(Debug)]
+struct Round {
     journal: Option<Journal>,
     memtables: Memtables,
 }
 
+#[derive(Debug)]
 struct Journal {
     file: File,
     next: PathBuf,
 }
 
-/// Fails the gate if the thread ends by a panic, so that nobody waits for ever.
-struct OnPanic(Arc<Engine>);
+/// Fails the gate if a commit ends by a panic, so that nobody waits for ever.
+struct OnPanic<'e>(&'e Engine);
 
-impl Drop for OnPanic {
+impl Drop for OnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.queue.gate.fail(MetaError::Poisoned);
@@ -186,28 +243,63 @@ impl Drop for OnPanic {
     }
 }
 
-impl Round {
-    fn run(&mut self) {
-        let _guard = OnPanic(self.engine.clone());
-        while self.engine.queue.sleep() {
-            if let Err(error) = self.commit() {
-                self.engine.queue.gate.fail(error);
-                return;
-            }
+impl Shared {
+    fn run(&self) {
+        while self.engine.queue.sleep() && self.engine.queue.gate.failure().is_none() {
+            self.commit(&mut self.round.lock());
         }
     }
 
-    fn commit(&mut self) -> Result<(), MetaError> {
-        self.engine.apply_later()?;
-        let seq = self.engine.queue.newest_committed();
-        self.sync()?;
-        self.engine.queue.gate.advance(seq);
-        self.memtables.look(&self.engine.keyspace);
-        self.engine.home.record(self.engine.commit_number(seq))
+    fn is_quick(&self) -> bool {
+        self.quick_syncs.load(Ordering::Relaxed) >= self.quick.in_a_row
     }
 
-    fn sync(&mut self) -> Result<(), MetaError> {
-        self.engine
+    /// Waits until `seq` is durable, and sees to it here. Only the thread waits for a commit of somebody else.
+    async fn commit_here(&self, seq: Seq) -> Result<(), MetaError> {
+        let queue = &self.engine.queue;
+        others_first().await;
+        if queue.gate.durable_through() < seq
+            && let Some(mut round) = self.round.try_lock()
+        {
+            self.commit(&mut round);
+        }
+        if queue.gate.durable_through() < seq {
+            queue.want(seq);
+        }
+        queue.gate.wait(seq).await
+    }
+
+    /// Makes durable what is committed, unless that has failed before.
+    fn commit(&self, round: &mut Round) {
+        let _guard = OnPanic(&self.engine);
+        let gate = &self.engine.queue.gate;
+        if gate.failure().is_none()
+            && let Err(error) = self.try_commit(round)
+        {
+            gate.fail(error);
+        }
+    }
+
+    fn try_commit(&self, round: &mut Round) -> Result<(), MetaError> {
+        let engine = &self.engine;
+        engine.apply_later()?;
+        let seq = engine.queue.newest_committed();
+        let took = round.sync(engine)?;
+        let quick_syncs = match took < self.quick.below {
+            true => self.quick_syncs.load(Ordering::Relaxed).saturating_add(1),
+            false => 0,
+        };
+        self.quick_syncs.store(quick_syncs, Ordering::Relaxed);
+        engine.queue.gate.advance(seq);
+        round.memtables.look(&engine.keyspace);
+        engine.home.record(engine.commit_number(seq))
+    }
+}
+
+impl Round {
+    /// Syncs the newest journal; how long that took.
+    fn sync(&mut self, engine: &Engine) -> Result<Duration, MetaError> {
+        engine
             .database
             .persist(PersistMode::Buffer)
             .map_err(engine_error)?;
@@ -216,11 +308,25 @@ impl Round {
             .as_ref()
             .is_none_or(|journal| journal.next.exists())
         {
-            self.journal = Some(open_newest(&self.engine.home.engine_dir())?);
+            self.journal = Some(open_newest(&engine.home.engine_dir())?);
         }
         let journal = self.journal.as_ref().expect("opened above");
-        Ok(journal.file.sync_data()?)
+        let started = Instant::now();
+        journal.file.sync_data()?;
+        Ok(started.elapsed())
     }
+}
+
+/// Lets everything else run that is ready in this event loop.
+fn others_first() -> impl Future<Output = ()> {
+    let mut is_first = true;
+    poll_fn(move |cx| {
+        if std::mem::take(&mut is_first) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
 }
 
 fn open_newest(engine: &std::path::Path) -> Result<Journal, MetaError> {

@@ -1,9 +1,9 @@
 //! The metadata store on fjall: an embedded LSM tree with group commit.
 //!
 //! A transaction runs under one writer lock, buffers its writes and applies them as one batch of fjall, which
-//! makes them visible and appends them to the journal without a sync. One thread syncs the journal while
-//! somebody waits in `durable`, for all who wait at once; without a waiter nothing is synced. What `put_later` was given goes
-//! along with the next batch; when none comes the thread makes one of it before it syncs.
+//! makes them visible and appends them to the journal without a sync. The journal is synced while
+//! somebody waits in `durable`, for all who wait at once (see `commit`); without a waiter nothing is synced. What `put_later` was given goes
+//! along with the next batch; when none comes, one is made of it before the sync.
 //!
 //! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case
 //! is a stall of the engine: with four memtables unflushed or thirty runs in level 0 it sleeps in steps of
@@ -31,7 +31,7 @@ mod keys;
 mod memtables;
 
 use bytes::Bytes;
-use commit::Committer;
+use commit::{Committer, Quick};
 use engine::Engine;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use home::Home;
@@ -79,7 +79,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct FjallStore {
     // Dropped in this order: the thread goes before the engine.
-    _committer: Committer,
+    committer: Committer,
     engine: Arc<Engine>,
     torn_bytes: u64,
 }
@@ -99,6 +99,10 @@ impl FjallStore {
     /// [`MetaError::Io`] with one sentence that names the directory: in use by another process, not writable, not
     /// a store, another format. [`MetaError::Corrupt`] when something that was durable is gone.
     pub fn open(dir: &Path, options: Options) -> Result<Self, MetaError> {
+        Self::open_with(dir, options, Quick::USUAL)
+    }
+
+    fn open_with(dir: &Path, options: Options, quick: Quick) -> Result<Self, MetaError> {
         let (home, new) = Home::take(dir)?;
         let engine_dir = home.engine_dir();
         let checked = if new {
@@ -137,7 +141,7 @@ impl FjallStore {
         }
         let engine = Arc::new(Engine::new((database, keyspace), home, options, commit)?);
         Ok(Self {
-            _committer: Committer::start(engine.clone())?,
+            committer: Committer::start(engine.clone(), quick)?,
             engine,
             torn_bytes: checked.torn_bytes,
         })
@@ -259,11 +263,7 @@ impl MetaStore for FjallStore {
     }
 
     fn durable(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
-        let queue = &self.engine.queue;
-        if queue.gate.durable_through() < seq {
-            queue.want(seq);
-        }
-        queue.gate.wait_boxed(seq)
+        self.committer.durable(seq)
     }
 
     fn disk_bytes(&self) -> u64 {

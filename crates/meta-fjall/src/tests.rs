@@ -39,6 +39,72 @@ impl Subject for OnDisk {
 
 meta::contract_tests!(OnDisk::default());
 
+/// Every sync counts as quick, so that who waits does it.
+mod quick {
+    use super::*;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct OnQuickDisk(OnDisk);
+
+    const ALWAYS: Quick = Quick {
+        below: Duration::MAX,
+        in_a_row: 0,
+    };
+
+    impl OnQuickDisk {
+        fn open(&self) -> Arc<dyn MetaStore> {
+            Arc::new(FjallStore::open_with(&self.0.newest(), options(), ALWAYS).unwrap())
+        }
+    }
+
+    impl Subject for OnQuickDisk {
+        fn fresh(&mut self) -> Arc<dyn MetaStore> {
+            self.0.dirs.push(TempDir::new().unwrap());
+            self.open()
+        }
+
+        fn reopen(&mut self, store: Arc<dyn MetaStore>) -> Option<Arc<dyn MetaStore>> {
+            drop(store);
+            Some(self.open())
+        }
+    }
+
+    meta::contract_tests!(OnQuickDisk::default());
+
+    #[test]
+    fn whoever_comes_first_syncs_for_all_that_were_ready() {
+        let dir = TempDir::new().unwrap();
+        let store = FjallStore::open_with(dir.path(), options(), ALWAYS).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut first = store.durable(put(&store, b"a", b"").unwrap());
+        assert!(first.as_mut().poll(&mut cx).is_pending(), "others first");
+        let mut second = store.durable(put(&store, b"b", b"").unwrap());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(store.durable_through(), Seq(0));
+        assert!(first.as_mut().poll(&mut cx).is_ready());
+        assert_eq!(store.durable_through(), Seq(2));
+        assert!(second.as_mut().poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn only_after_quick_syncs_in_a_row_is_it_left_to_those_who_wait() {
+        for (below, expected) in [
+            (Duration::MAX, [false, true]),
+            (Duration::ZERO, [false, false]),
+        ] {
+            let dir = TempDir::new().unwrap();
+            let quick = Quick { below, in_a_row: 2 };
+            let store = FjallStore::open_with(dir.path(), options(), quick).unwrap();
+            for (key, expected) in [b"a", b"b"].into_iter().zip(expected) {
+                block_on(store.durable(put(&store, key, b"").unwrap())).unwrap();
+                assert_eq!(store.committer.is_quick(), expected);
+            }
+        }
+    }
+}
+
 fn put(store: &FjallStore, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {
     store.transact(&mut |tx| {
         tx.put(key, value);
