@@ -37,7 +37,7 @@ impl Listener {
             .map(|_| {
                 let (sender, queue) = channel(HANDED_MAX);
                 let seat = Seat {
-                    serves: AtomicBool::new(false),
+                    begun: AtomicBool::new(false),
                     connections: AtomicUsize::new(0),
                     queue: sender,
                 };
@@ -76,8 +76,9 @@ impl Listener {
 /// A worker, as the others see it.
 #[derive(Debug)]
 struct Seat {
-    serves: AtomicBool,
+    begun: AtomicBool,
     connections: AtomicUsize,
+    /// Closed when the worker has ended.
     queue: Sender<Arrival<StdStream>>,
 }
 
@@ -95,6 +96,17 @@ pub(super) struct Arrival<S> {
     pub(super) stream: S,
     pub(super) peer: SocketAddr,
     pub(super) taken: Taken,
+}
+
+impl Arrival<StdStream> {
+    /// In the runtime of the worker that takes it over.
+    fn register(self) -> io::Result<Arrival<TcpStream>> {
+        Ok(Arrival {
+            stream: TcpStream::from_std(self.stream)?,
+            peer: self.peer,
+            taken: self.taken,
+        })
+    }
 }
 
 /// Counts a connection for its worker while it lives.
@@ -118,11 +130,17 @@ impl Drop for Taken {
     }
 }
 
+impl Seat {
+    fn serves(&self) -> bool {
+        self.begun.load(Relaxed) && !self.queue.is_closed()
+    }
+}
+
 impl Place {
     /// The worker with the fewest connections; this one, if it has no more than any other.
     fn choose(&self) -> usize {
         let all = 0..self.seats.len();
-        all.filter(|&index| self.seats[index].serves.load(Relaxed))
+        all.filter(|&index| self.seats[index].serves())
             .min_by_key(|&index| {
                 let connections = self.seats[index].connections.load(Relaxed);
                 (connections, index != self.own)
@@ -170,7 +188,7 @@ impl Serving {
         let Listener { socket, place } = listener;
         socket.set_nonblocking(true)?;
         let socket = TcpListener::from_std(socket)?;
-        place.seats[place.own].serves.store(true, Relaxed);
+        place.seats[place.own].begun.store(true, Relaxed);
         Ok(Self { socket, place })
     }
 
@@ -181,17 +199,7 @@ impl Serving {
     ) -> Poll<io::Result<Arrival<TcpStream>>> {
         // Never `None`: the seats hold a sender.
         if let Poll::Ready(Some(handed)) = self.place.queue.poll_recv(cx) {
-            let Arrival {
-                stream,
-                peer,
-                taken,
-            } = handed;
-            let registered = |stream| Arrival {
-                stream,
-                peer,
-                taken,
-            };
-            return Poll::Ready(TcpStream::from_std(stream).map(registered));
+            return Poll::Ready(handed.register());
         }
         while let Poll::Ready(accepted) = self.socket.poll_accept(cx) {
             let assigned = accepted.and_then(|(stream, peer)| self.place.assign(stream, peer));
@@ -200,13 +208,6 @@ impl Serving {
             }
         }
         Poll::Pending
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let seat = &self.place.seats[self.place.own];
-        seat.serves.store(false, Relaxed);
     }
 }
 
