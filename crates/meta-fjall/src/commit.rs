@@ -245,9 +245,7 @@ impl Drop for OnPanic<'_> {
 
 impl Shared {
     fn run(&self) {
-        while self.engine.queue.sleep() && self.engine.queue.gate.failure().is_none() {
-            self.commit(&mut self.round.lock());
-        }
+        while self.engine.queue.sleep() && self.commit(&mut self.round.lock()) {}
     }
 
     fn is_quick(&self) -> bool {
@@ -269,15 +267,16 @@ impl Shared {
         queue.gate.wait(seq).await
     }
 
-    /// Makes durable what is committed, unless that has failed before.
-    fn commit(&self, round: &mut Round) {
+    /// Makes durable what is committed; `false` when this fails, or anything has before.
+    fn commit(&self, round: &mut Round) -> bool {
         let _guard = OnPanic(&self.engine);
         let gate = &self.engine.queue.gate;
-        if gate.failure().is_none()
-            && let Err(error) = self.try_commit(round)
-        {
-            gate.fail(error);
+        if gate.failure().is_some() {
+            return false;
         }
+        self.try_commit(round)
+            .map_err(|error| gate.fail(error))
+            .is_ok()
     }
 
     fn try_commit(&self, round: &mut Round) -> Result<(), MetaError> {
