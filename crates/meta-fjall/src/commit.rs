@@ -9,28 +9,27 @@
 //! second time for the sync alone: fjall's own sync would hold the lock that every transaction needs. A [`Round`] is of whoever commits.
 //!
 //! # Ordering
-//! A round applies what waits for the next transaction, unless one has taken it along, notes the newest committed one, moves fjall's buffer to the page cache (fjall's lock, no
+//! A round writes out what was gathered and notes how far the engine is then, moves fjall's buffer to the page cache (fjall's lock, no
 //! disk), finds the newest journal, syncs it, and then opens the gate. fjall starts a new journal only after it
 //! has synced the old one and before the lock is free again; so after the buffer was moved, every noted
-//! transaction is in the newest journal or in an older one that is synced already.
+//! batch is in the newest journal or in an older one that is synced already.
 //! The gate opens before the watermark is written: the watermark never exceeds what is durable.
 //!
 //! # Failure
 //! The first error of a sync fails the gate for good: the kernel may have dropped the pages, so a second sync
 //! that succeeds would prove nothing.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, FailOnPanic};
 use crate::memtables::Memtables;
 use crate::{engine_error, journal};
-use bytes::Bytes;
 use fjall::PersistMode;
-use meta::{BoxFuture, Gate, MetaError, Seq, Writes};
-use parking_lot::{Condvar, Mutex};
+use meta::{BoxFuture, MetaError, Seq};
+use parking_lot::Mutex;
 use std::fs::File;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -50,104 +49,6 @@ impl Quick {
         below: Duration::from_micros(20),
         in_a_row: 8,
     };
-}
-
-/// Progress that transactions, waiters and the thread share.
-#[derive(Debug, Default)]
-struct Progress {
-    committed: Seq,
-    wanted: Seq,
-    stop: bool,
-    /// Pairs that go along with the next transaction.
-    later: Writes,
-    later_bytes: usize,
-}
-
-impl Progress {
-    fn take_later(&mut self) -> Writes {
-        self.later_bytes = 0;
-        std::mem::take(&mut self.later)
-    }
-}
-
-/// Who has applied what, and who waits for it.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    pub(crate) gate: Gate,
-    progress: Mutex<Progress>,
-    wake: Condvar,
-    /// Numbers given out; rises only under the lock of `progress`.
-    applied: AtomicU64,
-}
-
-impl Queue {
-    /// The newest number given out.
-    pub(crate) fn applied(&self) -> Seq {
-        Seq(self.applied.load(Ordering::Acquire))
-    }
-
-    /// A transaction is about to become visible: its number, and the pairs that go along. The caller holds the writer lock.
-    pub(crate) fn begin(&self) -> (Seq, Writes) {
-        let mut progress = self.progress.lock();
-        (self.next_seq(), progress.take_later())
-    }
-
-    /// As [`Queue::begin`], when there are such pairs.
-    pub(crate) fn begin_later(&self) -> Option<(Seq, Writes)> {
-        let mut progress = self.progress.lock();
-        (!progress.later.is_empty()).then(|| (self.next_seq(), progress.take_later()))
-    }
-
-    fn next_seq(&self) -> Seq {
-        Seq(self.applied.fetch_add(1, Ordering::AcqRel) + 1)
-    }
-
-    /// A pair for the next transaction: the number of that, and how many bytes wait for it.
-    pub(crate) fn put_later(&self, key: &[u8], value: &[u8]) -> (Seq, usize) {
-        let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-        let mut progress = self.progress.lock();
-        progress.later_bytes += key.len() + value.len();
-        progress.later.insert(key, Some(value));
-        (Seq(self.applied().0 + 1), progress.later_bytes)
-    }
-
-    /// `seq` is in the engine; syncs it if somebody waits for it already.
-    pub(crate) fn committed(&self, seq: Seq) {
-        let mut progress = self.progress.lock();
-        progress.committed = seq;
-        if progress.wanted >= seq {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Somebody waits for `seq`.
-    pub(crate) fn want(&self, seq: Seq) {
-        let mut progress = self.progress.lock();
-        if progress.wanted < seq {
-            progress.wanted = seq;
-            self.wake.notify_one();
-        }
-    }
-
-    /// Sleeps until somebody waits for what is not durable, though it is committed or needs only to be; `false` at the end.
-    fn sleep(&self) -> bool {
-        let mut progress = self.progress.lock();
-        loop {
-            if progress.stop {
-                return false;
-            }
-            let durable = self.gate.durable_through();
-            let is_later_wanted = !progress.later.is_empty() && progress.wanted > self.applied();
-            if is_later_wanted || (progress.committed > durable && progress.wanted > durable) {
-                return true;
-            }
-            self.wake.wait(&mut progress);
-        }
-    }
-
-    fn newest_committed(&self) -> Seq {
-        self.progress.lock().committed
-    }
 }
 
 /// Those who commit: a thread, and whoever waits.
@@ -200,13 +101,13 @@ impl Committer {
 
 impl Drop for Committer {
     fn drop(&mut self) {
-        let queue = &self.shared.engine.queue;
-        queue.progress.lock().stop = true;
-        queue.wake.notify_one();
+        self.shared.engine.queue.stop();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has failed the gate; there is nobody left to tell.
             let _ = thread.join();
         }
+        // What nobody waits for was never promised: fjall keeps it if it can.
+        let _ = self.shared.engine.write_out();
     }
 }
 
@@ -230,17 +131,6 @@ struct Round {
 struct Journal {
     file: File,
     next: PathBuf,
-}
-
-/// Fails the gate if a commit ends by a panic, so that nobody waits for ever.
-struct OnPanic<'e>(&'e Engine);
-
-impl Drop for OnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.queue.gate.fail(MetaError::Poisoned);
-        }
-    }
 }
 
 impl Shared {
@@ -269,7 +159,7 @@ impl Shared {
 
     /// Makes durable what is committed; `false` when this fails, or anything has before.
     fn commit(&self, round: &mut Round) -> bool {
-        let _guard = OnPanic(&self.engine);
+        let _guard = FailOnPanic(&self.engine);
         let gate = &self.engine.queue.gate;
         if gate.failure().is_some() {
             return false;
@@ -281,17 +171,16 @@ impl Shared {
 
     fn try_commit(&self, round: &mut Round) -> Result<(), MetaError> {
         let engine = &self.engine;
-        engine.apply_later()?;
-        let seq = engine.queue.newest_committed();
+        let written = engine.write_out()?;
         let took = round.sync(engine)?;
         let quick_syncs = match took < self.quick.below {
             true => self.quick_syncs.load(Ordering::Relaxed).saturating_add(1),
             false => 0,
         };
         self.quick_syncs.store(quick_syncs, Ordering::Relaxed);
-        engine.queue.gate.advance(seq);
+        engine.queue.gate.advance(written.seq);
         round.memtables.look(&engine.keyspace);
-        engine.home.record(engine.commit_number(seq))
+        engine.home.record(written.commit)
     }
 }
 

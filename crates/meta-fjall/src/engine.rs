@@ -1,14 +1,14 @@
-//! fjall's handles, the writer lock and what is applied under it.
+//! fjall's handles, the writer lock, and how what was gathered gets into the engine.
 //!
 //! # Ordering
-//! A number is given out under the lock of the queue, together with the pairs that wait to go along; only then does the batch
-//! become visible. So a number that was promised to such a pair is that of the batch which holds it.
+//! Locks are taken in this order: the writer's, that of batches, that of the queue. Batches are written in the order in which they were gathered, one at a time.
 
-use crate::commit::Queue;
 use crate::home::Home;
-use crate::{Options, keys};
-use fjall::{Database, Keyspace};
-use meta::{KEY_BYTES_MAX, MetaError, Overlay, Purpose, Seq, VALUE_BYTES_MAX, Writes};
+use crate::queue::{Full, Queue};
+use crate::{Options, engine_error, keys, pairs};
+use bytes::Bytes;
+use fjall::{Database, Keyspace, OwnedWriteBatch as WriteBatch, Readable};
+use meta::{KEY_BYTES_MAX, MetaError, Overlay, Pair, Purpose, Seq, VALUE_BYTES_MAX, Writes};
 use parking_lot::{Mutex, MutexGuard};
 
 /// Free space is asked for again after this many written bytes, where there is plenty of it.
@@ -16,8 +16,6 @@ const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
 /// Plenty is this many times the reserve. Below it every transaction asks (a statvfs, about 1 µs): others fill the disk too,
 /// and a write that fails stops the store.
 const PLENTY_RESERVES: u64 = 4;
-/// Bytes of pairs that wait for the next transaction; above it they are one of their own at once.
-const LATER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The open engine of a store.
 pub(crate) struct Engine {
@@ -26,9 +24,28 @@ pub(crate) struct Engine {
     pub(crate) queue: Queue,
     pub(crate) home: Home,
     writer: Mutex<Writer>,
+    written: Mutex<Written>,
     options: Options,
-    /// Commit number at opening: that of transaction 0.
-    base: u64,
+}
+
+/// How far the engine is: what its batches hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    /// The newest transaction.
+    pub(crate) seq: Seq,
+    /// Batches in the life of the store, in which this opening is not the first.
+    pub(crate) commit: u64,
+}
+
+/// Fails the gate if the work with a batch ends by a panic, so that nobody waits for ever and nothing is written behind it.
+pub(crate) struct FailOnPanic<'e>(pub(crate) &'e Engine);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.queue.gate.fail(MetaError::Poisoned);
+        }
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -62,7 +79,7 @@ impl Engine {
         (database, keyspace): (Database, Keyspace),
         home: Home,
         options: Options,
-        base: u64,
+        commit: u64,
     ) -> Result<Self, MetaError> {
         let room = measure_room(&home, options)?;
         Ok(Self {
@@ -74,19 +91,17 @@ impl Engine {
                 unchecked_bytes: 0,
                 room,
             }),
+            written: Mutex::new(Written {
+                seq: Seq(0),
+                commit,
+            }),
             options,
-            base,
         })
     }
 
     /// The right to apply.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock()
-    }
-
-    /// The number of a transaction in the life of the store, in which this opening is not the first.
-    pub(crate) fn commit_number(&self, seq: Seq) -> u64 {
-        self.base + seq.0
     }
 
     fn check_room(&self, writer: &mut Writer, purpose: Purpose) -> Result<(), MetaError> {
@@ -100,60 +115,16 @@ impl Engine {
         }
     }
 
-    /// Applies a transaction, and with it what waited for the next one.
+    /// Applies a transaction: its number.
     pub(crate) fn apply(&self, writer: &mut Writer, overlay: Overlay) -> Result<Seq, MetaError> {
-        let purpose = overlay.purpose();
-        let writes = overlay.into_writes()?;
+        let (purpose, bytes) = (overlay.purpose(), overlay.bytes());
+        let mut writes = overlay.into_writes()?;
         self.check_room(writer, purpose)?;
-        let (seq, later) = self.queue.begin();
-        self.write(writer, seq, later, writes)
+        writer.unchecked_bytes += bytes as u64;
+        self.gather(|| self.queue.apply(&mut writes, bytes))
     }
 
-    /// Applies what waits for the next transaction, if anything does. It is small and belongs to what has been
-    /// admitted, so it does not ask for room.
-    pub(crate) fn apply_later(&self) -> Result<(), MetaError> {
-        let mut writer = self.writer();
-        let Some((seq, later)) = self.queue.begin_later() else {
-            return Ok(());
-        };
-        self.write(&mut writer, seq, later, Writes::new()).map(drop)
-    }
-
-    /// Writes one batch: of a key in both, the transaction's value counts.
-    fn write(
-        &self,
-        writer: &mut Writer,
-        seq: Seq,
-        mut later: Writes,
-        writes: Writes,
-    ) -> Result<Seq, MetaError> {
-        let mut batch = self.database.batch();
-        for key in writes.keys() {
-            later.remove(key);
-        }
-        for (key, value) in later.into_iter().chain(writes) {
-            let stored = keys::stored(&key);
-            writer.unchecked_bytes += stored.len() as u64;
-            match value {
-                Some(value) => {
-                    writer.unchecked_bytes += value.len() as u64;
-                    batch.insert(&self.keyspace, stored, value);
-                }
-                None => batch.remove(&self.keyspace, stored),
-            }
-        }
-        let commit = self.commit_number(seq);
-        batch.insert(&self.keyspace, keys::COMMIT_KEY, commit.to_be_bytes());
-        if let Err(error) = batch.commit() {
-            let error = crate::engine_error(error);
-            self.queue.gate.fail(error.clone());
-            return Err(error);
-        }
-        self.queue.committed(seq);
-        Ok(seq)
-    }
-
-    /// Adds a pair to the next transaction: its number.
+    /// Adds a pair to the next transaction: its number. It is small and belongs to what has been admitted, so it does not ask for room.
     pub(crate) fn put_later(&self, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             return Err(MetaError::TooLarge);
@@ -161,11 +132,70 @@ impl Engine {
         if self.queue.gate.failure().is_some() {
             return Err(MetaError::Poisoned);
         }
-        let (seq, waiting_bytes) = self.queue.put_later(key, value);
-        if waiting_bytes > LATER_BYTES_MAX {
-            self.apply_later()?;
+        self.gather(|| self.queue.put_later(key, value))
+    }
+
+    /// Makes room until something could be gathered.
+    fn gather(&self, mut add: impl FnMut() -> Result<Seq, Full>) -> Result<Seq, MetaError> {
+        loop {
+            match add() {
+                Ok(seq) => return Ok(seq),
+                Err(Full) => self.write_out()?,
+            };
         }
-        Ok(seq)
+    }
+
+    /// Writes what was gathered as one batch, and says how far the engine is then.
+    pub(crate) fn write_out(&self) -> Result<Written, MetaError> {
+        let mut written = self.written.lock();
+        let _guard = FailOnPanic(self);
+        if self.queue.gate.failure().is_some() {
+            return Err(MetaError::Poisoned);
+        }
+        if let Some((seq, writes)) = self.queue.begin_batch() {
+            let commit = written.commit + 1;
+            self.write(&writes, commit).inspect_err(|error| {
+                self.queue.gate.fail(error.clone());
+            })?;
+            self.queue.end_batch();
+            *written = Written { seq, commit };
+        }
+        Ok(*written)
+    }
+
+    fn write(&self, writes: &Writes, commit: u64) -> Result<(), MetaError> {
+        let mut batch = WriteBatch::with_capacity(self.database.clone(), writes.len() + 1);
+        for (key, value) in writes {
+            let stored = keys::stored(key);
+            match value {
+                Some(value) => batch.insert(&self.keyspace, stored, value.clone()),
+                None => batch.remove(&self.keyspace, stored),
+            }
+        }
+        batch.insert(&self.keyspace, keys::COMMIT_KEY, commit.to_be_bytes());
+        batch.commit().map_err(engine_error)
+    }
+
+    /// The newest value of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
+        if let Some(unwritten) = self.queue.get(key) {
+            return Ok(unwritten);
+        }
+        let found = self.keyspace.get(keys::stored(key)).map_err(engine_error)?;
+        Ok(found.map(Bytes::from))
+    }
+
+    /// Pairs with `start <= key < end`; whole transactions, and all that were applied before.
+    pub(crate) fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+    ) -> Result<impl Iterator<Item = Result<Pair, MetaError>> + use<>, MetaError> {
+        if self.queue.has_any(start, end) {
+            self.write_out()?;
+        }
+        let range = keys::stored(start)..keys::stored(end);
+        Ok(pairs(self.database.snapshot().range(&self.keyspace, range)))
     }
 }
 

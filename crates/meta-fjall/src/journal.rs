@@ -20,15 +20,16 @@
 //! End = 3, xxh3 u64 over the items as stored, the magic.
 
 use crate::keys::{COMMIT_KEY, STORED_KEY_BYTES_MAX};
-use meta::{MetaError, TX_BYTES_MAX, VALUE_BYTES_MAX};
+use meta::{MetaError, TX_BYTES_MAX, VALUE_BYTES_MAX, WRITE_OVERHEAD_BYTES};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Most items in one batch: every write of the largest transaction counts 64 bytes at least, and the commit
-/// number is one more.
-const BATCH_ITEMS_MAX: usize = TX_BYTES_MAX / 64 + 1;
+/// Bytes that may be gathered when one more transaction is: above it a batch is written first.
+pub(crate) const GATHERED_BYTES_MAX: usize = 1024 * 1024;
+/// Most items in one batch: every write counts its overhead at least, and the commit number is one more.
+const BATCH_ITEMS_MAX: usize = (GATHERED_BYTES_MAX + TX_BYTES_MAX) / WRITE_OVERHEAD_BYTES + 1;
 /// Most journals in one directory; fjall keeps a handful.
 const JOURNALS_MAX: usize = 4096;
 const MAGIC: [u8; 4] = *b"FJL\x03";
@@ -151,7 +152,7 @@ fn walk(path: &Path, commit: Option<u64>) -> Result<Walk, MetaError> {
                     && this != last + 1
                 {
                     return Err(MetaError::Corrupt(format!(
-                        "{} goes from transaction {last} to {this} at byte {}: a part of the journal is gone",
+                        "{} goes from batch {last} to {this} at byte {}: a part of the journal is gone",
                         path.display(),
                         walk.whole_bytes,
                     )));

@@ -1,6 +1,6 @@
 //! How keys lie in the engine: one byte before each tells the callers' keys from the store's own.
 //!
-//! The store's own key holds the commit number: how many transactions were committed since the store was made.
+//! The store's own key holds the commit number: how many batches were committed since the store was made.
 //! Every batch sets it, so what survived a crash says by itself how far it reaches.
 
 use meta::KEY_BYTES_MAX;

@@ -1,9 +1,8 @@
 //! The metadata store on fjall: an embedded LSM tree with group commit.
 //!
-//! A transaction runs under one writer lock, buffers its writes and applies them as one batch of fjall, which
-//! makes them visible and appends them to the journal without a sync. The journal is synced while
-//! somebody waits in `durable`, for all who wait at once (see `commit`); without a waiter nothing is synced. What `put_later` was given goes
-//! along with the next batch; when none comes, one is made of it before the sync.
+//! A transaction runs under one writer lock and buffers its writes. They are applied by being gathered with those of other transactions, and
+//! go into fjall as one batch with them (see `queue`), which appends it to the journal without a sync. The journal is synced while
+//! somebody waits in `durable`, for all who wait at once (see `commit`); without a waiter nothing is synced.
 //!
 //! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case
 //! is a stall of the engine: with four memtables unflushed or thirty runs in level 0 it sleeps in steps of
@@ -13,8 +12,8 @@
 //! A [`FjallStore`] owns its directory (see `home`); a second one, in this process or another, is refused.
 //!
 //! # Ordering
-//! `applied` rises before a batch becomes visible, so it is never behind what a read has seen (rule R7).
-//! Reads outside a transaction go through a snapshot, so they see whole transactions.
+//! `applied` rises before a transaction becomes visible, so it is never behind what a read has seen (rule R7).
+//! Scans go through a snapshot, and a batch holds whole transactions, so they see whole ones.
 //!
 //! # Failure
 //! The first error of a batch or a sync poisons the store: no write is accepted and nothing more becomes durable.
@@ -29,11 +28,12 @@ mod home;
 mod journal;
 mod keys;
 mod memtables;
+mod queue;
 
 use bytes::Bytes;
 use commit::{Committer, Quick};
 use engine::Engine;
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use home::Home;
 use meta::{
     BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
@@ -135,7 +135,7 @@ impl FjallStore {
         let watermark = home.watermark()?;
         if commit < watermark {
             return Err(MetaError::Corrupt(format!(
-                "{} ends at transaction {commit}, but {watermark} had been synced; restore it from a backup",
+                "{} ends at batch {commit}, but {watermark} had been synced; restore it from a backup",
                 home.dir().display()
             )));
         }
@@ -174,28 +174,19 @@ fn pairs(iter: fjall::Iter) -> impl Iterator<Item = Result<Pair, MetaError>> {
 
 impl Read for FjallStore {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
-        let engine = &self.engine;
-        let found = engine
-            .database
-            .snapshot()
-            .get(&engine.keyspace, keys::stored(key));
-        Ok(found.map_err(engine_error)?.map(Bytes::from))
+        self.engine.get(key)
     }
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
         if start >= end {
             return Ok(Vec::new());
         }
-        let range = keys::stored(start)..keys::stored(end);
-        let engine = &self.engine;
-        pairs(engine.database.snapshot().range(&engine.keyspace, range))
-            .take(limit)
-            .collect()
+        self.engine.scan(start, end)?.take(limit).collect()
     }
 }
 
 struct FjallTx<'s> {
-    keyspace: &'s Keyspace,
+    engine: &'s Engine,
     overlay: Overlay,
 }
 
@@ -204,16 +195,14 @@ impl Read for FjallTx<'_> {
         if let Some(written) = self.overlay.get(key) {
             return Ok(written);
         }
-        // No snapshot: the writer lock keeps every other batch out.
-        let found = self.keyspace.get(keys::stored(key)).map_err(engine_error)?;
-        Ok(found.map(Bytes::from))
+        self.engine.get(key)
     }
 
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError> {
         if start >= end {
             return Ok(Vec::new());
         }
-        let below = pairs(self.keyspace.range(keys::stored(start)..keys::stored(end)));
+        let below = self.engine.scan(start, end)?;
         self.overlay.scan(start, end, limit, below)
     }
 }
@@ -239,7 +228,7 @@ impl MetaStore for FjallStore {
             return Err(MetaError::Poisoned);
         }
         let mut tx = FjallTx {
-            keyspace: &self.engine.keyspace,
+            engine: &self.engine,
             overlay: Overlay::new(),
         };
         let outcome = body(&mut tx)?;

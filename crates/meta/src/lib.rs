@@ -17,7 +17,7 @@ mod overlay;
 
 pub use gate::{Gate, Wait};
 pub use mem::MemStore;
-pub use overlay::{Overlay, Writes};
+pub use overlay::{Overlay, WRITE_OVERHEAD_BYTES, Writes};
 
 use bytes::Bytes;
 use std::future::Future;
@@ -150,7 +150,7 @@ pub trait MetaStore: Read + Send + Sync + 'static {
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError>;
 
     /// Sets `key` in a transaction that the store chooses: the next one of anybody, or one that holds all such pairs that
-    /// wait. Returns its number. Until then no read sees the pair; of a key that both set, the transaction's value counts.
+    /// wait. Returns its number. A read may see the pair before that; of a key that both set, the transaction's value counts.
     /// For what only a later opening reads, such as the end of a reply: it costs no transaction of its own.
     ///
     /// # Errors

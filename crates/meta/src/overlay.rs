@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
 /// Bytes that a write costs beside its key and value, in the sum against [`TX_BYTES_MAX`].
-const WRITE_OVERHEAD_BYTES: usize = 64;
+pub const WRITE_OVERHEAD_BYTES: usize = 64;
 
 /// Writes by key; `None` removes.
 pub type Writes = BTreeMap<Bytes, Option<Bytes>>;
@@ -83,6 +83,12 @@ impl Overlay {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && !self.too_large
+    }
+
+    /// What the writes cost in the sum against [`TX_BYTES_MAX`].
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.total_bytes
     }
 
     /// The writes, for the engine.
