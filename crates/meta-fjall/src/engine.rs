@@ -165,11 +165,12 @@ impl Engine {
 
     fn write(&self, writes: &Writes, commit: u64) -> Result<(), MetaError> {
         let mut batch = WriteBatch::with_capacity(self.database.clone(), writes.len() + 1);
+        let mut stored = Vec::new();
         for (key, value) in writes {
-            let stored = keys::stored(key);
+            keys::store_into(&mut stored, key);
             match value {
-                Some(value) => batch.insert(&self.keyspace, stored, value.clone()),
-                None => batch.remove(&self.keyspace, stored),
+                Some(value) => batch.insert(&self.keyspace, &*stored, &**value),
+                None => batch.remove(&self.keyspace, &*stored),
             }
         }
         batch.insert(&self.keyspace, keys::COMMIT_KEY, commit.to_be_bytes());
@@ -182,7 +183,7 @@ impl Engine {
             return Ok(unwritten);
         }
         let found = self.keyspace.get(keys::stored(key)).map_err(engine_error)?;
-        Ok(found.map(Bytes::from))
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
     /// Pairs with `start <= key < end`; whole transactions, and all that were applied before.

@@ -3,6 +3,7 @@
 //! The store's own key holds the commit number: how many batches were committed since the store was made.
 //! Every batch sets it, so what survived a crash says by itself how far it reaches.
 
+use bytes::Bytes;
 use meta::KEY_BYTES_MAX;
 
 /// Before the store's own keys.
@@ -17,15 +18,19 @@ pub(crate) const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 /// A caller's key as stored.
 pub(crate) fn stored(key: &[u8]) -> Vec<u8> {
     let mut stored = Vec::with_capacity(key.len() + 1);
-    stored.push(CALLERS);
-    stored.extend_from_slice(key);
+    store_into(&mut stored, key);
     stored
 }
 
+/// As [`stored`], in the place of what `stored` held.
+pub(crate) fn store_into(stored: &mut Vec<u8>, key: &[u8]) {
+    stored.clear();
+    stored.push(CALLERS);
+    stored.extend_from_slice(key);
+}
+
 /// A caller's key from what is stored.
-pub(crate) fn callers(stored: fjall::Slice) -> bytes::Bytes {
-    let mut key = bytes::Bytes::from(stored);
+pub(crate) fn callers(stored: &[u8]) -> Bytes {
     // The range that was read holds only keys of callers, which have the byte.
-    let _ = key.split_to(key.len().min(1));
-    key
+    Bytes::copy_from_slice(stored.get(1..).unwrap_or_default())
 }

@@ -168,7 +168,7 @@ fn commit_number(keyspace: &Keyspace) -> Result<u64, MetaError> {
 fn pairs(iter: fjall::Iter) -> impl Iterator<Item = Result<Pair, MetaError>> {
     iter.map(|guard| {
         let (key, value) = guard.into_inner().map_err(engine_error)?;
-        Ok((keys::callers(key), Bytes::from(value)))
+        Ok((keys::callers(&key), Bytes::copy_from_slice(&value)))
     })
 }
 
