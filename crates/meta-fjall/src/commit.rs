@@ -51,6 +51,9 @@ impl Quick {
     };
 }
 
+/// Commits in a row by one who waits, for others who came meanwhile; then the thread goes on.
+const COMMITS_IN_A_ROW_MAX: u32 = 4;
+
 /// Those who commit: a thread, and whoever waits.
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -142,17 +145,23 @@ impl Shared {
         self.quick_syncs.load(Ordering::Relaxed) >= self.quick.in_a_row
     }
 
-    /// Waits until `seq` is durable, and sees to it here. Only the thread waits for a commit of somebody else.
+    /// Waits until `seq` is durable, and sees to it here, or leaves it to somebody who commits: he looks again behind his commit
+    /// whether more is wanted, so that nobody needs the thread for it.
     async fn commit_here(&self, seq: Seq) -> Result<(), MetaError> {
         let queue = &self.engine.queue;
         others_first().await;
-        if queue.gate.durable_through() < seq
-            && let Some(mut round) = self.round.try_lock()
-        {
+        queue.want_of_committers(seq);
+        for _ in 0..COMMITS_IN_A_ROW_MAX {
+            if !queue.is_wanted() {
+                break;
+            }
+            let Some(mut round) = self.round.try_lock() else {
+                return queue.gate.wait(seq).await;
+            };
             self.commit(&mut round);
         }
-        if queue.gate.durable_through() < seq {
-            queue.want(seq);
+        if queue.is_wanted() {
+            queue.wake_thread();
         }
         queue.gate.wait(seq).await
     }

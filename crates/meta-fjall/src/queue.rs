@@ -34,6 +34,11 @@ struct Progress {
 }
 
 impl Progress {
+    fn is_wanted(&self, queue: &Queue) -> bool {
+        let durable = queue.gate.durable_through();
+        self.wanted > durable && self.newest(queue.applied()) > durable
+    }
+
     fn newest(&self, applied: Seq) -> Seq {
         Seq(applied.0 + u64::from(self.is_next_promised))
     }
@@ -135,7 +140,7 @@ impl Queue {
             .any(|writes| writes.range::<[u8], _>(bounds).next().is_some())
     }
 
-    /// Somebody waits for `seq`.
+    /// Somebody waits for `seq`, and the thread shall see to it.
     pub(crate) fn want(&self, seq: Seq) {
         let mut progress = self.progress.lock();
         if progress.wanted < seq {
@@ -144,15 +149,30 @@ impl Queue {
         }
     }
 
-    /// Sleeps until somebody waits for what is applied or promised, and not durable; `false` at the end.
+    /// Somebody waits for `seq`, and those who commit shall see to it.
+    pub(crate) fn want_of_committers(&self, seq: Seq) {
+        let mut progress = self.progress.lock();
+        progress.wanted = progress.wanted.max(seq);
+    }
+
+    /// Whether somebody waits for what is applied or promised, and not durable.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.progress.lock().is_wanted(self)
+    }
+
+    /// The thread shall see to what is wanted.
+    pub(crate) fn wake_thread(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Sleeps until [`Queue::is_wanted`]; `false` at the end.
     pub(crate) fn sleep(&self) -> bool {
         let mut progress = self.progress.lock();
         loop {
             if progress.stop {
                 return false;
             }
-            let durable = self.gate.durable_through();
-            if progress.wanted > durable && progress.newest(self.applied()) > durable {
+            if progress.is_wanted(self) {
                 return true;
             }
             self.wake.wait(&mut progress);
