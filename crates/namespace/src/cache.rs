@@ -32,6 +32,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 const SHARDS_COUNT: usize = 64;
 /// Steps of the clock hand in search of a durable victim.
 const EVICT_PROBES_MAX: usize = 128;
+/// Keys of each shard that were looked for last and have no value. A client looks for a name before it makes it.
+const ABSENT_KEYS: usize = 8;
 /// Spoilt loads of one key in a row, after which a reader takes what it read uncached.
 const LOAD_TRIES_MAX: usize = 32;
 
@@ -88,6 +90,9 @@ struct State<K, V> {
     slots: Vec<Slot<K, V>>,
     hand: usize,
     floor: Seq,
+    /// Keys that a load has not found, and that were not written since; the oldest makes room.
+    absent: [Option<K>; ABSENT_KEYS],
+    absent_at: usize,
     /// Keys of the transaction that commits just now.
     marked: Vec<K>,
     /// Loads under way: at most one per thread.
@@ -117,6 +122,8 @@ impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
                 slots: Vec::new(),
                 hand: 0,
                 floor: Seq(0),
+                absent: [None; ABSENT_KEYS],
+                absent_at: 0,
                 marked: Vec::new(),
                 loads: Vec::new(),
                 tokens: 0,
@@ -237,7 +244,11 @@ impl<K: Copy + Eq, V> Shard<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Clone> State<K, V> {
     fn hit(&mut self, key: &K) -> Option<Hit<V>> {
-        let slot = &mut self.slots[*self.index.get(key)?];
+        let Some(at) = self.index.get(key) else {
+            let is_absent = self.absent.contains(&Some(*key));
+            return is_absent.then(|| self.of_the_store(None));
+        };
+        let slot = &mut self.slots[*at];
         slot.referenced = true;
         Some(slot.hit.clone())
     }
@@ -258,24 +269,35 @@ impl<K: Copy + Eq + Hash, V: Clone> State<K, V> {
         at.is_some_and(|at| !self.loads.swap_remove(at).spoilt)
     }
 
-    /// Enters what was read from the store. Absent keys are not entered: they would let lookups of names
+    /// What the store says of a key that is not in a slot.
+    fn of_the_store(&self, value: Option<V>) -> Hit<V> {
+        Hit {
+            value,
+            seq: self.floor,
+            steady: self.floor,
+        }
+    }
+
+    /// Enters what was read from the store. Absent keys get no slots: they would let lookups of names
     /// that do not exist push out those that do.
     fn fill(&mut self, key: K, value: Option<V>, slots_max: usize, durable: Seq) -> Hit<V> {
         if let Some(hit) = self.hit(&key) {
             return hit;
         }
-        let hit = Hit {
-            value,
-            seq: self.floor,
-            steady: self.floor,
-        };
+        let hit = self.of_the_store(value);
         if hit.value.is_some() {
             self.insert(key, hit.clone(), slots_max, durable);
+        } else {
+            self.absent[self.absent_at] = Some(key);
+            self.absent_at = (self.absent_at + 1) % ABSENT_KEYS;
         }
         hit
     }
 
     fn insert(&mut self, key: K, hit: Hit<V>, slots_max: usize, durable: Seq) {
+        for absent in &mut self.absent {
+            absent.take_if(|absent| *absent == key);
+        }
         let slot = Slot {
             key,
             hit,
@@ -344,6 +366,47 @@ mod tests {
             let hit = load(&cache, key, || Some(key));
             assert!(hit.seq >= Seq(key), "key {key} came back as {:?}", hit.seq);
         }
+    }
+
+    #[test]
+    fn a_key_that_was_not_found_is_not_looked_for_again_until_it_is_written() {
+        let cache = Plain::new(64);
+        let reads = Cell::new(0);
+        let look = |key| {
+            let read = || {
+                reads.set(reads.get() + 1);
+                None
+            };
+            load(&cache, key, read)
+        };
+        assert_eq!((look(1).value, look(1).value), (None, None));
+        assert_eq!(reads.get(), 1);
+        cache.publish(1, Some(5), Seq(3), false, Seq(0));
+        assert_eq!(look(1).value, Some(5));
+        // What is kept of keys that are not there is bounded.
+        let keys = 2..=1000_u64;
+        let absent = || keys.clone().filter(|key| cache.peek(key).is_some());
+        for key in keys.clone() {
+            look(key);
+        }
+        assert!((1..=SHARDS_COUNT * ABSENT_KEYS).contains(&absent().count()));
+        assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn a_key_that_was_not_found_has_the_number_of_what_was_evicted() {
+        let cache = Plain::new(1);
+        load(&cache, 1, || None);
+        let neighbours: Vec<u64> = (2..)
+            .filter(|key| std::ptr::eq(cache.shard(key), cache.shard(&1)))
+            .take(2)
+            .collect();
+        for key in neighbours {
+            cache.publish(key, Some(key), Seq(key), false, Seq(0));
+        }
+        let floor = cache.shard(&1).state.lock().floor;
+        assert!(floor > Seq(0));
+        assert_eq!(load(&cache, 1, || Some(9)).seq, floor);
     }
 
     #[test]

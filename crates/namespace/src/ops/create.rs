@@ -112,6 +112,7 @@ impl Namespace {
             },
             ..Special::default()
         };
+        self.look_ahead(dir, name)?;
         self.write(op, |txn| {
             let parent = txn.dir(cred, dir, EXECUTE)?;
             if let Some(entry) = txn.entry(dir, name)? {
@@ -237,6 +238,7 @@ impl Namespace {
         special: &Special,
     ) -> Result<Created, NsError> {
         let who = (op.cred, op.now);
+        self.look_ahead(dir, name)?;
         self.write(op, |txn| {
             txn.dir(who.0, dir, EXECUTE)?;
             if txn.entry(dir, name)?.is_some() {

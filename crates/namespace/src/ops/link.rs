@@ -28,6 +28,7 @@ impl Namespace {
         name: &[u8],
     ) -> Result<Linked, NsError> {
         let (cred, now) = (op.cred, op.now);
+        self.look_ahead(dir, name)?;
         self.write(op, |txn| {
             let inode = txn.need(file)?;
             let parent = txn.dir(cred, dir, EXECUTE)?;

@@ -34,6 +34,13 @@ impl Namespace {
         Err(NsError::corrupt("a directory entry names no inode"))
     }
 
+    /// Looks for a name that a transaction is about to make, and keeps what was found for it. In the store that takes a good part of the
+    /// time of a create, which so passes without the writer lock.
+    pub(crate) fn look_ahead(&self, dir: FileId, name: &[u8]) -> Result<(), NsError> {
+        let hash = hash_name(&self.identity.hash_key, self.hash_mask, name);
+        self.load_bucket(dir, hash).map(drop)
+    }
+
     /// The parent of a directory (LOOKUPP, RFC 8881 §18.14); the root has none. Needs search permission.
     ///
     /// # Errors

@@ -45,6 +45,7 @@ impl Namespace {
         is_open: &dyn Fn(FileId) -> bool,
     ) -> Result<Renamed, NsError> {
         let (cred, now) = (op.cred, op.now);
+        self.look_ahead(to, to_name)?;
         self.write(op, |txn| {
             let from_dir = txn.dir(cred, from, EXECUTE)?;
             let to_dir = txn.dir(cred, to, EXECUTE)?;
