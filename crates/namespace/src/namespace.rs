@@ -8,7 +8,7 @@ use crate::bucket::Bucket;
 use crate::cache::Cache;
 use crate::inode::{FileType, Inode};
 use crate::records::{self, Counters, Identity, RwOut};
-use crate::{Device, Extras, FileId, NsError, Op, Time, keys};
+use crate::{Device, Extras, FileId, NsError, Op, PAGE_MAX, Time, keys};
 use meta::{MetaStore, Purpose, Seq, Tx};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -68,6 +68,9 @@ pub struct Statistics {
 pub(crate) struct Writer {
     pub(crate) counters: Counters,
     pub(crate) next_file_id: u64,
+    /// RW-out marks, and truncations under way: where there are none, none is looked for.
+    pub(crate) marks: u64,
+    pub(crate) truncations: u64,
     /// Counts records without a cache, so that a transaction of nothing else is told from an empty one.
     pub(crate) records_written: u64,
 }
@@ -120,6 +123,8 @@ impl Namespace {
             writer: Mutex::new(Writer {
                 counters,
                 next_file_id: counters.file_id_limit,
+                marks: count(&*store, keys::RW_OUT)?,
+                truncations: count(&*store, keys::TRUNCATE)?,
                 records_written: 0,
             }),
             store,
@@ -226,6 +231,20 @@ impl Namespace {
         };
         let (applied, durable) = (|| self.store.applied(), || self.store.durable_through());
         self.buckets.load((dir, hash), applied, durable, read)
+    }
+}
+
+/// How many records of a tag there are.
+fn count(store: &dyn MetaStore, tag: u8) -> Result<u64, NsError> {
+    let (mut start, end) = (vec![tag], meta::prefix_end(&[tag]));
+    let mut count = 0;
+    loop {
+        let page = store.scan(&start, &end, PAGE_MAX)?;
+        count += page.len() as u64;
+        let Some((last, _)) = page.last().filter(|_| page.len() == PAGE_MAX) else {
+            return Ok(count);
+        };
+        start = [&**last, &[0]].concat();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::bucket::{Bucket, Entry, check_name, hash_name};
 use crate::cache::Hit;
 use crate::inode::{FileType, Inode};
 use crate::namespace::{Namespace, Writer};
-use crate::records::{self, RwOut};
+use crate::records::{self, RwOut, TruncateIntent};
 use crate::{Cred, FileId, NsError, Op, keys};
 use meta::{Outcome, Purpose, Seq, Tx};
 use std::any::Any;
@@ -297,6 +297,9 @@ impl Txn<'_> {
 
     /// Who may hold layouts for writing.
     pub(crate) fn rw_out(&mut self, file: FileId) -> Result<Option<Arc<RwOut>>, NsError> {
+        if self.writer.marks == 0 {
+            return Ok(self.saw_none());
+        }
         if let Some(staged) = self.staged.rw_out.get(&file) {
             return Ok(staged.clone());
         }
@@ -315,8 +318,44 @@ impl Txn<'_> {
     }
 
     /// Sets or clears the RW-out mark of a file.
-    pub(crate) fn set_rw_out(&mut self, file: FileId, mark: Option<RwOut>) {
+    pub(crate) fn set_rw_out(&mut self, file: FileId, mark: Option<RwOut>) -> Result<(), NsError> {
+        let before = self.rw_out(file)?;
+        let marks = &mut self.writer.marks;
+        match (&before, &mark) {
+            (None, Some(_)) => *marks += 1,
+            (Some(_), None) => *marks -= 1,
+            _ => {}
+        }
         self.staged.rw_out.insert(file, mark.map(Arc::new));
+        Ok(())
+    }
+
+    /// What a truncation under way is to do.
+    pub(crate) fn truncation(&mut self, file: FileId) -> Result<Option<TruncateIntent>, NsError> {
+        if self.writer.truncations == 0 {
+            return Ok(self.saw_none());
+        }
+        let stored = self.record(keys::TRUNCATE, file.0)?;
+        let decoded = stored.map(|v| records::decode(&v, "truncate intent"));
+        decoded.transpose()
+    }
+
+    /// Begins a truncation of a file that has none.
+    pub(crate) fn begin_truncation(&mut self, intent: &TruncateIntent) {
+        self.writer.truncations += 1;
+        self.put_record(keys::TRUNCATE, intent.file.0, &records::encode(intent));
+    }
+
+    /// Ends the truncation of a file that has one.
+    pub(crate) fn end_truncation(&mut self, file: FileId) {
+        self.writer.truncations = self.writer.truncations.saturating_sub(1);
+        self.delete_record(keys::TRUNCATE, file.0);
+    }
+
+    /// There is nothing, and no cache entry to tell which transaction has taken it away: perhaps the newest.
+    fn saw_none<V>(&mut self) -> Option<V> {
+        self.seen = self.seen.max(self.applied);
+        None
     }
 
     /// A record that has no cache.

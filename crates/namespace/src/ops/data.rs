@@ -58,8 +58,7 @@ impl Namespace {
                 return Err(NsError::TooMany);
             }
             mark.clients.0.insert(at, client);
-            txn.set_rw_out(file, Some(mark));
-            Ok(())
+            txn.set_rw_out(file, Some(mark))
         })
     }
 
@@ -86,7 +85,7 @@ impl Namespace {
                 .retain(|c| client.is_some_and(|gone| gone != *c));
             let left = mark.clients.0.len();
             if left < before || left == 0 {
-                txn.set_rw_out(file, (left > 0).then_some(mark));
+                txn.set_rw_out(file, (left > 0).then_some(mark))?;
             }
             Ok(left > 0)
         })
@@ -240,7 +239,7 @@ impl Namespace {
             let inode = txn.need(file)?;
             check_resize(&inode, cred, new_size, opened_for_write)?;
             changed(&inode, cred, attrs, now)?;
-            if txn.has_record(keys::TRUNCATE, file.0)? {
+            if txn.truncation(file)?.is_some() {
                 return Err(NsError::Busy);
             }
             let after = if fence {
@@ -254,7 +253,7 @@ impl Namespace {
                 new_size,
                 floor: txn.fencing_epoch(&after),
             };
-            txn.put_record(keys::TRUNCATE, file.0, &records::encode(&intent));
+            txn.begin_truncation(&intent);
             Ok(intent)
         })
     }
@@ -275,8 +274,7 @@ impl Namespace {
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
             let before = regular(txn, file)?;
-            let intent = txn.record(keys::TRUNCATE, file.0)?.ok_or(NsError::Inval)?;
-            let intent: TruncateIntent = records::decode(&intent, "truncate intent")?;
+            let intent = txn.truncation(file)?.ok_or(NsError::Inval)?;
             let set = SetAttr {
                 size: None,
                 ..attrs.clone()
@@ -288,7 +286,7 @@ impl Namespace {
             };
             resize(&mut after, intent.new_size, cred, &set, now);
             after.space_used = after.space_used.min(in_blocks(intent.new_size));
-            txn.delete_record(keys::TRUNCATE, file.0);
+            txn.end_truncation(file);
             replace(txn, after)
         })
     }

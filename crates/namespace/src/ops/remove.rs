@@ -127,10 +127,10 @@ pub(crate) fn discard(txn: &mut Txn<'_>, inode: &Inode) -> Result<(), NsError> {
         return Ok(());
     }
     if txn.rw_out(inode.id)?.is_some() {
-        txn.set_rw_out(inode.id, None);
+        txn.set_rw_out(inode.id, None)?;
     }
-    if txn.has_record(keys::TRUNCATE, inode.id.0)? {
-        txn.delete_record(keys::TRUNCATE, inode.id.0);
+    if txn.truncation(inode.id)?.is_some() {
+        txn.end_truncation(inode.id);
     }
     let Some(placement) = inode.placement else {
         return Ok(());

@@ -6,7 +6,7 @@ use crate::perm::{
     mode_after_write,
 };
 use crate::txn::Txn;
-use crate::{Acl, Cred, FileId, Marks, Namespace, NsError, Op, Time, keys};
+use crate::{Acl, Cred, FileId, Marks, Namespace, NsError, Op, Time};
 use std::sync::Arc;
 
 /// Largest file size: a signed 64-bit offset.
@@ -130,7 +130,7 @@ impl Namespace {
             let mut after = changed(&before, cred, attrs, now)?;
             if let Some(size) = attrs.size {
                 check_resize(&before, cred, size, opened_for_write)?;
-                if txn.has_record(keys::TRUNCATE, file.0)? {
+                if txn.truncation(file)?.is_some() {
                     return Err(NsError::Busy);
                 }
                 if size < before.size || txn.rw_out(file)?.is_some() {
