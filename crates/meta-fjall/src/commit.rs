@@ -152,7 +152,7 @@ impl Shared {
         others_first().await;
         queue.want_of_committers(seq);
         for _ in 0..COMMITS_IN_A_ROW_MAX {
-            if !queue.is_wanted() {
+            if !queue.is_wanted() || !self.is_quick() {
                 break;
             }
             let Some(mut round) = self.round.try_lock() else {

@@ -20,14 +20,13 @@
 //! End = 3, xxh3 u64 over the items as stored, the magic.
 
 use crate::keys::{COMMIT_KEY, STORED_KEY_BYTES_MAX};
+use crate::queue::GATHERED_BYTES_MAX;
 use meta::{MetaError, TX_BYTES_MAX, VALUE_BYTES_MAX, WRITE_OVERHEAD_BYTES};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes that may be gathered when one more transaction is: above it a batch is written first.
-pub(crate) const GATHERED_BYTES_MAX: usize = 1024 * 1024;
 /// Most items in one batch: every write counts its overhead at least, and the commit number is one more.
 const BATCH_ITEMS_MAX: usize = (GATHERED_BYTES_MAX + TX_BYTES_MAX) / WRITE_OVERHEAD_BYTES + 1;
 /// Most journals in one directory; fjall keeps a handful.

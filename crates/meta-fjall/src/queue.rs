@@ -8,13 +8,15 @@
 //! A read looks here first and then in the engine. A batch is found here until the engine shows it.
 //! `applied` rises under the same lock under which writes are gathered, so it is never behind what a read has seen (rule R7).
 
-use crate::journal::GATHERED_BYTES_MAX;
 use bytes::Bytes;
 use meta::{Gate, Seq, WRITE_OVERHEAD_BYTES, Writes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that may be gathered when one more transaction is: above it a batch is written first.
+pub(crate) const GATHERED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The writes of one batch.
 pub(crate) type Batch = Arc<Writes>;
