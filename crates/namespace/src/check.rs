@@ -17,8 +17,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Most problems that one report describes; further ones are counted.
 pub const PROBLEMS_MAX: usize = 1000;
-/// Pairs read from the store at once.
-const SCAN_PAIRS: usize = 1024;
 
 /// What the checker found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -142,21 +140,12 @@ impl<R: Read + ?Sized> Checker<'_, R> {
         tag: u8,
         mut visit: impl FnMut(&mut Self, &Pair) -> Result<(), NsError>,
     ) -> Result<(), MetaError> {
-        let mut start = vec![tag];
-        let end = meta::prefix_end(&start);
-        loop {
-            let pairs = self.store.scan(&start, &end, SCAN_PAIRS)?;
-            for pair in &pairs {
-                if let Err(e) = visit(self, pair) {
-                    self.report.problem(e.to_string());
-                }
+        let store = self.store;
+        records::each(store, tag, |pair| {
+            if let Err(e) = visit(self, pair) {
+                self.report.problem(e.to_string());
             }
-            let Some((last, _)) = pairs.last().filter(|_| pairs.len() == SCAN_PAIRS) else {
-                return Ok(());
-            };
-            start = last.to_vec();
-            start.push(0);
-        }
+        })
     }
 
     fn inode(&mut self, (key, value): &Pair) -> Result<(), NsError> {

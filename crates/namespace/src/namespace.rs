@@ -8,7 +8,7 @@ use crate::bucket::Bucket;
 use crate::cache::Cache;
 use crate::inode::{FileType, Inode};
 use crate::records::{self, Counters, Identity, RwOut};
-use crate::{Device, Extras, FileId, NsError, Op, PAGE_MAX, Time, keys};
+use crate::{Device, Extras, FileId, NsError, Op, Time, keys};
 use meta::{MetaStore, Purpose, Seq, Tx};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -236,16 +236,9 @@ impl Namespace {
 
 /// How many records of a tag there are.
 fn count(store: &dyn MetaStore, tag: u8) -> Result<u64, NsError> {
-    let (mut start, end) = (vec![tag], meta::prefix_end(&[tag]));
     let mut count = 0;
-    loop {
-        let page = store.scan(&start, &end, PAGE_MAX)?;
-        count += page.len() as u64;
-        let Some((last, _)) = page.last().filter(|_| page.len() == PAGE_MAX) else {
-            return Ok(count);
-        };
-        start = [&**last, &[0]].concat();
-    }
+    records::each(store, tag, |_| count += 1)?;
+    Ok(count)
 }
 
 type Opened = (Identity, u32, Counters);

@@ -1,8 +1,11 @@
 //! Values of the keys `s w t o r`.
 
 use crate::{FileId, NsError, Placement};
+use meta::{MetaError, Pair, Read};
 use xdr::{Decode, Encode, List};
 
+/// Pairs read from the store at once.
+const SCAN_PAIRS: usize = 1024;
 /// Clients that may hold a layout for writing on one file (the design's 8,000 clients, rounded up).
 pub const RW_OUT_CLIENTS_MAX: u32 = 8192;
 /// Data servers of one placement group (design D1).
@@ -61,6 +64,24 @@ xdr::xdr_struct! {
         pub placement: Placement,
         /// Data servers that have acknowledged, ascending.
         pub acked: List<u32, DS_PER_GROUP_MAX>,
+    }
+}
+
+/// Calls `visit` for all records of a tag, in their order.
+pub(crate) fn each(
+    store: &(impl Read + ?Sized),
+    tag: u8,
+    mut visit: impl FnMut(&Pair),
+) -> Result<(), MetaError> {
+    let (mut start, end) = (vec![tag], meta::prefix_end(&[tag]));
+    loop {
+        let pairs = store.scan(&start, &end, SCAN_PAIRS)?;
+        pairs.iter().for_each(&mut visit);
+        let Some((last, _)) = pairs.last().filter(|_| pairs.len() == SCAN_PAIRS) else {
+            return Ok(());
+        };
+        start = last.to_vec();
+        start.push(0);
     }
 }
 
