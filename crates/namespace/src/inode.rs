@@ -14,6 +14,8 @@ const INODE_VERSION_EXTRAS: u32 = 2;
 const INODE_VERSION_MARKS: u32 = 3;
 
 /// Permission bits with setuid, setgid and sticky.
+/// Mode of every symbolic link, as on Linux: its permissions mean nothing, and no umask cuts them.
+pub(crate) const SYMLINK_MODE: u32 = 0o777;
 pub(crate) const MODE_BITS: u32 = 0o7777;
 pub(crate) const SETUID: u32 = 0o4000;
 pub(crate) const SETGID: u32 = 0o2000;
@@ -49,7 +51,7 @@ xdr::xdr_struct! {
         pub generation: u32,
         /// What it is.
         pub kind: FileType,
-        /// Permission bits, setuid, setgid, sticky: at most 0o7777.
+        /// Permission bits, setuid, setgid, sticky: at most 0o7777. Of a symbolic link always 0o777.
         pub mode: u32,
         /// Owner.
         pub uid: u32,
@@ -165,7 +167,7 @@ impl Inode {
         if !(INODE_VERSION..=INODE_VERSION_MARKS).contains(&version) {
             return Err(corrupt(format!("unknown version {version}")));
         }
-        let inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;
+        let mut inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;
         d.finish().map_err(|e| corrupt(e.to_string()))?;
         if inode.id != id || inode.mode > MODE_BITS || inode.version() != version {
             return Err(corrupt("fields out of range".into()));
@@ -173,3 +175,7 @@ impl Inode {
         Ok(inode)
     }
 }
+        if inode.kind == FileType::Symlink {
+            // Earlier versions let the umask cut it.
+            inode.mode = SYMLINK_MODE;
+        }

@@ -80,6 +80,15 @@ struct Node {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
+impl Node {
+    /// A symbolic link keeps its own.
+    fn set_mode(&mut self, mode: u32) {
+        if self.kind != FileType::Symlink {
+            self.mode = mode;
+        }
+    }
+}
+
 /// A tree without any cleverness. Keyed by the numbers that the name space chose.
 #[derive(Debug, Clone)]
 struct Model {
@@ -402,7 +411,8 @@ impl World {
                 let node = self.model.nodes.get_mut(&id);
                 assert_eq!(got.is_ok(), node.is_some());
                 if let Some(node) = node {
-                    (node.uid, node.gid, node.mode) = (uid, uid, 0o755);
+                    (node.uid, node.gid) = (uid, uid);
+                    node.set_mode(0o755);
                 }
             }
             Act::Close(f) => {
@@ -498,7 +508,7 @@ impl World {
             Some(node) if who != 0 && who != node.uid => Err(NsError::Perm),
             Some(node) => {
                 let foreign = who != 0 && who != node.gid;
-                node.mode = if foreign { mode & !0o2000 } else { mode };
+                node.set_mode(if foreign { mode & !0o2000 } else { mode });
                 Ok(())
             }
         };

@@ -282,3 +282,35 @@ fn numbers_are_not_reused_after_a_restart() {
     let ns = open(store);
     assert!(touch(&ns, &Cred::root(), ROOT, "a", 0o644) > first);
 }
+
+/// As on Linux, whatever the umask (RFC 8275 is for what has permissions), and whoever sets another mode.
+#[test]
+fn a_symbolic_link_has_mode_0777() {
+    let ns = fresh();
+    let root = Cred::root();
+    let new = NewNode {
+        umask: 0o022,
+        ..NewNode::mode(0o777)
+    };
+    let link = run(&root, 1, |op| {
+        ns.symlink(op, FileId::ROOT, b"l", b"t", &new)
+    });
+    let link = link.unwrap().inode;
+    assert_eq!(link.mode, 0o777);
+    let other = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    let set = run(&root, 2, |op| ns.setattr(op, link.id, &other, false));
+    assert_eq!(set.unwrap().inode.mode, 0o777);
+    // Others take their umask.
+    let kinds = [FileType::Fifo, FileType::Socket, FileType::Block];
+    for (kind, name) in kinds.into_iter().zip([b"f", b"s", b"b"]) {
+        let made = run(&root, 1, |op| {
+            ns.mknod(op, FileId::ROOT, name, kind, Device::default(), &new)
+        });
+        assert_eq!(made.unwrap().inode.mode, 0o755, "{kind:?}");
+    }
+    let dir = run(&root, 1, |op| ns.mkdir(op, FileId::ROOT, b"d", &new));
+    assert_eq!(dir.unwrap().inode.mode, 0o755);
+}

@@ -1,6 +1,8 @@
 //! New inodes: files for OPEN, directories, symlinks, devices, pipes and sockets.
 
-use crate::inode::{FileType, GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SYMLINK_BYTES_MAX};
+use crate::inode::{
+    FileType, GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SYMLINK_BYTES_MAX, SYMLINK_MODE,
+};
 use crate::ops::setattr::{SetMarks, SetTime, require_group, require_owner};
 use crate::perm::{EXECUTE, making};
 use crate::txn::Txn;
@@ -327,22 +329,22 @@ fn make(
 /// Mode and access control list (RFC 8881 §6.4.3, RFC 8275 §5).
 ///
 /// What is inherited takes the umask's place as far as it allows what the umask would take: taken literally, RFC 8275 would
-/// ignore the umask also where only one named user is inherited, and open the new file to all.
+/// ignore the umask also where only one named user is inherited, and open the new file to all. Neither is for symbolic links.
 fn permissions(
     parent: &Inode,
     kind: FileType,
     new: &NewNode,
 ) -> Result<(u32, Option<Acl>), NsError> {
+    if kind == FileType::Symlink {
+        return Ok((SYMLINK_MODE, None));
+    }
     let is_dir = kind == FileType::Directory;
     let mode = new.mode & MODE_BITS;
     if let Some(acl) = &new.acl {
         let acl = acl.clone().settled(is_dir);
         return Ok((mode & !0o777 | acl.mode(), acl.unless_trivial(is_dir)));
     }
-    let inherited = match kind {
-        FileType::Symlink => None,
-        _ => parent.acl().and_then(|acl| acl.inherited(is_dir)),
-    };
+    let inherited = parent.acl().and_then(|acl| acl.inherited(is_dir));
     let Some(acl) = inherited else {
         return Ok((mode & !new.umask, None));
     };

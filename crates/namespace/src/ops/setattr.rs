@@ -1,6 +1,6 @@
 //! SETATTR: who may change which attribute, and what follows from it.
 
-use crate::inode::{Inode, MODE_BITS};
+use crate::inode::{FileType, Inode, MODE_BITS, SYMLINK_MODE};
 use crate::perm::{
     WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, mode_after_chmod, mode_after_chown,
     mode_after_write,
@@ -291,6 +291,9 @@ pub(crate) fn changed(
     attrs.marks.apply(&mut after, before.is_archived())?;
     after.ctime = now;
     after.verifier = None;
+    if after.kind == FileType::Symlink {
+        after.mode = SYMLINK_MODE;
+    }
     Ok(after)
 }
 
