@@ -98,6 +98,23 @@ impl Known {
     }
 }
 
+/// The time of a write that follows one at `last`: `now`, but always later, so that the metadata server sees of each write
+/// that there was one, whatever the clock does.
+fn after(last: NfsTime, now: NfsTime) -> NfsTime {
+    const NANOS: u32 = 1_000_000_000;
+    if (now.seconds, now.nanoseconds) > (last.seconds, last.nanoseconds) {
+        return now;
+    }
+    let (seconds, nanoseconds) = match last.nanoseconds.saturating_add(1) {
+        nanoseconds if nanoseconds < NANOS => (last.seconds, nanoseconds),
+        _ => (last.seconds.saturating_add(1), 0),
+    };
+    NfsTime {
+        seconds,
+        nanoseconds,
+    }
+}
+
 /// Changes of floors that memory has and the store could not take: see [`crate::raise`].
 pub(crate) type UnsavedFloors = BTreeMap<FloorKey, Option<Floor>>;
 
@@ -339,7 +356,7 @@ impl Index {
             let mut table = self.known.lock();
             let known = table.entry(id).or_default();
             known.write = self.writes.fetch_add(1, Relaxed) + 1;
-            known.modified = time;
+            known.modified = after(known.modified, time);
             known.indexed
         };
         if !indexed {

@@ -1,5 +1,6 @@
 //! The inode: attributes of a file and the state of its data, and its stored form.
 
+use crate::perm::without_privileges;
 use crate::{Acl, Device, Extras, FileId, Marks, NsError, Placement, Time, XattrTotals};
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
@@ -13,9 +14,9 @@ const INODE_VERSION_EXTRAS: u32 = 2;
 /// Version of the stored form that ends with [`Marks`].
 const INODE_VERSION_MARKS: u32 = 3;
 
-/// Permission bits with setuid, setgid and sticky.
 /// Mode of every symbolic link, as on Linux: its permissions mean nothing, and no umask cuts them.
 pub(crate) const SYMLINK_MODE: u32 = 0o777;
+/// Permission bits with setuid, setgid and sticky.
 pub(crate) const MODE_BITS: u32 = 0o7777;
 pub(crate) const SETUID: u32 = 0o4000;
 pub(crate) const SETGID: u32 = 0o2000;
@@ -109,6 +110,13 @@ impl Inode {
         self.mode & STICKY != 0
     }
 
+    /// Whether it has a set-user-ID bit, or a set-group-ID bit that gives a group: bits that a write by others than root
+    /// takes away.
+    #[must_use]
+    pub fn has_privileges(&self) -> bool {
+        self.is_regular() && without_privileges(self.mode) != self.mode
+    }
+
     /// Its access control list, unless the mode says it all.
     #[must_use]
     pub fn acl(&self) -> Option<&Acl> {
@@ -172,10 +180,10 @@ impl Inode {
         if inode.id != id || inode.mode > MODE_BITS || inode.version() != version {
             return Err(corrupt("fields out of range".into()));
         }
-        Ok(inode)
-    }
-}
         if inode.kind == FileType::Symlink {
             // Earlier versions let the umask cut it.
             inode.mode = SYMLINK_MODE;
         }
+        Ok(inode)
+    }
+}

@@ -155,7 +155,8 @@ pub(crate) fn mode_after_chmod(mode: u32, gid: u32, cred: &Cred) -> u32 {
     }
 }
 
-fn without_privileges(mode: u32) -> u32 {
+/// A mode without the bits that a write by others than root takes away.
+pub(crate) fn without_privileges(mode: u32) -> u32 {
     // Setgid without group execute once meant mandatory locking; it grants nothing and stays.
     let setgid = if mode & GROUP_EXECUTE != 0 { SETGID } else { 0 };
     mode & !(SETUID | setgid)

@@ -1,8 +1,8 @@
 //! Values of the keys `s w t o r`.
 
-use crate::{FileId, NsError, Placement};
+use crate::{FileId, NsError, Placement, Time};
 use meta::{MetaError, Pair, Read};
-use xdr::{Decode, Encode, List};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List};
 
 /// Pairs read from the store at once.
 const SCAN_PAIRS: usize = 1024;
@@ -28,13 +28,6 @@ xdr::xdr_struct! {
         pub(crate) files: u64,
         /// Number of the next entry of the removal queue.
         pub(crate) next_removal: u64,
-    }
-
-    /// A file that is "RW out" (R1).
-    #[derive(Default)]
-    pub struct RwOut {
-        /// Client ids, ascending.
-        pub clients: List<u64, RW_OUT_CLIENTS_MAX>,
     }
 
     /// A truncation under way (R3), done again after a crash.
@@ -64,6 +57,39 @@ xdr::xdr_struct! {
         pub placement: Placement,
         /// Data servers that have acknowledged, ascending.
         pub acked: List<u32, DS_PER_GROUP_MAX>,
+    }
+}
+
+/// A file that is "RW out" (R1).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RwOut {
+    /// Client ids, ascending.
+    pub clients: List<u64, RW_OUT_CLIENTS_MAX>,
+    /// When each data server of the file, in the order of its placement group and by its own clock, had last written the
+    /// object as the mark was made. Empty where nobody had set the modification time: then recovery takes the newest.
+    pub stamps: List<Time, DS_PER_GROUP_MAX>,
+}
+
+impl Encode for RwOut {
+    fn encode(&self, e: &mut Encoder) {
+        self.clients.encode(e);
+        // A mark without stamps is stored as before there were any.
+        if !self.stamps.0.is_empty() {
+            self.stamps.encode(e);
+        }
+    }
+}
+
+impl Decode<'_> for RwOut {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            clients: Decode::decode(d)?,
+            stamps: if d.remaining() > 0 {
+                Decode::decode(d)?
+            } else {
+                List::default()
+            },
+        })
     }
 }
 

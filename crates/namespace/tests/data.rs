@@ -14,12 +14,31 @@ fn call<T>(f: impl FnOnce(&mut Op<'_>) -> Result<T, NsError>) -> T {
 }
 
 #[test]
+fn a_mark_keeps_the_stamps_that_it_was_made_with() {
+    let store = Arc::new(MemStore::new());
+    let ns = open(store.clone());
+    let f = touch(&ns, &Cred::root(), ROOT, "f", 0o644);
+    let stamp = |secs| Time { secs, nanos: 5 };
+    call(|op| ns.mark_rw_out(op, f, 3, &[stamp(1), stamp(2)]));
+    call(|op| ns.mark_rw_out(op, f, 4, &[stamp(8), stamp(9)]));
+    assert!(call(|op| ns.clear_rw_out(op, f, Some(3))));
+    let ns = open(store);
+    let marks = call(|op| ns.rw_out_files(op, FileId(0), 10));
+    assert_eq!(marks[0].1.stamps.0, [stamp(1), stamp(2)]);
+    // A new mark begins anew.
+    assert!(!call(|op| ns.clear_rw_out(op, f, None)));
+    call(|op| ns.mark_rw_out(op, f, 4, &[]));
+    let marks = call(|op| ns.rw_out_files(op, FileId(0), 10));
+    assert_eq!(marks[0].1.stamps.0, []);
+}
+
+#[test]
 fn rw_out_marks_are_kept_per_client_and_survive_a_restart() {
     let store = Arc::new(MemStore::new());
     let ns = open(store.clone());
     let f = touch(&ns, &Cred::root(), ROOT, "f", 0o644);
     for client in [9, 3, 9] {
-        call(|op| ns.mark_rw_out(op, f, client));
+        call(|op| ns.mark_rw_out(op, f, client, &[]));
     }
     let ns = open(store);
     let marks = call(|op| ns.rw_out_files(op, FileId(0), 10));
@@ -29,7 +48,7 @@ fn rw_out_marks_are_kept_per_client_and_survive_a_restart() {
     assert!(call(|op| ns.clear_rw_out(op, f, Some(4))));
     assert!(!call(|op| ns.clear_rw_out(op, f, None)));
     assert_eq!(call(|op| ns.rw_out_files(op, FileId(0), 10)), []);
-    let dir = run(&Cred::root(), 1, |op| ns.mark_rw_out(op, ROOT, 1));
+    let dir = run(&Cred::root(), 1, |op| ns.mark_rw_out(op, ROOT, 1, &[]));
     assert_eq!(dir, Err(NsError::Inval));
 }
 
@@ -105,7 +124,7 @@ fn a_truncation_survives_a_restart_between_its_halves() {
 fn a_file_with_unreported_data_grows_only_by_a_truncation() {
     let ns = fresh();
     let f = touch(&ns, &Cred::root(), ROOT, "f", 0o644);
-    call(|op| ns.mark_rw_out(op, f, 1));
+    call(|op| ns.mark_rw_out(op, f, 1, &[]));
     let grow = SetAttr {
         size: Some(100),
         ..SetAttr::default()
@@ -119,7 +138,7 @@ fn an_open_file_is_an_orphan_and_then_waits_for_every_data_server() {
     let store = Arc::new(MemStore::new());
     let ns = open(store.clone());
     let f = touch(&ns, &Cred::root(), ROOT, "f", 0o644);
-    call(|op| ns.mark_rw_out(op, f, 1));
+    call(|op| ns.mark_rw_out(op, f, 1, &[]));
     let gone = call(|op| ns.remove(op, ROOT, b"f", What::Any, &|id| id == f));
     assert_eq!((gone.orphaned, gone.inode.nlink), (true, 0));
     assert_eq!(
@@ -169,8 +188,8 @@ fn a_full_store_starts_cuts_removes_and_takes_what_was_written() {
     let ns = open(store.clone());
     let root = Cred::root();
     let [f, g] = ["f", "g"].map(|name| touch(&ns, &root, ROOT, name, 0o644));
-    call(|op| ns.mark_rw_out(op, f, 1));
-    call(|op| ns.mark_rw_out(op, f, 2));
+    call(|op| ns.mark_rw_out(op, f, 1, &[]));
+    call(|op| ns.mark_rw_out(op, f, 2, &[]));
     // As another name of `f`, which a removal takes away without deleting anything but the name.
     call(|op| ns.link(op, f, ROOT, b"h"));
     store.admit_from(Purpose::Upkeep);
@@ -184,7 +203,7 @@ fn a_full_store_starts_cuts_removes_and_takes_what_was_written() {
     let ns = open(store.clone());
     let refused = run(&root, 8, |op| ns.commit_size(op, f, commit));
     assert_eq!(refused.unwrap_err(), NsError::NoSpace);
-    let refused = run(&root, 8, |op| ns.mark_rw_out(op, g, 1));
+    let refused = run(&root, 8, |op| ns.mark_rw_out(op, g, 1, &[]));
     assert_eq!(refused.unwrap_err(), NsError::NoSpace);
     let none = SetAttr::default();
     call(|op| ns.begin_truncate(op, f, 100, &none, true, true));

@@ -89,6 +89,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "special",
         "special files, modes, owners, groups, links, times, names",
     ),
+    plain(
+        "preserve",
+        "cp -a, tar, mv, install keep every attribute; another user's write takes set-id bits off",
+    ),
     extended(
         "xattr",
         "extended attributes: large values, long lists, permissions, layout policies (--ds-count)",

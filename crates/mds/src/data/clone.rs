@@ -17,12 +17,13 @@
 
 use super::exclusive::{Hold, gate, layouts_gone};
 use super::grants::may_have_data;
+use super::proxy::without_privileges;
 use super::ranges::{Spread, end_of};
 use super::sizes::{object_of, striping_of};
 use super::space::note_space;
 use super::truncate::truncate_alone;
 use crate::Mds;
-use crate::cx::{self, Cx, Prepared};
+use crate::cx::{self, Asker, Cx, Prepared};
 use control::{CloneArgs, PunchArgs, Range};
 use namespace::{FILE_SIZE_MAX, Inode, Placement, SetAttr, SizeCommit};
 use nfs4::NfsStatus;
@@ -87,6 +88,11 @@ pub(crate) async fn clone_range(
     if range.start == range.end {
         return Ok(());
     }
+    let mut asker = Asker::new(&cx.caller.cred);
+    let dst = without_privileges(nfsd, &mut asker, dst).await;
+    let observed = asker.observed;
+    cx.observe(observed.0);
+    let dst = dst?;
     share(nfsd, &src, &dst, job.src_offset, range).await?;
     let grown = SizeCommit {
         new_end: Some(range.end),

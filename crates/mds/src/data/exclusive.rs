@@ -22,7 +22,7 @@ const GATE_WAIT_MS: u64 = 5_000;
 const POLL_MS: u64 = 100;
 
 /// Keeps LAYOUTGET off a file.
-pub(super) struct Hold<'a> {
+pub(crate) struct Hold<'a> {
     nfsd: &'a Nfsd<Mds>,
     file: FileId,
 }
@@ -38,6 +38,20 @@ impl Drop for Hold<'_> {
     fn drop(&mut self) {
         self.nfsd.role().state().layouts.release(self.file.0);
     }
+}
+
+/// Gets all layouts for writing back, so that every write is reported, and keeps LAYOUTGET off the file until the guard is
+/// dropped.
+///
+/// # Errors
+/// `Delay` while a client still has one.
+pub(crate) async fn writes_reported<'a>(
+    nfsd: &'a Nfsd<Mds>,
+    inode: &Inode,
+) -> Result<Hold<'a>, NfsStatus> {
+    let hold = Hold::new(nfsd, inode.id);
+    layouts_gone(nfsd, inode, IoModes::RW, None).await?;
+    Ok(hold)
 }
 
 /// Recalls layouts of these modes and waits until nobody but `except` has one. To be called under a hold.

@@ -20,7 +20,7 @@ use crate::Mds;
 use crate::cx::{self, Cx, ns};
 use layout::{ClientTag, DsHandle, Epoch, Rights, SigningKey};
 use meta::Seq;
-use namespace::{Cred, FileId, Inode, Op, SizeCommit};
+use namespace::{Cred, FileId, Inode, Op, SizeCommit, Time};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::ops::LayoutCommitRes;
@@ -43,6 +43,8 @@ pub(crate) struct GrantRequest {
     pub(crate) mode: IoMode,
     /// The caller has the permission to read, opened or not.
     pub(crate) may_read: bool,
+    /// What [`super::stamps`] said; for reading nothing.
+    pub(crate) stamps: Vec<Time>,
 }
 
 /// Grants the current client a layout of the whole file: the stateid, and the handle for the data servers.
@@ -58,6 +60,11 @@ pub(crate) fn grant(
     let client = cx.client()?;
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
     let ids = data.group_servers(group);
+    if request.mode == IoMode::ReadWrite && inode.has_privileges() {
+        // A data server knows no users: who writes this file must be known, so that the set-id bits go. One that gains them
+        // rises in its epoch.
+        return Err(NfsStatus::LayoutUnavailable);
+    }
     super::ready(nfsd, file).map_err(|_| NfsStatus::LayoutTryLater)?;
     if data.servers.lock().members_of(&ids).len() < ids.len() {
         // Some of it is lost for good; the rest is served through this server.
@@ -84,9 +91,9 @@ pub(crate) fn grant(
     let risen = now.map_or(true, |now| mds.namespace().fencing_epoch(&now) != epoch);
     let fenced = risen || data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
     let marked = match request.mode {
-        IoMode::ReadWrite if !fenced => {
-            ns(mds, cx, |ns, op| ns.mark_rw_out(op, file, client.value))
-        }
+        IoMode::ReadWrite if !fenced => ns(mds, cx, |ns, op| {
+            ns.mark_rw_out(op, file, client.value, &request.stamps)
+        }),
         _ => Ok(()),
     };
     if fenced || marked.is_err() {

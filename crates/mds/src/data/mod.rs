@@ -51,6 +51,7 @@ pub use width::FILE_WIDTH_MAX;
 pub(crate) use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
 pub(crate) use copy::{Copied, Copy, copy, is_zero};
 pub(crate) use eager::make_objects;
+pub(crate) use exclusive::writes_reported;
 pub(crate) use grants::{
     GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
 };
@@ -63,7 +64,7 @@ pub(crate) use offload::{
 pub(crate) use proxy::{commit, read, write};
 pub(crate) use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};
-pub(crate) use sizes::{ready, ready_for_open};
+pub(crate) use sizes::{ready, ready_for_open, stamps};
 pub(crate) use space::look_at_space;
 pub(crate) use truncate::truncate;
 

@@ -157,6 +157,31 @@ pub(super) async fn enter(
     Ok((shared, inode))
 }
 
+/// As [`enter`], for who writes: set-id bits that the write takes off are off, durably, before a data server has its bytes.
+pub(super) async fn enter_to_write(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: &Inode,
+) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
+    let (shared, inode) = enter(nfsd, asker, inode).await?;
+    Ok((shared, without_privileges(nfsd, asker, inode).await?))
+}
+
+/// Takes the set-id bits off that a write by the asker takes off, durably.
+pub(super) async fn without_privileges(
+    nfsd: &Nfsd<Mds>,
+    asker: &mut Asker<'_>,
+    inode: Arc<Inode>,
+) -> Result<Arc<Inode>, NfsStatus> {
+    if !inode.has_privileges() {
+        return Ok(inode);
+    }
+    let mds = nfsd.role();
+    let inode = asker.ns(mds, |ns, op| ns.drop_privileges(op, inode.id))?;
+    mds.durable(asker.observed).await?;
+    Ok(inode)
+}
+
 /// Writes bytes, at least as stable as asked.
 pub(crate) async fn write(
     nfsd: &Nfsd<Mds>,
@@ -227,7 +252,7 @@ async fn write_pieces(
     whole: Bytes,
 ) -> Result<Written, NfsStatus> {
     let data = nfsd.role().data();
-    let (shared, inode) = enter(nfsd, asker, inode).await?;
+    let (shared, inode) = enter_to_write(nfsd, asker, inode).await?;
     let key = data.signing_key().ok_or(NfsStatus::Delay)?;
     let len = u64::try_from(whole.len()).map_err(|_| NfsStatus::Inval)?;
     let target = target(nfsd, &key, &inode, Rights::ReadWrite, (offset, len))?;

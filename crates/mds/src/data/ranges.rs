@@ -14,7 +14,7 @@
 //! makes an I/O error of it: its part of the file is lost.
 
 use super::call::{DsError, all, call};
-use super::proxy::enter;
+use super::proxy::{enter, enter_to_write};
 use super::sizes::{object_of, striping_of};
 use super::space::note_space;
 use crate::Mds;
@@ -306,7 +306,7 @@ async fn punch_keeping(
     inode: &Inode,
     (range, durable): (Range, bool),
 ) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
-    let (_shared, inode) = enter(nfsd, asker, inode).await?;
+    let (_shared, inode) = enter_to_write(nfsd, asker, inode).await?;
     let mut seen = BTreeMap::new();
     if let Some(spread) = Spread::of(nfsd, &inode)? {
         let args = PunchArgs {
@@ -349,7 +349,7 @@ async fn reserve_as(
     inode: &Inode,
     range: Range,
 ) -> Result<(), NfsStatus> {
-    let (_shared, inode) = enter(nfsd, asker, inode).await?;
+    let (_shared, inode) = enter_to_write(nfsd, asker, inode).await?;
     let spread = Spread::of(nfsd, &inode)?.ok_or(NfsStatus::NoSpc)?;
     let mut open: Vec<(usize, u64)> = spread.touched(range).map(|p| (p, range.start)).collect();
     while !open.is_empty() {

@@ -18,6 +18,7 @@ use super::truncate;
 use crate::Mds;
 use crate::glance::{Facts, SOME};
 use control::{BATCH_MAX, ObjectRef, StatArgs, StatItem, Status};
+use futures_util::future::try_join_all;
 use layout::Striping;
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SizeCommit, Time};
 use nfs4::{NfsStatus, NfsTime};
@@ -192,11 +193,8 @@ async fn recover_batch(
 ) -> Result<(), String> {
     let mds = nfsd.role();
     let data = mds.data();
-    let mut stats: Vec<Vec<StatItem>> = Vec::with_capacity(ids.len());
-    for (ds, conn) in ids.iter().zip(conns) {
-        let items = stat(conn.as_ref(), batch).await;
-        stats.push(items.map_err(|e| format!("data server {ds}: {e}"))?);
-    }
+    let objects: Vec<ObjectRef> = batch.iter().map(|item| object_of(&item.inode)).collect();
+    let stats = stat_all(ids, conns, &objects).await?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, mds.now());
     let mut known = Vec::with_capacity(batch.len());
@@ -207,7 +205,10 @@ async fn recover_batch(
             tracing::error!(file, ?status, "an object cannot be read: its file waits");
             continue;
         }
-        commit(mds.namespace(), &mut op, &item.inode, &of_file).map_err(|e| e.to_string())?;
+        let stamps = mark_stamps(mds.namespace(), &mut op, item.inode.id);
+        let stamps = stamps.map_err(|e| e.to_string())?;
+        commit(mds.namespace(), &mut op, &item.inode, &of_file, &stamps)
+            .map_err(|e| e.to_string())?;
         known.push(item);
     }
     if known.is_empty() {
@@ -234,24 +235,56 @@ async fn recover_batch(
     Ok(())
 }
 
+/// When the data servers of a file have last written its objects, each by its own clock, if that may matter: an explicitly set
+/// modification time stands while none of these has risen. To be asked for before a layout for writing is granted.
+///
+/// # Errors
+/// `LayoutTryLater` when a data server does not say.
+pub(crate) async fn stamps(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<Vec<Time>, NfsStatus> {
+    // A write moves both times together.
+    let Some(placement) = inode.placement.filter(|_| inode.mtime != inode.ctime) else {
+        return Ok(Vec::new());
+    };
+    let data = nfsd.role().data();
+    let ids = data.group_servers(placement.group);
+    let conns = data.servers.lock().conns_but_expelled(&ids);
+    let conns = conns.ok_or(NfsStatus::LayoutTryLater)?;
+    let stats = stat_all(&ids, &conns, &[object_of(inode)]).await;
+    let stats = stats.map_err(|error| {
+        tracing::warn!(error, "times of a file's objects");
+        NfsStatus::LayoutTryLater
+    })?;
+    let stats = stats.iter().flatten();
+    if !stats.clone().all(tells_size) {
+        return Err(NfsStatus::LayoutTryLater);
+    }
+    Ok(stats.map(modified).collect())
+}
+
+/// When an object was last written.
+fn modified(item: &StatItem) -> Time {
+    Time {
+        secs: item.modified.seconds,
+        nanos: item.modified.nanoseconds,
+    }
+}
+
 /// The end of a file by what all of its data servers have of it now.
 pub(super) async fn measure(nfsd: &Nfsd<Mds>, inode: &Arc<Inode>) -> Result<u64, NfsStatus> {
     let Some(placement) = inode.placement else {
         return Ok(0);
     };
-    let item = [Item {
-        inode: Arc::clone(inode),
-        writers: Writers::default(),
-    }];
     let data = nfsd.role().data();
     let ids = data.group_servers(placement.group);
     let conns = data.servers.lock().conns_but_expelled(&ids);
+    let conns = conns.ok_or(NfsStatus::Delay)?;
+    let all = stat_all(&ids, &conns, &[object_of(inode)]).await;
+    let all = all.map_err(|error| {
+        tracing::warn!(error, "size of a file");
+        NfsStatus::Delay
+    })?;
     let mut sizes = Vec::new();
-    for (ds, conn) in ids.iter().zip(conns.ok_or(NfsStatus::Delay)?) {
-        let stats = stat(conn.as_ref(), &item).await.map_err(|error| {
-            tracing::warn!(ds, %error, "size of a file");
-            NfsStatus::Delay
-        })?;
+    for (ds, stats) in ids.iter().zip(all) {
         if let Some(unread) = stats.iter().find(|s| !tells_size(s)) {
             let (file, status) = (inode.id.0, unread.status);
             tracing::error!(ds, file, ?status, "an object cannot be read");
@@ -272,9 +305,9 @@ pub(super) async fn space_of(
     let ids = data.group_servers(group);
     let conns = data.servers.lock().conns_but_expelled(&ids);
     let mut used = vec![Some(0_u64); files.len()];
-    for (ds, conn) in ids.iter().zip(conns.ok_or("a data server is away")?) {
-        let items = stat_objects(conn.as_ref(), files.iter().map(|inode| object_of(inode)));
-        let items = items.await.map_err(|e| format!("data server {ds}: {e}"))?;
+    let conns = conns.ok_or("a data server is away")?;
+    let objects: Vec<ObjectRef> = files.iter().map(|inode| object_of(inode)).collect();
+    for items in stat_all(&ids, &conns, &objects).await? {
         for (used, item) in used.iter_mut().zip(items) {
             let more = used.and_then(|used| used.checked_add(item.space_bytes));
             *used = more.filter(|_| tells_size(&item));
@@ -283,16 +316,24 @@ pub(super) async fn space_of(
     Ok(used)
 }
 
-async fn stat(conn: Option<&ConnHandle>, batch: &[Item]) -> Result<Vec<StatItem>, DsError> {
-    stat_objects(conn, batch.iter().map(|item| object_of(&item.inode))).await
+/// What data servers have of objects, asked at the same time. One that was expelled, and so has no connection, has nothing
+/// any more.
+async fn stat_all(
+    ids: &[u32],
+    conns: &[Option<ConnHandle>],
+    objects: &[ObjectRef],
+) -> Result<Vec<Vec<StatItem>>, String> {
+    let asks = ids.iter().zip(conns).map(|(ds, conn)| async move {
+        let stats = stat(conn.as_ref(), objects.to_vec()).await;
+        stats.map_err(|error| format!("data server {ds}: {error}"))
+    });
+    try_join_all(asks).await
 }
 
-/// What a data server has of objects. One that was expelled has nothing any more.
-async fn stat_objects(
+async fn stat(
     conn: Option<&ConnHandle>,
-    objects: impl Iterator<Item = ObjectRef>,
+    objects: Vec<ObjectRef>,
 ) -> Result<Vec<StatItem>, DsError> {
-    let objects: Vec<ObjectRef> = objects.collect();
     let count = objects.len();
     let Some(conn) = conn else {
         return Ok(vec![LOST; count]);
@@ -327,32 +368,46 @@ pub(super) fn striping_of(inode: &Inode, width: usize) -> Option<Striping> {
     Striping::new(placement.stripe_unit, width, placement.first_index).ok()
 }
 
+/// What the mark of a file says of its objects.
+fn mark_stamps(ns: &Namespace, op: &mut Op<'_>, file: FileId) -> Result<Vec<Time>, NsError> {
+    let before = FileId(file.0.saturating_sub(1));
+    let page = ns.rw_out_files(op, before, 1)?;
+    let mark = page.into_iter().find(|(marked, _)| *marked == file);
+    Ok(mark.map(|(_, mark)| mark.stamps.0).unwrap_or_default())
+}
+
 /// Takes in what the data servers have of a file. The file may only grow: a hole at its end is known to the MDS alone.
-/// The change attribute always rises: an overwrite leaves no other trace (R12).
+/// The change attribute always rises: an overwrite leaves no other trace (R12). A modification time that was set stands
+/// unless a data server has written since, which it says itself: clocks of two machines are not compared.
 fn commit(
     ns: &Namespace,
     op: &mut Op<'_>,
     inode: &Inode,
     stats: &[&StatItem],
+    stamps: &[Time],
 ) -> Result<(), NsError> {
     let mut sizes = Vec::with_capacity(stats.len());
-    let mut modified = inode.mtime;
+    let mut written = None;
     let mut space = 0_u64;
-    for item in stats {
+    for (index, item) in stats.iter().enumerate() {
         if item.status == Status::Ok {
-            let time = Time {
-                secs: item.modified.seconds,
-                nanos: item.modified.nanoseconds,
-            };
-            modified = modified.max(time);
+            if stamps.get(index).is_none_or(|s| modified(item) > *s) {
+                written = written.max(Some(modified(item)));
+            }
             space = space.saturating_add(item.space_bytes);
         }
         sizes.push(item.size_bytes.max(item.durable_bytes));
     }
+    let mtime = match written {
+        // Reported already, or never set.
+        Some(time) if stamps.is_empty() || inode.mtime == inode.ctime => inode.mtime.max(time),
+        Some(time) => time,
+        None => inode.mtime,
+    };
     let size = striping_of(inode, stats.len()).map_or(0, |s| s.file_size(&sizes));
     let commit = SizeCommit {
         new_end: Some(size),
-        mtime: Some(modified),
+        mtime: Some(mtime),
         space_used: Some(space),
     };
     match ns.commit_size(op, inode.id, commit) {

@@ -23,7 +23,7 @@ pub(super) async fn layoutget(
     args: LayoutGetArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    match get(nfsd, cx, &args) {
+    match get(nfsd, cx, &args).await {
         Ok((stateid, body)) => {
             cx.current_stateid = Some(stateid);
             answer(
@@ -52,7 +52,7 @@ fn granted(stateid: nfs4::Stateid, iomode: IoMode, body: &[u8]) -> LayoutsGrante
     }
 }
 
-fn get(
+async fn get(
     nfsd: &Nfsd<Mds>,
     cx: &mut Cx<'_>,
     args: &LayoutGetArgs,
@@ -106,6 +106,10 @@ fn get(
         stateid: cx.resolve(args.stateid)?,
         mode,
         may_read: super::read::may_do(cx, &inode, namespace::READ),
+        stamps: match mode {
+            state::IoMode::Read => Vec::new(),
+            state::IoMode::ReadWrite => data::stamps(nfsd, &inode).await?,
+        },
     };
     let (stateid, handle) = data::grant(nfsd, cx, &inode, &request)?;
     Ok((stateid, body(&handle)))

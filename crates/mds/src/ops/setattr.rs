@@ -1,10 +1,14 @@
 //! SETATTR (RFC 8881 §18.30). A size that may cut data off goes through the data plane (rule R3); a mode or owner that
-//! takes access away fences what was granted before the reply (rule R10).
+//! takes access away, or sets a set-id bit, fences what was granted before the reply (rule R10).
+//!
+//! # Ordering
+//! Modification time and set-id bits are set after all layouts for writing are back, the caller's own too: LAYOUTCOMMIT comes
+//! before LAYOUTRETURN, so no report of an older write comes after them.
 
 use crate::cx::{self, Cx, Prepared};
 use crate::delegations::{self, Clearing};
 use crate::{Mds, attrs, data};
-use namespace::{Inode, NsError, SetAttr};
+use namespace::{Inode, NsError, SetAttr, SetTime};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
 use nfs4::{Bitmap, NfsStatus, Stateid};
 use server::Nfsd;
@@ -55,13 +59,37 @@ async fn set(
         None
     };
     data::ready(nfsd, inode.id)?;
+    let _held = if inode.is_regular() && must_come_last(&inode, &wanted) {
+        Some(data::writes_reported(nfsd, &inode).await?)
+    } else {
+        None
+    };
     let res = SetAttrRes {
         status: NfsStatus::Ok,
         attrsset: args.attrs.mask,
     };
     let kept = Prepared::new(cx, &res, None);
     apply(nfsd, cx, &inode, &wanted, opened, &kept).await?;
+    if wanted.mtime.is_some() {
+        let client = cx.client()?;
+        mds.state().delegations.note_time_set(inode.id.0, client);
+    }
     Ok(args.attrs.mask)
+}
+
+/// Whether what was written before may be reported only before these attributes are set: else the report would take the
+/// modification time back, or find set-id bits that the write is not to take away.
+fn must_come_last(inode: &Inode, wanted: &SetAttr) -> bool {
+    const SET_ID: u32 = 0o6000;
+    let time = match wanted.mtime {
+        Some(SetTime::Client(_)) => true,
+        // With a size it is what the cut says itself: Linux sends both for O_TRUNC.
+        Some(SetTime::Server) => wanted.size.is_none(),
+        None => false,
+    };
+    let mode = wanted.mode.is_some_and(|mode| mode & SET_ID != 0);
+    let list = wanted.acl.is_some() && inode.mode & SET_ID != 0;
+    time || mode || list
 }
 
 /// The stateid of a size change, as for WRITE. Returns whether it stands for an open for writing.

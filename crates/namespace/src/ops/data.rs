@@ -42,11 +42,18 @@ fn in_blocks(bytes: u64) -> u64 {
 }
 
 impl Namespace {
-    /// Marks the file "RW out" for a client. The mark must be durable before the layout is granted.
+    /// Marks the file "RW out" for a client. The mark must be durable before the layout is granted. `stamps` is what
+    /// [`RwOut::stamps`] says; a file that is marked already keeps those it has.
     ///
     /// # Errors
     /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::TooMany`] clients.
-    pub fn mark_rw_out(&self, op: &mut Op<'_>, file: FileId, client: u64) -> Result<(), NsError> {
+    pub fn mark_rw_out(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        client: u64,
+        stamps: &[Time],
+    ) -> Result<(), NsError> {
         self.write(op, |txn| {
             regular(txn, file)?;
             let mark = txn.rw_out(file)?.unwrap_or_default();
@@ -54,6 +61,9 @@ impl Namespace {
                 return Ok(());
             };
             let mut mark = (*mark).clone();
+            if mark.clients.0.is_empty() {
+                mark.stamps = stamps.to_vec().into();
+            }
             if mark.clients.0.len() >= RW_OUT_CLIENTS_MAX as usize {
                 return Err(NsError::TooMany);
             }
@@ -103,6 +113,26 @@ impl Namespace {
     ) -> Result<Vec<(FileId, RwOut)>, NsError> {
         let records = self.page(op, keys::RW_OUT, after.0, limit, "RW-out mark")?;
         Ok(records.into_iter().map(|(n, r)| (FileId(n), r)).collect())
+    }
+
+    /// Takes off the set-id bits that a write by the caller takes off (POSIX write; Linux' file_remove_privs), before it
+    /// writes. Without them nothing changes.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file.
+    pub fn drop_privileges(&self, op: &mut Op<'_>, file: FileId) -> Result<Arc<Inode>, NsError> {
+        let (cred, now) = (op.cred, op.now);
+        self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
+            let inode = regular(txn, file)?;
+            let mode = mode_after_write(&inode, cred);
+            if mode == inode.mode {
+                return Ok(inode);
+            }
+            let mut after = (*inode).clone();
+            (after.mode, after.ctime) = (mode, now);
+            replace(txn, after)
+        })
     }
 
     /// Takes in what was written: the file may grow, never shrinks, and its change attribute and mtime
@@ -242,11 +272,17 @@ impl Namespace {
             if txn.truncation(file)?.is_some() {
                 return Err(NsError::Busy);
             }
-            let after = if fence {
+            let mut after = if fence {
                 raise(txn, file)?
             } else {
                 (*inode).clone()
             };
+            // Before any byte goes, as with a write; a mode that the request names is set at the end.
+            let mode = mode_after_write(&after, cred);
+            if mode != after.mode {
+                (after.mode, after.ctime) = (mode, now);
+                after = (*replace(txn, after)?).clone();
+            }
             let intent = TruncateIntent {
                 file,
                 old_size: inode.size,

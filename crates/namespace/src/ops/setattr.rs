@@ -97,8 +97,9 @@ pub struct SetAttr {
 pub struct AttrsSet {
     /// The inode after the transaction.
     pub inode: Arc<Inode>,
-    /// Somebody lost rights on a regular file: its epoch was raised in the same transaction, and the
-    /// caller fences or recalls what was granted before it replies (R10).
+    /// Handles given out so far must stop working: somebody lost rights on a regular file, or the file gained set-id
+    /// bits, which only a write through the metadata server takes away. The epoch was raised in the same transaction,
+    /// and the caller fences what was granted before it replies (R10).
     pub access_narrowed: bool,
 }
 
@@ -138,7 +139,8 @@ impl Namespace {
                 }
                 resize(&mut after, size, cred, attrs, now);
             }
-            let access_narrowed = narrows(&before, &after);
+            let access_narrowed =
+                narrows(&before, &after) || after.has_privileges() && !before.has_privileges();
             let epoch = after.epoch.checked_add(u32::from(access_narrowed));
             after.epoch = epoch.ok_or(NsError::TooMany)?;
             let inode = replace(txn, after)?;
@@ -289,11 +291,11 @@ pub(crate) fn changed(
         cred.require_owners(before, WRITE_ATTRIBUTES)?;
     }
     attrs.marks.apply(&mut after, before.is_archived())?;
-    after.ctime = now;
-    after.verifier = None;
     if after.kind == FileType::Symlink {
         after.mode = SYMLINK_MODE;
     }
+    after.ctime = now;
+    after.verifier = None;
     Ok(after)
 }
 
