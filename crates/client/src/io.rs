@@ -77,6 +77,8 @@ impl Node {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Got>, Error> {
+        // Over all tries: each of them is given up before anybody is told that it waits.
+        let _waiting = self.client.waits.enter(Wait::DataServer);
         let mut done = Vec::new();
         let mut todo = vec![(offset, len)];
         let mut tried = 0;
@@ -106,6 +108,7 @@ impl Node {
         open: &Arc<Open>,
         ranges: Vec<(u64, Bytes)>,
     ) -> Result<(), Error> {
+        let _waiting = self.client.waits.enter(Wait::DataServer);
         let mut todo: Vec<(u64, u64)> =
             ranges.iter().map(|(at, d)| (*at, d.len() as u64)).collect();
         let data_of = |job: &Job| -> Bytes {

@@ -32,7 +32,9 @@ impl std::fmt::Display for Wait {
             Self::Delay => {
                 "the server, which says to try later: others use the file, or a data server is away"
             }
-            Self::DataServer => "a data server to answer",
+            Self::DataServer => {
+                "a data server to answer: `ropewalk status` at the metadata server shows which"
+            }
         })
     }
 }

@@ -142,6 +142,7 @@ async fn once(
     let _ = ready.send(true);
     tracing::info!(%address, ds_id = config.membership.ds_id, "said HELLO to the MDS");
     let mut pause = heartbeat_pause(ok.heartbeat_ms, ok.lease_ms);
+    let mut timeout = heartbeat_timeout(ok.lease_ms);
     loop {
         let since = Instant::now();
         tokio::select! {
@@ -158,8 +159,11 @@ async fn once(
             () = tokio::time::sleep(pause) => {}
             () = ds.announced.woken(since) => {}
         }
-        match heartbeat(ds, &conn, pause).await {
-            Ok(lease_ms) => pause = heartbeat_pause(ok.heartbeat_ms, lease_ms),
+        match heartbeat(ds, &conn, timeout).await {
+            Ok(lease_ms) => {
+                pause = heartbeat_pause(ok.heartbeat_ms, lease_ms);
+                timeout = heartbeat_timeout(lease_ms);
+            }
             // An EXPEL may have come in between, and is the better reason.
             Err(error) if end_seen.borrow().is_none() => {
                 let error = close(error);
@@ -187,6 +191,11 @@ async fn told_to_end(end: &mut watch::Receiver<Option<LinkEnd>>) -> LinkEnd {
 fn heartbeat_pause(heartbeat_ms: u32, lease_ms: u32) -> Duration {
     let ms = u64::from(heartbeat_ms.min(lease_ms / 3));
     Duration::from_millis(ms.max(HEARTBEAT_MS_MIN))
+}
+
+/// How long the MDS may take to answer a heartbeat: it may wait for its disk.
+fn heartbeat_timeout(lease_ms: u32) -> Duration {
+    Duration::from_millis(u64::from(lease_ms / 3)).max(Duration::from_secs(1))
 }
 
 fn lease_until(sent: Instant, lease_ms: u32) -> Instant {
@@ -235,7 +244,7 @@ async fn hello(
 async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32, LinkError> {
     let sent = Instant::now();
     let args = ds.heartbeat();
-    let ok = call(conn, &args, timeout.max(Duration::from_secs(1))).await?;
+    let ok = call(conn, &args, timeout).await?;
     ds.announced.note(ok.changes);
     if ok.cluster_floor > ds.gate.with_floors(|f| f.cluster()) {
         let floor = Floor::Cluster {

@@ -203,8 +203,8 @@ async fn nobody_writes_the_source_or_sees_the_destination_meanwhile() {
     clone(&src, &dst, (0, 0, 0)).await.unwrap();
     assert!(bytes_of(&bobs, 0, usize::MAX).await == pattern(len(4 * UNIT)));
     // With a data server away nothing is begun.
-    servers[1].stop().await;
     let again = File::create(&alice, "again").await;
+    servers[1].stop().await;
     let refused = try_clone(&src, &again, (0, 0, 0)).await;
     assert_eq!(refused, Err(NfsStatus::Delay));
 }

@@ -17,7 +17,7 @@ use nfs4::{FileHandle, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, after_putfh};
-use ropewalk_mds::data::{expel, removals_waiting};
+use ropewalk_mds::data::{ServerState, expel, removals_waiting};
 use std::sync::Arc;
 use std::time::Duration;
 use xdr::Opaque;
@@ -82,6 +82,64 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
     heartbeats().await;
     assert_eq!(group_of_new(), vec![1, 2, 3]);
     assert_eq!(groups().len(), count, "the old group is taken up again");
+}
+
+/// One that is connected and says nothing, as a stopped process; and one whose connection is gone.
+#[tokio::test(start_paused = true)]
+async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
+    let (rig, _port, mut servers) = cluster(3).await;
+    let data = || rig.nfsd.role().data();
+    let place = || data().place(LayoutPolicy::default()).unwrap().group;
+    let group_of_new = || {
+        let id = place();
+        let groups = data().status().groups;
+        groups.into_iter().find(|g| g.0 == id).unwrap().1
+    };
+    let state = |index: usize| data().status().servers[index].state;
+    heartbeats().await;
+    assert_eq!(group_of_new(), [1, 2, 3]);
+    servers[1].fall_silent();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(group_of_new(), [1, 3]);
+    assert_eq!(state(1), ServerState::Away);
+    // A directory that wants two data servers gets two that serve.
+    let two = LayoutPolicy {
+        stripe_count: 1,
+        ..LayoutPolicy::default()
+    };
+    for _ in 0..6 {
+        let narrow = data().place(two).unwrap().group;
+        let groups = data().status().groups;
+        assert!(groups.iter().any(|g| g.0 == narrow && !g.1.contains(&2)));
+    }
+    servers[1].speak_again();
+    heartbeats().await;
+    assert_eq!(group_of_new(), [1, 2, 3], "the old group is taken up again");
+    assert_eq!(state(1), ServerState::Serving);
+    let count = data().status().groups.len();
+    for _ in 0..10 {
+        servers[1].fall_silent();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(group_of_new(), [1, 3]);
+        servers[1].speak_again();
+        heartbeats().await;
+        assert_eq!(group_of_new(), [1, 2, 3]);
+    }
+    assert_eq!(
+        data().status().groups.len(),
+        count,
+        "groups do not multiply"
+    );
+    servers[2].go_away().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(group_of_new(), [1, 2]);
+    assert_eq!(state(2), ServerState::Away);
+    // Nobody is there: files go where they went, and wait.
+    for server in &mut servers[..2] {
+        server.fall_silent();
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(group_of_new(), [1, 2]);
 }
 
 #[tokio::test(start_paused = true)]

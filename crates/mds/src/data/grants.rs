@@ -59,23 +59,7 @@ pub(crate) fn grant(
     let file = inode.id;
     let client = cx.client()?;
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
-    let ids = data.group_servers(group);
-    if request.mode == IoMode::ReadWrite && inode.has_privileges() {
-        // A data server knows no users: who writes this file must be known, so that the set-id bits go. One that gains them
-        // rises in its epoch.
-        return Err(NfsStatus::LayoutUnavailable);
-    }
-    super::ready(nfsd, file).map_err(|_| NfsStatus::LayoutTryLater)?;
-    if data.servers.lock().members_of(&ids).len() < ids.len() {
-        // Some of it is lost for good; the rest is served through this server.
-        return Err(NfsStatus::LayoutUnavailable);
-    }
-    let busy = data.cutting(file).is_err()
-        || data.offloads.lock().stopped(file).is_err()
-        || data.is_fencing(group, file);
-    if busy || !data.servers.lock().all_live(&ids) {
-        return Err(NfsStatus::LayoutTryLater);
-    }
+    check_grantable(nfsd, inode, group, request.mode)?;
     let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
     let tag = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);
     let order = data.grant_lock(file).lock();
@@ -122,6 +106,38 @@ pub(crate) fn grant(
     };
     drop(order);
     Ok((stateid, handle.sign(&key)))
+}
+
+/// Whether a layout of this mode may be granted now, as far as it does not depend on the client.
+fn check_grantable(
+    nfsd: &Nfsd<Mds>,
+    inode: &Inode,
+    group: u32,
+    mode: IoMode,
+) -> Result<(), NfsStatus> {
+    let data = nfsd.role().data();
+    let file = inode.id;
+    if mode == IoMode::ReadWrite && inode.has_privileges() {
+        // A data server knows no users, and set-id bits must go when others write. A file that gains them rises in its
+        // epoch, so the caller finds out.
+        return Err(NfsStatus::LayoutUnavailable);
+    }
+    super::ready(nfsd, file).map_err(|_| NfsStatus::LayoutTryLater)?;
+    let ids = data.group_servers(group);
+    let servers = data.servers.lock();
+    if servers.members_of(&ids).len() < ids.len() {
+        // Some of it is lost for good; the rest is served through this server.
+        return Err(NfsStatus::LayoutUnavailable);
+    }
+    let is_live = servers.all_live(&ids);
+    drop(servers);
+    let busy = data.cutting(file).is_err()
+        || data.offloads.lock().stopped(file).is_err()
+        || data.is_fencing(group, file);
+    if busy || !is_live {
+        return Err(NfsStatus::LayoutTryLater);
+    }
+    Ok(())
 }
 
 /// Enters a holder, and takes the key of his handle in the same step: while the layout is held, the key does not retire.

@@ -6,9 +6,9 @@
 //! transactions: no file ever refers to a group that a crash took.
 //!
 //! # Failure
-//! When a member is away new files still go to its group for [`REGROUP_MS`]: an inode needs no data server. After
-//! that a group of the others takes over; the old one is taken up again when its members are back. A group with a full
-//! member takes no new files at once; when no other is left, those with room make one, down to a single data server.
+//! A group with a member that is away or full takes no new files; when no other is left, those that serve and have room make
+//! one, down to a single data server. A member that stays away for [`REGROUP_MS`] is left out of all groups for new files; the
+//! old ones are taken up again when their members are back. When all are away, files go where they went before.
 
 use super::narrow::{NARROW_ID_MIN, Narrow};
 use super::records;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 /// A set of data servers must be stable so long before it makes a group, unless a file needs one.
 const SETTLE_MS: u64 = 1_000;
-/// A member must be away for so long before new files avoid its group.
+/// A member must be away for so long before the other members of its group make another, if any group has all of its.
 const REGROUP_MS: u64 = 30_000;
 
 /// The groups, and which of them new files go to.
@@ -32,8 +32,8 @@ pub(crate) struct Groups {
     current: Vec<u32>,
     /// The live data servers with room when last looked at, and since when they are these.
     seen: (Vec<u32>, Instant),
-    /// The data servers without room, as the availability of groups has it.
-    full: BTreeSet<u32>,
+    /// The data servers that new files avoid, as the availability of groups has it.
+    avoided: BTreeSet<u32>,
     next_id: u32,
     seed: u32,
     /// Groups of files whose directory wants fewer data servers.
@@ -75,7 +75,7 @@ impl Groups {
             placement: Placement::new(cluster_id),
             current: Vec::new(),
             seen: (Vec::new(), Instant::now()),
-            full: BTreeSet::new(),
+            avoided: BTreeSet::new(),
             next_id: 1,
             seed,
             narrow: Narrow::default(),
@@ -126,12 +126,12 @@ impl Groups {
         if self.seen.0 != usable {
             self.seen = (usable, Instant::now());
         }
-        self.note_full(servers);
+        self.note_avoided(servers);
         // Only of a member that is away one may hope that it is back soon.
         let grown = self
             .current_servers()
             .iter()
-            .all(|id| self.seen.0.contains(id) || self.full.contains(id));
+            .all(|id| self.seen.0.contains(id) || servers.full().contains(id));
         let wait_ms = if grown { SETTLE_MS } else { REGROUP_MS };
         if self.seen.1.elapsed() >= Duration::from_millis(wait_ms) {
             self.regroup(store)?;
@@ -139,10 +139,10 @@ impl Groups {
         Ok(())
     }
 
-    /// Those of the current groups that are not full.
+    /// Those of the current groups that serve and have room.
     pub(super) fn servers_with_room(&self) -> Vec<u32> {
         let mut servers = self.current_servers();
-        servers.retain(|id| !self.full.contains(id));
+        servers.retain(|id| !self.avoided.contains(id));
         servers
     }
 
@@ -191,10 +191,11 @@ impl Groups {
         widest.into_iter().collect()
     }
 
-    /// Makes groups with a full member unavailable, and others available again.
-    fn note_full(&mut self, servers: &Servers) {
-        if self.full != *servers.full() {
-            self.full.clone_from(servers.full());
+    /// Makes groups with a member that is full or away unavailable, and others available again.
+    fn note_avoided(&mut self, servers: &Servers) {
+        let avoided = servers.avoided();
+        if self.avoided != *avoided {
+            self.avoided = avoided.into_owned();
             self.apply_current();
         }
     }
@@ -225,8 +226,8 @@ impl Groups {
     }
 
     fn apply_current(&mut self) {
-        let has_room = |g: &Group| !g.servers.0.iter().any(|id| self.full.contains(id));
-        let taken = |g: &Group| self.current.contains(&g.id) && has_room(g);
+        let serves = |g: &Group| !g.servers.0.iter().any(|id| self.avoided.contains(id));
+        let taken = |g: &Group| self.current.contains(&g.id) && serves(g);
         let weights = self.placement.groups().map(|g| {
             let weight = if taken(g) { g.width() } else { 0 };
             (g.id, weight)
@@ -239,14 +240,14 @@ impl Groups {
     }
 
     /// Where a new file goes; `width` is the number of data servers that it is to have (no more than [`FILE_WIDTH_MAX`] count), 0 for
-    /// all of a group. Members of its group may be away: an inode needs no data server.
+    /// all of a group. Its members serve, as far as is known, unless none does: an inode needs no data server.
     pub(crate) fn pick(
         &mut self,
         store: &dyn MetaStore,
         servers: &Servers,
         width: u32,
     ) -> Result<Result<layout::Placed, NoPlace>, MetaError> {
-        self.note_full(servers);
+        self.note_avoided(servers);
         if let Some(placed) = self.pick_narrow(store, width.min(FILE_WIDTH_MAX))? {
             return Ok(Ok(placed));
         }

@@ -442,6 +442,7 @@ pub(super) async fn serve(
             if server.keys == keys.held() {
                 server.verifier = Some(verifier);
                 server.serving = true;
+                server.note_heard(tokio::time::Instant::now());
                 return Ok(());
             }
         }

@@ -270,7 +270,8 @@ impl DataPlane {
         let Some(me) = data.service() else { return };
         {
             let mut groups = data.groups.lock();
-            let servers = data.servers.lock();
+            let mut servers = data.servers.lock();
+            servers.look_who_is_away();
             if let Err(error) = groups.observe(&*data.store, &servers) {
                 tracing::error!(%error, "placement groups");
             }
@@ -344,7 +345,8 @@ impl DataPlane {
     /// ones with room have just gone: a file made without a place would never get one.
     pub fn place(&self, policy: LayoutPolicy) -> Result<Placement, NfsStatus> {
         let mut groups = self.groups.lock();
-        let servers = self.servers.lock();
+        let mut servers = self.servers.lock();
+        servers.look_who_is_away();
         let picked = groups.pick(&*self.store, &servers, policy.stripe_count);
         drop(servers);
         let placed = picked

@@ -13,7 +13,7 @@
 use super::call::{DsError, call};
 use super::keys::{self, HeldKeys};
 use super::records::{self, Membership};
-use super::servers::Server;
+use super::servers::{HEARTBEAT_MS, Server};
 use super::{fence, join};
 use crate::Mds;
 use cluster_tls::{Fingerprint, Peer, Role};
@@ -184,7 +184,7 @@ impl ControlService {
             version,
             cluster_floor: Epoch::boot_floor(mds.namespace().boot()),
             lease_ms: data.ds_lease_ms,
-            heartbeat_ms: data.ds_lease_ms / 3,
+            heartbeat_ms: HEARTBEAT_MS.min(data.ds_lease_ms / 3),
             keys,
             proxy_client: data.proxy_tag,
             // Always: the last page's answer is how the MDS learns that the floor is in force.
@@ -290,6 +290,9 @@ impl ControlService {
         let (changes, seq) = self.beat(conn, args)?;
         let failed = |_| Refusal::new(Status::Io, "the metadata store failed");
         mds.durable(seq).await.map_err(failed)?;
+        if let Some((_, server)) = mds.data().servers.lock().by_conn(conn) {
+            server.note_heard(Instant::now());
+        }
         Ok(HeartbeatOk {
             lease_ms: mds.data().ds_lease_ms,
             cluster_floor: Epoch::boot_floor(mds.namespace().boot()),
@@ -323,6 +326,7 @@ impl ControlService {
         server.counters = args.counters;
         server.floors_fill_percent = args.floors_fill_percent;
         server.renew(now, data.ds_lease_ms);
+        server.note_heard(now);
         servers.note_capacity(id, args.capacity);
         Ok(known)
     }

@@ -24,6 +24,7 @@ use control::{Capacity, Counters};
 use meta::Seq;
 use nfs4::Verifier;
 use session_client::Session;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,16 @@ use transport::ConnHandle;
 
 /// Added to a lease before it counts as ended: clocks of two machines do not run equally fast.
 pub(crate) const LEASE_MARGIN_MS: u64 = 1_000;
+
+/// How often a data server is to be heard of. A lease is longer; this is for what must not wait so long.
+pub(crate) const HEARTBEAT_MS: u32 = 600;
+/// After so long without a word a data server counts as away: two heartbeats, and a little. New files avoid it. What it
+/// may still serve is a matter of its lease alone (R6).
+const SILENT_MS: u64 = 1_500;
+/// After a start data servers have this long to come back before they count as away.
+const RETURN_MS: u64 = 5_000;
+/// Least time between two looks at which data servers are away.
+const LOOK_MS: u64 = 200;
 
 /// Room that new files leave to those that are there: 1 % of a data server, at least this, but of a small store
 /// no more than an eighth.
@@ -67,6 +78,8 @@ pub(crate) struct Server {
     pub(crate) serving: bool,
     /// When its lease ends at the latest.
     pub(crate) lease_end: Option<Instant>,
+    /// When it was last heard of while it served.
+    pub(crate) heard: Instant,
     pub(crate) boot_nonce: [u8; 16],
     /// Changes of its store that it told of, and the transaction that made the number durable.
     pub(crate) changes: u64,
@@ -94,6 +107,7 @@ impl Server {
             conn: None,
             serving: false,
             lease_end: None,
+            heard: Instant::now(),
             boot_nonce: [0; 16],
             changes: 0,
             changes_seq: Seq(0),
@@ -122,6 +136,25 @@ impl Server {
         self.serving && self.conn.is_some() && self.has_lease(now) && self.is_member()
     }
 
+    /// Whether new files are to avoid it for now: it does not serve, or is silent.
+    pub(crate) fn is_away(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) > Duration::from_millis(SILENT_MS)
+    }
+
+    /// Whether it has said nothing for a while, neither HELLO nor HEARTBEAT: each renews the lease.
+    pub(crate) fn is_silent(&self, now: Instant, lease_ms: u32) -> bool {
+        let full = Duration::from_millis(u64::from(lease_ms) + LEASE_MARGIN_MS);
+        let silent = Duration::from_millis(SILENT_MS);
+        self.lease_end.is_none_or(|end| now + full > end + silent)
+    }
+
+    /// It was heard of, or got an answer that this server had made it wait for.
+    pub(crate) fn note_heard(&mut self, now: Instant) {
+        if self.serving {
+            self.heard = now;
+        }
+    }
+
     /// Whether another process than that of `boot_nonce` is connected as this data server and may serve.
     pub(crate) fn is_taken(&self, boot_nonce: [u8; 16], now: Instant) -> bool {
         let is_connected = self.conn.as_ref().is_some_and(|conn| !conn.is_closed());
@@ -134,13 +167,25 @@ impl Server {
 }
 
 /// All data servers, by id.
-#[derive(Default)]
 pub(crate) struct Servers {
     pub(crate) map: BTreeMap<u32, Server>,
     /// Ids below this were given out, used or not.
     pub(crate) next_id: u32,
-    /// Those that new files keep away from: full or expelled.
+    /// Those that have no room for new files, or were expelled.
     full: BTreeSet<u32>,
+    /// Members that are away, and when that was looked at.
+    away: (BTreeSet<u32>, Instant),
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            map: BTreeMap::new(),
+            next_id: 1,
+            full: BTreeSet::new(),
+            away: (BTreeSet::new(), Instant::now()),
+        }
+    }
 }
 
 impl Servers {
@@ -150,14 +195,11 @@ impl Servers {
         lease_ms: u32,
     ) -> Self {
         let now = Instant::now();
-        let mut out = Self {
-            map: BTreeMap::new(),
-            next_id: 1,
-            full: BTreeSet::new(),
-        };
+        let mut out = Self::default();
         for (id, record) in records {
             let mut server = Server::new(record);
             server.renew(now, lease_ms);
+            server.heard = now + Duration::from_millis(RETURN_MS);
             if !server.is_member() {
                 out.full.insert(id);
             }
@@ -192,7 +234,9 @@ impl Servers {
     /// Those of `ids` that are asked to make the objects of a new file.
     pub(crate) fn asked_for_objects(&self, ids: &[u32]) -> Vec<u32> {
         let now = Instant::now();
-        let is_asked = |s: &Server| s.is_live(now) && s.lazy_until.is_none_or(|until| now >= until);
+        let is_asked = |s: &Server| {
+            s.is_live(now) && !s.is_away(now) && s.lazy_until.is_none_or(|until| now >= until)
+        };
         let ids = ids.iter().copied();
         ids.filter(|id| self.map.get(id).is_some_and(is_asked))
             .collect()
@@ -265,15 +309,35 @@ impl Servers {
         ids.iter().map(conn).collect()
     }
 
+    /// Looks at who is away, unless that was done just now.
+    pub(crate) fn look_who_is_away(&mut self) {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.away.1) < Duration::from_millis(LOOK_MS) {
+            return;
+        }
+        let away = |(_, s): &(&u32, &Server)| s.is_member() && s.is_away(now);
+        let away = self.map.iter().filter(away).map(|(id, _)| *id).collect();
+        self.away = (away, now);
+    }
+
     /// Those that have no room for new files, and those that were expelled.
     pub(crate) fn full(&self) -> &BTreeSet<u32> {
         &self.full
     }
 
+    /// Those that new files avoid. When all members are away, none is avoided for that: some will be back.
+    pub(crate) fn avoided(&self) -> Cow<'_, BTreeSet<u32>> {
+        let mut members = self.map.iter().filter(|(_, s)| s.is_member());
+        if self.away.0.is_empty() || members.all(|(id, _)| self.away.0.contains(id)) {
+            return Cow::Borrowed(&self.full);
+        }
+        Cow::Owned(self.full.union(&self.away.0).copied().collect())
+    }
+
     /// Members that serve and have room, ascending.
     pub(crate) fn usable_ids(&self) -> Vec<u32> {
         let mut ids = self.live_ids();
-        ids.retain(|id| !self.full.contains(id));
+        ids.retain(|id| !self.full.contains(id) && !self.away.0.contains(id));
         ids
     }
 

@@ -3,6 +3,7 @@
 use super::DataPlane;
 use super::keys::KeyStatus;
 use super::records::Membership;
+use super::servers::Server;
 use control::{Capacity, Counters};
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
@@ -14,7 +15,7 @@ pub enum ServerState {
     Serving,
     /// Connected, and being told what it missed.
     Joining,
-    /// Not connected.
+    /// Not connected, or silent.
     Away,
     /// Expelled.
     Expelled,
@@ -87,9 +88,10 @@ impl DataPlane {
     fn servers_status(&self) -> Vec<ServerStatus> {
         let now = Instant::now();
         let servers = self.servers.lock();
-        let status = |(id, s): (&u32, &super::servers::Server)| ServerStatus {
+        let is_there = |s: &Server| s.conn.is_some() && !s.is_silent(now, self.ds_lease_ms);
+        let status = |(id, s): (&u32, &Server)| ServerStatus {
             id: *id,
-            state: match (s.record.membership, s.conn.is_some(), s.is_live(now)) {
+            state: match (s.record.membership, is_there(s), s.is_live(now)) {
                 (Membership::Expelled, ..) => ServerState::Expelled,
                 (_, true, true) => ServerState::Serving,
                 (_, true, false) => ServerState::Joining,

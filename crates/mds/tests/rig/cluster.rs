@@ -124,6 +124,8 @@ pub struct Told {
     pub keys: Option<KeySet>,
     /// KEYS gets no answer.
     pub mute_keys: bool,
+    /// Says no HEARTBEAT.
+    pub silent: bool,
 }
 
 /// A data server.
@@ -386,6 +388,9 @@ impl FakeDs {
         self.beats = Some(tokio::spawn(async move {
             while !conn.is_closed() {
                 tokio::time::sleep(Duration::from_millis(900)).await;
+                while told.lock().silent {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
                 if conn.is_closed() {
                     return;
                 }
@@ -413,6 +418,16 @@ impl FakeDs {
         // FENCE and COMMIT follow the last page.
         tokio::time::sleep(Duration::from_millis(50)).await;
         Ok(())
+    }
+
+    /// Stays connected and says nothing, for less than its lease.
+    pub fn fall_silent(&self) {
+        self.told.lock().silent = true;
+    }
+
+    /// Goes on.
+    pub fn speak_again(&self) {
+        self.told.lock().silent = false;
     }
 
     /// Loses its connection; its lease runs on.

@@ -113,7 +113,7 @@ impl Real {
         self.running.as_ref().unwrap().0.trigger();
     }
 
-    /// As a crash, but for what was synced: the stores in memory keep all.
+    /// As a crash, but for what was synced: the stores in memory keep all. Its lease has ended, and it is avoided.
     pub async fn stop(&mut self) {
         let (shutdown, link) = self.running.take().unwrap();
         self.nfsd = None;

@@ -81,11 +81,16 @@ async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
         () = tell_waits(&servers) => unreachable!("it goes on for ever"),
         signal = signals.stop() => Err(CliError::interrupted(signal)),
     };
-    if done.as_ref().is_err_and(CliError::is_interruption) {
+    let done = if done.as_ref().is_err_and(CliError::is_interruption) {
         let _ = tokio::time::timeout(INTERRUPTED_CLOSE_MAX, servers.close()).await;
+        done
     } else {
-        servers.close().await;
-    }
+        tokio::select! {
+            () = servers.close() => done,
+            () = tell_waits(&servers) => unreachable!("it goes on for ever"),
+            signal = signals.stop() => done.and(Err(CliError::interrupted(signal))),
+        }
+    };
     match done {
         Err(e) if e.is_closed_output() => Ok(()),
         other => other,
