@@ -3,6 +3,7 @@
 use crate::ClientConfig;
 use crate::Error;
 use crate::client::{Inner, io_bytes};
+use crate::waits::{Wait, Waits};
 use nfs4::layout::{FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES};
 use nfs4::ops::{
     EXCHGID_USE_PNFS_DS, GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE,
@@ -84,6 +85,8 @@ impl Devices {
 /// A data server.
 #[derive(Debug)]
 pub(crate) struct Ds {
+    /// Its addresses, for people.
+    name: Arc<str>,
     session: Arc<Session>,
     io_bytes_max: u32,
     down_until: Mutex<Option<Instant>>,
@@ -97,6 +100,7 @@ impl Ds {
             0 | 1 => config.ds_give_up,
             _ => config.ds_give_up / DEAD_MAX,
         };
+        let name: Vec<String> = addresses.iter().map(named).collect();
         let session = SessionConfig {
             owner: config.owner.clone(),
             verifier: config.verifier,
@@ -111,10 +115,25 @@ impl Ds {
             give_up: config.ds_give_up,
         };
         Arc::new(Self {
+            name: name.join(" or ").into(),
             session: Session::new(Arc::clone(&inner.connector), session),
             io_bytes_max: config.io_bytes_max,
             down_until: Mutex::default(),
         })
+    }
+
+    /// What a request to it waits for.
+    pub(crate) fn wait(&self) -> Wait {
+        Wait::DataServer(Arc::clone(&self.name))
+    }
+
+    /// Whether it can be used, once its session is made; a wait for that is told of.
+    pub(crate) async fn can_serve(&self, waits: &Waits) -> bool {
+        if self.session.established().is_some() {
+            return true;
+        }
+        let _waiting = waits.enter(self.wait());
+        self.ready().await.is_ok()
     }
 
     /// Sends a request; a lost session is made anew. A server that cannot be reached is passed over for a while.
@@ -205,6 +224,7 @@ impl Ds {
             give_up: DOWN,
         };
         Arc::new(Self {
+            name: "test".into(),
             session: Session::new(Arc::new(network.connector("test", context)), session),
             io_bytes_max: 1 << 20,
             down_until: Mutex::default(),
@@ -258,6 +278,15 @@ impl Inner {
         }
         devices.insert(id, Arc::clone(&device));
         Ok(Some(device))
+    }
+}
+
+/// An address, for people.
+fn named(address: &Address) -> String {
+    match address {
+        Address::Tcp(socket) => socket.to_string(),
+        Address::Rdma(socket) => format!("{socket} over RDMA"),
+        other => other.to_string(),
     }
 }
 

@@ -113,6 +113,7 @@ impl Node {
         let outcome = match target {
             Target::Ds(ds, _) => {
                 let mut backoff = Backoff::new(self.client.config.ds_give_up);
+                let _waiting = self.client.waits.enter(ds.wait());
                 loop {
                     match ds.call(&self.client.caller, build).await {
                         Ok(o) if crate::client::is_busy(o.results()?.status) => {

@@ -17,7 +17,6 @@ use crate::node::{Node, Open, Target};
 use crate::recovery::is_stateid_gone;
 use crate::stats::add;
 use crate::stripes::Segment;
-use crate::waits::Wait;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -77,8 +76,6 @@ impl Node {
         offset: u64,
         len: u64,
     ) -> Result<Vec<Got>, Error> {
-        // Over all tries: each of them is given up before anybody is told that it waits.
-        let _waiting = self.client.waits.enter(Wait::DataServer);
         let mut done = Vec::new();
         let mut todo = vec![(offset, len)];
         let mut tried = 0;
@@ -108,7 +105,6 @@ impl Node {
         open: &Arc<Open>,
         ranges: Vec<(u64, Bytes)>,
     ) -> Result<(), Error> {
-        let _waiting = self.client.waits.enter(Wait::DataServer);
         let mut todo: Vec<(u64, u64)> =
             ranges.iter().map(|(at, d)| (*at, d.len() as u64)).collect();
         let data_of = |job: &Job| -> Bytes {
@@ -180,7 +176,7 @@ impl Node {
                 continue;
             };
             for part in segment.parts(offset, len) {
-                if part.ds.ready().await.is_err() {
+                if !part.ds.can_serve(&self.client.waits).await {
                     add(&self.client.stats.ds_failures, 1);
                     add(&self.client.stats.mds_fallbacks, 1);
                     let range = (part.offset, part.len);
@@ -368,7 +364,7 @@ impl Node {
 
     async fn send_ds(&self, ds: &Ds, build: &Build<'_>) -> Result<Outcome, Failure> {
         let mut backoff = Backoff::new(self.client.config.ds_give_up);
-        let _waiting = self.client.waits.enter(Wait::DataServer);
+        let _waiting = self.client.waits.enter(ds.wait());
         loop {
             let outcome = match ds.call(&self.client.caller, build).await {
                 Ok(outcome) => outcome,

@@ -5,11 +5,12 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// What a request waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
     /// The answer of the MDS.
     Mds,
@@ -19,23 +20,22 @@ pub enum Wait {
     Grace,
     /// The server asks to try again later (NFS4ERR_DELAY): others use the file, or a data server is away.
     Delay,
-    /// A data server.
-    DataServer,
+    /// The data server at these addresses.
+    DataServer(Arc<str>),
 }
 
 impl std::fmt::Display for Wait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+        let what = match self {
             Self::Mds => "the metadata server to answer",
             Self::Session => "the metadata server to come back",
             Self::Grace => "the end of the server's grace period after its restart",
             Self::Delay => {
                 "the server, which says to try later: others use the file, or a data server is away"
             }
-            Self::DataServer => {
-                "a data server to answer: `ropewalk status` at the metadata server shows which"
-            }
-        })
+            Self::DataServer(name) => return write!(f, "the data server {name} to answer"),
+        };
+        f.write_str(what)
     }
 }
 
@@ -62,8 +62,8 @@ impl Waits {
     /// The oldest request: for how long it waits, and for what now.
     pub(crate) fn longest(&self) -> Option<(Duration, Wait)> {
         let table = self.0.lock();
-        let (since, wait) = *table.waiting.values().next()?;
-        Some((since.elapsed(), wait))
+        let (since, wait) = table.waiting.values().next()?;
+        Some((since.elapsed(), wait.clone()))
     }
 }
 
@@ -100,10 +100,12 @@ mod tests {
         assert_eq!(waits.longest(), None);
         let first = waits.enter(Wait::Mds);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let _second = waits.enter(Wait::DataServer);
+        let ds = Wait::DataServer("192.0.2.1:2049".into());
+        let _second = waits.enter(ds.clone());
         first.on(Wait::Grace);
         assert_eq!(waits.longest(), Some((Duration::from_secs(2), Wait::Grace)));
         drop(first);
-        assert_eq!(waits.longest(), Some((Duration::ZERO, Wait::DataServer)));
+        assert_eq!(waits.longest(), Some((Duration::ZERO, ds.clone())));
+        assert_eq!(ds.to_string(), "the data server 192.0.2.1:2049 to answer");
     }
 }

@@ -6,12 +6,11 @@ mod rig;
 
 use bytes::Bytes;
 use client::{Client, ClientConfig, Identity, OpenOptions, Verifier};
-use rig::{Up, is_alive, pid_of, quick, ropewalk, run, sentence, signal, status, wait_for};
+use rig::{Up, is_alive, pid_of, quick, run, sentence, signal, status, wait_for};
 use rustix::process::Signal;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use transport::tcp::TcpConnector;
 use transport::{Address, Context, Limits};
@@ -196,44 +195,6 @@ fn status_tells_of_a_server_that_hangs() {
     let error = said["ds-1"]["error"].as_str().unwrap();
     assert!(error.contains("does not answer within"), "{error}");
     assert_eq!(said["mds"]["role"], "mds");
-}
-
-/// A stopped data server keeps its connections: only its silence tells.
-#[test]
-fn new_files_go_round_a_data_server_that_is_stopped_and_who_waits_for_it_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let _up = Up::start(dir.path(), &["--ds", "3", "--port", "0"]);
-    let local = dir.path().join("local");
-    std::fs::write(&local, vec![7; 9_000_000]).unwrap();
-    let (local, url) = (local.to_str().unwrap(), rig::url(dir.path()));
-    assert!(run(&["cp", local, &format!("{url}/old")]).status.success());
-    let pid = pid_of(&status(dir.path()).unwrap(), "ds-2").unwrap();
-    signal(pid, Signal::STOP);
-    let stopped = std::panic::catch_unwind(|| {
-        wait_for("state of the stopped data server", || {
-            let status = status(dir.path())?;
-            (status["mds"]["data_servers"][1]["state"] == "away").then_some(())
-        });
-        let new = run(&["cp", local, &format!("{url}/new")]);
-        assert!(new.status.success(), "{}", sentence(&new));
-        let mut reader = ropewalk()
-            .args(["cat", &format!("{url}/old")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut stderr = BufReader::new(reader.stderr.take().unwrap());
-        stderr.read_line(&mut said).unwrap();
-        assert!(said.contains("waiting for"), "{said}");
-        signal(reader.id(), Signal::TERM);
-        let ended = wait_for("end of cat", || reader.try_wait().unwrap());
-        assert_eq!(ended.code(), Some(128 + 15));
-    });
-    signal(pid, Signal::CONT);
-    stopped.unwrap();
-    let old = run(&["cat", &format!("{url}/old")]);
-    assert_eq!(old.stdout.len(), 9_000_000);
 }
 
 #[tokio::test]

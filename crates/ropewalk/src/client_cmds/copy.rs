@@ -118,6 +118,13 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// A command that a signal ends leaves no bar.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
 impl End {
     /// Up to `len` bytes; fewer only at the end.
     async fn read(&self, offset: u64, len: u32) -> Result<Vec<Bytes>, CopyError> {

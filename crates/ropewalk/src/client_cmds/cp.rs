@@ -1,7 +1,7 @@
 //! `ropewalk cp`: to, from and between servers, many files at once.
 
 use super::copy::{self, CopyError, End, Shared};
-use super::remote::{Place, Servers, URL_VARIABLE};
+use super::remote::{Place, Servers, URL_VARIABLE, Unfinished};
 use super::{CliError, output};
 use client::{Error, NfsTime, NfsUrl, OpenOptions, SetAttrs};
 use futures_util::StreamExt;
@@ -73,6 +73,7 @@ type Job<'a> = Pin<Box<dyn Future<Output = Result<(), CliError>> + 'a>>;
 struct Run<'a> {
     args: &'a Args,
     shared: &'a Shared,
+    unfinished: &'a Unfinished,
     running: FuturesUnordered<Job<'a>>,
     failures_count: u64,
     /// Files and links begun.
@@ -102,6 +103,7 @@ pub(crate) async fn run(args: &Args, servers: &Servers) -> Result<(), CliError> 
     let mut run = Run {
         args,
         shared: &shared,
+        unfinished: &servers.unfinished,
         running: FuturesUnordered::new(),
         failures_count: 0,
         files_count: 0,
@@ -246,9 +248,16 @@ impl<'a> Run<'a> {
             self.shared.expect(info.size);
         }
         let (shared, preserve) = (self.shared, self.args.preserve);
+        let unfinished = self.unfinished;
         self.running.push(Box::pin(async move {
             let copied = match info.kind {
-                Kind::File => copy_file(&from, &to, info, shared, preserve).await,
+                Kind::File => {
+                    let name = to.to_string();
+                    unfinished.begin(&name);
+                    let copied = copy_file(&from, &to, info, shared, preserve).await;
+                    unfinished.end(&name);
+                    copied
+                }
                 Kind::Link => copy_link(&from, &to).await,
                 Kind::Dir | Kind::Other => {
                     return Err(CliError::new(format!(

@@ -29,7 +29,7 @@ use std::time::Duration;
 /// How long a command that was interrupted may take to close its files.
 const INTERRUPTED_CLOSE_MAX: Duration = Duration::from_secs(2);
 /// A command that has waited so long for a server says so.
-const WAITS_PATIENCE: Duration = Duration::from_secs(3);
+const WAITS_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it looks.
 const WAITS_LOOK: Duration = Duration::from_millis(500);
 
@@ -82,6 +82,7 @@ async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
         signal = signals.stop() => Err(CliError::interrupted(signal)),
     };
     let done = if done.as_ref().is_err_and(CliError::is_interruption) {
+        servers.unfinished.tell();
         let _ = tokio::time::timeout(INTERRUPTED_CLOSE_MAX, servers.close()).await;
         done
     } else {
@@ -99,11 +100,12 @@ async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
 
 /// Says on standard error what the command waits for, once for each time it begins to wait for something.
 async fn tell_waits(servers: &remote::Servers) {
-    let mut told: Vec<String> = Vec::new();
+    let mut told: Vec<remote::Waited> = Vec::new();
     loop {
         tokio::time::sleep(WAITS_LOOK).await;
         let waits = servers.waits(WAITS_PATIENCE);
-        for wait in waits.iter().filter(|w| !told.contains(w)) {
+        let is_new = |w: &&remote::Waited| told.iter().all(|t| t.what != w.what);
+        for wait in waits.iter().filter(is_new) {
             // A progress bar that may be there is wiped first.
             let wipe = if std::io::stderr().is_terminal() {
                 "\r\x1b[K"
@@ -111,7 +113,8 @@ async fn tell_waits(servers: &remote::Servers) {
                 ""
             };
             let _ = write!(std::io::stderr(), "{wipe}");
-            crate::out::say(format_args!("waiting for {wait}"));
+            let (what, seconds) = (&wait.what, wait.so_far.as_secs());
+            crate::out::say(format_args!("waiting for {what}, for {seconds} s so far"));
         }
         told = waits;
     }

@@ -3,7 +3,7 @@
 use super::CliError;
 use client::{Client, ClientConfig, Identity, NfsUrl, Verifier};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +20,9 @@ const ADDRESSES_MAX: usize = 8;
 const CONNECT: Duration = Duration::from_secs(10);
 /// Written bytes of one file that wait for their COMMIT; copies run several files at once.
 const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
+
+/// Most files that an interrupted command names as incomplete.
+const UNFINISHED_NAMED_MAX: usize = 8;
 
 /// A path on a server.
 #[derive(Debug, Clone)]
@@ -70,6 +73,48 @@ pub(crate) struct Servers {
     clients: tokio::sync::Mutex<HashMap<Server, Connected>>,
     /// The server that is being connected to, and since when.
     connecting: Mutex<Option<(Instant, String)>>,
+    /// Files that a copy has begun to write.
+    pub(crate) unfinished: Unfinished,
+}
+
+/// Something that a command waits for.
+#[derive(Debug)]
+pub(crate) struct Waited {
+    /// Words that follow "waiting for".
+    pub(crate) what: String,
+    /// For how long.
+    pub(crate) so_far: Duration,
+}
+
+/// Files that are written and not complete, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished(Mutex<BTreeSet<String>>);
+
+impl Unfinished {
+    /// A file is written from now on.
+    pub(crate) fn begin(&self, name: &str) {
+        self.0.lock().insert(name.to_owned());
+    }
+
+    /// It is complete, or somebody was told that it is not.
+    pub(crate) fn end(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+
+    /// Names on standard error what an interrupted command leaves.
+    pub(crate) fn tell(&self) {
+        let left = self.0.lock();
+        for name in left.iter().take(UNFINISHED_NAMED_MAX) {
+            crate::out::say(format_args!("{name} is not complete"));
+        }
+        if let Some(more) = left
+            .len()
+            .checked_sub(UNFINISHED_NAMED_MAX)
+            .filter(|n| *n > 0)
+        {
+            crate::out::say(format_args!("nor are {more} other files"));
+        }
+    }
 }
 
 impl Servers {
@@ -97,19 +142,20 @@ impl Servers {
         Ok(Place { client, url })
     }
 
-    /// What the command has waited for longer than `patience`, as words that follow "waiting for".
-    pub(crate) fn waits(&self, patience: Duration) -> Vec<String> {
+    /// What the command has waited for longer than `patience`.
+    pub(crate) fn waits(&self, patience: Duration) -> Vec<Waited> {
         let connecting = self.connecting.lock().clone();
-        let mut waits: Vec<String> = connecting
+        let waited = |so_far, what| Waited { what, so_far };
+        let mut waits: Vec<Waited> = connecting
             .filter(|(since, _)| since.elapsed() >= patience)
-            .map(|(_, server)| format!("{server} to answer"))
+            .map(|(since, server)| waited(since.elapsed(), format!("{server} to answer")))
             .into_iter()
             .collect();
         // While the table is locked somebody connects.
         if let Ok(clients) = self.clients.try_lock() {
             let longest = clients.values().filter_map(|c| c.client.longest_wait());
             let long = longest.filter(|(waited, _)| *waited >= patience);
-            waits.extend(long.map(|(_, wait)| wait.to_string()));
+            waits.extend(long.map(|(so_far, wait)| waited(so_far, wait.to_string())));
         }
         waits
     }
