@@ -14,6 +14,8 @@ const INODE_VERSION_EXTRAS: u32 = 2;
 /// Version of the stored form that ends with [`Marks`].
 const INODE_VERSION_MARKS: u32 = 3;
 
+/// Set-user-ID and set-group-ID in a mode.
+pub const SET_ID_BITS: u32 = SETUID | SETGID;
 /// Mode of every symbolic link, as on Linux: its permissions mean nothing, and no umask cuts them.
 pub(crate) const SYMLINK_MODE: u32 = 0o777;
 /// Permission bits with setuid, setgid and sticky.

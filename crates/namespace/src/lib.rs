@@ -40,7 +40,7 @@ pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
 pub use extras::{Extras, LayoutPolicy, Marks, Rare, XattrTotals};
-pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
+pub use inode::{FileType, Inode, SET_ID_BITS, SYMLINK_BYTES_MAX};
 pub use namespace::{Format, Limits, Namespace, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;

@@ -72,7 +72,11 @@ pub(crate) fn grant(
     // Looked at again behind the entry: whoever fences from here on finds this holder.
     let epoch = mds.namespace().fencing_epoch(inode);
     let now = ns(mds, cx, |ns, op| ns.getattr(op, file));
-    let risen = now.map_or(true, |now| mds.namespace().fencing_epoch(&now) != epoch);
+    let risen = now.map_or(true, |now| {
+        // A time that was set after the data servers were asked would have no stamps.
+        let times = (now.mtime, now.ctime) != (inode.mtime, inode.ctime);
+        times && now.mtime != now.ctime || mds.namespace().fencing_epoch(&now) != epoch
+    });
     let fenced = risen || data.is_fencing(group, file) || super::ready(nfsd, file).is_err();
     let marked = match request.mode {
         IoMode::ReadWrite if !fenced => ns(mds, cx, |ns, op| {

@@ -26,7 +26,9 @@ use crate::cx::{self, Cx, Prepared, ns};
 use control::{SetSizeArgs, SetSizeItem, Status};
 use layout::{ClientTag, Epoch};
 use meta::Seq;
-use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SetAttr, TruncateIntent};
+use namespace::{
+    Cred, FileId, Inode, Namespace, NsError, Op, PAGE_MAX, SET_ID_BITS, SetAttr, TruncateIntent,
+};
 use nfs4::{ClientId, NfsStatus};
 use server::Nfsd;
 use state::IoModes;
@@ -84,7 +86,9 @@ pub(super) async fn truncate_alone(
     };
     let owner = cx.session.as_ref().map(|s| Arc::clone(&s.owner));
     let me = ClientTag::of(data.cluster_id, &owner.ok_or(NfsStatus::OpNotInSession)?);
-    let fence = !data.writers.lock().only(file, me);
+    // A data server takes no set-id bits off: a handle that was kept must not outlive their setting.
+    let sets_id = wanted.mode.is_some_and(|mode| mode & SET_ID_BITS != 0);
+    let fence = sets_id || !data.writers.lock().only(file, me);
     // Once the intent is durable the cut is made, whatever happens: that is the change.
     let intent = cx::change_as(mds, cx, kept, |ns, op| {
         ns.begin_truncate(op, file, new_size, &attrs, opened_for_write, fence)

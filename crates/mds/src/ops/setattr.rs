@@ -8,7 +8,7 @@
 use crate::cx::{self, Cx, Prepared};
 use crate::delegations::{self, Clearing};
 use crate::{Mds, attrs, data};
-use namespace::{Inode, NsError, SetAttr, SetTime};
+use namespace::{Inode, NsError, SET_ID_BITS, SetAttr, SetTime};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
 use nfs4::{Bitmap, NfsStatus, Stateid};
 use server::Nfsd;
@@ -80,15 +80,14 @@ async fn set(
 /// Whether what was written before may be reported only before these attributes are set: else the report would take the
 /// modification time back, or find set-id bits that the write is not to take away.
 fn must_come_last(inode: &Inode, wanted: &SetAttr) -> bool {
-    const SET_ID: u32 = 0o6000;
     let time = match wanted.mtime {
         Some(SetTime::Client(_)) => true,
         // With a size it is what the cut says itself: Linux sends both for O_TRUNC.
         Some(SetTime::Server) => wanted.size.is_none(),
         None => false,
     };
-    let mode = wanted.mode.is_some_and(|mode| mode & SET_ID != 0);
-    let list = wanted.acl.is_some() && inode.mode & SET_ID != 0;
+    let mode = wanted.mode.is_some_and(|mode| mode & SET_ID_BITS != 0);
+    let list = wanted.acl.is_some() && inode.mode & SET_ID_BITS != 0;
     time || mode || list
 }
 
