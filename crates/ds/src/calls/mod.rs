@@ -88,8 +88,20 @@ impl Calls {
 }
 
 fn say<T: Encode>(e: &mut Encoder, result: Result<T, Status>) {
-    let refusal = |status| Refusal::new(status, "see the log of the data server");
+    let refusal = |status| Refusal::new(status, why(status));
     Answer::from(result.map_err(refusal)).encode(e);
+}
+
+/// What a refusal says besides its status. Only what is logged here sends anybody to the log.
+const fn why(status: Status) -> &'static str {
+    match status {
+        Status::Unsupported => "the file system of the data server cannot do that",
+        Status::NoSpace => "the data server has no room",
+        Status::Removed => "the object was removed",
+        Status::TryLater => "the data server is busy with the object",
+        Status::Io => "see the log of the data server",
+        _ => "the data server refuses it",
+    }
 }
 
 fn rpc_error(xid: u32, verdict: rpc::Verdict) -> Message {

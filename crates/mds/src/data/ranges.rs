@@ -129,7 +129,13 @@ fn failed(ds: u32, file: u64, error: &DsError) -> NfsStatus {
         },
         _ => NfsStatus::Delay,
     };
-    tracing::warn!(ds, file, %error, "range of a file");
+    match status {
+        // Ordinary answers: a file system without clones, a file that was removed meanwhile.
+        NfsStatus::NotSupp | NfsStatus::Stale => {
+            tracing::debug!(ds, file, %error, "range of a file");
+        }
+        _ => tracing::warn!(ds, file, %error, "range of a file"),
+    }
     status
 }
 
