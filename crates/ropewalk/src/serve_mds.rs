@@ -101,7 +101,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
 
     let store = open_store(config, state.path())?;
     let nfsd = open_mds(config, &store, &control_context).await?;
-    make_root(&nfsd, config.root).await?;
+    make_root(&nfsd, config.root_of_new()).await?;
+    warn_of_closed_root(&nfsd, config);
     let ca = Arc::new(open_ca(config, state.path(), nfsd.role().cluster_id())?);
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
@@ -303,6 +304,25 @@ async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
         .durable(op.observed())
         .await
         .map_err(cannot(what))
+}
+
+/// Says so when no client can make anything in the root directory, and what to do.
+fn warn_of_closed_root(nfsd: &Nfsd<Mds>, config: &MdsConfig) {
+    const OTHERS_WRITE: u32 = 0o002;
+    let mds = nfsd.role();
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, mds.now());
+    let Ok(root) = mds.namespace().getattr(&mut op, FileId::ROOT) else {
+        return;
+    };
+    let is_closed = root.uid == 0 && root.mode & OTHERS_WRITE == 0 && root.acl().is_none();
+    if is_closed && config.squashes_root() {
+        tracing::warn!(
+            mode = format_args!("{:04o}", root.mode),
+            "only root can make files in the root directory, and every [[export]] squashes root: give one client \
+             squash = \"none\", or a new file system another [root], and set owner and mode with chown and chmod"
+        );
+    }
 }
 
 /// The cluster's CA. That of a cluster in memory is made anew at each start, where it replaces no real one.

@@ -118,8 +118,8 @@ pub(crate) struct MdsConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The root directory of a new file system; later it is changed with chown and chmod.
-    #[serde(default)]
-    pub root: RootTable,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<RootTable>,
     /// How new files come to their data servers.
     #[serde(default)]
     pub placement: PlacementTable,
@@ -251,9 +251,28 @@ impl MdsConfig {
             exports: Vec::new(),
             manage_gids: false,
             domain: None,
-            root: RootTable::default(),
+            root: None,
             placement: PlacementTable::default(),
         }
+    }
+
+    /// The root directory of a new file system: as `[root]` says. Without it everybody can make files there, as in /tmp,
+    /// unless root can come in by some export and decide: else nobody could ever write.
+    pub(crate) fn root_of_new(&self) -> RootTable {
+        let by_exports = || {
+            if self.squashes_root() {
+                RootTable::open_to_all()
+            } else {
+                RootTable::default()
+            }
+        };
+        self.root.unwrap_or_else(by_exports)
+    }
+
+    /// Whether no client can write as root.
+    pub(crate) fn squashes_root(&self) -> bool {
+        let mut writable = self.exports.iter().filter(|e| e.access == Access::Rw);
+        writable.all(|export| export.squash != SquashName::None)
     }
 
     /// Addresses that clients mount from.

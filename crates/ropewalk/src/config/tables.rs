@@ -102,15 +102,20 @@ impl Default for RootTable {
 }
 
 impl RootTable {
+    /// One that everybody can write to as to /tmp.
+    pub(crate) fn open_to_all() -> Self {
+        Self {
+            mode: OctalMode(0o1777),
+            ..Self::default()
+        }
+    }
+
     /// A root directory in which whoever starts a private cluster can write: his own, or with root, who is squashed,
     /// one that everybody can write to as to /tmp.
     pub(crate) fn for_invoker() -> Self {
         let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
         if uid.is_root() {
-            return Self {
-                mode: OctalMode(0o1777),
-                ..Self::default()
-            };
+            return Self::open_to_all();
         }
         Self {
             uid: uid.as_raw(),

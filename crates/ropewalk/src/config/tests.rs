@@ -171,6 +171,28 @@ fn what_no_data_server_can_work_with_is_refused_with_a_reason() {
     }
 }
 
+/// Somebody can write in a new file system: root, or else everybody.
+#[test]
+fn the_root_directory_is_open_where_root_is_squashed() {
+    let export = |squash| format!("[[export]]\nclients = '10.0.0.0/8'\nsquash = '{squash}'\n");
+    let read_only = "[[export]]\nclients = '*'\naccess = 'ro'\nsquash = 'none'\n";
+    let said = "[root]\nuid = 5\n";
+    let cases = [
+        (String::new(), 0o1777, 0),
+        (export("root"), 0o1777, 0),
+        (export("all"), 0o1777, 0),
+        (export("none"), 0o755, 0),
+        (export("root") + &export("none"), 0o755, 0),
+        (export("root") + read_only, 0o1777, 0),
+        (export("root") + said, 0o755, 5),
+    ];
+    for (tables, mode, uid) in cases {
+        let config = mds(&format!("state_dir = '/s'\n{tables}")).unwrap();
+        let root = config.root_of_new();
+        assert_eq!((root.mode.0, root.uid), (mode, uid), "{tables}");
+    }
+}
+
 #[test]
 fn what_is_written_is_read_again() {
     for size in ["4KiB", "1MiB", "1052672B"] {

@@ -387,7 +387,7 @@ fn new_mds(dir: &Path, memory: bool) -> MdsConfig {
     } else {
         StoreKind::Disk
     };
-    let root = config::RootTable::for_invoker();
+    let root = Some(config::RootTable::for_invoker());
     MdsConfig {
         store,
         root,
