@@ -159,7 +159,12 @@ pub(crate) struct RdmaArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
-    #[arg(long, value_name = "DIR", conflicts_with = "socket")]
+    #[arg(
+        long,
+        alias = "state-dir",
+        value_name = "DIR",
+        conflicts_with = "socket"
+    )]
     pub dir: Option<PathBuf>,
     /// Admin socket of one server
     #[arg(long, value_name = "PATH")]
@@ -173,7 +178,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MdsPlace {
     /// state_dir of the metadata server, or the directory of `ropewalk up` [default: that of `ropewalk up`]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "dir", alias = "state-dir", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
 
@@ -291,6 +296,25 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    /// One name for the same thing; the older one still works.
+    #[test]
+    fn the_directory_of_a_server_has_one_name_everywhere() {
+        let commands = [
+            "status",
+            "token create",
+            "token list",
+            "key rotate",
+            "expel 1",
+        ];
+        for command in commands {
+            for option in ["--dir", "--state-dir"] {
+                let words = ["ropewalk"].into_iter().chain(command.split(' '));
+                let parsed = Cli::try_parse_from(words.chain([option, "/d"]));
+                assert!(parsed.is_ok(), "{command} {option}: {parsed:?}");
+            }
+        }
     }
 
     #[test]
