@@ -203,7 +203,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
             minor: inode.device.minor,
         }),
         space_used: Some(inode.space_used),
-        time_access: Some(time(inode.atime)),
+        time_access: Some(time(mds.atimes().of(inode))),
         time_backup: Some(time(marks.backup)),
         time_create: Some(time(inode.btime)),
         time_metadata: Some(time(inode.ctime)),

@@ -1,6 +1,7 @@
 //! What every operation needs of its COMPOUND: the file behind the current handle, the name space as the
 //! caller may see it, and the observed transaction.
 
+use crate::exports::Atime;
 use crate::{Mds, persist};
 use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, Seq};
@@ -20,6 +21,8 @@ pub struct Caller {
     pub cred: Cred,
     /// The export is read-only for this caller.
     pub read_only: bool,
+    /// What the caller's reads do to access times.
+    pub atime: Atime,
 }
 
 /// For whom work on the name space is done that may outlive its COMPOUND, and what it has observed.

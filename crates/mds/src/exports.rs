@@ -127,6 +127,16 @@ pub enum Squash {
     None,
 }
 
+/// What reads do to access times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Atime {
+    /// They move one that is not newer than the last change, or that is a day old (the default).
+    #[default]
+    Relatime,
+    /// Nothing.
+    Off,
+}
+
 /// One rule of an export list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportRule {
@@ -140,6 +150,8 @@ pub struct ExportRule {
     pub anonymous_uid: u32,
     /// gid of the replaced.
     pub anonymous_gid: u32,
+    /// What reads do to access times.
+    pub atime: Atime,
 }
 
 /// A caller that may come in, as the name space sees him.
@@ -153,6 +165,8 @@ pub struct Admitted {
     pub gids: Vec<u32>,
     /// Whether changes are refused with `NFS4ERR_ROFS`.
     pub read_only: bool,
+    /// What reads do to access times: nothing where changes are refused.
+    pub atime: Atime,
 }
 
 /// An export list.
@@ -177,6 +191,7 @@ impl Exports {
             squash,
             anonymous_uid: ANONYMOUS_ID,
             anonymous_gid: ANONYMOUS_ID,
+            atime: Atime::Relatime,
         };
         Self {
             rules: vec![rule("127.0.0.0/8"), rule("::1")],
@@ -194,12 +209,14 @@ impl Exports {
     pub fn admit(&self, peer: IpAddr, identity: Option<(u32, u32, &[u32])>) -> Option<Admitted> {
         let rule = self.rules.iter().find(|rule| rule.clients.contains(peer))?;
         let read_only = !rule.read_write;
+        let atime = if read_only { Atime::Off } else { rule.atime };
         let (anon_uid, anon_gid) = (rule.anonymous_uid, rule.anonymous_gid);
         let anonymous = Admitted {
             uid: anon_uid,
             gid: anon_gid,
             gids: Vec::new(),
             read_only,
+            atime,
         };
         let Some((uid, gid, gids)) = identity else {
             return Some(anonymous);
@@ -211,6 +228,7 @@ impl Exports {
                 gid,
                 gids: gids.to_vec(),
                 read_only,
+                atime,
             },
             Squash::Root => {
                 let group = |g: u32| if g == 0 { anon_gid } else { g };
@@ -221,6 +239,7 @@ impl Exports {
                     gid: group(gid),
                     gids,
                     read_only,
+                    atime,
                 }
             }
         })
@@ -239,6 +258,7 @@ mod tests {
             squash,
             anonymous_uid: 99,
             anonymous_gid: 98,
+            atime: Atime::Relatime,
         }
     }
 
@@ -307,7 +327,8 @@ mod tests {
                 uid: 5,
                 gid: 6,
                 gids: vec![7],
-                read_only: true
+                read_only: true,
+                atime: Atime::Off
             })
         );
         assert_eq!(
@@ -316,7 +337,8 @@ mod tests {
                 uid: 99,
                 gid: 98,
                 gids: vec![],
-                read_only: false
+                read_only: false,
+                atime: Atime::Relatime
             })
         );
         assert_eq!(admit("10.2.0.1"), None);

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod atimes;
 mod attrs;
 mod cx;
 pub mod data;

@@ -10,6 +10,7 @@
 //! # Failure
 //! When the store fails, replies stop: [`server::Role::settle`] fails and the connection is closed.
 
+use crate::atimes::{self, Atimes};
 use crate::cx::{self, Caller, Cx};
 use crate::data::{DataConfig, DataPlane};
 use crate::delegations::{self, Delegating};
@@ -115,6 +116,7 @@ pub struct Mds {
     state: Glanced<FileStates>,
     data: DataPlane,
     delegating: Delegating,
+    atimes: Atimes,
     identity: Identity,
     exports: Exports,
     identities: Identities,
@@ -166,6 +168,7 @@ impl Mds {
             state: Glanced::new(state),
             data,
             delegating: Delegating::new(config.delegations.is_some()),
+            atimes: Atimes::new((config.clock)()),
             identity,
             exports: config.exports,
             identities: Identities::new(config.identities),
@@ -204,6 +207,11 @@ impl Mds {
 
     pub(crate) fn delegating(&self) -> &Delegating {
         &self.delegating
+    }
+
+    /// Access times that are not stored yet.
+    pub(crate) fn atimes(&self) -> &Atimes {
+        &self.atimes
     }
 
     /// Users and groups.
@@ -264,6 +272,7 @@ impl Mds {
             delegations::tick(&me);
         }
         persist::sweep(nfsd);
+        atimes::tick(nfsd.role());
         if let Some(me) = nfsd.role().data().service() {
             me.recall_slots();
         }
@@ -317,6 +326,7 @@ impl Role for Mds {
                 groups: admitted.gids,
             },
             read_only: admitted.read_only,
+            atime: admitted.atime,
         })
     }
 

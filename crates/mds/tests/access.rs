@@ -18,7 +18,7 @@ use nfs4::{Bitmap, Fattr, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, START_S, after_putfh};
-use ropewalk_mds::exports::{ExportRule, Exports, Squash};
+use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,6 +65,7 @@ async fn exporting(store: Arc<dyn MetaStore>, read_write: bool, squash: Squash) 
         squash,
         anonymous_uid: 4242,
         anonymous_gid: 4343,
+        atime: Atime::Relatime,
     };
     let clock_s = Arc::new(AtomicI64::new(START_S));
     let rig = Rig::exporting(store, clock_s, Exports::new(vec![rule])).await;
@@ -164,6 +165,7 @@ async fn a_network_that_no_rule_holds_is_refused_and_counted() {
         squash: Squash::None,
         anonymous_uid: 1,
         anonymous_gid: 1,
+        atime: Atime::Relatime,
     };
     let clock_s = Arc::new(AtomicI64::new(START_S));
     let exports = Exports::new(vec![rule]);

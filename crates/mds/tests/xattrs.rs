@@ -17,7 +17,7 @@ use nfs4::ops::{
 };
 use nfs4::{Bitmap, ChangeInfo, Fattr, FileHandle, NfsStatus, OpError, Stateid};
 use rig::{Client, Rig, START_S, after_putfh};
-use ropewalk_mds::exports::{ExportRule, Exports, Squash};
+use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
@@ -226,6 +226,7 @@ async fn what_was_acknowledged_is_there_after_a_crash_and_a_read_only_export_cha
         squash: Squash::None,
         anonymous_uid: 1,
         anonymous_gid: 1,
+        atime: Atime::Relatime,
     };
     let clock_s = Arc::new(AtomicI64::new(START_S));
     let rig = Rig::exporting(store, clock_s, Exports::new(vec![rule])).await;

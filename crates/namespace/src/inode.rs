@@ -66,7 +66,7 @@ xdr::xdr_struct! {
         pub size: u64,
         /// Bytes on the data servers, as last reported.
         pub space_used: u64,
-        /// Last access: set by SETATTR and, in the manner of relatime, by `touch_atime`.
+        /// Last access: set by SETATTR and, in the manner of relatime, by reads.
         pub atime: Time,
         /// Last change of the data.
         pub mtime: Time,

@@ -49,7 +49,7 @@ pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDir};
 pub use ops::removal::{PAGE_MAX, RemovalState};
 pub use ops::remove::{Removed, What};
 pub use ops::rename::Renamed;
-pub use ops::setattr::{AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, SetTime};
+pub use ops::setattr::{AtimeMove, AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, SetTime};
 pub use ops::xattr::{
     SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
 };

@@ -282,14 +282,29 @@ fn taking_rights_away_raises_the_epoch_and_giving_them_does_not() {
 fn reads_renew_the_access_time_sparingly() {
     let ns = fresh();
     let file = touch(&ns, &Cred::root(), FileId::ROOT, "f", 0o644);
-    let read = |secs| {
-        run(&Cred::root(), secs, |op| ns.touch_atime(op, file)).unwrap();
-        run(&Cred::root(), secs, |op| ns.getattr(op, file)).unwrap()
+    let stat = || run(&Cred::root(), 5, |op| ns.getattr(op, file)).unwrap();
+    let read = |before, after| {
+        let moved = AtimeMove {
+            file,
+            before,
+            after: at(after),
+        };
+        let gone = AtimeMove {
+            file: FileId(999),
+            ..moved
+        };
+        run(&Cred::root(), 9, |op| ns.set_atimes(op, &[gone, moved])).unwrap();
+        stat()
     };
-    assert_eq!(read(10).atime, at(10));
-    assert_eq!(read(20).atime, at(10));
-    let late = read(10 + 24 * 3600);
-    assert_eq!((late.atime, late.change), (at(10 + 24 * 3600), 1));
+    let new = stat();
+    assert!(new.is_atime_due(new.atime, 10), "as old as the data");
+    let once = read(new.atime, 10);
+    assert_eq!((once.atime, once.change), (at(10), new.change));
+    assert_eq!((once.mtime, once.ctime), (new.mtime, new.ctime));
+    assert!(!once.is_atime_due(once.atime, 20));
+    assert!(once.is_atime_due(once.atime, 10 + 24 * 3600));
+    // What was set since stands.
+    assert_eq!(read(new.atime, 30).atime, at(10));
 }
 
 /// Sets marks at a time; the inode after it.

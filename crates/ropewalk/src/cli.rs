@@ -1,7 +1,7 @@
 //! The command line: what may be typed. What is done with it is in the module of each command.
 
 use crate::client_cmds::ClientCommand;
-use crate::config::{Access, CreateChoice, ExportTable, SquashName, TransportChoice};
+use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
 use crate::rdma::ProviderChoice;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
@@ -267,6 +267,7 @@ fn parse_export(text: &str) -> Result<ExportTable, String> {
         squash: squash.unwrap_or_default(),
         anonymous_uid: ANONYMOUS_ID,
         anonymous_gid: ANONYMOUS_ID,
+        atime: AtimeName::default(),
     })
 }
 

@@ -17,7 +17,7 @@ mod tables;
 
 pub(crate) use ds::DsConfig;
 pub(crate) use mds::MdsConfig;
-pub(crate) use tables::{Access, CreateChoice, ExportTable, RootTable, SquashName};
+pub(crate) use tables::{Access, AtimeName, CreateChoice, ExportTable, RootTable, SquashName};
 
 /// Bytes of the largest configuration file that is read.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 1024 * 1024;

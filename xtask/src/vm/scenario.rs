@@ -93,6 +93,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "preserve",
         "cp -a, tar, mv, install keep every attribute; another user's write takes set-id bits off",
     ),
+    plain(
+        "atime",
+        "reads move the access time of files, directories and links as relatime does",
+    ),
     extended(
         "xattr",
         "extended attributes: large values, long lists, permissions, layout policies (--ds-count)",

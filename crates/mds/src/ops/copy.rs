@@ -4,10 +4,10 @@
 //! answer, which may be of fewer bytes than were asked for. Either way what is told as copied is durable.
 
 use super::read::check_io_on;
-use crate::Mds;
 use crate::cx::{self, Asker, Cx, Prepared};
 use crate::data::{self, Copy};
 use crate::delegations::Excluded;
+use crate::{Mds, atimes};
 use namespace::{FILE_SIZE_MAX, FileType, Inode};
 use nfs4::ops::{
     Copied, CopyArgs, CopyRequirements, CopyRes, OffloadCancelArgs, OffloadCancelRes,
@@ -48,6 +48,7 @@ pub(super) async fn copy(
     if dst_end.is_none_or(|end| end > FILE_SIZE_MAX) {
         return Err(NfsStatus::FBig);
     }
+    atimes::note_read(nfsd.role(), &cx.caller, &src);
     let copy = Copy {
         src,
         dst,

@@ -8,7 +8,7 @@
 //! one without stripes, and then send I/O across a stripe's end to the wrong data server.
 
 use crate::cx::{self, Cx};
-use crate::{Mds, data};
+use crate::{Mds, atimes, data};
 use nfs4::layout::{
     FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, Layout, NFL_IO_ADVISE_THRU_MDS, NflUtil,
 };
@@ -112,6 +112,10 @@ async fn get(
         },
     };
     let (stateid, handle) = data::grant(nfsd, cx, &inode, &request)?;
+    if mode == state::IoMode::Read {
+        // The client asks in order to read, and this server sees no more of it.
+        atimes::note_read(mds, &cx.caller, &inode);
+    }
     Ok((stateid, body(&handle)))
 }
 

@@ -3,7 +3,7 @@
 use crate::attrs::IO_BYTES_MAX;
 use crate::cx::{self, Cx};
 use crate::delegations::{self, Clearing, Excluded};
-use crate::{Mds, data};
+use crate::{Mds, atimes, data};
 use namespace::Inode;
 use nfs4::ops::{ReadArgs, ReadResPayload};
 use nfs4::{NfsStatus, Stateid};
@@ -29,6 +29,7 @@ pub(super) async fn read(
         .await?;
     let (bytes, eof) = data::read(nfsd, cx, &inode, args.offset, count).await?;
     let len = u32::try_from(bytes.len()).map_err(|_| NfsStatus::ServerFault)?;
+    atimes::note_read(nfsd.role(), &cx.caller, &inode);
     cx.payloads.push(Payload::Bytes(bytes));
     Ok(ReadResPayload { eof, len })
 }

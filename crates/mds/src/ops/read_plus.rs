@@ -5,7 +5,7 @@ use super::read::check_io;
 use crate::attrs::IO_BYTES_MAX;
 use crate::cx::Cx;
 use crate::data::is_zero;
-use crate::{Mds, data};
+use crate::{Mds, atimes, data};
 use bytes::Bytes;
 use nfs4::NfsStatus;
 use nfs4::ops::{ReadPlusArgs, ReadPlusContent, ReadPlusData, ReadPlusHole, ReadPlusRes};
@@ -41,6 +41,7 @@ pub(super) async fn read_plus(
     let held = u32::try_from(expected.saturating_mul(2)).unwrap_or(u32::MAX);
     cx.charge_reply(held).await?;
     let (bytes, eof) = data::read(nfsd, cx, &inode, args.offset, count).await?;
+    atimes::note_read(nfsd.role(), &cx.caller, &inode);
     Ok(Read {
         eof,
         offset: args.offset,

@@ -3,7 +3,7 @@
 use super::fail;
 use crate::cx::{self, Cx, ns};
 use crate::delegations::{self, Fresh};
-use crate::{Mds, attrs, data};
+use crate::{Mds, atimes, attrs, data};
 use namespace::{DirEntry, FileId, FileType, READDIR_ENTRIES_MAX, ReadDir};
 use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY, encode_fattr};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
@@ -65,7 +65,7 @@ async fn page(
     reply: &mut ReplyWriter<OpNum>,
 ) -> Result<(), NfsStatus> {
     let mds = nfsd.role();
-    let dir = cx::current_dir(mds, cx)?.id;
+    let dir = cx::current_dir(mds, cx)?;
     let mask = args
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
@@ -76,7 +76,7 @@ async fn page(
         name_bytes_max: bytes_max as usize,
         with_inodes: !is_of_entry,
     };
-    let page = ns(mds, cx, |ns, op| ns.readdir(op, dir, wanted))?;
+    let page = ns(mds, cx, |ns, op| ns.readdir(op, dir.id, wanted))?;
     let (entries, fresh) = ask_holders(nfsd, cx, &page.entries, &mask).await;
     for inode in entries.iter().filter_map(|e| e.inode.as_deref()) {
         attrs::learn_names(mds, inode, &mask).await;
@@ -118,6 +118,7 @@ async fn page(
     }
     writer.finish(complete && page.eof);
     reply.end_op(mark, NfsStatus::Ok);
+    atimes::note_read(mds, &cx.caller, &dir);
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! READLINK (RFC 8881 §18.24).
 
 use super::fail;
-use crate::Mds;
 use crate::cx::{self, Cx, ns};
+use crate::{Mds, atimes};
 use namespace::FileType;
 use nfs4::ops::ReadLinkRes;
 use nfs4::{NfsStatus, OpNum, ReplyWriter};
@@ -21,6 +21,7 @@ pub(super) fn readlink(
     });
     match inode {
         Ok(inode) => {
+            atimes::note_read(mds, &cx.caller, &inode);
             let _ = reply.result(&ReadLinkRes {
                 link: Opaque(&inode.target.0),
             });

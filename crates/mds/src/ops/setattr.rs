@@ -70,6 +70,9 @@ async fn set(
     };
     let kept = Prepared::new(cx, &res, None);
     apply(nfsd, cx, &inode, &wanted, opened, &kept).await?;
+    if wanted.atime.is_some() {
+        mds.atimes().was_set(inode.id);
+    }
     if wanted.mtime.is_some() {
         let client = cx.client()?;
         mds.state().delegations.note_time_set(inode.id.0, client);

@@ -7,13 +7,14 @@ use crate::perm::{
 };
 use crate::txn::Txn;
 use crate::{Acl, Cred, FileId, Marks, Namespace, NsError, Op, Time};
+use meta::Purpose;
 use std::sync::Arc;
 
 /// Largest file size: a signed 64-bit offset.
 pub const FILE_SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 /// Nanoseconds in a second.
 const NANOS: u32 = 1_000_000_000;
-/// Age at which `touch_atime` renews an access time that nothing else outdates, as relatime does.
+/// Age at which a read renews an access time that nothing else outdates, as relatime does.
 const ATIME_AGE_S: i64 = 24 * 3600;
 
 /// A time to set (settime4, RFC 8881 §3.3.2).
@@ -151,25 +152,48 @@ impl Namespace {
         })
     }
 
-    /// Notes a read in the manner of relatime: only when the access time is older than the last change
-    /// or than a day. The change counter stays, so no client drops its cache over it.
+    /// Sets access times that reads have moved. The change attribute and ctime stay: no client drops its cache for a read.
+    /// A file whose access time is no longer the one before the read keeps what was set since. Files that are gone are
+    /// passed over.
     ///
     /// # Errors
-    /// [`NsError::Stale`].
-    pub fn touch_atime(&self, op: &mut Op<'_>, file: FileId) -> Result<(), NsError> {
-        let inode = self.getattr(op, file)?;
-        let now = op.now;
-        let age_s = now.secs.saturating_sub(inode.atime.secs);
-        if inode.atime > inode.mtime && inode.atime > inode.ctime && age_s < ATIME_AGE_S {
-            return Ok(());
-        }
-        if inode.atime >= now {
-            return Ok(());
-        }
+    /// Only the store's.
+    pub fn set_atimes(&self, op: &mut Op<'_>, reads: &[AtimeMove]) -> Result<(), NsError> {
         self.write(op, |txn| {
-            txn.touch_quietly(file)?.atime = now;
+            txn.purpose(Purpose::Upkeep);
+            for read in reads {
+                let inode = match txn.need(read.file) {
+                    Ok(inode) => inode,
+                    Err(NsError::Stale) => continue,
+                    Err(e) => return Err(e),
+                };
+                if inode.atime == read.before {
+                    txn.touch_quietly(read.file)?.atime = read.after;
+                }
+            }
             Ok(())
         })
+    }
+}
+
+/// An access time that a read has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtimeMove {
+    /// The file that was read.
+    pub file: FileId,
+    /// Its access time before.
+    pub before: Time,
+    /// The time of the read.
+    pub after: Time,
+}
+
+impl Inode {
+    /// Whether a read at `now_s` moves the access time `atime` in the manner of relatime: it is not newer than the last
+    /// change, or it is a day old.
+    #[must_use]
+    pub fn is_atime_due(&self, atime: Time, now_s: i64) -> bool {
+        let age_s = now_s.saturating_sub(atime.secs);
+        atime <= self.mtime || atime <= self.ctime || age_s >= ATIME_AGE_S
     }
 }
 

@@ -4,7 +4,7 @@ use super::checks::{
     is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close,
     need_inline, need_listener, need_reachable,
 };
-use super::tables::{Access, ExportTable, PlacementTable, RootTable, SquashName};
+use super::tables::{Access, AtimeName, ExportTable, PlacementTable, RootTable, SquashName};
 use super::{
     Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
     default_connections_max, default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rdma::ProviderChoice;
 use crate::times::Length;
-use ::mds::exports::{Clients, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
+use ::mds::exports::{Atime, Clients, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -316,6 +316,10 @@ impl MdsConfig {
                 },
                 anonymous_uid: t.anonymous_uid,
                 anonymous_gid: t.anonymous_gid,
+                atime: match t.atime {
+                    AtimeName::Relatime => Atime::Relatime,
+                    AtimeName::Off => Atime::Off,
+                },
             })
         };
         self.exports

@@ -21,6 +21,9 @@ pub(crate) struct ExportTable {
     /// gid of squashed callers.
     #[serde(default = "anonymous")]
     pub anonymous_gid: u32,
+    /// `relatime` (default) or `off`.
+    #[serde(default)]
+    pub atime: AtimeName,
 }
 
 fn anonymous() -> u32 {
@@ -36,6 +39,17 @@ pub(crate) enum Access {
     Rw,
     /// Read only.
     Ro,
+}
+
+/// `atime` of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AtimeName {
+    /// A read moves an access time that is not newer than the last change, or a day old.
+    #[default]
+    Relatime,
+    /// Reads move no access time.
+    Off,
 }
 
 /// `squash` of an export.

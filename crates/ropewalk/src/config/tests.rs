@@ -215,3 +215,20 @@ fn a_listener_beyond_loopback_starts_with_an_export() {
         .unwrap();
     assert_eq!((root.uid, root.read_only), (0, true));
 }
+
+#[test]
+fn access_times_move_unless_an_export_says_otherwise() {
+    use ::mds::exports::Atime;
+    for (said, atime) in [
+        ("", Atime::Relatime),
+        ("atime = 'relatime'", Atime::Relatime),
+        ("atime = 'off'", Atime::Off),
+    ] {
+        let text = format!("state_dir = '/s'\n[[export]]\nclients = '*'\n{said}");
+        let exports = mds(&text).unwrap().export_list().unwrap();
+        let admitted = exports.admit("10.1.2.3".parse().unwrap(), None);
+        assert_eq!(admitted.unwrap().atime, atime, "{said}");
+    }
+    let error = mds("state_dir = '/s'\n[[export]]\nclients = '*'\natime = 'noatime'");
+    assert!(error.unwrap_err().contains("relatime"));
+}
