@@ -1,8 +1,9 @@
 //! fjall's handles, the writer lock, and how what was gathered gets into the engine.
 //!
 //! # Ordering
-//! Locks are taken in this order: the writer's, that of batches, that of the queue. Batches are written in the order in which they were gathered, one at a time.
+//! Locks are taken in this order: the writer's, that of batches, that of the ballast or of the queue. Batches are written in the order in which they were gathered, one at a time.
 
+use crate::ballast::Ballast;
 use crate::home::Home;
 use crate::queue::{Full, Queue};
 use crate::{Options, engine_error, keys, pairs};
@@ -10,12 +11,16 @@ use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch as WriteBatch, Readable};
 use meta::{KEY_BYTES_MAX, MetaError, Overlay, Pair, Purpose, Seq, VALUE_BYTES_MAX, Writes};
 use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Free space is asked for again after this many written bytes, where there is plenty of it.
 const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
 /// Plenty is this many times the reserve. Below it every transaction asks (a statvfs, about 1 µs): others fill the disk too,
 /// and a write that fails stops the store.
 const PLENTY_RESERVES: u64 = 4;
+
+/// Below this part of the reserve, half of what the least purpose needs, the ballast goes.
+const BRIM_PART: u64 = 8;
 
 /// The open engine of a store.
 pub(crate) struct Engine {
@@ -25,6 +30,9 @@ pub(crate) struct Engine {
     pub(crate) home: Home,
     writer: Mutex<Writer>,
     written: Mutex<Written>,
+    ballast: Mutex<Ballast>,
+    /// There was no plenty of room when somebody last looked.
+    is_tight: AtomicBool,
     options: Options,
 }
 
@@ -70,6 +78,8 @@ pub(crate) struct Writer {
 struct Room {
     /// The least purpose that there is room for; `None` for none.
     least: Option<Purpose>,
+    /// Bytes that this user may still write.
+    free_bytes: u64,
     /// Whether it need not be looked at again soon.
     is_plenty: bool,
 }
@@ -82,10 +92,12 @@ impl Engine {
         commit: u64,
     ) -> Result<Self, MetaError> {
         let room = measure_room(&home, options)?;
-        Ok(Self {
+        let engine = Self {
             keyspace,
             database,
             queue: Queue::default(),
+            ballast: Mutex::new(Ballast::new(home.dir(), options.reserve_bytes)),
+            is_tight: AtomicBool::new(false),
             home,
             writer: Mutex::new(Writer {
                 unchecked_bytes: 0,
@@ -96,7 +108,36 @@ impl Engine {
                 commit,
             }),
             options,
-        })
+        };
+        engine.note_room(room);
+        Ok(engine)
+    }
+
+    /// Keeps the ballast while there is room for ordinary transactions.
+    fn note_room(&self, room: Room) {
+        self.is_tight.store(!room.is_plenty, Relaxed);
+        if room.least == Some(Purpose::Ordinary) {
+            self.ballast.lock().take();
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ballast(&self) -> MutexGuard<'_, Ballast> {
+        self.ballast.lock()
+    }
+
+    /// Before a batch is written: gives the ballast up if others have taken what the batch was admitted for.
+    fn make_room(&self) -> Result<(), MetaError> {
+        if !self.is_tight.load(Relaxed) {
+            return Ok(());
+        }
+        let free_bytes = measure_room(&self.home, self.options)?.free_bytes;
+        let mut ballast = self.ballast.lock();
+        if free_bytes < self.options.reserve_bytes / BRIM_PART && ballast.is_held() {
+            tracing::warn!(free_bytes, "the disk is full: the store uses its ballast");
+            ballast.release();
+        }
+        Ok(())
     }
 
     /// The right to apply.
@@ -108,6 +149,7 @@ impl Engine {
         if !writer.room.is_plenty || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
             writer.room = measure_room(&self.home, self.options)?;
             writer.unchecked_bytes = 0;
+            self.note_room(writer.room);
         }
         match writer.room.least {
             Some(least) if purpose >= least => Ok(()),
@@ -154,9 +196,11 @@ impl Engine {
         }
         if let Some((seq, writes)) = self.queue.begin_batch() {
             let commit = written.commit + 1;
-            self.write(&writes, commit).inspect_err(|error| {
-                self.queue.gate.fail(error.clone());
-            })?;
+            let made = self.make_room();
+            made.and_then(|()| self.write(&writes, commit))
+                .inspect_err(|error| {
+                    self.queue.gate.fail(error.clone());
+                })?;
             self.queue.end_batch();
             *written = Written { seq, commit };
         }
@@ -216,6 +260,7 @@ fn measure_room(home: &Home, options: Options) -> Result<Room, MetaError> {
     };
     Ok(Room {
         least,
+        free_bytes: free,
         is_plenty: free >= reserve.saturating_mul(PLENTY_RESERVES),
     })
 }

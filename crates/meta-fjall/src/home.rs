@@ -5,6 +5,7 @@
 //! DIR/creating  there while the engine's files are being made for the first time
 //! DIR/format    one line, written last: only a directory with it is a store
 //! DIR/watermark 24 bytes: the engine's sequence number that is on stable storage, and its checksum
+//! DIR/ballast   blocks for the store's last write on a full disk; see `ballast`
 //! DIR/engine/   fjall's own files
 //! ```
 //!
@@ -218,7 +219,7 @@ fn begin_creation(dir: &Path) -> Result<(), MetaError> {
     for entry in entries {
         let entry = entry.map_err(|e| failure(dir, "cannot read", &e))?;
         let name = entry.file_name();
-        let ours = ["creating", "format.new", "watermark", "engine"];
+        let ours = ["creating", "format.new", "watermark", "ballast", "engine"];
         if name == "lock" || (interrupted && ours.iter().any(|o| name == *o)) {
             continue;
         }

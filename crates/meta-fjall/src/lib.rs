@@ -22,6 +22,7 @@
 //! Entry point: [`FjallStore::open`].
 #![forbid(unsafe_code)]
 
+mod ballast;
 mod commit;
 mod engine;
 mod home;

@@ -1,6 +1,7 @@
 //! Goal: the contract on a real directory, and every sentence that opening may answer.
 
 use super::*;
+use crate::ballast::Ballast;
 use meta::contract::{Subject, block_on};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -269,6 +270,28 @@ fn a_nearly_full_file_system_refuses_by_purpose_and_the_store_lives_on() {
         b"v",
     )
     .unwrap();
+}
+
+/// What was admitted is written, also when the room for it has gone meanwhile.
+#[test]
+fn a_batch_on_a_full_disk_gets_the_ballast_of_the_store() {
+    let dir = TempDir::new().unwrap();
+    let stat = rustix::fs::statvfs(dir.path()).unwrap();
+    let free = stat.f_bavail * stat.f_frsize;
+    // Nothing but a small part of the reserve is free.
+    let options = Options {
+        reserve_bytes: free.saturating_mul(16),
+        ..options()
+    };
+    let store = FjallStore::open(dir.path(), options).unwrap();
+    let engine = &store.engine;
+    assert!(!engine.ballast().is_held(), "no room to take it");
+    *engine.ballast() = Ballast::new(dir.path(), 16 << 20);
+    engine.ballast().take();
+    assert!(engine.ballast().is_held());
+    engine.put_later(b"k", b"v").unwrap();
+    engine.write_out().unwrap();
+    assert!(!engine.ballast().is_held());
 }
 
 #[test]
