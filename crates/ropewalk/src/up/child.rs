@@ -37,7 +37,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(60);
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// How often its length is looked at.
 const LOG_CHECK: Duration = Duration::from_secs(30);
-/// Bytes of a log that are searched for its last line.
+/// Bytes of a log that are searched for last words.
 const LOG_TAIL_BYTES: u64 = 4096;
 
 /// What to start.
@@ -62,8 +62,8 @@ pub(crate) enum Event {
         name: String,
         /// How it ended.
         how: String,
-        /// The last line of its log.
-        last_line: String,
+        /// What it said of its end, if anything.
+        last_words: Option<String>,
         /// When it is started again.
         pause: Duration,
     },
@@ -105,7 +105,7 @@ impl Supervised {
 
 async fn supervise(
     spec: ChildSpec,
-    first: Child,
+    first: Life,
     events: mpsc::Sender<Event>,
     stop: ShutdownSignal,
 ) {
@@ -113,7 +113,11 @@ async fn supervise(
     let mut backoff = BACKOFF_MIN;
     loop {
         let started = Instant::now();
-        if let Some(mut child) = running.take() {
+        if let Some(Life {
+            mut child,
+            log_from,
+        }) = running.take()
+        {
             // Waiting would close it, and the child would take us for gone.
             let _lifeline = child.stdin.take();
             let ended = tokio::select! {
@@ -130,12 +134,12 @@ async fn supervise(
                 return;
             }
             let how = ended.map_or_else(|e| e.to_string(), |status| status.to_string());
-            let (name, last_line) = (spec.name.clone(), last_line(&spec.log));
+            let (name, last_words) = (spec.name.clone(), last_words(&spec.log, log_from));
             let _ = events
                 .send(Event::Died {
                     name,
                     how,
-                    last_line,
+                    last_words,
                     pause: backoff,
                 })
                 .await;
@@ -146,7 +150,7 @@ async fn supervise(
         }
         backoff = (backoff * 2).min(BACKOFF_MAX);
         match spawn(&spec) {
-            Ok(child) => running = Some(child),
+            Ok(life) => running = Some(life),
             Err(e) => {
                 let (name, why) = (spec.name.clone(), e.to_string());
                 let _ = events.send(Event::NotStarted { name, why }).await;
@@ -178,7 +182,14 @@ async fn terminate(mut child: Child) {
     }
 }
 
-fn spawn(spec: &ChildSpec) -> Outcome<Child> {
+/// A child that runs.
+struct Life {
+    child: Child,
+    /// Bytes of its log that earlier lives wrote.
+    log_from: u64,
+}
+
+fn spawn(spec: &ChildSpec) -> Outcome<Life> {
     let what = format!("start {}", spec.name);
     shorten(&spec.log);
     let log = OpenOptions::new()
@@ -188,7 +199,8 @@ fn spawn(spec: &ChildSpec) -> Outcome<Child> {
         .open(&spec.log)
         .map_err(cannot(format_args!("write {}", spec.log.display())))?;
     // This very program, also when its file was replaced meanwhile by an upgrade.
-    Command::new("/proc/self/exe")
+    let log_from = log.metadata().map_or(0, |m| m.len());
+    let child = Command::new("/proc/self/exe")
         .arg0("ropewalk")
         .arg(spec.role)
         .arg("--config")
@@ -200,7 +212,8 @@ fn spawn(spec: &ChildSpec) -> Outcome<Child> {
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(cannot(&what))
+        .map_err(cannot(&what))?;
+    Ok(Life { child, log_from })
 }
 
 /// Moves a long log aside. The child appends, so it goes on at the start of the emptied file.
@@ -214,24 +227,74 @@ fn shorten(log: &Path) {
     }
 }
 
-/// The last line of a log, without what the logger puts before a sentence of ours.
-pub(crate) fn last_line(log: &Path) -> String {
+/// What a process said of its own end: the last line after byte `from` of its log that is no message of a running server, but for
+/// errors. A process that was killed says nothing.
+fn last_words(log: &Path, from: u64) -> Option<String> {
     let tail = || {
         let mut file = File::open(log)?;
         let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(LOG_TAIL_BYTES)))?;
+        // The log may have been shortened since.
+        let from = if from > len { 0 } else { from };
+        file.seek(SeekFrom::Start(
+            from.max(len.saturating_sub(LOG_TAIL_BYTES)),
+        ))?;
         let mut bytes = Vec::new();
         file.take(LOG_TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
-    let text = tail().unwrap_or_default();
-    let line = text
-        .lines()
-        .rev()
-        .find(|l| !l.trim().is_empty())
-        .unwrap_or("no log");
-    line.strip_prefix("ropewalk: ")
-        .unwrap_or(line)
-        .trim()
-        .to_owned()
+    let text = tail().ok()?;
+    let line = text.lines().rev().find(|line| is_of_an_end(line))?;
+    Some(
+        line.strip_prefix("ropewalk: ")
+            .unwrap_or(line)
+            .trim()
+            .to_owned(),
+    )
+}
+
+/// Whether a line may be about the end of its process. Panics close with a note on backtraces, which says nothing.
+fn is_of_an_end(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let stamped = words
+        .next()
+        .is_some_and(|word| word.ends_with('Z') && word.starts_with(|c: char| c.is_ascii_digit()));
+    let level = words.next().unwrap_or_default();
+    let is_message = stamped && matches!(level, "WARN" | "INFO" | "DEBUG" | "TRACE");
+    !is_message && !line.trim().is_empty() && !line.starts_with("note: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_those_of_an_end_and_of_this_life() {
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let log = dir.path().join("log");
+        let info = "2026-11-25T14:54:47.068268Z  INFO ropewalk::serve_mds: serving\n";
+        let error = "2026-11-25T14:54:47.068268Z ERROR ropewalk: metadata store\n";
+        let old = "ropewalk: cannot listen\n";
+        let panic = "thread 'main' panicked at a.rs:1:2:\nindex out of range\nnote: run with `RUST_BACKTRACE=1`\n";
+        let no_library = "ropewalk: error while loading shared libraries: libx.so\n";
+        for (written, words) in [
+            (String::new(), None),
+            (info.to_owned(), None),
+            (info.to_owned() + old + info, Some("cannot listen")),
+            (info.to_owned() + error, Some(error.trim())),
+            (info.to_owned() + panic, Some("index out of range")),
+            (
+                no_library.to_owned(),
+                Some("error while loading shared libraries: libx.so"),
+            ),
+        ] {
+            let before = "ropewalk: an earlier life\n";
+            std::fs::write(&log, before.to_owned() + &written).expect("written");
+            let said = last_words(&log, before.len() as u64);
+            assert_eq!(said.as_deref(), words, "{written}");
+        }
+        std::fs::write(&log, old).expect("written");
+        let said = last_words(&log, 1 << 20);
+        assert_eq!(said.as_deref(), Some("cannot listen"), "a shortened log");
+        assert_eq!(last_words(&dir.path().join("none"), 0), None);
+    }
 }

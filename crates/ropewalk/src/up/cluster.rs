@@ -210,12 +210,13 @@ impl Cluster {
             Event::Died {
                 name,
                 how,
-                last_line,
+                last_words,
                 ..
             } => {
                 let log = self.plan.dir.join(&name).join("log");
                 failed(format!(
-                    "{name} does not start ({how}): {last_line} (log: {})",
+                    "{name} does not start ({how}){} (log: {})",
+                    said(last_words.as_deref()),
                     log.display()
                 ))
             }
@@ -232,19 +233,21 @@ impl Cluster {
             Event::Died {
                 name,
                 how,
-                last_line,
+                last_words,
                 ..
             } if memory => Err(failed(format!(
-                "{name} ended ({how}), and what it held in memory is lost; its last words: {last_line}"
+                "{name} ended ({how}), and what it held in memory is lost{}",
+                said(last_words.as_deref())
             ))),
             Event::Died {
                 name,
                 how,
-                last_line,
+                last_words,
                 pause,
             } => Ok(format!(
-                "{name} ended ({how}) and is started again in {:.1} s; its last words: {last_line}",
-                pause.as_secs_f32()
+                "{name} ended ({how}) and is started again in {:.1} s{}",
+                pause.as_secs_f32(),
+                said(last_words.as_deref())
             )),
             Event::NotStarted { name, why } => Ok(format!("{name} cannot be started: {why}")),
             Event::Expelled { name } => Ok(expelled_text(&name)),
@@ -319,6 +322,11 @@ fn token_path(ds: &Member<DsConfig>) -> PathBuf {
 
 fn expelled_text(name: &str) -> String {
     format!("{name} was expelled from the cluster and stays down")
+}
+
+/// The end of a sentence about a process that ended.
+fn said(last_words: Option<&str>) -> String {
+    last_words.map_or_else(String::new, |words| format!("; its last words: {words}"))
 }
 
 /// Whether files can be striped over all `planned` data servers that were not expelled, or what is missing.
