@@ -1,6 +1,12 @@
 //! How a client command fails: one sentence that says what could not be done, and why.
 
+use super::copy::CopyError;
+use client::{Error, NfsStatus};
+use std::any::Any;
 use std::fmt::Display;
+
+/// Why root was refused: what people look for first, and no status says.
+const ROOT_IS_SQUASHED: &str = "; the export takes this machine's root for anybody: do it as the owner, or set squash = \"none\" in the [[export]] of this machine";
 
 /// A failed command. Its exit code is 1; wrong arguments have 2, as clap has.
 #[derive(Debug)]
@@ -36,11 +42,18 @@ impl CliError {
     }
 
     /// For `map_err`: "cannot WHAT PLACE: REASON".
-    pub(crate) fn cannot<E: Display>(
+    pub(crate) fn cannot<E: Display + 'static>(
         what: &'static str,
         place: impl Display,
     ) -> impl FnOnce(E) -> Self {
-        move |e| Self::new(format!("cannot {what} {place}: {e}"))
+        move |e| {
+            let why = if rustix::process::geteuid().is_root() && is_denial(&e) {
+                ROOT_IS_SQUASHED
+            } else {
+                ""
+            };
+            Self::new(format!("cannot {what} {place}: {e}{why}"))
+        }
     }
 
     /// Standard output failed.
@@ -86,6 +99,18 @@ impl CliError {
     }
 }
 
+/// Whether the server refused for lack of rights. Root has all rights, unless it is squashed.
+fn is_denial(reason: &dyn Any) -> bool {
+    let error = match reason.downcast_ref::<CopyError>() {
+        Some(CopyError::Remote(error)) => Some(error),
+        _ => reason.downcast_ref::<Error>(),
+    };
+    matches!(
+        error,
+        Some(Error::Status(NfsStatus::Perm | NfsStatus::Access))
+    )
+}
+
 impl Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.sentence)
@@ -119,5 +144,26 @@ impl Failures {
             1 => Err(CliError::new(format!("1 {what} failed"))),
             n => Err(CliError::new(format!("{n} {what}s failed"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_one_of_the_server() {
+        for (status, denied) in [
+            (NfsStatus::Perm, true),
+            (NfsStatus::Access, true),
+            (NfsStatus::RoFs, false),
+            (NfsStatus::NoEnt, false),
+        ] {
+            assert_eq!(is_denial(&Error::Status(status)), denied);
+            assert_eq!(is_denial(&CopyError::Remote(Error::Status(status))), denied);
+        }
+        let local = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        assert!(!is_denial(&local()));
+        assert!(!is_denial(&CopyError::Local(local())));
     }
 }
