@@ -6,9 +6,10 @@
 //! says for which it holds; and a little on the C library (`malloc`, `memcpy`), which has its forms chosen by a processor that
 //! valgrind makes up, the same on every x86-64 with AVX2.
 //!
-//! Entry points: [`run`], [`is_possible`].
+//! Entry points: [`run`], [`check`].
 
 use crate::repo::{self, Result};
+use crate::tools;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,16 +59,14 @@ struct Verdict {
     remarks: Vec<String>,
 }
 
-/// Whether valgrind is there, which has callgrind.
-pub(crate) fn is_possible() -> bool {
-    repo::output(Command::new("valgrind").arg("--version")).is_ok()
+/// An error when valgrind is not there, which has callgrind.
+pub(crate) fn check() -> Result<()> {
+    tools::need(&["valgrind"])
 }
 
 /// Counts, and compares or blesses.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if !is_possible() {
-        return Err("valgrind is not installed (apt-get install valgrind)".to_owned());
-    }
+    check()?;
     let toolchain = Toolchain::here()?;
     let program = build()?;
     let mut counts = Counts::new();

@@ -21,6 +21,7 @@ mod sim;
 mod step;
 mod test;
 mod tidy;
+mod tools;
 mod vm;
 
 use clap::{CommandFactory, Parser, Subcommand};

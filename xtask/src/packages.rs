@@ -4,6 +4,7 @@
 //! `cargo xtask test` as root by hand.
 
 use crate::repo::{self, Result};
+use crate::tools;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,6 +20,7 @@ pub(crate) fn is_root() -> bool {
 
 /// Installs the packages of the list that are not there.
 pub(crate) fn install_missing() -> Result<()> {
+    tools::need(&["apt-get", "dpkg-query"])?;
     let list = parse(&repo::read(LIST)?);
     let missing: Vec<_> = list.iter().filter(|name| !is_installed(name)).collect();
     if missing.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! Everything is asked of git and cargo, so that ignored and generated files never count.
 
+use crate::tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,9 +28,10 @@ pub(crate) fn cargo() -> Command {
 /// What `command` printed, when it succeeded.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|e| format!("cannot run {name}: {e}"))?;
+    let output = command.output().map_err(|e| {
+        let hint = tools::hint(command.get_program(), &e);
+        format!("cannot run {name}: {e}{hint}")
+    })?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{name} failed: {}", text.trim()));

@@ -33,11 +33,12 @@ pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
         tests.extend(["--", "--include-ignored"]);
     }
     steps.program("tests", Counting::Libtest, repo::cargo().args(tests));
-    if instructions::is_possible() {
-        let count = || instructions::run(&instructions::Args::default());
-        steps.check("instructions", count);
-    } else {
-        steps.missing("instructions", "valgrind is not installed");
+    match instructions::check() {
+        Ok(()) => {
+            let count = || instructions::run(&instructions::Args::default());
+            steps.check("instructions", count);
+        }
+        Err(why) => steps.missing("instructions", &why),
     }
     if has_vm {
         vm(steps, "kernel client", &["kernel-client"]);

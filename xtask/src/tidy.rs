@@ -13,6 +13,7 @@ mod waivers;
 
 use crate::layers;
 use crate::repo::{self, Result};
+use crate::tools;
 use waivers::Waivers;
 
 /// Longest source or document, in lines.
@@ -36,6 +37,7 @@ struct TooLong {
 
 /// Runs the linter.
 pub(crate) fn run() -> Result<()> {
+    tools::need(&["git"])?;
     let waivers = Waivers::parse(&repo::read(waivers::PATH)?)?;
     let mut problems = Vec::new();
     let mut lengths = Vec::new();

@@ -10,6 +10,7 @@ mod server;
 mod suite;
 
 use crate::repo::{self, Result};
+use crate::tools;
 use expected::{Differences, Expected};
 use serde_json::{Value, json};
 use server::Server;
@@ -60,6 +61,8 @@ pub(crate) struct HelperArgs {
 
 /// Runs the suite and judges it.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    tools::need(&[&args.python.to_string_lossy()])
+        .map_err(|why| format!("{why}\nor give another Python with --python"))?;
     let expected = Expected::parse(&repo::read(expected::PATH)?)?;
     let out = match &args.out {
         Some(out) => out.clone(),

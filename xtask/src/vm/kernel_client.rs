@@ -5,9 +5,11 @@
 
 use super::error::{Context, Failure, Result};
 use super::full::DISK_MIB;
+use super::prepare::prepare;
 use super::run::{self, Disk, Ropewalk, RunArgs};
 use super::scenario::Outcome;
 use crate::repo;
+use crate::tools;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -59,6 +61,8 @@ const PASSES: [Pass; 4] = [
 
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
+    // Before the build, which takes minutes: it says what is missing.
+    prepare(dir, &[])?;
     let built = repo::cargo()
         .args(["build", "--release", "--locked", "--package", "ropewalk"])
         .status()
@@ -70,7 +74,10 @@ pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool>
     let (mut passed, mut failed) = (0, 0);
     for pass in &PASSES {
         if pass.disk == Disk::Shared && !has_xfs(dir) {
-            println!("clones left out: this machine mounts no xfs from a file");
+            println!(
+                "clones left out: this machine mounts no xfs from a file{}",
+                why_no_xfs()
+            );
             continue;
         }
         let outcomes = run_pass(dir, args, &binary, pass)?;
@@ -145,6 +152,14 @@ fn has_xfs(dir: &Path) -> bool {
     let _image = std::fs::remove_file(state.with_extension("img"));
     let _empty = std::fs::remove_dir(&state);
     tried.is_ok_and(|tried| tried.status.success())
+}
+
+/// What else to say of a machine that cannot, if it only lacks a package.
+fn why_no_xfs() -> String {
+    match tools::need(&["mkfs.xfs"]) {
+        Ok(()) => String::new(),
+        Err(why) => format!(": {why}"),
+    }
 }
 
 /// Where cargo has put the binary: beside this program's own folder.

@@ -27,6 +27,7 @@ mod full;
 mod guest;
 mod hosted;
 mod identities;
+mod initrd;
 mod kernel_client;
 mod net;
 mod prepare;
@@ -73,7 +74,7 @@ impl Args {
     pub(crate) fn run(&self) -> ExitCode {
         let dir = self.dir.clone().unwrap_or_else(prepare::default_dir);
         let result = match &self.command {
-            Command::Prepare => prepare::prepare(&dir).map(|tools| {
+            Command::Prepare => prepare::prepare(&dir, &[]).map(|tools| {
                 println!("the kernel-client tools are in {}", tools.dir().display());
                 true
             }),

@@ -12,6 +12,7 @@ use std::process::Command;
 
 use super::error::{Context, Failure, Result};
 use super::process::{is_root, output};
+use crate::tools::{self, Missing};
 
 /// Packages that are unpacked, never installed, for every use of the harness.
 const CLIENT_PACKAGES: &[&str] = &["user-mode-linux", "nfs-common", "kmod"];
@@ -19,19 +20,19 @@ const CLIENT_PACKAGES: &[&str] = &["user-mode-linux", "nfs-common", "kmod"];
 /// Packages that only the self-test unpacks: the server that is known to work.
 const SERVER_PACKAGES: &[&str] = &["nfs-ganesha", "nfs-ganesha-vfs"];
 
-/// Tools of the host that the harness or a guest script runs, and the package of each.
-const HOST_TOOLS: &[(&str, &str)] = &[
-    ("/usr/bin/gcc", "gcc"),
-    ("/usr/bin/make", "make"),
-    ("/usr/bin/git", "git"),
-    ("/usr/bin/python3", "python3"),
-    ("/usr/bin/tar", "tar"),
-    ("/usr/bin/ss", "iproute2"),
-    ("/usr/sbin/ip", "iproute2"),
-    ("/usr/bin/dumpcap", "tshark"),
-    ("/usr/bin/tshark", "tshark"),
-    ("/usr/include/stdio.h", "libc6-dev"),
+/// Programs that the harness runs on this machine, whatever it is asked for.
+const HOST_TOOLS: &[&str] = &[
+    "dumpcap", "gcc", "ip", "mount", "nsenter", "ss", "taskset", "tshark", "unshare",
 ];
+
+/// Programs of this machine that guest scripts run.
+const GUEST_TOOLS: &[&str] = &["gcc", "git", "ip", "make", "mount", "python3", "ss", "tar"];
+
+/// Where guests look for them (`vm/guest/init.sh`): not where this process does.
+const GUEST_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A file without which gcc compiles little, and its package.
+const HEADER: (&str, &str) = ("/usr/include/stdio.h", "libc6-dev");
 
 /// Where the harness keeps its things unless `--dir` says otherwise: `target/vm`.
 pub(crate) fn default_dir() -> PathBuf {
@@ -86,8 +87,8 @@ impl Tools {
     }
 }
 
-/// Makes sure that everything is there. Needs root: later steps make namespaces and taps.
-pub(crate) fn prepare(dir: &Path) -> Result<Tools> {
+/// Makes sure that everything is there, `more` programs among it. Needs root: later steps make namespaces and taps.
+pub(crate) fn prepare(dir: &Path, more: &[&str]) -> Result<Tools> {
     if !is_root() {
         return Err(Failure::new(
             "the kernel-client harness needs root (network namespaces, taps, NFS mounts); \
@@ -111,7 +112,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<Tools> {
         )));
     }
     let _lock = lock(&dir)?;
-    install_host_tools()?;
+    install_missing(more)?;
     let client = unpack(&dir, "client", CLIENT_PACKAGES)?;
     link_modules(&client)?;
     compile_xstate(&client)?;
@@ -128,18 +129,43 @@ pub(crate) fn lock(dir: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn install_host_tools() -> Result<()> {
-    let mut missing: Vec<&str> = HOST_TOOLS
-        .iter()
-        .filter(|(path, _)| !Path::new(path).exists())
-        .map(|(_, package)| *package)
-        .collect();
-    missing.dedup();
-    if missing.is_empty() {
+/// Installs what this machine lacks; an error names all that is still not there.
+fn install_missing(more: &[&str]) -> Result<()> {
+    let lacking = missing(more);
+    if lacking.is_empty() {
         return Ok(());
     }
-    eprintln!("installing {}", missing.join(" "));
-    apt(&["install", "-y", "--no-install-recommends"], &missing)
+    let packages = tools::packages(&lacking);
+    eprintln!("installing {}", packages.join(" "));
+    let installed = apt(&["install", "-y", "--no-install-recommends"], &packages);
+    judge_installed(&missing(more), installed)
+}
+
+fn judge_installed(lacking: &[Missing], installed: Result<()>) -> Result<()> {
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let why = match installed {
+        Ok(()) => "the packages are installed, so look at the PATH".to_owned(),
+        Err(error) => format!("this was tried: {error}"),
+    };
+    Err(Failure::new(format!("{}\n{why}", tools::advice(lacking))))
+}
+
+/// What of the tools is not there, each once.
+fn missing(more: &[&str]) -> Vec<Missing> {
+    let mut missing = tools::missing(&[HOST_TOOLS, more].concat());
+    missing.extend(tools::missing_in(GUEST_PATH.as_ref(), GUEST_TOOLS));
+    let (path, package) = HEADER;
+    if !Path::new(path).exists() {
+        missing.push(Missing {
+            name: path.to_owned(),
+            package: Some(package),
+        });
+    }
+    missing.sort_by(|one, other| one.name.cmp(&other.name));
+    missing.dedup();
+    missing
 }
 
 /// Downloads packages, and those that they need and the host has not, into a tree of their own.
@@ -149,6 +175,7 @@ pub(crate) fn unpack(dir: &Path, name: &str, packages: &[&str]) -> Result<PathBu
     if fs::read_to_string(root.join(".packages")).is_ok_and(|found| found == stamp) {
         return Ok(root);
     }
+    tools::need(&["apt-get", "dpkg-deb"]).map_err(Failure::new)?;
     eprintln!("fetching {stamp}");
     let (debs, fresh) = (
         dir.join(format!("{name}.debs")),
@@ -260,5 +287,48 @@ pub(crate) fn remove_tree(path: &Path) -> Result<()> {
             Err(error).context(|| format!("cannot remove {}", path.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is told of tools that are not there.
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_installed_is_named_with_its_package() {
+        let lacking = tools::missing_in("/no/such/folder".as_ref(), &["cpio", "tshark"]);
+        let error = judge_installed(&lacking, Err(Failure::new("no network"))).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "not found: cpio (package cpio), tshark (package tshark)\n\
+             apt-get install cpio tshark\nthis was tried: no network"
+        );
+        let error = judge_installed(&lacking, Ok(())).unwrap_err();
+        assert!(error.to_string().contains("look at the PATH"), "{error}");
+        assert!(judge_installed(&[], Err(Failure::new("in vain"))).is_ok());
+    }
+
+    #[test]
+    fn every_tool_has_a_package() {
+        let all = [HOST_TOOLS, GUEST_TOOLS, super::super::qemu::TOOLS].concat();
+        let missing = tools::missing_in("/no/such/folder".as_ref(), &all);
+        assert_eq!(missing.len(), all.len());
+        assert!(
+            missing.iter().all(|one| one.package.is_some()),
+            "{missing:?}"
+        );
+        let packing = super::super::initrd::PROGRAMS;
+        assert!(packing.iter().all(|name| all.contains(name)));
+    }
+
+    #[test]
+    fn guests_look_where_their_first_program_says() {
+        let init = fs::read_to_string(guest_scripts().join("init.sh")).unwrap();
+        assert!(
+            init.contains(&format!("PATH={GUEST_PATH} ")),
+            "{GUEST_PATH}"
+        );
     }
 }

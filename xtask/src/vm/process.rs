@@ -3,12 +3,13 @@
 //!
 //! Signals go through the shell's `kill`, always to pids that the caller started, never by name.
 
-use std::fs;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::fs::{self, File};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::{Context, Failure, Result};
+use crate::tools;
 
 /// How often the harness looks whether something that it waits for has happened.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
@@ -16,12 +17,33 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// Runs a tool to its end and returns its standard output; its standard error is the failure's text.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = format!("{command:?}");
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .context(|| format!("cannot start {name}"))?;
+    let out = command.stdin(Stdio::null()).output().map_err(|error| {
+        let hint = tools::hint(command.get_program(), &error);
+        Failure::new(format!("cannot start {name}: {error}{hint}"))
+    })?;
+    judge(&name, &out)?;
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// As [`output`], with the standard input and output of the tool in these files.
+pub(crate) fn between(command: &mut Command, input: File, output: File) -> Result<()> {
+    let name = format!("{command:?}");
+    let started = command
+        .stdin(input)
+        .stdout(output)
+        .stderr(Stdio::piped())
+        .spawn();
+    let out = started.and_then(Child::wait_with_output).map_err(|error| {
+        let hint = tools::hint(command.get_program(), &error);
+        Failure::new(format!("cannot start {name}: {error}{hint}"))
+    })?;
+    judge(&name, &out)
+}
+
+/// A tool that failed says why on its standard error.
+fn judge(name: &str, out: &Output) -> Result<()> {
     if out.status.success() {
-        return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
+        return Ok(());
     }
     let stderr = String::from_utf8_lossy(&out.stderr);
     Err(Failure::new(format!(

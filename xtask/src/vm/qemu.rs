@@ -5,12 +5,13 @@
 //! Everything is unpacked from packages below the harness's directory and nothing is installed: the guest's root is
 //! the host's, with the unpacked packages over it. Entry points: [`Qemu::prepare`], [`Qemu::command`].
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::error::{Context, Failure, Result};
+use super::initrd;
 use super::net::Net;
 use super::prepare::{Tools, guest_scripts, lock, remove_tree, unpack};
 use super::process::output;
@@ -28,6 +29,9 @@ const PACKAGES: &[&str] = &[
     "kmod",
     "busybox-static",
 ];
+
+/// What this machine must have to build siw and to pack the first file system.
+pub(crate) const TOOLS: &[&str] = &["cpio", "gzip", "make", "strip", "tar", "xz"];
 
 /// Directories of packages that Debian has merged into /usr, where the host has links.
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib64"];
@@ -182,7 +186,9 @@ impl Qemu {
             &tree.join("bin/busybox"),
         )?;
         copy(&guest_scripts().join("qemu-boot.sh"), &tree.join("init"))?;
-        output(Command::new("chmod").arg("755").arg(tree.join("init")))?;
+        let init = tree.join("init");
+        fs::set_permissions(&init, Permissions::from_mode(0o755))
+            .context(|| format!("cannot make {} executable", init.display()))?;
         let modprobe = self.link("modprobe")?;
         let listed = output(
             Command::new(modprobe)
@@ -210,15 +216,7 @@ impl Qemu {
         let list = tree.join("modules/order");
         fs::write(&list, order.join("\n"))
             .context(|| format!("cannot write {}", list.display()))?;
-        let fresh = self.made.join("initrd.new");
-        let script = "cd \"$1\" && find . | cpio -o -H newc --quiet | gzip -1 >\"$2\"";
-        output(
-            Command::new("sh")
-                .args(["-c", script, "pack"])
-                .arg(&tree)
-                .arg(&fresh),
-        )?;
-        fs::rename(&fresh, self.initrd()).context(|| "cannot rename the initrd".into())
+        initrd::pack(&tree, &self.initrd())
     }
 
     /// The guest as a process: its console is the standard output.

@@ -14,7 +14,7 @@ use super::error::{Context, Failure, Result};
 use super::guest::Guest;
 use super::net::Net;
 use super::prepare::prepare;
-use super::qemu::Qemu;
+use super::qemu::{self, Qemu};
 use super::scenario::{Outcome, judge_single};
 use super::siw;
 use crate::repo;
@@ -75,7 +75,7 @@ impl Device {
 /// Runs everything; `true` when all passed.
 pub(crate) fn rdma(dir: &Path, args: &RdmaArgs) -> Result<bool> {
     let started = Instant::now();
-    let tools = prepare(dir)?;
+    let tools = prepare(dir, qemu::TOOLS)?;
     let qemu = Qemu::prepare(&tools)?;
     let programs = Programs::build(args)?;
     let ready = started.elapsed().as_secs_f64();

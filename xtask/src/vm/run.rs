@@ -173,7 +173,7 @@ pub(crate) fn run(dir: &Path, args: &RunArgs) -> Result<bool> {
 
 /// Runs the command and hands out what each scenario came to.
 pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
-    let tools = prepare(dir)?;
+    let tools = prepare(dir, &[])?;
     let mut settings = args.scenarios.settings(args.port, &args.export)?;
     if let Some(count) = args.ds_count {
         settings

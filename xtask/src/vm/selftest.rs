@@ -35,7 +35,7 @@ pub(crate) struct SelftestArgs {
 /// Runs the self-test; `true` when everything passed.
 pub(crate) fn selftest(dir: &Path, args: &SelftestArgs) -> Result<bool> {
     let started = Instant::now();
-    let tools = prepare(dir)?;
+    let tools = prepare(dir, &[])?;
     let root = tools.server_root()?;
     println!("tools ready after {:.1} s", started.elapsed().as_secs_f64());
     let settings = args.scenarios.settings(PORT, EXPORT)?;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::error::{Context, Failure, Result};
 use super::net::Net;
 use super::prepare::prepare;
-use super::qemu::Qemu;
+use super::qemu::{self, Qemu};
 use super::scenario::Outcome;
 use crate::repo;
 use nfs::Data;
@@ -47,7 +47,7 @@ enum Part {
 /// Runs everything; `true` when all passed.
 pub(crate) fn siw(dir: &Path, args: &SiwArgs) -> Result<bool> {
     let started = Instant::now();
-    let tools = prepare(dir)?;
+    let tools = prepare(dir, qemu::TOOLS)?;
     let qemu = Qemu::prepare(&tools)?;
     let ready = started.elapsed().as_secs_f64();
     println!(
