@@ -6,11 +6,12 @@
 //! [`Guest::signal`]; in scripts `signal NAME` and `await NAME`). Output comes over the console,
 //! line by line. Entry points: [`Guest::builder`] or [`Guest::with_rdma`], then `run` or `spawn`.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,8 +25,20 @@ use super::qemu::Qemu;
 /// Output kept of one guest; later lines are dropped, and the output says so.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
 
+/// Lines of its console that are shown of a guest that ended without its last word.
+pub(crate) const LAST_LINES: usize = 20;
+
 /// How long a guest may take from its script's end to its own.
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(30);
+
+/// The console's lines, in the job directory.
+const CONSOLE: &str = "console.log";
+
+/// What the program that runs the guest said itself, such as that it cannot start.
+const COMPLAINTS: &str = "stderr.log";
+
+/// Lines of that which are shown with the console's.
+const COMPLAINTS_MAX: usize = 8;
 
 /// Numbers the guests of this process.
 static GUESTS: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +63,24 @@ pub(crate) struct GuestRun {
     pub(crate) output: String,
     /// From start to the script's first line; `None` if it never got there.
     pub(crate) boot: Option<Duration>,
+    /// Where the console is kept of a guest that did not end well.
+    pub(crate) log: Option<PathBuf>,
+}
+
+impl GuestRun {
+    /// What a person should see of these lines of the console: the last of them, and where the others are.
+    pub(crate) fn last_words(&self, lines: &[&str]) -> String {
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        let mut text = if last.is_empty() {
+            "its console said nothing".to_owned()
+        } else {
+            format!("its console said last:\n{}", last.join("\n"))
+        };
+        if let Some(log) = &self.log {
+            text.push_str(&format!("\nthe whole console: {}", log.display()));
+        }
+        text
+    }
 }
 
 /// What the guest's kernel runs on.
@@ -127,32 +158,11 @@ impl GuestBuilder<'_> {
     /// Boots the guest and returns while it runs.
     pub(crate) fn spawn(self) -> Result<Guest> {
         let job = self.make_job()?;
-        let mut command = match self.machine {
+        let command = match self.machine {
             Machine::Uml(tools) => self.uml(tools, &job),
             Machine::Qemu(qemu) => qemu.command(self.net, &job, self.slot, self.mem_mib),
         };
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let started = Instant::now();
-        let mut child = command
-            .spawn()
-            .context(|| "cannot start the guest kernel".into())?;
-        let stdout = child.stdout.take().expect("the guest's output is a pipe");
-        let echo = self.echo;
-        let log = job.join("console.log");
-        let log = File::create(&log).context(|| format!("cannot create {}", log.display()))?;
-        let reader = Some(thread::spawn(move || collect(stdout, log, echo)));
-        let deadline = started + self.limit;
-        Ok(Guest {
-            child,
-            job,
-            started,
-            deadline,
-            boot: None,
-            reader,
-        })
+        Guest::start(command, job, self.limit, self.echo)
     }
 
     fn uml(&self, tools: &Tools, job: &Path) -> Command {
@@ -268,31 +278,49 @@ fn copy_scripts(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+fn create(path: &Path) -> Result<File> {
+    File::create(path).context(|| format!("cannot create {}", path.display()))
+}
+
 /// Reads the console until the guest closes it. The log is for a person who wonders, while the
 /// guest runs or after it failed, so that it cannot be written is no failure.
-fn collect(stdout: ChildStdout, mut log: File, echo: bool) -> String {
+fn collect(stdout: impl Read, mut log: impl Write, echo: bool) -> String {
     let mut output = String::new();
+    // Of what is dropped, the last lines: they say how it ended.
+    let mut dropped: VecDeque<String> = VecDeque::new();
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {
         line.clear();
         // An error here is the end of the console: the guest is gone.
         if !matches!(lines.read_until(b'\n', &mut line), Ok(1..)) {
-            return output;
+            break;
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
         if echo {
             eprintln!("  | {text}");
         }
-        if output.len() + text.len() < OUTPUT_BYTES_MAX {
+        if dropped.is_empty() && output.len() + text.len() < OUTPUT_BYTES_MAX {
             let _ = writeln!(log, "{text}");
             output.push_str(text);
             output.push('\n');
-        } else if !output.ends_with("(output cut)\n") {
-            output.push_str("(output cut)\n");
+            continue;
         }
+        if dropped.len() == LAST_LINES {
+            dropped.pop_front();
+        }
+        dropped.push_back(text.to_owned());
     }
+    if !dropped.is_empty() {
+        output.push_str("(output cut)\n");
+    }
+    for text in dropped {
+        let _ = writeln!(log, "{text}");
+        output.push_str(&text);
+        output.push('\n');
+    }
+    output
 }
 
 /// A running guest. Dropping it kills it.
@@ -328,6 +356,29 @@ impl Guest {
             slot: 0,
             echo: false,
         }
+    }
+
+    /// Runs the guest's kernel; its standard output is the console.
+    fn start(mut command: Command, job: PathBuf, limit: Duration, echo: bool) -> Result<Self> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(create(&job.join(COMPLAINTS))?);
+        let log = create(&job.join(CONSOLE))?;
+        let started = Instant::now();
+        let mut child = command
+            .spawn()
+            .context(|| "cannot start the guest kernel".into())?;
+        let stdout = child.stdout.take().expect("the guest's output is a pipe");
+        let reader = Some(thread::spawn(move || collect(stdout, log, echo)));
+        Ok(Self {
+            child,
+            job,
+            started,
+            deadline: started + limit,
+            boot: None,
+            reader,
+        })
     }
 
     /// Tells the guest something: its `await NAME` returns.
@@ -367,9 +418,10 @@ impl Guest {
         self.finish(false)
     }
 
-    /// Kills the guest.
+    /// Kills the guest, unless it has ended.
     pub(crate) fn stop(mut self) -> Result<GuestRun> {
-        self.finish(true)
+        let ended = self.step()?;
+        self.finish(!ended)
     }
 
     /// Notes the end of the boot; returns whether the guest has ended.
@@ -388,11 +440,13 @@ impl Guest {
     fn finish(&mut self, timed_out: bool) -> Result<GuestRun> {
         // After its status the guest powers off, which drains the console; a mount that hangs must
         // not hold that up for ever.
-        if !timed_out {
-            wait_at_most(&mut self.child, POWER_OFF_LIMIT)?;
-        }
+        let ended = if timed_out {
+            None
+        } else {
+            wait_at_most(&mut self.child, POWER_OFF_LIMIT)?
+        };
         kill_family(&mut self.child);
-        let output = self
+        let mut output = self
             .reader
             .take()
             .and_then(|reader| reader.join().ok())
@@ -403,19 +457,81 @@ impl Guest {
             None if timed_out => GuestExit::TimedOut,
             None => GuestExit::Died,
         };
-        if rc == GuestExit::Status(0) {
+        let ended_well = rc == GuestExit::Status(0);
+        if ended_well {
             remove_tree(&self.job)?;
+        }
+        if rc == GuestExit::Died {
+            output.push_str(&self.complaints(ended));
         }
         Ok(GuestRun {
             rc,
             output,
             boot: self.boot,
+            log: (!ended_well).then(|| self.job.join(CONSOLE)),
         })
+    }
+
+    /// What the program that ran the guest said last, and how it ended, a line each.
+    fn complaints(&self, ended: Option<ExitStatus>) -> String {
+        let said = fs::read(self.job.join(COMPLAINTS)).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        lines.drain(..lines.len().saturating_sub(COMPLAINTS_MAX));
+        let failed = ended.filter(|status| !status.success());
+        lines.extend(failed.map(|status| format!("its process ended: {status}")));
+        lines.iter().map(|line| format!("{line}\n")).collect()
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
         kill_family(&mut self.child);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is kept of a console. A shell stands for the guest's kernel.
+
+    use super::*;
+
+    /// What is left of a guest whose kernel is this script.
+    fn run(name: &str, script: &str) -> GuestRun {
+        let name = format!("xtask-guest-{name}-{}", std::process::id());
+        let job = std::env::temp_dir().join(name);
+        fs::create_dir_all(&job).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(&job);
+        let guest = Guest::start(command, job.clone(), Duration::from_secs(60), false);
+        let run = guest.unwrap().wait().unwrap();
+        remove_tree(&job).unwrap();
+        run
+    }
+
+    #[test]
+    fn a_kernel_that_ends_early_leaves_its_words_and_those_of_its_program() {
+        let died = run("died", "echo panic; echo no such option >&2; exit 3");
+        assert_eq!(died.rc, GuestExit::Died);
+        let all = "panic\nno such option\nits process ended: exit status: 3\n";
+        assert_eq!(died.output, all);
+        assert!(died.log.is_some_and(|log| log.ends_with(CONSOLE)));
+        let well = run("well", "echo ok; echo noise >&2; echo 0 >rc");
+        assert_eq!((well.rc, &well.output[..]), (GuestExit::Status(0), "ok\n"));
+        assert_eq!(well.log, None);
+    }
+
+    #[test]
+    fn the_end_of_a_long_console_is_kept() {
+        let line = "x".repeat(1 << 16);
+        let mut said: String = format!("{line}\n").repeat(OUTPUT_BYTES_MAX >> 16);
+        said.push_str("Kernel panic\nRebooting\n");
+        let mut log = Vec::new();
+        let output = collect(said.as_bytes(), &mut log, false);
+        assert!(output.ends_with("\nKernel panic\nRebooting\n"));
+        assert!(output.contains("\n(output cut)\n"));
+        assert!(output.len() < OUTPUT_BYTES_MAX + (LAST_LINES << 17));
+        assert!(log.ends_with(b"Rebooting\n"));
+        assert_eq!(collect(&b"a\r\nb"[..], &mut Vec::new(), false), "a\nb\n");
     }
 }

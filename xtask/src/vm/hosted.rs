@@ -13,7 +13,7 @@ use super::guest::Guest;
 use super::net::Net;
 use super::prepare::Tools;
 use super::process::{POLL, signal};
-use super::scenario::{Outcome, Scenario, Settings, judge_single};
+use super::scenario::{Outcome, Scenario, Settings, judge_single, with_finding};
 
 /// What the caller does with its server.
 pub(crate) trait Victim {
@@ -86,7 +86,7 @@ pub(crate) fn run(
         guest.wait()?
     };
     let mut outcome = judge_single(&run, vers, scenario.name, started.elapsed());
-    outcome.failure = found.or(outcome.failure);
+    outcome.failure = with_finding(found, &run, outcome.failure);
     Ok(outcome)
 }
 

@@ -356,33 +356,50 @@ fn read_outcomes(run: &GuestRun, vers: &str, names: &[&str]) -> Vec<Outcome> {
                 .next()
                 .and_then(|word| word.parse().ok())
                 .unwrap_or(0.0);
-            outcomes.push(judge(name, vers, status, seconds, &lines));
+            let why = format!("status {status}");
+            outcomes.push(judge(
+                (name, vers),
+                (status == "0", &why),
+                seconds,
+                &lines,
+                run,
+            ));
         } else {
             lines.push(line);
         }
     }
-    if run.rc == GuestExit::TimedOut || run.rc == GuestExit::Died || outcomes.is_empty() {
-        let how = match run.rc {
-            GuestExit::TimedOut => "the guest was killed at its time limit".to_owned(),
-            GuestExit::Died => "the guest's kernel ended".to_owned(),
-            GuestExit::Status(status) => format!("the guest ended with status {status}"),
-        };
-        if let Some(name) = names.get(outcomes.len()) {
-            let last = &lines[lines.len().saturating_sub(15)..];
-            outcomes.push(Outcome {
-                name: (*name).to_owned(),
-                vers: vers.to_owned(),
-                failure: Some(format!("{how}; its last words:\n{}", last.join("\n"))),
-                seconds: 0.0,
-                notes: Vec::new(),
-            });
-        }
+    let is_cut = matches!(run.rc, GuestExit::TimedOut | GuestExit::Died) || outcomes.is_empty();
+    if let Some(name) = names.get(outcomes.len()).filter(|_| is_cut) {
+        let (how, last) = (how(run.rc), run.last_words(&lines));
+        outcomes.push(Outcome {
+            name: (*name).to_owned(),
+            vers: vers.to_owned(),
+            failure: Some(format!("{how}; {last}")),
+            seconds: 0.0,
+            notes: Vec::new(),
+        });
     }
     outcomes
 }
 
-/// A scenario passed when it said so and its script ended with 0: neither alone is enough.
-fn judge(name: &str, vers: &str, status: &str, seconds: f64, lines: &[&str]) -> Outcome {
+/// How a guest ended, for a person.
+fn how(rc: GuestExit) -> String {
+    match rc {
+        GuestExit::TimedOut => "the guest was killed at its time limit".to_owned(),
+        GuestExit::Died => "the guest's kernel ended".to_owned(),
+        GuestExit::Status(status) => format!("the guest ended with status {status}"),
+    }
+}
+
+/// A scenario passed when it said so and its script ended with 0: neither alone is enough. `lines` are what the
+/// console said meanwhile.
+fn judge(
+    (name, vers): (&str, &str),
+    (ended_well, how): (bool, &str),
+    seconds: f64,
+    lines: &[&str],
+    run: &GuestRun,
+) -> Outcome {
     let fail = format!("FAIL {name}: ");
     let said_ok = lines
         .iter()
@@ -392,10 +409,13 @@ fn judge(name: &str, vers: &str, status: &str, seconds: f64, lines: &[&str]) -> 
         .rev()
         .find_map(|line| line.strip_prefix(&fail))
         .map(str::to_owned);
-    let failure = match (why, said_ok, status) {
-        (Some(why), _, _) => Some(why),
-        (None, true, "0") => None,
-        (None, _, _) => Some(format!("status {status} without a word of why")),
+    let failure = match (why, said_ok && ended_well) {
+        (Some(why), _) => Some(why),
+        (None, true) => None,
+        (None, false) => {
+            let last = run.last_words(lines);
+            Some(format!("{how} without a word of why; {last}"))
+        }
     };
     let notes = lines
         .iter()
@@ -413,12 +433,22 @@ fn judge(name: &str, vers: &str, status: &str, seconds: f64, lines: &[&str]) -> 
 /// Judges a guest whose script was the scenario itself.
 pub(crate) fn judge_single(run: &GuestRun, vers: &str, name: &str, took: Duration) -> Outcome {
     let lines: Vec<&str> = run.output.lines().collect();
-    let status = match run.rc {
-        GuestExit::Status(status) => status.to_string(),
-        GuestExit::TimedOut => "none (killed at its time limit)".to_owned(),
-        GuestExit::Died => "none (the guest's kernel ended)".to_owned(),
-    };
-    judge(name, vers, &status, took.as_secs_f64(), &lines)
+    let ended_well = run.rc == GuestExit::Status(0);
+    let end = (ended_well, &how(run.rc)[..]);
+    judge((name, vers), end, took.as_secs_f64(), &lines, run)
+}
+
+/// What failed, with what the host found before what the guest said. Of a guest that died, which the host may have
+/// noticed by an error of its own, both are told.
+pub(crate) fn with_finding(
+    found: Option<String>,
+    run: &GuestRun,
+    said: Option<String>,
+) -> Option<String> {
+    match (found, said) {
+        (Some(found), Some(said)) if run.rc == GuestExit::Died => Some(format!("{found}; {said}")),
+        (found, said) => found.or(said),
+    }
 }
 
 /// Prints one outcome as it comes; the remarks of a failed one help to find out why.
@@ -500,6 +530,7 @@ mod tests {
             rc,
             output: output.to_owned(),
             boot: None,
+            log: None,
         }
     }
 
@@ -539,6 +570,44 @@ mod tests {
             assert_eq!(outcomes.len(), 1);
             assert!(outcomes[0].failure.is_some());
         }
+    }
+
+    #[test]
+    fn a_guest_that_ends_without_its_last_word_is_shown_by_its_console() {
+        let text: String = (0..30).map(|line| format!("line {line}\n")).collect();
+        let mut died = run(GuestExit::Died, &text);
+        died.log = Some("jobs/7-0/console.log".into());
+        let failure = |run: &GuestRun| judge_single(run, "4.2", "nfs", Duration::ZERO).failure;
+        let why = failure(&died).expect("it did not pass");
+        let start =
+            "the guest's kernel ended without a word of why; its console said last:\nline 10\n";
+        assert!(why.starts_with(start), "{why}");
+        let end = "line 29\nthe whole console: jobs/7-0/console.log";
+        assert!(why.ends_with(end), "{why}");
+        let silent = failure(&run(GuestExit::Died, ""));
+        assert!(silent.is_some_and(|why| why.ends_with("; its console said nothing")));
+        let framed = "## begin a\nKernel panic\n## end a 137 0.1\n";
+        let outcomes = read_outcomes(&run(GuestExit::Status(1), framed), "4.2", &["a"]);
+        let why = outcomes[0].failure.as_deref();
+        assert!(why.is_some_and(|why| why.contains("status 137") && why.ends_with("Kernel panic")));
+    }
+
+    #[test]
+    fn the_word_of_a_scenario_is_enough() {
+        let told = run(GuestExit::Status(1), "much\nFAIL nfs: no mount\n");
+        let outcome = judge_single(&told, "4.2", "nfs", Duration::ZERO);
+        assert_eq!(outcome.failure.as_deref(), Some("no mount"));
+    }
+
+    #[test]
+    fn what_the_host_found_hides_no_guest_that_died() {
+        let (found, said) = (|| Some("no ping".to_owned()), || Some("panic".to_owned()));
+        let died = run(GuestExit::Died, "");
+        let both = with_finding(found(), &died, said());
+        assert_eq!(both.as_deref(), Some("no ping; panic"));
+        assert_eq!(with_finding(None, &died, said()), said());
+        let stopped = run(GuestExit::TimedOut, "");
+        assert_eq!(with_finding(found(), &stopped, said()), found());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::super::net::{Net, SERVER_IP};
 use super::super::process::output;
 use super::super::qemu::Qemu;
 use super::super::run::new_log;
-use super::super::scenario::{Outcome, judge_single};
+use super::super::scenario::{Outcome, judge_single, with_finding};
 use super::super::server::{Server, tail};
 
 /// rping's own port.
@@ -62,8 +62,7 @@ pub(super) fn rping(net: &Net, qemu: &Qemu, echo: bool) -> Result<Outcome> {
     };
     let mut outcome = judge_single(&run, "", "rping", started.elapsed());
     drop(server);
-    outcome.failure = found
-        .or(outcome.failure)
+    outcome.failure = with_finding(found, &run, outcome.failure)
         .or_else(|| judge_served(&fs::read_to_string(&log).unwrap_or_default()));
     if outcome.is_failure() {
         println!("{}", tail(&log, 15));
