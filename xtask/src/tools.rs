@@ -2,7 +2,7 @@
 //!
 //! A command calls [`need`] before it does anything, so that nobody finds out in the middle of its work, or by a
 //! guest that does not boot. Programs are looked up by reading `PATH`; nothing is started. The few that every
-//! Debian has (`sh`, `env`, `stat`, `id`) and the Rust toolchain are not asked for.
+//! Debian has (`sh`, `env`, `stat`, `id`) and the Rust toolchain are not asked for, and no package brings `apt-get`.
 
 use crate::repo::Result;
 use std::ffi::OsStr;
@@ -12,7 +12,6 @@ use std::path::Path;
 
 /// What commands run, and the package of each.
 const PROGRAMS: &[(&str, &str)] = &[
-    ("apt-get", "apt"),
     ("cpio", "cpio"),
     ("dpkg-deb", "dpkg"),
     ("dpkg-query", "dpkg"),
@@ -133,7 +132,16 @@ mod tests {
     use std::fs::{self, Permissions};
 
     /// What every Debian with cargo has, and systemd, whose lack is no error.
-    const ALWAYS: [&str; 7] = ["cargo", "rustc", "sh", "env", "stat", "id", "systemctl"];
+    const ALWAYS: [&str; 8] = [
+        "apt-get",
+        "cargo",
+        "env",
+        "id",
+        "rustc",
+        "sh",
+        "stat",
+        "systemctl",
+    ];
 
     #[test]
     fn all_missing_programs_are_named_with_their_packages() {

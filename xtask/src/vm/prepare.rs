@@ -146,7 +146,7 @@ fn judge_installed(lacking: &[Missing], installed: Result<()>) -> Result<()> {
         return Ok(());
     }
     let why = match installed {
-        Ok(()) => "the packages are installed, so look at the PATH".to_owned(),
+        Ok(()) => format!("the packages are installed: look at the PATH (of guests: {GUEST_PATH})"),
         Err(error) => format!("this was tried: {error}"),
     };
     Err(Failure::new(format!("{}\n{why}", tools::advice(lacking))))
