@@ -1,18 +1,43 @@
 """Checks of what df asks for: df.py DIR."""
 
+import ctypes
+import errno
 import os
 import subprocess
 import sys
+import time
 
-from check import data, expect, note, run
+from check import data, equal, expect, note, run
 
 MIB = 1 << 20
 FILE = 32 * MIB
+RESERVED = 64 * MIB
+# A removal begins with the next tick of the metadata server, a second at most; then come a call and a heartbeat. The rest is for a busy machine.
+FRESH_S = 4.0
 
 
 def room(path):
     found = os.statvfs(path)
     return found.f_bfree * found.f_frsize
+
+
+def reserve(file):
+    """fallocate, or where the server has none (NFSv4.1) bytes."""
+    call = ctypes.CDLL(None, use_errno=True).fallocate64
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if call(file.fileno(), 0, 0, RESERVED) != 0:
+        equal(ctypes.get_errno(), errno.EOPNOTSUPP, "the error of fallocate")
+        file.write(data(2, RESERVED))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def changed(path, holds, what):
+    began = time.monotonic()
+    while not holds(room(path)):
+        expect(time.monotonic() - began < FRESH_S, f"within {FRESH_S} s {what}")
+        time.sleep(0.1)
+    note(f"{what}: {time.monotonic() - began:.1f} s")
 
 
 def main():
@@ -35,6 +60,13 @@ def main():
     note(f"free before {before // MIB} MiB, after writing {FILE // MIB} MiB {after // MIB} MiB")
     used = os.stat(f"{d}/file").st_blocks * 512
     expect(used >= FILE // 2, f"a file of {FILE} random bytes says that it takes {used}")
+    before = room(d)
+    with open(f"{d}/reserved", "wb") as file:
+        reserve(file)
+    changed(d, lambda now: before - now >= RESERVED // 2, "less is free after a reservation")
+    before = room(d)
+    os.unlink(f"{d}/reserved")
+    changed(d, lambda now: now - before >= RESERVED // 2, "more is free after unlink")
 
 
 run(main)

@@ -50,6 +50,7 @@ fn capacity() -> Capacity {
     Capacity {
         total_bytes: 10,
         free_bytes: 9,
+        unused_bytes: 10,
         disk: 7,
         objects_count: 8,
     }
@@ -355,7 +356,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
     let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
     for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 2, high: 2 };
+        let low_high = AcceptError::ProgMismatch { low: 3, high: 3 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
@@ -385,7 +386,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 2 to 2"));
+    assert!(refusal.to_string().contains("speaks 3 to 3"));
 }
 
 #[test]

@@ -131,6 +131,8 @@ xdr::xdr_struct! {
         pub total_bytes: u64,
         /// Bytes that can still be written.
         pub free_bytes: u64,
+        /// Bytes without data: `free_bytes`, and what the file system keeps for its administrator.
+        pub unused_bytes: u64,
         /// The disk behind it: equal for stores that share one. 0 shares with nobody.
         pub disk: u64,
         /// Objects in the index.

@@ -26,6 +26,8 @@ use crate::{Ds, LinkError};
 pub(crate) const WINDOW: u64 = 4096;
 /// Least time between two heartbeats when there are changes to tell.
 pub(crate) const NEWS: Duration = Duration::from_secs(1);
+/// Least time between two heartbeats when the MDS has changed how much room there is: `df` shows that within a second.
+const ROOM_NEWS: Duration = Duration::from_millis(200);
 /// How long an acknowledgement waits for the MDS. Above it the client is told to try later.
 const WAIT: Duration = Duration::from_secs(5);
 /// How long the last announcement before a stop may take.
@@ -36,6 +38,7 @@ pub(crate) struct Announced {
     known: watch::Sender<u64>,
     news: Notify,
     wake: Notify,
+    room: Notify,
 }
 
 impl Announced {
@@ -45,6 +48,7 @@ impl Announced {
             known: watch::Sender::new(changes_before),
             news: Notify::new(),
             wake: Notify::new(),
+            room: Notify::new(),
         }
     }
 
@@ -57,15 +61,25 @@ impl Announced {
         });
     }
 
+    /// A call of the MDS has taken or given back room.
+    pub(crate) fn note_room(&self) {
+        self.room.notify_one();
+    }
+
     /// Waits until a HEARTBEAT should not wait for its time, now that the last one was sent `since`.
     pub(crate) async fn woken(&self, since: Instant) {
         let news = async {
             self.news.notified().await;
             tokio::time::sleep_until(since + NEWS).await;
         };
+        let room = async {
+            self.room.notified().await;
+            tokio::time::sleep_until(since + ROOM_NEWS).await;
+        };
         tokio::select! {
             () = self.wake.notified() => {}
             () = news => {}
+            () = room => {}
         }
     }
 }

@@ -160,6 +160,7 @@ impl Ds {
         control::Capacity {
             total_bytes: space.total_bytes,
             free_bytes: space.free_bytes,
+            unused_bytes: space.unused_bytes,
             disk: space.disk,
             objects_count: self.index.objects_count(),
         }

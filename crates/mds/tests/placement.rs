@@ -9,11 +9,12 @@
 mod rig;
 
 use namespace::LayoutPolicy;
+use nfs4::attr;
 use nfs4::ops::{
-    GetXattrArgs, GetXattrRes, ListXattrsArgs, ListXattrsRes, SetXattrArgs, SetXattrOption,
-    SetXattrRes,
+    GetAttrArgs, GetAttrRes, GetXattrArgs, GetXattrRes, ListXattrsArgs, ListXattrsRes,
+    SetXattrArgs, SetXattrOption, SetXattrRes,
 };
-use nfs4::{FileHandle, IoMode, NfsStatus};
+use nfs4::{Bitmap, FileHandle, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, after_putfh};
@@ -150,6 +151,23 @@ async fn a_disk_that_data_servers_share_is_counted_once() {
     heartbeats().await;
     let space = rig.nfsd.role().data().space();
     assert_eq!((space.total_bytes, space.free_bytes), (3000, 2700));
+    assert_eq!(space.unused_bytes, 2850);
+    // As statvfs has them: what the disks' administrators keep is free, and not available.
+    let client = rig.session("alice").await;
+    let root = client.lookup(&[]).await.unwrap();
+    let attr_request = Bitmap::of(&[attr::SPACE_TOTAL, attr::SPACE_FREE, attr::SPACE_AVAIL]);
+    let done = client
+        .on(&root, |b| {
+            b.push(&GetAttrArgs { attr_request });
+        })
+        .await;
+    let mut reply = after_putfh(&done);
+    let got = reply.take::<GetAttrRes<'_>>().unwrap();
+    let got = got.attributes.attrs().unwrap();
+    assert_eq!(
+        (got.space_total, got.space_free, got.space_avail),
+        (Some(3000), Some(2850), Some(2700))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -157,6 +157,7 @@ impl DirObjects {
         Ok(Capacity {
             total_bytes: usable(stat.f_blocks),
             free_bytes,
+            unused_bytes: usable(stat.f_bfree),
             disk: self.disk,
         })
     }

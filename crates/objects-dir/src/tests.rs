@@ -273,6 +273,24 @@ fn the_reserve_is_left_to_others() {
 }
 
 #[test]
+fn the_room_is_what_the_file_system_says() {
+    let dir = TempDir::new().unwrap();
+    let store = DirObjects::open(dir.path(), options()).unwrap();
+    // Others may write to the same disk meanwhile.
+    let near = |a: u64, b: u64| a.abs_diff(b) < 1 << 30;
+    let capacity = store.capacity().unwrap();
+    let stat = rustix::fs::statvfs(dir.path()).unwrap();
+    for (said, blocks) in [
+        (capacity.total_bytes, stat.f_blocks),
+        (capacity.unused_bytes, stat.f_bfree),
+        (capacity.free_bytes, stat.f_bavail),
+    ] {
+        let bytes = (blocks * stat.f_frsize).saturating_sub(options().reserve_bytes);
+        assert!(near(said, bytes), "{said} {bytes}");
+    }
+}
+
+#[test]
 fn stores_on_one_file_system_say_so() {
     let dir = TempDir::new().unwrap();
     let disk = |path: &Path| {

@@ -474,7 +474,8 @@ pub fn stat_and_capacity_are_plausible(subject: &mut dyn Subject) {
     store.sync(id).expect(WHY);
     assert!(store.stat(id).expect(WHY).allocated_bytes >= 1 << 20);
     let capacity = store.capacity().expect(WHY);
-    assert!(capacity.free_bytes <= capacity.total_bytes && capacity.total_bytes > 0);
+    assert!(capacity.free_bytes <= capacity.unused_bytes);
+    assert!(capacity.unused_bytes <= capacity.total_bytes && capacity.total_bytes > 0);
 }
 
 /// Seeded writes, cuts and reads do what they do to a vector of bytes.

@@ -128,6 +128,8 @@ pub struct Capacity {
     pub total_bytes: u64,
     /// What is left to write.
     pub free_bytes: u64,
+    /// Bytes without data: `free_bytes`, and what the file system keeps for its administrator.
+    pub unused_bytes: u64,
     /// The disk behind it: equal for stores that share one, so that its room is counted once. 0 shares with nobody.
     pub disk: u64,
 }

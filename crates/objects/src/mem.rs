@@ -609,9 +609,11 @@ impl ObjectStore for MemObjects {
 
     fn capacity(&self) -> Result<Capacity, ObjectError> {
         let total_bytes = self.options.capacity_bytes;
+        let free_bytes = total_bytes.saturating_sub(self.inner.lock().used_bytes);
         Ok(Capacity {
             total_bytes,
-            free_bytes: total_bytes.saturating_sub(self.inner.lock().used_bytes),
+            free_bytes,
+            unused_bytes: free_bytes,
             disk: 0,
         })
     }

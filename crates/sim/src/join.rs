@@ -75,6 +75,7 @@ pub(crate) async fn join(
         capacity: control::Capacity {
             total_bytes: status.total_bytes,
             free_bytes: status.free_bytes,
+            unused_bytes: status.free_bytes,
             disk: 0,
             objects_count: 0,
         },

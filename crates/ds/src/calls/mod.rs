@@ -58,6 +58,10 @@ impl Calls {
             return Answer::<()>::Refused(refusal).encode(e);
         }
         let ds = self.nfsd.role();
+        let moves_room = matches!(
+            call,
+            ToDs::SetSize(_) | ToDs::Remove(_) | ToDs::Punch(_) | ToDs::Reserve(_) | ToDs::Clone(_)
+        );
         match call {
             ToDs::Null => {}
             ToDs::Stat(args) => say(e, Ok(objects::stat(ds, args).await)),
@@ -83,6 +87,9 @@ impl Calls {
                 self.end.send_replace(Some(LinkEnd::Shutdown { drain_ms }));
                 say(e, Ok(()));
             }
+        }
+        if moves_room {
+            ds.announced.note_room();
         }
     }
 }

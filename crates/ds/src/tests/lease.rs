@@ -38,6 +38,31 @@ async fn heartbeats_keep_the_lease_and_tell_what_was_counted() {
     assert_eq!(last.floors_fill_percent, 0);
 }
 
+/// `df` shows what an operation of the metadata server has done to the room.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_moves_room_is_followed_by_a_heartbeat() {
+    let world = World::new().await;
+    tokio::time::sleep(Duration::from_millis(u64::from(LEASE_MS) / 3 + 50)).await;
+    let beats = || world.mds.state.lock().heartbeats.len();
+    let objects = || vec![].into();
+    let before = beats();
+    let asked = world
+        .mds
+        .call(&control::StatArgs { objects: objects() })
+        .await;
+    asked.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(beats(), before, "STAT moves nothing");
+    let items = || vec![].into();
+    world
+        .mds
+        .call(&control::RemoveArgs { items: items() })
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(beats(), before + 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_heartbeats_nothing_is_served_until_hello() {
     let world = World::new().await;

@@ -125,6 +125,8 @@ pub struct Space {
     pub total_bytes: u64,
     /// Bytes that can still be written.
     pub free_bytes: u64,
+    /// Bytes without data: `free_bytes`, and what the file system keeps for its administrator.
+    pub unused_bytes: u64,
 }
 
 /// The data plane of one metadata server.
@@ -383,6 +385,9 @@ impl DataPlane {
         counted.fold(Space::default(), |sum, server| Space {
             total_bytes: sum.total_bytes.saturating_add(server.capacity.total_bytes),
             free_bytes: sum.free_bytes.saturating_add(server.capacity.free_bytes),
+            unused_bytes: sum
+                .unused_bytes
+                .saturating_add(server.capacity.unused_bytes),
         })
     }
 

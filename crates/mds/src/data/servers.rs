@@ -388,6 +388,7 @@ mod tests {
         Capacity {
             total_bytes,
             free_bytes,
+            unused_bytes: free_bytes,
             disk: 0,
             objects_count: 0,
         }

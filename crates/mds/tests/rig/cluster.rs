@@ -279,6 +279,7 @@ pub fn addresses(name: &str) -> Vec<NetAddr> {
 const CAPACITY: Capacity = Capacity {
     total_bytes: 1000,
     free_bytes: 900,
+    unused_bytes: 950,
     disk: 0,
     objects_count: 0,
 };

@@ -194,6 +194,7 @@ fn capacity(store_id: u64) -> Capacity {
     Capacity {
         total_bytes: ROOM_BYTES,
         free_bytes: ROOM_BYTES,
+        unused_bytes: ROOM_BYTES,
         disk: store_id,
         objects_count: 0,
     }
