@@ -14,6 +14,7 @@ use rig::cluster::{FakeDs, Port};
 use rig::file::File;
 use rig::{Client, Rig, after_putfh};
 use session_client::SessionError;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use xdr::Opaque;
 
@@ -123,4 +124,24 @@ async fn what_another_wants_is_taken_once_the_lease_is_over() {
     let told = test(&again, &[file.open, held]).await;
     assert_eq!(told, [NfsStatus::BadStateid; 2]);
     assert!(lock(&bobs).await.is_some(), "and it is not hers again");
+}
+
+/// A new incarnation ends the one before it, and a server cannot say which of two machines is meant. It can say that there are two.
+#[tokio::test(start_paused = true)]
+async fn two_clients_of_one_name_are_told_of() {
+    let rig = Rig::new().await;
+    let clashes = || rig.nfsd.counters().name_clashes.load(Relaxed);
+    // A machine that starts again.
+    let _first = rig.session_of("host", *b"boot0001", None).await;
+    let _second = rig.session_of("host", *b"boot0002", None).await;
+    assert_eq!((clashes(), rig.nfsd.name_clashes()), (0, vec![]));
+    // The first one is there all the same, and then the second.
+    let _first = rig.session_of("host", *b"boot0001", None).await;
+    let _second = rig.session_of("host", *b"boot0002", None).await;
+    assert_eq!(clashes(), 2);
+    let told = rig.nfsd.name_clashes();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].owner, b"host");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(rig.nfsd.name_clashes(), []);
 }

@@ -24,7 +24,8 @@ use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{
-    DataServerRow, GroupRow, KeyRow, MdsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus,
+    DataServerRow, GroupRow, KeyRow, MdsStatus, NameClashRow, STATE_EXPELLED, STATE_SERVING,
+    ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
 use cluster_tls::{ClusterCa, JoinToken, Role};
@@ -39,6 +40,7 @@ use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
 use state::DelegationLimits;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -475,6 +477,7 @@ impl View {
             ("reply_cache_bytes", replies),
             ("malformed", counters.malformed.load(Relaxed)),
             ("refused", counters.refused.load(Relaxed)),
+            ("client_name_clashes", counters.name_clashes.load(Relaxed)),
             ("sizes_unknown", count(data.sizes_unknown)),
             ("truncations", count(data.truncations)),
             ("fences_pending", count(data.fences_pending)),
@@ -514,6 +517,7 @@ impl View {
             removals_waiting: count(removals_waiting(&self.nfsd)),
             removals_counted_max: count(REMOVALS_COUNTED_MAX),
             fences_pending: count(data.fences_pending),
+            name_clashes: self.nfsd.name_clashes().iter().map(clash_row).collect(),
             data_servers: data.servers.iter().map(row).collect(),
             groups: data
                 .groups
@@ -526,6 +530,14 @@ impl View {
 
 fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn clash_row(clash: &state::NameClash) -> NameClashRow {
+    let shown = |a: &Option<IpAddr>| a.map_or_else(|| "unknown".to_owned(), |a| a.to_string());
+    NameClashRow {
+        owner: clash.owner.escape_ascii().to_string(),
+        addresses: clash.addresses.iter().map(shown).collect(),
+    }
 }
 
 fn row(server: &mds::data::ServerStatus) -> DataServerRow {

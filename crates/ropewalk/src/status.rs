@@ -84,10 +84,23 @@ pub(crate) struct MdsStatus {
     pub removals_counted_max: u64,
     /// Fences that some data server has not acknowledged.
     pub fences_pending: u64,
+    /// Machines of one client name, of the last ten minutes.
+    #[serde(default)]
+    pub name_clashes: Vec<NameClashRow>,
     /// Data servers that ever joined.
     pub data_servers: Vec<DataServerRow>,
     /// Placement groups.
     pub groups: Vec<GroupRow>,
+}
+
+/// Two machines that end each other's sessions.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct NameClashRow {
+    /// Their client owner.
+    pub owner: String,
+    /// Where they are: one address twice when they share it.
+    pub addresses: Vec<String>,
 }
 
 /// A data server as the metadata server sees it.
@@ -414,11 +427,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
     ];
     let rows: Vec<_> = mds.data_servers.iter().map(row).collect();
     text.push_str(&table(&head, &rows));
-    for ds in &mds.data_servers {
-        if let Some(why) = &ds.refused {
-            let _ = writeln!(text, "data server {} was refused: {why}", ds.id);
-        }
-    }
+    show_troubles(text, mds);
     for group in &mds.groups {
         let ids: Vec<String> = group.ds_ids.iter().map(ToString::to_string).collect();
         let _ = writeln!(
@@ -429,6 +438,23 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         );
     }
     show_work(text, mds);
+}
+
+/// What people should see to.
+fn show_troubles(text: &mut String, mds: &MdsStatus) {
+    for ds in &mds.data_servers {
+        if let Some(why) = &ds.refused {
+            let _ = writeln!(text, "data server {} was refused: {why}", ds.id);
+        }
+    }
+    for clash in &mds.name_clashes {
+        let _ = writeln!(
+            text,
+            "two clients have one name and end each other's sessions: {:?} at {}; give each machine a host name of its own, or set nfs4_unique_id",
+            clash.owner,
+            clash.addresses.join(" and "),
+        );
+    }
 }
 
 /// What RDMA runs on. Paths that are not what was wished for are never silent.
@@ -516,6 +542,22 @@ fn duration(seconds: u64) -> String {
 mod tests {
     //! Goal: what is shown is readable and complete; answers of other versions are understood.
     use super::*;
+
+    #[test]
+    fn two_clients_of_one_name_are_shown_with_both_addresses() {
+        let mds = MdsStatus {
+            name_clashes: vec![NameClashRow {
+                owner: "Linux NFSv4.1 clone".to_owned(),
+                addresses: vec!["192.0.2.1".to_owned(), "192.0.2.2".to_owned()],
+            }],
+            ..Default::default()
+        };
+        let servers = BTreeMap::from([("mds".to_owned(), Ok(ServerStatus::Mds(mds)))]);
+        let text = show(&servers);
+        let told =
+            "sessions: \"Linux NFSv4.1 clone\" at 192.0.2.1 and 192.0.2.2; give each machine";
+        assert!(text.contains(told), "{text}");
+    }
 
     #[test]
     fn servers_are_shown_in_order() {

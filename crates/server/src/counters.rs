@@ -13,6 +13,8 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Calls refused for their RPC version, credential or address.
     pub refused: AtomicU64,
+    /// EXCHANGE_IDs of a client owner that another machine has, too.
+    pub name_clashes: AtomicU64,
     ops: Box<[AtomicU64]>,
 }
 
@@ -28,6 +30,7 @@ impl Default for Counters {
             replays: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            name_clashes: AtomicU64::new(0),
             ops: (0..=last.unwrap_or(0)).map(|_| AtomicU64::new(0)).collect(),
         }
     }

@@ -16,7 +16,7 @@ use crate::{Counters, Role};
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use rpc::{AcceptError, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection};
-use state::Clients;
+use state::{Clients, NameClash, NameClashes};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -46,6 +46,7 @@ pub struct Nfsd<R: Role> {
     pub(crate) credits_short: Mutex<BTreeSet<u64>>,
     /// Places for those that wait.
     pub(crate) probes: Arc<Semaphore>,
+    pub(crate) name_clashes: Mutex<NameClashes>,
     random: Box<dyn Fn() -> u64 + Send + Sync>,
     started: Instant,
     counters: Counters,
@@ -60,6 +61,7 @@ impl<R: Role> Nfsd<R> {
             connections: Mutex::default(),
             credits_short: Mutex::default(),
             probes: Arc::new(Semaphore::new(PROBES_MAX)),
+            name_clashes: Mutex::default(),
             random: config.random,
             started: Instant::now(),
             counters: Counters::default(),
@@ -84,6 +86,11 @@ impl<R: Role> Nfsd<R> {
     /// What it counts.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Machines of one client owner that ended each other's sessions within the last ten minutes.
+    pub fn name_clashes(&self) -> Vec<NameClash> {
+        self.name_clashes.lock().recent(self.now_ms())
     }
 
     pub(crate) fn random(&self) -> u64 {

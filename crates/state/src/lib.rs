@@ -20,6 +20,7 @@ mod grace;
 mod holders;
 mod layouts;
 mod locks;
+mod name_clashes;
 mod opens;
 mod ranges;
 mod revoked;
@@ -47,6 +48,7 @@ pub use layouts::{
     IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall, RecallAnswer, Returned,
 };
 pub use locks::{LockDenied, LockLimits, LockOutcome};
+pub use name_clashes::{ClashSeen, NameClash, NameClashes};
 pub use opens::{ACCESS_READ, ACCESS_WRITE, DENY_READ, DENY_WRITE, OpenLimits, Opened, Share};
 pub use ranges::{LockKind, LockRange};
 pub use revoked::{REVOKED_PER_CLIENT_MAX, RevokeCause};

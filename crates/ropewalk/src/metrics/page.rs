@@ -310,6 +310,7 @@ fn help_of(name: &str) -> &'static str {
         "reply_cache_bytes" => "Replies kept in slots, or reserved",
         "malformed" => "Calls that could not be decoded",
         "refused" => "Calls refused for their RPC version, credential or address",
+        "client_name_clashes" => "EXCHANGE_IDs of a client whose name another machine has, too",
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",

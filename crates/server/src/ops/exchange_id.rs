@@ -1,7 +1,7 @@
 //! `EXCHANGE_ID` (RFC 8881 §18.35): who the client is, and which role this server has.
 
 use super::fail;
-use crate::{Compound, Nfsd, Role};
+use crate::{Compound, Counters, Nfsd, Role};
 use nfs4::ops::{
     EXCHGID_CONFIRMED_R, EXCHGID_MASK_A, EXCHGID_SUPP_FENCE_OPS, EXCHGID_UPD_CONFIRMED_REC_A,
     ExchangeIdArgs, ExchangeIdRes, StateProtectArgs, StateProtectRes,
@@ -21,6 +21,7 @@ impl<R: Role> Nfsd<R> {
             Ok(exchanged) => exchanged,
             Err(status) => return fail(reply, OpNum::ExchangeId, status),
         };
+        self.note_name(cx, args);
         if let Some(removed) = exchanged.removed {
             R::client_removed(self, removed).await;
         }
@@ -48,6 +49,27 @@ impl<R: Role> Nfsd<R> {
             }),
         });
         NfsStatus::Ok
+    }
+
+    /// Tells people of machines that end each other's sessions, since no status tells the clients (§18.35.4).
+    fn note_name(&self, cx: &Compound<'_, R>, args: &ExchangeIdArgs<'_>) {
+        let owner = &args.client_owner;
+        let address = cx.conn.peer().socket().map(|a| a.ip().to_canonical());
+        let now_ms = self.now_ms();
+        let verifier = owner.verifier.bytes;
+        let seen = (self.name_clashes.lock()).note(owner.ownerid.0, verifier, address, now_ms);
+        let Some(seen) = seen else { return };
+        Counters::add(&self.counters().name_clashes);
+        if seen.is_news {
+            let [one, other] = seen.clash.addresses;
+            tracing::warn!(
+                owner = %owner.ownerid.0.escape_ascii(),
+                ?one,
+                ?other,
+                "two clients have one name and end each other's sessions: give each machine a host name of its own, \
+                 or set the nfs4_unique_id of its nfs module"
+            );
+        }
     }
 
     fn exchange(

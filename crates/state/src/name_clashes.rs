@@ -1,0 +1,211 @@
+//! Machines that call themselves by one client owner, and so end each other's sessions for ever (RFC 8881 §18.35.4).
+//!
+//! A machine that starts again shows its owner with a verifier that nobody has seen before. When a verifier comes back
+//! that another one had replaced, two machines live under one name: cloned ones, or containers with one host name.
+//! The protocol leaves the server no way to tell them apart; people can, once they are told.
+//!
+//! Owns what was seen of late. Decides nothing about clients.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+/// Most owners of which incarnations are remembered; the one that was quiet for longest is forgotten.
+const OWNERS_MAX: usize = 4096;
+/// Incarnations of one owner that are remembered: machines of one name that are found out.
+const LIVES_MAX: usize = 8;
+/// Most clashes that are told.
+const CLASHES_MAX: usize = 16;
+/// A clash is reported once in this time, for each owner.
+const REPORT_MS: u64 = 60_000;
+/// A clash is told for so long after it was last seen.
+const TOLD_MS: u64 = 600_000;
+
+/// Two machines of one client owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameClash {
+    /// The client owner, as bytes on the wire.
+    pub owner: Vec<u8>,
+    /// Where the one that came back is, and where the one is whose state it ended; where that is known. One address
+    /// twice means machines that share it.
+    pub addresses: [Option<IpAddr>; 2],
+    /// When it was last seen, in milliseconds of the caller's clock.
+    pub seen_ms: u64,
+}
+
+#[derive(Debug)]
+struct Owner {
+    /// Verifiers, the present one last, and where each came from.
+    lives: VecDeque<([u8; 8], Option<IpAddr>)>,
+    seen_ms: u64,
+    reported_ms: Option<u64>,
+}
+
+/// What was seen of client owners of late.
+#[derive(Debug, Default)]
+pub struct NameClashes {
+    owners: BTreeMap<Vec<u8>, Owner>,
+    told: Vec<NameClash>,
+}
+
+/// What [`NameClashes::note`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClashSeen {
+    /// The clash.
+    pub clash: NameClash,
+    /// It was not reported within the last minute.
+    pub is_news: bool,
+}
+
+impl NameClashes {
+    /// Notes an EXCHANGE_ID that made or confirmed a client. Returns the clash that it is a part of.
+    pub fn note(
+        &mut self,
+        name: &[u8],
+        verifier: [u8; 8],
+        address: Option<IpAddr>,
+        now_ms: u64,
+    ) -> Option<ClashSeen> {
+        if !self.owners.contains_key(name) {
+            self.forget_one();
+        }
+        let owner = self.owners.entry(name.to_vec()).or_insert_with(|| Owner {
+            lives: VecDeque::new(),
+            seen_ms: now_ms,
+            reported_ms: None,
+        });
+        owner.seen_ms = now_ms;
+        let present = owner.lives.back().copied();
+        if present.is_some_and(|(present, _)| present == verifier) {
+            return None;
+        }
+        let earlier = owner.lives.iter().position(|(known, _)| *known == verifier);
+        if let Some(at) = earlier {
+            owner.lives.remove(at);
+        } else if owner.lives.len() == LIVES_MAX {
+            owner.lives.pop_front();
+        }
+        owner.lives.push_back((verifier, address));
+        earlier?;
+        let since = owner.reported_ms.map(|at| now_ms.saturating_sub(at));
+        let is_news = since.is_none_or(|since| since >= REPORT_MS);
+        if is_news {
+            owner.reported_ms = Some(now_ms);
+        }
+        let clash = NameClash {
+            owner: name.to_vec(),
+            addresses: [address, present.and_then(|(_, address)| address)],
+            seen_ms: now_ms,
+        };
+        self.tell(&clash);
+        Some(ClashSeen { clash, is_news })
+    }
+
+    /// Clashes of the last ten minutes, the newest first.
+    #[must_use]
+    pub fn recent(&self, now_ms: u64) -> Vec<NameClash> {
+        let is_recent = |c: &&NameClash| now_ms.saturating_sub(c.seen_ms) < TOLD_MS;
+        self.told.iter().filter(is_recent).cloned().collect()
+    }
+
+    fn tell(&mut self, clash: &NameClash) {
+        self.told.retain(|told| told.owner != clash.owner);
+        self.told.truncate(CLASHES_MAX - 1);
+        self.told.insert(0, clash.clone());
+    }
+
+    fn forget_one(&mut self) {
+        if self.owners.len() < OWNERS_MAX {
+            return;
+        }
+        let quiet = self.owners.iter().min_by_key(|(_, owner)| owner.seen_ms);
+        if let Some(name) = quiet.map(|(name, _)| name.clone()) {
+            self.owners.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, last]))
+    }
+
+    /// Whether each EXCHANGE_ID of one owner, (verifier, last byte of the address), is a part of a clash.
+    fn clashes(series: &[(u8, u8)]) -> Vec<bool> {
+        let mut seen = NameClashes::default();
+        let note = |(verifier, from): &(u8, u8)| {
+            let noted = seen.note(b"Linux NFSv4.1 host", [*verifier; 8], address(*from), 0);
+            noted.is_some()
+        };
+        series.iter().map(note).collect()
+    }
+
+    #[test]
+    fn only_a_verifier_that_comes_back_is_a_clash() {
+        for (series, clash) in [
+            // A machine that starts again and again.
+            (&[(1, 1), (2, 1), (3, 1)][..], &[false; 3][..]),
+            // Trunking, and connections that were lost.
+            (&[(1, 1), (1, 2), (1, 1)], &[false; 3]),
+            // Two machines, the second of which comes later.
+            (
+                &[(1, 1), (2, 2), (1, 1), (2, 2)],
+                &[false, false, true, true],
+            ),
+            // Two containers of one address.
+            (&[(1, 1), (2, 1), (1, 1)], &[false, false, true]),
+            // Three machines, and one that started again meanwhile.
+            (
+                &[(1, 1), (2, 2), (3, 3), (1, 1), (4, 2), (3, 3)],
+                &[false, false, false, true, false, true],
+            ),
+        ] {
+            assert_eq!(clashes(series), clash, "{series:?}");
+        }
+    }
+
+    #[test]
+    fn a_clash_names_both_and_is_news_once_a_minute() {
+        let mut seen = NameClashes::default();
+        let _first = seen.note(b"o", [1; 8], address(1), 0);
+        let _second = seen.note(b"o", [2; 8], address(2), 10);
+        let back = seen.note(b"o", [1; 8], address(1), 20).expect("a clash");
+        assert_eq!(
+            (back.clash.addresses, back.is_news),
+            ([address(1), address(2)], true)
+        );
+        let again = seen.note(b"o", [2; 8], address(2), 30).expect("a clash");
+        assert_eq!(
+            (again.clash.addresses, again.is_news),
+            ([address(2), address(1)], false)
+        );
+        let later = seen
+            .note(b"o", [1; 8], address(1), 20 + REPORT_MS)
+            .expect("a clash");
+        assert!(later.is_news);
+        let told = seen.recent(20 + REPORT_MS);
+        assert_eq!(told, [later.clash]);
+        assert!(seen.recent(20 + REPORT_MS + TOLD_MS).is_empty());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut seen = NameClashes::default();
+        for n in 0..2 * OWNERS_MAX {
+            let name = n.to_be_bytes();
+            for verifier in [1, 2, 1] {
+                let _clash = seen.note(&name, [verifier; 8], None, n as u64);
+            }
+        }
+        assert_eq!(
+            (seen.owners.len(), seen.told.len()),
+            (OWNERS_MAX, CLASHES_MAX)
+        );
+        for verifier in 0..=255 {
+            let _life = seen.note(b"o", [verifier; 8], None, u64::MAX);
+        }
+        assert_eq!(seen.owners[&b"o"[..]].lives.len(), LIVES_MAX);
+    }
+}
