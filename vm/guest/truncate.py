@@ -7,11 +7,12 @@ A client that has a file open for buffered writing keeps its pages whatever the 
 open that only reads.
 """
 
+import errno
 import os
 import sys
 from contextlib import contextmanager
 
-from check import data, direct_read, direct_write, equal, run, same_bytes
+from check import data, direct_read, direct_write, equal, fails_with, note, run, same_bytes
 
 MIB = 1 << 20
 
@@ -96,8 +97,29 @@ def append(a, b):
         equal(file.read(), b"".join(b"%04d" % turn for turn in range(20)), "appends in turn")
 
 
+def too_large(a):
+    """What the server's file systems do not hold is refused at once, and nothing is lost at the sync."""
+    fd = os.open(f"{a}/large", os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        os.ftruncate(fd, 1 << 62)
+        note("the server holds files of 2^62 bytes")
+    except OSError as error:
+        equal(error.errno, errno.EFBIG, "the error of a truncation to 2^62")
+        # ext4 with its usual blocks.
+        limit = (16 << 40) - 4096
+        fails_with([errno.EFBIG], "a write beyond the limit", os.pwrite, fd, b"x", limit)
+        equal(os.fstat(fd).st_size, 0, "size after what was refused")
+        os.ftruncate(fd, limit)
+        equal(os.pwrite(fd, b"x", limit - 1), 1, "bytes of the last write")
+        os.fsync(fd)
+        note(f"the server holds files of {limit} bytes")
+    os.close(fd)
+    os.unlink(f"{a}/large")
+
+
 def main():
     a, b, c = sys.argv[1:]
+    too_large(a)
     for name, part in [
         ("file", under_open),
         ("read", under_cached_read),

@@ -48,6 +48,8 @@ xdr::xdr_enum! {
         Invalid = 17,
         /// The file system of the store cannot do this.
         Unsupported = 18,
+        /// The file system of the store holds no object of that size.
+        TooLarge = 19,
     }
 }
 

@@ -51,6 +51,7 @@ fn capacity() -> Capacity {
         total_bytes: 10,
         free_bytes: 9,
         unused_bytes: 10,
+        object_bytes_max: 11,
         disk: 7,
         objects_count: 8,
     }

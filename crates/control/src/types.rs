@@ -133,6 +133,8 @@ xdr::xdr_struct! {
         pub free_bytes: u64,
         /// Bytes without data: `free_bytes`, and what the file system keeps for its administrator.
         pub unused_bytes: u64,
+        /// Largest object that the store takes, in bytes.
+        pub object_bytes_max: u64,
         /// The disk behind it: equal for stores that share one. 0 shares with nobody.
         pub disk: u64,
         /// Objects in the index.

@@ -161,6 +161,7 @@ impl Ds {
             total_bytes: space.total_bytes,
             free_bytes: space.free_bytes,
             unused_bytes: space.unused_bytes,
+            object_bytes_max: space.object_bytes_max,
             disk: space.disk,
             objects_count: self.index.objects_count(),
         }

@@ -58,7 +58,7 @@ impl Fault {
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
-            Self::Object(ObjectError::TooLarge) => Status::Invalid,
+            Self::Object(ObjectError::TooLarge) => Status::TooLarge,
             Self::Object(ObjectError::Unsupported) => Status::Unsupported,
             Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
             Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,

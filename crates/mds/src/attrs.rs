@@ -297,7 +297,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.case_preserving = Some(true);
     a.chown_restricted = Some(true);
     a.homogeneous = Some(true);
-    a.maxfilesize = Some(namespace::FILE_SIZE_MAX);
+    a.maxfilesize = Some(mds.data().file_bytes_max());
     a.clone_blksize = Some(crate::data::CLONE_BLOCK_BYTES);
     a.maxlink = Some(mds.namespace().limits().link_count_max);
     a.maxname = Some(nfs4::NAME_BYTES_MAX);

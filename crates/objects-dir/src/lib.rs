@@ -95,6 +95,7 @@ pub struct DirObjects {
     shares_storage: bool,
     in_memory: bool,
     disk: u64,
+    object_bytes_max: u64,
     full: AtomicBool,
     unchecked_bytes: AtomicU64,
     copied_bytes: AtomicU64,
@@ -112,6 +113,37 @@ pub(crate) fn io_error(error: Error) -> ObjectError {
     }
 }
 
+/// The largest file that the file system of `dir` takes, in bytes: no call tells it. A file without a name is lengthened, by
+/// halves of what is left.
+fn probe_object_bytes_max(dir: &Path) -> Result<u64, Error> {
+    let path = dir.join("probe");
+    let file = File::create(&path)?;
+    std::fs::remove_file(&path)?;
+    let (mut held, mut refused) = (0, OBJECT_BYTES_MAX);
+    if takes(&file, refused)? {
+        return Ok(refused);
+    }
+    while refused - held > 1 {
+        let middle = held + (refused - held) / 2;
+        if takes(&file, middle)? {
+            held = middle;
+        } else {
+            refused = middle;
+        }
+    }
+    Ok(held)
+}
+
+fn takes(file: &File, bytes: u64) -> Result<bool, Error> {
+    match file.set_len(bytes) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidInput) => {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}
+
 impl DirObjects {
     /// Opens the store in `dir`, making it when the directory is empty or absent.
     ///
@@ -120,6 +152,7 @@ impl DirObjects {
     /// not a directory, not a store, another format.
     pub fn open(dir: &Path, options: Options) -> Result<Self, ObjectError> {
         let home = Home::take(dir)?;
+        let object_bytes_max = probe_object_bytes_max(dir).map_err(ObjectError::Io)?;
         let kind = rustix::fs::statfs(dir)
             .map_err(Error::from)
             .map_err(ObjectError::Io)?
@@ -131,6 +164,7 @@ impl DirObjects {
             shares_storage: shares_storage(dir),
             in_memory: u64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC),
             disk: disk_of(dir).map_err(ObjectError::Io)?,
+            object_bytes_max,
             full: AtomicBool::new(false),
             unchecked_bytes: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
@@ -158,6 +192,7 @@ impl DirObjects {
             total_bytes: usable(stat.f_blocks),
             free_bytes,
             unused_bytes: usable(stat.f_bfree),
+            object_bytes_max: self.object_bytes_max,
             disk: self.disk,
         })
     }

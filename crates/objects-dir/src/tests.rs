@@ -272,6 +272,42 @@ fn the_reserve_is_left_to_others() {
     store.remove(object(1)).unwrap();
 }
 
+/// Each error of a file system has its meaning; a quota is no more room, and a file system that became read-only has failed.
+#[test]
+fn errors_of_the_file_system_are_told_apart() {
+    let told = |code: i32| match io_error(Error::from_raw_os_error(code)) {
+        ObjectError::NoSpace => "no space",
+        ObjectError::TooLarge => "too large",
+        ObjectError::Io(_) => "failed",
+        other => panic!("{other:?}"),
+    };
+    use rustix::io::Errno;
+    for (code, meaning) in [
+        (Errno::FBIG, "too large"),
+        (Errno::NOSPC, "no space"),
+        (Errno::DQUOT, "no space"),
+        (Errno::ROFS, "failed"),
+        (Errno::IO, "failed"),
+    ] {
+        assert_eq!(told(code.raw_os_error()), meaning, "{code:?}");
+    }
+}
+
+#[test]
+fn the_largest_object_is_the_one_that_the_file_system_takes() {
+    let dir = TempDir::new().unwrap();
+    let store = DirObjects::open(dir.path(), options()).unwrap();
+    let most = store.capacity().unwrap().object_bytes_max;
+    let names = std::fs::read_dir(dir.path()).unwrap();
+    assert!(names.flatten().all(|entry| entry.file_name() != "probe"));
+    let file = std::fs::File::create(dir.path().join("try")).unwrap();
+    file.set_len(most).unwrap();
+    assert!(most > 1 << 31);
+    if most < i64::MAX as u64 {
+        file.set_len(most + 1).unwrap_err();
+    }
+}
+
 #[test]
 fn the_room_is_what_the_file_system_says() {
     let dir = TempDir::new().unwrap();

@@ -130,6 +130,8 @@ pub struct Capacity {
     pub free_bytes: u64,
     /// Bytes without data: `free_bytes`, and what the file system keeps for its administrator.
     pub unused_bytes: u64,
+    /// Largest object that the file system takes, in bytes.
+    pub object_bytes_max: u64,
     /// The disk behind it: equal for stores that share one, so that its room is counted once. 0 shares with nobody.
     pub disk: u64,
 }

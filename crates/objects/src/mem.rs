@@ -614,6 +614,7 @@ impl ObjectStore for MemObjects {
             total_bytes,
             free_bytes,
             unused_bytes: free_bytes,
+            object_bytes_max: OBJECT_BYTES_MAX,
             disk: 0,
         })
     }

@@ -102,6 +102,7 @@ fn say<T: Encode>(e: &mut Encoder, result: Result<T, Status>) {
 /// What a refusal says besides its status. Only what is logged here sends anybody to the log.
 const fn why(status: Status) -> &'static str {
     match status {
+        Status::TooLarge => "the file system of the data server holds no object of that size",
         Status::Unsupported => "the file system of the data server cannot do that",
         Status::NoSpace => "the data server has no room",
         Status::Removed => "the object was removed",

@@ -121,11 +121,12 @@ async fn target(nfsd: &Nfsd<Mds>, src: &Arc<Inode>, job: &CloneJob) -> Result<Ra
     if job.src.id == job.dst.id && job.src_offset.abs_diff(job.dst_offset) < count {
         return Err(NfsStatus::Inval);
     }
-    let stop = job.dst_offset.checked_add(count);
-    let stop = stop.filter(|stop| *stop <= FILE_SIZE_MAX);
+    let end = job.dst_offset.checked_add(count);
+    let end = end.ok_or(NfsStatus::FBig)?;
+    nfsd.role().data().check_end(end)?;
     Ok(Range {
         start: job.dst_offset,
-        end: stop.ok_or(NfsStatus::FBig)?,
+        end,
     })
 }
 

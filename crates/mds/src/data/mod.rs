@@ -172,6 +172,7 @@ pub struct DataPlane {
     offloads: Mutex<offload::Offloads>,
     space_noted: Glanced<space::Noted>,
     too_wide: width::TooWide,
+    file_bytes_max: Arc<AtomicU64>,
     /// Places for chunks that copies hold.
     copy_chunks: Arc<Semaphore>,
 }
@@ -233,6 +234,7 @@ impl DataPlane {
             grant_locks: (0..GRANT_LOCKS_COUNT).map(|_| Mutex::new(())).collect(),
             keys: Mutex::new(keys),
             groups: Mutex::new(groups),
+            file_bytes_max: servers.file_bytes_max(),
             servers: Mutex::new(servers),
             fences: Mutex::default(),
             delivering: Mutex::default(),
@@ -374,6 +376,19 @@ impl DataPlane {
         let members = servers.map.values().filter(|s| s.is_member()).count();
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         members.min(FILE_WIDTH_MAX)
+    }
+
+    /// The largest file that every data server of the cluster holds, in bytes (RFC 8881 §5.8.2.11).
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.file_bytes_max.load(Relaxed)
+    }
+
+    /// Refuses what would end beyond the largest file, before anything is changed.
+    pub(crate) fn check_end(&self, end: u64) -> Result<(), NfsStatus> {
+        if end > self.file_bytes_max() {
+            return Err(NfsStatus::FBig);
+        }
+        Ok(())
     }
 
     /// Room on all data servers of the cluster, as they last said; a disk that some of them share counts once.

@@ -120,13 +120,7 @@ impl Spread {
 
 fn failed(ds: u32, file: u64, error: &DsError) -> NfsStatus {
     let status = match error {
-        DsError::Refused(refusal) => match refusal.status {
-            Status::Removed => NfsStatus::Stale,
-            Status::NoSpace => NfsStatus::NoSpc,
-            Status::Unsupported => NfsStatus::NotSupp,
-            Status::Io | Status::Invalid => NfsStatus::Io,
-            _ => NfsStatus::Delay,
-        },
+        DsError::Refused(refusal) => status_of(refusal.status),
         _ => NfsStatus::Delay,
     };
     match status {
@@ -137,6 +131,32 @@ fn failed(ds: u32, file: u64, error: &DsError) -> NfsStatus {
         _ => tracing::warn!(ds, file, %error, "range of a file"),
     }
     status
+}
+
+/// What a client is told when a data server refuses a call for its file. What may be otherwise with the next try is DELAY: the data
+/// server comes back, or its place is taken.
+const fn status_of(status: Status) -> NfsStatus {
+    match status {
+        Status::Removed => NfsStatus::Stale,
+        Status::NoSpace => NfsStatus::NoSpc,
+        Status::TooLarge => NfsStatus::FBig,
+        Status::Unsupported => NfsStatus::NotSupp,
+        Status::Io | Status::Invalid => NfsStatus::Io,
+        Status::Ok
+        | Status::Denied
+        | Status::BadToken
+        | Status::BadPublicKey
+        | Status::UnsupportedVersion
+        | Status::WrongCluster
+        | Status::UnknownServer
+        | Status::StoreSwapped
+        | Status::StoreRolledBack
+        | Status::Expelled
+        | Status::NotReady
+        | Status::TryLater
+        | Status::NotFound
+        | Status::TableFull => NfsStatus::Delay,
+    }
 }
 
 /// Looks for data or for a hole.
@@ -390,4 +410,24 @@ async fn reserve_as(
     })?;
     note_space(nfsd, inode.id);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_system_refuses_has_its_status() {
+        for (refused, told) in [
+            (Status::NoSpace, NfsStatus::NoSpc),
+            (Status::TooLarge, NfsStatus::FBig),
+            (Status::Io, NfsStatus::Io),
+            (Status::Unsupported, NfsStatus::NotSupp),
+            (Status::Removed, NfsStatus::Stale),
+            (Status::TryLater, NfsStatus::Delay),
+            (Status::NotReady, NfsStatus::Delay),
+        ] {
+            assert_eq!(status_of(refused), told, "{refused:?}");
+        }
+    }
 }

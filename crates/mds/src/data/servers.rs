@@ -22,11 +22,13 @@ use super::keys::HeldKeys;
 use super::records::{Membership, ServerRecord};
 use control::{Capacity, Counters};
 use meta::Seq;
+use namespace::FILE_SIZE_MAX;
 use nfs4::Verifier;
 use session_client::Session;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::ConnHandle;
@@ -175,6 +177,8 @@ pub(crate) struct Servers {
     full: BTreeSet<u32>,
     /// Members that are away, and when that was looked at.
     away: (BTreeSet<u32>, Instant),
+    /// Largest file that all members hold, as far as they have said.
+    file_bytes_max: Arc<AtomicU64>,
 }
 
 impl Default for Servers {
@@ -184,6 +188,7 @@ impl Default for Servers {
             next_id: 1,
             full: BTreeSet::new(),
             away: (BTreeSet::new(), Instant::now()),
+            file_bytes_max: Arc::new(AtomicU64::new(FILE_SIZE_MAX)),
         }
     }
 }
@@ -268,7 +273,10 @@ impl Servers {
         let Some(server) = self.map.get_mut(&id) else {
             return;
         };
-        server.capacity = capacity;
+        let was = std::mem::replace(&mut server.capacity, capacity);
+        if was.object_bytes_max != capacity.object_bytes_max {
+            self.note_file_bytes_max();
+        }
         let was_full = self.full.contains(&id);
         match (was_full, is_full(&capacity, was_full)) {
             (false, true) => {
@@ -287,6 +295,20 @@ impl Servers {
         }
     }
 
+    /// The largest file that all members hold, in bytes: kept up to date.
+    pub(crate) fn file_bytes_max(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.file_bytes_max)
+    }
+
+    fn note_file_bytes_max(&self) {
+        let members = self.map.values().filter(|s| s.is_member());
+        let said = members.map(|s| s.capacity.object_bytes_max);
+        // One that has not come yet has said nothing.
+        let least = said.filter(|bytes| *bytes > 0).min();
+        let bytes = least.map_or(FILE_SIZE_MAX, |bytes| bytes.min(FILE_SIZE_MAX));
+        self.file_bytes_max.store(bytes, Relaxed);
+    }
+
     /// It is out of the cluster: what was written there is lost, and the write verifiers of its files say so.
     pub(crate) fn note_expelled(&mut self, id: u32, record: ServerRecord) {
         self.full.insert(id);
@@ -295,6 +317,7 @@ impl Servers {
             server.serving = false;
             server.verifier = None;
         }
+        self.note_file_bytes_max();
     }
 
     /// Connections to all of `ids`, in their order, `None` for one that was expelled and serves nothing any more. No
@@ -389,6 +412,7 @@ mod tests {
             total_bytes,
             free_bytes,
             unused_bytes: free_bytes,
+            object_bytes_max: FILE_SIZE_MAX,
             disk: 0,
             objects_count: 0,
         }

@@ -5,7 +5,7 @@ use crate::cx::{self, Cx};
 use crate::delegations::Excluded;
 use crate::{Mds, data};
 use control::Range;
-use namespace::{FILE_SIZE_MAX, FileType, Inode};
+use namespace::{FileType, Inode};
 use nfs4::ops::{AllocateArgs, AllocateRes, DeallocateArgs, DeallocateRes};
 use nfs4::{NfsStatus, Stateid};
 use server::Nfsd;
@@ -19,9 +19,7 @@ pub(super) async fn allocate(
 ) -> Result<AllocateRes, NfsStatus> {
     let (inode, _excluded) = check(nfsd, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
-    if range.end > FILE_SIZE_MAX {
-        return Err(NfsStatus::FBig);
-    }
+    nfsd.role().data().check_end(range.end)?;
     data::allocate(nfsd, cx, &inode, range).await?;
     Ok(AllocateRes {})
 }

@@ -8,7 +8,7 @@ use crate::cx::{self, Asker, Cx, Prepared};
 use crate::data::{self, Copy};
 use crate::delegations::Excluded;
 use crate::{Mds, atimes};
-use namespace::{FILE_SIZE_MAX, FileType, Inode};
+use namespace::{FileType, Inode};
 use nfs4::ops::{
     Copied, CopyArgs, CopyRequirements, CopyRes, OffloadCancelArgs, OffloadCancelRes,
     OffloadStatusArgs, OffloadStatusRes, WriteResponse,
@@ -44,10 +44,8 @@ pub(super) async fn copy(
         count if count > left => return Err(NfsStatus::Inval),
         count => count,
     };
-    let dst_end = args.dst_offset.checked_add(count);
-    if dst_end.is_none_or(|end| end > FILE_SIZE_MAX) {
-        return Err(NfsStatus::FBig);
-    }
+    let dst_end = args.dst_offset.checked_add(count).ok_or(NfsStatus::FBig)?;
+    nfsd.role().data().check_end(dst_end)?;
     atimes::note_read(nfsd.role(), &cx.caller, &src);
     let copy = Copy {
         src,

@@ -123,7 +123,8 @@ pub(super) async fn apply(
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let mds = nfsd.role();
-    if wanted.size.is_some() {
+    if let Some(size) = wanted.size {
+        mds.data().check_end(size)?;
         mds.data().cutting(inode.id)?;
     }
     let mut needs_truncate = false;

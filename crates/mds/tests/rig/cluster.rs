@@ -110,6 +110,8 @@ pub struct Told {
     pub free_bytes: Option<u64>,
     /// The disk that it says it is on.
     pub disk: u64,
+    /// The largest object that it takes, when not the usual.
+    pub object_bytes_max: Option<u64>,
     /// How full it says that its floors are.
     pub floors_fill_percent: u32,
     /// Objects whose STAT fails, and how.
@@ -280,6 +282,7 @@ const CAPACITY: Capacity = Capacity {
     total_bytes: 1000,
     free_bytes: 900,
     unused_bytes: 950,
+    object_bytes_max: i64::MAX as u64,
     disk: 0,
     objects_count: 0,
 };
@@ -400,6 +403,9 @@ impl FakeDs {
                     let capacity = Capacity {
                         free_bytes: told.free_bytes.unwrap_or(CAPACITY.free_bytes),
                         disk: told.disk,
+                        object_bytes_max: told
+                            .object_bytes_max
+                            .unwrap_or(CAPACITY.object_bytes_max),
                         ..CAPACITY
                     };
                     (capacity, told.floors_fill_percent, told.changes)

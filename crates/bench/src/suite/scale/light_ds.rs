@@ -195,6 +195,7 @@ fn capacity(store_id: u64) -> Capacity {
         total_bytes: ROOM_BYTES,
         free_bytes: ROOM_BYTES,
         unused_bytes: ROOM_BYTES,
+        object_bytes_max: i64::MAX as u64,
         disk: store_id,
         objects_count: 0,
     }
