@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt::Display;
 
 /// Why root was refused: what people look for first, and no status says.
-const ROOT_IS_SQUASHED: &str = "; the export takes this machine's root for anybody: do it as the owner, or set squash = \"none\" in the [[export]] of this machine";
+const ROOT_IS_SQUASHED: &str = "; the export squashes root: do it as the owner, or set squash = \"none\" in the [[export]] of this machine";
 
 /// A failed command. Its exit code is 1; wrong arguments have 2, as clap has.
 #[derive(Debug)]
