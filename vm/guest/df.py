@@ -14,6 +14,7 @@ FILE = 32 * MIB
 RESERVED = 64 * MIB
 # A removal begins with the next tick of the metadata server, a second at most; then come a call and a heartbeat. The rest is for a busy machine.
 FRESH_S = 4.0
+ATTEMPTS = 5
 
 
 def room(path):
@@ -33,11 +34,27 @@ def reserve(file):
 
 
 def changed(path, holds, what):
+    """Whether the room changes in time."""
     began = time.monotonic()
     while not holds(room(path)):
-        expect(time.monotonic() - began < FRESH_S, f"within {FRESH_S} s {what}")
+        if time.monotonic() - began > FRESH_S:
+            note(f"not seen within {FRESH_S} s: {what}")
+            return False
         time.sleep(0.1)
     note(f"{what}: {time.monotonic() - began:.1f} s")
+    return True
+
+
+def is_fresh(d):
+    """Whether a reservation and its removal show in what df says."""
+    before = room(d)
+    with open(f"{d}/reserved", "wb") as file:
+        reserve(file)
+    taken = changed(d, lambda now: before - now >= RESERVED // 2, "less is free after a reservation")
+    before = room(d)
+    os.unlink(f"{d}/reserved")
+    given = changed(d, lambda now: now - before >= RESERVED // 2, "more is free after unlink")
+    return taken and given
 
 
 def main():
@@ -60,13 +77,8 @@ def main():
     note(f"free before {before // MIB} MiB, after writing {FILE // MIB} MiB {after // MIB} MiB")
     used = os.stat(f"{d}/file").st_blocks * 512
     expect(used >= FILE // 2, f"a file of {FILE} random bytes says that it takes {used}")
-    before = room(d)
-    with open(f"{d}/reserved", "wb") as file:
-        reserve(file)
-    changed(d, lambda now: before - now >= RESERVED // 2, "less is free after a reservation")
-    before = room(d)
-    os.unlink(f"{d}/reserved")
-    changed(d, lambda now: now - before >= RESERVED // 2, "more is free after unlink")
+    # Others that write to the same disk may hide it, but not each time.
+    expect(any(is_fresh(d) for _ in range(ATTEMPTS)), f"df shows no change within {FRESH_S} s, {ATTEMPTS} times")
 
 
 run(main)
