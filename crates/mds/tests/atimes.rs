@@ -10,17 +10,14 @@ mod rig;
 
 use namespace::{Cred, FileId, Op, Time};
 use nfs4::attr::{self, Attrs};
-use nfs4::ops::{
-    CreateArgs, CreateType, GetAttrArgs, GetAttrRes, ReadDirArgs, ReadLinkArgs, ReadPlusArgs,
-    SetAttrArgs,
-};
+use nfs4::ops::{CreateArgs, CreateType, ReadDirArgs, ReadLinkArgs, ReadPlusArgs};
 use nfs4::{
     Bitmap, CompoundBuilder, Fattr, FileHandle, IoMode, NfsStatus, NfsTime, SetTime, StableHow,
     Stateid, Verifier,
 };
 use rig::cluster::Port;
 use rig::file::File;
-use rig::{Client, Rig, START_S, after_putfh, real};
+use rig::{Client, Rig, START_S, real};
 use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -31,20 +28,13 @@ const DAY_S: i64 = 24 * 3600;
 
 /// What GETATTR says: seconds of the access time; change, modification and change of metadata.
 async fn times(client: &Client, fh: &FileHandle) -> (i64, (u64, i64, i64)) {
-    let attr_request = Bitmap::of(&[
+    let wanted = [
         attr::TIME_ACCESS,
         attr::CHANGE,
         attr::TIME_MODIFY,
         attr::TIME_METADATA,
-    ]);
-    let done = client
-        .on(fh, |b| {
-            b.push(&GetAttrArgs { attr_request });
-        })
-        .await;
-    let mut reply = after_putfh(&done);
-    let got = reply.take::<GetAttrRes<'_>>().unwrap();
-    let got = got.attributes.attrs().unwrap();
+    ];
+    let got = client.attrs(fh, &wanted).await.unwrap();
     let others = (
         got.change.unwrap(),
         got.time_modify.unwrap().seconds,
@@ -62,22 +52,15 @@ fn stored(rig: &Rig, file: u64) -> i64 {
 }
 
 async fn set_atime(client: &Client, fh: &FileHandle, seconds: i64) {
-    let attrs = Fattr::new(&Attrs {
+    let attrs = Attrs {
         time_access_set: Some(SetTime::Client(NfsTime {
             seconds,
             nanoseconds: 0,
         })),
         ..Attrs::default()
-    });
-    let done = client
-        .on(fh, |b| {
-            b.push(&SetAttrArgs {
-                stateid: Stateid::default(),
-                attrs: attrs.clone(),
-            });
-        })
-        .await;
-    assert_eq!(done.results().unwrap().status, NfsStatus::Ok);
+    };
+    let set = client.set_attrs(fh, Stateid::default(), &attrs).await;
+    set.unwrap();
 }
 
 async fn ask(client: &Client, fh: &FileHandle, build: impl Fn(&mut CompoundBuilder) + Send + Sync) {

@@ -11,7 +11,6 @@ mod rig;
 use nfs4::attr::{self, Attrs};
 use nfs4::ops::{
     ACCESS_READ, AccessArgs, AccessRes, CreateArgs, CreateRes, CreateType, GetAttrArgs, GetAttrRes,
-    SetAttrArgs, SetAttrRes,
 };
 use nfs4::{Bitmap, Fattr, FileHandle, NfsStatus, Owner, Stateid};
 use rig::{Client, Rig, START_S, after_putfh};
@@ -70,16 +69,8 @@ async fn mkdir(client: &Client, name: &str, attrs: &Attrs) {
 }
 
 async fn set(client: &Client, fh: &FileHandle, attrs: &Attrs) -> NfsStatus {
-    let fattr = Fattr::new(attrs);
-    let done = client
-        .on(fh, |b| {
-            b.push(&SetAttrArgs {
-                stateid: Stateid::default(),
-                attrs: fattr.clone(),
-            });
-        })
-        .await;
-    after_putfh(&done).take::<SetAttrRes>().unwrap().status
+    let set = client.set_attrs(fh, Stateid::default(), attrs).await;
+    set.err().unwrap_or(NfsStatus::Ok)
 }
 
 fn owned(owner: &str, group: &str) -> Attrs {

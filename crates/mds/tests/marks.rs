@@ -12,8 +12,7 @@ use nfs4::attr::{self, Attrs};
 use nfs4::ops::{
     CreateArgs, CreateHow, CreateRes, CreateType, CreateVerfAttrs, GetAttrArgs, GetAttrRes,
     GetFhArgs, GetFhRes, NVerifyArgs, NVerifyRes, OpenArgs, OpenClaim, OpenHow, OpenRes,
-    ReadDirArgs, ReadDirRes, SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG, SetAttrArgs, SetAttrRes,
-    VerifyArgs, VerifyRes,
+    ReadDirArgs, ReadDirRes, SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG, VerifyArgs, VerifyRes,
 };
 use nfs4::{
     Bitmap, ClientId, Fattr, FileHandle, NfsStatus, NfsTime, StableHow, StateOwner, Stateid,
@@ -67,23 +66,13 @@ async fn seen(client: &Client, fh: &FileHandle) -> Marks {
 }
 
 async fn set(client: &Client, fh: &FileHandle, attrs: &Attrs) -> NfsStatus {
-    let fattr = Fattr::new(attrs);
-    let done = client
-        .on(fh, |b| {
-            b.push(&SetAttrArgs {
-                stateid: Stateid::default(),
-                attrs: fattr.clone(),
-            });
-        })
-        .await;
-    let res = match after_putfh(&done).take::<SetAttrRes>() {
-        Ok(res) => res,
-        Err(e) => return e.status().unwrap(),
-    };
-    if res.status.is_ok() {
-        assert_eq!(res.attrsset, fattr.mask);
+    match client.set_attrs(fh, Stateid::default(), attrs).await {
+        Ok(set) => {
+            assert_eq!(set, Fattr::new(attrs).mask);
+            NfsStatus::Ok
+        }
+        Err(status) => status,
     }
-    res.status
 }
 
 /// Whether VERIFY finds the file as given; NVERIFY is to say the contrary.

@@ -11,10 +11,10 @@ mod rig;
 use namespace::LayoutPolicy;
 use nfs4::attr;
 use nfs4::ops::{
-    GetAttrArgs, GetAttrRes, GetXattrArgs, GetXattrRes, ListXattrsArgs, ListXattrsRes,
-    SetXattrArgs, SetXattrOption, SetXattrRes,
+    GetXattrArgs, GetXattrRes, ListXattrsArgs, ListXattrsRes, SetXattrArgs, SetXattrOption,
+    SetXattrRes,
 };
-use nfs4::{Bitmap, FileHandle, IoMode, NfsStatus};
+use nfs4::{FileHandle, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, after_putfh};
@@ -155,15 +155,8 @@ async fn a_disk_that_data_servers_share_is_counted_once() {
     // As statvfs has them: what the disks' administrators keep is free, and not available.
     let client = rig.session("alice").await;
     let root = client.lookup(&[]).await.unwrap();
-    let attr_request = Bitmap::of(&[attr::SPACE_TOTAL, attr::SPACE_FREE, attr::SPACE_AVAIL]);
-    let done = client
-        .on(&root, |b| {
-            b.push(&GetAttrArgs { attr_request });
-        })
-        .await;
-    let mut reply = after_putfh(&done);
-    let got = reply.take::<GetAttrRes<'_>>().unwrap();
-    let got = got.attributes.attrs().unwrap();
+    let wanted = [attr::SPACE_TOTAL, attr::SPACE_FREE, attr::SPACE_AVAIL];
+    let got = client.attrs(&root, &wanted).await.unwrap();
     assert_eq!(
         (got.space_total, got.space_free, got.space_avail),
         (Some(3000), Some(2850), Some(2700))

@@ -9,9 +9,8 @@
 mod rig;
 
 use nfs4::ops::{
-    AllocateArgs, AllocateRes, CONTENT_DATA, CONTENT_HOLE, DeallocateArgs, DeallocateRes,
-    IoAdviseArgs, IoAdviseRes, ReadPlusArgs, ReadPlusContent, ReadPlusRes, SHARE_ACCESS_READ,
-    SeekArgs, SeekRes,
+    CONTENT_DATA, CONTENT_HOLE, DeallocateArgs, DeallocateRes, IoAdviseArgs, IoAdviseRes,
+    ReadPlusArgs, ReadPlusContent, ReadPlusRes, SHARE_ACCESS_READ, SeekArgs, SeekRes,
 };
 use nfs4::{Bitmap, NfsStatus, StableHow, Stateid};
 use rig::after_putfh;
@@ -67,18 +66,8 @@ async fn punch(file: &File<'_>, offset: u64, length: u64) -> Result<(), NfsStatu
     patiently(|| try_punch(file, offset, length)).await
 }
 
-async fn try_allocate(file: &File<'_>, offset: u64, length: u64) -> Result<(), NfsStatus> {
-    let stateid = file.open;
-    let args = AllocateArgs {
-        stateid,
-        offset,
-        length,
-    };
-    ask!(file, args => AllocateRes).map(drop)
-}
-
 async fn allocate(file: &File<'_>, offset: u64, length: u64) -> Result<(), NfsStatus> {
-    patiently(|| try_allocate(file, offset, length)).await
+    patiently(|| file.try_allocate(offset, length)).await
 }
 
 #[tokio::test(start_paused = true)]

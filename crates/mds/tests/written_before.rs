@@ -13,11 +13,10 @@ use nfs4::attr::{self, Attrs};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall};
 use nfs4::ops::{
     AllocateArgs, AllocateRes, Copied, CopyArgs, CopyRes, DeallocateArgs, DeallocateRes,
-    GetAttrArgs, GetAttrRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_WRITE, SetAttrArgs, SetAttrRes,
+    SHARE_ACCESS_BOTH, SHARE_ACCESS_WRITE,
 };
 use nfs4::{
-    Bitmap, CbOpNum, Fattr, FileHandle, IoMode, NfsStatus, NfsTime, OpReader, SetTime, StableHow,
-    Stateid,
+    CbOpNum, FileHandle, IoMode, NfsStatus, NfsTime, OpReader, SetTime, StableHow, Stateid,
 };
 use parking_lot::Mutex;
 use rig::cluster::{FakeDs, Port, cluster};
@@ -92,16 +91,8 @@ fn mode(mode: u32) -> Attrs {
 
 /// Seconds of the modification time, size, mode.
 async fn seen(client: &Client, fh: &FileHandle) -> Result<(i64, u64, u32), NfsStatus> {
-    let attr_request = Bitmap::of(&[attr::TIME_MODIFY, attr::SIZE, attr::MODE]);
-    let done = client
-        .on(fh, |b| {
-            b.push(&GetAttrArgs { attr_request });
-        })
-        .await;
-    let mut reply = after_putfh(&done);
-    let got = reply.take::<GetAttrRes<'_>>();
-    let got = got.map_err(|e| e.status().unwrap())?;
-    let got = got.attributes.attrs().unwrap();
+    let wanted = [attr::TIME_MODIFY, attr::SIZE, attr::MODE];
+    let got = client.attrs(fh, &wanted).await?;
     Ok((
         got.time_modify.unwrap().seconds,
         got.size.unwrap(),
@@ -110,19 +101,8 @@ async fn seen(client: &Client, fh: &FileHandle) -> Result<(i64, u64, u32), NfsSt
 }
 
 async fn set(client: &Client, fh: &FileHandle, attrs: &Attrs) -> NfsStatus {
-    let fattr = Fattr::new(attrs);
-    let done = client
-        .on(fh, |b| {
-            b.push(&SetAttrArgs {
-                stateid: Stateid::default(),
-                attrs: fattr.clone(),
-            });
-        })
-        .await;
-    match after_putfh(&done).take::<SetAttrRes>() {
-        Ok(res) => res.status,
-        Err(e) => e.status().unwrap(),
-    }
+    let set = client.set_attrs(fh, Stateid::default(), attrs).await;
+    set.err().unwrap_or(NfsStatus::Ok)
 }
 
 /// A cluster, and a client whose back channel answers recalls of layouts as told.

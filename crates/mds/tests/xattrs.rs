@@ -11,11 +11,11 @@ mod rig;
 use meta::MemStore;
 use nfs4::attr::{self, Attrs};
 use nfs4::ops::{
-    ACCESS_XALIST, ACCESS_XAREAD, ACCESS_XAWRITE, AccessArgs, AccessRes, GetAttrArgs, GetAttrRes,
-    GetXattrArgs, GetXattrRes, ListXattrsArgs, ListXattrsRes, RemoveXattrArgs, RemoveXattrRes,
-    SetAttrArgs, SetAttrRes, SetXattrArgs, SetXattrOption, SetXattrRes,
+    ACCESS_XALIST, ACCESS_XAREAD, ACCESS_XAWRITE, AccessArgs, AccessRes, GetXattrArgs, GetXattrRes,
+    ListXattrsArgs, ListXattrsRes, RemoveXattrArgs, RemoveXattrRes, SetAttrArgs, SetAttrRes,
+    SetXattrArgs, SetXattrOption, SetXattrRes,
 };
-use nfs4::{Bitmap, ChangeInfo, Fattr, FileHandle, NfsStatus, OpError, Stateid};
+use nfs4::{ChangeInfo, Fattr, FileHandle, NfsStatus, OpError, Stateid};
 use rig::{Client, Rig, START_S, after_putfh};
 use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
@@ -115,15 +115,8 @@ fn syncing(store: MemStore) -> Arc<MemStore> {
 }
 
 async fn attrs(client: &Client, fh: &FileHandle) -> Attrs {
-    let done = client
-        .on(fh, |b| {
-            b.push(&GetAttrArgs {
-                attr_request: Bitmap::of(&[attr::CHANGE, attr::XATTR_SUPPORT]),
-            });
-        })
-        .await;
-    let got = after_putfh(&done).take::<GetAttrRes<'_>>().unwrap();
-    got.attributes.attrs().unwrap()
+    let wanted = [attr::CHANGE, attr::XATTR_SUPPORT];
+    client.attrs(fh, &wanted).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

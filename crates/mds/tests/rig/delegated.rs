@@ -7,7 +7,7 @@ use nfs4::attr::{self, Attrs};
 use nfs4::cb::{CbRecallAnyArgs, CbRecallArgs};
 use nfs4::ops::*;
 use nfs4::{
-    Bitmap, CbOpNum, ClientId, Fattr, FileHandle, NfsStatus, OpError, OpReader, StateOwner, Stateid,
+    CbOpNum, ClientId, Fattr, FileHandle, NfsStatus, OpError, OpReader, StateOwner, Stateid,
 };
 use parking_lot::Mutex;
 use session_client::{CallbackHandler, Outcome};
@@ -219,17 +219,7 @@ impl User {
 
     /// Change and size.
     pub async fn attrs(&self, fh: &FileHandle) -> Result<(u64, u64), NfsStatus> {
-        let done = self
-            .client
-            .on(fh, |b| {
-                b.push(&GetAttrArgs {
-                    attr_request: Bitmap::of(&[attr::CHANGE, attr::SIZE]),
-                });
-            })
-            .await;
-        let mut reply = after_putfh(&done);
-        let got = reply.take::<GetAttrRes<'_>>().map_err(|e| status(&e))?;
-        let attrs = got.attributes.attrs().unwrap();
+        let attrs = self.client.attrs(fh, &[attr::CHANGE, attr::SIZE]).await?;
         Ok((attrs.change.unwrap(), attrs.size.unwrap()))
     }
 }

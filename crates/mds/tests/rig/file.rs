@@ -4,12 +4,12 @@ use super::{Client, after_putfh};
 use nfs4::attr::{self, Attrs};
 use nfs4::layout::{FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::ops::{
-    CloseArgs, CloseRes, CreateHow, DelegationType, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes,
+    AllocateArgs, AllocateRes, CloseArgs, CloseRes, CreateHow, DelegationType, GetFhArgs, GetFhRes,
     LayoutCommitArgs, LayoutCommitRes, LayoutGetArgs, LayoutGetRes, LayoutReturn, LayoutReturnArgs,
     LayoutReturnFile, LayoutReturnRes, LayoutUpdate, OpenArgs, OpenClaim, OpenHow, OpenRes,
-    RemoveArgs, RemoveRes, SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG, SetAttrArgs, SetAttrRes,
+    RemoveArgs, RemoveRes, SHARE_ACCESS_BOTH, SHARE_WANT_NO_DELEG,
 };
-use nfs4::{Bitmap, ClientId, Fattr, FileHandle, IoMode, NfsStatus, OpError, StateOwner, Stateid};
+use nfs4::{ClientId, Fattr, FileHandle, IoMode, NfsStatus, OpError, StateOwner, Stateid};
 use std::time::Duration;
 use xdr::Opaque;
 
@@ -248,36 +248,29 @@ impl<'c> File<'c> {
 
     /// Size and change attribute.
     pub async fn try_attrs(&self) -> Result<(u64, u64), NfsStatus> {
-        let want = Bitmap::of(&[attr::SIZE, attr::CHANGE]);
-        let done = self
-            .client
-            .on(&self.fh, |b| {
-                b.push(&GetAttrArgs { attr_request: want });
-            })
-            .await;
-        let mut reply = after_putfh(&done);
-        let res = reply.take::<GetAttrRes<'_>>().map_err(|e| status(&e))?;
-        let attrs = res.attributes.attrs().unwrap();
+        let wanted = [attr::SIZE, attr::CHANGE];
+        let attrs = self.client.attrs(&self.fh, &wanted).await?;
         Ok((attrs.size.unwrap(), attrs.change.unwrap()))
     }
 
     pub async fn try_set(&self, attrs: &Attrs) -> Result<(), NfsStatus> {
-        let fattr = Fattr::new(attrs);
+        let set = self.client.set_attrs(&self.fh, self.open, attrs);
+        set.await.map(drop)
+    }
+
+    pub async fn try_allocate(&self, offset: u64, length: u64) -> Result<(), NfsStatus> {
         let done = self
             .client
             .on(&self.fh, |b| {
-                b.push(&SetAttrArgs {
+                b.push(&AllocateArgs {
                     stateid: self.open,
-                    attrs: fattr.clone(),
+                    offset,
+                    length,
                 });
             })
             .await;
-        let res = after_putfh(&done).take::<SetAttrRes>();
-        match res {
-            Ok(res) if res.status.is_ok() => Ok(()),
-            Ok(res) => Err(res.status),
-            Err(e) => Err(status(&e)),
-        }
+        let allocated = after_putfh(&done).take::<AllocateRes>();
+        allocated.map(drop).map_err(|e| status(&e))
     }
 
     pub async fn try_truncate(&self, size: u64) -> Result<(), NfsStatus> {

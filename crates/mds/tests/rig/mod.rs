@@ -20,11 +20,12 @@ use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
 use meta::{MemStore, MetaStore};
 use namespace::{Limits, Time};
+use nfs4::attr::Attrs;
 use nfs4::ops::{
-    GetFhArgs, GetFhRes, LookupArgs, LookupRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes,
-    ReclaimCompleteArgs, ReclaimCompleteRes,
+    GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LookupArgs, LookupRes, PutFhArgs, PutFhRes,
+    PutRootFhArgs, PutRootFhRes, ReclaimCompleteArgs, ReclaimCompleteRes, SetAttrArgs, SetAttrRes,
 };
-use nfs4::{CompoundBuilder, FileHandle, Verifier};
+use nfs4::{Bitmap, CompoundBuilder, Fattr, FileHandle, NfsStatus, Stateid, Verifier};
 use rpc::AuthSys;
 use server::Nfsd;
 use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig};
@@ -343,6 +344,43 @@ impl Client {
             build(b);
         })
         .await
+    }
+
+    /// GETATTR of these attributes.
+    pub async fn attrs(&self, fh: &FileHandle, wanted: &[u32]) -> Result<Attrs, NfsStatus> {
+        let attr_request = Bitmap::of(wanted);
+        let done = self
+            .on(fh, |b| {
+                b.push(&GetAttrArgs { attr_request });
+            })
+            .await;
+        let mut reply = after_putfh(&done);
+        let got = reply.take::<GetAttrRes<'_>>();
+        let got = got.map_err(|e| e.status().unwrap())?;
+        Ok(got.attributes.attrs().unwrap())
+    }
+
+    /// SETATTR, and which attributes the server says that it has set.
+    pub async fn set_attrs(
+        &self,
+        fh: &FileHandle,
+        stateid: Stateid,
+        attrs: &Attrs,
+    ) -> Result<Bitmap, NfsStatus> {
+        let fattr = Fattr::new(attrs);
+        let done = self
+            .on(fh, |b| {
+                b.push(&SetAttrArgs {
+                    stateid,
+                    attrs: fattr.clone(),
+                });
+            })
+            .await;
+        match after_putfh(&done).take::<SetAttrRes>() {
+            Ok(res) if res.status.is_ok() => Ok(res.attrsset),
+            Ok(res) => Err(res.status),
+            Err(e) => Err(e.status().unwrap()),
+        }
     }
 }
 
