@@ -148,3 +148,11 @@ def run(main):
 
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+def fallocate(fd, mode, offset, length):
+    """As fallocate(2)."""
+    call = libc.fallocate64
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if call(fd, mode, offset, length) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

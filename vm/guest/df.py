@@ -1,13 +1,12 @@
 """Checks of what df asks for: df.py DIR."""
 
-import ctypes
 import errno
 import os
 import subprocess
 import sys
 import time
 
-from check import data, equal, expect, note, run
+from check import data, equal, expect, fallocate, note, run
 
 MIB = 1 << 20
 FILE = 32 * MIB
@@ -24,10 +23,10 @@ def room(path):
 
 def reserve(file):
     """fallocate, or where the server has none (NFSv4.1) bytes."""
-    call = ctypes.CDLL(None, use_errno=True).fallocate64
-    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    if call(file.fileno(), 0, 0, RESERVED) != 0:
-        equal(ctypes.get_errno(), errno.EOPNOTSUPP, "the error of fallocate")
+    try:
+        fallocate(file.fileno(), 0, 0, RESERVED)
+    except OSError as error:
+        equal(error.errno, errno.EOPNOTSUPP, "the error of fallocate")
         file.write(data(2, RESERVED))
         file.flush()
         os.fsync(file.fileno())

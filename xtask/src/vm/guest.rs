@@ -7,7 +7,7 @@
 //! line by line. Entry points: [`Guest::builder`] or [`Guest::with_rdma`], then `run` or `spawn`.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use super::error::{Context, Result};
 use super::net::{GUESTS_MAX, Net, SERVER_IP};
 use super::prepare::{Tools, guest_scripts, remove_tree};
-use super::process::{POLL, kill_family, wait_at_most};
+use super::process::{POLL, create, kill_family, wait_at_most};
 use super::qemu::Qemu;
 
 /// Output kept of one guest; later lines are dropped, and the output says so.
@@ -276,10 +276,6 @@ fn copy_scripts(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn create(path: &Path) -> Result<File> {
-    File::create(path).context(|| format!("cannot create {}", path.display()))
 }
 
 /// Reads the console until the guest closes it. The log is for a person who wonders, while the

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::error::{Context, Failure, Result};
-use super::process::between;
+use super::process::{between, create};
 
 /// The programs that pack.
 pub(crate) const PROGRAMS: [&str; 2] = ["cpio", "gzip"];
@@ -72,10 +72,6 @@ fn is_filled(program: &str, path: &Path) -> Result<()> {
 
 fn open(path: &Path) -> Result<File> {
     File::open(path).context(|| format!("cannot open {}", path.display()))
-}
-
-fn create(path: &Path) -> Result<File> {
-    File::create(path).context(|| format!("cannot create {}", path.display()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! Signals go through the shell's `kill`, always to pids that the caller started, never by name.
 
 use std::fs::{self, File};
+use std::io;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,10 +19,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// Runs a tool to its end and returns its standard output; its standard error is the failure's text.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = format!("{command:?}");
-    let out = command.stdin(Stdio::null()).output().map_err(|error| {
-        let hint = tools::hint(command.get_program(), &error);
-        Failure::new(format!("cannot start {name}: {error}{hint}"))
-    })?;
+    let out = command.stdin(Stdio::null()).output();
+    let out = out.map_err(not_started(command, &name))?;
     judge(&name, &out)?;
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
@@ -33,11 +33,22 @@ pub(crate) fn between(command: &mut Command, input: File, output: File) -> Resul
         .stdout(output)
         .stderr(Stdio::piped())
         .spawn();
-    let out = started.and_then(Child::wait_with_output).map_err(|error| {
+    let out = started.and_then(Child::wait_with_output);
+    let out = out.map_err(not_started(command, &name))?;
+    judge(&name, &out)
+}
+
+/// For `map_err`: the failure to start a tool, with the package that brings it.
+fn not_started(command: &Command, name: &str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| {
         let hint = tools::hint(command.get_program(), &error);
         Failure::new(format!("cannot start {name}: {error}{hint}"))
-    })?;
-    judge(&name, &out)
+    }
+}
+
+/// A new or emptied file.
+pub(crate) fn create(path: &Path) -> Result<File> {
+    File::create(path).context(|| format!("cannot create {}", path.display()))
 }
 
 /// A tool that failed says why on its standard error.
