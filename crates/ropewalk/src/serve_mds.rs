@@ -40,7 +40,6 @@ use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
 use state::DelegationLimits;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -533,10 +532,9 @@ fn count(n: usize) -> u64 {
 }
 
 fn clash_row(clash: &state::NameClash) -> NameClashRow {
-    let shown = |a: &Option<IpAddr>| a.map_or_else(|| "unknown".to_owned(), |a| a.to_string());
     NameClashRow {
-        owner: clash.owner.escape_ascii().to_string(),
-        addresses: clash.addresses.iter().map(shown).collect(),
+        owner: clash.owner_text(),
+        addresses: clash.address_texts().to_vec(),
     }
 }
 

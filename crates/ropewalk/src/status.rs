@@ -450,7 +450,7 @@ fn show_troubles(text: &mut String, mds: &MdsStatus) {
     for clash in &mds.name_clashes {
         let _ = writeln!(
             text,
-            "two clients have one name and end each other's sessions: {:?} at {}; give each machine a host name of its own, or set nfs4_unique_id",
+            "two clients have one name and end each other's sessions: \"{}\" at {}; give each machine a host name of its own, or set nfs4_unique_id",
             clash.owner,
             clash.addresses.join(" and "),
         );

@@ -17,6 +17,12 @@ const LIVES_MAX: usize = 8;
 const CLASHES_MAX: usize = 16;
 /// A clash is reported once in this time, for each owner.
 const REPORT_MS: u64 = 60_000;
+/// Clashes of all owners that are reported in that time, at most.
+const REPORTS_MAX: usize = CLASHES_MAX;
+/// What a Linux client shows once to have the server forget its revoked state; its own verifier comes next.
+const PURGE_VERIFIER: [u8; 8] = [0xff; 8];
+/// Bytes of an owner that are shown.
+const OWNER_SHOWN_BYTES: usize = 128;
 /// A clash is told for so long after it was last seen.
 const TOLD_MS: u64 = 600_000;
 
@@ -32,6 +38,27 @@ pub struct NameClash {
     pub seen_ms: u64,
 }
 
+impl NameClash {
+    /// The owner for people to read: at most 128 bytes of it, and those that are not printable ASCII escaped.
+    #[must_use]
+    pub fn owner_text(&self) -> String {
+        let shown = &self.owner[..self.owner.len().min(OWNER_SHOWN_BYTES)];
+        let more = if shown.len() < self.owner.len() {
+            "..."
+        } else {
+            ""
+        };
+        format!("{}{more}", shown.escape_ascii())
+    }
+
+    /// Both addresses for people to read.
+    #[must_use]
+    pub fn address_texts(&self) -> [String; 2] {
+        let text = |a: Option<IpAddr>| a.map_or_else(|| "unknown".to_owned(), |a| a.to_string());
+        self.addresses.map(text)
+    }
+}
+
 #[derive(Debug)]
 struct Owner {
     /// Verifiers, the present one last, and where each came from.
@@ -45,6 +72,8 @@ struct Owner {
 pub struct NameClashes {
     owners: BTreeMap<Vec<u8>, Owner>,
     told: Vec<NameClash>,
+    /// When the last reports were made, the oldest first.
+    reports_ms: VecDeque<u64>,
 }
 
 /// What [`NameClashes::note`] found.
@@ -52,7 +81,7 @@ pub struct NameClashes {
 pub struct ClashSeen {
     /// The clash.
     pub clash: NameClash,
-    /// It was not reported within the last minute.
+    /// It was not reported within the last minute, and few others were.
     pub is_news: bool,
 }
 
@@ -65,6 +94,9 @@ impl NameClashes {
         address: Option<IpAddr>,
         now_ms: u64,
     ) -> Option<ClashSeen> {
+        if verifier == PURGE_VERIFIER {
+            return None;
+        }
         if !self.owners.contains_key(name) {
             self.forget_one();
         }
@@ -86,10 +118,16 @@ impl NameClashes {
         }
         owner.lives.push_back((verifier, address));
         earlier?;
-        let since = owner.reported_ms.map(|at| now_ms.saturating_sub(at));
-        let is_news = since.is_none_or(|since| since >= REPORT_MS);
+        let is_due = |at: u64| now_ms.saturating_sub(at) >= REPORT_MS;
+        let is_quiet = self.reports_ms.len() < REPORTS_MAX
+            || self.reports_ms.front().copied().is_none_or(is_due);
+        let is_news = is_quiet && owner.reported_ms.is_none_or(is_due);
         if is_news {
             owner.reported_ms = Some(now_ms);
+            self.reports_ms.push_back(now_ms);
+            if self.reports_ms.len() > REPORTS_MAX {
+                self.reports_ms.pop_front();
+            }
         }
         let clash = NameClash {
             owner: name.to_vec(),
@@ -156,6 +194,8 @@ mod tests {
             ),
             // Two containers of one address.
             (&[(1, 1), (2, 1), (1, 1)], &[false, false, true]),
+            // One machine, whose state was revoked.
+            (&[(1, 1), (0xff, 1), (1, 1)], &[false; 3]),
             // Three machines, and one that started again meanwhile.
             (
                 &[(1, 1), (2, 2), (3, 3), (1, 1), (4, 2), (3, 3)],
@@ -191,18 +231,37 @@ mod tests {
     }
 
     #[test]
+    fn a_clash_is_shown_in_one_line() {
+        let clash = NameClash {
+            owner: [b"a\n\"\xff".as_slice(), &[b'x'; 200]].concat(),
+            addresses: [address(1), None],
+            seen_ms: 0,
+        };
+        let text = clash.owner_text();
+        assert!(
+            text.starts_with(r#"a\n\"\xffx"#) && text.ends_with("x..."),
+            "{text}"
+        );
+        assert!(text.len() < 2 * OWNER_SHOWN_BYTES);
+        assert_eq!(clash.address_texts(), ["192.0.2.1", "unknown"]);
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let mut seen = NameClashes::default();
+        let mut news = 0;
         for n in 0..2 * OWNERS_MAX {
             let name = n.to_be_bytes();
             for verifier in [1, 2, 1] {
-                let _clash = seen.note(&name, [verifier; 8], None, n as u64);
+                let clash = seen.note(&name, [verifier; 8], None, n as u64);
+                news += usize::from(clash.is_some_and(|clash| clash.is_news));
             }
         }
         assert_eq!(
             (seen.owners.len(), seen.told.len()),
             (OWNERS_MAX, CLASHES_MAX)
         );
+        assert_eq!(news, REPORTS_MAX, "within the first minute");
         for verifier in 0..=255 {
             let _life = seen.note(b"o", [verifier; 8], None, u64::MAX);
         }

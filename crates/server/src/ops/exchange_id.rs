@@ -61,11 +61,11 @@ impl<R: Role> Nfsd<R> {
         let Some(seen) = seen else { return };
         Counters::add(&self.counters().name_clashes);
         if seen.is_news {
-            let [one, other] = seen.clash.addresses;
+            let [one, other] = seen.clash.address_texts();
             tracing::warn!(
-                owner = %owner.ownerid.0.escape_ascii(),
-                ?one,
-                ?other,
+                owner = seen.clash.owner_text(),
+                one,
+                other,
                 "two clients have one name and end each other's sessions: give each machine a host name of its own, \
                  or set the nfs4_unique_id of its nfs module"
             );
