@@ -68,18 +68,14 @@ impl Announced {
 
     /// Waits until a HEARTBEAT should not wait for its time, now that the last one was sent `since`.
     pub(crate) async fn woken(&self, since: Instant) {
-        let news = async {
-            self.news.notified().await;
-            tokio::time::sleep_until(since + NEWS).await;
-        };
-        let room = async {
-            self.room.notified().await;
-            tokio::time::sleep_until(since + ROOM_NEWS).await;
+        let told = async |what: &Notify, least: Duration| {
+            what.notified().await;
+            tokio::time::sleep_until(since + least).await;
         };
         tokio::select! {
             () = self.wake.notified() => {}
-            () = news => {}
-            () = room => {}
+            () = told(&self.news, NEWS) => {}
+            () = told(&self.room, ROOM_NEWS) => {}
         }
     }
 }

@@ -208,15 +208,17 @@ impl Exports {
     #[must_use]
     pub fn admit(&self, peer: IpAddr, identity: Option<(u32, u32, &[u32])>) -> Option<Admitted> {
         let rule = self.rules.iter().find(|rule| rule.clients.contains(peer))?;
-        let read_only = !rule.read_write;
-        let atime = if read_only { Atime::Off } else { rule.atime };
         let (anon_uid, anon_gid) = (rule.anonymous_uid, rule.anonymous_gid);
         let anonymous = Admitted {
             uid: anon_uid,
             gid: anon_gid,
             gids: Vec::new(),
-            read_only,
-            atime,
+            read_only: !rule.read_write,
+            atime: if rule.read_write {
+                rule.atime
+            } else {
+                Atime::Off
+            },
         };
         let Some((uid, gid, gids)) = identity else {
             return Some(anonymous);
@@ -227,19 +229,15 @@ impl Exports {
                 uid,
                 gid,
                 gids: gids.to_vec(),
-                read_only,
-                atime,
+                ..anonymous
             },
             Squash::Root => {
                 let group = |g: u32| if g == 0 { anon_gid } else { g };
-                let uid = if uid == 0 { anon_uid } else { uid };
-                let gids = gids.iter().map(|g| group(*g)).collect();
                 Admitted {
-                    uid,
+                    uid: if uid == 0 { anon_uid } else { uid },
                     gid: group(gid),
-                    gids,
-                    read_only,
-                    atime,
+                    gids: gids.iter().map(|g| group(*g)).collect(),
+                    ..anonymous
                 }
             }
         })

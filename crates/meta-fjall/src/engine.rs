@@ -18,7 +18,6 @@ const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
 /// Plenty is this many times the reserve. Below it every transaction asks (a statvfs, about 1 µs): others fill the disk too,
 /// and a write that fails stops the store.
 const PLENTY_RESERVES: u64 = 4;
-
 /// Below this part of the reserve, half of what the least purpose needs, the ballast goes.
 const BRIM_PART: u64 = 8;
 
@@ -131,9 +130,12 @@ impl Engine {
         if !self.is_tight.load(Relaxed) {
             return Ok(());
         }
-        let free_bytes = measure_room(&self.home, self.options)?.free_bytes;
         let mut ballast = self.ballast.lock();
-        if free_bytes < self.options.reserve_bytes / BRIM_PART && ballast.is_held() {
+        if !ballast.is_held() {
+            return Ok(());
+        }
+        let free_bytes = measure_room(&self.home, self.options)?.free_bytes;
+        if free_bytes < self.options.reserve_bytes / BRIM_PART {
             tracing::warn!(free_bytes, "the disk is full: the store uses its ballast");
             ballast.release();
         }

@@ -76,7 +76,7 @@ pub(crate) async fn join(
             total_bytes: status.total_bytes,
             free_bytes: status.free_bytes,
             unused_bytes: status.free_bytes,
-            object_bytes_max: i64::MAX as u64,
+            object_bytes_max: objects::OBJECT_BYTES_MAX,
             disk: 0,
             objects_count: 0,
         },

@@ -121,9 +121,7 @@ async fn target(nfsd: &Nfsd<Mds>, src: &Arc<Inode>, job: &CloneJob) -> Result<Ra
     if job.src.id == job.dst.id && job.src_offset.abs_diff(job.dst_offset) < count {
         return Err(NfsStatus::Inval);
     }
-    let end = job.dst_offset.checked_add(count);
-    let end = end.ok_or(NfsStatus::FBig)?;
-    nfsd.role().data().check_end(end)?;
+    let end = nfsd.role().data().check_range(job.dst_offset, count)?;
     Ok(Range {
         start: job.dst_offset,
         end,

@@ -383,6 +383,13 @@ impl DataPlane {
         self.file_bytes_max.load(Relaxed)
     }
 
+    /// The end of a range that is to be written; refused as [`Self::check_end`] does.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<u64, NfsStatus> {
+        let end = offset.checked_add(len).ok_or(NfsStatus::FBig)?;
+        self.check_end(end)?;
+        Ok(end)
+    }
+
     /// Refuses what would end beyond the largest file, before anything is changed.
     pub(crate) fn check_end(&self, end: u64) -> Result<(), NfsStatus> {
         if end > self.file_bytes_max() {

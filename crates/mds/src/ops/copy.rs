@@ -44,8 +44,7 @@ pub(super) async fn copy(
         count if count > left => return Err(NfsStatus::Inval),
         count => count,
     };
-    let dst_end = args.dst_offset.checked_add(count).ok_or(NfsStatus::FBig)?;
-    nfsd.role().data().check_end(dst_end)?;
+    nfsd.role().data().check_range(args.dst_offset, count)?;
     atimes::note_read(nfsd.role(), &cx.caller, &src);
     let copy = Copy {
         src,

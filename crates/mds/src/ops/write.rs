@@ -20,8 +20,7 @@ pub(super) async fn write<'r>(
     let limit = usize::try_from(IO_BYTES_MAX).unwrap_or(usize::MAX);
     let bytes = &args.data.0[..args.data.0.len().min(limit)];
     let len = bytes.len() as u64;
-    let end = args.offset.checked_add(len).ok_or(NfsStatus::FBig)?;
-    nfsd.role().data().check_end(end)?;
+    nfsd.role().data().check_range(args.offset, len)?;
     if len == 0 {
         // Nothing changes (RFC 8881 §18.32.3), and nothing can be lost.
         let write_verifier = data::commit(nfsd, &inode).await?;

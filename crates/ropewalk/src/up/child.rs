@@ -198,8 +198,8 @@ fn spawn(spec: &ChildSpec) -> Outcome<Life> {
         .mode(0o600)
         .open(&spec.log)
         .map_err(cannot(format_args!("write {}", spec.log.display())))?;
-    // This very program, also when its file was replaced meanwhile by an upgrade.
     let log_from = log.metadata().map_or(0, |m| m.len());
+    // This very program, also when its file was replaced meanwhile by an upgrade.
     let child = Command::new("/proc/self/exe")
         .arg0("ropewalk")
         .arg(spec.role)
