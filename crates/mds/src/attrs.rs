@@ -313,7 +313,9 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_blksize = Some(mds.data().stripe_unit_bytes());
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
-    a.change_attr_type = Some(ChangeAttrType::MonotonicIncr);
+    // It only rises, but not with each write to a data server, so a greater value is not always newer news. Linux would let
+    // an older GETATTR take back the size that such a write has given a file.
+    a.change_attr_type = Some(ChangeAttrType::Undefined);
     a.xattr_support = Some(true);
     a.open_arguments = Some(OPEN_ARGUMENTS);
     let files = mds.namespace().statistics();
