@@ -26,7 +26,7 @@ for module in nfsv4 nfs_layout_nfsv41_files nfs_layout_flexfiles; do
         done
 done
 
-hostname "guest-${GUEST_IP##*.}"
+hostname "${HOST_NAME:-guest-${GUEST_IP##*.}}"
 ip link set lo up
 ip addr add "$GUEST_IP/24" dev vec0
 ip link set vec0 up

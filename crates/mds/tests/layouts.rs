@@ -254,6 +254,44 @@ async fn a_client_that_is_gone_is_fenced_everywhere_before_others_write() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_client_left_is_found_out_at_once_for_others_that_wait() {
+    let (rig, _port, servers) = cluster(2).await;
+    let bob = rig.session("bob").await;
+    let mut alice = rig.session("alice").await;
+    for (life, name) in [(1, "f"), (2, "g")] {
+        let file = File::create(&alice, name).await;
+        file.layout(IoMode::Rw).await;
+        let bobs = File::create(&bob, name).await;
+        servers[1].told.lock().sizes.insert(file.id(), 8192);
+        alice = rig.session_of("alice", [life; 8], None).await;
+        let began = tokio::time::Instant::now();
+        if life == 1 {
+            assert_eq!(bobs.try_attrs().await.unwrap().0, 8192);
+        } else {
+            bobs.try_layout(IoMode::Rw).await.unwrap();
+        }
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_millis(100), "{name}: {waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_one_name_get_no_layouts_while_they_end_each_others_sessions() {
+    let (rig, _port, _servers) = cluster(2).await;
+    let bob = rig.session("bob").await;
+    for (life, refused) in [
+        (1, None),
+        (2, None),
+        (1, Some(NfsStatus::LayoutUnavailable)),
+    ] {
+        let alice = rig.session_of("alice", [life; 8], None).await;
+        let alices = File::create(&alice, "f").await;
+        assert_eq!(alices.try_layout(IoMode::Rw).await.err(), refused, "{life}");
+    }
+    File::create(&bob, "f").await.layout(IoMode::Rw).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_data_server_that_cannot_be_told_holds_grants_up_until_its_lease_ends() {
     let (rig, port, mut servers) = cluster(2).await;
     let (alice, bob) = (rig.session("alice").await, rig.session("bob").await);

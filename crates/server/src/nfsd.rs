@@ -93,6 +93,11 @@ impl<R: Role> Nfsd<R> {
         self.name_clashes.lock().recent(self.now_ms())
     }
 
+    /// Whether several machines have shown this client owner within the last ten minutes.
+    pub fn is_name_shared(&self, owner: &[u8]) -> bool {
+        self.name_clashes.lock().is_shared(owner, self.now_ms())
+    }
+
     pub(crate) fn random(&self) -> u64 {
         (self.random)()
     }

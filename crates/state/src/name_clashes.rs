@@ -51,6 +51,10 @@ impl NameClash {
         format!("{}{more}", shown.escape_ascii())
     }
 
+    fn is_recent(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.seen_ms) < TOLD_MS
+    }
+
     /// Both addresses for people to read.
     #[must_use]
     pub fn address_texts(&self) -> [String; 2] {
@@ -141,8 +145,15 @@ impl NameClashes {
     /// Clashes of the last ten minutes, the newest first.
     #[must_use]
     pub fn recent(&self, now_ms: u64) -> Vec<NameClash> {
-        let is_recent = |c: &&NameClash| now_ms.saturating_sub(c.seen_ms) < TOLD_MS;
-        self.told.iter().filter(is_recent).cloned().collect()
+        let told = self.told.iter();
+        told.filter(|c| c.is_recent(now_ms)).cloned().collect()
+    }
+
+    /// Whether more than one machine has shown this owner within the last ten minutes.
+    #[must_use]
+    pub fn is_shared(&self, name: &[u8], now_ms: u64) -> bool {
+        let mut told = self.told.iter();
+        told.any(|c| c.owner == name && c.is_recent(now_ms))
     }
 
     fn tell(&mut self, clash: &NameClash) {
@@ -227,7 +238,9 @@ mod tests {
         assert!(later.is_news);
         let told = seen.recent(20 + REPORT_MS);
         assert_eq!(told, [later.clash]);
+        assert!(seen.is_shared(b"o", 20 + REPORT_MS) && !seen.is_shared(b"other", 0));
         assert!(seen.recent(20 + REPORT_MS + TOLD_MS).is_empty());
+        assert!(!seen.is_shared(b"o", 20 + REPORT_MS + TOLD_MS));
     }
 
     #[test]

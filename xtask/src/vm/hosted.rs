@@ -39,6 +39,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) tools: &'a Tools,
     /// What the guest was told.
     pub(crate) settings: &'a Settings,
+    /// The minor version that it mounts with.
+    pub(crate) vers: &'a str,
 }
 
 /// What the host found wrong, if anything. A guest that ends before its turn is no finding: it says itself why.
@@ -77,6 +79,7 @@ pub(crate) fn run(
         net,
         tools,
         settings,
+        vers,
     });
     let found = found.unwrap_or_else(|error| Some(error.to_string()));
     // A guest whose host has given up would wait for it.

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 mod capture;
+mod clones;
 pub(crate) mod cluster;
 mod error;
 mod full;

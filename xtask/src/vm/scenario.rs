@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::capture;
+use super::clones;
 use super::error::{Failure, Result};
 use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
@@ -114,6 +115,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "truncate under another mount's open; no old data come back",
     ),
     plain("direct", "O_DIRECT over holes and at the end of the file"),
+    plain(
+        "aio",
+        "the size of a file counts in asynchronous direct writes that have completed",
+    ),
     plain("sparse", "a 2 GiB sparse file"),
     extended(
         "ranges",
@@ -176,6 +181,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         identities::identities,
     ),
     hosted(
+        "clones",
+        "two machines of one host name make files, and the server says so",
+        Needs::Server,
+        clones::clones,
+    ),
+    hosted(
         "crash",
         "kill -9 of the server in the middle of work (--crash)",
         Needs::Crash,
@@ -236,6 +247,7 @@ impl Settings {
             .env("FSYNC_MIB", hosted::FSYNC_MIB)
             .env("DISK_MIB", full::DISK_MIB)
             .env("CAPTURE_MIB", capture::CAPTURE_MIB)
+            .env("CLONES_S", clones::CLONES_S)
             .env("NCONNECT", trunks::NCONNECT)
             .env("SECOND", SECOND_IP)
             .mem_mib(self.mem_mib)

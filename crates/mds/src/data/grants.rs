@@ -37,6 +37,9 @@ const RECALLS_PER_LEASE: u64 = 4;
 /// Pause before a recall is sent again that did not arrive, and between two looks at whether it can.
 const AGAIN_MS: u64 = 1_000;
 
+/// How long LAYOUTGET waits for fences that are under way.
+const FENCE_WAIT_MS: u64 = 500;
+
 /// What LAYOUTGET asks for.
 pub(crate) struct GrantRequest {
     pub(crate) stateid: Stateid,
@@ -110,6 +113,34 @@ pub(crate) fn grant(
     };
     drop(order);
     Ok((stateid, handle.sign(&key)))
+}
+
+/// The current file, once nothing is under way that keeps layouts off it and soon ends: the recovery of its size, a fence.
+///
+/// # Errors
+/// `LayoutTryLater` when that takes longer. `LayoutUnavailable` for clients that share a name and end each other's sessions: each end
+/// would cost a fence and a recovery of all that they write. Through this server they lose nothing but their sessions.
+pub(crate) async fn grantable(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let owner = cx.session.as_ref().map(|session| &session.owner);
+    if owner.is_some_and(|owner| nfsd.is_name_shared(owner)) {
+        return Err(NfsStatus::LayoutUnavailable);
+    }
+    let inode = cx::current_regular(nfsd.role(), cx)?;
+    let recovered = super::until_ready(nfsd, inode.id).await;
+    let mut waited = recovered.map_err(|_| NfsStatus::LayoutTryLater)?;
+    if let Some(placement) = inode.placement
+        && nfsd.role().data().is_fencing(placement.group, inode.id)
+    {
+        waited = true;
+        if !fence::settled(nfsd, placement.group, inode.id, FENCE_WAIT_MS).await {
+            return Err(NfsStatus::LayoutTryLater);
+        }
+    }
+    if waited {
+        cx::current_regular(nfsd.role(), cx)
+    } else {
+        Ok(inode)
+    }
 }
 
 /// Whether a layout of this mode may be granted now, as far as it does not depend on the client.

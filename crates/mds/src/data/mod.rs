@@ -53,7 +53,7 @@ pub(crate) use copy::{Copied, Copy, copy, is_zero};
 pub(crate) use eager::make_objects;
 pub(crate) use exclusive::writes_reported;
 pub(crate) use grants::{
-    GrantRequest, access_narrowed, client_gone, commit_layout, grant, layout_committed,
+    GrantRequest, access_narrowed, client_gone, commit_layout, grant, grantable, layout_committed,
 };
 pub(crate) use grants::{
     fence_off, is_unsettled, layouts_returned, may_have_data, return_layouts, settle_returned,
@@ -64,7 +64,7 @@ pub(crate) use offload::{
 pub(crate) use proxy::{commit, read, write};
 pub(crate) use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub(crate) use removal::{file_removed, grace_over, last_close, orphan_closed};
-pub(crate) use sizes::{ready, ready_for_open, stamps};
+pub(crate) use sizes::{current, current_to_open, ready, stamps, until_ready};
 pub(crate) use space::look_at_space;
 pub(crate) use truncate::truncate;
 
@@ -288,9 +288,7 @@ impl DataPlane {
         data.run(&data.jobs.truncates, &me, |me| async move {
             truncate::redo_all(&me).await;
         });
-        data.run(&data.jobs.sizes, &me, |me| async move {
-            sizes::recover(&me).await;
-        });
+        data.recover_sizes(&me);
         data.run(&data.jobs.space, &me, |me| async move {
             space::measure_all(&me).await;
         });
@@ -305,6 +303,13 @@ impl DataPlane {
                 removal::sweep(&me).await;
             });
         }
+    }
+
+    /// One pass over all files whose size is unknown, unless there is one.
+    fn recover_sizes(&self, me: &Arc<Nfsd<Mds>>) {
+        self.run(&self.jobs.sizes, me, |me| async move {
+            sizes::recover(&me).await;
+        });
     }
 
     /// Starts a job unless it is running. The flag is cleared by a guard, so a panic does not stop the job for good.

@@ -424,7 +424,7 @@ async fn settle(mds: &Mds, op: &Op<'_>) -> Result<(), Refusal> {
 async fn size(nfsd: &Nfsd<Mds>, args: SizeArgs) -> Result<SizeOk, Refusal> {
     let mds = nfsd.role();
     let file = FileId(args.file_id);
-    if super::ready(nfsd, file).is_err() {
+    if super::until_ready(nfsd, file).await.is_err() {
         return Err(Refusal::new(
             Status::TryLater,
             "the size is being recovered",

@@ -149,6 +149,7 @@ pub(super) async fn enter(
     inode: &Inode,
 ) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
     let data = nfsd.role().data();
+    super::until_ready(nfsd, inode.id).await?;
     let shared = data.gate(inode.id).read_owned().await;
     data.cutting(inode.id)?;
     data.offloads.lock().stopped(inode.id)?;

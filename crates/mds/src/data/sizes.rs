@@ -16,6 +16,7 @@
 use super::call::{DsError, call};
 use super::truncate;
 use crate::Mds;
+use crate::cx::{self, Cx};
 use crate::glance::{Facts, SOME};
 use control::{BATCH_MAX, ObjectRef, StatArgs, StatItem, Status};
 use futures_util::future::try_join_all;
@@ -25,7 +26,16 @@ use nfs4::{NfsStatus, NfsTime};
 use server::Nfsd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use transport::ConnHandle;
+
+/// How long an operation waits for the recovery of a file that it needs. A few round trips and syncs are enough where all servers serve.
+const WAIT: Duration = Duration::from_millis(500);
+/// How often a recovery is tried again that somebody waits for.
+const POLL: Duration = Duration::from_millis(100);
+/// Most files whose size is unknown of which a recovery begins for those that wait.
+const SOON_MAX: usize = BATCH_MAX as usize;
 
 /// The object of an expelled data server.
 const LOST: StatItem = StatItem {
@@ -114,13 +124,56 @@ pub(crate) fn ready(nfsd: &Nfsd<Mds>, file: FileId) -> Result<(), NfsStatus> {
     }
 }
 
-/// As [`ready`], for OPEN by handle: reclaims are let through, since grace would end without them.
-pub(crate) fn ready_for_open(nfsd: &Nfsd<Mds>, file: FileId) -> Result<(), NfsStatus> {
-    if nfsd.clients().in_grace() {
-        Ok(())
-    } else {
-        ready(nfsd, file)
+/// Has size and times of a file recovered now, and waits for that for [`WAIT`] at most. Returns whether it waited: what was found of
+/// the file before is old then.
+///
+/// # Errors
+/// `Delay` while they are still being recovered.
+pub(crate) async fn until_ready(nfsd: &Nfsd<Mds>, file: FileId) -> Result<bool, NfsStatus> {
+    if ready(nfsd, file).is_ok() {
+        return Ok(false);
     }
+    let data = nfsd.role().data();
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let changed = data.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if ready(nfsd, file).is_ok() {
+            return Ok(true);
+        }
+        if Instant::now() >= deadline {
+            return Err(NfsStatus::Delay);
+        }
+        // What a restart leaves is taken up by ticks: one pass looks at all files.
+        if let Some(me) = data
+            .service()
+            .filter(|_| data.unknown.lock().len() <= SOON_MAX)
+        {
+            data.recover_sizes(&me);
+        }
+        let _either = tokio::time::timeout(POLL, changed).await;
+    }
+}
+
+/// The current file, once its size and times are known: as [`until_ready`].
+pub(crate) async fn current(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let inode = cx::current(nfsd.role(), cx)?;
+    if until_ready(nfsd, inode.id).await? {
+        return cx::current(nfsd.role(), cx);
+    }
+    Ok(inode)
+}
+
+/// As [`current`], for OPEN by handle: reclaims are let through, since grace would end without them.
+pub(crate) async fn current_to_open(
+    nfsd: &Nfsd<Mds>,
+    cx: &mut Cx<'_>,
+) -> Result<Arc<Inode>, NfsStatus> {
+    if nfsd.clients().in_grace() {
+        return cx::current(nfsd.role(), cx);
+    }
+    current(nfsd, cx).await
 }
 
 /// A file to recover.

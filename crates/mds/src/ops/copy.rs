@@ -29,14 +29,16 @@ pub(super) async fn copy(
     cx: &mut Cx<'_>,
     args: &CopyArgs,
 ) -> Result<CopyRes, NfsStatus> {
-    let (src, dst, _excluded) = files(nfsd, cx, args.src_stateid, args.dst_stateid).await?;
+    let (mut src, dst, _excluded) = files(nfsd, cx, args.src_stateid, args.dst_stateid).await?;
     if !args.source_servers.0.is_empty() {
         return Err(NfsStatus::PartnerNotSupp);
     }
     if src.id == dst.id {
         return Err(NfsStatus::Inval);
     }
-    data::ready(nfsd, src.id)?;
+    if data::until_ready(nfsd, src.id).await? {
+        src = cx::saved(nfsd.role(), cx)?;
+    }
     let end = data::end_of(nfsd, &src).await?;
     let left = end.checked_sub(args.src_offset).ok_or(NfsStatus::Inval)?;
     let count = match args.count {

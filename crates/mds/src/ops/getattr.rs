@@ -1,7 +1,7 @@
 //! GETATTR (RFC 8881 §18.7).
 
 use super::fail;
-use crate::cx::{self, Cx};
+use crate::cx::Cx;
 use crate::delegations::{self, Fresh};
 use crate::{Mds, attrs, data};
 use nfs4::attr::{FattrOf, SPACE_USED, WRITE_ONLY};
@@ -42,11 +42,10 @@ pub(super) async fn known(
     mask: &Bitmap,
 ) -> Result<Fresh, NfsStatus> {
     let mds = nfsd.role();
-    let mut inode = cx::current(mds, cx)?;
+    let mut inode = data::current(nfsd, cx).await?;
     if mask.contains(SPACE_USED) && data::look_at_space(nfsd, inode.id).await {
-        inode = cx::current(mds, cx)?;
+        inode = data::current(nfsd, cx).await?;
     }
-    data::ready(nfsd, inode.id)?;
     attrs::may_see(&cx.caller.cred, &inode, mask)?;
     let fresh = delegations::fresh(nfsd, cx, &inode, mask).await?;
     attrs::learn_names(mds, &fresh.inode, mask).await;

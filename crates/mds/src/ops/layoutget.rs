@@ -58,7 +58,7 @@ async fn get(
     args: &LayoutGetArgs,
 ) -> Result<(nfs4::Stateid, Vec<u8>), NfsStatus> {
     let mds = nfsd.role();
-    let inode = cx::current_regular(mds, cx)?;
+    let inode = data::grantable(nfsd, cx).await?;
     if args.layout_type != LAYOUT_NFSV4_1_FILES {
         return Err(NfsStatus::UnknownLayoutType);
     }

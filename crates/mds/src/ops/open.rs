@@ -207,8 +207,7 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
             Ok(existing(inode, change))
         }
         (OpenClaim::Fh | OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_), OpenHow::NoCreate) => {
-            let inode = cx::current(mds, cx)?;
-            data::ready_for_open(nfsd, inode.id)?;
+            let inode = data::current_to_open(nfsd, cx).await?;
             Ok(existing(inode, ChangeInfo::default()))
         }
         (

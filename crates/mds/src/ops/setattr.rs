@@ -38,7 +38,7 @@ async fn set(
     args: &SetAttrArgs<'_>,
 ) -> Result<Bitmap, NfsStatus> {
     let mds = nfsd.role();
-    let inode = cx::current(mds, cx)?;
+    let inode = data::current(nfsd, cx).await?;
     cx::writable(cx)?;
     let wanted = attrs::to_setattr(
         mds.identities(),
