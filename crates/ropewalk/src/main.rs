@@ -12,6 +12,8 @@ mod config;
 mod daemon;
 mod demo;
 mod devices;
+#[cfg(test)]
+mod documented;
 mod expel;
 mod failure;
 mod key;

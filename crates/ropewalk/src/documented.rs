@@ -1,0 +1,131 @@
+//! Goal: what the documents tell people to type and to write into files is what this program takes.
+//! Method: every command line and every configuration of the documents is read as the program would read it.
+
+use crate::cli::Cli;
+use crate::config::{Checked, DsConfig, MdsConfig};
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+const DOCUMENTS: [(&str, &str); 8] = [
+    ("README.md", include_str!("../../../README.md")),
+    ("CONTRIBUTING.md", include_str!("../../../CONTRIBUTING.md")),
+    (
+        "architecture.md",
+        include_str!("../../../docs/architecture.md"),
+    ),
+    ("benchmarks.md", include_str!("../../../docs/benchmarks.md")),
+    (
+        "conformance.md",
+        include_str!("../../../docs/conformance.md"),
+    ),
+    ("rdma.md", include_str!("../../../docs/rdma.md")),
+    ("running.md", include_str!("../../../docs/running.md")),
+    ("scale.md", include_str!("../../../docs/scale.md")),
+];
+
+/// What stands for something that the reader fills in.
+const PLACES: [(&str, &str); 2] = [("ID", "1"), ("ROW", "metadata")];
+
+/// Command lines within the text and in its blocks, without remarks.
+fn commands(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let blocks = text.lines().filter(|line| line.starts_with("    "));
+    let blocks = blocks.map(|line| line.split("  #").next().unwrap_or(line).trim());
+    let all = quoted.chain(blocks.filter(|line| !line.contains('`')));
+    // What `up` prints is no command.
+    all.filter(|c| c.starts_with("ropewalk ") && *c != "ropewalk is ready")
+        .collect()
+}
+
+/// A command line as somebody types it: with what is optional, and each of what is to be chosen from.
+fn typed(command: &str) -> Vec<Vec<String>> {
+    let mut lines = vec![Vec::new()];
+    for word in command.split_whitespace() {
+        let word = word.trim_matches(['[', ']', '\'']);
+        let word = PLACES
+            .iter()
+            .find(|(place, _)| *place == word)
+            .map_or(word, |(_, given)| given);
+        let choices: Vec<&str> = word.split('|').collect();
+        lines = choices
+            .iter()
+            .flat_map(|choice| {
+                lines
+                    .iter()
+                    .map(|line| [&line[..], &[(*choice).to_owned()]].concat())
+            })
+            .collect();
+    }
+    lines
+}
+
+#[test]
+fn the_program_takes_every_command_line_of_the_documents() {
+    let mut seen = 0;
+    for (name, text) in DOCUMENTS {
+        for line in commands(text).into_iter().flat_map(typed) {
+            seen += 1;
+            let Err(error) = Cli::command().try_get_matches_from(&line) else {
+                continue;
+            };
+            // A command may be named without what it needs, an option without its value.
+            let nothing = ContextValue::String(String::new());
+            let is_short = match error.kind() {
+                ErrorKind::MissingSubcommand
+                | ErrorKind::MissingRequiredArgument
+                | ErrorKind::TooFewValues
+                | ErrorKind::DisplayVersion
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
+                ErrorKind::InvalidValue => error.get(ContextKind::InvalidValue) == Some(&nothing),
+                _ => false,
+            };
+            assert!(is_short, "{name}: {line:?}: {error}");
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
+
+/// Blocks of lines that begin with the setting that every configuration has.
+fn configurations(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().map(str::trim_start).peekable();
+    while let Some(first) = lines.next() {
+        if !first.starts_with("state_dir = ") {
+            continue;
+        }
+        let is_setting = |l: &&str| l.is_empty() || l.contains(" = ") || l.starts_with('[');
+        let rest = std::iter::from_fn(|| lines.next_if(is_setting));
+        blocks.push(
+            [first]
+                .into_iter()
+                .chain(rest)
+                .collect::<Vec<_>>()
+                .join("\n"),
+        );
+    }
+    blocks
+}
+
+fn read<T: for<'de> serde::Deserialize<'de> + Checked>(text: &str) -> Result<(), String> {
+    let config: T = toml::from_str(text).map_err(|e| e.to_string())?;
+    config.check().map_err(|e| e.to_string())
+}
+
+#[test]
+fn the_servers_take_every_configuration_of_the_documents() {
+    let mut seen = 0;
+    for (name, text) in DOCUMENTS {
+        for block in configurations(text) {
+            seen += 1;
+            // The token is cut short there.
+            let block = block.replace("join_token = ", "join_token_file = ");
+            let taken = if block.contains("join_token") {
+                read::<DsConfig>(&block)
+            } else {
+                read::<MdsConfig>(&block)
+            };
+            assert_eq!(taken, Ok(()), "{name}:\n{block}");
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}
