@@ -3,6 +3,7 @@
 Four workers write in turn over a few places of their own files, buffered with fsync, by O_DIRECT, by O_SYNC and with
 cp, and a fifth reads a file that was synced before, until the host has killed data servers three times. The host is
 told "stepN" when every worker has gone on since the last time, and answers "backN" when the data servers serve again.
+At last it stops one (SIGSTOP), and a new file is written without it.
 """
 
 import os
@@ -22,6 +23,8 @@ ROUNDS = 3
 STEPS_EACH = 3
 PLACES = 16
 COPIES = 3
+# It ends a hang, and measures nothing.
+AWAY_LIMIT_S = 60
 COPY_BYTES = 6 * MIB + 789
 
 
@@ -120,6 +123,30 @@ def progress(workers):
         time.sleep(0.05)
 
 
+def while_away(path):
+    """A new file does not wait for a data server that is stopped."""
+    content = data(5, 9 * MIB)
+
+    def write():
+        with open(path, "wb") as file:
+            file.write(content)
+            os.fsync(file.fileno())
+
+    tell("freeze")
+    await_host("frozen")
+    began = time.monotonic()
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    writer.join(AWAY_LIMIT_S)
+    expect(not writer.is_alive(), "a new file waits for a data server that is stopped")
+    note(f"a new file of 9 MiB took {time.monotonic() - began:.1f} s while a data server was stopped")
+    tell("written")
+    await_host("thawed")
+    drop_caches()
+    with open(path, "rb") as file:
+        same_bytes(file.read(), content, "the file that was made meanwhile")
+
+
 def main():
     d = sys.argv[1]
     synced = data(1, 8 * MIB)
@@ -164,6 +191,7 @@ def main():
         compare()
     with open(f"{d}/synced", "rb") as file:
         same_bytes(file.read(), synced, "the file that was synced before")
+    while_away(f"{d}/new")
 
 
 run(main)

@@ -152,6 +152,23 @@ impl Cluster {
         self.await_restart("mds", old)
     }
 
+    /// The number by which the MDS knows the data server `name`.
+    pub(crate) fn ds_id(&self, name: &str) -> Result<u64> {
+        let status = self.status(name)?;
+        let id = status["ds_id"].as_u64();
+        id.ok_or_else(|| Failure::new(format!("{name} does not say its id")))
+    }
+
+    /// Waits until the MDS says that a data server is in this state.
+    pub(crate) fn await_ds_state(&self, id: u64, state: &str) -> Result<()> {
+        await_state(&format!("data server {id} was not {state}"), || {
+            let mds = self.mds()?;
+            let all = mds["data_servers"].as_array();
+            let is = |ds: &Value| ds["id"] == id && ds["state"] == state;
+            Ok(all.is_some_and(|all| all.iter().any(is)))
+        })
+    }
+
     /// Waits until `name` runs as another process than `old`, and serves as the MDS and itself see it.
     pub(crate) fn await_restart(&self, name: &str, old: u32) -> Result<()> {
         await_state(&format!("{name} did not serve again"), || {

@@ -103,7 +103,7 @@ pub(crate) fn crash(stage: &mut Stage<'_>) -> Result<Finding> {
     Ok(None)
 }
 
-/// kill -9 of one data server after the other, then of two at once.
+/// kill -9 of one data server after the other, then of two at once. Then one is stopped for a while.
 pub(crate) fn ds_crash(stage: &mut Stage<'_>) -> Result<Finding> {
     let cluster = stage.cluster()?;
     let names = cluster.ds_names();
@@ -124,7 +124,23 @@ pub(crate) fn ds_crash(stage: &mut Stage<'_>) -> Result<Finding> {
         }
         stage.guest.signal(&format!("back{round}"))?;
     }
+    if stage.guest.await_signal("freeze")? {
+        let id = cluster.ds_id(first)?;
+        let pid = cluster.signal(first, "STOP")?;
+        let written = while_stopped(stage, &cluster, id);
+        signal(&[pid], "CONT");
+        written?;
+        cluster.await_ds_state(id, "serving")?;
+        stage.guest.signal("thawed")?;
+    }
     Ok(None)
+}
+
+/// The guest's turn while the data server `id` is stopped, which the MDS has noticed.
+fn while_stopped(stage: &mut Stage<'_>, cluster: &Cluster, id: u64) -> Result<()> {
+    cluster.await_ds_state(id, "away")?;
+    stage.guest.signal("frozen")?;
+    stage.guest.await_signal("written").map(drop)
 }
 
 /// Attempts to have all bytes at the data servers while they still serve without the MDS.

@@ -194,7 +194,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ),
     hosted(
         "dscrash",
-        "kill -9 of data servers in the middle of work (--crash --cluster-dir)",
+        "kill -9 of data servers in the middle of work, and one that is stopped (--crash --cluster-dir)",
         Needs::Cluster,
         hosted::ds_crash,
     ),
