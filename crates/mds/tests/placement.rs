@@ -216,6 +216,7 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
     assert_eq!(size, 8192);
     patiently(|| seen.try_truncate(10)).await.unwrap();
     assert_eq!(servers[stays].told.lock().sizes[&file.id()], 10);
+    heartbeats().await;
     assert_eq!(rig.nfsd.role().data().status().fences_pending, 0);
 }
 
