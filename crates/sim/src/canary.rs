@@ -31,6 +31,8 @@ pub enum Canary {
     SkipHoles,
     /// The data servers acknowledge FENCE and do nothing.
     IgnoreFences,
+    /// Clients write once more what they had written before they set a time: it looks as news of a write does that come late.
+    WriteAgain,
     /// Clients go on using delegations that they have returned.
     KeepDelegations,
     /// The metadata store forgets that a client which held nothing has taken something.

@@ -35,6 +35,9 @@ struct Args {
     /// Servers that copy, clone, make holes and take storage by themselves; with `--contended`, of two files that all want
     #[arg(long, conflicts_with_all = ["names", "delegations", "gluttons"])]
     copies: bool,
+    /// Clients that set modification times
+    #[arg(long, conflicts_with_all = ["names", "contended", "delegations", "copies", "gluttons"])]
+    times: bool,
     /// Clients over RDMA that do not keep to their credits
     #[arg(long, conflicts_with_all = ["names", "contended", "delegations"])]
     gluttons: bool,
@@ -72,6 +75,8 @@ enum CanaryArg {
     SkipHoles,
     /// Data servers acknowledge fences and do nothing
     IgnoreFences,
+    /// Clients write once more what they had written before they set a time
+    WriteAgain,
     /// Clients go on using delegations that they have returned
     KeepDelegations,
     /// The MDS forgets that a client which held nothing has taken something
@@ -91,6 +96,8 @@ fn config(args: &Args) -> Config {
         Config::contended()
     } else if args.copies {
         Config::copies()
+    } else if args.times {
+        Config::times()
     } else if args.delegations {
         Config::delegations()
     } else if args.gluttons {
@@ -110,6 +117,7 @@ fn config(args: &Args) -> Config {
             CanaryArg::ForgetStarts => Canary::ForgetStarts,
             CanaryArg::SkipHoles => Canary::SkipHoles,
             CanaryArg::IgnoreFences => Canary::IgnoreFences,
+            CanaryArg::WriteAgain => Canary::WriteAgain,
             CanaryArg::KeepDelegations => Canary::KeepDelegations,
             CanaryArg::ForgetHolders => Canary::ForgetHolders,
             CanaryArg::MixReceives => Canary::MixReceives,
@@ -153,6 +161,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("contended", args.contended),
         ("delegations", args.delegations),
         ("copies", args.copies),
+        ("times", args.times),
         ("gluttons", args.gluttons),
         ("eager", args.eager),
     ];

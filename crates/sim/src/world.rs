@@ -1,7 +1,7 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
 use crate::canary::Canary;
-use crate::check::{Findings, credits, data, delegations, locks, names};
+use crate::check::{Findings, credits, data, delegations, locks, names, times};
 use crate::client::{
     Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, PLACES, Parts, Worker,
     first_mode,
@@ -66,6 +66,8 @@ pub struct Config {
     pub rdma: Option<u32>,
     /// Whether clients that work on data also have servers copy, clone, make holes and take storage.
     pub copies: bool,
+    /// Whether clients that work on data also set modification times.
+    pub times: bool,
     /// Whether objects are made with their files.
     pub eager: bool,
     /// A built-in fault.
@@ -90,6 +92,7 @@ impl Config {
             crashes: true,
             rdma: None,
             copies: false,
+            times: false,
             eager: false,
             canary: None,
         }
@@ -171,6 +174,17 @@ impl Config {
             files: 2,
             copies: true,
             ..Self::contended()
+        }
+    }
+
+    /// A cluster where modification times are set.
+    #[must_use]
+    pub const fn times() -> Self {
+        Self {
+            clients: 0,
+            steps: 60,
+            times: true,
+            ..Self::cluster()
         }
     }
 
@@ -351,6 +365,8 @@ impl World {
             is_pnfs,
             files: self.config.files,
             copies: self.config.copies,
+            times: self.config.times,
+            writes_again: self.config.canary == Some(Canary::WriteAgain),
         })
         .await
     }
@@ -553,6 +569,7 @@ impl World {
         }
         let lists = self.history.take();
         data::check(&lists.files, &self.findings);
+        times::check(&lists.files, &self.findings);
         locks::check(&lists.holds, &self.findings);
         delegations::check(&lists.uses, &self.findings);
         names::check_modes(first_mode(), &lists.modes, &self.findings);

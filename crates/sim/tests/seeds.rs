@@ -76,6 +76,17 @@ fn promises_hold_where_servers_work_on_ranges_by_themselves() {
 }
 
 #[test]
+fn modification_times_that_were_set_stand_until_a_later_change_on_every_seed() {
+    try_seeds(40, &Config::times(), " --times");
+}
+
+#[test]
+fn news_of_writes_that_overrule_a_set_time_are_found() {
+    let words = "though nothing was changed after SetTime";
+    assert!(is_found(Canary::WriteAgain, Config::times(), SEEDS, words));
+}
+
+#[test]
 fn copies_that_go_on_end_by_callback_by_question_and_by_another_try() {
     let stories: Vec<String> = (0..6)
         .flat_map(|seed| run(seed, &Config::copies()).lines)
@@ -149,6 +160,7 @@ fn the_same_seed_is_the_same_run() {
         (16, Config::delegations()),
         (17, Config::gluttons()),
         (18, Config::copies()),
+        (19, Config::times()),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);

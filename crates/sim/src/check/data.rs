@@ -10,6 +10,7 @@
 
 use super::Findings;
 use super::linear::Moment;
+use super::times::SetTime;
 use std::collections::{BTreeMap, HashSet};
 
 /// What a cell holds: the tag of a write, and the number of the cell that it was written to.
@@ -87,6 +88,10 @@ pub(crate) struct File {
     pub(crate) reads: Vec<Seen>,
     /// Size in cells at the end, when somebody looked.
     pub(crate) final_cells: Option<u64>,
+    /// Modification times that were set.
+    pub(crate) times: Vec<SetTime>,
+    /// The modification time at the end in seconds, when somebody looked.
+    pub(crate) final_second: Option<i64>,
 }
 
 /// A look at one cell, and the time that it may have taken place in.

@@ -10,6 +10,7 @@
 //! | [`credits`] | who stays within his credits is served in time and keeps his connections, whatever others do (R14) |
 //! | [`locks`] | two conflicting locks are never held at one time |
 //! | [`io`] | no I/O under a fenced layout; no removed object comes back |
+//! | [`times`] | a modification time that was set stands until data are changed later |
 //! | [`data`] | every acknowledged byte is read again until it is overwritten or cut |
 
 pub(crate) mod attrs;
@@ -22,6 +23,7 @@ pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod once;
 pub(crate) mod stateids;
+pub(crate) mod times;
 
 use parking_lot::Mutex;
 use std::sync::Arc;

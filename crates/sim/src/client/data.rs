@@ -6,13 +6,14 @@
 use crate::check::Findings;
 use crate::check::data::{Change, File as FileHistory, Mark, NEVER, NOTHING, Seen, What, mark};
 use crate::check::linear::Moment;
+use crate::check::times::SetTime;
 use crate::connector::{Wires, verifier};
 use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use bytes::Bytes;
-use client::{Client, ClientConfig, Error, File, Identity, OpenOptions};
-use nfs4::NfsStatus;
+use client::{Client, ClientConfig, Error, File, Identity, OpenOptions, SetAttrs};
+use nfs4::{NfsStatus, NfsTime};
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::Address;
@@ -30,6 +31,10 @@ const LONG_REST_MS_MAX: u64 = 12_000;
 const LONG_PER_MILLE: u32 = 60;
 /// Operations that servers do by themselves, where there are any.
 const RANGES_PER_MILLE: u32 = 400;
+/// Times that are set: no clock of a run comes so far.
+const TIMES_FROM: i64 = 1_000_000_000;
+/// Settings of a modification time, where there are any.
+const TIMES_PER_MILLE: u32 = 200;
 /// Tries of the final look.
 const LOOKS_MAX: u32 = 50;
 
@@ -47,6 +52,10 @@ pub(crate) struct DataParts {
     pub(crate) files: u64,
     /// Whether it also has servers copy, clone, make holes and take storage.
     pub(crate) copies: bool,
+    /// Whether it also sets modification times.
+    pub(crate) times: bool,
+    /// A built-in fault: [`crate::Canary::WriteAgain`].
+    pub(crate) writes_again: bool,
 }
 
 /// An open file, and which of its changes wait for a flush.
@@ -55,6 +64,8 @@ pub(super) struct Held {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) unflushed: Vec<usize>,
+    /// Where the last write went, and its bytes.
+    pub(super) last: Option<(u64, Bytes)>,
 }
 
 /// A client with one thread.
@@ -177,6 +188,9 @@ impl DataWorker {
         if self.parts.copies && self.parts.rng.chance(RANGES_PER_MILLE) {
             return self.work_on_range().await;
         }
+        if self.parts.times && self.parts.rng.chance(TIMES_PER_MILLE) {
+            return self.set_time().await;
+        }
         match self.parts.rng.below(100) {
             0..40 => self.write().await,
             40..55 => self.flush().await,
@@ -219,6 +233,7 @@ impl DataWorker {
                     id,
                     name,
                     unflushed: Vec::new(),
+                    last: None,
                 });
             }
             Err(e) => self.judge("open", &e),
@@ -251,9 +266,11 @@ impl DataWorker {
         self.tell(&format!("writes {tag} to {first}+{count} of {id}"));
         let Some(held) = &mut self.held else { return };
         let data = cells(first, count, tag);
-        match held.file.write_at(first * CELL_BYTES, data).await {
+        let offset = first * CELL_BYTES;
+        match held.file.write_at(offset, data.clone()).await {
             Ok(()) => {
                 held.unflushed.push(at);
+                held.last = Some((offset, data));
                 let now = self.parts.history.now();
                 self.parts
                     .history
@@ -345,6 +362,56 @@ impl DataWorker {
         }
     }
 
+    /// Sets the modification time, once its own changes are made.
+    async fn set_time(&mut self) {
+        self.flush().await;
+        let Some(held) = &self.held else { return };
+        let (id, name) = (held.id, held.name.clone());
+        let second = TIMES_FROM + i64::from(self.parts.history.next_tag());
+        let start = self.now();
+        let mut set = SetTime {
+            second,
+            start,
+            end: NEVER,
+        };
+        let at = self.parts.history.file(id, |file| {
+            file.times.push(set);
+            file.times.len() - 1
+        });
+        self.tell(&format!("sets the time of {id} to {second}"));
+        let attrs = SetAttrs {
+            mtime: Some(NfsTime {
+                seconds: second,
+                nanoseconds: 0,
+            }),
+            ..SetAttrs::default()
+        };
+        if let Err(e) = self.client.set_attrs(path(&name), &attrs).await {
+            return self.judge("set a time", &e);
+        }
+        let end = self.now();
+        self.write_again().await;
+        // An id does not come back to a name, so it was this file when it is still.
+        match self.client.metadata(path(&name)).await {
+            Ok(metadata) if metadata.file_id == id => set.end = end,
+            Ok(_) => {}
+            Err(e) => return self.judge("look at a time", &e),
+        }
+        self.parts.history.file(id, |file| file.times[at] = set);
+    }
+
+    /// The last write once more, where that is the fault.
+    async fn write_again(&mut self) {
+        let last = self.held.as_mut().and_then(|held| held.last.take());
+        let Some((offset, data)) = last.filter(|_| self.parts.writes_again) else {
+            return;
+        };
+        let Some(held) = &self.held else { return };
+        if held.file.write_at(offset, data).await.is_ok() {
+            let _ = held.file.flush().await;
+        }
+    }
+
     async fn remove(&mut self) {
         let Some(name) = self.held.as_ref().map(|h| h.name.clone()) else {
             return;
@@ -384,6 +451,7 @@ impl DataWorker {
                 id,
                 name,
                 unflushed: Vec::new(),
+                last: None,
             });
             self.look(id).await;
             self.close().await;
@@ -403,6 +471,7 @@ impl DataWorker {
         match held.file.metadata().await {
             Ok(metadata) => self.parts.history.file(id, |file| {
                 file.final_cells = Some(metadata.size.div_ceil(CELL_BYTES));
+                file.final_second = Some(metadata.mtime.seconds);
             }),
             Err(e) => self.judge("the last look", &e),
         }
