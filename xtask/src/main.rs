@@ -9,6 +9,7 @@
 )]
 
 mod ci;
+mod circles;
 mod fuzz;
 mod instructions;
 mod layers;

@@ -1,5 +1,6 @@
 //! The data server itself: what it is made of, and its place under the COMPOUND engine.
 
+use client_table::ClientTable;
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use nfs4::{FileHandle, NfsStatus, NfsTime, OpNum, OpReader, ReplyWriter};
 use objects::{ObjectId, ObjectStore};
 use rpc::{AuthStat, Credential};
-use server::{Compound, Identity, Nfsd, NfsdConfig, Role};
+use server::{Compound, Identity, Nfsd, Role};
 use state::{Clients, Grace, Removed};
 use tokio::sync::Semaphore;
 use transport::ConnHandle;
@@ -103,7 +104,7 @@ impl Ds {
         };
         let clients = Clients::new(limits, boot, Grace::none());
         let random = Box::new(move || random());
-        Ok(Nfsd::new(ds, NfsdConfig { clients, random }))
+        Ok(Nfsd::new(ds, ClientTable::new(clients, random)))
     }
 
     /// Random, made when the store was formatted: who this server is (R9, R17).
@@ -173,7 +174,7 @@ impl Ds {
     }
 
     /// Lets the operation on the current handle in, or counts the refusal.
-    pub(crate) fn admit(&self, cx: &Compound<'_, Self>, want: Want) -> Result<Admitted, NfsStatus> {
+    pub(crate) fn admit(&self, cx: &Compound<'_, ()>, want: Want) -> Result<Admitted, NfsStatus> {
         let fh = cx.fh()?;
         let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
         let admitted = self.gate.admit(fh, &session.owner, want);
@@ -205,7 +206,7 @@ pub(crate) const fn object_of(handle: &layout::DsHandle) -> ObjectId {
 }
 
 impl Role for Ds {
-    type Caller = ();
+    type Actor = ();
 
     fn identity(&self) -> &Identity {
         &self.identity
@@ -232,17 +233,17 @@ impl Role for Ds {
     }
 
     fn perform<'r>(
-        nfsd: &'r Nfsd<Self>,
-        cx: &mut Compound<'r, Self>,
+        &'r self,
+        cx: &mut Compound<'r, Self::Actor>,
         op: OpNum,
         args: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> impl Future<Output = NfsStatus> + Send {
-        ops::perform(nfsd.role(), cx, op, args, reply)
+        ops::perform(self, cx, op, args, reply)
     }
 
     /// READ and WRITE promise nothing of the index; COMMIT and stable WRITEs have waited already.
-    async fn settle(&self, _cx: &Compound<'_, Self>) -> Result<(), NfsStatus> {
+    async fn settle(&self, _actor: &()) -> Result<(), NfsStatus> {
         Ok(())
     }
 
@@ -250,12 +251,9 @@ impl Role for Ds {
         false
     }
 
-    async fn client_removed(_nfsd: &Nfsd<Self>, _removed: Removed) {}
+    async fn client_removed(&self, _removed: Removed) {}
 
-    async fn reclaim_complete(
-        _nfsd: &Nfsd<Self>,
-        _client: nfs4::ClientId,
-    ) -> Result<(), NfsStatus> {
+    async fn reclaim_complete(&self, _client: nfs4::ClientId) -> Result<(), NfsStatus> {
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Attributes of RFC 8881 §5 from an inode, and inodes' changes from attributes.
 
-use crate::cx::handle_of;
 use crate::identities::{Identities, Kind, Question};
 use crate::{Mds, acl};
+use fs::Fresh;
 use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetMarks, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{
@@ -191,7 +191,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
         hidden: Some(marks.hidden),
         system: Some(marks.system),
         fsid: Some(FsId {
-            major: mds.cluster_id(),
+            major: mds.fs.cluster().id(),
             minor: 0,
         }),
         fileid: Some(inode.id.0),
@@ -203,7 +203,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
             minor: inode.device.minor,
         }),
         space_used: Some(inode.space_used),
-        time_access: Some(time(mds.atimes().of(inode))),
+        time_access: Some(time(mds.fs.atimes().of(inode))),
         time_backup: Some(time(marks.backup)),
         time_create: Some(time(inode.btime)),
         time_metadata: Some(time(inode.ctime)),
@@ -224,7 +224,7 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
         a.dacl = Some(acl::dacl_of(inode, mds.identities()));
     }
     if want.contains(attr::FILEHANDLE) {
-        a.filehandle = Some(handle_of(mds, inode));
+        a.filehandle = Some(mds.fs.handle_of(inode));
     }
     if want.contains(attr::MDSTHRESHOLD) {
         a.mdsthreshold = Some(threshold(mds, inode));
@@ -233,6 +233,15 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
         of_file_system(mds, &mut a, minor_version);
     }
     a
+}
+
+/// As [`of`], with what a holder for writing knows better.
+pub(crate) fn of_fresh(mds: &Mds, fresh: &Fresh, want: &Bitmap, minor_version: u32) -> Attrs {
+    let mut values = of(mds, &fresh.inode, want, minor_version);
+    if let Some(size) = fresh.size {
+        values.size = Some(size);
+    }
+    values
 }
 
 /// Attributes that are those of the file system or the server, not of a file.
@@ -270,7 +279,7 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
 /// for file sizes alone would do by the RFC. Linux takes the I/O size for what it wrote since it last had a layout, and needs
 /// both: its first O_DIRECT requests to a new file come while the size is still 0, however large they are.
 fn threshold(mds: &Mds, inode: &Inode) -> MdsThreshold {
-    let bytes = mds.data().mds_threshold_bytes();
+    let bytes = mds.fs.mds_threshold_bytes();
     let thresholds = Thresholds {
         write_file_bytes: Some(bytes),
         write_io_bytes: Some(bytes),
@@ -290,16 +299,16 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.symlink_support = Some(true);
     a.named_attr = Some(false);
     a.unique_handles = Some(true);
-    a.lease_time_s = Some(u32::try_from(mds.lease_ms().div_ceil(1000)).unwrap_or(u32::MAX));
+    a.lease_time_s = Some(u32::try_from(mds.fs.lease_ms().div_ceil(1000)).unwrap_or(u32::MAX));
     a.aclsupport = Some(acl::SUPPORT);
     a.cansettime = Some(true);
     a.case_insensitive = Some(false);
     a.case_preserving = Some(true);
     a.chown_restricted = Some(true);
     a.homogeneous = Some(true);
-    a.maxfilesize = Some(mds.data().file_bytes_max());
-    a.clone_blksize = Some(crate::data::CLONE_BLOCK_BYTES);
-    a.maxlink = Some(mds.namespace().limits().link_count_max);
+    a.maxfilesize = Some(mds.fs.file_bytes_max());
+    a.clone_blksize = Some(fs::CLONE_BLOCK_BYTES);
+    a.maxlink = Some(mds.fs.namespace().limits().link_count_max);
     a.maxname = Some(nfs4::NAME_BYTES_MAX);
     a.maxread = Some(IO_BYTES_MAX);
     a.maxwrite = Some(IO_BYTES_MAX);
@@ -311,20 +320,20 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
     a.fs_layout_types = Some(List(vec![LAYOUT_FILES]));
     a.layout_types = Some(List(vec![LAYOUT_FILES]));
-    a.layout_blksize = Some(mds.data().stripe_unit_bytes());
+    a.layout_blksize = Some(mds.fs.stripe_unit_bytes());
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     // It only rises, but not with each write to a data server, so a greater value is not always newer news. Linux would let
     // an older GETATTR take back the size that such a write has given a file.
     a.change_attr_type = Some(ChangeAttrType::Undefined);
     a.xattr_support = Some(true);
     a.open_arguments = Some(OPEN_ARGUMENTS);
-    let files = mds.namespace().statistics();
+    let files = mds.fs.namespace().statistics();
     // Inode numbers do not run out; statfs of a client wants a number that it can add to.
     let files_free = files.files_free.min(FILES_FREE_SHOWN_MAX);
     a.files_total = Some(files.files.saturating_add(files_free));
     a.files_free = Some(files_free);
     a.files_avail = Some(files_free);
-    let space = mds.data().space();
+    let space = mds.fs.cluster().space();
     a.space_total = Some(space.total_bytes);
     a.space_free = Some(space.unused_bytes);
     a.space_avail = Some(space.free_bytes);

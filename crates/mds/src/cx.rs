@@ -1,150 +1,88 @@
-//! What every operation needs of its COMPOUND: the file behind the current handle, the name space as the
-//! caller may see it, and the observed transaction.
+//! What every operation needs of its COMPOUND: the file behind the current handle, and what is kept of its result.
 
-use crate::exports::Atime;
-use crate::{Mds, persist};
-use layout::{MdsHandle, MdsHandleError, MdsHandleKind};
-use meta::{MetaError, Seq};
-use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, Time};
+use crate::Mds;
+use crate::mds::MdsActor;
+use fs::{Actor, Prepared};
+use namespace::{FileId, Inode, Namespace, NsError, Op};
 use nfs4::{FileHandle, NfsStatus, OpBody, OpNum};
-use server::Compound;
+use server::{Compound, Keeper};
 use std::any::Any;
 use std::sync::Arc;
 
 /// One COMPOUND on the metadata server.
-pub(crate) type Cx<'r> = Compound<'r, Mds>;
+pub(crate) type Cx<'r> = Compound<'r, MdsActor>;
 
-/// A caller that an export lets in.
-#[derive(Debug, Clone)]
-pub struct Caller {
-    /// Identity after squashing.
-    pub cred: Cred,
-    /// The export is read-only for this caller.
-    pub read_only: bool,
-    /// What the caller's reads do to access times.
-    pub atime: Atime,
-}
-
-/// For whom work on the name space is done that may outlive its COMPOUND, and what it has observed.
-pub(crate) struct Asker<'a> {
-    pub(crate) cred: &'a Cred,
-    /// The newest transaction that any result depends on (rule R7).
-    pub(crate) observed: Seq,
-}
-
-impl<'a> Asker<'a> {
-    pub(crate) fn new(cred: &'a Cred) -> Self {
-        Self {
-            cred,
-            observed: Seq(0),
-        }
-    }
-
-    /// Calls the name space.
-    pub(crate) fn ns<T>(
-        &mut self,
-        mds: &Mds,
-        call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
-    ) -> Result<T, NfsStatus> {
-        let (seen, result) = ask(mds, Op::new(self.cred, mds.now()), call);
-        self.observed = self.observed.max(seen);
-        result
-    }
-
-    /// As [`change_as`].
-    pub(crate) fn change_as<T>(
-        &mut self,
-        mds: &Mds,
-        prepared: &Prepared,
-        call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
-    ) -> Result<T, NfsStatus> {
-        let keep = |_: &dyn Any| prepared.0.clone();
-        let op = Op::new(self.cred, mds.now()).keeping(&keep);
-        let (seen, result) = ask(mds, op, call);
-        self.observed = self.observed.max(seen);
-        result
-    }
-}
-
-/// Calls the name space: what was observed, and the result.
-fn ask<T>(
-    mds: &Mds,
-    mut op: Op<'_>,
-    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
-) -> (Seq, Result<T, NfsStatus>) {
-    let result = call(mds.namespace(), &mut op);
-    (op.observed(), result.map_err(|e| status(&e)))
-}
-
-/// Calls the name space as the COMPOUND's caller, and notes what was observed (rule R7).
-pub(crate) fn ns<T>(
-    mds: &Mds,
-    cx: &mut Cx<'_>,
-    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
-) -> Result<T, NfsStatus> {
-    let (seen, result) = ask(mds, Op::new(&cx.caller.cred, mds.now()), call);
-    cx.observe(seen.0);
-    result
-}
-
-/// As [`ns`], for the change that the operation in execution is about: its result, as `answer` tells it with the handle that
-/// it makes current, becomes durable with it (rule R15).
+/// Calls the name space for the change that the operation in execution is about: its result, as `answer` tells it with the
+/// handle that it makes current, becomes durable with it (rule R15).
 pub(crate) fn change<T: Any, B: OpBody<Num = OpNum>>(
     mds: &Mds,
     cx: &mut Cx<'_>,
     answer: impl Fn(&T) -> (B, Option<FileHandle>) + Sync,
     call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
 ) -> Result<T, NfsStatus> {
-    let keep = |result: &dyn Any| {
-        let (res, made) = answer(result.downcast_ref::<T>()?);
-        let (slot, bytes) = cx.kept(&res, made)?;
-        Some((persist::key(slot), bytes))
+    let (actor, keeper) = cx.split();
+    let keep = |result: &T| {
+        let (res, made) = answer(result);
+        prepare(keeper, &res, made)
     };
-    let op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
-    let (seen, result) = ask(mds, op, call);
-    cx.observe(seen.0);
-    result
+    actor.change(&mds.fs, &keep, call)
 }
 
-/// A result that is known before the change is made, in the form in which it is kept.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Prepared(Option<(Vec<u8>, Vec<u8>)>);
-
-impl Prepared {
-    /// Prepares a result, and the handle that the operation makes current.
-    pub(crate) fn new<B>(cx: &Cx<'_>, res: &B, made: Option<FileHandle>) -> Self
-    where
-        B: OpBody<Num = OpNum>,
-    {
-        let kept = cx.kept(res, made);
-        Self(kept.map(|(slot, bytes)| (persist::key(slot), bytes)))
-    }
+/// Prepares a result for its change, with the handle that the operation makes current.
+pub(crate) fn prepare<B>(keeper: Keeper<'_>, res: &B, made: Option<FileHandle>) -> Prepared
+where
+    B: OpBody<Num = OpNum>,
+{
+    let kept = keeper.kept(res, made);
+    Prepared(kept.map(|(slot, bytes)| (fs::key(slot), bytes)))
 }
 
-/// As [`change`], with a result that was prepared.
-pub(crate) fn change_as<T>(
-    mds: &Mds,
-    cx: &mut Cx<'_>,
-    prepared: &Prepared,
-    call: impl FnOnce(&Namespace, &mut Op<'_>) -> Result<T, NsError>,
-) -> Result<T, NfsStatus> {
-    let keep = |_: &dyn Any| prepared.0.clone();
-    let op = Op::new(&cx.caller.cred, mds.now()).keeping(&keep);
-    let (seen, result) = ask(mds, op, call);
-    cx.observe(seen.0);
-    result
+/// As [`prepare`], for a result that is known before its change is made.
+pub(crate) fn prepared<B>(cx: &Cx<'_>, res: &B, made: Option<FileHandle>) -> Prepared
+where
+    B: OpBody<Num = OpNum>,
+{
+    prepare(cx.keeper(), res, made)
 }
 
 /// The inode behind the current file handle.
 pub(crate) fn current(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
-    let handle = parse(mds, cx.fh()?)?;
-    resolve(mds, cx, handle)
+    let handle = mds.fs.parse_handle(cx.fh()?)?;
+    resolve(mds, &mut cx.actor, (handle.file_id, handle.generation))
 }
 
 /// The inode behind the saved file handle.
 pub(crate) fn saved(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
-    let handle = parse(mds, cx.saved()?)?;
-    resolve(mds, cx, handle)
+    let handle = mds.fs.parse_handle(cx.saved()?)?;
+    resolve(mds, &mut cx.actor, (handle.file_id, handle.generation))
+}
+
+fn resolve(
+    mds: &Mds,
+    actor: &mut Actor,
+    (file, generation): (u64, u32),
+) -> Result<Arc<Inode>, NfsStatus> {
+    actor.look(&mds.fs, |ns, op| ns.resolve(op, FileId(file), generation))
+}
+
+/// The current file, once its size and times are known.
+///
+/// # Errors
+/// `Delay` while they are still being recovered.
+pub(crate) async fn current_ready(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    let inode = current(mds, cx)?;
+    if fs::until_ready(&mds.fs, inode.id).await? {
+        return current(mds, cx);
+    }
+    Ok(inode)
+}
+
+/// As [`current_ready`], for OPEN by handle: reclaims are let through, since grace would end without them.
+pub(crate) async fn current_to_open(mds: &Mds, cx: &mut Cx<'_>) -> Result<Arc<Inode>, NfsStatus> {
+    if mds.fs.clients().lock().in_grace() {
+        return current(mds, cx);
+    }
+    current_ready(mds, cx).await
 }
 
 /// The current file handle, which must be that of a regular file. Other types get the status that RFC 8881 prescribes for I/O.
@@ -177,73 +115,5 @@ pub(crate) fn directory(inode: &Inode) -> Result<(), NfsStatus> {
         namespace::FileType::Directory => Ok(()),
         namespace::FileType::Symlink => Err(NfsStatus::Symlink),
         _ => Err(NfsStatus::NotDir),
-    }
-}
-
-/// Refuses changes by a caller whose export is read-only.
-pub(crate) fn writable(cx: &Cx<'_>) -> Result<(), NfsStatus> {
-    if cx.caller.read_only {
-        Err(NfsStatus::RoFs)
-    } else {
-        Ok(())
-    }
-}
-
-/// The handle of an inode.
-pub(crate) fn handle_of(mds: &Mds, inode: &Inode) -> FileHandle {
-    let handle = MdsHandle {
-        kind: MdsHandleKind::Inode,
-        cluster_id: mds.cluster_id(),
-        file_id: inode.id.0,
-        generation: inode.generation,
-    };
-    FileHandle::from(handle.to_bytes().as_slice())
-}
-
-/// Reads a handle of ours.
-pub(crate) fn parse(mds: &Mds, fh: &[u8]) -> Result<MdsHandle, NfsStatus> {
-    MdsHandle::parse(fh, mds.cluster_id()).map_err(|e| match e {
-        MdsHandleError::WrongCluster => NfsStatus::Stale,
-        _ => NfsStatus::BadHandle,
-    })
-}
-
-fn resolve(mds: &Mds, cx: &mut Cx<'_>, handle: MdsHandle) -> Result<Arc<Inode>, NfsStatus> {
-    // Nothing is changed, so what time it is does not matter: the clock is not read.
-    let op = Op::new(&cx.caller.cred, Time::default());
-    let (seen, inode) = ask(mds, op, |ns, op| {
-        ns.resolve(op, FileId(handle.file_id), handle.generation)
-    });
-    cx.observe(seen.0);
-    inode
-}
-
-/// A name as a component: the name space judges its bytes.
-pub(crate) fn status(e: &NsError) -> NfsStatus {
-    match e {
-        NsError::NoEnt => NfsStatus::NoEnt,
-        NsError::Exist => NfsStatus::Exist,
-        NsError::NotDir => NfsStatus::NotDir,
-        NsError::IsDir => NfsStatus::IsDir,
-        NsError::NotEmpty => NfsStatus::NotEmpty,
-        NsError::Access => NfsStatus::Access,
-        NsError::Perm => NfsStatus::Perm,
-        NsError::NameTooLong => NfsStatus::NameTooLong,
-        NsError::BadName => NfsStatus::BadName,
-        NsError::Stale => NfsStatus::Stale,
-        NsError::NoSpace | NsError::AclTooLong | NsError::Store(MetaError::NoSpace) => {
-            NfsStatus::NoSpc
-        }
-        NsError::MLink => NfsStatus::MLink,
-        NsError::Inval | NsError::NeedsTruncate => NfsStatus::Inval,
-        NsError::BadCookie => NfsStatus::BadCookie,
-        NsError::FileTooBig => NfsStatus::FBig,
-        NsError::Busy | NsError::TooMany => NfsStatus::Delay,
-        NsError::NoXattr => NfsStatus::NoXattr,
-        NsError::XattrTooBig => NfsStatus::Xattr2Big,
-        NsError::Store(error) => {
-            tracing::error!(%error, "metadata store");
-            NfsStatus::ServerFault
-        }
     }
 }

@@ -1,25 +1,20 @@
-//! The metadata server: names, state and layouts over the metadata store, data on the data servers.
+//! The metadata server: NFSv4.1 and 4.2 operations over the file service.
 //!
-//! [`Mds`] is the [`server::Role`] of the metadata server. `ops` has one file for each operation of RFC 8881; `data` is
-//! everything that touches data servers: the control connection, placement, layouts' handles, proxy I/O, truncation,
-//! removal, fencing and the recovery of sizes. The name space itself is the `namespace` crate, open and lock state is `state`.
+//! [`Mds`] is the [`server::Role`] of the metadata server. `ops` has one file for each operation of RFC 8881, RFC 7862 and RFC 8276: it
+//! decodes, judges what the protocol says of arguments and stateids, calls the file service and answers. `attrs`, `acl` and
+//! [`identities`] translate between inodes and attributes on the wire.
 //!
-//! Entry points: [`Mds::open`], [`exports`].
+//! May call: `fs`, `server` and what lies below. May not call: data servers directly.
+//!
+//! Entry points: [`Mds::open`], [`Mds::tick`].
 #![forbid(unsafe_code)]
 
 mod acl;
-mod atimes;
 mod attrs;
 mod cx;
-pub mod data;
-mod delegations;
-pub mod exports;
-mod glance;
 pub mod identities;
 mod mds;
 mod ops;
-mod persist;
 
-pub use delegations::DelegationCounts;
-pub use mds::{Mds, MdsConfig, MdsError, Random, WallClock};
+pub use mds::{Mds, MdsConfig};
 pub use ops::NOT_SUPPORTED;

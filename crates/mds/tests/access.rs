@@ -18,7 +18,7 @@ use nfs4::{Bitmap, Fattr, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, START_S, after_putfh};
-use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
+use server::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,7 +52,7 @@ async fn rights(
     iomode: IoMode,
 ) -> Result<Rights, NfsStatus> {
     let granted = patiently(|| file.try_layout(iomode)).await?;
-    let cluster_id = rig.nfsd.role().cluster_id();
+    let cluster_id = rig.nfsd.role().fs().cluster().id();
     let handle = DsHandle::verify(&granted.body.file_handles.0[0].0, cluster_id, &ds.ring());
     Ok(handle.unwrap().rights)
 }
@@ -172,7 +172,7 @@ async fn a_network_that_no_rule_holds_is_refused_and_counted() {
     let rig = Rig::exporting(Arc::new(MemStore::new()), clock_s, exports).await;
     let stranger = rig.stranger("stranger", *b"boot0001", None);
     assert!(stranger.session.establish().await.is_err());
-    assert_eq!(rig.nfsd.clients().clients_count(), 0);
+    assert_eq!(rig.nfsd.clients().lock().clients_count(), 0);
     let counters = rig.nfsd.counters();
     assert_eq!(counters.compounds.load(Relaxed), 0, "nothing was executed");
     assert!(counters.refused.load(Relaxed) > 0);

@@ -18,7 +18,7 @@ use nfs4::{
 use rig::cluster::Port;
 use rig::file::File;
 use rig::{Client, Rig, START_S, real};
-use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
+use server::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,7 +47,12 @@ async fn times(client: &Client, fh: &FileHandle) -> (i64, (u64, i64, i64)) {
 fn stored(rig: &Rig, file: u64) -> i64 {
     let cred = Cred::root();
     let mut op = Op::new(&cred, Time::default());
-    let inode = rig.nfsd.role().namespace().getattr(&mut op, FileId(file));
+    let inode = rig
+        .nfsd
+        .role()
+        .fs()
+        .namespace()
+        .getattr(&mut op, FileId(file));
     inode.unwrap().atime.secs
 }
 

@@ -53,6 +53,7 @@ fn first_index(rig: &Rig, file: &File<'_>) -> u32 {
     let inode = rig
         .nfsd
         .role()
+        .fs()
         .namespace()
         .getattr(&mut op, FileId(file.id()));
     inode.unwrap().placement.unwrap().first_index

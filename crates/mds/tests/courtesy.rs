@@ -134,14 +134,14 @@ async fn two_clients_of_one_name_are_told_of() {
     // A machine that starts again.
     let _first = rig.session_of("host", *b"boot0001", None).await;
     let _second = rig.session_of("host", *b"boot0002", None).await;
-    assert_eq!((clashes(), rig.nfsd.name_clashes()), (0, vec![]));
+    assert_eq!((clashes(), rig.nfsd.clients().name_clashes()), (0, vec![]));
     // The first one is there all the same, and then the second.
     let _first = rig.session_of("host", *b"boot0001", None).await;
     let _second = rig.session_of("host", *b"boot0002", None).await;
     assert_eq!(clashes(), 2);
-    let told = rig.nfsd.name_clashes();
+    let told = rig.nfsd.clients().name_clashes();
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].owner, b"host");
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(rig.nfsd.name_clashes(), []);
+    assert_eq!(rig.nfsd.clients().name_clashes(), []);
 }

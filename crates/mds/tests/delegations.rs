@@ -37,7 +37,7 @@ async fn readers_share_a_file_until_a_writer_comes() {
     );
     // No DELAY: both were back in time. The file stays contended.
     assert_eq!(opened.unwrap().delegation, Given::None);
-    let counts = rig.nfsd.role().delegation_counts();
+    let counts = rig.nfsd.role().fs().delegation_counts();
     assert_eq!((counts.held, counts.granted, counts.recalled), (0, 2, 2));
 }
 
@@ -161,7 +161,7 @@ async fn a_session_that_replaces_another_is_told_of_the_recall_again() {
     let alice = User { client, back };
     let (opened, ()) = tokio::join!(bob.open("f", READ), alice.obey(&file));
     assert_eq!(opened.delegation, Given::None);
-    assert_eq!(rig.nfsd.role().delegation_counts().revoked, 0);
+    assert_eq!(rig.nfsd.role().fs().delegation_counts().revoked, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +233,7 @@ async fn a_client_that_knows_of_none_has_none() {
     alice.client.session.renew().await.unwrap();
     assert!(bob.try_open("f", BOTH).await.is_ok());
     assert_eq!(alice.give_back(&file).await, Err(NfsStatus::BadStateid));
-    assert_eq!(rig.nfsd.role().delegation_counts().revoked, 0);
+    assert_eq!(rig.nfsd.role().fs().delegation_counts().revoked, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,9 +373,13 @@ async fn a_layout_is_had_by_it_and_goes_with_it() {
         open: file.delegation.stateid(),
     };
     by.layout(IoMode::Rw).await;
-    assert_eq!(rig.nfsd.role().state().counts().2, 1);
+    assert_eq!(rig.nfsd.role().fs().state().counts().2, 1);
     alice.give_back(&file).await.unwrap();
-    assert_eq!(rig.nfsd.role().state().counts().2, 0, "return on close");
+    assert_eq!(
+        rig.nfsd.role().fs().state().counts().2,
+        0,
+        "return on close"
+    );
     assert_eq!(
         by.try_layout(IoMode::Rw).await.err(),
         Some(NfsStatus::BadStateid)

@@ -35,13 +35,13 @@ mod recalls;
 mod recovery;
 mod rig;
 
+use fs::{Creation, removals_waiting};
 use meta::MemStore;
 use nfs4::StableHow;
 use rig::Rig;
 use rig::cluster::Port;
 use rig::file::{File, patiently};
 use rig::real::{self, Real};
-use ropewalk_mds::data::{Creation, removals_waiting};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn objects_are_there_when_open_is_answered_and_gone_with_the_file() {
     again.close().await;
     again.remove().await;
     patiently(|| async {
-        match removals_waiting(&rig.nfsd) {
+        match removals_waiting(rig.nfsd.role().fs()) {
             0 => Ok(()),
             _ => Err(nfs4::NfsStatus::Delay),
         }

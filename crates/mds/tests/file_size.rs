@@ -68,7 +68,7 @@ async fn the_smallest_data_server_says_how_large_files_can_be() {
     assert_eq!(file.try_attrs().await.unwrap().0, 0, "nothing has changed");
     file.try_truncate(MAX).await.unwrap();
     // It is gone for good: what is left holds more.
-    ropewalk_mds::data::expel(&rig.nfsd, 2, "lost")
+    ::cluster::expel(rig.nfsd.role().fs().cluster(), 2, "lost")
         .await
         .unwrap();
     assert_eq!(maxfilesize(&client).await, i64::MAX as u64);

@@ -14,8 +14,8 @@ use nfs4::ops::{
 };
 use nfs4::{Bitmap, Fattr, FileHandle, NfsStatus, Owner, Stateid};
 use rig::{Client, Rig, START_S, after_putfh};
-use ropewalk_mds::exports::{Exports, Squash};
 use ropewalk_mds::identities::{Answer, Directory, IdentityConfig, Kind, Question};
+use server::exports::{Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use xdr::Opaque;

@@ -7,6 +7,8 @@
 
 mod rig;
 
+use ::cluster::AdminError;
+use fs::rotate_key;
 use layout::{DsHandle, HandleError, KEYS_MAX, KeyError, KeyState};
 use meta::MemStore;
 use nfs4::cb::CbLayoutRecallArgs;
@@ -15,7 +17,6 @@ use parking_lot::Mutex;
 use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, Granted, patiently};
 use rig::{KEY_TIMES, Rig, START_S};
-use ropewalk_mds::data::{AdminError, rotate_key};
 use session_client::CallbackHandler;
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -37,12 +38,12 @@ fn key_of(granted: &Granted) -> u32 {
 }
 
 fn verify(rig: &Rig, ds: &FakeDs, granted: &Granted) -> Result<DsHandle, HandleError> {
-    let cluster_id = rig.nfsd.role().cluster_id();
+    let cluster_id = rig.nfsd.role().fs().cluster().id();
     DsHandle::verify(&granted.body.file_handles.0[0].0, cluster_id, &ds.ring())
 }
 
 fn keys(rig: &Rig) -> Vec<(u32, KeyState)> {
-    let keys = rig.nfsd.role().data().status().keys;
+    let keys = rig.nfsd.role().fs().cluster().status().keys;
     keys.iter().map(|k| (k.id, k.state)).collect()
 }
 
@@ -73,13 +74,13 @@ async fn a_new_key_signs_when_every_serving_data_server_has_it_and_the_old_one_s
     assert_eq!(key_of(&old), 1);
 
     servers[1].told.lock().mute_keys = true;
-    let made = rotate_key(&rig.nfsd).await.unwrap();
+    let made = rotate_key(rig.nfsd.role().fs()).await.unwrap();
     assert_eq!((made.id, made.signs), (2, false));
     assert_eq!(keys(&rig), [(1, Active), (2, Next)]);
     let other = File::create(&alice, "g").await;
     let meanwhile = other.layout(IoMode::Rw).await;
     assert_eq!(key_of(&meanwhile), 1, "one data server has not the new key");
-    let again = rotate_key(&rig.nfsd).await.unwrap_err();
+    let again = rotate_key(rig.nfsd.role().fs()).await.unwrap_err();
     assert!(matches!(
         again,
         AdminError::KeysBusy | AdminError::Key(KeyError::NotNext)
@@ -107,7 +108,7 @@ async fn a_key_retires_durably_with_the_last_layout_under_it() {
         File::create(&alice, "g").await,
     );
     let (first, second) = (f.layout(IoMode::Rw).await, g.layout(IoMode::Read).await);
-    assert!(rotate_key(&rig.nfsd).await.unwrap().signs);
+    assert!(rotate_key(rig.nfsd.role().fs()).await.unwrap().signs);
     // Signed anew, but the client may go on with what it had.
     let renewed = f.layout(IoMode::Read).await;
     assert_eq!(key_of(&renewed), 2);
@@ -130,7 +131,11 @@ async fn a_key_retires_durably_with_the_last_layout_under_it() {
     drop(rig);
     let rig = Rig::over(store).await;
     assert_eq!(keys(&rig), [(2, KeyState::Active)]);
-    assert_eq!(rotate_key(&rig.nfsd).await.unwrap().id, 3, "ids only rise");
+    assert_eq!(
+        rotate_key(rig.nfsd.role().fs()).await.unwrap().id,
+        3,
+        "ids only rise"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +150,7 @@ async fn after_the_overlap_old_layouts_are_recalled_and_no_others() {
         .await;
     let f = File::create(&alice, "f").await;
     let old = f.layout(IoMode::Rw).await;
-    rotate_key(&rig.nfsd).await.unwrap();
+    rotate_key(rig.nfsd.role().fs()).await.unwrap();
     let g = File::create(&bob, "g").await;
     let new = g.layout(IoMode::Rw).await;
     rig.clock_s.fetch_add(OVERLAP_S - 1, Ordering::Relaxed);
@@ -168,7 +173,7 @@ async fn a_client_that_does_not_return_is_fenced_and_the_key_retires_all_the_sam
     let alice = rig.session_of("alice", *b"boot0001", Some(asked)).await;
     let file = File::create(&alice, "f").await;
     file.layout(IoMode::Rw).await;
-    rotate_key(&rig.nfsd).await.unwrap();
+    rotate_key(rig.nfsd.role().fs()).await.unwrap();
     rig.clock_s.fetch_add(OVERLAP_S, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(40)).await;
     assert_eq!(keys(&rig), [(2, KeyState::Active)]);
@@ -253,7 +258,7 @@ async fn a_data_server_that_was_away_gets_the_keys_before_it_serves() {
     let file = File::create(&alice, "f").await;
     servers[1].go_away().await;
     assert!(
-        rotate_key(&rig.nfsd).await.unwrap().signs,
+        rotate_key(rig.nfsd.role().fs()).await.unwrap().signs,
         "it serves nothing"
     );
     ticks().await;
@@ -277,9 +282,9 @@ async fn no_more_keys_are_live_than_may_be() {
     let file = File::create(&alice, "f").await;
     let held = file.layout(IoMode::Read).await;
     for id in 2..=KEYS_MAX {
-        assert_eq!(rotate_key(&rig.nfsd).await.unwrap().id, id);
+        assert_eq!(rotate_key(rig.nfsd.role().fs()).await.unwrap().id, id);
     }
-    let refused = rotate_key(&rig.nfsd).await.unwrap_err();
+    let refused = rotate_key(rig.nfsd.role().fs()).await.unwrap_err();
     assert!(
         matches!(refused, AdminError::Key(KeyError::Full)),
         "{refused}"
@@ -290,7 +295,10 @@ async fn no_more_keys_are_live_than_may_be() {
     file.layout_return(held.stateid).await.unwrap();
     ticks().await;
     assert_eq!(keys(&rig), [(KEYS_MAX, KeyState::Active)]);
-    assert_eq!(rotate_key(&rig.nfsd).await.unwrap().id, KEYS_MAX + 1);
+    assert_eq!(
+        rotate_key(rig.nfsd.role().fs()).await.unwrap().id,
+        KEYS_MAX + 1
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,10 +313,10 @@ async fn fences_for_a_data_server_that_is_away_go_with_the_key_that_they_need() 
         ..Default::default()
     };
     patiently(|| file.try_set(&narrower)).await.unwrap();
-    let pending = || rig.nfsd.role().data().status().fences_pending;
+    let pending = || rig.nfsd.role().fs().cluster().status().fences_pending;
     assert_eq!(pending(), 1, "the one that is away knows nothing of it");
     file.layout_return(held.stateid).await.unwrap();
-    rotate_key(&rig.nfsd).await.unwrap();
+    rotate_key(rig.nfsd.role().fs()).await.unwrap();
     ticks().await;
     assert_eq!(pending(), 0);
     servers[1].told.lock().floors.clear();
@@ -333,7 +341,7 @@ async fn a_removal_that_waited_over_a_rotation_names_the_newest_key() {
     ticks().await;
     let through = |ds: &FakeDs| ds.told.lock().removed.last().map(|r| r.through_key);
     assert_eq!(through(&servers[0]), Some(1));
-    assert!(rotate_key(&rig.nfsd).await.unwrap().signs);
+    assert!(rotate_key(rig.nfsd.role().fs()).await.unwrap().signs);
     ticks().await;
     assert_eq!(
         keys(&rig),
@@ -368,7 +376,7 @@ async fn crashes() -> Vec<Arc<MemStore>> {
     let _ds = FakeDs::joined(&rig, &port, 1).await;
     ticks().await;
     images.lock().clear();
-    rotate_key(&rig.nfsd).await.unwrap();
+    rotate_key(rig.nfsd.role().fs()).await.unwrap();
     ticks().await;
     assert_eq!(keys(&rig), [(2, KeyState::Active)]);
     syncing.abort();

@@ -42,7 +42,7 @@ fn handle_of(ds: &FakeDs, granted: &Granted, cluster_id: u64) -> DsHandle {
 fn marked(rig: &Rig) -> Vec<FileId> {
     let cred = Cred::root();
     let mut op = Op::new(&cred, Time::default());
-    let ns = rig.nfsd.role().namespace();
+    let ns = rig.nfsd.role().fs().namespace();
     let marks = ns.rw_out_files(&mut op, FileId(0), 100).unwrap();
     marks.into_iter().map(|(file, _)| file).collect()
 }
@@ -115,7 +115,7 @@ async fn a_layout_covers_all_data_servers_and_its_handle_is_signed_for_its_clien
             .is_ok()
     );
 
-    let cluster_id = rig.nfsd.role().cluster_id();
+    let cluster_id = rig.nfsd.role().fs().cluster().id();
     let handle = handle_of(&servers[2], &granted, cluster_id);
     assert_eq!(handle.file_id, file.id());
     assert_eq!(handle.rights, Rights::ReadWrite);
@@ -237,7 +237,7 @@ async fn a_client_that_is_gone_is_fenced_everywhere_before_others_write() {
     servers[1].told.lock().mute = false;
     let granted = bobs.layout(IoMode::Rw).await;
 
-    let cluster_id = rig.nfsd.role().cluster_id();
+    let cluster_id = rig.nfsd.role().fs().cluster().id();
     let tag = ClientTag::of(cluster_id, b"alice");
     let old = handle_of(&servers[0], &alices, cluster_id);
     for ds in &servers {
@@ -327,7 +327,7 @@ async fn a_data_server_that_cannot_be_told_holds_grants_up_until_its_lease_ends(
         assert!(missed.iter().any(|f| matches!(f, Floor::File { .. })));
     }
     bobs.layout(IoMode::Read).await;
-    assert_eq!(rig.nfsd.role().data().status().fences_pending, 0);
+    assert_eq!(rig.nfsd.role().fs().cluster().status().fences_pending, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -336,7 +336,7 @@ async fn taking_access_away_fences_the_file_for_all() {
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
     let granted = file.layout(IoMode::Rw).await;
-    let cluster_id = rig.nfsd.role().cluster_id();
+    let cluster_id = rig.nfsd.role().fs().cluster().id();
     let old = handle_of(&servers[0], &granted, cluster_id).epoch;
     file.try_set(&Attrs {
         mode: Some(0o400),
@@ -419,7 +419,7 @@ async fn an_open_brings_its_layout_along_by_the_current_stateid() {
         stateid: granted.stateid,
         body: xdr::decode_all(granted.layouts.0[0].body.0).unwrap(),
     };
-    let handle = handle_of(&servers[0], &layout, rig.nfsd.role().cluster_id());
+    let handle = handle_of(&servers[0], &layout, rig.nfsd.role().fs().cluster().id());
     assert_eq!(
         (handle.file_id, handle.rights),
         (old.id(), Rights::ReadWrite)
@@ -487,7 +487,7 @@ async fn a_truncation_recalls_other_writers_and_refuses_their_late_commits() {
     patiently(|| bobs.try_truncate(10)).await.unwrap();
 
     assert_eq!(bobs.try_attrs().await.unwrap().0, 10);
-    let old = handle_of(&servers[0], &granted, rig.nfsd.role().cluster_id()).epoch;
+    let old = handle_of(&servers[0], &granted, rig.nfsd.role().fs().cluster().id()).epoch;
     for ds in &servers {
         let told = ds.told.lock();
         assert_eq!(told.sizes[&file.id()], 10);
@@ -563,7 +563,7 @@ async fn a_writer_that_does_not_return_is_fenced_and_loses_its_layout() {
         done = patiently(|| bobs.try_truncate(10)) => done.unwrap(),
     }
     assert_eq!(bobs.try_attrs().await.unwrap().0, 10);
-    let tag = ClientTag::of(rig.nfsd.role().cluster_id(), b"alice");
+    let tag = ClientTag::of(rig.nfsd.role().fs().cluster().id(), b"alice");
     let fences = servers[0].told.lock().fences.clone();
     assert!(
         fences

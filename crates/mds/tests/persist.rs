@@ -332,7 +332,7 @@ async fn a_change_that_was_begun_and_put_off_is_answered_as_it_was() {
     servers[1].go_away().await;
     let before = call(&raw.conn, &cut).await;
     assert_eq!(status(&before), NfsStatus::Delay);
-    assert_eq!(rig.nfsd.role().data().status().truncations, 1, "begun");
+    assert_eq!(rig.nfsd.role().fs().status().truncations, 1, "begun");
     servers[0].go_away().await;
     let rig = restart(rig).await;
     let raw = raw.back(&rig).await;
@@ -346,7 +346,7 @@ async fn a_cut_that_a_crash_interrupted_is_answered_when_it_is_made() {
     let (raw, cut) = to_be_cut(&rig).await;
     before[1].told.lock().mute = true;
     let begun = async {
-        while rig.nfsd.role().data().status().truncations == 0 {
+        while rig.nfsd.role().fs().status().truncations == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -8,6 +8,8 @@
 
 mod rig;
 
+use ::cluster::{ServerState, expel};
+use fs::removals_waiting;
 use namespace::LayoutPolicy;
 use nfs4::attr;
 use nfs4::ops::{
@@ -18,7 +20,6 @@ use nfs4::{FileHandle, IoMode, NfsStatus};
 use rig::cluster::{FakeDs, Port, cluster};
 use rig::file::{File, patiently};
 use rig::{Client, Rig, after_putfh};
-use ropewalk_mds::data::{ServerState, expel, removals_waiting};
 use std::sync::Arc;
 use std::time::Duration;
 use xdr::Opaque;
@@ -32,12 +33,12 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
     let (rig, _port, servers) = cluster(3).await;
     let alice = rig.session("alice").await;
     let root = alice.lookup(&[]).await.unwrap();
-    let groups = || rig.nfsd.role().data().status().groups;
+    let groups = || rig.nfsd.role().fs().cluster().status().groups;
     let group_of_new = || {
         let id = rig
             .nfsd
             .role()
-            .data()
+            .fs()
             .place(LayoutPolicy::default())
             .unwrap()
             .group;
@@ -89,14 +90,14 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
 #[tokio::test(start_paused = true)]
 async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
     let (rig, _port, mut servers) = cluster(3).await;
-    let data = || rig.nfsd.role().data();
+    let data = || rig.nfsd.role().fs();
     let place = || data().place(LayoutPolicy::default()).unwrap().group;
     let group_of_new = || {
         let id = place();
-        let groups = data().status().groups;
+        let groups = data().cluster().status().groups;
         groups.into_iter().find(|g| g.0 == id).unwrap().1
     };
-    let state = |index: usize| data().status().servers[index].state;
+    let state = |index: usize| data().cluster().status().servers[index].state;
     heartbeats().await;
     assert_eq!(group_of_new(), [1, 2, 3]);
     servers[1].fall_silent();
@@ -110,14 +111,14 @@ async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
     };
     for _ in 0..6 {
         let narrow = data().place(two).unwrap().group;
-        let groups = data().status().groups;
+        let groups = data().cluster().status().groups;
         assert!(groups.iter().any(|g| g.0 == narrow && !g.1.contains(&2)));
     }
     servers[1].speak_again();
     heartbeats().await;
     assert_eq!(group_of_new(), [1, 2, 3], "the old group is taken up again");
     assert_eq!(state(1), ServerState::Serving);
-    let count = data().status().groups.len();
+    let count = data().cluster().status().groups.len();
     for _ in 0..10 {
         servers[1].fall_silent();
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -127,7 +128,7 @@ async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
         assert_eq!(group_of_new(), [1, 2, 3]);
     }
     assert_eq!(
-        data().status().groups.len(),
+        data().cluster().status().groups.len(),
         count,
         "groups do not multiply"
     );
@@ -149,7 +150,7 @@ async fn a_disk_that_data_servers_share_is_counted_once() {
     servers[0].told.lock().disk = 7;
     servers[2].told.lock().disk = 7;
     heartbeats().await;
-    let space = rig.nfsd.role().data().space();
+    let space = rig.nfsd.role().fs().cluster().space();
     assert_eq!((space.total_bytes, space.free_bytes), (3000, 2700));
     assert_eq!(space.unused_bytes, 2850);
     // As statvfs has them: what the disks' administrators keep is free, and not available.
@@ -192,7 +193,9 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
     servers[stays].told.lock().sizes.insert(file.id(), 8192);
     // It knows nothing of it: only the end of its lease helps.
     servers[first].go_away().await;
-    expel(&rig.nfsd, servers[first].id, "test").await.unwrap();
+    expel(rig.nfsd.role().fs().cluster(), servers[first].id, "test")
+        .await
+        .unwrap();
     assert_eq!(
         file.try_layout(IoMode::Rw).await.unwrap_err(),
         NfsStatus::LayoutUnavailable
@@ -200,11 +203,11 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
     let new = rig
         .nfsd
         .role()
-        .data()
+        .fs()
         .place(LayoutPolicy::default())
         .unwrap()
         .group;
-    let groups = rig.nfsd.role().data().status().groups;
+    let groups = rig.nfsd.role().fs().cluster().status().groups;
     let of_new = groups.into_iter().find(|g| g.0 == new).unwrap().1;
     assert_eq!(of_new, [servers[stays].id]);
 
@@ -217,7 +220,7 @@ async fn files_of_an_expelled_data_server_wait_for_nothing_and_new_ones_avoid_it
     patiently(|| seen.try_truncate(10)).await.unwrap();
     assert_eq!(servers[stays].told.lock().sizes[&file.id()], 10);
     heartbeats().await;
-    assert_eq!(rig.nfsd.role().data().status().fences_pending, 0);
+    assert_eq!(rig.nfsd.role().fs().cluster().status().fences_pending, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,10 +235,16 @@ async fn a_removal_that_only_an_expelled_data_server_lacks_is_done() {
     file.close().await;
     heartbeats().await;
     assert_eq!(servers[0].told.lock().removed.len(), 1);
-    assert_eq!(removals_waiting(&rig.nfsd), 1, "the other may come back");
-    expel(&rig.nfsd, servers[1].id, "test").await.unwrap();
+    assert_eq!(
+        removals_waiting(rig.nfsd.role().fs()),
+        1,
+        "the other may come back"
+    );
+    expel(rig.nfsd.role().fs().cluster(), servers[1].id, "test")
+        .await
+        .unwrap();
     heartbeats().await;
-    assert_eq!(removals_waiting(&rig.nfsd), 0);
+    assert_eq!(removals_waiting(rig.nfsd.role().fs()), 0);
     assert_eq!(servers[0].told.lock().removed.len(), 1, "told once");
 }
 
@@ -334,10 +343,10 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
         let body = file.layout(IoMode::Rw).await.body;
         assert_eq!(body.util.stripe_unit_bytes(), 8192);
         assert_eq!(body.file_handles.0.len(), 2);
-        let id = rig.nfsd.role().data().place(LayoutPolicy::default());
+        let id = rig.nfsd.role().fs().place(LayoutPolicy::default());
         assert_eq!(id.unwrap().group, 1, "others go on as before");
         let group = layout::DeviceName::from_device_id(body.device_id).group;
-        let groups = rig.nfsd.role().data().status().groups;
+        let groups = rig.nfsd.role().fs().cluster().status().groups;
         let of_file = groups.into_iter().find(|g| g.0 == group).unwrap().1;
         seen.push((of_file, body.first_stripe_index));
         assert_eq!(
@@ -367,7 +376,7 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
 
     // Before any data server is back, a file without a policy goes to a whole group.
     let again = Rig::over(Arc::clone(&rig.store)).await;
-    let place = again.nfsd.role().data().place(LayoutPolicy::default());
+    let place = again.nfsd.role().fs().place(LayoutPolicy::default());
     assert_eq!(place.unwrap().group, 1);
     let alice = again.session("alice").await;
     assert_eq!(
@@ -398,7 +407,7 @@ async fn a_client_that_takes_4096_bytes_of_a_layout_gets_one_however_many_data_s
     let body = widest.layout(IoMode::Rw).await.body;
     assert_eq!(body.file_handles.0.len(), 58);
 
-    let refused_count = || rig.nfsd.role().data().status().layouts_too_wide;
+    let refused_count = || rig.nfsd.role().fs().status().layouts_too_wide;
     assert_eq!(refused_count(), 0);
     let refused = widest.try_layout_within(IoMode::Rw, 4000).await;
     assert_eq!(refused.unwrap_err(), NfsStatus::TooSmall);

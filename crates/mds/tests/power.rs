@@ -139,7 +139,7 @@ async fn drain(root: &Path, at: &str) {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        report = rig.nfsd.role().namespace().check().unwrap();
+        report = rig.nfsd.role().fs().namespace().check().unwrap();
     }
     assert!(report.is_clean(), "{at}: {:?}", report.problems);
     assert_eq!((report.orphans, report.removals), (0, 0), "{at}");

@@ -61,7 +61,7 @@ async fn what_is_written_through_the_mds_is_striped_and_read_back_with_holes_as_
     assert_eq!(got.len(), 15_000);
     assert_eq!(got[..5000], bytes[5000..10_000]);
     assert!(got[5000..].iter().all(|b| *b == 0));
-    let status = rig.nfsd.role().data().status();
+    let status = rig.nfsd.role().fs().status();
     assert_eq!(status.proxied_written_bytes, 40_020);
 }
 

@@ -8,6 +8,7 @@
 
 mod rig;
 
+use ::cluster::{ServerState, add_token, expel};
 use control::{JoinSecret, Status, StoreIdentity};
 use layout::Floor;
 use meta::MemStore;
@@ -17,7 +18,6 @@ use rig::Rig;
 use rig::cluster::{FakeDs, Port, cluster, join};
 use rig::file::{File, patiently};
 use ropewalk_mds::Mds;
-use ropewalk_mds::data::{ServerState, add_token, expel};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -79,7 +79,7 @@ async fn after_a_restart_sizes_come_from_the_data_servers_before_anything_is_ser
     let (size, after) = patiently(|| again.try_attrs()).await.unwrap();
     assert_eq!(size, 12_000);
     assert!(after > change);
-    assert_eq!(rig.nfsd.role().data().status().sizes_unknown, 0);
+    assert_eq!(rig.nfsd.role().fs().status().sizes_unknown, 0);
     assert_eq!(servers[0].size(file.id()).await.unwrap().size_bytes, 12_000);
 }
 
@@ -108,7 +108,7 @@ async fn an_object_that_cannot_be_read_keeps_its_file_waiting_and_cuts_nothing()
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(bobs.try_attrs().await, Err(NfsStatus::Delay), "{status:?}");
-        assert_eq!(rig.nfsd.role().data().status().sizes_unknown, 1);
+        assert_eq!(rig.nfsd.role().fs().status().sizes_unknown, 1);
     }
     assert_eq!(
         bobs_other.try_attrs().await.unwrap().0,
@@ -152,7 +152,7 @@ async fn a_truncation_that_a_crash_cut_short_is_ended_before_the_file_is_served(
     }
     servers[1].go_away().await;
     assert_eq!(file.try_truncate(100).await, Err(NfsStatus::Delay));
-    assert_eq!(rig.nfsd.role().data().status().truncations, 1);
+    assert_eq!(rig.nfsd.role().fs().status().truncations, 1);
     assert_eq!(
         file.try_layout(IoMode::Rw).await.unwrap_err(),
         NfsStatus::LayoutTryLater
@@ -178,7 +178,7 @@ async fn a_truncation_that_a_crash_cut_short_is_ended_before_the_file_is_served(
     for ds in &servers {
         assert_eq!(ds.told.lock().sizes[&file.id()], 100);
     }
-    assert_eq!(rig.nfsd.role().data().status().truncations, 0);
+    assert_eq!(rig.nfsd.role().fs().status().truncations, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,6 +201,7 @@ async fn a_removed_file_is_removed_everywhere_once_it_is_closed() {
         let mut op = namespace::Op::new(&cred, namespace::Time::default());
         rig.nfsd
             .role()
+            .fs()
             .namespace()
             .removal_batch(&mut op, 0, 10)
             .unwrap()
@@ -250,7 +251,9 @@ async fn a_token_is_taken_once_and_a_changed_store_is_refused() {
         .await
         .unwrap_err();
     assert_eq!(used.status, Status::BadToken);
-    add_token(&rig.nfsd, &JoinSecret([9; 16]), 0).await.unwrap();
+    add_token(rig.nfsd.role().fs().cluster(), &JoinSecret([9; 16]), 0)
+        .await
+        .unwrap();
     let expired = join(&rig, "x", JoinSecret([9; 16]), store)
         .await
         .unwrap_err();
@@ -277,11 +280,13 @@ async fn a_token_is_taken_once_and_a_changed_store_is_refused() {
         changes: 0,
     };
     ds.say_hello(&rig, &port).await.unwrap();
-    expel(&rig.nfsd, ds.id, "test").await.unwrap();
+    expel(rig.nfsd.role().fs().cluster(), ds.id, "test")
+        .await
+        .unwrap();
     let out = ds.say_hello(&rig, &port).await.unwrap_err();
     assert_eq!(out.status, Status::Expelled);
     assert_eq!(
-        rig.nfsd.role().data().status().servers[0].state,
+        rig.nfsd.role().fs().cluster().status().servers[0].state,
         ServerState::Expelled
     );
 }
@@ -302,12 +307,12 @@ async fn new_files_go_to_all_data_servers_and_old_files_stay_where_they_are() {
         new.layout(IoMode::Read).await,
     );
     assert_ne!(a.body.device_id, b.body.device_id);
-    let groups = rig.nfsd.role().data().status().groups;
+    let groups = rig.nfsd.role().fs().cluster().status().groups;
     assert_eq!(
         groups.iter().map(|(_, s)| s.len()).collect::<Vec<_>>(),
         [1, 3]
     );
-    assert_eq!(rig.nfsd.role().data().space().total_bytes, 3000);
+    assert_eq!(rig.nfsd.role().fs().cluster().space().total_bytes, 3000);
 }
 
 /// The server again, over the same store.
@@ -331,29 +336,32 @@ async fn a_restart_waits_for_who_held_something_and_for_nobody_else() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     drop(port);
     let rig = again(rig).await;
-    assert!(!rig.nfsd.clients().in_grace(), "nobody has anything");
+    assert!(!rig.nfsd.clients().lock().in_grace(), "nobody has anything");
 
     let alice = rig.session("alice").await;
     rig.session("bob").await;
     let file = File::open(&alice, "f", SHARE_ACCESS_BOTH).await.unwrap();
     let rig = again(rig).await;
-    assert!(rig.nfsd.clients().in_grace());
+    assert!(rig.nfsd.clients().lock().in_grace());
     rig.session("carol").await;
     Mds::tick(&rig.nfsd).await;
-    assert!(rig.nfsd.clients().in_grace(), "alice has not come");
+    assert!(rig.nfsd.clients().lock().in_grace(), "alice has not come");
     let alice = rig.stranger("alice", *b"boot0001", None);
     alice.session.establish().await.unwrap();
     file.reclaimed_by(&alice).await.unwrap();
     alice.reclaim_complete().await;
-    assert!(rig.nfsd.clients().in_grace(), "bob is given a second");
+    assert!(
+        rig.nfsd.clients().lock().in_grace(),
+        "bob is given a second"
+    );
     tokio::time::sleep(Duration::from_secs(1)).await;
     Mds::tick(&rig.nfsd).await;
-    assert!(!rig.nfsd.clients().in_grace(), "he had nothing");
+    assert!(!rig.nfsd.clients().lock().in_grace(), "he had nothing");
 
     let rig = again(rig).await;
     rig.session_of("alice", *b"boot0002", None).await;
     rig.session("carol").await;
-    assert!(!rig.nfsd.clients().in_grace(), "nobody is missing");
+    assert!(!rig.nfsd.clients().lock().in_grace(), "nobody is missing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,7 +372,7 @@ async fn who_has_closed_everything_is_soon_waited_for_no_more_until_he_opens_aga
     tokio::time::sleep(Duration::from_secs(10)).await;
     drop(port);
     let rig = again(rig).await;
-    assert!(rig.nfsd.clients().in_grace(), "it is open");
+    assert!(rig.nfsd.clients().lock().in_grace(), "it is open");
 
     let alice = rig.stranger("alice", *b"boot0001", None);
     alice.session.establish().await.unwrap();
@@ -380,14 +388,14 @@ async fn who_has_closed_everything_is_soon_waited_for_no_more_until_he_opens_aga
     tokio::time::sleep(Duration::from_secs(2)).await;
     Mds::tick(&rig.nfsd).await;
     let rig = again(rig).await;
-    assert!(!rig.nfsd.clients().in_grace(), "it is closed");
+    assert!(!rig.nfsd.clients().lock().in_grace(), "it is closed");
 
     let alice = rig.session("alice").await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     Mds::tick(&rig.nfsd).await;
     let file = File::open(&alice, "f", SHARE_ACCESS_BOTH).await.unwrap();
     let rig = again(rig).await;
-    assert!(rig.nfsd.clients().in_grace());
+    assert!(rig.nfsd.clients().lock().in_grace());
     let alice = rig.stranger("alice", *b"boot0001", None);
     alice.session.establish().await.unwrap();
     file.reclaimed_by(&alice).await.unwrap();
@@ -429,7 +437,10 @@ async fn an_open_is_recorded_before_the_file_that_it_makes() {
         let bob = rig.session("bob").await;
         if bob.lookup(&["f"]).await.is_ok() {
             made += 1;
-            assert!(rig.nfsd.clients().in_grace(), "after {kept} transactions");
+            assert!(
+                rig.nfsd.clients().lock().in_grace(),
+                "after {kept} transactions"
+            );
         }
     }
     assert!(made > 0);

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn refused(rig: &Rig) -> Option<String> {
-    rig.nfsd.role().data().status().servers[0].refused.clone()
+    rig.nfsd.role().fs().cluster().status().servers[0]
+        .refused
+        .clone()
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use nfs4::ops::{
 };
 use nfs4::{ChangeInfo, Fattr, FileHandle, NfsStatus, OpError, Stateid};
 use rig::{Client, Rig, START_S, after_putfh};
-use ropewalk_mds::exports::{Atime, ExportRule, Exports, Squash};
+use server::exports::{Atime, ExportRule, Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;

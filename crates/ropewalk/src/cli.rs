@@ -6,7 +6,7 @@ use crate::rdma::ProviderChoice;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use mds::exports::{ANONYMOUS_ID, Clients};
+use server::exports::{ANONYMOUS_ID, Clients};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;

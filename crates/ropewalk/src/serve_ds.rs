@@ -357,7 +357,7 @@ async fn tick(nfsd: Arc<Nfsd<Ds>>) {
     loop {
         ticks.tick().await;
         nfsd.expire().await;
-        nfsd.recall_slots();
+        nfsd.clients().recall_slots();
     }
 }
 
@@ -432,7 +432,10 @@ impl View {
             ("floors", s.floors_count),
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
-            ("reply_cache_bytes", self.nfsd.clients().reply_cache_bytes()),
+            (
+                "reply_cache_bytes",
+                self.nfsd.clients().lock().reply_cache_bytes(),
+            ),
             ("malformed", counters.malformed.load(Relaxed)),
             ("refused", counters.refused.load(Relaxed)),
         ];

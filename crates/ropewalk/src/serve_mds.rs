@@ -28,11 +28,15 @@ use crate::status::{
     ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
-use cluster_tls::{ClusterCa, JoinToken, Role};
-use mds::data::{
-    COPY_ASYNC_ABOVE_BYTES, ControlService, DataConfig, KeyState, KeyTimes, REMOVALS_COUNTED_MAX,
-    ServerState, add_token, expel, removals_waiting, rotate_key, tls_peer, waiting_tokens,
+use ::cluster::{
+    Cluster, ControlService, KeyState, KeyTimes, ServerState, add_token, expel, tls_peer,
+    waiting_tokens,
 };
+use ::fs::{
+    COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, REMOVALS_COUNTED_MAX, removals_waiting,
+    rotate_key,
+};
+use cluster_tls::{ClusterCa, JoinToken, Role};
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
@@ -40,6 +44,7 @@ use meta_fjall::FjallStore;
 use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
 use server::Nfsd;
 use state::DelegationLimits;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -104,7 +109,8 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let nfsd = open_mds(config, &store, &control_context).await?;
     make_root(&nfsd, config.root_of_new()).await?;
     warn_of_closed_root(&nfsd, config);
-    let ca = Arc::new(open_ca(config, state.path(), nfsd.role().cluster_id())?);
+    let cluster_id = nfsd.role().fs().cluster().id();
+    let ca = Arc::new(open_ca(config, state.path(), cluster_id)?);
 
     let (shutdown, control_shutdown) = (Shutdown::new(), Shutdown::new());
     let control_port = serve_control(
@@ -163,7 +169,7 @@ fn tell_serving(config: &MdsConfig, workers: usize, nfsd: &Nfsd<Mds>) {
         rdma = ?config.rdma_listen,
         control = ?config.control_listen,
         workers,
-        boot = nfsd.role().namespace().boot(),
+        boot = nfsd.role().fs().namespace().boot(),
         "serving"
     );
 }
@@ -191,7 +197,12 @@ fn serve_control(
         .and_then(|own| cluster_tls::server_config(&own));
     let tls = Arc::new(tls.map_err(cannot("set up TLS for data servers"))?);
     let issuer = Arc::clone(ca);
-    let service = ControlService::new(Arc::clone(nfsd), Arc::new(tls_peer), issuer);
+    let service = ControlService::new(
+        Arc::clone(nfsd.role().fs().cluster()),
+        Arc::clone(nfsd.role().fs()),
+        Arc::new(tls_peer),
+        issuer,
+    );
     Ok(tokio::spawn(transport::tls::serve(
         listeners,
         tls,
@@ -280,11 +291,11 @@ fn wall_time() -> Time {
 /// Gives the root directory the configured owner and mode while nobody has touched the file system: at its first
 /// start, and at the next one when a crash came between.
 async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
-    let mds = nfsd.role();
+    let fs = nfsd.role().fs();
     let cred = Cred::root();
-    let mut op = Op::new(&cred, mds.now());
+    let mut op = Op::new(&cred, fs.now());
     let what = "prepare the root directory";
-    let root = mds
+    let root = fs
         .namespace()
         .getattr(&mut op, FileId::ROOT)
         .map_err(cannot(what))?;
@@ -298,10 +309,10 @@ async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
         gid: Some(wanted.gid),
         ..SetAttr::default()
     };
-    mds.namespace()
+    fs.namespace()
         .setattr(&mut op, FileId::ROOT, &attrs, false)
         .map_err(cannot(what))?;
-    mds.store()
+    fs.store()
         .durable(op.observed())
         .await
         .map_err(cannot(what))
@@ -310,10 +321,10 @@ async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
 /// Says so when no client can make anything in the root directory, and what to do.
 fn warn_of_closed_root(nfsd: &Nfsd<Mds>, config: &MdsConfig) {
     const OTHERS_WRITE: u32 = 0o002;
-    let mds = nfsd.role();
+    let fs = nfsd.role().fs();
     let cred = Cred::root();
-    let mut op = Op::new(&cred, mds.now());
-    let Ok(root) = mds.namespace().getattr(&mut op, FileId::ROOT) else {
+    let mut op = Op::new(&cred, fs.now());
+    let Ok(root) = fs.namespace().getattr(&mut op, FileId::ROOT) else {
         return;
     };
     let is_closed = root.uid == 0 && root.mode & OTHERS_WRITE == 0 && root.acl().is_none();
@@ -376,12 +387,12 @@ fn handler(view: Arc<View>) -> Handler {
                 }
                 Request::TokenList => serde_json::to_value(view.tokens()?),
                 Request::Expel { ds_id } => {
-                    let order = expel(&view.nfsd, ds_id, "expelled by an administrator");
+                    let order = expel(view.cluster(), ds_id, "expelled by an administrator");
                     order.await.map_err(|e| e.to_string())?;
                     serde_json::to_value(())
                 }
                 Request::KeyRotate => {
-                    let made = rotate_key(&view.nfsd).await.map_err(|e| e.to_string())?;
+                    let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
                     let (id, signs) = (made.id, made.signs);
                     serde_json::to_value(RotatedKey { id, signs })
                 }
@@ -398,13 +409,21 @@ impl Watched for View {
 
     /// The store still makes durable what it has taken: a reply can leave.
     async fn health(&self) -> Result<(), String> {
-        let store = self.nfsd.role().store();
+        let store = self.fs().store();
         let durable = store.durable(store.applied());
         durable.await.map_err(|e| format!("metadata store: {e}"))
     }
 }
 
 impl View {
+    fn fs(&self) -> &Arc<Fs> {
+        self.nfsd.role().fs()
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self.fs().cluster()
+    }
+
     async fn create_token(&self, ttl_seconds: u64) -> Result<Token, String> {
         let secret = cluster_tls::random_secret().map_err(|e| e.to_string())?;
         let addresses: Vec<String> = self
@@ -416,7 +435,7 @@ impl View {
         let token = JoinToken::new(&addresses, self.ca.fingerprint(), secret)
             .map_err(|_| "`control_advertise` has no address, or more than 8".to_owned())?;
         let ttl_ms = ttl_seconds.saturating_mul(1000);
-        add_token(&self.nfsd, &token.secret, ttl_ms)
+        add_token(self.cluster(), &token.secret, ttl_ms)
             .await
             .map_err(|e| e.to_string())?;
         tracing::info!(ttl_seconds, "made a join token");
@@ -426,8 +445,8 @@ impl View {
     }
 
     fn tokens(&self) -> Result<Vec<WaitingToken>, String> {
-        let waiting = waiting_tokens(&self.nfsd).map_err(|e| e.to_string())?;
-        let describe = |t: mds::data::WaitingToken| WaitingToken {
+        let waiting = waiting_tokens(self.cluster()).map_err(|e| e.to_string())?;
+        let describe = |t: ::cluster::WaitingToken| WaitingToken {
             hash: t.hash.0[..HASH_BYTES_SHOWN]
                 .iter()
                 .map(|b| format!("{b:02x}"))
@@ -437,11 +456,11 @@ impl View {
         Ok(waiting.into_iter().map(describe).collect())
     }
 
-    fn keys(&self, keys: &[mds::data::KeyStatus]) -> Vec<KeyRow> {
+    fn keys(&self, keys: &[::cluster::KeyStatus]) -> Vec<KeyRow> {
         let now = wall_time();
         let now_s = u64::try_from(now.secs).unwrap_or(0);
-        let state = self.nfsd.role().state();
-        let row = |key: &mds::data::KeyStatus| KeyRow {
+        let state = self.fs().state();
+        let row = |key: &::cluster::KeyStatus| KeyRow {
             id: key.id,
             state: match key.state {
                 KeyState::Next => "next",
@@ -455,11 +474,34 @@ impl View {
         keys.iter().map(row).collect()
     }
 
+    fn counters(&self, status: &FsStatus, reply_cache_bytes: u64) -> BTreeMap<String, u64> {
+        let delegations = self.fs().delegation_counts();
+        let counters = self.nfsd.counters();
+        let named = [
+            ("compounds", counters.compounds.load(Relaxed)),
+            ("replays", counters.replays.load(Relaxed)),
+            ("reply_cache_bytes", reply_cache_bytes),
+            ("malformed", counters.malformed.load(Relaxed)),
+            ("refused", counters.refused.load(Relaxed)),
+            ("client_name_clashes", counters.name_clashes.load(Relaxed)),
+            ("sizes_unknown", count(status.sizes_unknown)),
+            ("truncations", count(status.truncations)),
+            ("fences_pending", count(status.cluster.fences_pending)),
+            ("layouts_too_wide", status.layouts_too_wide),
+            ("delegations", count(delegations.held)),
+            ("delegations_granted", delegations.granted),
+            ("delegations_recalled", delegations.recalled),
+            ("delegations_revoked", delegations.revoked),
+        ];
+        named.map(|(name, n)| (name.to_owned(), n)).into()
+    }
+
     fn status(&self) -> MdsStatus {
-        let mds = self.nfsd.role();
-        let data = mds.data().status();
+        let fs = self.fs();
+        let status = fs.status();
+        let cluster = &status.cluster;
         let (clients, sessions, replies, in_grace) = {
-            let clients = self.nfsd.clients();
+            let clients = self.nfsd.clients().lock();
             (
                 clients.clients_count(),
                 clients.sessions_count(),
@@ -467,30 +509,13 @@ impl View {
                 clients.in_grace(),
             )
         };
-        let (opens, locks, layouts) = mds.state().counts();
-        let delegations = mds.delegation_counts();
+        let (opens, locks, layouts) = fs.state().counts();
         let counters = self.nfsd.counters();
-        let named = [
-            ("compounds", counters.compounds.load(Relaxed)),
-            ("replays", counters.replays.load(Relaxed)),
-            ("reply_cache_bytes", replies),
-            ("malformed", counters.malformed.load(Relaxed)),
-            ("refused", counters.refused.load(Relaxed)),
-            ("client_name_clashes", counters.name_clashes.load(Relaxed)),
-            ("sizes_unknown", count(data.sizes_unknown)),
-            ("truncations", count(data.truncations)),
-            ("fences_pending", count(data.fences_pending)),
-            ("layouts_too_wide", data.layouts_too_wide),
-            ("delegations", count(delegations.held)),
-            ("delegations_granted", delegations.granted),
-            ("delegations_recalled", delegations.recalled),
-            ("delegations_revoked", delegations.revoked),
-        ];
         MdsStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            cluster_id: format!("{:016x}", mds.cluster_id()),
-            boot: mds.namespace().boot(),
+            cluster_id: format!("{:016x}", fs.cluster().id()),
+            boot: fs.namespace().boot(),
             uptime_seconds: self.started.elapsed().as_secs(),
             listen: self.config.listen.clone(),
             rdma_provider: self.rdma_provider.map(str::to_owned),
@@ -504,23 +529,27 @@ impl View {
             opens: count(opens),
             locks: count(locks),
             layouts: count(layouts),
-            proxy_read_bytes: data.proxied_read_bytes,
-            proxy_written_bytes: data.proxied_written_bytes,
-            metadata_bytes: mds.store().disk_bytes(),
-            stripe_unit: u64::from(mds.data().stripe_unit_bytes()),
-            counters: named.map(|(name, n)| (name.to_owned(), n)).into(),
+            proxy_read_bytes: status.proxied_read_bytes,
+            proxy_written_bytes: status.proxied_written_bytes,
+            metadata_bytes: fs.store().disk_bytes(),
+            stripe_unit: u64::from(fs.stripe_unit_bytes()),
+            counters: self.counters(&status, replies),
             operations: daemon::operations(counters),
             transport: self.transport.named(),
             control_transport: daemon::named(self.control.counters().snapshot()),
-            keys: self.keys(&data.keys),
-            removals_waiting: count(removals_waiting(&self.nfsd)),
+            keys: self.keys(&cluster.keys),
+            removals_waiting: count(removals_waiting(fs)),
             removals_counted_max: count(REMOVALS_COUNTED_MAX),
-            fences_pending: count(data.fences_pending),
-            name_clashes: self.nfsd.name_clashes().iter().map(clash_row).collect(),
-            data_servers: data.servers.iter().map(row).collect(),
-            groups: data
-                .groups
-                .into_iter()
+            fences_pending: count(cluster.fences_pending),
+            name_clashes: self
+                .nfsd
+                .clients()
+                .name_clashes()
+                .iter()
+                .map(clash_row)
+                .collect(),
+            data_servers: cluster.servers.iter().map(row).collect(),
+            groups: (cluster.groups.iter().cloned())
                 .map(|(id, ds_ids)| GroupRow { id, ds_ids })
                 .collect(),
         }
@@ -538,7 +567,7 @@ fn clash_row(clash: &state::NameClash) -> NameClashRow {
     }
 }
 
-fn row(server: &mds::data::ServerStatus) -> DataServerRow {
+fn row(server: &::cluster::ServerStatus) -> DataServerRow {
     let (capacity, c) = (server.capacity, server.counters);
     let state = match server.state {
         ServerState::Serving => STATE_SERVING,

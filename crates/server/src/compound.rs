@@ -4,18 +4,18 @@
 //! A [`Compound`] lives as long as its request. The slot lies in the engine until the reply is cached.
 //!
 //! # Ordering
-//! Results are written as operations end; nothing leaves before [`Role::settle`] has passed.
+//! Results are written as operations end; nothing leaves before [`crate::Role::settle`] has passed.
 //!
 //! # Failure
 //! The first operation that fails is the last one; its predecessors keep their effects.
 
-use crate::Role;
-use crate::persist::Persist;
+use crate::actor::{Actor, SessionContext};
+use crate::kept::{Keeper, Persist};
+use crate::tables::ERROR_RESULT_BYTES;
 use bytes::Bytes;
-use nfs4::{ClientId, FileHandle, NfsStatus, SessionId, Stateid};
+use nfs4::{ClientId, FileHandle, NfsStatus, Stateid};
 use rpc::Credential;
-use state::{Origin, Principal};
-use std::sync::Arc;
+use state::Principal;
 use std::time::Duration;
 use transport::{Charge, ConnHandle, Payload};
 
@@ -24,63 +24,15 @@ const UNCHARGED_BYTES_MAX: u32 = 16 * 1024;
 /// How long a request waits for the send budget before it is answered `NFS4ERR_DELAY`.
 const CHARGE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes of the largest result that only says how an operation failed: number, status, and the empty
-/// bitmap of SETATTR. Kept free behind each result, so that the next failure always fits.
-pub(crate) const ERROR_RESULT_BYTES: usize = 12;
-
-/// The session that SEQUENCE named.
-#[derive(Debug, Clone)]
-pub struct SessionContext {
-    /// The session.
-    pub id: SessionId,
-    /// Slot of the request.
-    pub slot: u32,
-    /// Its sequence id.
-    pub seqid: u32,
-    /// Its client.
-    pub client: ClientId,
-    /// `co_ownerid` of the client: what signed handles are bound to (rule R5).
-    pub owner: Arc<[u8]>,
-    /// Largest reply in bytes, its RPC header included.
-    pub response_bytes_max: u32,
-    /// Largest reply in bytes that is kept when the client asks for caching.
-    pub response_cached_bytes_max: u32,
-    /// Whether it asked.
-    pub cache_this: bool,
-}
-
-impl SessionContext {
-    /// The name of this request, for callbacks about what it granted.
-    #[must_use]
-    pub const fn origin(&self) -> Origin {
-        Origin {
-            session: self.id,
-            slot: self.slot,
-            seqid: self.seqid,
-        }
-    }
-
-    /// Judges the size of a reply of `wire_len` bytes (RFC 8881 §2.10.6.4).
-    pub(crate) fn check_size(&self, wire_len: usize) -> Result<(), NfsStatus> {
-        if wire_len > self.response_bytes_max as usize {
-            return Err(NfsStatus::RepTooBig);
-        }
-        if self.cache_this && wire_len > self.response_cached_bytes_max as usize {
-            return Err(NfsStatus::RepTooBigToCache);
-        }
-        Ok(())
-    }
-}
-
 /// One COMPOUND in execution.
-pub struct Compound<'r, R: Role> {
+pub struct Compound<'r, A: Actor> {
     /// The connection that it came on.
     pub conn: &'r ConnHandle,
     /// The record that arguments are borrowed from.
     record: &'r Bytes,
-    /// Who asks.
-    pub caller: R::Caller,
-    /// Who asks, as sent.
+    /// Whom the operations act for.
+    pub actor: A,
+    /// The credential as sent.
     pub credential: Credential<'r>,
     /// 1 or 2.
     pub minor_version: u32,
@@ -98,24 +50,22 @@ pub struct Compound<'r, R: Role> {
     pub payloads: Vec<Payload>,
     /// For payloads in memory.
     pub(crate) charge: Option<Charge>,
-    /// The newest transaction that any result depends on, in the role's own numbering.
-    pub observed_seq: u64,
     /// Of a persistent session.
     pub(crate) persist: Option<Persist>,
 }
 
-impl<'r, R: Role> Compound<'r, R> {
+impl<'r, A: Actor> Compound<'r, A> {
     pub(crate) fn new(
         conn: &'r ConnHandle,
         record: &'r Bytes,
-        caller: R::Caller,
+        actor: A,
         credential: Credential<'r>,
         minor_version: u32,
     ) -> Self {
         Self {
             conn,
             record,
-            caller,
+            actor,
             credential,
             minor_version,
             session: None,
@@ -125,7 +75,6 @@ impl<'r, R: Role> Compound<'r, R> {
             saved_stateid: None,
             payloads: Vec::new(),
             charge: None,
-            observed_seq: 0,
             persist: None,
         }
     }
@@ -235,9 +184,34 @@ impl<'r, R: Role> Compound<'r, R> {
             .ok_or(NfsStatus::OpNotInSession)
     }
 
+    /// SEQUENCE has named the session.
+    pub(crate) fn enter(&mut self, session: SessionContext) {
+        self.actor.enter(&session);
+        self.session = Some(session);
+    }
+
+    /// The actor, and what makes kept replies beside it.
+    pub fn split(&mut self) -> (&mut A, Keeper<'_>) {
+        let keeper = Keeper {
+            persist: self.persist.as_ref(),
+            current_fh: self.current_fh.as_ref(),
+            saved_fh: self.saved_fh.as_ref(),
+        };
+        (&mut self.actor, keeper)
+    }
+
+    /// What makes kept replies.
+    pub fn keeper(&self) -> Keeper<'_> {
+        Keeper {
+            persist: self.persist.as_ref(),
+            current_fh: self.current_fh.as_ref(),
+            saved_fh: self.saved_fh.as_ref(),
+        }
+    }
+
     /// Notes that a result depends on transaction `seq`.
     pub fn observe(&mut self, seq: u64) {
-        self.observed_seq = self.observed_seq.max(seq);
+        self.actor.observe(seq);
     }
 
     /// Bytes that a result may still add to a reply of `wire_len` bytes so far, when a failure of the next

@@ -11,12 +11,11 @@
 //! When the store cannot make the effects durable the connection is closed without a reply: the client
 //! retries and finds whatever survived.
 
-use crate::compound::ERROR_RESULT_BYTES;
+use crate::kept::{Kept, Persist};
 use crate::nfsd::rpc_error;
-use crate::persist::{Kept, Persist};
 use crate::slot::RunningSlot;
-use crate::tables::{effect_bytes, is_engine_op, only_looks};
-use crate::{Compound, Counters, Nfsd, Role, SessionContext};
+use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, only_looks};
+use crate::{Actor, Compound, Counters, Nfsd, Role, SessionContext};
 use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
@@ -40,7 +39,7 @@ impl<R: Role> Nfsd<R> {
         &self,
         conn: &ConnHandle,
         xid: u32,
-        (caller, credential): (R::Caller, Credential<'_>),
+        (actor, credential): (R::Actor, Credential<'_>),
         record: &Bytes,
         mut d: Decoder<'_>,
     ) -> Option<Message> {
@@ -64,7 +63,7 @@ impl<R: Role> Nfsd<R> {
         if !is_text(header.tag.0) {
             return Some(reply.finish(NfsStatus::Inval).into());
         }
-        let mut cx = Compound::new(conn, record, caller, credential, header.minorversion);
+        let mut cx = Compound::new(conn, record, actor, credential, header.minorversion);
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,
@@ -88,7 +87,7 @@ impl<R: Role> Nfsd<R> {
         if status == NfsStatus::BadXdr {
             Counters::add(&self.counters().malformed);
         }
-        let settled = self.role().settle(&cx).await;
+        let settled = self.role().settle(&cx.actor).await;
         let message = Message::new(reply.finish(status), std::mem::take(&mut cx.payloads))
             .with_charge(cx.charge.take());
         if let Some(slot) = slot {
@@ -107,9 +106,9 @@ impl<R: Role> Nfsd<R> {
 
     /// The session went while its request ran. If the whole client went, the request may have made state after
     /// that of the client was removed: it is removed once more.
-    async fn sweep(&self, cx: &Compound<'_, R>) {
+    async fn sweep(&self, cx: &Compound<'_, R::Actor>) {
         let Some(session) = &cx.session else { return };
-        if self.clients().owner(session.client).is_some() {
+        if self.clients().lock().owner(session.client).is_some() {
             return;
         }
         let removed = Removed {
@@ -118,17 +117,17 @@ impl<R: Role> Nfsd<R> {
             sessions: Vec::new(),
             recorded: true,
         };
-        R::client_removed(self, removed).await;
+        self.role().client_removed(removed).await;
     }
 
     /// Executes the first operation: SEQUENCE, or one that stands alone (RFC 8881 §2.10.2, §18.46.3).
     async fn first_op<'r>(
         &'r self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         walk: &mut Walk<'r>,
         reply: &mut ReplyWriter<OpNum>,
         start: &Start<'_>,
-    ) -> First<'r, R> {
+    ) -> First<'r> {
         let op = match self.next_op(cx, &mut walk.ops, reply) {
             None => return First::Done(NfsStatus::Ok),
             Some(Err(status)) => return First::Done(status),
@@ -159,11 +158,11 @@ impl<R: Role> Nfsd<R> {
     /// SEQUENCE, and what follows from it: a new request, an old reply, or the news that it was not kept.
     fn begin<'r>(
         &'r self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         walk: &mut Walk<'r>,
         reply: &mut ReplyWriter<OpNum>,
         start: &Start<'_>,
-    ) -> First<'r, R> {
+    ) -> First<'r> {
         let begun = match walk.ops.args::<SequenceArgs>() {
             Err(_) => Err(NfsStatus::BadXdr),
             Ok(args) => {
@@ -188,7 +187,7 @@ impl<R: Role> Nfsd<R> {
                 First::Revived(kept)
             }
             Ok(Begun::New(token, res)) => {
-                let slot = RunningSlot::new(self, res.session_id, token);
+                let slot = RunningSlot::new(self.clients(), res.session_id, token);
                 let _ = reply.result(&res);
                 First::Sequenced(slot)
             }
@@ -210,7 +209,7 @@ impl<R: Role> Nfsd<R> {
     /// Executes the operations behind SEQUENCE.
     async fn operations<'r>(
         &'r self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         ops: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> NfsStatus {
@@ -248,7 +247,7 @@ impl<R: Role> Nfsd<R> {
 
     pub(crate) async fn execute<'r>(
         &'r self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         op: OpNum,
         ops: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
@@ -256,14 +255,14 @@ impl<R: Role> Nfsd<R> {
         if is_engine_op(op) {
             self.session_op(cx, op, ops, reply).await
         } else {
-            R::perform(self, cx, op, ops, reply).await
+            self.role().perform(cx, op, ops, reply).await
         }
     }
 
     /// The next operation if this minor version has it; else its error result is written.
     pub(crate) fn next_op(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         ops: &mut OpReader<'_>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> Option<Result<OpNum, NfsStatus>> {
@@ -286,7 +285,7 @@ impl<R: Role> Nfsd<R> {
     /// SEQUENCE (RFC 8881 §18.46): the session, then the sizes, which leave the slot alone, then the slot.
     fn sequence(
         &self,
-        cx: &mut Compound<'_, R>,
+        cx: &mut Compound<'_, R::Actor>,
         args: &SequenceArgs,
         fingerprint: u64,
         ops_count: u32,
@@ -299,7 +298,7 @@ impl<R: Role> Nfsd<R> {
             cache_this: args.cache_this,
             fingerprint,
         };
-        let mut clients = self.clients();
+        let mut clients = self.clients().lock();
         let session = clients
             .session(args.session_id)
             .ok_or(NfsStatus::BadSession)?;
@@ -323,7 +322,7 @@ impl<R: Role> Nfsd<R> {
         let next = if ops_count > 1 { ERROR_RESULT_BYTES } else { 0 };
         context.check_size(reply_bytes + SEQUENCE_RESULT_BYTES + next)?;
         let persistent = session.persistent;
-        let now_ms = self.now_ms();
+        let now_ms = self.clients().now_ms();
         let done = clients.sequence(args.session_id, cx.conn.id(), &request, now_ms, false)?;
         drop(clients);
         let res = SequenceRes {
@@ -337,7 +336,7 @@ impl<R: Role> Nfsd<R> {
         match done.verdict {
             Verdict::New(token) => {
                 context.owner = done.owner;
-                cx.session = Some(context);
+                cx.enter(context);
                 cx.persist = persistent.then(|| Persist::new(args, fingerprint));
                 Ok(Begun::New(token, self.flagged(res, done.client)))
             }
@@ -374,12 +373,12 @@ struct Walk<'r> {
     ops_count: u32,
 }
 
-enum First<'a, R: Role> {
+enum First<'a> {
     Replay(Arc<[u8]>),
     /// Of an earlier run.
     Revived(Box<Kept>),
     Done(NfsStatus),
-    Sequenced(RunningSlot<'a, R>),
+    Sequenced(RunningSlot<'a>),
 }
 
 enum Begun {
@@ -416,8 +415,8 @@ fn fingerprint(user: u64, operations: &[u8]) -> u64 {
 
 /// The bytes for the reply cache. Every small reply is kept, asked for or not, which makes a retry after a broken
 /// connection exact; payloads are kept only on request, since they are copied for it.
-fn kept<R: Role>(
-    cx: &Compound<'_, R>,
+fn kept<A: Actor>(
+    cx: &Compound<'_, A>,
     message: &Message,
     header_bytes: usize,
 ) -> Option<Arc<[u8]>> {

@@ -3,29 +3,29 @@
 //! [`Nfsd`] is a [`transport::Service`]: it judges the RPC header and the credential, walks over the
 //! operations of a COMPOUND, executes those that make up sessions (EXCHANGE_ID, CREATE_SESSION, SEQUENCE, ...) and
 //! the current file handle, and gives every other one to its [`Role`]. It owns the reply cache's use, the size limits of
-//! replies, and the calls of the back channel ([`Nfsd::callback`]). It does not know what a file is.
+//! replies. The clients are in a [`client_table::ClientTable`]. It does not know what a file is.
 //!
 //! Entry points: [`Nfsd`], [`Role`], [`Compound`].
 #![forbid(unsafe_code)]
 
-mod back_channel;
+mod actor;
 mod compound;
 mod counters;
 mod execute;
+pub mod exports;
+mod kept;
 mod nfsd;
 mod ops;
 mod persist;
-mod probe;
 mod role;
 mod slot;
-mod slot_recall;
 mod tables;
 
-pub use back_channel::{BuildCallback, CALLBACK_MS_MAX, CallbackError, TakeResult};
-pub use compound::{Compound, SessionContext};
+pub use actor::{Actor, SessionContext};
+pub use compound::Compound;
 pub use counters::Counters;
-pub use nfsd::{Nfsd, NfsdConfig};
-pub use persist::{KEPT_RESULTS_BYTES_MAX, SlotOf};
+pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};
+pub use nfsd::Nfsd;
 pub use role::{Identity, Role};
 
 use nfs4::{NfsStatus, OpBody, OpNum, ReplyWriter};

@@ -1,69 +1,35 @@
 //! The service: RPC headers, credentials, connections and the clock (RFC 5531 §9). COMPOUNDs are executed in `execute`.
 //!
 //! # Ownership
-//! The client table lies behind one mutex that is held for table work only, never across an `await`. Order of locks: the client
-//! table, then whatever [`Role::has_state`] takes, or the table of connections. A role must not ask for the client table while
-//! it holds a lock that `has_state` takes.
-//!
-//! # Ordering
-//! A connection is known before its first call and forgotten after its last one was read; requests of it may outlive it.
+//! The client table is shared with the role. A role must not lock it while it holds a lock that [`Role::has_state`] takes.
 //!
 //! # Failure
 //! A record that is no RPC call closes its connection: there is no transaction id to answer.
 
-use crate::probe::PROBES_MAX;
 use crate::{Counters, Role};
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use client_table::ClientTable;
 use rpc::{AcceptError, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection};
-use state::{Clients, NameClash, NameClashes};
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use transport::{CloseReason, ConnHandle, Endpoint, Message, Service};
 use xdr::{Decoder, Encoder};
 
 const PROC_NULL: u32 = 0;
 const PROC_COMPOUND: u32 = 1;
 
-/// What an engine is made with.
-pub struct NfsdConfig {
-    /// The client table, with its limits and its grace period.
-    pub clients: Clients,
-    /// Random 64-bit values, for session ids.
-    pub random: Box<dyn Fn() -> u64 + Send + Sync>,
-}
-
-/// The NFSv4.1 and 4.2 service of one server. All its listeners must share one [`transport::Context`] or siblings of
-/// it, because connections are told apart by their ids.
+/// The NFSv4.1 and 4.2 service of one server.
 pub struct Nfsd<R: Role> {
     role: R,
-    clients: Mutex<Clients>,
-    /// Live connections, for callbacks. As many as the transport admits.
-    pub(crate) connections: Mutex<HashMap<u64, ConnHandle>>,
-    /// Of those, connections that hold credits which others lack. Their clients are to be asked for slots.
-    pub(crate) credits_short: Mutex<BTreeSet<u64>>,
-    /// Places for those that wait.
-    pub(crate) probes: Arc<Semaphore>,
-    pub(crate) name_clashes: Mutex<NameClashes>,
-    random: Box<dyn Fn() -> u64 + Send + Sync>,
-    started: Instant,
+    clients: Arc<ClientTable>,
     counters: Counters,
 }
 
 impl<R: Role> Nfsd<R> {
-    /// A service that executes the operations of `role`.
-    pub fn new(role: R, config: NfsdConfig) -> Arc<Self> {
+    /// A service that executes the operations of `role` for the clients of `clients`.
+    pub fn new(role: R, clients: Arc<ClientTable>) -> Arc<Self> {
         Arc::new(Self {
             role,
-            clients: Mutex::new(config.clients),
-            connections: Mutex::default(),
-            credits_short: Mutex::default(),
-            probes: Arc::new(Semaphore::new(PROBES_MAX)),
-            name_clashes: Mutex::default(),
-            random: config.random,
-            started: Instant::now(),
+            clients,
             counters: Counters::default(),
         })
     }
@@ -73,14 +39,9 @@ impl<R: Role> Nfsd<R> {
         &self.role
     }
 
-    /// The client table. Never hold the guard across an `await`.
-    pub fn clients(&self) -> MutexGuard<'_, Clients> {
-        self.clients.lock()
-    }
-
-    /// Milliseconds since this service was made: the clock of leases.
-    pub fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// The clients, their connections and the clock.
+    pub fn clients(&self) -> &Arc<ClientTable> {
+        &self.clients
     }
 
     /// What it counts.
@@ -88,26 +49,12 @@ impl<R: Role> Nfsd<R> {
         &self.counters
     }
 
-    /// Machines of one client owner that ended each other's sessions within the last ten minutes.
-    pub fn name_clashes(&self) -> Vec<NameClash> {
-        self.name_clashes.lock().recent(self.now_ms())
-    }
-
-    /// Whether several machines have shown this client owner within the last ten minutes.
-    pub fn is_name_shared(&self, owner: &[u8]) -> bool {
-        self.name_clashes.lock().is_shared(owner, self.now_ms())
-    }
-
-    pub(crate) fn random(&self) -> u64 {
-        (self.random)()
-    }
-
     /// Ends clients whose time is over. To be called about once a second.
     pub async fn expire(&self) {
-        let now_ms = self.now_ms();
-        let gone = self.clients().expire(now_ms, |c| self.role.has_state(c));
+        let now_ms = self.clients.now_ms();
+        let gone = (self.clients.lock()).expire(now_ms, |c| self.role.has_state(c));
         for removed in gone {
-            R::client_removed(self, removed).await;
+            self.role.client_removed(removed).await;
         }
     }
 
@@ -146,8 +93,8 @@ impl<R: Role> Nfsd<R> {
                 self.role.prepare(&credential).await;
                 match self.role.admit(conn, &credential) {
                     Err(stat) => refuse(stat),
-                    Ok(caller) => {
-                        let who = (caller, credential);
+                    Ok(actor) => {
+                        let who = (actor, credential);
                         self.compound(conn, xid, who, record, args).await
                     }
                 }
@@ -186,17 +133,14 @@ impl<R: Role> Service for Nfsd<R> {
     }
 
     fn connected(&self, conn: &ConnHandle) {
-        self.connections.lock().insert(conn.id(), conn.clone());
+        self.clients.connected(conn);
     }
 
     fn disconnected(&self, conn: &ConnHandle, _reason: CloseReason) {
-        self.connections.lock().remove(&conn.id());
-        self.credits_short.lock().remove(&conn.id());
-        // Callbacks under way on it notice by themselves: their calls fail.
-        let _sessions = self.clients().connection_closed(conn.id());
+        self.clients.disconnected(conn);
     }
 
     fn credits_short(&self, conn: &ConnHandle) {
-        self.credits_short.lock().insert(conn.id());
+        self.clients.credits_short(conn);
     }
 }

@@ -2,7 +2,7 @@
 //! executed before it.
 //!
 //! What changes anything for good is one transaction of the role's store. With it goes what the COMPOUND had answered so far,
-//! this operation's result included, and where the COMPOUND was: [`Compound::kept`]. After a restart such a session is dead for
+//! this operation's result included, and where the COMPOUND was: [`Keeper::kept`]. After a restart such a session is dead for
 //! new requests, but a retry of the last change of a slot continues there: the results are those of then, and operations
 //! behind them that only look are executed now. So effect and answer are atomic without holding a transaction over a whole COMPOUND,
 //! and nothing is written for COMPOUNDs that only look. Results behind the last change are added before the reply leaves; only a server that
@@ -15,84 +15,22 @@
 //! A COMPOUND that went down between two changes ends behind the first one with `NFS4ERR_DELAY`: its client knows what was done and
 //! asks for the rest anew.
 
+use crate::actor::Actor;
+use crate::compound::Compound;
+use crate::kept::{KEPT_RESULTS_BYTES_MAX, Kept, Persist};
+use crate::nfsd::Nfsd;
+use crate::role::Role;
 use crate::tables::only_looks_at_names;
-use crate::{Compound, Nfsd, Role};
 use nfs4::ops::SequenceArgs;
-use nfs4::{FileHandle, NfsStatus, OpBody, OpNum, OpReader, ReplyWriter, SessionId};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use xdr::{Decoder, Encoder, OpaqueBuf};
+use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
+use state::SlotOf;
+use std::sync::atomic::Ordering::Relaxed;
+use xdr::{Decoder, OpaqueBuf};
 
-/// Most bytes of results that are kept. Those before a change are of small operations.
-pub const KEPT_RESULTS_BYTES_MAX: u32 = 64 * 1024;
+/// More bytes than the result of any operation that is kept.
+const KEPT_RESULT_BYTES_MAX: usize = 1024;
 
-xdr::xdr_struct! {
-    /// The newest change that a slot made.
-    pub(crate) struct Kept {
-        /// `sa_sequenceid` of the COMPOUND.
-        seqid: u32,
-        /// Tells a retry from another request.
-        fingerprint: u64,
-        /// Operations executed, SEQUENCE and the change included.
-        results_count: u32,
-        /// Their results.
-        results: OpaqueBuf<KEPT_RESULTS_BYTES_MAX>,
-        /// How the COMPOUND ended; `None` while it went on.
-        ended: Option<NfsStatus>,
-        /// Bytes of the request behind them.
-        rest_bytes: u32,
-        /// Current file handle behind them.
-        current_fh: Option<FileHandle>,
-        /// Saved file handle behind them.
-        saved_fh: Option<FileHandle>,
-    }
-}
-
-/// The slot of a COMPOUND in a persistent session, and how far it has come.
-#[derive(Debug)]
-pub(crate) struct Persist {
-    session: SessionId,
-    slot: u32,
-    seqid: u32,
-    fingerprint: u64,
-    results_count: u32,
-    results: Vec<u8>,
-    rest_bytes: u32,
-    /// Results in what was kept last; 0 when nothing was.
-    kept_count: AtomicU32,
-}
-
-impl Persist {
-    pub(crate) fn new(args: &SequenceArgs, fingerprint: u64) -> Self {
-        Self {
-            session: args.session_id,
-            slot: args.slot_id,
-            seqid: args.sequence_id,
-            fingerprint,
-            results_count: 0,
-            results: Vec::new(),
-            rest_bytes: 0,
-            kept_count: AtomicU32::new(0),
-        }
-    }
-
-    fn slot(&self) -> SlotOf {
-        SlotOf {
-            session: self.session,
-            slot: self.slot,
-        }
-    }
-}
-
-/// A slot of a persistent session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotOf {
-    /// The session.
-    pub session: SessionId,
-    /// `sa_slotid`.
-    pub slot: u32,
-}
-
-impl<R: Role> Compound<'_, R> {
+impl<A: Actor> Compound<'_, A> {
     /// An operation that changes something begins.
     ///
     /// # Errors
@@ -115,32 +53,6 @@ impl<R: Role> Compound<'_, R> {
         if let Some(persist) = &mut self.persist {
             persist.rest_bytes = u32::try_from(ops.rest().len()).unwrap_or(u32::MAX);
         }
-    }
-
-    /// What is to be made durable in the transaction of the operation in execution, for a retry after a restart: `res`, its
-    /// result, and `made`, the handle that it will make current. `None` when the session is not persistent.
-    pub fn kept<B>(&self, res: &B, made: Option<FileHandle>) -> Option<(SlotOf, Vec<u8>)>
-    where
-        B: OpBody<Num = OpNum>,
-    {
-        let persist = self.persist.as_ref()?;
-        let mut e = Encoder::with_buffer(persist.results.clone());
-        e.u32(B::OP as u32);
-        e.u32(res.status() as u32);
-        res.encode(&mut e);
-        let results_count = persist.results_count + 1;
-        persist.kept_count.store(results_count, Relaxed);
-        let kept = Kept {
-            seqid: persist.seqid,
-            fingerprint: persist.fingerprint,
-            results_count,
-            results: OpaqueBuf(e.into_bytes()),
-            ended: None,
-            rest_bytes: persist.rest_bytes,
-            current_fh: made.or_else(|| self.current_fh.clone()),
-            saved_fh: self.saved_fh.clone(),
-        };
-        Some((persist.slot(), xdr::encode_to_vec(&kept)))
     }
 
     /// The whole reply, when it is more than was kept with the last change: results have come behind that, or it has failed although
@@ -174,14 +86,11 @@ impl<R: Role> Compound<'_, R> {
     }
 }
 
-/// More bytes than the result of any operation that is kept.
-const KEPT_RESULT_BYTES_MAX: usize = 1024;
-
 impl<R: Role> Nfsd<R> {
     /// Keeps the rest of a reply that tells of a change.
     pub(crate) fn keep_whole(
         &self,
-        cx: &mut Compound<'_, R>,
+        cx: &mut Compound<'_, R::Actor>,
         reply: &ReplyWriter<OpNum>,
         status: NfsStatus,
     ) {
@@ -202,7 +111,7 @@ impl<R: Role> Nfsd<R> {
     /// one has not ended.
     pub(crate) fn revive(
         &self,
-        cx: &mut Compound<'_, R>,
+        cx: &mut Compound<'_, R::Actor>,
         args: &SequenceArgs,
         fingerprint: u64,
     ) -> Result<Kept, NfsStatus> {
@@ -236,7 +145,7 @@ impl<R: Role> Nfsd<R> {
     /// Continues a COMPOUND of an earlier run behind its last change.
     pub(crate) async fn resume<'r>(
         &'r self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         kept: Kept,
         (body, ops_count): (&'r [u8], u32),
         reply: &mut ReplyWriter<OpNum>,

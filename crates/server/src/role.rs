@@ -1,10 +1,11 @@
 //! What distinguishes a metadata server from a data server: who it is, whom it admits, and its table
 //! of operations.
 
-use crate::{Compound, Nfsd, SlotOf};
+use crate::actor::Actor;
+use crate::compound::Compound;
 use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use rpc::{AuthStat, Credential};
-use state::Removed;
+use state::{Removed, SlotOf};
 use std::future::Future;
 use std::net::IpAddr;
 use transport::ConnHandle;
@@ -21,8 +22,8 @@ pub struct Identity {
 
 /// A table from operations to what they do.
 pub trait Role: Send + Sync + Sized + 'static {
-    /// A caller that was let in.
-    type Caller: Send + Sync;
+    /// Whom the operations of a COMPOUND act for.
+    type Actor: Actor;
 
     /// Who this server is.
     fn identity(&self) -> &Identity;
@@ -41,7 +42,7 @@ pub trait Role: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The `auth_stat` to refuse with.
-    fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Self::Caller, AuthStat>;
+    fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Self::Actor, AuthStat>;
 
     /// The handle of PUTROOTFH and PUTPUBFH.
     ///
@@ -58,26 +59,25 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Executes one operation: decodes its arguments from `args` and writes its whole result to `reply`. Returns the
     /// status that was written. An operation that this role lacks is answered `NotSupp`.
     fn perform<'r>(
-        nfsd: &'r Nfsd<Self>,
-        cx: &mut Compound<'r, Self>,
+        &'r self,
+        cx: &mut Compound<'r, Self::Actor>,
         op: OpNum,
         args: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> impl Future<Output = NfsStatus> + Send;
 
-    /// Waits until everything that the COMPOUND observed is durable (rule R7).
+    /// Waits until everything that the actor observed is durable (rule R7).
     ///
     /// # Errors
     /// The status to answer instead; the connection is closed, since effects may not last.
-    fn settle(&self, cx: &Compound<'_, Self>)
-    -> impl Future<Output = Result<(), NfsStatus>> + Send;
+    fn settle(&self, actor: &Self::Actor) -> impl Future<Output = Result<(), NfsStatus>> + Send;
 
     /// `SEQ_STATUS_*` flags of revoked state and changed devices that the client must hear of.
     fn sequence_flags(&self, _client: nfs4::ClientId) -> u32 {
         0
     }
 
-    /// Whether sessions may be persistent: the role then keeps what [`Compound::kept`] gives it, in the same transaction as
+    /// Whether sessions may be persistent: the role then keeps what [`crate::Keeper::kept`] gives it, in the same transaction as
     /// the effect, until the session goes.
     fn persists(&self) -> bool {
         false
@@ -116,11 +116,11 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// A client ceased to exist (expiry, replacement, `DESTROY_CLIENTID`): its state goes, and so do
     /// its durable records. Called before the reply of the operation that caused it, and once more for each
     /// request of that client that was still running and may have made state afterwards.
-    fn client_removed(nfsd: &Nfsd<Self>, removed: Removed) -> impl Future<Output = ()> + Send;
+    fn client_removed(&self, removed: Removed) -> impl Future<Output = ()> + Send;
 
     /// A client said RECLAIM_COMPLETE (RFC 8881 §18.51); the engine has recorded it.
     fn reclaim_complete(
-        nfsd: &Nfsd<Self>,
+        &self,
         client: nfs4::ClientId,
     ) -> impl Future<Output = Result<(), NfsStatus>> + Send;
 }

@@ -9,21 +9,21 @@
 //! Dropped without a reply, the slot says "executed, not cached": nobody knows how far the request came, so a retry must
 //! not execute it again.
 
-use crate::{Nfsd, Role};
+use client_table::ClientTable;
 use nfs4::SessionId;
 use state::SlotToken;
 use std::sync::Arc;
 
-pub(crate) struct RunningSlot<'a, R: Role> {
-    nfsd: &'a Nfsd<R>,
+pub(crate) struct RunningSlot<'a> {
+    clients: &'a ClientTable,
     session: SessionId,
     token: Option<SlotToken>,
 }
 
-impl<'a, R: Role> RunningSlot<'a, R> {
-    pub(crate) fn new(nfsd: &'a Nfsd<R>, session: SessionId, token: SlotToken) -> Self {
+impl<'a> RunningSlot<'a> {
+    pub(crate) fn new(clients: &'a ClientTable, session: SessionId, token: SlotToken) -> Self {
         Self {
-            nfsd,
+            clients,
             session,
             token: Some(token),
         }
@@ -38,12 +38,12 @@ impl<'a, R: Role> RunningSlot<'a, R> {
         let Some(token) = self.token.take() else {
             return true;
         };
-        let mut clients = self.nfsd.clients();
+        let mut clients = self.clients.lock();
         clients.complete(self.session, token, reply) || clients.session(self.session).is_some()
     }
 }
 
-impl<R: Role> Drop for RunningSlot<'_, R> {
+impl Drop for RunningSlot<'_> {
     fn drop(&mut self) {
         self.end(None);
     }

@@ -1,8 +1,10 @@
 //! What the engine must know of operations by their number.
 
-use crate::compound::ERROR_RESULT_BYTES;
 use nfs4::OpNum;
 
+/// Bytes of the largest result that only says how an operation failed: number, status, and the empty
+/// bitmap of SETATTR. Kept free behind each result, so that the next failure always fits.
+pub(crate) const ERROR_RESULT_BYTES: usize = 12;
 /// More bytes than the result of any operation with effects takes (that of EXCHANGE_ID is the longest), those apart
 /// that ask [`crate::Compound::room`] themselves, such as LAYOUTGET.
 const EFFECT_RESULT_BYTES: usize = 256;

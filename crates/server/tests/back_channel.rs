@@ -3,15 +3,13 @@
 
 mod rig;
 
+use client_table::{CALLBACK_MS_MAX, CallbackError};
 use nfs4::ops::*;
 use nfs4::*;
 use rig::*;
-use server::{CALLBACK_MS_MAX, CallbackError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::time::{Duration, Instant};
-
-use ropewalk_server as server;
 
 const OK: NfsStatus = NfsStatus::Ok;
 
@@ -36,7 +34,7 @@ async fn bind(m: &Mounted, conn: &transport::ConnHandle) {
 }
 
 async fn callback(rig: &Rig, m: &Mounted) -> Result<(), CallbackError> {
-    rig.nfsd.callback(m.client, &recall).await
+    rig.nfsd.clients().callback(m.client, &recall).await
 }
 
 /// Answers the n-th call by `plan[n]`, those after the plan with success. `None` is silence.
@@ -120,7 +118,7 @@ async fn a_lost_connection_means_the_same_call_on_another_one() {
     let m = mount(&rig, &first).await;
     let nfsd = rig.nfsd.clone();
     let client = m.client;
-    let running = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    let running = tokio::spawn(async move { nfsd.clients().callback(client, &recall).await });
     rig.settle().await;
     assert_eq!(first.count(), 1);
     m.conn.close(transport::CloseReason::Asked);
@@ -187,7 +185,7 @@ async fn a_dropped_callback_gives_its_slot_back() {
     assert!(dropped.is_err());
     assert_eq!(callback(&rig, &m).await, Ok(()));
     assert_eq!(reverse.nth(1).1.slot_id, 1, "the first is of no use now");
-    let clients = rig.nfsd.clients();
+    let clients = rig.nfsd.clients().lock();
     let session = clients.session(m.session).unwrap();
     assert_eq!(session.back_channel.outstanding_count(), 0);
 }
@@ -200,11 +198,19 @@ async fn who_waits_no_longer_leaves_the_call_to_be_answered() {
     let m = mount(&rig, &reverse).await;
     let op = |reply: &mut CbCompoundReply<'_>| Ok(reply.next_result()?.map(|r| r.op));
     let began = Instant::now();
-    let answer = rig.nfsd.callback_within(m.client, 2_000, recall, op).await;
+    let answer = rig
+        .nfsd
+        .clients()
+        .callback_within(m.client, 2_000, recall, op)
+        .await;
     assert_eq!(answer, Err(CallbackError::Lost));
     assert_eq!(began.elapsed().as_secs(), 2);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let answer = rig.nfsd.callback_within(m.client, 2_000, recall, op).await;
+    let answer = rig
+        .nfsd
+        .clients()
+        .callback_within(m.client, 2_000, recall, op)
+        .await;
     assert_eq!(answer, Ok(Some(CbOpNum::Recall as u32)));
     let calls: Vec<_> = (0..3).map(|n| reverse.nth(n).1).collect();
     let slots: Vec<_> = calls.iter().map(|c| (c.slot_id, c.sequence_id)).collect();
@@ -218,7 +224,7 @@ async fn a_session_with_a_callback_under_way_is_not_destroyed() {
     let m = mount(&rig, &reverse).await;
     let nfsd = rig.nfsd.clone();
     let client = m.client;
-    let running = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    let running = tokio::spawn(async move { nfsd.clients().callback(client, &recall).await });
     rig.settle().await;
     let destroy = || {
         compound(|b| {
@@ -242,7 +248,7 @@ async fn a_callback_moves_to_the_session_that_replaces_its_own() {
     let m = mount(&rig, &first).await;
     let nfsd = rig.nfsd.clone();
     let client = m.client;
-    let running = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    let running = tokio::spawn(async move { nfsd.clients().callback(client, &recall).await });
     rig.settle().await;
     m.conn.close(transport::CloseReason::Asked);
     rig.settle().await;
@@ -270,7 +276,7 @@ async fn without_a_back_channel_there_is_no_callback() {
     // For a client that is gone nobody waits.
     let began = Instant::now();
     let gone = ClientId { value: 1 };
-    let error = rig.nfsd.callback(gone, &recall).await;
+    let error = rig.nfsd.clients().callback(gone, &recall).await;
     assert_eq!(error, Err(CallbackError::NoBackChannel));
     assert!(began.elapsed() < Duration::from_millis(10));
 }
@@ -304,7 +310,7 @@ async fn a_client_without_the_program_keeps_its_slot() {
     for _ in 0..6 {
         assert_eq!(callback(&rig, &m).await, Err(CallbackError::Malformed));
     }
-    let clients = rig.nfsd.clients();
+    let clients = rig.nfsd.clients().lock();
     let session = clients.session(m.session).unwrap();
     assert!(!session.back_channel.is_faulty());
 }
@@ -319,7 +325,7 @@ async fn the_slot_of_a_call_in_doubt_is_lent_to_nobody() {
     bind(&m, &conn).await;
     let nfsd = rig.nfsd.clone();
     let client = m.client;
-    let first = tokio::spawn(async move { nfsd.callback(client, &recall).await });
+    let first = tokio::spawn(async move { nfsd.clients().callback(client, &recall).await });
     // The retry has been answered by DELAY, and the next one is not due.
     while other.count() == 0 {
         rig.settle().await;
@@ -345,12 +351,12 @@ async fn an_idle_client_is_asked_for_slots_and_gives_them_back_once_it_was_told_
     let record = call(&m.conn, remove(m.session, 0, 1, "x")).await;
     assert_eq!(highest(&record), (3, 3));
     let _other = rig.mount("b").await;
-    rig.nfsd.recall_slots();
+    rig.nfsd.clients().recall_slots();
     rig.settle().await;
     assert_eq!(reverse.count(), 0, "who is busy hears of it by SEQUENCE");
     tokio::time::sleep(Duration::from_secs(6)).await;
     for _ in 0..2 {
-        rig.nfsd.recall_slots();
+        rig.nfsd.clients().recall_slots();
         rig.settle().await;
     }
     assert_eq!(reverse.count(), 1, "once");
@@ -378,7 +384,9 @@ async fn a_callback_refers_to_a_request_until_its_reply_was_received() {
     };
     let about = || {
         let op = |reply: &mut CbCompoundReply<'_>| Ok(reply.next_result()?.map(|r| r.op));
-        rig.nfsd.callback_about(m.client, Some(origin), &recall, op)
+        rig.nfsd
+            .clients()
+            .callback_about(m.client, Some(origin), &recall, op)
     };
     call(&m.conn, remove(m.session, 0, 1, "a")).await;
     assert_eq!(about().await, Ok(Some(CbOpNum::Recall as u32)));
@@ -397,10 +405,10 @@ async fn a_client_whose_connections_are_gone_cannot_be_called_back() {
     let rig = Rig::new();
     let reverse = scripted(vec![None; 0]);
     let m = mount(&rig, &reverse).await;
-    assert!(rig.nfsd.can_call_back(m.client));
-    assert!(!rig.nfsd.can_call_back(ClientId { value: 77 }));
+    assert!(rig.nfsd.clients().can_call_back(m.client));
+    assert!(!rig.nfsd.clients().can_call_back(ClientId { value: 77 }));
     m.conn.close(transport::CloseReason::Asked);
     m.conn.closed().await;
     rig.settle().await;
-    assert!(!rig.nfsd.can_call_back(m.client));
+    assert!(!rig.nfsd.clients().can_call_back(m.client));
 }

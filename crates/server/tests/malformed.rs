@@ -63,7 +63,7 @@ async fn credentials() {
         assert_eq!(verdict(&record), denied(stat), "{flavor}");
     }
     assert_eq!(rig.nfsd.counters().refused.load(SeqCst), 6);
-    assert_eq!(rig.nfsd.clients().clients_count(), 0);
+    assert_eq!(rig.nfsd.clients().lock().clients_count(), 0);
     let record = call(&conn, exchange(flavor::AUTH_NONE, &[])).await;
     assert_eq!(outcome(&record).0, NfsStatus::Ok);
 }

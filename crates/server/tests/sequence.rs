@@ -329,7 +329,7 @@ async fn a_slot_survives_a_panic_of_the_role() {
     assert_eq!(outcome(&again), (NfsStatus::RetryUncachedRep, 2));
     let next = call(&conn, remove(m.session, 0, 2, "x")).await;
     assert_eq!(outcome(&next).0, NfsStatus::Ok);
-    let session = rig.nfsd.clients();
+    let session = rig.nfsd.clients().lock();
     assert_eq!(
         session.session(m.session).unwrap().slots().running_count(),
         0
@@ -344,7 +344,7 @@ async fn a_slot_survives_a_request_that_is_dropped() {
     tokio::spawn(async move { try_call(&conn, remove(m.session, 0, 1, "wait")).await });
     rig.settle().await;
     let running = || {
-        let clients = rig.nfsd.clients();
+        let clients = rig.nfsd.clients().lock();
         clients.session(m.session).unwrap().slots().running_count()
     };
     assert_eq!(running(), 1);

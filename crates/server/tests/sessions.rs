@@ -234,7 +234,7 @@ async fn state_protection_is_refused() {
         gss_handles_count: 1,
     });
     assert_eq!(one(&conn, &args).await.1, NfsStatus::EncrAlgUnsupp);
-    assert_eq!(rig.nfsd.clients().clients_count(), 0);
+    assert_eq!(rig.nfsd.clients().lock().clients_count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,10 +271,10 @@ async fn create_session_is_executed_once_and_its_failures_may_count() {
     assert_eq!(created.flags, back, "no persistence");
     let other = rig.connect().await;
     assert_eq!(body(&first), body(&call(&other, request).await));
-    assert_eq!(rig.nfsd.clients().sessions_count(), 1);
+    assert_eq!(rig.nfsd.clients().lock().sessions_count(), 1);
     // The connection of the retry carries callbacks too.
     let ids = [conn.id(), other.id()].len();
-    let clients = rig.nfsd.clients();
+    let clients = rig.nfsd.clients().lock();
     let session = clients.session(created.session_id).unwrap();
     assert_eq!(session.back_connections().count(), ids);
 }
@@ -322,7 +322,7 @@ async fn sequence_tells_of_a_missing_back_channel_and_binds_its_connection() {
         SEQ_STATUS_CB_PATH_DOWN | SEQ_STATUS_CB_PATH_DOWN_SESSION
     );
     {
-        let clients = rig.nfsd.clients();
+        let clients = rig.nfsd.clients().lock();
         assert_eq!(clients.session(m.session).unwrap().connections().count(), 2);
     }
     let both = BindConnToSessionArgs {
@@ -380,7 +380,7 @@ async fn backchannel_ctl_changes_program_and_credentials() {
         handle_from_client: Opaque(b"2"),
     });
     assert_eq!(ctl(vec![gss]).await, NfsStatus::NoEnt);
-    let clients = rig.nfsd.clients();
+    let clients = rig.nfsd.clients().lock();
     let session = clients.session(m.session).unwrap();
     assert_eq!(session.callback_program, 77);
     assert!(
@@ -515,7 +515,7 @@ async fn state_made_after_the_client_was_replaced_is_removed() {
     let removed = rig.nfsd.role().removed.lock();
     assert_eq!(removed.len(), 2);
     assert_eq!(removed[1].client, m.client);
-    assert_eq!(rig.nfsd.clients().clients_count(), 1);
+    assert_eq!(rig.nfsd.clients().lock().clients_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -553,5 +553,5 @@ async fn leases_end_unless_renewed() {
     tokio::time::sleep(Duration::from_millis(LEASE_MS * 3)).await;
     rig.nfsd.expire().await;
     assert_eq!(rig.nfsd.role().removed.lock().len(), 2);
-    assert_eq!(rig.nfsd.clients().clients_count(), 0);
+    assert_eq!(rig.nfsd.clients().lock().clients_count(), 0);
 }

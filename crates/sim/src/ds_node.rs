@@ -174,7 +174,7 @@ impl DsNode {
             loop {
                 tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
                 ticking.expire().await;
-                ticking.recall_slots();
+                ticking.clients().recall_slots();
             }
         });
         self.running = Some(Running {

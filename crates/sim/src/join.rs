@@ -4,11 +4,11 @@
 
 use crate::connector::ds_address;
 use crate::net::host;
+use cluster::{Issuer, add_token};
 use cluster_tls::{Fingerprint, Peer, Role};
 use control::{Answer, JoinArgs, JoinSecret, Request, StoreIdentity, VersionRange};
 use ds::{Ds, Membership};
 use mds::Mds;
-use mds::data::{Issuer, add_token};
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use server::Nfsd;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub(crate) async fn join(
 ) -> Result<Membership, String> {
     let mut secret = JoinSecret([0; control::JOIN_SECRET_BYTES]);
     secret.0[0] = u8::try_from(index).map_err(|e| e.to_string())?;
-    let token = add_token(mds, &secret, JOIN_MS).await;
+    let token = add_token(mds.role().fs().cluster(), &secret, JOIN_MS).await;
     token.map_err(|e| e.to_string())?;
     let status = ds.role().status();
     let args = JoinArgs {

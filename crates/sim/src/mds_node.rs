@@ -14,11 +14,12 @@ use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
 use crate::trace::Trace;
-use mds::data::{ControlService, Creation, DataConfig, KeyTimes};
-use mds::exports::{Exports, Squash};
+use cluster::{ControlService, KeyTimes};
+use fs::{Creation, DataConfig};
 use mds::{Mds, MdsConfig};
 use namespace::Time;
 use server::Nfsd;
+use server::exports::{Exports, Squash};
 use state::DelegationLimits;
 use std::sync::Arc;
 use std::time::Duration;
@@ -167,7 +168,8 @@ impl MdsNode {
         serving.await?;
         let control = self.wires.listen(join::CONTROL_NAME)?;
         let service = ControlService::new(
-            Arc::clone(&nfsd),
+            Arc::clone(nfsd.role().fs().cluster()),
+            Arc::clone(nfsd.role().fs()),
             Arc::new(join::peer_of),
             Arc::new(join::SimIssuer),
         );

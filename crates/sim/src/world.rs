@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::tap::Tap;
 use crate::trace::Trace;
 use crate::trouble::Trouble;
-use mds::data::Creation;
+use fs::Creation;
 use meta::Read;
 use nfs4::FileHandle;
 use objects::ObjectStore;

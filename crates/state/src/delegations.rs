@@ -62,6 +62,15 @@ pub struct Origin {
     pub seqid: u32,
 }
 
+/// A slot of a session: where the reply of its newest request is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotOf {
+    /// The session.
+    pub session: SessionId,
+    /// `sa_slotid`.
+    pub slot: u32,
+}
+
 /// The limits of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DelegationLimits {

@@ -37,7 +37,7 @@ pub use clients::{
 };
 pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,
-    WriteHolder,
+    SlotOf, WriteHolder,
 };
 pub use file_delegations::{DelegationEnded, DelegationWanted, NoDelegation};
 pub use file_states::{

@@ -7,6 +7,7 @@ mod locks;
 mod mds;
 
 use bytes::Bytes;
+use client_table::ClientTable;
 use nfs4::attr::Attrs;
 use nfs4::cb::{CbLayoutRecallArgs, CbRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::{FileLayout, FileLayoutDsAddr, LENGTH_TO_EOF, Layout, NflUtil};
@@ -14,7 +15,7 @@ use nfs4::ops::*;
 use nfs4::*;
 use parking_lot::Mutex;
 use rpc::{AuthStat, Credential};
-use server::{Compound, Identity, Nfsd, NfsdConfig, Role, answer};
+use server::{Compound, Identity, Nfsd, Role, answer};
 use state::{ClientLimits, Clients, Grace, Removed};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -217,7 +218,7 @@ fn bad(_: xdr::DecodeError) -> NfsStatus {
 }
 
 impl Role for FakeRole {
-    type Caller = ();
+    type Actor = ();
 
     fn identity(&self) -> &Identity {
         &self.identity
@@ -236,19 +237,18 @@ impl Role for FakeRole {
     }
 
     async fn perform<'r>(
-        nfsd: &'r Nfsd<Self>,
-        cx: &mut Compound<'r, Self>,
+        &'r self,
+        cx: &mut Compound<'r, Self::Actor>,
         op: OpNum,
         args: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> NfsStatus {
-        let role = nfsd.role();
-        let mut s = role.state.lock();
+        let mut s = self.state.lock();
         let delayed = s.delays > 0;
         if delayed {
             s.delays -= 1;
         }
-        let done = match (delayed, role.ds) {
+        let done = match (delayed, self.ds) {
             (true, _) => Err(NfsStatus::Delay),
             (false, Some(ds)) => perform_ds(&mut s, ds, cx, op, args, reply),
             (false, None) => mds::perform_mds(&mut s, cx, op, args, reply),
@@ -262,7 +262,7 @@ impl Role for FakeRole {
         }
     }
 
-    async fn settle(&self, _: &Compound<'_, Self>) -> Result<(), NfsStatus> {
+    async fn settle(&self, _: &()) -> Result<(), NfsStatus> {
         Ok(())
     }
 
@@ -270,9 +270,9 @@ impl Role for FakeRole {
         false
     }
 
-    async fn client_removed(_: &Nfsd<Self>, _: Removed) {}
+    async fn client_removed(&self, _: Removed) {}
 
-    async fn reclaim_complete(_: &Nfsd<Self>, _: ClientId) -> Result<(), NfsStatus> {
+    async fn reclaim_complete(&self, _: ClientId) -> Result<(), NfsStatus> {
         Ok(())
     }
 }
@@ -282,7 +282,7 @@ type Done = Result<(), NfsStatus>;
 fn perform_ds(
     s: &mut State,
     ds: usize,
-    cx: &mut Compound<'_, FakeRole>,
+    cx: &mut Compound<'_, ()>,
     op: OpNum,
     args: &mut OpReader<'_>,
     reply: &mut ReplyWriter<OpNum>,
@@ -331,12 +331,7 @@ fn perform_ds(
     Ok(())
 }
 
-fn write_read(
-    cx: &mut Compound<'_, FakeRole>,
-    reply: &mut ReplyWriter<OpNum>,
-    data: Vec<u8>,
-    eof: bool,
-) {
+fn write_read(cx: &mut Compound<'_, ()>, reply: &mut ReplyWriter<OpNum>, data: Vec<u8>, eof: bool) {
     let mark = reply.begin_op(OpNum::Read);
     let len = u32::try_from(data.len()).unwrap();
     xdr::Encode::encode(&ReadResPayload { eof, len }, reply.encoder());
@@ -424,11 +419,9 @@ impl Cluster {
             ..ClientLimits::default()
         };
         let next = AtomicU64::new(u64::from(boot) << 32);
-        let config = NfsdConfig {
-            clients: Clients::new(limits, boot, Grace::none()),
-            random: Box::new(move || next.fetch_add(1, Relaxed)),
-        };
-        let nfsd = Nfsd::new(role, config);
+        let clients = Clients::new(limits, boot, Grace::none());
+        let random = Box::new(move || next.fetch_add(1, Relaxed));
+        let nfsd = Nfsd::new(role, ClientTable::new(clients, random));
         let shutdown = Shutdown::new();
         let listener = self.network.listen(name).unwrap();
         let context = Context::new(Limits::default());
@@ -477,21 +470,22 @@ impl Cluster {
         stateid.seqid += 1;
         let nfsd = self.servers.lock()["mds"].nfsd.clone();
         let fh = fh_of(id);
-        nfsd.callback(client, &|b| {
-            b.push(&CbLayoutRecallArgs {
-                layout_type: 1,
-                iomode: IoMode::Any,
-                changed: false,
-                what: LayoutRecall::File(LayoutRecallFile {
-                    fh: Opaque(&fh.0),
-                    offset: 0,
-                    length: LENGTH_TO_EOF,
-                    stateid,
-                }),
-            });
-        })
-        .await
-        .unwrap();
+        nfsd.clients()
+            .callback(client, &|b| {
+                b.push(&CbLayoutRecallArgs {
+                    layout_type: 1,
+                    iomode: IoMode::Any,
+                    changed: false,
+                    what: LayoutRecall::File(LayoutRecallFile {
+                        fh: Opaque(&fh.0),
+                        offset: 0,
+                        length: LENGTH_TO_EOF,
+                        stateid,
+                    }),
+                });
+            })
+            .await
+            .unwrap();
     }
 
     /// CB_RECALL of a delegation that the client never took.
@@ -504,15 +498,16 @@ impl Cluster {
         };
         let nfsd = self.servers.lock()["mds"].nfsd.clone();
         let fh = fh_of(id);
-        nfsd.callback(client, &|b| {
-            b.push(&CbRecallArgs {
-                stateid,
-                truncate: false,
-                fh: Opaque(&fh.0),
-            });
-        })
-        .await
-        .unwrap();
+        nfsd.clients()
+            .callback(client, &|b| {
+                b.push(&CbRecallArgs {
+                    stateid,
+                    truncate: false,
+                    fh: Opaque(&fh.0),
+                });
+            })
+            .await
+            .unwrap();
     }
 
     pub(super) fn has_layout(&self, id: u64) -> bool {

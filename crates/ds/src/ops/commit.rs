@@ -11,7 +11,7 @@ use crate::gate::Want;
 
 pub(super) async fn commit(
     ds: &Ds,
-    cx: &Compound<'_, Ds>,
+    cx: &Compound<'_, ()>,
     args: CommitArgs,
 ) -> Result<CommitRes, NfsStatus> {
     let admitted = ds.admit(cx, Want::Write)?;

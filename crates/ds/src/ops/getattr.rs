@@ -29,7 +29,7 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
 
 pub(super) fn getattr<'r>(
     ds: &Ds,
-    cx: &Compound<'r, Ds>,
+    cx: &Compound<'r, ()>,
     args: GetAttrArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
@@ -45,7 +45,7 @@ pub(super) fn getattr<'r>(
     }
 }
 
-fn attributes(ds: &Ds, cx: &Compound<'_, Ds>, asked: &Bitmap) -> Result<Attrs, NfsStatus> {
+fn attributes(ds: &Ds, cx: &Compound<'_, ()>, asked: &Bitmap) -> Result<Attrs, NfsStatus> {
     if !asked.intersection(&attr::WRITE_ONLY).is_empty() {
         return Err(NfsStatus::Inval);
     }

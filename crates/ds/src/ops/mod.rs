@@ -21,7 +21,7 @@ const KIND_AT: usize = 4;
 
 pub(crate) async fn perform<'r>(
     ds: &'r Ds,
-    cx: &mut Compound<'r, Ds>,
+    cx: &mut Compound<'r, ()>,
     op: OpNum,
     ops: &mut OpReader<'r>,
     reply: &mut ReplyWriter<OpNum>,

@@ -22,7 +22,7 @@ const RESULT_BYTES: usize = 4 + 4 + 4 + 4 + 3;
 
 pub(super) async fn read(
     ds: &Ds,
-    cx: &mut Compound<'_, Ds>,
+    cx: &mut Compound<'_, ()>,
     args: ReadArgs,
     room: usize,
 ) -> Result<ReadResPayload, NfsStatus> {

@@ -6,11 +6,9 @@ use nfs4::ops::{
 };
 use server::Compound;
 
-use crate::Ds;
-
 /// The current handle is consumed (RFC 8881 §2.6.3.1.1.8).
 pub(super) fn secinfo_no_name(
-    cx: &mut Compound<'_, Ds>,
+    cx: &mut Compound<'_, ()>,
     args: SecInfoNoNameArgs,
 ) -> Result<SecInfoNoNameRes, NfsStatus> {
     cx.fh()?;

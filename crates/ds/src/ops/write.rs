@@ -32,7 +32,7 @@ const WROTE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn write<'r>(
     ds: &Ds,
-    cx: &Compound<'r, Ds>,
+    cx: &Compound<'r, ()>,
     args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     let stateid = cx.resolve(args.stateid)?;

@@ -1,22 +1,17 @@
 //! ACCESS (RFC 8881 §18.1): a hint that the client caches; every operation checks again.
 
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use namespace::{APPEND, DELETE_CHILD, EXECUTE, READ, READ_XATTRS, WRITE, WRITE_XATTRS};
 use nfs4::NfsStatus;
 use nfs4::ops::{
     ACCESS_DELETE, ACCESS_EXECUTE, ACCESS_EXTEND, ACCESS_LOOKUP, ACCESS_MODIFY, ACCESS_READ,
     ACCESS_XALIST, ACCESS_XAREAD, ACCESS_XAWRITE, AccessArgs, AccessRes,
 };
-use server::Nfsd;
 
-pub(super) fn access(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: AccessArgs,
-) -> Result<AccessRes, NfsStatus> {
-    let inode = cx::current(nfsd.role(), cx)?;
-    let bits = ns(nfsd.role(), cx, |ns, op| ns.access(op, inode.id))?;
+pub(super) fn access(mds: &Mds, cx: &mut Cx<'_>, args: AccessArgs) -> Result<AccessRes, NfsStatus> {
+    let inode = cx::current(mds, cx)?;
+    let bits = cx.actor.ns(&mds.fs, |ns, op| ns.access(op, inode.id))?;
     // What each bit takes: any of a mask. Who may write a file may make it longer (RFC 8881 §6.2.1.3.1).
     let read = (ACCESS_READ, READ);
     let table = if inode.is_dir() {
@@ -47,7 +42,7 @@ pub(super) fn access(
         &[]
     };
     let mut never = 0;
-    if cx.caller.read_only {
+    if cx.actor.read_only {
         never |= ACCESS_MODIFY | ACCESS_EXTEND | ACCESS_DELETE | ACCESS_XAWRITE;
     }
     if !inode.is_dir() && !inode.is_regular() {

@@ -1,53 +1,56 @@
 //! ALLOCATE and DEALLOCATE (RFC 7862 §15.1, §15.4). Both are durable when they are answered.
 
 use super::read::check_io_on;
+use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::delegations::Excluded;
-use crate::{Mds, data};
 use control::Range;
+use fs::Excluded;
 use namespace::{FileType, Inode};
 use nfs4::ops::{AllocateArgs, AllocateRes, DeallocateArgs, DeallocateRes};
 use nfs4::{NfsStatus, Stateid};
-use server::Nfsd;
 use state::Io;
 use std::sync::Arc;
 
 pub(super) async fn allocate(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: AllocateArgs,
 ) -> Result<AllocateRes, NfsStatus> {
-    let (inode, _excluded) = check(nfsd, cx, args.stateid).await?;
+    let (inode, _excluded) = check(mds, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
-    nfsd.role().data().check_end(range.end)?;
-    data::allocate(nfsd, cx, &inode, range).await?;
-    Ok(AllocateRes {})
+    mds.fs.check_end(range.end)?;
+    let res = AllocateRes {};
+    let kept = cx::prepared(cx, &res, None);
+    fs::allocate(&mds.fs, &mut cx.actor, &kept, &inode, range).await?;
+    Ok(res)
 }
 
 pub(super) async fn deallocate(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: DeallocateArgs,
 ) -> Result<DeallocateRes, NfsStatus> {
-    let (inode, _excluded) = check(nfsd, cx, args.stateid).await?;
+    let (inode, _excluded) = check(mds, cx, args.stateid).await?;
     let range = range(args.offset, args.length)?;
-    data::deallocate(nfsd, cx, &inode, range).await?;
-    Ok(DeallocateRes {})
+    let res = DeallocateRes {};
+    let kept = cx::prepared(cx, &res, None);
+    fs::deallocate(&mds.fs, &mut cx.actor, &kept, &inode, (range, true)).await?;
+    Ok(res)
 }
 
 /// The current file, which must be a regular one that the caller may write.
-async fn check<'n>(
-    nfsd: &'n Nfsd<Mds>,
+async fn check(
+    mds: &Mds,
     cx: &mut Cx<'_>,
     stateid: Stateid,
-) -> Result<(Arc<Inode>, Option<Excluded<'n>>), NfsStatus> {
-    cx::writable(cx)?;
-    let inode = cx::current(nfsd.role(), cx)?;
+) -> Result<(Arc<Inode>, Option<Excluded>), NfsStatus> {
+    cx.actor.check_writable()?;
+    let inode = cx::current(mds, cx)?;
     if inode.kind != FileType::Regular {
         return Err(NfsStatus::WrongType);
     }
     let stateid = cx.resolve(stateid)?;
-    let excluded = check_io_on(nfsd, cx, &inode, stateid, Io::Write).await?;
+    let excluded = check_io_on(mds, cx, &inode, stateid, Io::Write).await?;
     Ok((inode, excluded))
 }
 

@@ -2,18 +2,17 @@
 
 use super::copy::files;
 use crate::Mds;
-use crate::cx::{Cx, Prepared};
-use crate::data::{self, CloneJob};
+use crate::cx::{self, Cx};
+use fs::CloneJob;
 use nfs4::NfsStatus;
 use nfs4::ops::{CloneArgs, CloneRes};
-use server::Nfsd;
 
 pub(super) async fn clone(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: CloneArgs,
 ) -> Result<CloneRes, NfsStatus> {
-    let (src, dst, _excluded) = files(nfsd, cx, args.src_stateid, args.dst_stateid).await?;
+    let (src, dst, _excluded) = files(mds, cx, args.src_stateid, args.dst_stateid).await?;
     let job = CloneJob {
         src,
         dst,
@@ -21,7 +20,7 @@ pub(super) async fn clone(
         dst_offset: args.dst_offset,
         count: args.count,
     };
-    let kept = Prepared::new(cx, &CloneRes {}, None);
-    data::clone_range(nfsd, cx, &job, &kept).await?;
+    let kept = cx::prepared(cx, &CloneRes {}, None);
+    fs::clone_range(&mds.fs, &mut cx.actor, &job, &kept).await?;
     Ok(CloneRes {})
 }

@@ -6,18 +6,16 @@ use crate::cx::{self, Cx};
 use namespace::{Created, Device, FileType};
 use nfs4::NfsStatus;
 use nfs4::ops::{CreateArgs, CreateRes, CreateType};
-use server::Nfsd;
 
 /// Mode of an object whose creator named none.
 const MODE_DEFAULT: u32 = 0o755;
 
 pub(super) async fn create(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &CreateArgs<'_>,
 ) -> Result<CreateRes, NfsStatus> {
-    let mds = nfsd.role();
-    cx::writable(cx)?;
+    cx.actor.check_writable()?;
     let dir = cx::current_dir(mds, cx)?.id;
     let name = super::name(args.name)?;
     let wanted = attrs::decode(mds, &args.attrs, cx.minor_version).await?;
@@ -35,7 +33,7 @@ pub(super) async fn create(
             cinfo: super::cinfo(created.dir),
             attrset: args.attrs.mask,
         };
-        (res, Some(cx::handle_of(mds, &created.inode)))
+        (res, Some(mds.fs.handle_of(&created.inode)))
     };
     let created = cx::change(mds, cx, answer, |ns, op| match &args.object_type {
         CreateType::Dir => ns.mkdir(op, dir, name, &new),

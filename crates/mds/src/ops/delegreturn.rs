@@ -1,21 +1,19 @@
 //! DELEGRETURN (RFC 8881 §18.6).
 
+use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::{Mds, delegations};
 use nfs4::NfsStatus;
 use nfs4::ops::{DelegReturnArgs, DelegReturnRes};
-use server::Nfsd;
 
-pub(super) async fn delegreturn(
-    nfsd: &Nfsd<Mds>,
+pub(super) fn delegreturn(
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: DelegReturnArgs,
 ) -> Result<DelegReturnRes, NfsStatus> {
-    let mds = nfsd.role();
     let client = cx.client()?;
     let file = cx::current(mds, cx)?.id;
     let stateid = cx.resolve(args.stateid)?;
-    let ended = mds.state().return_delegation(stateid, client, file.0)?;
-    delegations::settle_ended(nfsd, Some(ended)).await;
+    let ended = mds.fs.state().return_delegation(stateid, client, file.0)?;
+    fs::settle_ended(&mds.fs, Some(ended));
     Ok(DelegReturnRes {})
 }

@@ -4,13 +4,12 @@ use crate::Mds;
 use crate::cx::{self, Cx};
 use nfs4::NfsStatus;
 use nfs4::ops::{GetDirDelegationArgs, GetDirDelegationRes};
-use server::Nfsd;
 
 pub(super) fn get_dir_delegation(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     _args: GetDirDelegationArgs,
 ) -> Result<GetDirDelegationRes, NfsStatus> {
-    cx::current_dir(nfsd.role(), cx)?;
+    cx::current_dir(mds, cx)?;
     Ok(GetDirDelegationRes::Unavail(false))
 }

@@ -8,14 +8,14 @@ use nfs4::ops::{
     NOTIFY_DEVICEID_DELETE,
 };
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter};
-use server::{Nfsd, answer};
+use server::answer;
 use xdr::{List, Opaque};
 
 /// Notifications that a client may ask for (`notify_deviceid_type4`, RFC 8881 §20.12).
 const NOTIFICATIONS: Bitmap = Bitmap::of(&[NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICEID_DELETE]);
 
 pub(super) fn getdeviceinfo(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: GetDeviceInfoArgs,
     reply: &mut ReplyWriter<OpNum>,
@@ -23,7 +23,7 @@ pub(super) fn getdeviceinfo(
     if args.layout_type != LAYOUT_NFSV4_1_FILES {
         return super::fail(reply, OpNum::GetDeviceInfo, NfsStatus::UnknownLayoutType);
     }
-    let Some((group, addresses)) = nfsd.role().data().device(args.device_id, cx.conn.kind()) else {
+    let Some((group, addresses)) = mds.fs.cluster().device(args.device_id, cx.conn.kind()) else {
         return super::fail(reply, OpNum::GetDeviceInfo, NfsStatus::NoEnt);
     };
     let address = FileLayoutDsAddr {

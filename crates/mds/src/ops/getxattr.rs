@@ -2,20 +2,20 @@
 
 use super::layout_xattr;
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use namespace::XATTR_VALUE_BYTES_MAX;
 use nfs4::ops::{GetXattrArgs, GetXattrRes};
 use nfs4::{NfsStatus, OpNum, ReplyWriter};
-use server::{Nfsd, answer};
+use server::answer;
 use xdr::Opaque;
 
 pub(super) async fn getxattr(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: GetXattrArgs<'_>,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    match value(nfsd, cx, args).await {
+    match value(mds, cx, args).await {
         Ok(value) => answer(
             reply,
             Ok(GetXattrRes {
@@ -26,17 +26,13 @@ pub(super) async fn getxattr(
     }
 }
 
-async fn value(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: GetXattrArgs<'_>,
-) -> Result<Vec<u8>, NfsStatus> {
-    let mds = nfsd.role();
+async fn value(mds: &Mds, cx: &mut Cx<'_>, args: GetXattrArgs<'_>) -> Result<Vec<u8>, NfsStatus> {
     let inode = cx::current(mds, cx)?;
     if args.name.0 == layout_xattr::NAME {
         return layout_xattr::get(mds, cx, &inode).map(String::into_bytes);
     }
     let bytes_max = inode.xattrs().bytes.min(XATTR_VALUE_BYTES_MAX);
     cx.charge_reply(bytes_max).await?;
-    ns(mds, cx, |ns, op| ns.xattr(op, inode.id, args.name.0))
+    cx.actor
+        .ns(&mds.fs, |ns, op| ns.xattr(op, inode.id, args.name.0))
 }

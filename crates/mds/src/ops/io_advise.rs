@@ -5,18 +5,17 @@ use crate::Mds;
 use crate::cx::Cx;
 use nfs4::ops::{IoAdviseArgs, IoAdviseRes};
 use nfs4::{Bitmap, NfsStatus};
-use server::Nfsd;
 use state::Io;
 
 pub(super) async fn io_advise(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &IoAdviseArgs,
 ) -> Result<IoAdviseRes, NfsStatus> {
     if args.offset.checked_add(args.count).is_none() {
         return Err(NfsStatus::Inval);
     }
-    check_io(nfsd, cx, args.stateid, Io::Read).await?;
+    check_io(mds, cx, args.stateid, Io::Read).await?;
     Ok(IoAdviseRes {
         hints: Bitmap::EMPTY,
     })

@@ -8,8 +8,9 @@
 //! and `stripe_count=all` is a whole placement group.
 
 use crate::Mds;
-use crate::cx::{Cx, ns};
-use crate::data::{FILE_WIDTH_MAX, STRIPE_UNIT_BYTES_MIN};
+use crate::cx::Cx;
+use cluster::FILE_WIDTH_MAX;
+use fs::STRIPE_UNIT_BYTES_MIN;
 use namespace::{EXECUTE, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
 
@@ -24,21 +25,23 @@ const STRIPE_UNIT_BYTES_MAX: u64 = 1 << 30;
 
 /// The text for a file or directory. Whoever may use it in any way may see how it is striped.
 pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, NfsStatus> {
-    let rights = ns(mds, cx, |ns, op| ns.access(op, inode.id))?;
+    let rights = cx.actor.ns(&mds.fs, |ns, op| ns.access(op, inode.id))?;
     if rights & (READ | WRITE | EXECUTE) == 0 {
         return Err(NfsStatus::Access);
     }
-    let data = mds.data();
     let (unit, count) = if inode.is_dir() {
         let policy = inode.layout_policy().unwrap_or_default();
         // One from before that was bounded.
         (policy.stripe_unit, policy.stripe_count.min(FILE_WIDTH_MAX))
     } else {
         let placement = inode.placement.ok_or(NfsStatus::NoXattr)?;
-        (placement.stripe_unit, data.width(placement.group))
+        (
+            placement.stripe_unit,
+            mds.fs.cluster().width(placement.group),
+        )
     };
     let unit = if unit == 0 {
-        data.stripe_unit_bytes()
+        mds.fs.stripe_unit_bytes()
     } else {
         unit
     };
@@ -68,7 +71,7 @@ pub(super) fn to_set(
         SetXattr::Replace if !is_set(inode) => return Err(NfsStatus::NoXattr),
         _ => {}
     }
-    parse(value, mds.data().stripe_count_max()).ok_or(NfsStatus::Inval)
+    parse(value, mds.fs.cluster().stripe_count_max()).ok_or(NfsStatus::Inval)
 }
 
 /// Reads the text; `None` for what makes no sense or is beyond its bounds.

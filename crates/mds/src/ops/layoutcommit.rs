@@ -1,23 +1,23 @@
 //! LAYOUTCOMMIT (RFC 8881 §18.42): raises size, change and mtime; never shrinks a file (rules R3, R12).
 
+use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::{Mds, data};
-use namespace::{SizeCommit, Time};
+use namespace::{Inode, SizeCommit, Time};
 use nfs4::NfsStatus;
 use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::ops::{LayoutCommitArgs, LayoutCommitRes};
-use server::Nfsd;
+use std::sync::Arc;
 
 /// Nanoseconds of a second.
 const NANOS: u32 = 1_000_000_000;
 
 pub(super) async fn layoutcommit(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LayoutCommitArgs<'_>,
 ) -> Result<LayoutCommitRes, NfsStatus> {
-    let inode = cx::current_regular(nfsd.role(), cx)?;
-    cx::writable(cx)?;
+    let inode = cx::current_regular(mds, cx)?;
+    cx.actor.check_writable()?;
     if args.layout_update.layout_type != LAYOUT_NFSV4_1_FILES {
         return Err(NfsStatus::UnknownLayoutType);
     }
@@ -27,7 +27,7 @@ pub(super) async fn layoutcommit(
     }
     if args.reclaim {
         // The size of every file that was out for writing is taken from the data servers instead (R1).
-        let in_grace = nfsd.clients().in_grace();
+        let in_grace = mds.fs.clients().lock().in_grace();
         return Err(if in_grace {
             NfsStatus::ReclaimBad
         } else {
@@ -52,6 +52,14 @@ pub(super) async fn layoutcommit(
         mtime,
         space_used: None,
     };
-    let after = data::commit_layout(nfsd, cx, &inode, stateid, commit).await?;
-    Ok(data::layout_committed(&inode, &after))
+    let (actor, keeper) = cx.split();
+    let keep = |after: &Arc<Inode>| cx::prepare(keeper, &committed(&inode, after), None);
+    let after = fs::commit_layout(&mds.fs, actor, &inode, (stateid, commit), &keep).await?;
+    Ok(committed(&inode, &after))
+}
+
+fn committed(before: &Inode, after: &Inode) -> LayoutCommitRes {
+    LayoutCommitRes {
+        new_size: (after.size > before.size).then_some(after.size),
+    }
 }

@@ -7,23 +7,23 @@
 //! with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a layout with a single handle for
 //! one without stripes, and then send I/O across a stripe's end to the wrong data server.
 
+use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::{Mds, atimes, data};
 use nfs4::layout::{
     FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, Layout, NFL_IO_ADVISE_THRU_MDS, NflUtil,
 };
 use nfs4::ops::{LayoutGetArgs, LayoutGetRes, LayoutsGranted};
 use nfs4::{FileHandle, IoMode, NfsStatus, OpNum, ReplyWriter};
-use server::{Nfsd, answer};
+use server::answer;
 use xdr::{List, Opaque};
 
 pub(super) async fn layoutget(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: LayoutGetArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    match get(nfsd, cx, &args).await {
+    match get(mds, cx, &args).await {
         Ok((stateid, body)) => {
             cx.current_stateid = Some(stateid);
             answer(
@@ -53,12 +53,14 @@ fn granted(stateid: nfs4::Stateid, iomode: IoMode, body: &[u8]) -> LayoutsGrante
 }
 
 async fn get(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LayoutGetArgs,
 ) -> Result<(nfs4::Stateid, Vec<u8>), NfsStatus> {
-    let mds = nfsd.role();
-    let inode = data::grantable(nfsd, cx).await?;
+    let mut inode = cx::current_regular(mds, cx)?;
+    if fs::grantable(&mds.fs, &cx.actor, &inode).await? {
+        inode = cx::current_regular(mds, cx)?;
+    }
     if args.layout_type != LAYOUT_NFSV4_1_FILES {
         return Err(NfsStatus::UnknownLayoutType);
     }
@@ -66,14 +68,15 @@ async fn get(
     let mode = match args.iomode {
         IoMode::Read => state::IoMode::Read,
         IoMode::Rw => {
-            cx::writable(cx)?;
+            cx.actor.check_writable()?;
             state::IoMode::ReadWrite
         }
         IoMode::Any => return Err(NfsStatus::BadIoMode),
     };
     let placement = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?;
     let device_id = mds
-        .data()
+        .fs
+        .cluster()
         .device_id(placement.group)
         .ok_or(NfsStatus::LayoutUnavailable)?;
     // No data server takes IO_ADVISE. What NFSv4.1 knows nothing of must not be in its layouts (RFC 7862 §15.5.6).
@@ -82,7 +85,7 @@ async fn get(
         _ => NFL_IO_ADVISE_THRU_MDS,
     };
     let util = NflUtil::new(placement.stripe_unit, flags).ok_or(NfsStatus::LayoutUnavailable)?;
-    let width = usize::try_from(mds.data().width(placement.group).max(1)).unwrap_or(1);
+    let width = usize::try_from(mds.fs.cluster().width(placement.group).max(1)).unwrap_or(1);
     let body = |handle: &[u8]| {
         xdr::encode_to_vec(&FileLayout {
             device_id,
@@ -97,24 +100,24 @@ async fn get(
     let result_bytes =
         xdr::encode_to_vec(&granted(nfs4::Stateid::default(), args.iomode, &blank)).len();
     if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
-        let data = mds.data();
-        data.note_too_wide(placement.group, result_bytes, args.maxcount);
+        mds.fs
+            .note_too_wide(placement.group, result_bytes, args.maxcount);
         return Err(NfsStatus::TooSmall);
     }
-    super::client_record::ensure(nfsd, cx)?;
-    let request = data::GrantRequest {
+    fs::ensure(&mds.fs, &mut cx.actor)?;
+    let request = fs::GrantRequest {
         stateid: cx.resolve(args.stateid)?,
         mode,
         may_read: super::read::may_do(cx, &inode, namespace::READ),
         stamps: match mode {
             state::IoMode::Read => Vec::new(),
-            state::IoMode::ReadWrite => data::stamps(nfsd, &inode).await?,
+            state::IoMode::ReadWrite => fs::stamps(&mds.fs, &inode).await?,
         },
     };
-    let (stateid, handle) = data::grant(nfsd, cx, &inode, &request)?;
+    let (stateid, handle) = fs::grant(&mds.fs, &mut cx.actor, &inode, &request)?;
     if mode == state::IoMode::Read {
         // The client asks in order to read, and this server sees no more of it.
-        atimes::note_read(mds, &cx.caller, &inode);
+        cx.actor.note_read(&mds.fs, &inode);
     }
     Ok((stateid, body(&handle)))
 }

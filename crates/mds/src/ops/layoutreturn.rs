@@ -1,15 +1,14 @@
 //! LAYOUTRETURN (RFC 8881 §18.44).
 
+use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::{Mds, data};
 use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
 use nfs4::ops::{LayoutReturn, LayoutReturnArgs, LayoutReturnRes};
 use nfs4::{IoMode, NfsStatus};
-use server::Nfsd;
 use state::IoModes;
 
-pub(super) async fn layoutreturn(
-    nfsd: &Nfsd<Mds>,
+pub(super) fn layoutreturn(
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LayoutReturnArgs<'_>,
 ) -> Result<LayoutReturnRes, NfsStatus> {
@@ -18,7 +17,7 @@ pub(super) async fn layoutreturn(
     }
     if args.reclaim {
         // Layouts of an earlier boot are fenced and forgotten: there is nothing to give back.
-        let in_grace = nfsd.clients().in_grace();
+        let in_grace = mds.fs.clients().lock().in_grace();
         return if in_grace {
             Ok(LayoutReturnRes { stateid: None })
         } else {
@@ -37,7 +36,7 @@ pub(super) async fn layoutreturn(
             if file.length == 0 || overflows {
                 return Err(NfsStatus::Inval);
             }
-            let inode = cx::current_regular(nfsd.role(), cx)?;
+            let inode = cx::current_regular(mds, cx)?;
             let whole = file.offset == 0 && file.length == LENGTH_TO_EOF;
             Some((inode.id, cx.resolve(file.stateid)?, whole))
         }
@@ -47,6 +46,6 @@ pub(super) async fn layoutreturn(
         }
         LayoutReturn::All => None,
     };
-    let stateid = data::return_layouts(nfsd, cx, modes, what).await?;
+    let stateid = fs::return_layouts(&mds.fs, &cx.actor, modes, what)?;
     Ok(LayoutReturnRes { stateid })
 }

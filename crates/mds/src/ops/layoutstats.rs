@@ -5,29 +5,29 @@ use crate::Mds;
 use crate::cx::{self, Cx};
 use nfs4::ops::{LayoutErrorArgs, LayoutErrorRes, LayoutStatsArgs, LayoutStatsRes};
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
-use server::{Nfsd, answer};
+use server::answer;
 
 pub(super) fn perform(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     op: OpNum,
     ops: &mut OpReader<'_>,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     if op == OpNum::LayoutError {
-        answer(reply, layouterror(nfsd, cx, ops))
+        answer(reply, layouterror(mds, cx, ops))
     } else {
-        answer(reply, layoutstats(nfsd, cx, ops))
+        answer(reply, layoutstats(mds, cx, ops))
     }
 }
 
 fn layoutstats(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     ops: &mut OpReader<'_>,
 ) -> Result<LayoutStatsRes, NfsStatus> {
     let args: LayoutStatsArgs<'_> = ops.args().map_err(|_| NfsStatus::BadXdr)?;
-    let inode = cx::current_regular(nfsd.role(), cx)?;
+    let inode = cx::current_regular(mds, cx)?;
     tracing::debug!(
         file = inode.id.0,
         read_bytes = args.read.bytes,
@@ -38,12 +38,12 @@ fn layoutstats(
 }
 
 fn layouterror(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     ops: &mut OpReader<'_>,
 ) -> Result<LayoutErrorRes, NfsStatus> {
     let args: LayoutErrorArgs = ops.args().map_err(|_| NfsStatus::BadXdr)?;
-    let inode = cx::current_regular(nfsd.role(), cx)?;
+    let inode = cx::current_regular(mds, cx)?;
     // One line for each request: a client must not fill the log.
     if let Some(first) = args.errors.0.first() {
         tracing::warn!(

@@ -2,19 +2,17 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::delegations::{self, Clearing};
+use fs::Clearing;
 use namespace::Linked;
 use nfs4::NfsStatus;
 use nfs4::ops::{LinkArgs, LinkRes};
-use server::Nfsd;
 
 pub(super) async fn link(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: LinkArgs<'_>,
 ) -> Result<LinkRes, NfsStatus> {
-    let mds = nfsd.role();
-    cx::writable(cx)?;
+    cx.actor.check_writable()?;
     let dir = cx::current_dir(mds, cx)?.id;
     let file = cx::saved(mds, cx)?;
     if file.is_dir() {
@@ -22,7 +20,7 @@ pub(super) async fn link(
     }
     let name = super::name(args.new_name)?;
     let _excluded = if file.is_regular() {
-        Some(delegations::exclude(nfsd, cx, &file, Clearing::CHANGE).await?)
+        Some(fs::exclude(&mds.fs, &cx.actor, &file, Clearing::CHANGE).await?)
     } else {
         None
     };

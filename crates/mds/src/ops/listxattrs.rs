@@ -2,11 +2,11 @@
 
 use super::layout_xattr::{self, COOKIE, NAME};
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use namespace::XattrPage;
 use nfs4::ops::{ListXattrsArgs, ListXattrsRes};
 use nfs4::{NfsStatus, OpNum, ReplyWriter};
-use server::{Nfsd, answer};
+use server::answer;
 use xdr::{List, Opaque};
 
 /// `LISTXATTRS4resok` without names: cookie, their count, `lxr_eof`.
@@ -15,13 +15,13 @@ const RESULT_BYTES: usize = 8 + 4 + 4;
 const HEADER_BYTES: usize = 8;
 
 pub(super) fn listxattrs(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: ListXattrsArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     let room = cx.room(reply.wire_len()).saturating_sub(HEADER_BYTES);
-    match page(nfsd, cx, args, room) {
+    match page(mds, cx, args, room) {
         Ok(page) => {
             let names = page.names.iter().map(|(_, name)| Opaque(name.as_slice()));
             let result = ListXattrsRes {
@@ -36,16 +36,15 @@ pub(super) fn listxattrs(
 }
 
 fn page(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: ListXattrsArgs,
     room: usize,
 ) -> Result<XattrPage, NfsStatus> {
-    let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
     let bytes_max = room.min(args.maxcount as usize).checked_sub(RESULT_BYTES);
     let bytes_max = bytes_max.ok_or(NfsStatus::TooSmall)?;
-    let mut page = ns(mds, cx, |ns, op| {
+    let mut page = cx.actor.ns(&mds.fs, |ns, op| {
         ns.list_xattrs(op, inode.id, args.cookie, bytes_max)
     })?;
     if args.cookie < COOKIE && layout_xattr::is_set(&inode) {

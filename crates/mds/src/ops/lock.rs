@@ -1,15 +1,15 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 
 use super::fail;
-use super::notify_lock::notify_unblocked;
 use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::delegations::{self, Clearing};
+use fs::Clearing;
+use fs::notify_unblocked;
 use nfs4::ops::{
     LockArgs, LockDenied, LockGranted, LockRes, LockTArgs, LockTRes, LockUArgs, LockURes, Locker,
 };
 use nfs4::{LockType, NfsStatus, OpNum, ReplyWriter, StateOwner, Stateid};
-use server::{Nfsd, answer};
+use server::answer;
 use state::{LockKind, LockOutcome, LockRange};
 use xdr::Opaque;
 
@@ -17,12 +17,12 @@ use xdr::Opaque;
 const TRIES_MAX: usize = 8;
 
 pub(super) async fn lock(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LockArgs<'_>,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    match grant(nfsd, cx, args).await {
+    match grant(mds, cx, args).await {
         Ok(LockOutcome::Granted(lock_stateid)) => {
             cx.current_stateid = Some(lock_stateid);
             answer(reply, Ok(LockRes::Ok(LockGranted { lock_stateid })))
@@ -32,16 +32,11 @@ pub(super) async fn lock(
     }
 }
 
-async fn grant(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: &LockArgs<'_>,
-) -> Result<LockOutcome, NfsStatus> {
-    let mds = nfsd.role();
+async fn grant(mds: &Mds, cx: &mut Cx<'_>, args: &LockArgs<'_>) -> Result<LockOutcome, NfsStatus> {
     let client = cx.client()?;
     let file = cx::current_regular(mds, cx)?.id;
-    super::open::check_grace(nfsd, cx, args.reclaim)?;
-    super::client_record::ensure(nfsd, cx)?;
+    super::open::check_grace(mds, cx, args.reclaim)?;
+    fs::ensure(&mds.fs, &mut cx.actor)?;
     let wanted = state::LockArgs {
         range: LockRange::new(args.offset, args.length)?,
         kind: kind(args.lock_type),
@@ -49,7 +44,7 @@ async fn grant(
     };
     for _ in 0..TRIES_MAX {
         let outcome = {
-            let mut state = mds.state();
+            let mut state = mds.fs.state();
             match &args.locker {
                 Locker::New(new) => {
                     let open = cx.resolve(new.open_stateid)?;
@@ -62,8 +57,8 @@ async fn grant(
             }
         };
         match outcome {
-            LockOutcome::Denied(denied) if lapsed(nfsd, denied.client) => {
-                super::open::revoke_lapsed(nfsd, denied.client).await;
+            LockOutcome::Denied(denied) if lapsed(mds, denied.client) => {
+                super::open::revoke_lapsed(mds, denied.client).await;
             }
             outcome => return Ok(outcome),
         }
@@ -71,18 +66,18 @@ async fn grant(
     Err(NfsStatus::Delay)
 }
 
-fn lapsed(nfsd: &Nfsd<Mds>, client: nfs4::ClientId) -> bool {
-    let now_ms = nfsd.now_ms();
-    nfsd.clients().lapsed(client, now_ms)
+fn lapsed(mds: &Mds, client: nfs4::ClientId) -> bool {
+    let now_ms = mds.fs.clients().now_ms();
+    mds.fs.clients().lock().lapsed(client, now_ms)
 }
 
 pub(super) async fn lockt(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LockTArgs<'_>,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    match test(nfsd, cx, args).await {
+    match test(mds, cx, args).await {
         Ok(None) => answer(reply, Ok(LockTRes::Ok)),
         Ok(Some(denied)) => answer(reply, Ok(LockTRes::Denied(wire(&denied)))),
         Err(status) => fail(reply, OpNum::LockT, status),
@@ -90,36 +85,31 @@ pub(super) async fn lockt(
 }
 
 async fn test(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LockTArgs<'_>,
 ) -> Result<Option<state::LockDenied>, NfsStatus> {
-    let mds = nfsd.role();
     let client = cx.client()?;
     let inode = cx::current_regular(mds, cx)?;
-    super::open::check_grace(nfsd, cx, false)?;
+    super::open::check_grace(mds, cx, false)?;
     let range = LockRange::new(args.offset, args.length)?;
     // Who holds the file for writing locks without asking (RFC 8881 §10.4.2).
-    delegations::clear(nfsd, &inode, client, Clearing::READ).await?;
+    fs::clear(&mds.fs, &inode, client, Clearing::READ).await?;
     let owner = args.owner.owner.0;
     let kind = kind(args.lock_type);
     Ok(mds
+        .fs
         .state()
         .lock_test(client, owner, inode.id.0, range, kind))
 }
 
-pub(super) fn locku(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: LockUArgs,
-) -> Result<LockURes, NfsStatus> {
-    let mds = nfsd.role();
+pub(super) fn locku(mds: &Mds, cx: &mut Cx<'_>, args: LockUArgs) -> Result<LockURes, NfsStatus> {
     let client = cx.client()?;
     let file = cx::current_regular(mds, cx)?.id;
     let stateid = cx.resolve(args.lock_stateid)?;
     let range = LockRange::new(args.offset, args.length)?;
-    let lock_stateid: Stateid = mds.state().unlock(stateid, client, file.0, range)?;
-    notify_unblocked(nfsd, file);
+    let lock_stateid: Stateid = mds.fs.state().unlock(stateid, client, file.0, range)?;
+    notify_unblocked(&mds.fs, file);
     cx.current_stateid = Some(lock_stateid);
     Ok(LockURes { lock_stateid })
 }

@@ -1,32 +1,29 @@
 //! LOOKUP and LOOKUPP (RFC 8881 §18.13, §18.14).
 
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use nfs4::NfsStatus;
 use nfs4::ops::{LookupArgs, LookupPArgs, LookupPRes, LookupRes};
-use server::Nfsd;
 
 pub(super) fn lookup(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: LookupArgs<'_>,
 ) -> Result<LookupRes, NfsStatus> {
-    let mds = nfsd.role();
     let dir = cx::current_dir(mds, cx)?.id;
     let name = super::name(args.name)?;
-    let inode = ns(mds, cx, |ns, op| ns.lookup(op, dir, name))?;
-    cx.set_fh(cx::handle_of(mds, &inode));
+    let inode = cx.actor.ns(&mds.fs, |ns, op| ns.lookup(op, dir, name))?;
+    cx.set_fh(mds.fs.handle_of(&inode));
     Ok(LookupRes {})
 }
 
 pub(super) fn lookupp(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     _args: LookupPArgs,
 ) -> Result<LookupPRes, NfsStatus> {
-    let mds = nfsd.role();
     let dir = cx::current_dir(mds, cx)?.id;
-    let parent = ns(mds, cx, |ns, op| ns.lookup_parent(op, dir))?;
-    cx.set_fh(cx::handle_of(mds, &parent));
+    let parent = cx.actor.ns(&mds.fs, |ns, op| ns.lookup_parent(op, dir))?;
+    cx.set_fh(mds.fs.handle_of(&parent));
     Ok(LookupPRes {})
 }

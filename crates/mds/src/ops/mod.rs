@@ -5,7 +5,6 @@
 
 mod access;
 mod allocate;
-pub(crate) mod client_record;
 mod clone;
 mod close;
 mod commit;
@@ -27,7 +26,6 @@ mod link;
 mod listxattrs;
 mod lock;
 mod lookup;
-pub(crate) mod notify_lock;
 mod open;
 mod open_delegation;
 mod open_downgrade;
@@ -50,7 +48,7 @@ mod write;
 use crate::Mds;
 use crate::cx::Cx;
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
-use server::{Nfsd, answer};
+use server::answer;
 use xdr::Decode;
 
 /// Operations that this server does not have yet, or never will. The README lists them; no other one may answer `NotSupp`.
@@ -90,121 +88,120 @@ macro_rules! run {
 
 /// Executes one operation.
 pub(crate) async fn perform<'r>(
-    nfsd: &'r Nfsd<Mds>,
+    mds: &'r Mds,
     cx: &mut Cx<'r>,
     op: OpNum,
     ops: &mut OpReader<'r>,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     match op {
-        OpNum::Access => run!(reply, ops, cx, |a| access::access(nfsd, cx, a)),
-        OpNum::Allocate => run!(reply, ops, cx, |a| allocate::allocate(nfsd, cx, a).await),
-        OpNum::Clone => run!(reply, ops, cx, |a| clone::clone(nfsd, cx, a).await),
-        OpNum::Close => run!(reply, ops, cx, |a| close::close(nfsd, cx, a).await),
-        OpNum::Commit => run!(reply, ops, cx, |a| commit::commit(nfsd, cx, a).await),
+        OpNum::Access => run!(reply, ops, cx, |a| access::access(mds, cx, a)),
+        OpNum::Allocate => run!(reply, ops, cx, |a| allocate::allocate(mds, cx, a).await),
+        OpNum::Clone => run!(reply, ops, cx, |a| clone::clone(mds, cx, a).await),
+        OpNum::Close => run!(reply, ops, cx, |a| close::close(mds, cx, a)),
+        OpNum::Commit => run!(reply, ops, cx, |a| commit::commit(mds, cx, a).await),
         OpNum::Copy => match args(ops, cx) {
-            Ok(a) => answer_body(reply, op, copy::copy(nfsd, cx, &a).await),
+            Ok(a) => answer_body(reply, op, copy::copy(mds, cx, &a).await),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::Create => run!(reply, ops, cx, |a| create::create(nfsd, cx, &a).await),
-        OpNum::Deallocate => run!(reply, ops, cx, |a| allocate::deallocate(nfsd, cx, a).await),
+        OpNum::Create => run!(reply, ops, cx, |a| create::create(mds, cx, &a).await),
+        OpNum::Deallocate => run!(reply, ops, cx, |a| allocate::deallocate(mds, cx, a).await),
         OpNum::DelegReturn => {
-            run!(reply, ops, cx, |a| delegreturn::delegreturn(nfsd, cx, a)
-                .await)
+            run!(reply, ops, cx, |a| delegreturn::delegreturn(mds, cx, a))
         }
-        OpNum::FreeStateid => run!(reply, ops, cx, |a| free_stateid::free_stateid(nfsd, cx, a)),
+        OpNum::FreeStateid => run!(reply, ops, cx, |a| free_stateid::free_stateid(mds, cx, a)),
         OpNum::GetAttr => match args(ops, cx) {
-            Ok(a) => getattr::getattr(nfsd, cx, &a, reply).await,
+            Ok(a) => getattr::getattr(mds, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::GetDirDelegation => {
             run!(reply, ops, cx, |a| get_dir_delegation::get_dir_delegation(
-                nfsd, cx, a
+                mds, cx, a
             ))
         }
         OpNum::GetDeviceInfo => match args(ops, cx) {
-            Ok(a) => getdeviceinfo::getdeviceinfo(nfsd, cx, a, reply),
+            Ok(a) => getdeviceinfo::getdeviceinfo(mds, cx, a, reply),
             Err(status) => fail(reply, op, status),
         },
         OpNum::GetXattr => match args(ops, cx) {
-            Ok(a) => getxattr::getxattr(nfsd, cx, a, reply).await,
+            Ok(a) => getxattr::getxattr(mds, cx, a, reply).await,
             Err(status) => fail(reply, op, status),
         },
-        OpNum::IoAdvise => run!(reply, ops, cx, |a| io_advise::io_advise(nfsd, cx, &a).await),
+        OpNum::IoAdvise => run!(reply, ops, cx, |a| io_advise::io_advise(mds, cx, &a).await),
         OpNum::LayoutCommit => match args(ops, cx) {
-            Ok(a) => answer(reply, layoutcommit::layoutcommit(nfsd, cx, &a).await),
+            Ok(a) => answer(reply, layoutcommit::layoutcommit(mds, cx, &a).await),
             Err(status) => fail(reply, op, status),
         },
         OpNum::LayoutGet => match args(ops, cx) {
-            Ok(a) => layoutget::layoutget(nfsd, cx, a, reply).await,
+            Ok(a) => layoutget::layoutget(mds, cx, a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::LayoutReturn => match args(ops, cx) {
-            Ok(a) => answer(reply, layoutreturn::layoutreturn(nfsd, cx, &a).await),
+            Ok(a) => answer(reply, layoutreturn::layoutreturn(mds, cx, &a)),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::LayoutStats | OpNum::LayoutError => layoutstats::perform(nfsd, cx, op, ops, reply),
-        OpNum::Link => run!(reply, ops, cx, |a| link::link(nfsd, cx, a).await),
+        OpNum::LayoutStats | OpNum::LayoutError => layoutstats::perform(mds, cx, op, ops, reply),
+        OpNum::Link => run!(reply, ops, cx, |a| link::link(mds, cx, a).await),
         OpNum::ListXattrs => match args(ops, cx) {
-            Ok(a) => listxattrs::listxattrs(nfsd, cx, a, reply),
+            Ok(a) => listxattrs::listxattrs(mds, cx, a, reply),
             Err(status) => fail(reply, op, status),
         },
         OpNum::Lock => match args(ops, cx) {
-            Ok(a) => lock::lock(nfsd, cx, &a, reply).await,
+            Ok(a) => lock::lock(mds, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::LockT => match args(ops, cx) {
-            Ok(a) => lock::lockt(nfsd, cx, &a, reply).await,
+            Ok(a) => lock::lockt(mds, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
-        OpNum::LockU => run!(reply, ops, cx, |a| lock::locku(nfsd, cx, a)),
-        OpNum::Lookup => run!(reply, ops, cx, |a| lookup::lookup(nfsd, cx, a)),
-        OpNum::LookupP => run!(reply, ops, cx, |a| lookup::lookupp(nfsd, cx, a)),
-        OpNum::NVerify => run!(reply, ops, cx, |a| verify::nverify(nfsd, cx, &a).await),
-        OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(nfsd, cx, a).await),
-        OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(nfsd, cx, a)),
-        OpNum::Open => run!(reply, ops, cx, |a| open::open(nfsd, cx, &a).await),
+        OpNum::LockU => run!(reply, ops, cx, |a| lock::locku(mds, cx, a)),
+        OpNum::Lookup => run!(reply, ops, cx, |a| lookup::lookup(mds, cx, a)),
+        OpNum::LookupP => run!(reply, ops, cx, |a| lookup::lookupp(mds, cx, a)),
+        OpNum::NVerify => run!(reply, ops, cx, |a| verify::nverify(mds, cx, &a).await),
+        OpNum::OffloadCancel => run!(reply, ops, cx, |a| copy::offload_cancel(mds, cx, a).await),
+        OpNum::OffloadStatus => run!(reply, ops, cx, |a| copy::offload_status(mds, cx, a)),
+        OpNum::Open => run!(reply, ops, cx, |a| open::open(mds, cx, &a).await),
         OpNum::OpenDowngrade => {
             run!(reply, ops, cx, |a| open_downgrade::open_downgrade(
-                nfsd, cx, a
+                mds, cx, a
             ))
         }
         OpNum::Read => match args(ops, cx) {
-            Ok(a) => answer_body(reply, op, read::read(nfsd, cx, a).await),
+            Ok(a) => answer_body(reply, op, read::read(mds, cx, a).await),
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadPlus => match args(ops, cx) {
-            Ok(a) => match read_plus::read_plus(nfsd, cx, a).await {
+            Ok(a) => match read_plus::read_plus(mds, cx, a).await {
                 Ok(read) => answer_body(reply, op, Ok(read.result())),
                 Err(status) => fail(reply, op, status),
             },
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadDir => match args(ops, cx) {
-            Ok(a) => readdir::readdir(nfsd, cx, &a, reply).await,
+            Ok(a) => readdir::readdir(mds, cx, &a, reply).await,
             Err(status) => fail(reply, op, status),
         },
-        OpNum::ReadLink => readlink::readlink(nfsd, cx, reply),
-        OpNum::Remove => run!(reply, ops, cx, |a| remove::remove(nfsd, cx, a).await),
-        OpNum::RemoveXattr => run!(reply, ops, cx, |a| removexattr::removexattr(nfsd, cx, a)
+        OpNum::ReadLink => readlink::readlink(mds, cx, reply),
+        OpNum::Remove => run!(reply, ops, cx, |a| remove::remove(mds, cx, a).await),
+        OpNum::RemoveXattr => run!(reply, ops, cx, |a| removexattr::removexattr(mds, cx, a)
             .await),
-        OpNum::Rename => run!(reply, ops, cx, |a| rename::rename(nfsd, cx, a).await),
-        OpNum::SecInfo => run!(reply, ops, cx, |a| secinfo::secinfo(nfsd, cx, a)),
-        OpNum::SecInfoNoName => run!(reply, ops, cx, |a| secinfo::secinfo_no_name(nfsd, cx, a)),
-        OpNum::Seek => run!(reply, ops, cx, |a| seek::seek(nfsd, cx, a).await),
+        OpNum::Rename => run!(reply, ops, cx, |a| rename::rename(mds, cx, a).await),
+        OpNum::SecInfo => run!(reply, ops, cx, |a| secinfo::secinfo(mds, cx, a)),
+        OpNum::SecInfoNoName => run!(reply, ops, cx, |a| secinfo::secinfo_no_name(mds, cx, a)),
+        OpNum::Seek => run!(reply, ops, cx, |a| seek::seek(mds, cx, a).await),
         OpNum::SetAttr => match args(ops, cx) {
-            Ok(a) => answer(reply, Ok(setattr::setattr(nfsd, cx, &a).await)),
+            Ok(a) => answer(reply, Ok(setattr::setattr(mds, cx, &a).await)),
             Err(status) => fail(reply, op, status),
         },
-        OpNum::SetXattr => run!(reply, ops, cx, |a| setxattr::setxattr(nfsd, cx, a).await),
-        OpNum::TestStateid => run!(reply, ops, cx, |a| test_stateid::test_stateid(nfsd, cx, &a)),
-        OpNum::Verify => run!(reply, ops, cx, |a| verify::verify(nfsd, cx, &a).await),
+        OpNum::SetXattr => run!(reply, ops, cx, |a| setxattr::setxattr(mds, cx, a).await),
+        OpNum::TestStateid => run!(reply, ops, cx, |a| test_stateid::test_stateid(mds, cx, &a)),
+        OpNum::Verify => run!(reply, ops, cx, |a| verify::verify(mds, cx, &a).await),
         OpNum::WantDelegation => {
             run!(reply, ops, cx, |a| want_delegation::want_delegation(
-                nfsd, cx, a
+                mds, cx, a
             ))
         }
-        OpNum::Write => run!(reply, ops, cx, |a| write::write(nfsd, cx, a).await),
+        OpNum::Write => run!(reply, ops, cx, |a| write::write(mds, cx, a).await),
         _ => fail(reply, op, NfsStatus::NotSupp),
     }
 }

@@ -8,9 +8,9 @@
 //! A file that was made stays when its share is refused, as on any POSIX system.
 
 use super::open_delegation::{self, Asked};
-use crate::cx::{self, Cx, Prepared, ns};
-use crate::delegations::{self, Clearing, Excluded};
-use crate::{Mds, attrs, data};
+use crate::cx::{self, Cx};
+use crate::{Mds, attrs};
+use fs::{Clearing, Excluded};
 use namespace::{Created, EXECUTE, Existing, How, Inode, READ, SetAttr, WRITE};
 use nfs4::attr::Attrs;
 use nfs4::ops::{
@@ -20,7 +20,6 @@ use nfs4::ops::{
     SHARE_WANT_DELEG_MASK,
 };
 use nfs4::{Bitmap, ChangeInfo, ClientId, Fattr, NfsStatus, Stateid};
-use server::Nfsd;
 use state::{FileStates, Share};
 use std::sync::Arc;
 
@@ -41,34 +40,36 @@ struct Found {
 }
 
 pub(super) async fn open(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &OpenArgs<'_>,
 ) -> Result<OpenRes, NfsStatus> {
-    let mds = nfsd.role();
     let client = cx.client()?;
     let share = share_of(args)?;
-    check_claim_grace(nfsd, cx, &args.claim)?;
+    check_claim_grace(mds, cx, &args.claim)?;
     let writes = share.access & SHARE_ACCESS_WRITE != 0;
     if writes || matches!(args.how, OpenHow::Create(_)) {
-        cx::writable(cx)?;
+        cx.actor.check_writable()?;
     }
     // Before a file is made: the open that a retry after a restart is told of can be reclaimed.
-    super::client_record::ensure(nfsd, cx)?;
-    let found = find(nfsd, cx, args).await?;
+    fs::ensure(&mds.fs, &mut cx.actor)?;
+    let found = find(mds, cx, args).await?;
     cx::regular(&found.inode)?;
     check_right(mds, cx, args, &found, share)?;
     // A truncation is none of an open for reading: nobody may be told meanwhile that the file stays as it is.
-    let _excluded = (found.truncate).then(|| Excluded::new(mds, found.inode.id));
-    let opened = take_share(nfsd, client, args.owner.owner.0, &found, share).await?;
-    let done = finish(nfsd, cx, args, &found, (share, opened.stateid)).await;
+    let _excluded = (found.truncate).then(|| Excluded::new(&mds.fs, found.inode.id));
+    let opened = take_share(mds, client, args.owner.owner.0, &found, share).await?;
+    let done = finish(mds, cx, args, &found, (share, opened.stateid)).await;
     let (inode, delegation) = done.inspect_err(|status| {
         // One that was open before stays so, unless the file is gone.
         if opened.is_new || *status == NfsStatus::Stale {
-            let _undone = mds.state().close(opened.stateid, client, found.inode.id.0);
+            let _undone = mds
+                .fs
+                .state()
+                .close(opened.stateid, client, found.inode.id.0);
         }
     })?;
-    cx.set_fh(cx::handle_of(mds, &inode));
+    cx.set_fh(mds.fs.handle_of(&inode));
     cx.current_stateid = Some(opened.stateid);
     Ok(result(&found, opened.stateid, delegation))
 }
@@ -87,38 +88,37 @@ fn result(found: &Found, stateid: Stateid, delegation: Delegation) -> OpenRes {
 
 /// What follows the share: the file is still there, is cut if that is asked, and may be delegated.
 async fn finish(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &OpenArgs<'_>,
     found: &Found,
     (share, opened): (Share, Stateid),
 ) -> Result<(Arc<Inode>, Delegation), NfsStatus> {
-    let mds = nfsd.role();
     let file = found.inode.id;
     cx.fh()?;
     if found.created {
         // The share keeps the file: others may change it meanwhile, or take its name away.
-        data::make_objects(nfsd, cx, &found.inode).await?;
+        fs::make_objects(&mds.fs, &cx.actor, &found.inode).await?;
     }
-    let there = ns(mds, cx, |ns, op| ns.getattr(op, file));
+    let there = cx.actor.ns(&mds.fs, |ns, op| ns.getattr(op, file));
     let mut inode = there.map_err(|_| NfsStatus::Stale)?;
-    if found.truncate && (found.inode.size > 0 || data::may_have_data(nfsd, file)) {
+    if found.truncate && (found.inode.size > 0 || fs::may_have_data(&mds.fs, file)) {
         let empty = SetAttr {
             size: Some(0),
             ..SetAttr::default()
         };
         let res = result(found, opened, Delegation::None);
-        let kept = Prepared::new(cx, &res, Some(cx::handle_of(mds, &found.inode)));
-        inode = super::setattr::apply(nfsd, cx, &found.inode, &empty, true, &kept).await?;
+        let kept = cx::prepared(cx, &res, Some(mds.fs.handle_of(&found.inode)));
+        inode = super::setattr::apply(mds, cx, &found.inode, &empty, true, &kept).await?;
     }
     let asked = Asked {
         access: share.access,
         want: args.share_access & SHARE_WANT_DELEG_MASK,
     };
     let delegation = match args.claim {
-        OpenClaim::Previous(kind) => open_delegation::reclaim(nfsd, cx, &inode, asked, kind)?,
+        OpenClaim::Previous(kind) => open_delegation::reclaim(mds, cx, &inode, asked, kind)?,
         OpenClaim::DelegateCur(_) | OpenClaim::DelegCurFh(_) => Delegation::None,
-        _ => open_delegation::offer(nfsd, cx, &inode, asked)?,
+        _ => open_delegation::offer(mds, cx, &inode, asked)?,
     };
     Ok((inode, delegation))
 }
@@ -135,10 +135,10 @@ fn share_of(args: &OpenArgs<'_>) -> Result<Share, NfsStatus> {
 }
 
 /// Whether new state may be granted now, or reclaimed.
-pub(super) fn check_grace(nfsd: &Nfsd<Mds>, cx: &Cx<'_>, reclaim: bool) -> Result<(), NfsStatus> {
+pub(super) fn check_grace(mds: &Mds, cx: &Cx<'_>, reclaim: bool) -> Result<(), NfsStatus> {
     let client = cx.client()?;
-    let now_ms = nfsd.now_ms();
-    let mut clients = nfsd.clients();
+    let now_ms = mds.fs.clients().now_ms();
+    let mut clients = mds.fs.clients().lock();
     clients.check_grace(client, reclaim)?;
     if reclaim {
         clients.reclaimed(now_ms);
@@ -147,17 +147,13 @@ pub(super) fn check_grace(nfsd: &Nfsd<Mds>, cx: &Cx<'_>, reclaim: bool) -> Resul
 }
 
 /// As [`check_grace`]. An open under a delegation that was just reclaimed is one of those that are reclaimed (§10.2.1).
-fn check_claim_grace(
-    nfsd: &Nfsd<Mds>,
-    cx: &Cx<'_>,
-    claim: &OpenClaim<'_>,
-) -> Result<(), NfsStatus> {
+fn check_claim_grace(mds: &Mds, cx: &Cx<'_>, claim: &OpenClaim<'_>) -> Result<(), NfsStatus> {
     match claim {
-        OpenClaim::Previous(_) => check_grace(nfsd, cx, true),
+        OpenClaim::Previous(_) => check_grace(mds, cx, true),
         OpenClaim::DelegateCur(_) | OpenClaim::DelegCurFh(_) => {
-            check_grace(nfsd, cx, true).or_else(|_| check_grace(nfsd, cx, false))
+            check_grace(mds, cx, true).or_else(|_| check_grace(mds, cx, false))
         }
-        _ => check_grace(nfsd, cx, false),
+        _ => check_grace(mds, cx, false),
     }
 }
 
@@ -179,18 +175,17 @@ fn check_right(
     let stateid = cx.resolve(presented)?;
     open_delegation::check_presented(mds, stateid, cx.client()?, &found.inode, share)?;
     // Opened long ago: an owner may have taken his own permission away since, as he may in open().
-    if cx.caller.cred.owns(&found.inode) {
+    if cx.actor.cred.owns(&found.inode) {
         return Ok(());
     }
     check_access(mds, cx, &found.inode, share.access, false)
 }
 
-async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<Found, NfsStatus> {
-    let mds = nfsd.role();
+async fn find(mds: &Mds, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<Found, NfsStatus> {
     match (&args.claim, &args.how) {
         (OpenClaim::Null(name), OpenHow::Create(how)) => {
             let dir = cx::current_dir(mds, cx)?;
-            create(nfsd, cx, &dir, super::name(*name)?, how).await
+            create(mds, cx, &dir, super::name(*name)?, how).await
         }
         (
             OpenClaim::Null(name) | OpenClaim::DelegateCur(ClaimDelegateCur { name, .. }),
@@ -198,7 +193,7 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
         ) => {
             let dir = cx::current_dir(mds, cx)?;
             let name = super::name(*name)?;
-            let inode = ns(mds, cx, |ns, op| ns.lookup(op, dir.id, name))?;
+            let inode = cx.actor.ns(&mds.fs, |ns, op| ns.lookup(op, dir.id, name))?;
             let change = ChangeInfo {
                 atomic: true,
                 before: dir.change,
@@ -207,7 +202,7 @@ async fn find(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<
             Ok(existing(inode, change))
         }
         (OpenClaim::Fh | OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_), OpenHow::NoCreate) => {
-            let inode = data::current_to_open(nfsd, cx).await?;
+            let inode = cx::current_to_open(mds, cx).await?;
             Ok(existing(inode, ChangeInfo::default()))
         }
         (
@@ -232,13 +227,12 @@ fn existing(inode: Arc<Inode>, cinfo: ChangeInfo) -> Found {
 }
 
 async fn create(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     dir: &Inode,
     name: &[u8],
     how: &CreateHow<'_>,
 ) -> Result<Found, NfsStatus> {
-    let mds = nfsd.role();
     let none = Fattr::default();
     let (fattr, how) = match how {
         CreateHow::Unchecked(fattr) => (fattr, How::Unchecked),
@@ -254,20 +248,21 @@ async fn create(
     let policy = dir.layout_policy().unwrap_or_default();
     let dir = dir.id;
     // The state is not durable: a retry after a restart gets an open of then, which the client reclaims, and no delegation.
-    let lost = state::lost_open(mds.namespace().boot());
+    let lost = state::lost_open(mds.fs.namespace().boot());
     let kept = |created: &Created| {
         let found = found(created, fattr.mask, &wanted);
-        let made = cx::handle_of(mds, &created.inode);
+        let made = mds.fs.handle_of(&created.inode);
         (result(&found, lost, Delegation::None), Some(made))
     };
-    let created = match mds.data().place(policy) {
+    let created = match mds.fs.place(policy) {
         Ok(place) => cx::change(mds, cx, kept, |ns, op| {
             ns.create(op, dir, name, &new, how, Some(place))
         })?,
         // Without a place for a new file those that exist still open.
-        Err(status) => {
-            ns(mds, cx, |ns, op| ns.find_for_create(op, dir, name, how))?.ok_or(status)?
-        }
+        Err(status) => cx
+            .actor
+            .ns(&mds.fs, |ns, op| ns.find_for_create(op, dir, name, how))?
+            .ok_or(status)?,
     };
     Ok(found(&created, fattr.mask, &wanted))
 }
@@ -300,7 +295,7 @@ fn check_access(
     access: u32,
     truncate: bool,
 ) -> Result<(), NfsStatus> {
-    let bits = ns(mds, cx, |ns, op| ns.access(op, inode.id))?;
+    let bits = cx.actor.ns(&mds.fs, |ns, op| ns.access(op, inode.id))?;
     let may_read = bits & (READ | EXECUTE) != 0;
     let may_write = bits & WRITE != 0;
     if access & SHARE_ACCESS_READ != 0 && !may_read {
@@ -313,13 +308,12 @@ fn check_access(
 }
 
 async fn take_share(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     client: ClientId,
     owner: &[u8],
     found: &Found,
     share: Share,
 ) -> Result<state::Opened, NfsStatus> {
-    let mds = nfsd.role();
     let file = found.inode.id.0;
     let clearing = Clearing {
         against: FileStates::in_the_way_of_open(share, found.truncate),
@@ -327,7 +321,7 @@ async fn take_share(
     };
     for _ in 0..TRIES_MAX {
         let (delegated, conflicts) = {
-            let mut state = mds.state();
+            let mut state = mds.fs.state();
             let delegated = state
                 .delegations
                 .conflicts(file, clearing.against, Some(client));
@@ -343,12 +337,12 @@ async fn take_share(
             }
         };
         if !delegated.is_empty() {
-            delegations::clear(nfsd, &found.inode, client, clearing).await?;
+            fs::clear(&mds.fs, &found.inode, client, clearing).await?;
             continue;
         }
-        let now_ms = nfsd.now_ms();
+        let now_ms = mds.fs.clients().now_ms();
         let lapsed: Vec<ClientId> = {
-            let clients = nfsd.clients();
+            let clients = mds.fs.clients().lock();
             conflicts
                 .into_iter()
                 .filter(|c| clients.lapsed(*c, now_ms))
@@ -358,16 +352,16 @@ async fn take_share(
             return Err(NfsStatus::ShareDenied);
         }
         for client in lapsed {
-            revoke_lapsed(nfsd, client).await;
+            revoke_lapsed(mds, client).await;
         }
     }
     Err(NfsStatus::Delay)
 }
 
 /// Takes everything from a client whose lease is over, because somebody else wants it.
-pub(super) async fn revoke_lapsed(nfsd: &Nfsd<Mds>, client: ClientId) {
-    let removed = nfsd.clients().revoke(client);
+pub(super) async fn revoke_lapsed(mds: &Mds, client: ClientId) {
+    let removed = mds.fs.clients().lock().revoke(client);
     if let Some(removed) = removed {
-        super::client_record::removed(nfsd, removed).await;
+        fs::removed(&mds.fs, removed).await;
     }
 }

@@ -1,15 +1,14 @@
 //! The delegation in the answer of an OPEN, and the claims that present one (RFC 8881 §10.4, §18.16.3).
 
+use crate::Mds;
 use crate::cx::Cx;
-use crate::delegations::{self, Clearing};
-use crate::{Mds, data};
+use fs::Clearing;
 use namespace::Inode;
 use nfs4::ops::{
     Delegation, DelegationType, ReadDelegation, SHARE_ACCESS_WRITE, SHARE_WANT_CANCEL,
     SHARE_WANT_NO_DELEG, SHARE_WANT_NO_PREFERENCE, SpaceLimit, WhyNoDelegation, WriteDelegation,
 };
 use nfs4::{Ace, ClientId, NfsStatus, Owner, Stateid};
-use server::Nfsd;
 use state::{DelegationKind, DelegationWanted, NoDelegation, Origin, Share};
 
 /// What a client may modify and keep to itself when it closes a file: nothing. No room can be promised for it on data servers that others
@@ -29,18 +28,17 @@ pub(super) struct Asked {
 
 /// A delegation, if the caller wants one and nobody can be hurt by it. Looks at tables only.
 pub(super) fn offer(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &Cx<'_>,
     inode: &Inode,
     asked: Asked,
 ) -> Result<Delegation, NfsStatus> {
-    let mds = nfsd.role();
     let why = match asked.want {
         SHARE_WANT_NO_DELEG => WhyNoDelegation::NotWanted,
         SHARE_WANT_CANCEL => WhyNoDelegation::Cancelled,
-        _ => match try_offer(nfsd, cx, inode, asked)? {
+        _ => match try_offer(mds, cx, inode, asked)? {
             Ok((stateid, kind)) => {
-                mds.delegating().note_granted();
+                mds.fs.note_delegation_granted();
                 return Ok(granted(stateid, kind, false));
             }
             Err(NoDelegation::Contention) => WhyNoDelegation::Contention(false),
@@ -59,22 +57,16 @@ pub(super) fn offer(
 
 type Offered = Result<(Stateid, DelegationKind), NoDelegation>;
 
-fn try_offer(
-    nfsd: &Nfsd<Mds>,
-    cx: &Cx<'_>,
-    inode: &Inode,
-    asked: Asked,
-) -> Result<Offered, NfsStatus> {
-    let mds = nfsd.role();
+fn try_offer(mds: &Mds, cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<Offered, NfsStatus> {
     let wanted = wanted(cx, inode, asked)?;
-    if !mds.delegating().enabled || !nfsd.can_call_back(wanted.client) {
+    if !mds.fs.grants_delegations() || !mds.fs.clients().can_call_back(wanted.client) {
         return Ok(Err(NoDelegation::Resource));
     }
-    if data::is_unsettled(nfsd, inode.id) {
+    if fs::is_unsettled(&mds.fs, inode.id) {
         return Ok(Err(NoDelegation::Contention));
     }
-    let now_ms = nfsd.now_ms();
-    Ok(mds.state().offer_delegation(&wanted, now_ms))
+    let now_ms = mds.fs.clients().now_ms();
+    Ok(mds.fs.state().offer_delegation(&wanted, now_ms))
 }
 
 fn wanted(cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<DelegationWanted, NfsStatus> {
@@ -95,13 +87,12 @@ fn wanted(cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<DelegationWanted, 
 /// # Errors
 /// `ReclaimBad` for a client that did not return one in time: others may have changed what it has in its cache.
 pub(super) fn reclaim(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     inode: &Inode,
     asked: Asked,
     kind: DelegationType,
 ) -> Result<Delegation, NfsStatus> {
-    let mds = nfsd.role();
     let kind = match kind {
         DelegationType::None => return Ok(Delegation::None),
         DelegationType::Read => DelegationKind::Read,
@@ -109,15 +100,20 @@ pub(super) fn reclaim(
         DelegationType::NoneExt => return Err(NfsStatus::Inval),
     };
     let wanted = wanted(cx, inode, asked)?;
-    if !nfsd.clients().may_reclaim_delegations(wanted.client) {
+    if !mds
+        .fs
+        .clients()
+        .lock()
+        .may_reclaim_delegations(wanted.client)
+    {
         return Err(NfsStatus::ReclaimBad);
     }
-    super::client_record::ensure(nfsd, cx)?;
-    let recall = !mds.delegating().enabled || !nfsd.can_call_back(wanted.client);
-    let stateid = mds.state().reclaim_delegation(&wanted, kind)?;
-    mds.delegating().note_granted();
+    fs::ensure(&mds.fs, &mut cx.actor)?;
+    let recall = !mds.fs.grants_delegations() || !mds.fs.clients().can_call_back(wanted.client);
+    let stateid = mds.fs.state().reclaim_delegation(&wanted, kind)?;
+    mds.fs.note_delegation_granted();
     if recall {
-        delegations::recall(nfsd, inode, None, Clearing::CHANGE);
+        fs::recall(&mds.fs, inode, None, Clearing::CHANGE);
     }
     Ok(granted(stateid, kind, recall))
 }
@@ -130,7 +126,10 @@ pub(super) fn check_presented(
     inode: &Inode,
     share: Share,
 ) -> Result<(), NfsStatus> {
-    let kind = mds.state().check_delegation(stateid, client, inode.id.0)?;
+    let kind = mds
+        .fs
+        .state()
+        .check_delegation(stateid, client, inode.id.0)?;
     if kind == DelegationKind::Read && share.access & SHARE_ACCESS_WRITE != 0 {
         return Err(NfsStatus::OpenMode);
     }

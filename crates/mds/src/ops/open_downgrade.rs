@@ -4,15 +4,13 @@ use crate::Mds;
 use crate::cx::{self, Cx};
 use nfs4::NfsStatus;
 use nfs4::ops::{OpenDowngradeArgs, OpenDowngradeRes, SHARE_ACCESS_BOTH};
-use server::Nfsd;
 use state::Share;
 
 pub(super) fn open_downgrade(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: OpenDowngradeArgs,
 ) -> Result<OpenDowngradeRes, NfsStatus> {
-    let mds = nfsd.role();
     let client = cx.client()?;
     let file = cx::current_regular(mds, cx)?.id;
     let stateid = cx.resolve(args.open_stateid)?;
@@ -20,7 +18,10 @@ pub(super) fn open_downgrade(
         access: args.share_access & SHARE_ACCESS_BOTH,
         deny: args.share_deny,
     };
-    let stateid = mds.state().open_downgrade(stateid, client, file.0, share)?;
+    let stateid = mds
+        .fs
+        .state()
+        .open_downgrade(stateid, client, file.0, share)?;
     cx.current_stateid = Some(stateid);
     Ok(OpenDowngradeRes {
         open_stateid: stateid,

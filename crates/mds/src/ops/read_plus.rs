@@ -2,14 +2,13 @@
 //! wants zeros that are stored told as holes too, so there is nothing to ask beyond the bytes.
 
 use super::read::check_io;
+use crate::Mds;
 use crate::attrs::IO_BYTES_MAX;
 use crate::cx::Cx;
-use crate::data::is_zero;
-use crate::{Mds, atimes, data};
 use bytes::Bytes;
+use fs::is_zero;
 use nfs4::NfsStatus;
 use nfs4::ops::{ReadPlusArgs, ReadPlusContent, ReadPlusData, ReadPlusHole, ReadPlusRes};
-use server::Nfsd;
 use state::Io;
 use xdr::Opaque;
 
@@ -28,20 +27,19 @@ pub(super) struct Read {
 }
 
 pub(super) async fn read_plus(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: ReadPlusArgs,
 ) -> Result<Read, NfsStatus> {
-    let (inode, _excluded) = check_io(nfsd, cx, args.stateid, Io::Read).await?;
+    let (inode, _excluded) = check_io(mds, cx, args.stateid, Io::Read).await?;
     let room = u64::try_from(cx.room(RESULT_BYTES)).unwrap_or(u64::MAX);
     let count = u64::from(args.count).min(IO_BYTES_MAX).min(room);
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    let expected = inode.size.saturating_sub(args.offset).min(u64::from(count));
+    let expected = inode.size.saturating_sub(args.offset).min(count);
     // Twice: the bytes are copied into the reply.
     let held = u32::try_from(expected.saturating_mul(2)).unwrap_or(u32::MAX);
     cx.charge_reply(held).await?;
-    let (bytes, eof) = data::read(nfsd, cx, &inode, args.offset, count).await?;
-    atimes::note_read(nfsd.role(), &cx.caller, &inode);
+    let (bytes, eof) = fs::read(&mds.fs, &mut cx.actor, &inode, (args.offset, count), 0).await?;
+    cx.actor.note_read(&mds.fs, &inode);
     Ok(Read {
         eof,
         offset: args.offset,

@@ -1,14 +1,13 @@
 //! READDIR (RFC 8881 §18.23): entries go straight from the name space into the reply.
 
 use super::fail;
-use crate::cx::{self, Cx, ns};
-use crate::delegations::{self, Fresh};
-use crate::{Mds, atimes, attrs, data};
+use crate::cx::{self, Cx};
+use crate::{Mds, attrs};
+use fs::Fresh;
 use namespace::{DirEntry, FileId, FileType, READDIR_ENTRIES_MAX, ReadDir};
 use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY, encode_fattr};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
-use server::Nfsd;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xdr::Encoder;
@@ -26,7 +25,7 @@ const OF_ENTRY: Bitmap = Bitmap::of(&[TYPE, RDATTR_ERROR, FILEID, MOUNTED_ON_FIL
 const COOKIE_VERIFIER: Verifier = Verifier { bytes: [0; 8] };
 
 pub(super) async fn readdir(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &ReadDirArgs,
     reply: &mut ReplyWriter<OpNum>,
@@ -37,7 +36,7 @@ pub(super) async fn readdir(
     }
     let room = cx.room(reply.wire_len()).saturating_sub(TAIL_BYTES);
     let bytes_max = args.maxcount.min(u32::try_from(room).unwrap_or(u32::MAX));
-    match page(nfsd, cx, args, bytes_max, reply).await {
+    match page(mds, cx, args, bytes_max, reply).await {
         Ok(()) => NfsStatus::Ok,
         Err(status) => fail(reply, OpNum::ReadDir, status),
     }
@@ -58,13 +57,12 @@ fn check(cx: &Cx<'_>, args: &ReadDirArgs) -> Result<(), NfsStatus> {
 }
 
 async fn page(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &ReadDirArgs,
     bytes_max: u32,
     reply: &mut ReplyWriter<OpNum>,
 ) -> Result<(), NfsStatus> {
-    let mds = nfsd.role();
     let dir = cx::current_dir(mds, cx)?;
     let mask = args
         .attr_request
@@ -76,8 +74,10 @@ async fn page(
         name_bytes_max: bytes_max as usize,
         with_inodes: !is_of_entry,
     };
-    let page = ns(mds, cx, |ns, op| ns.readdir(op, dir.id, wanted))?;
-    let (entries, fresh) = ask_holders(nfsd, cx, &page.entries, &mask).await;
+    let page = cx
+        .actor
+        .ns(&mds.fs, |ns, op| ns.readdir(op, dir.id, wanted))?;
+    let (entries, fresh) = ask_holders(mds, cx, &page.entries, &mask).await;
     for inode in entries.iter().filter_map(|e| e.inode.as_deref()) {
         attrs::learn_names(mds, inode, &mask).await;
     }
@@ -95,7 +95,7 @@ async fn page(
         let pushed = if let Some(fattr) = &mut fattr {
             Ok(writer.push_encoded(entry.cookie, &entry.name, fattr.of(entry)))
         } else {
-            values(nfsd, cx, entry, &mask, fresh.get(&entry.file))
+            values(mds, cx, entry, &mask, fresh.get(&entry.file))
                 .map(|(mask, values)| writer.push(entry.cookie, &entry.name, &mask, &values))
         };
         match pushed {
@@ -118,24 +118,23 @@ async fn page(
     }
     writer.finish(complete && page.eof);
     reply.end_op(mark, NfsStatus::Ok);
-    atimes::note_read(mds, &cx.caller, &dir);
+    cx.actor.note_read(&mds.fs, &dir);
     Ok(())
 }
 
 /// Asks those who hold entries for writing about them. Returns the entries that may be shown, and what was answered.
 async fn ask_holders<'e>(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     entries: &'e [DirEntry],
     mask: &Bitmap,
 ) -> (&'e [DirEntry], BTreeMap<FileId, Result<Fresh, NfsStatus>>) {
-    let mds = nfsd.role();
-    let client = cx.session.as_ref().map(|s| s.client);
+    let client = cx.actor.client_id();
     let mut held = Vec::new();
     let mut shown = entries;
     for (at, entry) in entries.iter().enumerate() {
         let Some(inode) = &entry.inode else { continue };
-        if delegations::better_known(mds, entry.file, client, mask).is_none() {
+        if fs::better_known(&mds.fs, entry.file, client, mask).is_none() {
             continue;
         }
         if held.len() == ASKED_MAX {
@@ -144,26 +143,25 @@ async fn ask_holders<'e>(
         }
         held.push(Arc::clone(inode));
     }
-    let fresh = delegations::fresh_entries(nfsd, cx, &held, mask).await;
+    let fresh = fs::fresh_entries(&mds.fs, &mut cx.actor, &held, mask).await;
     (shown, fresh)
 }
 
 /// Attributes of one entry. One that cannot be told now is `rdattr_error` when the client asked for that; else the page ends
 /// before it.
 fn values(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &Cx<'_>,
     entry: &DirEntry,
     mask: &Bitmap,
     fresh: Option<&Result<Fresh, NfsStatus>>,
 ) -> Result<(Bitmap, Attrs), NfsStatus> {
-    let problem = match (&entry.inode, data::ready(nfsd, entry.file)) {
+    let problem = match (&entry.inode, fs::ready(&mds.fs, entry.file)) {
         (Some(_), Ok(())) if fresh.is_some_and(Result::is_err) => NfsStatus::Delay,
-        (Some(inode), Ok(())) => match attrs::may_see(&cx.caller.cred, inode, mask) {
+        (Some(inode), Ok(())) => match attrs::may_see(&cx.actor.cred, inode, mask) {
             Ok(()) => {
-                let mds = nfsd.role();
                 let values = match fresh {
-                    Some(Ok(fresh)) => fresh.attrs(mds, mask, cx.minor_version),
+                    Some(Ok(fresh)) => attrs::of_fresh(mds, fresh, mask, cx.minor_version),
                     _ => attrs::of(mds, inode, mask, cx.minor_version),
                 };
                 return Ok((*mask, values));

@@ -3,20 +3,18 @@
 use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::delegations::{self, Clearing};
+use fs::Clearing;
 use namespace::ChangeInfo;
 use nfs4::NfsStatus;
 use nfs4::ops::{RemoveXattrArgs, RemoveXattrRes};
-use server::Nfsd;
 
 pub(super) async fn removexattr(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: RemoveXattrArgs<'_>,
 ) -> Result<RemoveXattrRes, NfsStatus> {
-    let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
-    cx::writable(cx)?;
+    cx.actor.check_writable()?;
     let name = args.name.0;
     let is_policy = name == layout_xattr::NAME;
     if is_policy && !layout_xattr::is_set(&inode) {
@@ -24,7 +22,7 @@ pub(super) async fn removexattr(
     }
     // Those who read have the attributes in their caches (RFC 8881 §10.4.4).
     let _excluded = match inode.is_regular() {
-        true => Some(delegations::exclude(nfsd, cx, &inode, Clearing::CHANGE).await?),
+        true => Some(fs::exclude(&mds.fs, &cx.actor, &inode, Clearing::CHANGE).await?),
         false => None,
     };
     let answer = |changed: &ChangeInfo| RemoveXattrRes {

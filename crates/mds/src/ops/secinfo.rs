@@ -1,13 +1,12 @@
 //! SECINFO and `SECINFO_NO_NAME` (RFC 8881 §18.29, §18.45): `AUTH_SYS` everywhere.
 
 use crate::Mds;
-use crate::cx::{self, Cx, ns};
+use crate::cx::{self, Cx};
 use namespace::FileId;
 use nfs4::NfsStatus;
 use nfs4::ops::{
     FLAVOR_SYS, SecInfo, SecInfoArgs, SecInfoNoNameArgs, SecInfoNoNameRes, SecInfoRes, SecInfoStyle,
 };
-use server::Nfsd;
 
 /// The current file handle is consumed (§18.29.3).
 fn flavors(cx: &mut Cx<'_>) -> Vec<SecInfo> {
@@ -17,25 +16,23 @@ fn flavors(cx: &mut Cx<'_>) -> Vec<SecInfo> {
 }
 
 pub(super) fn secinfo(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: SecInfoArgs<'_>,
 ) -> Result<SecInfoRes, NfsStatus> {
-    let mds = nfsd.role();
     let dir = cx::current_dir(mds, cx)?.id;
     let name = super::name(args.name)?;
-    ns(mds, cx, |ns, op| ns.lookup(op, dir, name))?;
+    cx.actor.ns(&mds.fs, |ns, op| ns.lookup(op, dir, name))?;
     Ok(SecInfoRes {
         flavors: flavors(cx).into(),
     })
 }
 
 pub(super) fn secinfo_no_name(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: SecInfoNoNameArgs,
 ) -> Result<SecInfoNoNameRes, NfsStatus> {
-    let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
     if args.style == SecInfoStyle::Parent {
         cx::directory(&inode)?;

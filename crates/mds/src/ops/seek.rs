@@ -1,26 +1,21 @@
 //! SEEK (RFC 7862 §15.11): the next data or hole of a striped file. The end of the file is a hole.
 
 use super::read::check_io;
+use crate::Mds;
 use crate::cx::Cx;
-use crate::data::{Content, Sought};
-use crate::{Mds, data};
+use fs::{Content, Sought};
 use nfs4::NfsStatus;
 use nfs4::ops::{CONTENT_DATA, CONTENT_HOLE, SeekArgs, SeekRes};
-use server::Nfsd;
 use state::Io;
 
-pub(super) async fn seek(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: SeekArgs,
-) -> Result<SeekRes, NfsStatus> {
+pub(super) async fn seek(mds: &Mds, cx: &mut Cx<'_>, args: SeekArgs) -> Result<SeekRes, NfsStatus> {
     let what = match args.what {
         CONTENT_DATA => Content::Data,
         CONTENT_HOLE => Content::Hole,
         _ => return Err(NfsStatus::UnionNotSupp),
     };
-    let (inode, _excluded) = check_io(nfsd, cx, args.stateid, Io::Read).await?;
-    let (eof, offset) = match data::seek(nfsd, cx, &inode, args.offset, what).await? {
+    let (inode, _excluded) = check_io(mds, cx, args.stateid, Io::Read).await?;
+    let (eof, offset) = match fs::seek(&mds.fs, &mut cx.actor, &inode, args.offset, what).await? {
         Sought::At(at) => (false, at),
         Sought::End(end) => (true, end),
     };

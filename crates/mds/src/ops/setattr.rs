@@ -5,22 +5,18 @@
 //! Modification time and set-id bits are set after all layouts for writing are back, the caller's own too: LAYOUTCOMMIT comes
 //! before LAYOUTRETURN, so no report of an older write comes after them.
 
-use crate::cx::{self, Cx, Prepared};
-use crate::delegations::{self, Clearing};
-use crate::{Mds, attrs, data};
+use crate::cx::{self, Cx};
+use crate::{Mds, attrs};
+use fs::Clearing;
+use fs::Prepared;
 use namespace::{Inode, NsError, SET_ID_BITS, SetAttr, SetTime};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
 use nfs4::{Bitmap, NfsStatus, Stateid};
-use server::Nfsd;
 use state::{Ground, InTheWay, Io};
 use std::sync::Arc;
 
-pub(super) async fn setattr(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: &SetAttrArgs<'_>,
-) -> SetAttrRes {
-    match set(nfsd, cx, args).await {
+pub(super) async fn setattr(mds: &Mds, cx: &mut Cx<'_>, args: &SetAttrArgs<'_>) -> SetAttrRes {
+    match set(mds, cx, args).await {
         Ok(attrsset) => SetAttrRes {
             status: NfsStatus::Ok,
             attrsset,
@@ -32,20 +28,15 @@ pub(super) async fn setattr(
     }
 }
 
-async fn set(
-    nfsd: &Nfsd<Mds>,
-    cx: &mut Cx<'_>,
-    args: &SetAttrArgs<'_>,
-) -> Result<Bitmap, NfsStatus> {
-    let mds = nfsd.role();
-    let inode = data::current(nfsd, cx).await?;
-    cx::writable(cx)?;
+async fn set(mds: &Mds, cx: &mut Cx<'_>, args: &SetAttrArgs<'_>) -> Result<Bitmap, NfsStatus> {
+    let inode = cx::current_ready(mds, cx).await?;
+    cx.actor.check_writable()?;
     let wanted = attrs::to_setattr(
         mds.identities(),
         &attrs::decode(mds, &args.attrs, cx.minor_version).await?,
     )?;
     let opened = match wanted.size {
-        Some(_) => check_size_stateid(nfsd, cx, &inode, args.stateid)?,
+        Some(_) => check_size_stateid(mds, cx, &inode, args.stateid)?,
         None => false,
     };
     // Others read nothing of it from their caches from here on (RFC 8881 §10.4.4).
@@ -54,13 +45,13 @@ async fn set(
         truncates: wanted.size == Some(0),
     };
     let _excluded = if inode.is_regular() {
-        Some(delegations::exclude(nfsd, cx, &inode, clearing).await?)
+        Some(fs::exclude(&mds.fs, &cx.actor, &inode, clearing).await?)
     } else {
         None
     };
-    data::ready(nfsd, inode.id)?;
+    fs::ready(&mds.fs, inode.id)?;
     let _held = if inode.is_regular() && must_come_last(&inode, &wanted) {
-        Some(data::writes_reported(nfsd, &inode).await?)
+        Some(fs::writes_reported(&mds.fs, &inode).await?)
     } else {
         None
     };
@@ -68,14 +59,14 @@ async fn set(
         status: NfsStatus::Ok,
         attrsset: args.attrs.mask,
     };
-    let kept = Prepared::new(cx, &res, None);
-    apply(nfsd, cx, &inode, &wanted, opened, &kept).await?;
+    let kept = cx::prepared(cx, &res, None);
+    apply(mds, cx, &inode, &wanted, opened, &kept).await?;
     if wanted.atime.is_some() {
-        mds.atimes().was_set(inode.id);
+        mds.fs.atimes().was_set(inode.id);
     }
     if wanted.mtime.is_some() {
         let client = cx.client()?;
-        mds.state().delegations.note_time_set(inode.id.0, client);
+        mds.fs.state().delegations.note_time_set(inode.id.0, client);
     }
     Ok(args.attrs.mask)
 }
@@ -96,7 +87,7 @@ fn must_come_last(inode: &Inode, wanted: &SetAttr) -> bool {
 
 /// The stateid of a size change, as for WRITE. Returns whether it stands for an open for writing.
 fn check_size_stateid(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     inode: &Inode,
     stateid: Stateid,
@@ -107,28 +98,30 @@ fn check_size_stateid(
     })?;
     let stateid = cx.resolve(stateid)?;
     let client = cx.client()?;
-    nfsd.clients().check_grace_io(stateid.is_special())?;
-    let state = nfsd.role().state();
+    mds.fs
+        .clients()
+        .lock()
+        .check_grace_io(stateid.is_special())?;
+    let state = mds.fs.state();
     let ground = state.check_io(stateid, client, inode.id.0, Io::Write)?;
     Ok(ground == Ground::Open)
 }
 
 /// Sets attributes of an inode whose stateid was checked. Also used by OPEN with truncation.
 pub(super) async fn apply(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     inode: &Arc<Inode>,
     wanted: &SetAttr,
     opened_for_write: bool,
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
-    let mds = nfsd.role();
     if let Some(size) = wanted.size {
-        mds.data().check_end(size)?;
-        mds.data().cutting(inode.id)?;
+        mds.fs.check_end(size)?;
+        mds.fs.check_not_truncating(inode.id)?;
     }
     let mut needs_truncate = false;
-    let result = cx::change_as(mds, cx, kept, |ns, op| {
+    let result = cx.actor.change_as(&mds.fs, kept, |ns, op| {
         match ns.setattr(op, inode.id, wanted, opened_for_write) {
             Err(NsError::NeedsTruncate) => {
                 needs_truncate = true;
@@ -138,11 +131,19 @@ pub(super) async fn apply(
         }
     });
     if needs_truncate {
-        return data::truncate(nfsd, cx, inode, wanted, opened_for_write, kept).await;
+        return fs::truncate(
+            &mds.fs,
+            &mut cx.actor,
+            inode,
+            wanted,
+            opened_for_write,
+            kept,
+        )
+        .await;
     }
     let set = result?;
     if set.access_narrowed {
-        data::access_narrowed(nfsd, cx, &set.inode).await?;
+        fs::access_narrowed(&mds.fs, &mut cx.actor, &set.inode).await?;
     }
     Ok(set.inode)
 }

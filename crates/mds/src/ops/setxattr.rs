@@ -3,20 +3,18 @@
 use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx};
-use crate::delegations::{self, Clearing};
+use fs::Clearing;
 use namespace::{ChangeInfo, SetXattr};
 use nfs4::NfsStatus;
 use nfs4::ops::{SetXattrArgs, SetXattrOption, SetXattrRes};
-use server::Nfsd;
 
 pub(super) async fn setxattr(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: SetXattrArgs<'_>,
 ) -> Result<SetXattrRes, NfsStatus> {
-    let mds = nfsd.role();
     let inode = cx::current(mds, cx)?;
-    cx::writable(cx)?;
+    cx.actor.check_writable()?;
     let how = match args.option {
         SetXattrOption::Either => SetXattr::Either,
         SetXattrOption::Create => SetXattr::Create,
@@ -29,7 +27,7 @@ pub(super) async fn setxattr(
     };
     // Those who read have the attributes in their caches (RFC 8881 §10.4.4).
     let _excluded = match inode.is_regular() {
-        true => Some(delegations::exclude(nfsd, cx, &inode, Clearing::CHANGE).await?),
+        true => Some(fs::exclude(&mds.fs, &cx.actor, &inode, Clearing::CHANGE).await?),
         false => None,
     };
     let answer = |changed: &ChangeInfo| SetXattrRes {

@@ -4,15 +4,14 @@ use crate::Mds;
 use crate::cx::Cx;
 use nfs4::NfsStatus;
 use nfs4::ops::{TestStateidArgs, TestStateidRes};
-use server::Nfsd;
 
 pub(super) fn test_stateid(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &TestStateidArgs,
 ) -> Result<TestStateidRes, NfsStatus> {
     let client = cx.client()?;
-    let state = nfsd.role().state();
+    let state = mds.fs.state();
     let statuses: Vec<_> = args
         .stateids
         .0

@@ -5,14 +5,13 @@ use crate::{Mds, attrs};
 use nfs4::attr::{RDATTR_ERROR, WRITE_ONLY};
 use nfs4::ops::{NVerifyArgs, NVerifyRes, VerifyArgs, VerifyRes};
 use nfs4::{Fattr, NfsStatus};
-use server::Nfsd;
 
 pub(super) async fn verify(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &VerifyArgs<'_>,
 ) -> Result<VerifyRes, NfsStatus> {
-    if same(nfsd, cx, &args.attrs).await? {
+    if same(mds, cx, &args.attrs).await? {
         Ok(VerifyRes {})
     } else {
         Err(NfsStatus::NotSame)
@@ -20,11 +19,11 @@ pub(super) async fn verify(
 }
 
 pub(super) async fn nverify(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: &NVerifyArgs<'_>,
 ) -> Result<NVerifyRes, NfsStatus> {
-    if same(nfsd, cx, &args.attrs).await? {
+    if same(mds, cx, &args.attrs).await? {
         Err(NfsStatus::Same)
     } else {
         Ok(NVerifyRes {})
@@ -32,8 +31,8 @@ pub(super) async fn nverify(
 }
 
 /// Compares the encoded values: both sides encode alike.
-async fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, NfsStatus> {
-    cx::current(nfsd.role(), cx)?;
+async fn same(mds: &Mds, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bool, NfsStatus> {
+    cx::current(mds, cx)?;
     let supported = attrs::supported(cx.minor_version);
     if given.mask.contains(RDATTR_ERROR) || !given.mask.intersection(&WRITE_ONLY).is_empty() {
         return Err(NfsStatus::Inval);
@@ -42,8 +41,8 @@ async fn same(nfsd: &Nfsd<Mds>, cx: &mut Cx<'_>, given: &Fattr<'_>) -> Result<bo
         return Err(NfsStatus::AttrNotSupp);
     }
     given.attrs().map_err(|e| e.status())?;
-    let known = super::getattr::known(nfsd, cx, &given.mask).await?;
-    let mut ours = known.attrs(nfsd.role(), &given.mask, cx.minor_version);
+    let known = super::getattr::known(mds, cx, &given.mask).await?;
+    let mut ours = attrs::of_fresh(mds, &known, &given.mask, cx.minor_version);
     ours.retain(&given.mask);
     Ok(Fattr::new(&ours).values == given.values)
 }

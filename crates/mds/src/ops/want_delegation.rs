@@ -10,14 +10,13 @@ use nfs4::ops::{
     SHARE_WANT_DELEG_MASK, SHARE_WANT_NO_PREFERENCE, SHARE_WANT_WRITE_DELEG, WantDelegationArgs,
     WantDelegationRes, WhyNoDelegation,
 };
-use server::Nfsd;
 
 pub(super) fn want_delegation(
-    nfsd: &Nfsd<Mds>,
+    mds: &Mds,
     cx: &mut Cx<'_>,
     args: WantDelegationArgs,
 ) -> Result<WantDelegationRes, NfsStatus> {
-    let inode = cx::current(nfsd.role(), cx)?;
+    let inode = cx::current(mds, cx)?;
     let want = args.want & SHARE_WANT_DELEG_MASK;
     let access = match want {
         SHARE_WANT_NO_PREFERENCE => return Err(NfsStatus::Inval),
@@ -36,22 +35,22 @@ pub(super) fn want_delegation(
         return none(WhyNoDelegation::NotSuppFtype);
     }
     let reclaim = matches!(args.claim, DelegClaim::Previous(_));
-    super::open::check_grace(nfsd, cx, reclaim)?;
+    super::open::check_grace(mds, cx, reclaim)?;
     let asked = Asked { access, want };
     let delegation = match args.claim {
         DelegClaim::DelegPrevFh => return Err(NfsStatus::NotSupp),
-        DelegClaim::Previous(kind) => open_delegation::reclaim(nfsd, cx, &inode, asked, kind)?,
+        DelegClaim::Previous(kind) => open_delegation::reclaim(mds, cx, &inode, asked, kind)?,
         DelegClaim::Fh => {
             if access & SHARE_ACCESS_WRITE != 0 {
-                cx::writable(cx)?;
+                cx.actor.check_writable()?;
             }
-            let rights = cx.caller.cred.rights(&inode);
+            let rights = cx.actor.cred.rights(&inode);
             let may_write = access & SHARE_ACCESS_WRITE == 0 || rights & WRITE != 0;
             if rights & (READ | EXECUTE) == 0 || !may_write {
                 return Err(NfsStatus::Access);
             }
-            super::client_record::ensure(nfsd, cx)?;
-            open_delegation::offer(nfsd, cx, &inode, asked)?
+            fs::ensure(&mds.fs, &mut cx.actor)?;
+            open_delegation::offer(mds, cx, &inode, asked)?
         }
     };
     Ok(WantDelegationRes { delegation })

@@ -2,6 +2,7 @@
 //! sizes, not bytes.
 
 use super::Rig;
+use ::cluster::{ControlService, Issuer, add_token};
 use bytes::Bytes;
 use cluster_tls::{Fingerprint, Peer, Role};
 use control::{
@@ -12,7 +13,6 @@ use control::{
 use layout::{Floor, KeyRing};
 use nfs4::{NfsTime, Verifier};
 use parking_lot::Mutex;
-use ropewalk_mds::data::{ControlService, Issuer, add_token};
 use rpc::{CallHeader, CallStart, OpaqueAuth, ReplyHeader};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -60,7 +60,12 @@ impl Port {
             Endpoint::Socket(_) => None,
         };
         let nfsd = Arc::clone(&rig.nfsd);
-        let service = ControlService::new(nfsd, Arc::new(peer_of), Arc::new(TestIssuer));
+        let service = ControlService::new(
+            Arc::clone(nfsd.role().fs().cluster()),
+            Arc::clone(nfsd.role().fs()),
+            Arc::new(peer_of),
+            Arc::new(TestIssuer),
+        );
         let listener = rig.network.listen("control").unwrap();
         let shutdown = Shutdown::new();
         let context = Context::new(Limits::default());
@@ -331,7 +336,9 @@ impl FakeDs {
     /// Joins and says HELLO.
     pub async fn joined(rig: &Rig, port: &Port, number: u8) -> Self {
         let secret = JoinSecret([number; 16]);
-        add_token(&rig.nfsd, &secret, 60_000).await.unwrap();
+        add_token(rig.nfsd.role().fs().cluster(), &secret, 60_000)
+            .await
+            .unwrap();
         let known = Self::known(number);
         let ok = join(rig, &known.name, secret, known.store).await.unwrap();
         let mut ds = Self {
@@ -377,7 +384,7 @@ impl FakeDs {
         let conn = connector.connect(&address, service).await.unwrap();
         let args = HelloArgs {
             versions: VersionRange::OURS,
-            cluster_id: rig.nfsd.role().cluster_id(),
+            cluster_id: rig.nfsd.role().fs().cluster().id(),
             ds_id: self.id,
             store: self.store,
             boot_nonce: self.boot_nonce,

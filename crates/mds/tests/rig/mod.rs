@@ -14,8 +14,8 @@ pub mod real;
 
 use ropewalk_mds as mds;
 
-use mds::data::{Creation, DataConfig, KeyTimes};
-use mds::exports::{Exports, Squash};
+use ::cluster::{KeyTimes, Random};
+use fs::{Creation, DataConfig};
 use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
 use meta::{MemStore, MetaStore};
@@ -28,6 +28,7 @@ use nfs4::ops::{
 use nfs4::{Bitmap, CompoundBuilder, Fattr, FileHandle, NfsStatus, Stateid, Verifier};
 use rpc::AuthSys;
 use server::Nfsd;
+use server::exports::{Exports, Squash};
 use session_client::{CallbackHandler, Caller, Outcome, Session, SessionConfig};
 use state::DelegationLimits;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub fn creation() -> Creation {
 }
 
 /// Seeded, so that runs repeat.
-fn random(seed: u64) -> mds::Random {
+fn random(seed: u64) -> Random {
     let state = AtomicU64::new(seed);
     Arc::new(move || {
         let x = state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -165,7 +166,7 @@ impl Rig {
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
-                copy_async_above_bytes: mds::data::COPY_ASYNC_ABOVE_BYTES,
+                copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,
                 creation: creation(),
                 ds_lease_ms: DS_LEASE_MS,
                 connector: Arc::new(

@@ -3,6 +3,7 @@
 use super::cluster::{Port, addresses, join};
 use super::file::{File, patiently};
 use super::{Client, Rig, after_putfh};
+use ::cluster::add_token;
 use control::{JoinSecret, StoreIdentity};
 use ds::{Ds, DsConfig, Membership};
 use meta::MemStore;
@@ -12,7 +13,6 @@ use nfs4::ops::{
 };
 use nfs4::{CompoundBuilder, IoMode, NfsStatus, NfsTime, OpArgs, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
-use ropewalk_mds::data::add_token;
 use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig};
 use state::ClientLimits;
@@ -73,7 +73,9 @@ impl Real {
             Some(membership) => membership,
             None => {
                 let secret = JoinSecret([u8::try_from(seed).unwrap(); 16]);
-                add_token(&rig.nfsd, &secret, 60_000).await.unwrap();
+                add_token(rig.nfsd.role().fs().cluster(), &secret, 60_000)
+                    .await
+                    .unwrap();
                 let store = StoreIdentity {
                     store_id: nfsd.role().store_id(),
                     counter: 1,

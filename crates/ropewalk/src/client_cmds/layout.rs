@@ -6,7 +6,7 @@ use super::output::Listing;
 use super::remote::{Place, Servers};
 use bytesize::ByteSize;
 use client::{Error, NfsStatus};
-use mds::data::FILE_WIDTH_MAX;
+use cluster::FILE_WIDTH_MAX;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rdma::ProviderChoice;
 use crate::times::Length;
-use ::mds::exports::{Atime, Clients, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
+use ::server::exports::{Atime, Clients, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;

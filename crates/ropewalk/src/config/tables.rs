@@ -1,7 +1,7 @@
 //! The tables of `mds.toml`: exports, placement and the root directory.
 
-use mds::exports::ANONYMOUS_ID;
 use serde::{Deserialize, Serialize};
+use server::exports::ANONYMOUS_ID;
 
 /// One `[[export]]` table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub(crate) enum CreateChoice {
     Eager,
 }
 
-impl From<CreateChoice> for mds::data::Creation {
+impl From<CreateChoice> for fs::Creation {
     fn from(choice: CreateChoice) -> Self {
         match choice {
             CreateChoice::Lazy => Self::Lazy,

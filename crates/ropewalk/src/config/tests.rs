@@ -43,7 +43,7 @@ fn the_shortest_configurations_have_safe_defaults() {
     let root = exports
         .admit("127.0.0.1".parse().unwrap(), Some((0, 0, &[])))
         .unwrap();
-    assert_eq!(root.uid, ::mds::exports::ANONYMOUS_ID);
+    assert_eq!(root.uid, ::server::exports::ANONYMOUS_ID);
     assert!(exports.admit("192.0.2.1".parse().unwrap(), None).is_none());
     assert_eq!(ds("state_dir = '/s'").unwrap().store, StoreKind::Disk);
 }
@@ -218,7 +218,7 @@ fn a_listener_beyond_loopback_starts_with_an_export() {
 
 #[test]
 fn access_times_move_unless_an_export_says_otherwise() {
-    use ::mds::exports::Atime;
+    use ::server::exports::Atime;
     for (said, atime) in [
         ("", Atime::Relatime),
         ("atime = 'relatime'", Atime::Relatime),

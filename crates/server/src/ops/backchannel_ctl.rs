@@ -9,7 +9,7 @@ use nfs4::ops::{BackchannelCtlArgs, BackchannelCtlRes};
 impl<R: Role> Nfsd<R> {
     pub(super) fn backchannel_ctl(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: &BackchannelCtlArgs<'_>,
     ) -> Result<BackchannelCtlRes, NfsStatus> {
         let context = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
@@ -18,7 +18,7 @@ impl<R: Role> Nfsd<R> {
         if offered.iter().any(|parm| usable(parm).is_none()) {
             return Err(NfsStatus::NoEnt);
         }
-        let mut clients = self.clients();
+        let mut clients = self.clients().lock();
         let session = clients
             .session_mut(context.id)
             .ok_or(NfsStatus::BadSession)?;

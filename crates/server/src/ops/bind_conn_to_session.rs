@@ -10,7 +10,7 @@ use state::{BindRequest, BoundDirection};
 impl<R: Role> Nfsd<R> {
     pub(super) fn bind_conn_to_session(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: BindConnToSessionArgs,
     ) -> Result<BindConnToSessionRes, NfsStatus> {
         let request = match args.dir {
@@ -21,6 +21,7 @@ impl<R: Role> Nfsd<R> {
         };
         let bound = self
             .clients()
+            .lock()
             .bind(args.session_id, cx.conn.id(), request, true)?;
         let dir = match bound {
             BoundDirection::Fore => ChannelDirFromServer::Fore,

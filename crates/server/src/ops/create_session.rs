@@ -18,7 +18,7 @@ const FLAGS_KNOWN: u32 =
 impl<R: Role> Nfsd<R> {
     pub(super) async fn create_session(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: &CreateSessionArgs<'_>,
     ) -> Result<CreateSessionRes, NfsStatus> {
         let wants_back = args.flags & CREATE_SESSION_CONN_BACK_CHAN != 0;
@@ -37,12 +37,12 @@ impl<R: Role> Nfsd<R> {
             callback_program: args.cb_program,
             callback_security: security,
             connection: cx.conn.id(),
-            random: self.random(),
+            random: self.clients().random(),
             refused,
         };
-        let now_ms = self.now_ms();
+        let now_ms = self.clients().now_ms();
         let outcome = {
-            let mut clients = self.clients();
+            let mut clients = self.clients().lock();
             let outcome = clients.create_session(request, now_ms, |c| self.role().has_state(c))?;
             match &outcome {
                 CreateSession::New { created, .. } => {
@@ -63,10 +63,10 @@ impl<R: Role> Nfsd<R> {
             CreateSession::Replay(created) => created,
             CreateSession::New { created, removed } => {
                 if created.back_channel {
-                    self.probe(cx.conn.clone(), args.cb_program);
+                    self.clients().probe(cx.conn.clone(), args.cb_program);
                 }
                 for removed in removed {
-                    R::client_removed(self, removed).await;
+                    self.role().client_removed(removed).await;
                 }
                 created
             }

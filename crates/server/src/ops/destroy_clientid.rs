@@ -7,13 +7,14 @@ use nfs4::ops::{DestroyClientIdArgs, DestroyClientIdRes};
 impl<R: Role> Nfsd<R> {
     pub(super) async fn destroy_clientid(
         &self,
-        _cx: &Compound<'_, R>,
+        _cx: &Compound<'_, R::Actor>,
         args: DestroyClientIdArgs,
     ) -> Result<DestroyClientIdRes, NfsStatus> {
         let removed = self
             .clients()
+            .lock()
             .destroy_client(args.clientid, |c| self.role().has_state(c))?;
-        R::client_removed(self, removed).await;
+        self.role().client_removed(removed).await;
         Ok(DestroyClientIdRes {})
     }
 }

@@ -7,7 +7,7 @@ use nfs4::ops::{DestroySessionArgs, DestroySessionRes};
 impl<R: Role> Nfsd<R> {
     pub(super) fn destroy_session(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: DestroySessionArgs,
         ops_left: u32,
     ) -> Result<DestroySessionRes, NfsStatus> {
@@ -17,6 +17,7 @@ impl<R: Role> Nfsd<R> {
             return Err(NfsStatus::NotOnlyOp);
         }
         self.clients()
+            .lock()
             .destroy_session(args.session_id, cx.conn.id(), u32::from(own))?;
         self.role().session_destroyed(args.session_id);
         Ok(DestroySessionRes {})

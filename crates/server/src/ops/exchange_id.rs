@@ -13,7 +13,7 @@ use xdr::Opaque;
 impl<R: Role> Nfsd<R> {
     pub(super) async fn exchange_id(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: &ExchangeIdArgs<'_>,
         reply: &mut ReplyWriter<OpNum>,
     ) -> NfsStatus {
@@ -23,7 +23,7 @@ impl<R: Role> Nfsd<R> {
         };
         self.note_name(cx, args);
         if let Some(removed) = exchanged.removed {
-            R::client_removed(self, removed).await;
+            self.role().client_removed(removed).await;
         }
         let identity = self.role().identity();
         let name = identity.major_id.as_bytes();
@@ -52,12 +52,10 @@ impl<R: Role> Nfsd<R> {
     }
 
     /// Tells people of machines that end each other's sessions, since no status tells the clients (§18.35.4).
-    fn note_name(&self, cx: &Compound<'_, R>, args: &ExchangeIdArgs<'_>) {
+    fn note_name(&self, cx: &Compound<'_, R::Actor>, args: &ExchangeIdArgs<'_>) {
         let owner = &args.client_owner;
         let address = cx.conn.peer().socket().map(|a| a.ip().to_canonical());
-        let now_ms = self.now_ms();
-        let verifier = owner.verifier.bytes;
-        let seen = (self.name_clashes.lock()).note(owner.ownerid.0, verifier, address, now_ms);
+        let seen = (self.clients()).note_name(owner.ownerid.0, owner.verifier, address);
         let Some(seen) = seen else { return };
         Counters::add(&self.counters().name_clashes);
         if seen.is_news {
@@ -74,7 +72,7 @@ impl<R: Role> Nfsd<R> {
 
     fn exchange(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: &ExchangeIdArgs<'_>,
     ) -> Result<Exchanged, NfsStatus> {
         let known = match cx.minor_version {
@@ -98,8 +96,9 @@ impl<R: Role> Nfsd<R> {
             update: args.flags & EXCHGID_UPD_CONFIRMED_REC_A != 0,
             bind_enforced: false,
         };
-        let now_ms = self.now_ms();
+        let now_ms = self.clients().now_ms();
         self.clients()
+            .lock()
             .exchange_id(&exchange, now_ms, |c| self.role().has_state(c))
     }
 }

@@ -11,7 +11,7 @@ use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
 impl<R: Role> Nfsd<R> {
     pub(super) fn filehandle_op<'r>(
         &self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         op: OpNum,
         ops: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
@@ -49,13 +49,17 @@ impl<R: Role> Nfsd<R> {
         }
     }
 
-    fn put_fh(&self, cx: &mut Compound<'_, R>, args: PutFhArgs<'_>) -> Result<PutFhRes, NfsStatus> {
+    fn put_fh(
+        &self,
+        cx: &mut Compound<'_, R::Actor>,
+        args: PutFhArgs<'_>,
+    ) -> Result<PutFhRes, NfsStatus> {
         self.role().put_fh(args.object.0)?;
         cx.set_fh(FileHandle::from(args.object.0));
         Ok(PutFhRes {})
     }
 
-    fn put_root(&self, cx: &mut Compound<'_, R>) -> Result<(), NfsStatus> {
+    fn put_root(&self, cx: &mut Compound<'_, R::Actor>) -> Result<(), NfsStatus> {
         cx.set_fh(self.role().root()?);
         Ok(())
     }

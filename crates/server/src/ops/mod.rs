@@ -19,7 +19,7 @@ impl<R: Role> Nfsd<R> {
     /// Executes an operation of the engine.
     pub(crate) async fn session_op<'r>(
         &'r self,
-        cx: &mut Compound<'r, R>,
+        cx: &mut Compound<'r, R::Actor>,
         op: OpNum,
         ops: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,

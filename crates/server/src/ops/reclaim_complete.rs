@@ -7,7 +7,7 @@ use nfs4::ops::{ReclaimCompleteArgs, ReclaimCompleteRes};
 impl<R: Role> Nfsd<R> {
     pub(super) async fn reclaim_complete(
         &self,
-        cx: &Compound<'_, R>,
+        cx: &Compound<'_, R::Actor>,
         args: ReclaimCompleteArgs,
     ) -> Result<ReclaimCompleteRes, NfsStatus> {
         let client = cx.client()?;
@@ -16,9 +16,9 @@ impl<R: Role> Nfsd<R> {
             cx.fh()?;
             return Ok(ReclaimCompleteRes {});
         }
-        let now_ms = self.now_ms();
-        self.clients().reclaim_complete(client, now_ms)?;
-        R::reclaim_complete(self, client).await?;
+        let now_ms = self.clients().now_ms();
+        self.clients().lock().reclaim_complete(client, now_ms)?;
+        self.role().reclaim_complete(client).await?;
         Ok(ReclaimCompleteRes {})
     }
 }

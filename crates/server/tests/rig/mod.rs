@@ -10,13 +10,14 @@
 )]
 
 use bytes::Bytes;
+use client_table::ClientTable;
 use nfs4::ops::*;
 use nfs4::*;
 use parking_lot::Mutex;
 use ropewalk_server as server;
 use rpc::{AuthStat, AuthSys, CallStart, Credential, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use server::{Compound, Identity, Nfsd, NfsdConfig, Role, SlotOf, answer};
-use state::{ClientLimits, Clients, Grace, Removed};
+use server::{Compound, Identity, Nfsd, Role, answer};
+use state::{ClientLimits, Clients, Grace, Removed, SlotOf};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -83,17 +84,16 @@ impl Toy {
 }
 
 impl Role for Toy {
-    type Caller = u32;
+    type Actor = ();
 
     fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    fn admit(&self, _conn: &ConnHandle, cred: &Credential<'_>) -> Result<u32, AuthStat> {
+    fn admit(&self, _conn: &ConnHandle, cred: &Credential<'_>) -> Result<(), AuthStat> {
         match cred {
             Credential::Sys(sys) if sys.uid == 666 => Err(AuthStat::TooWeak),
-            Credential::Sys(sys) => Ok(sys.uid),
-            _ => Ok(65_534),
+            _ => Ok(()),
         }
     }
 
@@ -110,8 +110,8 @@ impl Role for Toy {
     }
 
     async fn perform<'r>(
-        nfsd: &'r Nfsd<Self>,
-        cx: &mut Compound<'r, Self>,
+        &'r self,
+        cx: &mut Compound<'r, Self::Actor>,
         op: OpNum,
         args: &mut OpReader<'r>,
         reply: &mut ReplyWriter<OpNum>,
@@ -121,11 +121,11 @@ impl Role for Toy {
                 Ok(a) => {
                     cx.args_read(args);
                     let client = cx.client().unwrap();
-                    let res = nfsd.role().remove(client, a.target.0).await;
+                    let res = self.remove(client, a.target.0).await;
                     if let Ok(res) = &res
-                        && let Some((slot, bytes)) = cx.kept(res, None)
+                        && let Some((slot, bytes)) = cx.keeper().kept(res, None)
                     {
-                        let keeps = nfsd.role().keeps.as_ref().unwrap();
+                        let keeps = self.keeps.as_ref().unwrap();
                         let key = (slot.session.bytes, slot.slot);
                         keeps.slots.lock().insert(key, bytes);
                     }
@@ -171,7 +171,7 @@ impl Role for Toy {
         }
     }
 
-    async fn settle(&self, _cx: &Compound<'_, Self>) -> Result<(), NfsStatus> {
+    async fn settle(&self, _actor: &()) -> Result<(), NfsStatus> {
         if self.fail_settle.load(SeqCst) {
             Err(NfsStatus::Io)
         } else {
@@ -203,12 +203,12 @@ impl Role for Toy {
         self.with_state.lock().contains(&client)
     }
 
-    async fn client_removed(nfsd: &Nfsd<Self>, removed: Removed) {
-        nfsd.role().with_state.lock().remove(&removed.client);
-        nfsd.role().removed.lock().push(removed);
+    async fn client_removed(&self, removed: Removed) {
+        self.with_state.lock().remove(&removed.client);
+        self.removed.lock().push(removed);
     }
 
-    async fn reclaim_complete(_nfsd: &Nfsd<Self>, _client: ClientId) -> Result<(), NfsStatus> {
+    async fn reclaim_complete(&self, _client: ClientId) -> Result<(), NfsStatus> {
         Ok(())
     }
 }
@@ -254,13 +254,9 @@ impl Rig {
             keeps,
         };
         let random = AtomicU64::new(1);
-        let nfsd = Nfsd::new(
-            toy,
-            NfsdConfig {
-                clients: Clients::new(limits, 7, Grace::begin(Vec::new(), 0, 0)),
-                random: Box::new(move || random.fetch_add(0x9e37_79b9_7f4a_7c15, SeqCst)),
-            },
-        );
+        let clients = Clients::new(limits, 7, Grace::begin(Vec::new(), 0, 0));
+        let random = Box::new(move || random.fetch_add(0x9e37_79b9_7f4a_7c15, SeqCst));
+        let nfsd = Nfsd::new(toy, ClientTable::new(clients, random));
         let network = Network::default();
         let listener = network.listen("server").unwrap();
         let context = Context::new(Limits {

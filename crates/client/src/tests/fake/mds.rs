@@ -4,7 +4,7 @@ use super::*;
 
 pub(super) fn perform_mds(
     s: &mut State,
-    cx: &mut Compound<'_, FakeRole>,
+    cx: &mut Compound<'_, ()>,
     op: OpNum,
     args: &mut OpReader<'_>,
     reply: &mut ReplyWriter<OpNum>,
@@ -91,7 +91,7 @@ fn attrs(inode: &Inode, id: u64, thresholds: Option<Thresholds>) -> Attrs {
 
 fn open_close(
     s: &mut State,
-    cx: &mut Compound<'_, FakeRole>,
+    cx: &mut Compound<'_, ()>,
     id: u64,
     op: OpNum,
     args: &mut OpReader<'_>,
@@ -209,7 +209,7 @@ fn device(s: &State, args: &mut OpReader<'_>, reply: &mut ReplyWriter<OpNum>) ->
 
 fn name_op(
     s: &mut State,
-    cx: &mut Compound<'_, FakeRole>,
+    cx: &mut Compound<'_, ()>,
     id: u64,
     op: OpNum,
     args: &mut OpReader<'_>,
@@ -273,7 +273,7 @@ fn name_op(
 
 fn layout_op(
     s: &mut State,
-    cx: &mut Compound<'_, FakeRole>,
+    cx: &mut Compound<'_, ()>,
     id: u64,
     op: OpNum,
     args: &mut OpReader<'_>,
@@ -341,7 +341,7 @@ fn layout_op(
 
 fn io_op(
     s: &mut State,
-    cx: &mut Compound<'_, FakeRole>,
+    cx: &mut Compound<'_, ()>,
     id: u64,
     op: OpNum,
     args: &mut OpReader<'_>,

@@ -1,0 +1,368 @@
+//! The tables of one cluster, and the questions that the file service asks of them.
+//!
+//! # Ownership
+//! Tables sit behind mutexes that are never held across an `await`. They are locked in the order of the fields of
+//! [`Cluster`].
+//!
+//! # Failure
+//! Tables are rebuilt at start from the records of the store and from what data servers say.
+
+use crate::fences::{Delivering, Fences};
+use crate::groups::{Groups, NoPlace};
+use crate::job::Job;
+use crate::keys::{KeyTimes, Keys};
+use crate::layout_limits::FILE_WIDTH_MAX;
+use crate::servers::{Server, Servers};
+use crate::{multipath, records};
+use control::Capacity;
+use layout::{ClientTag, Group, Placed, SigningKey};
+use meta::{MetaError, MetaStore};
+use nfs4::{DeviceId, NetAddr, Verifier};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use transport::{ConnHandle, Preference, TransportKind};
+
+/// Random 64-bit values.
+pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// Wall time in milliseconds since 1970.
+pub type WallMs = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What a cluster is opened with.
+pub struct ClusterConfig {
+    /// Identity of the cluster.
+    pub cluster_id: u64,
+    /// Number of this start of the metadata server. It must be durable.
+    pub boot: u32,
+    /// The metadata store.
+    pub store: Arc<dyn MetaStore>,
+    /// Lease of data servers in milliseconds.
+    pub ds_lease_ms: u32,
+    /// Which addresses of data servers clients are told.
+    pub data_transport: Preference,
+    /// The client tag of the metadata server's own I/O.
+    pub proxy_tag: ClientTag,
+    /// How long signing keys are used.
+    pub key_times: KeyTimes,
+    /// Wall time.
+    pub wall_ms: WallMs,
+    /// Randomness.
+    pub random: Random,
+}
+
+/// Capacity of all data servers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Size in bytes.
+    pub total_bytes: u64,
+    /// Bytes that can still be written.
+    pub free_bytes: u64,
+    /// Bytes without data: `free_bytes`, and what the file system keeps for its administrator.
+    pub unused_bytes: u64,
+}
+
+/// Why a data server cannot be used for I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberError {
+    /// It is unknown, or was expelled: what it had is lost.
+    Lost,
+    /// It does not serve now.
+    Away,
+}
+
+/// The data servers of one cluster, shared by everything that speaks to them.
+pub struct Cluster {
+    pub(crate) cluster_id: u64,
+    pub(crate) boot: u32,
+    pub(crate) store: Arc<dyn MetaStore>,
+    pub(crate) ds_lease_ms: u32,
+    pub(crate) data_transport: Preference,
+    pub(crate) proxy_tag: ClientTag,
+    pub(crate) key_times: KeyTimes,
+    pub(crate) wall_ms: WallMs,
+    pub(crate) random: Random,
+    pub(crate) keys: Mutex<Keys>,
+    pub(crate) groups: Mutex<Groups>,
+    pub(crate) servers: Mutex<Servers>,
+    pub(crate) delivering: Delivering,
+    pub(crate) fences: Mutex<Fences>,
+    /// Told whenever something that an operation may wait for has changed.
+    pub(crate) changed: Notify,
+    /// Held over each change of the keys, from its transaction until it is in memory.
+    pub(crate) key_work: tokio::sync::Mutex<()>,
+    pub(crate) key_job: Job,
+    file_bytes_max: Arc<AtomicU64>,
+}
+
+impl Cluster {
+    /// Opens the cluster of a store. The first signing key is durable when this returns.
+    ///
+    /// # Errors
+    /// [`MetaError`] when the store fails or its records make no sense.
+    pub async fn open(config: ClusterConfig) -> Result<Arc<Self>, MetaError> {
+        let store = config.store;
+        let (keys, seq) = Keys::open(&*store, &config.random, (config.wall_ms)())?;
+        store.durable(seq).await?;
+        let seed = u32::try_from((config.random)() >> 32).unwrap_or(0);
+        let groups = Groups::load(config.cluster_id, records::load_groups(&*store)?, seed)
+            .map_err(|e| MetaError::Corrupt(format!("placement groups: {e}")))?;
+        let (servers, changes) = (
+            records::load_servers(&*store)?,
+            records::load_changes(&*store)?,
+        );
+        let servers = Servers::load(servers, changes, config.ds_lease_ms);
+        Ok(Arc::new(Self {
+            cluster_id: config.cluster_id,
+            boot: config.boot,
+            store,
+            ds_lease_ms: config.ds_lease_ms,
+            data_transport: config.data_transport,
+            proxy_tag: config.proxy_tag,
+            key_times: config.key_times,
+            wall_ms: config.wall_ms,
+            random: config.random,
+            keys: Mutex::new(keys),
+            groups: Mutex::new(groups),
+            file_bytes_max: servers.file_bytes_max(),
+            servers: Mutex::new(servers),
+            delivering: Delivering::default(),
+            fences: Mutex::default(),
+            changed: Notify::new(),
+            key_work: tokio::sync::Mutex::default(),
+            key_job: Job::default(),
+        }))
+    }
+
+    /// Leases, groups and fences. To be called about every second.
+    pub fn tick(self: &Arc<Self>) {
+        {
+            let mut groups = self.groups.lock();
+            let mut servers = self.servers.lock();
+            servers.look_who_is_away();
+            if let Err(error) = groups.observe(&*self.store, &servers) {
+                tracing::error!(%error, "placement groups");
+            }
+        }
+        self.changed.notify_waiters();
+        self.deliver_fences();
+    }
+
+    /// Identity of the cluster.
+    pub fn id(&self) -> u64 {
+        self.cluster_id
+    }
+
+    /// Lease of data servers in milliseconds.
+    pub fn ds_lease_ms(&self) -> u32 {
+        self.ds_lease_ms
+    }
+
+    /// The client tag of the metadata server's own I/O.
+    pub fn proxy_tag(&self) -> ClientTag {
+        self.proxy_tag
+    }
+
+    /// Told whenever something that an operation may wait for has changed.
+    pub fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    pub(crate) fn now_wall_ms(&self) -> u64 {
+        (self.wall_ms)()
+    }
+
+    /// Where a new file over `width` data servers goes; 0 is a whole group.
+    ///
+    /// # Errors
+    /// [`MetaError`] when a new group cannot be stored; [`NoPlace`] when no data server takes the file.
+    pub fn pick(&self, width: u32) -> Result<Result<Placed, NoPlace>, MetaError> {
+        let mut groups = self.groups.lock();
+        let mut servers = self.servers.lock();
+        servers.look_who_is_away();
+        groups.pick(&*self.store, &servers, width)
+    }
+
+    /// Most data servers that a file can have now.
+    pub fn stripe_count_max(&self) -> u32 {
+        let servers = self.servers.lock();
+        let members = servers.map.values().filter(|s| s.is_member()).count();
+        let members = u32::try_from(members).unwrap_or(u32::MAX);
+        members.min(FILE_WIDTH_MAX)
+    }
+
+    /// The largest object that every data server holds, in bytes; [`u64::MAX`] while none has said.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.file_bytes_max.load(Relaxed)
+    }
+
+    /// Room on all data servers, as they last said; a disk that some of them share counts once.
+    pub fn space(&self) -> Space {
+        let servers = self.servers.lock();
+        let mut disks = BTreeSet::new();
+        let members = servers.map.values().filter(|s| s.is_member());
+        let capacities = members.map(|s| s.capacity);
+        let counted = capacities.filter(|c: &Capacity| c.disk == 0 || disks.insert(c.disk));
+        counted.fold(Space::default(), |sum, capacity| Space {
+            total_bytes: sum.total_bytes.saturating_add(capacity.total_bytes),
+            free_bytes: sum.free_bytes.saturating_add(capacity.free_bytes),
+            unused_bytes: sum.unused_bytes.saturating_add(capacity.unused_bytes),
+        })
+    }
+
+    /// The device id of a placement group.
+    pub fn device_id(&self, group: u32) -> Option<DeviceId> {
+        let groups = self.groups.lock();
+        let group = groups.placement().group(group);
+        group.map(|g| g.device_id(self.cluster_id))
+    }
+
+    /// Data servers of a placement group; 0 for an unknown one.
+    pub fn width(&self, group: u32) -> u32 {
+        let groups = self.groups.lock();
+        groups.placement().group(group).map_or(0, Group::width)
+    }
+
+    /// The group of a device, with the addresses of its data servers in stripe order that a client on a connection of
+    /// this kind is told.
+    pub fn device(&self, id: DeviceId, kind: TransportKind) -> Option<(Group, Vec<Vec<NetAddr>>)> {
+        let group = self.groups.lock().placement().by_device(id)?.clone();
+        let servers = self.servers.lock();
+        let addresses = |ds: &u32| -> Vec<NetAddr> {
+            let list = servers.map.get(ds).map(|s| &s.record.addresses.0[..]);
+            let wire = |a: &control::NetAddr| NetAddr {
+                netid: a.netid.as_str().as_bytes().into(),
+                uaddr: a.uaddr.as_str().as_bytes().into(),
+            };
+            let list = list.unwrap_or_default().iter().map(wire).collect();
+            multipath::offered(self.data_transport, kind, list)
+        };
+        let lists = group.servers.0.iter().map(addresses).collect();
+        Some((group, lists))
+    }
+
+    /// The data servers of a group, in stripe order; none for an unknown one.
+    pub fn group_servers(&self, group: u32) -> Vec<u32> {
+        self.groups.lock().servers_of(group).unwrap_or_default()
+    }
+
+    /// Whether a pending fence on the file may still matter at a data server of the group.
+    pub fn is_fencing(&self, group: u32, file: u64) -> bool {
+        let ids = self.group_servers(group);
+        let servers = self.servers.lock();
+        self.fences.lock().outstanding(&servers, &ids, file)
+    }
+
+    /// The connection of a data server that serves.
+    pub fn live_conn(&self, ds: u32) -> Option<ConnHandle> {
+        self.servers.lock().live_conn(ds)
+    }
+
+    /// Connections to all of `ids`, in their order, `None` for one that was expelled and serves nothing any more. No
+    /// answer as long as another is away, or an expelled one may not know it.
+    pub fn conns_but_expelled(&self, ids: &[u32]) -> Option<Vec<Option<ConnHandle>>> {
+        self.servers.lock().conns_but_expelled(ids)
+    }
+
+    /// Of `ids`, those that belong to the cluster.
+    pub fn members_of(&self, ids: &[u32]) -> Vec<u32> {
+        self.servers.lock().members_of(ids)
+    }
+
+    /// Whether all of `ids` are members and serve.
+    ///
+    /// # Errors
+    /// [`MemberError`] of the worst of them.
+    pub fn check_all_live(&self, ids: &[u32]) -> Result<(), MemberError> {
+        let servers = self.servers.lock();
+        if servers.members_of(ids).len() < ids.len() {
+            return Err(MemberError::Lost);
+        }
+        if servers.all_live(ids) {
+            Ok(())
+        } else {
+            Err(MemberError::Away)
+        }
+    }
+
+    /// Whether a data server can be used for I/O. Returns how often it has moved: its addresses are those of then as
+    /// long as this stays the same.
+    ///
+    /// # Errors
+    /// [`MemberError`].
+    pub fn check_for_io(&self, ds: u32) -> Result<u32, MemberError> {
+        let servers = self.servers.lock();
+        let server = servers.map.get(&ds).ok_or(MemberError::Lost)?;
+        if !server.is_member() {
+            return Err(MemberError::Lost);
+        }
+        if !server.is_live(Instant::now()) {
+            return Err(MemberError::Away);
+        }
+        Ok(server.moves_count)
+    }
+
+    /// The addresses of a data server, the preferred one first.
+    pub fn addresses(&self, ds: u32) -> Vec<control::NetAddr> {
+        let servers = self.servers.lock();
+        let server = servers.map.get(&ds);
+        server.map_or_else(Vec::new, |s| s.record.addresses.0.clone())
+    }
+
+    /// Those of `ids` that are asked to make the objects of a new file.
+    pub fn asked_for_objects(&self, ids: &[u32]) -> Vec<u32> {
+        self.servers.lock().asked_for_objects(ids)
+    }
+
+    /// Leaves the objects of new files to their first WRITE at a data server for a while: it has not made one.
+    pub fn make_lazily(&self, ds: u32, pause: Duration) {
+        if let Some(server) = self.servers.lock().map.get_mut(&ds) {
+            server.lazy_until = Some(Instant::now() + pause);
+        }
+    }
+
+    /// Notes write verifiers, and returns the last known ones of `ids` in their order (rule R11).
+    pub fn note_verifiers(
+        &self,
+        ids: &[u32],
+        seen: &BTreeMap<u32, Verifier>,
+    ) -> Vec<(u32, Verifier)> {
+        let mut servers = self.servers.lock();
+        let mut out = Vec::with_capacity(ids.len());
+        for ds in ids {
+            let Some(server) = servers.map.get_mut(ds) else {
+                continue;
+            };
+            if let Some(verifier) = seen.get(ds) {
+                server.verifier = Some(*verifier);
+            }
+            out.push((*ds, server.verifier.unwrap_or_default()));
+        }
+        out
+    }
+
+    /// The key that signs now, for I/O of the metadata server itself. To be taken before the epoch is read.
+    pub fn signing_key(&self) -> Option<SigningKey> {
+        self.keys.lock().ring().active().cloned()
+    }
+
+    /// Runs `work` with the key that signs now. The key does not retire before `work` is done: a layout that is counted
+    /// under it in `work` keeps it.
+    pub fn with_signing_key<T>(&self, work: impl FnOnce(&SigningKey) -> T) -> Option<T> {
+        let keys = self.keys.lock();
+        keys.ring().active().map(work)
+    }
+
+    /// The newest key, which floors and tombstones name.
+    pub fn newest_key_id(&self) -> u32 {
+        self.keys.lock().ring().newest_id()
+    }
+
+    /// A data server joined: its record is durable.
+    pub(crate) fn add_server(&self, ds: u32, server: Server) {
+        self.servers.lock().map.insert(ds, server);
+    }
+}

@@ -1,0 +1,357 @@
+//! Placement groups: made of the data servers that are there, chosen for new files, never changed but for the version of
+//! their device.
+//!
+//! # Ordering
+//! A group's record is a transaction before that of the first file in it, and durability is in the order of
+//! transactions: no file ever refers to a group that a crash took.
+//!
+//! # Failure
+//! A group with a member that is away or full takes no new files; when no other is left, those that serve and have room make
+//! one, down to a single data server. A member that stays away for [`REGROUP_MS`] is left out of all groups for new files; the
+//! old ones are taken up again when their members are back. When all are away, files go where they went before.
+
+use crate::layout_limits::{FILE_WIDTH_MAX, fits};
+use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};
+use crate::records;
+use crate::servers::Servers;
+use layout::{GROUPS_MAX, Group, Placed, Placement, PlacementError};
+use meta::{MetaError, MetaStore};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A set of data servers must be stable so long before it makes a group, unless a file needs one.
+const SETTLE_MS: u64 = 1_000;
+/// A member must be away for so long before the other members of its group make another, if any group has all of its.
+const REGROUP_MS: u64 = 30_000;
+
+/// The groups, and which of them new files go to.
+pub(crate) struct Groups {
+    placement: Placement,
+    /// Groups for new files.
+    current: Vec<u32>,
+    /// The live data servers with room when last looked at, and since when they are these.
+    seen: (Vec<u32>, Instant),
+    /// The data servers that new files avoid, as the availability of groups has it.
+    avoided: BTreeSet<u32>,
+    next_id: u32,
+    seed: u32,
+    /// Groups of files whose directory wants fewer data servers.
+    narrow: Narrow,
+}
+
+/// Whether files without a policy may go to a group.
+fn is_whole(group: &&Group) -> bool {
+    group.id < NARROW_ID_MIN
+}
+
+/// Why a new file has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoPlace {
+    /// No data server is there yet, or the one with room is away for a moment: ask again.
+    NotYet,
+    /// All that serve are full.
+    Full,
+}
+
+/// Cuts a sorted list of data servers into as few groups as the width allows, of nearly equal size.
+fn plan(live: &[u32]) -> Vec<Vec<u32>> {
+    let groups_count = live.len().div_ceil(FILE_WIDTH_MAX as usize);
+    if groups_count == 0 {
+        return Vec::new();
+    }
+    live.chunks(live.len().div_ceil(groups_count))
+        .map(<[u32]>::to_vec)
+        .collect()
+}
+
+impl Groups {
+    pub(crate) fn load(
+        cluster_id: u64,
+        groups: Vec<Group>,
+        seed: u32,
+    ) -> Result<Self, PlacementError> {
+        let mut out = Self {
+            placement: Placement::new(cluster_id),
+            current: Vec::new(),
+            seen: (Vec::new(), Instant::now()),
+            avoided: BTreeSet::new(),
+            next_id: 1,
+            seed,
+            narrow: Narrow::default(),
+        };
+        // Until the data servers are back, the newest group takes new files.
+        let newest = groups.iter().rfind(is_whole);
+        out.current = newest
+            .filter(|g| fits(g))
+            .map(|g| g.id)
+            .into_iter()
+            .collect();
+        out.next_id = newest.map_or(1, |g| g.id.saturating_add(1));
+        for group in groups {
+            out.placement.add(group, 0, seed)?;
+        }
+        out.apply_current();
+        Ok(out)
+    }
+
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    pub(crate) fn servers_of(&self, group: u32) -> Option<Vec<u32>> {
+        self.placement.group(group).map(|g| g.servers.0.clone())
+    }
+
+    /// The groups of a data server as they are once its addresses change.
+    pub(crate) fn renewed(&self, ds: u32) -> Vec<Group> {
+        self.placement.renewed(ds)
+    }
+
+    /// Takes groups that [`Groups::renewed`] gave, once they are stored.
+    pub(crate) fn renew(&mut self, groups: &[Group]) {
+        for group in groups {
+            let known = self.placement.renew(group);
+            known.expect("a group of the table itself, under the same lock");
+        }
+    }
+
+    /// Looks at who is live and has room, and regroups when that has been so for long enough.
+    pub(crate) fn observe(
+        &mut self,
+        store: &dyn MetaStore,
+        servers: &Servers,
+    ) -> Result<(), MetaError> {
+        let usable = servers.usable_ids();
+        if self.seen.0 != usable {
+            self.seen = (usable, Instant::now());
+        }
+        self.note_avoided(servers);
+        // Only of a member that is away one may hope that it is back soon.
+        let grown = self
+            .current_servers()
+            .iter()
+            .all(|id| self.seen.0.contains(id) || servers.full().contains(id));
+        let wait_ms = if grown { SETTLE_MS } else { REGROUP_MS };
+        if self.seen.1.elapsed() >= Duration::from_millis(wait_ms) {
+            self.regroup(store)?;
+        }
+        Ok(())
+    }
+
+    /// Those of the current groups that serve and have room.
+    fn servers_with_room(&self) -> Vec<u32> {
+        let mut servers = self.current_servers();
+        servers.retain(|id| !self.avoided.contains(id));
+        servers
+    }
+
+    fn current_servers(&self) -> Vec<u32> {
+        let servers = self.current.iter().filter_map(|id| self.servers_of(*id));
+        servers.flatten().collect()
+    }
+
+    /// Makes the groups of the data servers seen the current ones.
+    fn regroup(&mut self, store: &dyn MetaStore) -> Result<(), MetaError> {
+        let lists = plan(&self.seen.0);
+        if lists.is_empty() {
+            return Ok(());
+        }
+        let mut current = Vec::with_capacity(lists.len());
+        for list in lists {
+            let same = self
+                .placement
+                .groups()
+                .filter(is_whole)
+                .find(|g| g.servers.0 == list)
+                .map(|g| g.id);
+            match same {
+                Some(id) => current.push(id),
+                None if self.placement.groups().count() >= GROUPS_MAX => {
+                    current = self.widest_seen();
+                    break;
+                }
+                None => current.push(self.make(store, list)?),
+            }
+        }
+        if !current.is_empty() && current != self.current {
+            tracing::info!(groups = ?current, "new files go to these placement groups");
+            self.current = current;
+            self.apply_current();
+        }
+        Ok(())
+    }
+
+    /// With no room for another group: the widest of those that are there whose members were all seen.
+    fn widest_seen(&self) -> Vec<u32> {
+        let seen = |g: &&Group| g.servers.0.iter().all(|id| self.seen.0.contains(id));
+        let whole = self.placement.groups().filter(is_whole);
+        let groups = whole.filter(|g| fits(g)).filter(seen);
+        let widest = groups.max_by_key(|g| g.width()).map(|g| g.id);
+        widest.into_iter().collect()
+    }
+
+    /// Makes groups with a member that is full or away unavailable, and others available again.
+    fn note_avoided(&mut self, servers: &Servers) {
+        let avoided = servers.avoided();
+        if self.avoided != *avoided {
+            self.avoided = avoided.into_owned();
+            self.apply_current();
+        }
+    }
+
+    fn make(&mut self, store: &dyn MetaStore, list: Vec<u32>) -> Result<u32, MetaError> {
+        let id = self.add(store, self.next_id, list)?;
+        self.next_id = self.next_id.saturating_add(1);
+        Ok(id)
+    }
+
+    /// Stores a group and takes it into the table.
+    fn add(&mut self, store: &dyn MetaStore, id: u32, list: Vec<u32>) -> Result<u32, MetaError> {
+        let group = Group {
+            id,
+            version: 1,
+            servers: list.into(),
+        };
+        records::put_group(store, &group)?;
+        if let Err(error) = self.placement.add(group, 0, self.seed) {
+            return Err(MetaError::Corrupt(format!("placement group {id}: {error}")));
+        }
+        Ok(id)
+    }
+
+    fn apply_current(&mut self) {
+        let serves = |g: &Group| !g.servers.0.iter().any(|id| self.avoided.contains(id));
+        let taken = |g: &Group| self.current.contains(&g.id) && serves(g);
+        let weights = self.placement.groups().map(|g| {
+            let weight = if taken(g) { g.width() } else { 0 };
+            (g.id, weight)
+        });
+        for (id, weight) in weights.collect::<Vec<_>>() {
+            let known = "an id of the table itself";
+            self.placement.set_weight(id, weight).expect(known);
+            self.placement.set_available(id, weight > 0).expect(known);
+        }
+    }
+
+    /// Where a new file goes; `width` is the number of data servers that it is to have (no more than [`FILE_WIDTH_MAX`] count), 0 for
+    /// all of a group. Its members serve, as far as is known, unless none does: an inode needs no data server.
+    pub(crate) fn pick(
+        &mut self,
+        store: &dyn MetaStore,
+        servers: &Servers,
+        width: u32,
+    ) -> Result<Result<Placed, NoPlace>, MetaError> {
+        self.note_avoided(servers);
+        if let Some(placed) = self.pick_narrow(store, width.min(FILE_WIDTH_MAX))? {
+            return Ok(Ok(placed));
+        }
+        if let Some(placed) = self.placement.pick() {
+            return Ok(Ok(placed));
+        }
+        self.seen = (servers.usable_ids(), Instant::now());
+        self.regroup(store)?;
+        Ok(self.placement.pick().ok_or_else(|| {
+            if servers.live_ids().is_empty() || servers.room_may_return() {
+                NoPlace::NotYet
+            } else {
+                NoPlace::Full
+            }
+        }))
+    }
+}
+
+impl Groups {
+    /// Where a new file over `width` data servers goes; `None` when that is no fewer than there are, or no group can be made for
+    /// it: then it goes where any other does.
+    fn pick_narrow(
+        &mut self,
+        store: &dyn MetaStore,
+        width: u32,
+    ) -> Result<Option<Placed>, MetaError> {
+        let servers = self.servers_with_room();
+        let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
+        if width == 0 || width >= count {
+            return Ok(None);
+        }
+        if self.narrow.servers != servers {
+            self.narrow = Narrow {
+                servers,
+                runs: BTreeMap::new(),
+            };
+        }
+        let runs_count = usize::try_from(count.div_ceil(width)).unwrap_or(usize::MAX);
+        let entry = self.narrow.runs.entry(width);
+        let (runs, placed) = entry.or_insert_with(|| (vec![None; runs_count], 0));
+        let turn = usize::try_from(*placed).unwrap_or(0);
+        *placed = placed.wrapping_add(1);
+        let index = turn % runs_count;
+        let first_index = u32::try_from(turn / runs_count).unwrap_or(0) % width;
+        let group = match runs[index] {
+            Some(id) => id,
+            None => match self.narrow_group(store, run_of(&self.narrow.servers, width, index))? {
+                Some(id) => id,
+                None => return Ok(None),
+            },
+        };
+        if let Some((runs, _)) = self.narrow.runs.get_mut(&width) {
+            runs[index] = Some(group);
+        }
+        Ok(Some(Placed { group, first_index }))
+    }
+
+    /// The narrow group of a run, made if there is none yet and room for one.
+    fn narrow_group(
+        &mut self,
+        store: &dyn MetaStore,
+        list: Vec<u32>,
+    ) -> Result<Option<u32>, MetaError> {
+        let narrow = |g: &&Group| g.id >= NARROW_ID_MIN;
+        let groups = || self.placement().groups().filter(narrow);
+        if let Some(same) = groups().find(|g| g.servers.0 == list) {
+            return Ok(Some(same.id));
+        }
+        if groups().count() >= NARROW_GROUPS_MAX {
+            tracing::warn!("no more narrow placement groups can be made");
+            return Ok(None);
+        }
+        let last = groups().map(|g| g.id).max();
+        let Some(id) = last.map_or(Some(NARROW_ID_MIN), |id| id.checked_add(1)) else {
+            return Ok(None);
+        };
+        self.add(store, id, list).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_uses_every_server_once_in_groups_of_nearly_equal_width() {
+        assert!(plan(&[]).is_empty());
+        assert_eq!(plan(&[1, 2, 3, 4]), vec![vec![1, 2, 3, 4]]);
+        for (count, widths) in [(58, vec![58]), (59, vec![30, 29]), (170, vec![57, 57, 56])] {
+            let many: Vec<u32> = (0..count).collect();
+            let groups = plan(&many);
+            let found: Vec<usize> = groups.iter().map(Vec::len).collect();
+            assert_eq!(found, widths);
+            assert_eq!(groups.concat(), many);
+        }
+    }
+
+    #[test]
+    fn a_stored_group_that_is_too_wide_takes_no_new_files() {
+        for (width, taken) in [(FILE_WIDTH_MAX, vec![7]), (FILE_WIDTH_MAX + 1, vec![])] {
+            let stored = Group {
+                id: 7,
+                version: 1,
+                servers: (1..=width).collect::<Vec<_>>().into(),
+            };
+            let groups = Groups::load(1, vec![stored], 0).unwrap();
+            assert_eq!(groups.current, taken, "{width}");
+            assert_eq!(groups.next_id, 8);
+            assert_eq!(groups.servers_of(7).unwrap().len(), width as usize);
+        }
+    }
+}

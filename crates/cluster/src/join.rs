@@ -1,0 +1,236 @@
+//! How data servers come into the cluster and leave it: join tokens, JOIN, expulsion.
+//!
+//! # Ordering
+//! A token is used up, and the data server's record made, in one transaction that is durable before JOIN is answered.
+//!
+//! # Failure
+//! When JOIN's answer is lost the token is used up: the administrator makes another.
+
+use crate::call;
+use crate::cluster::Cluster;
+use crate::records::{self, Membership, Redeemed, SERVERS_MAX, ServerRecord};
+use crate::servers::Server;
+use cluster_tls::{Fingerprint, Role, TOKENS_MAX, TokenHash};
+use control::{ExpelArgs, JoinArgs, JoinOk, JoinSecret, Refusal, Status, Text, VersionRange};
+use layout::KeyError;
+use meta::MetaError;
+use transport::CloseReason;
+use xdr::OpaqueBuf;
+
+/// Why an administrator's order was not done.
+#[derive(Debug)]
+pub enum AdminError {
+    /// The metadata store failed.
+    Store(MetaError),
+    /// As many join tokens wait as may.
+    TooManyTokens,
+    /// No member of the cluster has this id.
+    UnknownServer,
+    /// No other signing key can be made now.
+    Key(KeyError),
+    /// The previous change of the signing keys waits for a data server.
+    KeysBusy,
+}
+
+impl std::fmt::Display for AdminError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(e) => write!(f, "{e}"),
+            Self::TooManyTokens => write!(f, "{TOKENS_MAX} join tokens wait already"),
+            Self::UnknownServer => f.write_str("no data server of the cluster has this id"),
+            Self::Key(KeyError::NotNext) => f.write_str(
+                "a new key waits already for data servers to take it; `ropewalk status` shows it",
+            ),
+            Self::Key(e) => write!(
+                f,
+                "{e}; layouts that were granted under the oldest must come back first"
+            ),
+            Self::KeysBusy => f.write_str("the keys are being changed; ask again"),
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+impl From<MetaError> for AdminError {
+    fn from(e: MetaError) -> Self {
+        Self::Store(e)
+    }
+}
+
+/// Signs the certificates of data servers that join.
+pub trait Issuer: Send + Sync + 'static {
+    /// The certificate (DER) for the holder of `public_key`, or a sentence why not.
+    ///
+    /// # Errors
+    /// The sentence.
+    fn issue(&self, ds_id: u32, public_key: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// The CA's certificate (DER).
+    fn ca_certificate(&self) -> Vec<u8>;
+}
+
+impl Issuer for cluster_tls::ClusterCa {
+    fn issue(&self, ds_id: u32, public_key: &[u8]) -> Result<Vec<u8>, String> {
+        let issued = Self::issue(self, Role::DataServer { ds_id }, public_key);
+        issued.map(|der| der.to_vec()).map_err(|e| e.to_string())
+    }
+
+    fn ca_certificate(&self) -> Vec<u8> {
+        self.certificate().to_vec()
+    }
+}
+
+/// Makes a join token's secret good for `ttl_ms`. Only its hash is kept.
+///
+/// # Errors
+/// [`AdminError`].
+pub async fn add_token(
+    cluster: &Cluster,
+    secret: &JoinSecret,
+    ttl_ms: u64,
+) -> Result<(), AdminError> {
+    let now_ms = cluster.now_wall_ms();
+    let hash = TokenHash::of(secret);
+    let expires_ms = now_ms.saturating_add(ttl_ms);
+    let stored = records::put_token(&*cluster.store, &hash.0, expires_ms, now_ms, TOKENS_MAX)?;
+    let seq = stored.ok_or(AdminError::TooManyTokens)?;
+    Ok(cluster.store.durable(seq).await?)
+}
+
+/// Puts a data server out of the cluster. Its objects are lost to the files that have them.
+///
+/// # Errors
+/// [`AdminError`].
+pub async fn expel(cluster: &Cluster, ds: u32, reason: &str) -> Result<(), AdminError> {
+    let (seq, conn) = {
+        let mut servers = cluster.servers.lock();
+        let server = servers.map.get_mut(&ds).filter(|s| s.is_member());
+        let server = server.ok_or(AdminError::UnknownServer)?;
+        let record = ServerRecord {
+            membership: Membership::Expelled,
+            ..server.record.clone()
+        };
+        let conn = server.conn.clone();
+        let seq = records::put_server(&*cluster.store, ds, &record, &[])?;
+        servers.note_expelled(ds, record);
+        (seq, conn)
+    };
+    cluster.store.durable(seq).await?;
+    // What waits for it waits on until its lease has run out: the table still says when that is.
+    if let Some(conn) = conn {
+        let args = ExpelArgs {
+            reason: Text::cut(reason),
+        };
+        match call::call(&conn, &args).await {
+            Ok(()) => {
+                if let Some(server) = cluster.servers.lock().map.get_mut(&ds) {
+                    server.lease_end = None;
+                }
+                cluster.fences.lock().forget_server(ds);
+            }
+            Err(error) => tracing::warn!(ds, %error, "expelled without its answer"),
+        }
+        conn.close(CloseReason::Asked);
+    }
+    cluster.changed.notify_waiters();
+    Ok(())
+}
+
+fn store_failed(error: &MetaError) -> Refusal {
+    tracing::error!(%error, "JOIN");
+    Refusal::new(Status::Io, "the metadata store failed")
+}
+
+/// JOIN.
+pub(crate) async fn join(
+    cluster: &Cluster,
+    issuer: &dyn Issuer,
+    args: JoinArgs,
+) -> Result<JoinOk, Refusal> {
+    let store = &*cluster.store;
+    if VersionRange::OURS.common(args.versions).is_none() {
+        return Err(Refusal::new(
+            Status::UnsupportedVersion,
+            "no common version",
+        ));
+    }
+    let hash = TokenHash::of(&args.secret);
+    let bad_token = || Refusal::new(Status::BadToken, "the join token is unknown or used up");
+    // Looked at before a certificate is signed for a stranger.
+    if !records::token_waits(store, &hash.0, cluster.now_wall_ms()).map_err(|e| store_failed(&e))? {
+        return Err(bad_token());
+    }
+    let ds_id = new_id(cluster, &args)?;
+    let certificate = issuer
+        .issue(ds_id, &args.public_key.0)
+        .map_err(|why| Refusal::new(Status::BadPublicKey, &why))?;
+    let record = ServerRecord {
+        membership: Membership::Active,
+        store_id: args.store.store_id,
+        counter: args.store.counter,
+        fingerprint: Fingerprint::of(&certificate).0,
+        addresses: args.addresses,
+    };
+    let redeemed = records::redeem(store, &hash.0, cluster.now_wall_ms(), ds_id, &record);
+    let seq = match redeemed.map_err(|e| store_failed(&e))? {
+        Redeemed::Taken(seq) => seq,
+        Redeemed::Unknown => return Err(bad_token()),
+        Redeemed::Expired => {
+            return Err(Refusal::new(Status::BadToken, "the join token has expired"));
+        }
+    };
+    store.durable(seq).await.map_err(|e| store_failed(&e))?;
+    cluster.add_server(ds_id, Server::new(record));
+    tracing::info!(ds = ds_id, "data server joined");
+    Ok(JoinOk {
+        cluster_id: cluster.cluster_id,
+        ds_id,
+        certificate: OpaqueBuf(certificate),
+        ca_certificate: OpaqueBuf(issuer.ca_certificate()),
+    })
+}
+
+fn new_id(cluster: &Cluster, args: &JoinArgs) -> Result<u32, Refusal> {
+    let mut servers = cluster.servers.lock();
+    if servers.map.len() >= SERVERS_MAX {
+        return Err(Refusal::new(
+            Status::TableFull,
+            "the cluster has as many servers as it may",
+        ));
+    }
+    let known = |s: &Server| s.record.store_id == args.store.store_id;
+    if servers.map.values().any(known) {
+        let why = "a data server has joined with this store already";
+        return Err(Refusal::new(Status::Invalid, why));
+    }
+    let id = servers.next_id;
+    servers.next_id = id.saturating_add(1);
+    Ok(id)
+}
+
+/// A join token that waits to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingToken {
+    /// Hash of its secret.
+    pub hash: TokenHash,
+    /// How long it is good still, in milliseconds.
+    pub left_ms: u64,
+}
+
+/// The join tokens that wait and are in time.
+///
+/// # Errors
+/// [`AdminError::Store`].
+pub fn waiting_tokens(cluster: &Cluster) -> Result<Vec<WaitingToken>, AdminError> {
+    let now_ms = cluster.now_wall_ms();
+    let stored = records::load_tokens(&*cluster.store, TOKENS_MAX)?;
+    let waiting = stored
+        .into_iter()
+        .filter(|(_, expires_ms)| now_ms < *expires_ms);
+    let describe = |(hash, expires_ms): ([u8; 32], u64)| WaitingToken {
+        hash: TokenHash(hash),
+        left_ms: expires_ms - now_ms,
+    };
+    Ok(waiting.map(describe).collect())
+}

@@ -1,0 +1,41 @@
+//! The data servers of a cluster as the metadata server knows them: members, groups, keys, fences.
+//!
+//! [`Cluster`] owns the table of data servers and their leases, the placement groups, the keys that sign handles, and the
+//! fences that data servers must acknowledge. [`ControlService`] serves the control program to data servers. What a
+//! file is, who holds its layout and how large it is belongs to the file service, which hands in [`Files`] and
+//! [`KeyUsers`].
+//!
+//! May call: `control`, `layout`, `meta`, `transport`, `cluster-tls` and the codecs. May not call: the name space, open
+//! state, or anything that serves clients.
+#![forbid(unsafe_code)]
+
+mod call;
+mod cluster;
+mod control_service;
+mod fence;
+mod fences;
+mod groups;
+mod hello;
+mod job;
+mod join;
+mod key_rotation;
+mod keys;
+mod layout_limits;
+mod multipath;
+mod narrow;
+mod records;
+mod servers;
+mod status;
+
+pub use call::{CALL_MS_MAX, DsError, all, call};
+pub use cluster::{Cluster, ClusterConfig, MemberError, Random, Space, WallMs};
+pub use control_service::{ControlService, Files, PeerOf, tls_peer};
+pub use fence::FENCE_WAIT_MS_MAX;
+pub use groups::NoPlace;
+pub use job::Job;
+pub use join::{AdminError, Issuer, WaitingToken, add_token, expel, waiting_tokens};
+pub use key_rotation::{KeyUsers, rotate_key, turn_keys};
+pub use keys::{KeyStatus, KeyTimes, RotatedKey};
+pub use layout::KeyState;
+pub use layout_limits::FILE_WIDTH_MAX;
+pub use status::{ClusterStatus, ServerState, ServerStatus};

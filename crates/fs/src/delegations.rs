@@ -1,0 +1,455 @@
+//! Delegations: offered with an OPEN, recalled for others, asked for sizes, taken away (RFC 8881 §10.2, §10.4).
+//!
+//! # Ownership
+//! The state table says who holds what. An operation that cannot bear a delegation keeps an [`Excluded`] until its work
+//! is done: nobody is granted one meanwhile.
+//!
+//! # Ordering
+//! Hold, recall, wait until it is gone, work. OPEN does without the hold: it looks for delegations and takes its share
+//! under one lock. The caller waits a little and is then told DELAY, so that no slot is blocked for long; the recall
+//! goes on without him.
+//!
+//! # Failure
+//! Nothing here is durable: after a restart clients reclaim. A delegation that does not come back in a lease is revoked: a
+//! note of that is made durable, so that its client does not reclaim it (§10.2.1), then it is fenced off the file, then others
+//! go on. What CB_GETATTR says of times and the change attribute is made durable like any other change (R7).
+
+use crate::actor::Actor;
+use crate::client_record;
+use crate::fs::{Fs, status};
+use crate::{layouts, removal};
+use client_table::CallbackError;
+use namespace::{Cred, FileId, Inode, Op, SizeCommit};
+use nfs4::attr::{ARCHIVE, CHANGE, SIZE, SPACE_USED, TIME_METADATA, TIME_MODIFY};
+use nfs4::cb::{
+    CbGetAttrArgs, CbGetAttrRes, CbRecallAnyArgs, CbRecallArgs, RCA_RDATA_DLG, RCA_WDATA_DLG,
+};
+use nfs4::{Bitmap, CbCompoundReply, ClientId, NfsStatus, OpError};
+use state::{DelegationEnded, DelegationRecall, InTheWay, WriteHolder};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// How long an operation waits for delegations to come back before its caller is told to ask again.
+const WAIT_MS: u64 = 2_000;
+/// Pause between two looks at what is out.
+const POLL_MS: u64 = 100;
+/// How long a holder may take to tell the size.
+const GETATTR_WAIT_MS: u64 = 2_000;
+/// How often in its time a recall is sent that a client has taken note of: its session may have been replaced since.
+const RECALLS_PER_LEASE: u64 = 4;
+/// Pause before a recall is sent again that did not arrive.
+const AGAIN_MS: u64 = 1_000;
+/// How often a client must say that it knows nothing of a delegation: at first it may be about to take note of it.
+const UNKNOWN_MAX: u32 = 2;
+/// Attributes that a holder for writing may know better.
+const HOLDERS: Bitmap = Bitmap::of(&[
+    CHANGE,
+    SIZE,
+    ARCHIVE,
+    SPACE_USED,
+    TIME_METADATA,
+    TIME_MODIFY,
+]);
+
+/// No delegation is granted on the file while this lives.
+pub struct Excluded {
+    fs: Arc<Fs>,
+    file: FileId,
+}
+
+impl Excluded {
+    /// Of those granted already nothing is said.
+    pub fn new(fs: &Arc<Fs>, file: FileId) -> Self {
+        fs.state().delegations.hold(file.0);
+        Self {
+            fs: Arc::clone(fs),
+            file,
+        }
+    }
+}
+
+impl Drop for Excluded {
+    fn drop(&mut self) {
+        self.fs.state().delegations.release(self.file.0);
+    }
+}
+
+/// What an operation wants out of its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Clearing {
+    /// Which delegations.
+    pub against: InTheWay,
+    /// The file is about to lose all its data: holders need not write theirs.
+    pub truncates: bool,
+}
+
+impl Clearing {
+    /// As a READ does.
+    pub const READ: Self = Self::of(InTheWay::Writers);
+    /// As a change of data, attributes or names does.
+    pub const CHANGE: Self = Self::of(InTheWay::All);
+
+    /// These, and the file keeps its data.
+    #[must_use]
+    pub const fn of(against: InTheWay) -> Self {
+        Self {
+            against,
+            truncates: false,
+        }
+    }
+}
+
+/// Gets the delegations of other clients out of the way, and keeps new ones away until the guard is dropped.
+///
+/// # Errors
+/// `Delay` while they are being recalled.
+pub async fn exclude(
+    fs: &Arc<Fs>,
+    actor: &Actor,
+    inode: &Inode,
+    clearing: Clearing,
+) -> Result<Excluded, NfsStatus> {
+    let client = actor.client()?;
+    let guard = Excluded::new(fs, inode.id);
+    clear(fs, inode, client, clearing).await?;
+    Ok(guard)
+}
+
+/// Recalls what other clients hold and waits a little until it is gone.
+pub async fn clear(
+    fs: &Arc<Fs>,
+    inode: &Inode,
+    client: ClientId,
+    clearing: Clearing,
+) -> Result<(), NfsStatus> {
+    let deadline = Instant::now() + Duration::from_millis(WAIT_MS);
+    loop {
+        let changed = fs.delegating.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let holders = fs
+            .state()
+            .delegations
+            .conflicts(inode.id.0, clearing.against, Some(client));
+        if holders.is_empty() {
+            return Ok(());
+        }
+        if revoke_lapsed(fs, inode.id, &holders).await {
+            continue;
+        }
+        recall(fs, inode, Some(client), clearing);
+        if Instant::now() >= deadline {
+            return Err(NfsStatus::Delay);
+        }
+        let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
+    }
+}
+
+/// Clients whose lease is over lose their delegations of the file, and nothing else. Returns whether there was one.
+async fn revoke_lapsed(fs: &Arc<Fs>, file: FileId, holders: &[ClientId]) -> bool {
+    let now_ms = fs.clients.now_ms();
+    let mut any = false;
+    for holder in holders {
+        let lapsed = fs.clients.lock().lapsed(*holder, now_ms);
+        let held = fs.state().delegations.of_holder(*holder, file.0);
+        if let Some(held) = held.filter(|_| lapsed) {
+            any |= revoke(fs, &held).await;
+        }
+    }
+    any
+}
+
+/// Sends the recalls that are not under way yet; returns at once.
+pub fn recall(fs: &Arc<Fs>, inode: &Inode, except: Option<ClientId>, clearing: Clearing) {
+    let times = (fs.clients.now_ms(), fs.lease_ms());
+    let recalls = fs
+        .state()
+        .delegations
+        .begin_recall(inode.id.0, clearing.against, except, times);
+    for recall in recalls {
+        fs.delegating.counts.recalled.fetch_add(1, Relaxed);
+        let (fs, fh) = (Arc::clone(fs), fs.handle_of(inode));
+        tokio::spawn(async move { send_recall(&fs, recall, &fh.0, clearing.truncates).await });
+    }
+}
+
+/// Sends one CB_RECALL, again as long as the delegation is out and its time is not over.
+async fn send_recall(fs: &Arc<Fs>, recall: DelegationRecall, fh: &[u8], truncate: bool) {
+    let callbacks = Arc::clone(&fs.delegating.callbacks);
+    let other = recall.stateid.other;
+    let mut unknown_count = 0;
+    while fs.state().delegations.is_out(&other) && fs.clients.now_ms() < recall.deadline_ms {
+        let Ok(permit) = Arc::clone(&callbacks).acquire_owned().await else {
+            return;
+        };
+        let sent = fs
+            .clients
+            .callback_about(
+                recall.client,
+                Some(recall.origin),
+                &|b| {
+                    b.push(&CbRecallArgs {
+                        stateid: recall.stateid,
+                        truncate,
+                        fh: xdr::Opaque(fh),
+                    });
+                },
+                |reply| reply.take::<nfs4::cb::CbRecallRes>().map(drop),
+            )
+            .await;
+        drop(permit);
+        let pause_ms = match sent {
+            Ok(()) => fs.lease_ms() / RECALLS_PER_LEASE,
+            Err(CallbackError::Status(NfsStatus::BadStateid | NfsStatus::BadHandle))
+                if fs.clients.reply_was_received(&recall.origin) =>
+            {
+                unknown_count += 1;
+                if unknown_count == UNKNOWN_MAX {
+                    // It has the reply that granted it, and holds nothing: it never took it, or gave it up.
+                    let ended = fs.state().end_delegation(&other);
+                    settle_ended(fs, ended);
+                    return;
+                }
+                AGAIN_MS
+            }
+            Err(error) => {
+                tracing::debug!(?error, client = recall.client.value, "delegation recall");
+                AGAIN_MS
+            }
+        };
+        wait_for_return(fs, &recall, pause_ms).await;
+    }
+}
+
+/// Waits until a delegation is back, or for `pause_ms`.
+async fn wait_for_return(fs: &Fs, recall: &DelegationRecall, pause_ms: u64) {
+    let until = Instant::now() + Duration::from_millis(pause_ms.max(POLL_MS));
+    loop {
+        let changed = fs.delegating.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let out = fs.state().delegations.is_out(&recall.stateid.other);
+        if !out || tokio::time::timeout_at(until, changed).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A delegation is no more: whoever waits goes on, a layout that it kept is back, an unlinked file may go.
+pub fn settle_ended(fs: &Arc<Fs>, ended: Option<DelegationEnded>) {
+    let Some(ended) = ended else { return };
+    if let Some(layout) = ended.layout {
+        layouts::settle_returned(fs, vec![layout]);
+    }
+    fs.delegating.changed.notify_waiters();
+    if ended.last_of_file {
+        removal::discard_if_unused(fs, FileId(ended.file));
+    }
+}
+
+/// Whoever waits for delegations looks again: a client is gone.
+pub(crate) fn client_gone(fs: &Arc<Fs>) {
+    fs.delegating.changed.notify_waiters();
+}
+
+/// What time brings: recalls that are overdue, and a table that gets full. To be called about every second.
+pub(crate) fn tick(fs: &Arc<Fs>) {
+    let now_ms = fs.clients.now_ms();
+    let overdue = fs.state().delegations.overdue(now_ms);
+    if !overdue.is_empty() {
+        fs.delegating.revoking.start(|| {
+            let fs = Arc::clone(fs);
+            async move {
+                for recall in &overdue {
+                    revoke(&fs, recall).await;
+                }
+            }
+        });
+    }
+    let crowded = fs.state().delegations.crowded(now_ms);
+    for any in crowded {
+        let clients = Arc::clone(&fs.clients);
+        tokio::spawn(async move {
+            let build = move |b: &mut nfs4::CbCompoundBuilder| {
+                b.push(&CbRecallAnyArgs {
+                    objects_to_keep: any.keep,
+                    type_mask: Bitmap::of(&[RCA_RDATA_DLG, RCA_WDATA_DLG]),
+                });
+            };
+            if let Err(error) = clients.callback(any.client, &build).await {
+                tracing::debug!(?error, client = any.client.value, "recall of any");
+            }
+        });
+    }
+}
+
+/// Takes a delegation whose time, or whose holder's, is over. One whose note cannot be made durable stays, and with it all who
+/// wait. Returns whether it is gone.
+async fn revoke(fs: &Arc<Fs>, recall: &DelegationRecall) -> bool {
+    let other = recall.stateid.other;
+    let (client, file) = (recall.client.value, recall.file);
+    if !fs.state().delegations.is_out(&other) {
+        return true;
+    }
+    if let Err(status) = client_record::note_revoked(fs, recall.client).await {
+        tracing::error!(client, file, %status, "a delegation cannot be revoked");
+        return false;
+    }
+    tracing::warn!(client, file, "delegation not returned");
+    layouts::fence_off(fs, recall.client, FileId(file));
+    let ended = fs.state().revoke_delegation(&other);
+    fs.delegating.counts.revoked.fetch_add(1, Relaxed);
+    settle_ended(fs, ended);
+    true
+}
+
+/// A file's attributes for somebody who does not hold it for writing.
+pub struct Fresh {
+    /// The file.
+    pub inode: Arc<Inode>,
+    /// The size as its holder sees it.
+    pub size: Option<u64>,
+}
+
+/// Whether somebody else may know the asked attributes better than this server.
+pub fn better_known(
+    fs: &Fs,
+    file: FileId,
+    client: Option<ClientId>,
+    mask: &Bitmap,
+) -> Option<WriteHolder> {
+    if !fs.has_delegations() || mask.intersection(&HOLDERS).is_empty() {
+        return None;
+    }
+    let holder = fs.state().delegations.write_holder(file.0);
+    holder.filter(|holder| Some(holder.client) != client)
+}
+
+/// Attributes with what the holder for writing says (RFC 8881 §10.4.3): CB_GETATTR, and a new change attribute if it has
+/// modified the file.
+///
+/// # Errors
+/// `Delay` when it does not answer: then it is recalled.
+pub async fn fresh(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Arc<Inode>,
+    mask: &Bitmap,
+) -> Result<Fresh, NfsStatus> {
+    let client = actor.client_id();
+    let Some(holder) = better_known(fs, inode.id, client, mask) else {
+        return Ok(Fresh {
+            inode: Arc::clone(inode),
+            size: None,
+        });
+    };
+    let answer = ask_holder(fs, inode, &holder).await;
+    heed_holder(fs, actor, inode, &holder, answer)
+}
+
+/// As [`fresh`] for the entries of a directory, all at the same time: those of `inodes` that others hold for writing.
+pub async fn fresh_entries(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inodes: &[Arc<Inode>],
+    mask: &Bitmap,
+) -> BTreeMap<FileId, Result<Fresh, NfsStatus>> {
+    let client = actor.client_id();
+    let mut asked = JoinSet::new();
+    for inode in inodes {
+        let holder = better_known(fs, inode.id, client, mask);
+        let Some(holder) = holder else { continue };
+        let (fs, inode) = (Arc::clone(fs), Arc::clone(inode));
+        asked.spawn(async move {
+            let answer = ask_holder(&fs, &inode, &holder).await;
+            (inode, holder, answer)
+        });
+    }
+    let mut out = BTreeMap::new();
+    while let Some(done) = asked.join_next().await {
+        if let Ok((inode, holder, answer)) = done {
+            let fresh = heed_holder(fs, actor, &inode, &holder, answer);
+            out.insert(inode.id, fresh);
+        }
+    }
+    out
+}
+
+/// What a holder's answer, change and size, means for the attributes.
+fn heed_holder(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    holder: &WriteHolder,
+    answer: Option<(u64, u64)>,
+) -> Result<Fresh, NfsStatus> {
+    let Some((change, size)) = answer else {
+        let client = actor.client_id();
+        recall(fs, inode, client, Clearing::READ);
+        return Err(NfsStatus::Delay);
+    };
+    let now = actor.ns(fs, |ns, op| ns.getattr(op, inode.id))?;
+    if !holder.modified && change == holder.change && size == now.size {
+        return Ok(Fresh {
+            inode: now,
+            size: None,
+        });
+    }
+    fs.state().delegations.note_modified(&holder.other);
+    let inode = touch(fs, actor, inode.id)?;
+    Ok(Fresh {
+        inode,
+        size: Some(size),
+    })
+}
+
+/// A modification that the server has not seen: times and the change attribute move. As root: the bits that a write by
+/// another user takes from the mode go when his write comes.
+fn touch(fs: &Fs, actor: &mut Actor, file: FileId) -> Result<Arc<Inode>, NfsStatus> {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let touched = fs.ns.commit_size(&mut op, file, SizeCommit::default());
+    actor.observe(op.observed());
+    touched.map_err(|e| status(&e))
+}
+
+/// CB_GETATTR: change and size as the holder sees them, unless it does not say.
+async fn ask_holder(fs: &Arc<Fs>, inode: &Inode, holder: &WriteHolder) -> Option<(u64, u64)> {
+    let fh = fs.handle_of(inode);
+    let build = move |b: &mut nfs4::CbCompoundBuilder| {
+        b.push(&CbGetAttrArgs {
+            fh: xdr::Opaque(&fh.0),
+            attr_request: Bitmap::of(&[CHANGE, SIZE]),
+        });
+    };
+    let asked = (fs.clients).callback_within(holder.client, GETATTR_WAIT_MS, build, read_holder);
+    asked.await.ok()
+}
+
+fn read_holder(reply: &mut CbCompoundReply<'_>) -> Result<(u64, u64), OpError> {
+    let res = reply.take::<CbGetAttrRes<'_>>()?;
+    let attrs = res.attributes.attrs().ok();
+    let both = attrs.and_then(|a| Some((a.change?, a.size?)));
+    both.ok_or(OpError::Status {
+        op: None,
+        status: NfsStatus::Inval,
+    })
+}
+
+/// The regular file behind a name, if there is one that the caller may look up: what a change of names must exclude.
+pub fn file_of_name(fs: &Fs, actor: &mut Actor, dir: FileId, name: &[u8]) -> Option<Arc<Inode>> {
+    let found = actor.ns(fs, |ns, op| ns.lookup(op, dir, name)).ok();
+    found.filter(|inode| inode.is_regular())
+}
+
+/// A change of names hit another file than the one that was excluded: a rename was faster. Its holders are told.
+pub fn missed(fs: &Arc<Fs>, actor: &Actor, excluded: Option<FileId>, hit: &Inode) {
+    if hit.is_regular() && excluded != Some(hit.id) {
+        let client = actor.client_id();
+        recall(fs, hit, client, Clearing::CHANGE);
+    }
+}

@@ -1,0 +1,63 @@
+//! Eager creation: the objects of a new file are made on all of its data servers before OPEN is answered, as the published system does it.
+//! The default is lazy: the first WRITE to a data server makes the object there, and a create costs the same however many there are.
+//!
+//! # Ordering
+//! The file is durable before a data server hears of it, so no object ever belongs to a number that a crash takes back. A removal may
+//! come while objects are made: its tombstone waits for those under way at the data server and refuses later ones.
+//!
+//! # Failure
+//! The file is there without its objects, as every file is under lazy creation, and the first WRITE makes what is missing. So a data server that
+//! is away holds nobody up; one that fails, or does not answer in time, is told of in the log and not asked again for a while. A crash in between
+//! leaves the same; so does a create that is answered again after a restart.
+
+use crate::actor::Actor;
+use crate::fs::{Creation, Fs};
+use crate::io::make_object;
+use futures_util::future::join_all;
+use namespace::Inode;
+use nfs4::NfsStatus;
+use std::time::Duration;
+
+/// How long an OPEN waits for the objects of its file.
+const WAIT_MS: u64 = 5_000;
+/// For how long a data server that has not made one is not asked for others.
+const PAUSE_MS: u64 = 15_000;
+
+/// Makes the objects of a file that was just made, where that is the setting.
+///
+/// # Errors
+/// Only when the file itself does not become durable.
+pub async fn make_objects(fs: &Fs, actor: &Actor, inode: &Inode) -> Result<(), NfsStatus> {
+    let Some(placement) = inode
+        .placement
+        .filter(|_| fs.settings.creation == Creation::Eager)
+    else {
+        return Ok(());
+    };
+    fs.durable(actor.observed).await?;
+    let ids = fs.cluster.group_servers(placement.group);
+    let asked = fs.cluster.asked_for_objects(&ids);
+    let making = asked.into_iter().map(|ds| make_one(fs, inode, ds));
+    join_all(making).await;
+    Ok(())
+}
+
+async fn make_one(fs: &Fs, inode: &Inode, ds: u32) {
+    let wait = Duration::from_millis(WAIT_MS);
+    let made = tokio::time::timeout(wait, make_object(fs, inode, ds)).await;
+    match made {
+        // Removed meanwhile.
+        Ok(Ok(()) | Err(NfsStatus::Stale)) => return,
+        Ok(Err(status)) => {
+            tracing::warn!(ds, file = inode.id.0, %status, "an object is left to the first write");
+        }
+        Err(_) => {
+            tracing::warn!(
+                ds,
+                file = inode.id.0,
+                "no answer; an object is left to the first write"
+            );
+        }
+    }
+    fs.cluster.make_lazily(ds, Duration::from_millis(PAUSE_MS));
+}

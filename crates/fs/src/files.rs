@@ -1,0 +1,68 @@
+//! What data servers ask and tell of files: SIZE and WROTE of the control program.
+//!
+//! # Ordering
+//! An answer that tells of a transaction waits until that is durable (R7).
+
+use crate::fs::Fs;
+use crate::size_recovery::until_ready;
+use cluster::Files;
+use control::{Refusal, SizeArgs, SizeOk, Status, WroteArgs};
+use namespace::{Cred, FileId, NsError, Op, SizeCommit};
+use std::sync::Arc;
+
+impl Files for Fs {
+    /// Nothing may be kept: a reader that has seen a new size must find it at the data server.
+    async fn size(self: &Arc<Self>, args: SizeArgs) -> Result<SizeOk, Refusal> {
+        let file = FileId(args.file_id);
+        if until_ready(self, file).await.is_err() {
+            return Err(Refusal::new(
+                Status::TryLater,
+                "the size is being recovered",
+            ));
+        }
+        let cred = Cred::root();
+        let mut op = Op::new(&cred, self.now());
+        let found = self.ns.resolve(&mut op, file, args.generation);
+        settle(self, &op).await?;
+        let inode = found.map_err(|e| refuse(&e))?;
+        Ok(SizeOk {
+            size_bytes: inode.size,
+            cache_ms: 0,
+        })
+    }
+
+    /// It does not wait for a truncation: that waits for the write which asks this.
+    async fn wrote(&self, args: WroteArgs) -> Result<(), Refusal> {
+        let file = FileId(args.file_id);
+        let cred = Cred::root();
+        let mut op = Op::new(&cred, self.now());
+        let found = self.ns.resolve(&mut op, file, args.generation);
+        let result = found.and_then(|_| {
+            let commit = SizeCommit {
+                new_end: Some(args.end_offset),
+                ..SizeCommit::default()
+            };
+            self.ns.commit_size(&mut op, file, commit)
+        });
+        self.note_space(file);
+        settle(self, &op).await?;
+        result.map(drop).map_err(|e| refuse(&e))
+    }
+}
+
+fn refuse(error: &NsError) -> Refusal {
+    match error {
+        NsError::Stale | NsError::Inval => Refusal::new(Status::NotFound, "no such file"),
+        NsError::NoSpace => Refusal::new(Status::NoSpace, "the metadata store is full"),
+        NsError::FileTooBig => Refusal::new(Status::Invalid, "the file is too big"),
+        error => {
+            tracing::error!(%error, "control program");
+            Refusal::new(Status::Io, "the metadata store failed")
+        }
+    }
+}
+
+async fn settle(fs: &Fs, op: &Op<'_>) -> Result<(), Refusal> {
+    let failed = |_| Refusal::new(Status::Io, "the metadata store failed");
+    fs.durable(op.observed()).await.map_err(failed)
+}

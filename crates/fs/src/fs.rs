@@ -1,0 +1,490 @@
+//! What the file service owns, and the questions that are answered without waiting.
+//!
+//! # Ownership
+//! [`Fs`] is shared by `Arc`: work that outlives its operation takes a clone. Its mutexes are never held across an
+//! `await`.
+//!
+//! # Failure
+//! Tables are rebuilt at start from the name space's marks and intents, and from what data servers say.
+
+use crate::atimes::Atimes;
+use crate::delegating::{Delegating, DelegationCounts};
+use crate::hint::{Facts, Guard, Hinted};
+use crate::layout_tables::LayoutTables;
+use crate::offloads::Offloads;
+use crate::space_notes::SpaceNotes;
+use crate::unknown_sizes;
+use client_table::ClientTable;
+use cluster::{Cluster, ClusterConfig, Job, KeyTimes, NoPlace, Random};
+use layout::{ClientTag, MdsHandle, MdsHandleError, MdsHandleKind};
+use meta::{MetaError, MetaStore, Seq};
+use namespace::{FILE_SIZE_MAX, FileId, Inode, LayoutPolicy, Namespace, NsError, Placement, Time};
+use nfs4::{FileHandle, NfsStatus, Verifier};
+use parking_lot::Mutex;
+use state::{DelegationLimits, FileStates, StateLimits};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use stripes::{Peers, PeersConfig};
+use tokio::sync::Semaphore;
+use transport::{Connector, Preference};
+
+/// Smallest stripe unit in bytes: an I/O must not fall into more pieces than it has pages.
+pub const STRIPE_UNIT_BYTES_MIN: u32 = 4096;
+/// Copies of more bytes take seconds where data servers have disks: a client that lets them is answered before.
+pub const COPY_ASYNC_ABOVE_BYTES: u64 = 16 << 20;
+/// Most notifications of freed locks under way at once.
+const NOTIFICATIONS_MAX: usize = 256;
+/// Chunks that all copies together hold in memory.
+pub(crate) const COPY_CHUNKS_MAX: usize = 64;
+
+/// Wall time, for the times of files.
+pub type WallClock = Arc<dyn Fn() -> Time + Send + Sync>;
+
+/// When the objects of a new file are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Creation {
+    /// By the first WRITE to each data server.
+    #[default]
+    Lazy,
+    /// With the file, on all of its data servers.
+    Eager,
+}
+
+/// Data servers and layouts.
+pub struct DataConfig {
+    /// Bytes of a stripe unit of new files: a multiple of 64, at least [`STRIPE_UNIT_BYTES_MIN`].
+    pub stripe_unit_bytes: u32,
+    /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
+    pub mds_threshold_bytes: u64,
+    /// A copy of more bytes is answered before it is done, when its client allows that ([`COPY_ASYNC_ABOVE_BYTES`]).
+    pub copy_async_above_bytes: u64,
+    /// When the objects of a new file are made.
+    pub creation: Creation,
+    /// Lease of data servers in milliseconds.
+    pub ds_lease_ms: u32,
+    /// Connects to data servers for the server's own I/O.
+    pub connector: Arc<dyn Connector>,
+    /// Which of their addresses that takes.
+    pub proxy_transport: Preference,
+    /// Which of their addresses clients are told.
+    pub data_transport: Preference,
+    /// How long signing keys are used.
+    pub keys: KeyTimes,
+}
+
+/// What a file service is made of.
+pub struct FsConfig {
+    /// The name space, open and durable.
+    pub ns: Namespace,
+    /// The clients that it serves.
+    pub clients: Arc<ClientTable>,
+    /// Lease of clients in milliseconds.
+    pub lease_ms: u64,
+    /// Wall time.
+    pub clock: WallClock,
+    /// Randomness.
+    pub random: Random,
+    /// Data servers and layouts.
+    pub data: DataConfig,
+    /// How many delegations clients are granted; `None` for none at all.
+    pub delegations: Option<DelegationLimits>,
+}
+
+/// Why a file service does not start.
+#[derive(Debug)]
+pub enum FsError {
+    /// The name space cannot be opened.
+    Namespace(NsError),
+    /// A stored record makes no sense or cannot be read.
+    Store(MetaError),
+}
+
+impl std::fmt::Display for FsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Namespace(e) => write!(f, "name space: {e}"),
+            Self::Store(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl std::error::Error for FsError {}
+
+impl From<NsError> for FsError {
+    fn from(e: NsError) -> Self {
+        Self::Namespace(e)
+    }
+}
+
+impl From<MetaError> for FsError {
+    fn from(e: MetaError) -> Self {
+        Self::Store(e)
+    }
+}
+
+/// Somebody holds a delegation.
+const DELEGATIONS: u8 = 1;
+/// State was revoked that its client has not freed.
+const REVOKED: u8 = 2;
+
+impl Facts for FileStates {
+    fn facts(&self) -> u8 {
+        let delegations = if self.delegations.is_empty() {
+            0
+        } else {
+            DELEGATIONS
+        };
+        let revoked = if self.has_revoked() { REVOKED } else { 0 };
+        delegations | revoked
+    }
+}
+
+/// What the configuration says of files.
+pub(crate) struct Settings {
+    pub(crate) stripe_unit_bytes: u32,
+    pub(crate) mds_threshold_bytes: u64,
+    pub(crate) copy_async_above_bytes: u64,
+    pub(crate) creation: Creation,
+}
+
+/// Background work, one task of each kind at a time.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) sizes: Job,
+    pub(crate) space: Job,
+    pub(crate) truncates: Job,
+    pub(crate) removals: Job,
+    pub(crate) overdue: Job,
+    pub(crate) orphans: Job,
+    /// All orphans were looked at after the grace period.
+    pub(crate) orphans_swept: AtomicBool,
+    /// What sessions of earlier runs kept is gone.
+    pub(crate) replies_swept: AtomicBool,
+}
+
+/// The file service of one metadata server.
+pub struct Fs {
+    pub(crate) ns: Namespace,
+    pub(crate) state: Hinted<FileStates>,
+    pub(crate) clients: Arc<ClientTable>,
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) peers: Peers,
+    pub(crate) settings: Settings,
+    pub(crate) layouts: LayoutTables,
+    pub(crate) delegating: Delegating,
+    pub(crate) atimes: Atimes,
+    pub(crate) space_noted: Hinted<SpaceNotes>,
+    pub(crate) offloads: Mutex<Offloads>,
+    /// Places for chunks that copies hold.
+    pub(crate) copy_chunks: Arc<Semaphore>,
+    /// One permit for each CB_NOTIFY_LOCK under way.
+    pub(crate) lock_notifications: Arc<Semaphore>,
+    pub(crate) jobs: Jobs,
+    pub(crate) lease_ms: u64,
+    too_wide_count: AtomicU64,
+    clock: WallClock,
+}
+
+impl Fs {
+    /// Opens the file service of a name space.
+    ///
+    /// # Errors
+    /// [`FsError`] when the store fails or its records make no sense.
+    pub async fn open(config: FsConfig) -> Result<Arc<Self>, FsError> {
+        let FsConfig { ns, data, .. } = config;
+        let clock = config.clock;
+        let owner = format!("ropewalk-mds-{:016x}-{}", ns.cluster_id(), ns.boot()).into_bytes();
+        let wall = Arc::clone(&clock);
+        let cluster = Cluster::open(ClusterConfig {
+            cluster_id: ns.cluster_id(),
+            boot: ns.boot(),
+            store: Arc::clone(ns.store()),
+            ds_lease_ms: data.ds_lease_ms,
+            data_transport: data.data_transport,
+            proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
+            key_times: data.keys,
+            wall_ms: Arc::new(move || ms_of(wall())),
+            random: Arc::clone(&config.random),
+        })
+        .await?;
+        let (unknown, truncating) = unknown_sizes::load(&ns)?;
+        let peers = PeersConfig {
+            connector: data.connector,
+            transport: data.proxy_transport,
+            owner,
+            verifier: Verifier {
+                bytes: (config.random)().to_be_bytes(),
+            },
+        };
+        let limits = StateLimits {
+            delegations: config.delegations.unwrap_or_default(),
+            ..StateLimits::default()
+        };
+        let unit = data.stripe_unit_bytes.max(STRIPE_UNIT_BYTES_MIN);
+        Ok(Arc::new(Self {
+            state: Hinted::new(FileStates::new(limits, ns.boot())),
+            clients: config.clients,
+            peers: Peers::new(Arc::clone(&cluster), peers),
+            cluster,
+            settings: Settings {
+                stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
+                mds_threshold_bytes: data.mds_threshold_bytes,
+                copy_async_above_bytes: data.copy_async_above_bytes,
+                creation: data.creation,
+            },
+            layouts: LayoutTables::new(unknown, truncating),
+            delegating: Delegating::new(config.delegations.is_some()),
+            atimes: Atimes::new(clock()),
+            space_noted: Hinted::default(),
+            offloads: Mutex::default(),
+            copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),
+            lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
+            jobs: Jobs::default(),
+            lease_ms: config.lease_ms,
+            too_wide_count: AtomicU64::new(0),
+            clock,
+            ns,
+        }))
+    }
+
+    /// The name space.
+    pub fn namespace(&self) -> &Namespace {
+        &self.ns
+    }
+
+    /// The metadata store.
+    pub fn store(&self) -> &Arc<dyn MetaStore> {
+        self.ns.store()
+    }
+
+    /// Opens, locks, delegations and layouts. Never hold the guard across an `await`.
+    pub fn state(&self) -> Guard<'_, FileStates> {
+        self.state.lock()
+    }
+
+    /// The clients, their connections and the clock of leases.
+    pub fn clients(&self) -> &Arc<ClientTable> {
+        &self.clients
+    }
+
+    /// The data servers.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// Access times that are not stored yet.
+    pub fn atimes(&self) -> &Atimes {
+        &self.atimes
+    }
+
+    /// Whether anybody holds a delegation: without the mutex, since every GETATTR asks.
+    pub fn has_delegations(&self) -> bool {
+        self.state.has(DELEGATIONS)
+    }
+
+    /// Whether state was revoked that its client has not freed.
+    pub fn has_revoked(&self) -> bool {
+        self.state.has(REVOKED)
+    }
+
+    /// Whether delegations are granted.
+    pub fn grants_delegations(&self) -> bool {
+        self.delegating.enabled
+    }
+
+    /// A delegation was granted.
+    pub fn note_delegation_granted(&self) {
+        self.delegating.note_granted();
+    }
+
+    /// Delegations, for metrics.
+    pub fn delegation_counts(&self) -> DelegationCounts {
+        self.delegating.counts(self.state().delegations.len())
+    }
+
+    /// Wall time.
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// Lease of clients in milliseconds.
+    pub fn lease_ms(&self) -> u64 {
+        self.lease_ms
+    }
+
+    /// Waits until a transaction is durable.
+    ///
+    /// # Errors
+    /// `ServerFault` when the store has failed.
+    pub async fn durable(&self, seq: Seq) -> Result<(), NfsStatus> {
+        self.store().durable(seq).await.map_err(|error| {
+            tracing::error!(%error, "metadata store");
+            NfsStatus::ServerFault
+        })
+    }
+
+    /// Bytes of a stripe unit of new files.
+    pub fn stripe_unit_bytes(&self) -> u32 {
+        self.settings.stripe_unit_bytes
+    }
+
+    /// Below which size files are to be written through this server; 0 for none.
+    pub fn mds_threshold_bytes(&self) -> u64 {
+        self.settings.mds_threshold_bytes
+    }
+
+    /// A copy of more bytes is answered before it is done.
+    pub fn copy_async_above_bytes(&self) -> u64 {
+        self.settings.copy_async_above_bytes
+    }
+
+    /// Where a new file goes, under the policy of its directory.
+    ///
+    /// # Errors
+    /// [`NfsStatus::NoSpc`] when all data servers are full; [`NfsStatus::Delay`] as long as none has joined, or the
+    /// ones with room have just gone: a file made without a place would never get one.
+    pub fn place(&self, policy: LayoutPolicy) -> Result<Placement, NfsStatus> {
+        let picked = self.cluster.pick(policy.stripe_count);
+        let placed = picked
+            .inspect_err(|error| tracing::error!(%error, "placement groups"))
+            .map_err(|_| NfsStatus::Io)?
+            .map_err(|why| match why {
+                NoPlace::NotYet => NfsStatus::Delay,
+                NoPlace::Full => NfsStatus::NoSpc,
+            })?;
+        Ok(Placement {
+            group: placed.group,
+            stripe_unit: match policy.stripe_unit {
+                0 => self.settings.stripe_unit_bytes,
+                unit => unit,
+            },
+            first_index: placed.first_index,
+        })
+    }
+
+    /// The largest file that every data server of the cluster holds, in bytes (RFC 8881 §5.8.2.11).
+    pub fn file_bytes_max(&self) -> u64 {
+        self.cluster.object_bytes_max().min(FILE_SIZE_MAX)
+    }
+
+    /// The end of a range that is to be written.
+    ///
+    /// # Errors
+    /// As [`Fs::check_end`].
+    pub fn check_range(&self, offset: u64, len: u64) -> Result<u64, NfsStatus> {
+        let end = offset.checked_add(len).ok_or(NfsStatus::FBig)?;
+        self.check_end(end)?;
+        Ok(end)
+    }
+
+    /// Refuses what would end beyond the largest file, before anything is changed.
+    ///
+    /// # Errors
+    /// `FBig`.
+    pub fn check_end(&self, end: u64) -> Result<(), NfsStatus> {
+        if end > self.file_bytes_max() {
+            return Err(NfsStatus::FBig);
+        }
+        Ok(())
+    }
+
+    /// Refuses what must wait for a truncation of the file.
+    ///
+    /// # Errors
+    /// `Delay`, or `Io` when a data server's store fails it.
+    pub fn check_not_truncating(&self, file: FileId) -> Result<(), NfsStatus> {
+        match self.layouts.truncating.lock().get(&file) {
+            Some(status) => Err(*status),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a pending fence on the file may still matter at a data server of the group.
+    pub(crate) fn is_fencing(&self, group: u32, file: FileId) -> bool {
+        self.cluster.is_fencing(group, file.0)
+    }
+
+    /// A layout is longer than its client takes. Logged ever more rarely: each open may end so.
+    pub fn note_too_wide(&self, group: u32, result_bytes: usize, maxcount: u32) {
+        let count = self.too_wide_count.fetch_add(1, Relaxed) + 1;
+        if count.is_power_of_two() {
+            let width = self.cluster.width(group);
+            tracing::warn!(
+                group,
+                width,
+                result_bytes,
+                maxcount,
+                count,
+                "a client gets no layout of a file, since it takes no reply of this size: its I/O goes through this server"
+            );
+        }
+    }
+
+    pub(crate) fn too_wide_count(&self) -> u64 {
+        self.too_wide_count.load(Relaxed)
+    }
+
+    /// The data of a file have changed: soon the data servers are asked what they take up.
+    pub(crate) fn note_space(&self, file: FileId) {
+        self.space_noted.lock().add(file);
+    }
+
+    /// The handle of an inode.
+    pub fn handle_of(&self, inode: &Inode) -> FileHandle {
+        let handle = MdsHandle {
+            kind: MdsHandleKind::Inode,
+            cluster_id: self.cluster.id(),
+            file_id: inode.id.0,
+            generation: inode.generation,
+        };
+        FileHandle::from(handle.to_bytes().as_slice())
+    }
+
+    /// Reads a handle of ours.
+    ///
+    /// # Errors
+    /// `Stale` for one of another cluster, `BadHandle`.
+    pub fn parse_handle(&self, fh: &[u8]) -> Result<MdsHandle, NfsStatus> {
+        MdsHandle::parse(fh, self.cluster.id()).map_err(|e| match e {
+            MdsHandleError::WrongCluster => NfsStatus::Stale,
+            _ => NfsStatus::BadHandle,
+        })
+    }
+}
+
+/// Milliseconds since 1970; 0 before.
+fn ms_of(time: Time) -> u64 {
+    let seconds = u64::try_from(time.secs).unwrap_or(0);
+    seconds.saturating_mul(1000) + u64::from(time.nanos) / 1_000_000
+}
+
+/// The status of what the name space answers.
+#[must_use]
+pub fn status(e: &NsError) -> NfsStatus {
+    match e {
+        NsError::NoEnt => NfsStatus::NoEnt,
+        NsError::Exist => NfsStatus::Exist,
+        NsError::NotDir => NfsStatus::NotDir,
+        NsError::IsDir => NfsStatus::IsDir,
+        NsError::NotEmpty => NfsStatus::NotEmpty,
+        NsError::Access => NfsStatus::Access,
+        NsError::Perm => NfsStatus::Perm,
+        NsError::NameTooLong => NfsStatus::NameTooLong,
+        NsError::BadName => NfsStatus::BadName,
+        NsError::Stale => NfsStatus::Stale,
+        NsError::NoSpace | NsError::AclTooLong | NsError::Store(MetaError::NoSpace) => {
+            NfsStatus::NoSpc
+        }
+        NsError::MLink => NfsStatus::MLink,
+        NsError::Inval | NsError::NeedsTruncate => NfsStatus::Inval,
+        NsError::BadCookie => NfsStatus::BadCookie,
+        NsError::FileTooBig => NfsStatus::FBig,
+        NsError::Busy | NsError::TooMany => NfsStatus::Delay,
+        NsError::NoXattr => NfsStatus::NoXattr,
+        NsError::XattrTooBig => NfsStatus::Xattr2Big,
+        NsError::Store(error) => {
+            tracing::error!(%error, "metadata store");
+            NfsStatus::ServerFault
+        }
+    }
+}

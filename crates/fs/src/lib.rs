@@ -1,0 +1,76 @@
+//! The file service: what keeps names, state, layouts and the data servers of files in step.
+//!
+//! [`Fs`] owns the name space, the open state and what is under way on files. Each module is one thing that it does: `layouts`
+//! grants and recalls them, `delegations` likewise, `truncate` and `removal` are durable intents, `size_recovery` finds
+//! what lost writers left, `io` serves clients without layouts, `copy`, `offload` and `clone` move data within the cluster,
+//! `client_record` and `client_end` begin and end the claims of clients. Functions take an [`Actor`]: whom they act for, and what he
+//! has seen.
+//!
+//! May call: `namespace`, `state`, `stripes`, `cluster` and `client-table`. May not call: COMPOUNDs, sessions or
+//! attributes as they are on the wire. Those are the operations' of the `mds` crate.
+#![forbid(unsafe_code)]
+
+mod actor;
+mod atimes;
+mod client_end;
+mod client_record;
+mod clone;
+mod copy;
+mod delegating;
+mod delegations;
+mod eager;
+mod fencing;
+mod files;
+mod fs;
+mod hint;
+mod io;
+mod kept_replies;
+mod layout_tables;
+mod layouts;
+mod lock_notify;
+mod offload;
+mod offloads;
+mod quiesce;
+mod ranges;
+mod removal;
+mod size_recovery;
+mod space;
+mod space_notes;
+mod status;
+mod tick;
+mod truncate;
+mod unknown_sizes;
+mod writer_set;
+
+pub use actor::{Actor, Prepared};
+pub use client_end::{poll_grace, reclaim_complete, removed};
+pub use client_record::{ensure, forget_revoked, load_client_records};
+pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
+pub use copy::{Copy, copy, is_zero};
+pub use delegating::DelegationCounts;
+pub use delegations::{
+    Clearing, Excluded, Fresh, better_known, clear, exclude, file_of_name, fresh, fresh_entries,
+    missed, recall, settle_ended,
+};
+pub use eager::make_objects;
+pub use fs::{
+    COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MIN,
+    WallClock, status,
+};
+pub use io::{WriteJob, commit, read, write};
+pub use kept_replies::{destroyed, is_ended, keep, kept, key};
+pub use layouts::{
+    GrantRequest, access_narrowed, commit_layout, grant, grantable, is_unsettled, may_have_data,
+    return_layouts, settle_returned,
+};
+pub use lock_notify::notify_unblocked;
+pub use offload::{offload_cancel, offload_status, start as start_offload};
+pub use offloads::Copied;
+pub use quiesce::{Hold, writes_reported};
+pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
+pub use removal::{REMOVALS_COUNTED_MAX, file_removed, last_close, removals_waiting};
+pub use size_recovery::{ready, stamps, until_ready};
+pub use space::look_at_space;
+pub use status::FsStatus;
+pub use tick::{rotate_key, tick};
+pub use truncate::truncate;

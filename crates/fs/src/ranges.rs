@@ -1,0 +1,245 @@
+//! Ranges of striped files: where data are, holes that are made, storage that is taken (SEEK, DEALLOCATE, ALLOCATE).
+//!
+//! # Ownership
+//! As proxied I/O: the file's gate keeps truncations out. Layouts stay: to whoever writes the range at a data server meanwhile it
+//! is a WRITE like any other, and no byte outside of the range is touched.
+//!
+//! # Ordering
+//! A hole or a reservation is durable at every data server before the name space learns of it, and that before the reply.
+//! With sparse packing an object is a hole wherever the stripes of others lie, so each data server is asked about its own
+//! stripes alone.
+//!
+//! # Failure
+//! What fails may be done in part, and asking again does the rest. A data server that is away delays all of it, an expelled one
+//! makes an I/O error of it: its part of the file is lost.
+
+use crate::actor::{Actor, Prepared};
+use crate::fs::Fs;
+use crate::io::{enter, enter_to_write};
+use crate::size_recovery::{may_be_longer, measure};
+use control::{MapArgs, MapOk, PunchArgs, Range, ReserveArgs};
+use namespace::{FILE_SIZE_MAX, Inode, SizeCommit};
+use nfs4::{NfsStatus, Verifier};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use stripes::{Expelled, Spread};
+
+/// Rounds of questions of one SEEK. What is not found by then is said to be data, as it may be of any hole.
+const SEEK_ROUNDS_MAX: usize = 4096;
+
+/// What SEEK looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes that were written.
+    Data,
+    /// None.
+    Hole,
+}
+
+/// What SEEK found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sought {
+    /// It begins here.
+    At(u64),
+    /// There is none before the end of the file, which is here.
+    End(u64),
+}
+
+/// Looks for data or for a hole.
+///
+/// # Errors
+/// `NxIo` at or behind the end of the file.
+pub async fn seek(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    offset: u64,
+    what: Content,
+) -> Result<Sought, NfsStatus> {
+    let (_shared, inode) = enter(fs, actor, inode).await?;
+    let written_unseen = may_be_longer(fs, &inode);
+    if offset >= inode.size && !written_unseen {
+        return Err(NfsStatus::NxIo);
+    }
+    let Some(spread) = Spread::of(&fs.cluster, &inode, Expelled::Fails)? else {
+        return match what {
+            _ if offset >= inode.size => Err(NfsStatus::NxIo),
+            Content::Data => Ok(Sought::End(inode.size)),
+            Content::Hole => Ok(Sought::At(offset)),
+        };
+    };
+    let (found, object_sizes) = look(&spread, offset, what).await?;
+    let mut end = inode.size;
+    if written_unseen {
+        end = end.max(spread.striping().file_size(&object_sizes));
+    }
+    match found {
+        _ if offset >= end => Err(NfsStatus::NxIo),
+        Some(at) if at < end => Ok(Sought::At(at)),
+        _ => Ok(Sought::End(end)),
+    }
+}
+
+/// The end of a file, with what is written to data servers under layouts that are out: Linux asks for a range of a file, or a
+/// copy of it, before it has said LAYOUTCOMMIT.
+pub async fn end_of(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<u64, NfsStatus> {
+    if may_be_longer(fs, inode) {
+        Ok(measure(fs, inode).await?.max(inode.size))
+    } else {
+        Ok(inode.size)
+    }
+}
+
+/// The first byte at or behind `offset` that is `what` in its own object, and the sizes of the objects.
+async fn look(
+    spread: &Spread,
+    offset: u64,
+    what: Content,
+) -> Result<(Option<u64>, Vec<u64>), NfsStatus> {
+    let mut sizes = vec![0; spread.ids().len()];
+    let mut from: Vec<Option<u64>> = vec![Some(offset); spread.ids().len()];
+    let mut best: Option<u64> = None;
+    for _ in 0..SEEK_ROUNDS_MAX {
+        let open = from.iter().enumerate().filter_map(|(place, at)| {
+            let at = at.filter(|at| best.is_none_or(|best| *at < best))?;
+            Some((place, at))
+        });
+        let args = |(place, start): (usize, u64)| MapArgs {
+            object: spread.object(),
+            stripes: spread.stripes(place),
+            range: Range {
+                start,
+                end: FILE_SIZE_MAX,
+            },
+            ranges_max: 1,
+        };
+        let asks: Vec<_> = open.map(|ask| (ask.0, args(ask))).collect();
+        if asks.is_empty() {
+            return Ok((best, sizes));
+        }
+        for (place, answer) in spread.ask(asks).await? {
+            sizes[place] = answer.size_bytes;
+            let at = from[place].unwrap_or(offset);
+            match next(spread, place, at, what, &answer) {
+                Next::Found(found) => {
+                    best = Some(best.map_or(found, |best| best.min(found)));
+                    from[place] = None;
+                }
+                Next::Further(further) if further > at => from[place] = Some(further),
+                Next::Further(_) => return Err(NfsStatus::Io),
+                Next::Nothing => from[place] = None,
+            }
+        }
+    }
+    let reached = from.into_iter().flatten().min();
+    if what == Content::Data {
+        best = best.into_iter().chain(reached).min();
+    }
+    Ok((best, sizes))
+}
+
+/// What one data server's answer says.
+enum Next {
+    Found(u64),
+    /// It did not look behind this.
+    Further(u64),
+    Nothing,
+}
+
+fn next(spread: &Spread, place: usize, at: u64, what: Content, answer: &MapOk) -> Next {
+    let index = u32::try_from(place).unwrap_or(u32::MAX);
+    let own = spread.striping().next_own(index, at);
+    let first = answer.ranges.0.first();
+    let is_whole = answer.through >= FILE_SIZE_MAX;
+    match (what, first) {
+        (Content::Data, Some(range)) => Next::Found(range.start.max(own)),
+        (Content::Data, None) if is_whole => Next::Nothing,
+        (Content::Data, None) => Next::Further(answer.through),
+        (Content::Hole, _) => {
+            let data_end = first.filter(|range| range.start <= own).map(|r| r.end);
+            let hole = spread.striping().next_own(index, data_end.unwrap_or(own));
+            if is_whole || hole < answer.through {
+                Next::Found(hole)
+            } else {
+                Next::Further(answer.through)
+            }
+        }
+    }
+}
+
+/// Makes a hole of a range. The size stays. One that is not `durable` is so after a COMMIT; the write verifiers of the data
+/// servers tell whether that was the same run of theirs.
+///
+/// # Errors
+/// `Delay` while a data server is away; `NotSupp` when its file system makes no holes.
+pub async fn deallocate(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    kept: &Prepared,
+    inode: &Inode,
+    (range, durable): (Range, bool),
+) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
+    let (_shared, inode) = enter_to_write(fs, actor, inode).await?;
+    let mut seen = BTreeMap::new();
+    if let Some(spread) = Spread::of(&fs.cluster, &inode, Expelled::Fails)? {
+        let args = PunchArgs {
+            object: spread.object(),
+            range,
+            durable,
+        };
+        let asks = spread.touched(range).map(|place| (place, args)).collect();
+        for (place, answer) in spread.ask(asks).await? {
+            seen.insert(spread.ids()[place], answer.verifier);
+        }
+    }
+    let changed = SizeCommit::default();
+    actor.change_as(fs, kept, |ns, op| ns.commit_size(op, inode.id, changed))?;
+    fs.note_space(inode.id);
+    Ok(seen)
+}
+
+/// Takes storage for a range, durably; the file grows to its end.
+///
+/// # Errors
+/// `NoSpc`; `Delay` while a data server is away.
+pub async fn allocate(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    kept: &Prepared,
+    inode: &Inode,
+    range: Range,
+) -> Result<(), NfsStatus> {
+    let (_shared, inode) = enter_to_write(fs, actor, inode).await?;
+    let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?.ok_or(NfsStatus::NoSpc)?;
+    let mut open: Vec<(usize, u64)> = spread.touched(range).map(|p| (p, range.start)).collect();
+    while !open.is_empty() {
+        let args = |(place, start): (usize, u64)| ReserveArgs {
+            object: spread.object(),
+            stripes: spread.stripes(place),
+            range: Range { start, ..range },
+        };
+        let asks = open.iter().map(|ask| (ask.0, args(*ask))).collect();
+        let was = open.clone();
+        open.clear();
+        for (place, answer) in spread.ask(asks).await? {
+            let before = was
+                .iter()
+                .find(|(p, _)| *p == place)
+                .map_or(0, |(_, at)| *at);
+            if answer.through >= range.end {
+                continue;
+            }
+            if answer.through <= before {
+                return Err(NfsStatus::Io);
+            }
+            open.push((place, answer.through));
+        }
+    }
+    let grown = SizeCommit {
+        new_end: Some(range.end),
+        ..SizeCommit::default()
+    };
+    actor.change_as(fs, kept, |ns, op| ns.commit_size(op, inode.id, grown))?;
+    fs.note_space(inode.id);
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Removal: objects of files without names, taken off the data servers in batches (rule R4).
+//!
+//! # Ordering
+//! The inode and its entry of the queue change places in one transaction; data servers are told only of what is durable;
+//! an entry goes when each data server of the group has a durable tombstone, which no late write passes. So nobody waits
+//! for layouts of a removed file: the tombstone fences them.
+//!
+//! # Failure
+//! A data server that is away keeps its entries in the queue. REMOVE may be repeated.
+
+use crate::actor::Actor;
+use crate::fs::Fs;
+use cluster::DsError;
+use control::{BATCH_MAX, RemoveItem};
+use layout::Epoch;
+use namespace::{Cred, FileId, Inode, NsError, Op, PAGE_MAX, Removal};
+use nfs4::NfsStatus;
+use state::IoModes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use stripes::remove;
+use tokio::task::JoinSet;
+
+/// Most batches of one pass; the next tick goes on.
+const BATCHES_MAX: usize = 16;
+/// Where [`removals_waiting`] ends.
+pub const REMOVALS_COUNTED_MAX: usize = 10_000;
+
+/// Entries of the removal queue, counted up to [`REMOVALS_COUNTED_MAX`]. 0 when the store fails.
+pub fn removals_waiting(fs: &Fs) -> usize {
+    let cred = Cred::root();
+    let (mut after, mut counted) = (0, 0);
+    while counted < REMOVALS_COUNTED_MAX {
+        let mut op = Op::new(&cred, fs.now());
+        let page = &fs.ns;
+        let page = page.removal_batch(&mut op, after, PAGE_MAX);
+        let Some((last, len)) = page.ok().and_then(|p| p.last().map(|r| (r.seq, p.len()))) else {
+            break;
+        };
+        (after, counted) = (last, counted + len);
+    }
+    counted.min(REMOVALS_COUNTED_MAX)
+}
+
+/// A file lost its last name and is not open; its inode is gone. Layouts that are still out mean nothing any more.
+pub fn file_removed(fs: &Fs, inode: &Inode) {
+    forget_layouts(fs, inode.id);
+}
+
+/// Drops all layouts of a file whose tombstone is in the queue.
+fn forget_layouts(fs: &Fs, file: FileId) {
+    fs.layouts.writers.lock().forget(file);
+    let mut state = fs.state();
+    if !state.layouts.is_held(file.0, IoModes::ANY, None) {
+        return;
+    }
+    // Those under recall already come up as overdue, and find the file gone.
+    for recall in state.layouts.begin_recall(file.0, IoModes::ANY, None, 0) {
+        let _gone = state.layouts.revoke(&recall.stateid.other);
+    }
+}
+
+/// The last open of a file was closed.
+pub fn last_close(fs: &Fs, actor: &mut Actor, file: FileId) -> Result<(), NfsStatus> {
+    let inode = match actor.ns(fs, |ns, op| ns.getattr(op, file)) {
+        // It went with its last layout, which came back with this close.
+        Err(NfsStatus::Stale) => return Ok(()),
+        found => found?,
+    };
+    if inode.nlink == 0 && fs.state().open_count(file.0) == 0 {
+        actor.ns(fs, |ns, op| ns.orphan_closed(op, file))?;
+        forget_layouts(fs, file);
+    }
+    Ok(())
+}
+
+/// Ends the life of a file without names that nobody has open.
+pub(crate) fn discard_if_unused(fs: &Fs, file: FileId) {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let orphan = matches!(fs.ns.getattr(&mut op, file), Ok(inode) if inode.nlink == 0);
+    if !orphan || fs.clients.lock().in_grace() || fs.state().open_count(file.0) > 0 {
+        return;
+    }
+    match fs.ns.orphan_closed(&mut op, file) {
+        Ok(_) => forget_layouts(fs, file),
+        Err(error) => tracing::error!(%error, file = file.0, "orphan"),
+    }
+}
+
+/// Looks at all orphans once after the grace period.
+pub(crate) fn sweep(fs: &Fs) {
+    if fs.clients.lock().in_grace() {
+        return;
+    }
+    let cred = Cred::root();
+    let mut after = FileId(0);
+    loop {
+        let mut op = Op::new(&cred, fs.now());
+        let page = match fs.ns.orphans(&mut op, after, PAGE_MAX) {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::error!(%error, "orphans");
+                return;
+            }
+        };
+        for file in &page {
+            discard_if_unused(fs, *file);
+        }
+        match page.last() {
+            Some(file) if page.len() == PAGE_MAX => after = *file,
+            _ => break,
+        }
+    }
+    fs.jobs.orphans_swept.store(true, Relaxed);
+}
+
+/// Works off the head of the queue.
+pub(crate) async fn drain(fs: &Fs) {
+    let cred = Cred::root();
+    let mut after = 0;
+    for _ in 0..BATCHES_MAX {
+        let mut op = Op::new(&cred, fs.now());
+        let batch = match fs.ns.removal_batch(&mut op, after, BATCH_MAX as usize) {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::error!(%error, "removal queue");
+                return;
+            }
+        };
+        let Some(last) = batch.last().map(|r| r.seq) else {
+            return;
+        };
+        if fs.durable(op.observed()).await.is_err() {
+            return;
+        }
+        remove_batch(fs, &batch).await;
+        after = last;
+    }
+}
+
+async fn remove_batch(fs: &Fs, batch: &[Removal]) {
+    let mut by_server: BTreeMap<u32, Vec<&Removal>> = BTreeMap::new();
+    for removal in batch {
+        let ids = fs.cluster.group_servers(removal.placement.group);
+        let members = fs.cluster.members_of(&ids);
+        let lacks = |ds: &u32| removal.acked.0.binary_search(ds).is_err();
+        if !members.iter().any(lacks) {
+            // The others were expelled: nobody has the objects any more.
+            acked(fs, removal, 0, &members);
+        }
+        for ds in members.into_iter().filter(lacks) {
+            by_server.entry(ds).or_default().push(removal);
+        }
+    }
+    // The files of a batch lie on the same data servers as a rule: all are told at the same time.
+    let mut tasks = JoinSet::new();
+    for (ds, removals) in &by_server {
+        let through_key = fs.cluster.newest_key_id();
+        let items = removals.iter().map(|r| item(r, through_key)).collect();
+        let (ds, cluster) = (*ds, Arc::clone(&fs.cluster));
+        tasks.spawn(async move { (ds, remove(&cluster, ds, items).await) });
+    }
+    while let Some(done) = tasks.join_next().await {
+        match done {
+            Ok((ds, Ok(gone))) => note_gone(fs, ds, &by_server[&ds], &gone),
+            Ok((_, Err(DsError::Down))) | Err(_) => {}
+            Ok((ds, Err(error))) => tracing::warn!(ds, %error, "removal"),
+        }
+    }
+}
+
+fn item(removal: &Removal, through_key: u32) -> RemoveItem {
+    RemoveItem {
+        file_id: removal.file.0,
+        generation: removal.generation.saturating_add(1),
+        floor: Epoch::from_u64(removal.floor),
+        through_key,
+    }
+}
+
+/// Takes in which objects a data server has durable tombstones of.
+fn note_gone(fs: &Fs, ds: u32, removals: &[&Removal], gone: &[bool]) {
+    for (removal, _) in removals.iter().zip(gone).filter(|(_, gone)| **gone) {
+        let ids = fs.cluster.group_servers(removal.placement.group);
+        let members = fs.cluster.members_of(&ids);
+        acked(fs, removal, ds, &members);
+    }
+}
+
+fn acked(fs: &Fs, removal: &Removal, ds: u32, members: &[u32]) {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let result: Result<_, NsError> = fs.ns.removal_acked(&mut op, removal.seq, ds, members);
+    if let Err(error) = result {
+        tracing::error!(%error, "removal queue");
+    }
+}

@@ -1,0 +1,214 @@
+//! Truncation: a durable intent, then every data server, then the size (rule R3).
+//!
+//! # Ownership
+//! The file's gate keeps proxied I/O out, a hold on its layouts keeps LAYOUTGET out, and the name space's intent keeps
+//! other truncations out, also after a crash.
+//!
+//! # Ordering
+//! Layouts for writing come back (all but the caller's own), before the gate closes: a client returns its layout behind its
+//! LAYOUTCOMMIT, which passes the gate. Then: the intent and the epoch are durable; LAYOUTCOMMITs from before are
+//! refused; every data server has cut and raised its floor; the size changes. When nobody but the caller ever had a handle
+//! for writing that still holds, the epoch stays: there are no late writes of others to stop, and his layout goes on; only
+//! his LAYOUTCOMMITs are measured at the data servers until he gets a new stateid. A
+//! data server answers SET_SIZE when no write below the floor is under way, so nothing grows again behind the cut.
+//!
+//! # Failure
+//! With a data server away the caller gets `NFS4ERR_DELAY` and the intent stays; the tick ends it, and whoever comes
+//! meanwhile with a layout or proxied I/O waits. When a data server's store fails, all of these are told `NFS4ERR_IO` instead,
+//! until the tick has ended it after all. One that was expelled has nothing to cut.
+
+use crate::actor::{Actor, Prepared};
+use crate::fs::{Fs, status};
+use crate::quiesce::{self, Hold, layouts_gone};
+use crate::unknown_sizes::intents;
+use control::{ItemStatuses, SetSizeArgs, SetSizeItem, Status};
+use layout::Epoch;
+use namespace::{Cred, Inode, NsError, Op, SET_ID_BITS, SetAttr, TruncateIntent};
+use nfs4::{ClientId, NfsStatus};
+use state::IoModes;
+use std::sync::Arc;
+use stripes::{Expelled, Spread, status_of};
+use tokio::sync::OwnedRwLockWriteGuard;
+
+/// Sets the size of a file that may have data beyond it, and the other attributes of the request with it.
+pub async fn truncate(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Arc<Inode>,
+    wanted: &SetAttr,
+    opened_for_write: bool,
+    kept: &Prepared,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let client = actor.client()?;
+    fs.check_not_truncating(inode.id)?;
+    // LAYOUTGET is held off from here on: nobody joins those that are gone.
+    let _hold = Hold::new(fs, inode.id);
+    let _alone = alone(fs, inode, client).await?;
+    truncate_alone(fs, actor, inode, wanted, opened_for_write, kept).await
+}
+
+/// As [`truncate`], for who holds the file and its gate already, when nobody else has a layout to write it.
+pub(crate) async fn truncate_alone(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Arc<Inode>,
+    wanted: &SetAttr,
+    opened_for_write: bool,
+    kept: &Prepared,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let file = inode.id;
+    let new_size = wanted.size.ok_or(NfsStatus::Inval)?;
+    let attrs = SetAttr {
+        size: None,
+        ..wanted.clone()
+    };
+    let me = actor.tag(fs)?;
+    // A data server takes no set-id bits off: a handle that was kept must not outlive their setting.
+    let sets_id = wanted.mode.is_some_and(|mode| mode & SET_ID_BITS != 0);
+    let fence = sets_id || !fs.layouts.writers.lock().only(file, me);
+    // Once the intent is durable the cut is made, whatever happens: that is the change.
+    let intent = actor.change_as(fs, kept, |ns, op| {
+        ns.begin_truncate(op, file, new_size, &attrs, opened_for_write, fence)
+    })?;
+    fs.layouts.truncating.lock().insert(file, NfsStatus::Delay);
+    if fence {
+        fs.layouts.writers.lock().forget(file);
+    }
+    {
+        let _order = fs.layouts.grant_lock(file).lock();
+        fs.state().layouts.raise_commit_floor(file.0);
+    }
+    fs.durable(actor.observed).await?;
+    cut(fs, inode, &intent).await.inspect_err(|status| {
+        tracing::warn!(file = file.0, %status, "truncation goes on later");
+    })?;
+    let mut ended = false;
+    let done = actor.ns(fs, |ns, op| {
+        let mut result = ns.finish_truncate(op, file, &attrs);
+        ended = result.is_ok() || result == Err(NsError::Stale);
+        if let Err(NsError::Perm | NsError::Access) = result {
+            // The permission to set them went meanwhile: the cut stands, the rest of the request fails.
+            ended = ns.finish_truncate(op, file, &SetAttr::default()).is_ok();
+        }
+        if !ended {
+            result = result.and(Err(NsError::Busy));
+        }
+        result
+    });
+    if ended {
+        fs.layouts.truncating.lock().remove(&file);
+        fs.note_space(file);
+    }
+    done
+}
+
+/// Waits until nobody else writes. To be called under a hold.
+async fn alone(
+    fs: &Arc<Fs>,
+    inode: &Inode,
+    client: ClientId,
+) -> Result<OwnedRwLockWriteGuard<()>, NfsStatus> {
+    layouts_gone(fs, inode, IoModes::RW, Some(client)).await?;
+    // Another truncation may have come first, and a client may have been fenced.
+    let gate = quiesce::gate(fs, inode.id).await?;
+    let held = fs
+        .state()
+        .layouts
+        .is_held(inode.id.0, IoModes::RW, Some(client));
+    if held {
+        return Err(NfsStatus::Delay);
+    }
+    Ok(gate)
+}
+
+/// Makes every data server of the file cut its object. What is done again is done already. When it is not done, the answer is
+/// what others are told until it is: `Io` when a data server's store failed, since asking again may help and waiting does not.
+async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
+    let Some(spread) = Spread::of(&fs.cluster, inode, Expelled::Skipped)? else {
+        return Ok(());
+    };
+    let item = SetSizeItem {
+        object: spread.object(),
+        size_bytes: intent.new_size,
+        floor: Epoch::from_u64(intent.floor),
+        through_key: fs.cluster.newest_key_id(),
+    };
+    let items = vec![item].into();
+    let answers = spread.ask_all(&SetSizeArgs { items }).await;
+    let done = answers.and_then(|answers| {
+        let mut statuses = answers.iter().map(|(_, answer)| is_cut(answer));
+        statuses.find(Result::is_err).unwrap_or(Ok(()))
+    });
+    let done = done.map_err(|status| match status {
+        NfsStatus::Io => NfsStatus::Io,
+        _ => NfsStatus::Delay,
+    });
+    if let (Err(status), Some(told)) = (done, fs.layouts.truncating.lock().get_mut(&intent.file)) {
+        *told = status;
+    }
+    done
+}
+
+fn is_cut(answer: &ItemStatuses) -> Result<(), NfsStatus> {
+    match answer.0.first() {
+        Some(Status::Ok | Status::NotFound | Status::Removed) => Ok(()),
+        Some(status) => Err(status_of(*status)),
+        None => Err(NfsStatus::Delay),
+    }
+}
+
+/// Ends truncations that a crash or a missing data server interrupted. Their callers have been told to ask again.
+pub(crate) async fn redo_all(fs: &Arc<Fs>) {
+    if fs.layouts.truncating.lock().is_empty() {
+        return;
+    }
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let intents = match intents(&fs.ns, &mut op) {
+        Ok(intents) => intents,
+        Err(error) => {
+            tracing::error!(%error, "truncations");
+            return;
+        }
+    };
+    for intent in intents {
+        redo(fs, &intent).await;
+    }
+}
+
+async fn redo(fs: &Arc<Fs>, intent: &TruncateIntent) {
+    let gate = fs.layouts.gate(intent.file);
+    // Held by the truncation itself while that is still at it.
+    let Ok(_alone) = gate.try_write() else { return };
+    if fs.check_not_truncating(intent.file).is_ok() {
+        return;
+    }
+    let _hold = Hold::new(fs, intent.file);
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, fs.now());
+    let inode = match fs.ns.getattr(&mut op, intent.file) {
+        Ok(inode) => inode,
+        Err(error) => {
+            if error == NsError::Stale {
+                fs.layouts.truncating.lock().remove(&intent.file);
+            }
+            return;
+        }
+    };
+    if fs.durable(op.observed()).await.is_err() || cut(fs, &inode, intent).await.is_err() {
+        return;
+    }
+    let done = fs
+        .ns
+        .finish_truncate(&mut op, intent.file, &SetAttr::default());
+    match done {
+        Ok(_) | Err(NsError::Stale | NsError::Inval) => {
+            fs.note_space(intent.file);
+            if fs.durable(op.observed()).await.is_ok() {
+                fs.layouts.truncating.lock().remove(&intent.file);
+                fs.cluster.changed().notify_waiters();
+            }
+        }
+        Err(error) => tracing::error!(%error, status = %status(&error), "truncation"),
+    }
+}
