@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use nfs4::{FileHandle, NfsStatus, NfsTime, OpNum, OpReader, ReplyWriter};
 use objects::{ObjectId, ObjectStore};
-use rpc::{AuthStat, Credential};
-use server::{Compound, Identity, Nfsd, Role};
+use rpc::AuthStat;
+use server::{Compound, Identity, Nfsd, Role, User};
 use state::{Clients, Grace, Removed};
 use tokio::sync::Semaphore;
 use transport::ConnHandle;
@@ -217,10 +217,9 @@ impl Role for Ds {
     }
 
     /// Anybody: handles decide (RFC 8881 §13.12 leaves the check of credentials to the metadata server).
-    fn admit(&self, _conn: &ConnHandle, cred: &Credential<'_>) -> Result<(), AuthStat> {
-        match cred {
-            Credential::None | Credential::Sys(_) => Ok(()),
-            Credential::Gss(_) | Credential::TlsProbe => Err(AuthStat::TooWeak),
+    fn admit(&self, _conn: &ConnHandle, user: &User) -> Result<(), AuthStat> {
+        match user {
+            User::Nobody | User::Sys(_) => Ok(()),
         }
     }
 

@@ -22,9 +22,9 @@ use meta::{MetaStore, Seq};
 use namespace::{Cred, Format, Limits, Namespace};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
 use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
-use rpc::{AuthStat, Credential};
+use rpc::AuthStat;
 use server::exports::{Atime, Exports};
-use server::{Identity, Nfsd, Role, SessionContext};
+use server::{Identity, Nfsd, Role, SessionContext, User};
 use state::{ClientLimits, Clients, DelegationLimits, Grace, Removed, SlotOf};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
@@ -169,28 +169,29 @@ impl Role for Mds {
         self.exports.contains(peer)
     }
 
-    async fn prepare(&self, cred: &Credential<'_>) {
-        if let Credential::Sys(sys) = cred
-            && self.identities.manages_groups()
-        {
-            self.identities.learn([Question::Groups(sys.uid)]).await;
+    async fn prepare(&self, user: &User) {
+        match user {
+            User::Sys(sys) if self.identities.manages_groups() => {
+                self.identities.learn([Question::Groups(sys.uid)]).await;
+            }
+            User::Sys(_) | User::Nobody => {}
         }
     }
 
-    fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<MdsActor, AuthStat> {
+    fn admit(&self, conn: &ConnHandle, user: &User) -> Result<MdsActor, AuthStat> {
         // A connection within the process (tests, the simulator) comes from this machine.
         let peer = conn
             .peer()
             .socket()
             .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |a| a.ip());
         let looked_up;
-        let identity = match cred {
-            Credential::Sys(sys) => {
+        let identity = match user {
+            User::Sys(sys) => {
                 looked_up = self.identities.groups(sys.uid);
                 let groups = looked_up.as_deref().unwrap_or(&sys.gids);
                 Some((sys.uid, sys.gid, groups))
             }
-            _ => None,
+            User::Nobody => None,
         };
         let admitted = self
             .exports

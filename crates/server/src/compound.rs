@@ -12,10 +12,9 @@
 use crate::actor::{Actor, SessionContext};
 use crate::kept::{Keeper, Persist};
 use crate::tables::ERROR_RESULT_BYTES;
+use crate::user::User;
 use bytes::Bytes;
 use nfs4::{ClientId, FileHandle, NfsStatus, Stateid};
-use rpc::Credential;
-use state::Principal;
 use std::time::Duration;
 use transport::{Charge, ConnHandle, Payload};
 
@@ -32,8 +31,8 @@ pub struct Compound<'r, A: Actor> {
     record: &'r Bytes,
     /// Whom the operations act for.
     pub actor: A,
-    /// The credential as sent.
-    pub credential: Credential<'r>,
+    /// The identity as sent.
+    pub user: User,
     /// 1 or 2.
     pub minor_version: u32,
     /// The session; `None` for the operations that stand alone.
@@ -59,14 +58,14 @@ impl<'r, A: Actor> Compound<'r, A> {
         conn: &'r ConnHandle,
         record: &'r Bytes,
         actor: A,
-        credential: Credential<'r>,
+        user: User,
         minor_version: u32,
     ) -> Self {
         Self {
             conn,
             record,
             actor,
-            credential,
+            user,
             minor_version,
             session: None,
             current_fh: None,
@@ -116,21 +115,6 @@ impl<'r, A: Actor> Compound<'r, A> {
             }
         }
         Ok(())
-    }
-
-    /// Who asks, for comparison with the owner of a client record: the flavour and what it proves. Groups are
-    /// left out, since they may change under a running client.
-    #[must_use]
-    pub fn principal(&self) -> Principal {
-        Principal(match &self.credential {
-            Credential::Sys(sys) => {
-                let mut bytes = vec![1];
-                bytes.extend(sys.uid.to_be_bytes());
-                bytes.extend(&sys.machine);
-                bytes
-            }
-            _ => vec![0],
-        })
     }
 
     /// The current file handle.

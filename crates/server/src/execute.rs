@@ -15,11 +15,12 @@ use crate::kept::{Kept, Persist};
 use crate::nfsd::rpc_error;
 use crate::slot::RunningSlot;
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, only_looks};
+use crate::user::User;
 use crate::{Actor, Compound, Counters, Nfsd, Role, SessionContext};
 use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
-use rpc::{AcceptError, Credential, OpaqueAuth};
+use rpc::{AcceptError, OpaqueAuth};
 use state::{Removed, Sequence, SlotToken, Verdict};
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
@@ -39,13 +40,13 @@ impl<R: Role> Nfsd<R> {
         &self,
         conn: &ConnHandle,
         xid: u32,
-        (actor, credential): (R::Actor, Credential<'_>),
+        (actor, user): (R::Actor, User),
         record: &Bytes,
         mut d: Decoder<'_>,
     ) -> Option<Message> {
         let start = Start {
             request_bytes: record.len(),
-            user: user(&credential),
+            user: user.fingerprint(),
             body: d.rest(),
         };
         let Ok(header) = CompoundHeader::decode(&mut d) else {
@@ -63,7 +64,7 @@ impl<R: Role> Nfsd<R> {
         if !is_text(header.tag.0) {
             return Some(reply.finish(NfsStatus::Inval).into());
         }
-        let mut cx = Compound::new(conn, record, actor, credential, header.minorversion);
+        let mut cx = Compound::new(conn, record, actor, user, header.minorversion);
         let mut walk = Walk {
             ops: OpReader::new(d, header.ops_count),
             ops_count: header.ops_count,
@@ -393,14 +394,6 @@ fn is_text(tag: &[u8]) -> bool {
     let is_character =
         |c: char| !matches!(u32::from(c), 0xfdd0..=0xfdef) && u32::from(c) & 0xfffe != 0xfffe;
     std::str::from_utf8(tag).is_ok_and(|tag| tag.chars().all(is_character))
-}
-
-/// Who asks, as a fingerprint has it.
-fn user(credential: &Credential<'_>) -> u64 {
-    match credential {
-        Credential::Sys(sys) => 1 << 32 | u64::from(sys.uid),
-        _ => 0,
-    }
 }
 
 /// What tells a retry from another request under the same slot and sequence id: the user, and length and first bytes of what follows

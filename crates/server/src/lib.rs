@@ -20,6 +20,7 @@ mod persist;
 mod role;
 mod slot;
 mod tables;
+mod user;
 
 pub use actor::{Actor, SessionContext};
 pub use compound::Compound;
@@ -27,6 +28,7 @@ pub use counters::Counters;
 pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};
 pub use nfsd::Nfsd;
 pub use role::{Identity, Role};
+pub use user::User;
 
 use nfs4::{NfsStatus, OpBody, OpNum, ReplyWriter};
 

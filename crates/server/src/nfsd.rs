@@ -6,6 +6,7 @@
 //! # Failure
 //! A record that is no RPC call closes its connection: there is no transaction id to answer.
 
+use crate::user::User;
 use crate::{Counters, Role};
 use bytes::Bytes;
 use client_table::ClientTable;
@@ -78,9 +79,8 @@ impl<R: Role> Nfsd<R> {
             let mismatch = AcceptError::ProgMismatch { low, high };
             return Some(rpc_error(xid, mismatch.into()));
         }
-        let credential = match Credential::parse(&header.credential) {
-            Ok(Credential::Gss(_) | Credential::TlsProbe) => return refuse(AuthStat::RejectedCred),
-            Ok(credential) => credential,
+        let user = match Credential::parse(&header.credential).and_then(User::of) {
+            Ok(user) => user,
             Err(stat) => return refuse(stat),
         };
         match header.procedure {
@@ -90,11 +90,11 @@ impl<R: Role> Nfsd<R> {
                 Some(e.into())
             }
             PROC_COMPOUND => {
-                self.role.prepare(&credential).await;
-                match self.role.admit(conn, &credential) {
+                self.role.prepare(&user).await;
+                match self.role.admit(conn, &user) {
                     Err(stat) => refuse(stat),
                     Ok(actor) => {
-                        let who = (actor, credential);
+                        let who = (actor, user);
                         self.compound(conn, xid, who, record, args).await
                     }
                 }

@@ -3,8 +3,9 @@
 
 use crate::actor::Actor;
 use crate::compound::Compound;
+use crate::user::User;
 use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
-use rpc::{AuthStat, Credential};
+use rpc::AuthStat;
 use state::{Removed, SlotOf};
 use std::future::Future;
 use std::net::IpAddr;
@@ -34,7 +35,7 @@ pub trait Role: Send + Sync + Sized + 'static {
     }
 
     /// Learns what must be known of a credential before it is judged, such as a user's groups. Nothing by default.
-    fn prepare(&self, _cred: &Credential<'_>) -> impl Future<Output = ()> + Send {
+    fn prepare(&self, _user: &User) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
@@ -42,7 +43,7 @@ pub trait Role: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The `auth_stat` to refuse with.
-    fn admit(&self, conn: &ConnHandle, cred: &Credential<'_>) -> Result<Self::Actor, AuthStat>;
+    fn admit(&self, conn: &ConnHandle, user: &User) -> Result<Self::Actor, AuthStat>;
 
     /// The handle of PUTROOTFH and PUTPUBFH.
     ///

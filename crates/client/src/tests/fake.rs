@@ -14,8 +14,8 @@ use nfs4::layout::{FileLayout, FileLayoutDsAddr, LENGTH_TO_EOF, Layout, NflUtil}
 use nfs4::ops::*;
 use nfs4::*;
 use parking_lot::Mutex;
-use rpc::{AuthStat, Credential};
-use server::{Compound, Identity, Nfsd, Role, answer};
+use rpc::AuthStat;
+use server::{Compound, Identity, Nfsd, Role, User, answer};
 use state::{ClientLimits, Clients, Grace, Removed};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -224,7 +224,7 @@ impl Role for FakeRole {
         &self.identity
     }
 
-    fn admit(&self, _: &ConnHandle, _: &Credential<'_>) -> Result<(), AuthStat> {
+    fn admit(&self, _: &ConnHandle, _: &User) -> Result<(), AuthStat> {
         Ok(())
     }
 

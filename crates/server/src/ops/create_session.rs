@@ -29,7 +29,7 @@ impl<R: Role> Nfsd<R> {
         let request = state::CreateSessionArgs {
             client: args.clientid,
             seqid: args.sequence,
-            principal: &cx.principal(),
+            principal: &cx.user.principal(),
             fore: from_wire(&args.fore_chan_attrs),
             back: from_wire(&args.back_chan_attrs),
             back_channel: wants_back,

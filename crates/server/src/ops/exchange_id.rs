@@ -92,7 +92,7 @@ impl<R: Role> Nfsd<R> {
         let exchange = ExchangeArgs {
             owner: args.client_owner.ownerid.0,
             verifier: args.client_owner.verifier,
-            principal: &cx.principal(),
+            principal: &cx.user.principal(),
             update: args.flags & EXCHGID_UPD_CONFIRMED_REC_A != 0,
             bind_enforced: false,
         };

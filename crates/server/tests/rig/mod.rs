@@ -15,8 +15,8 @@ use nfs4::ops::*;
 use nfs4::*;
 use parking_lot::Mutex;
 use ropewalk_server as server;
-use rpc::{AuthStat, AuthSys, CallStart, Credential, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use server::{Compound, Identity, Nfsd, Role, answer};
+use rpc::{AuthStat, AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use server::{Compound, Identity, Nfsd, Role, User, answer};
 use state::{ClientLimits, Clients, Grace, Removed, SlotOf};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,10 +90,10 @@ impl Role for Toy {
         &self.identity
     }
 
-    fn admit(&self, _conn: &ConnHandle, cred: &Credential<'_>) -> Result<(), AuthStat> {
-        match cred {
-            Credential::Sys(sys) if sys.uid == 666 => Err(AuthStat::TooWeak),
-            _ => Ok(()),
+    fn admit(&self, _conn: &ConnHandle, user: &User) -> Result<(), AuthStat> {
+        match user {
+            User::Sys(sys) if sys.uid == 666 => Err(AuthStat::TooWeak),
+            User::Sys(_) | User::Nobody => Ok(()),
         }
     }
 
