@@ -29,7 +29,11 @@ fn main() {
     let root = root();
     let commit = commit(&root).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=ROPEWALK_COMMIT={commit}");
-    println!("cargo::rerun-if-changed=build.rs");
+    // The package `bench` is built with it as well.
+    println!(
+        "cargo::rerun-if-changed={}",
+        root.join("crates/ropewalk/build.rs").display()
+    );
     for path in watched(&root) {
         println!("cargo::rerun-if-changed={}", path.display());
     }

@@ -1,7 +1,7 @@
 //! Instructions of single operations, counted by callgrind and compared with a baseline that is kept in git.
 //!
 //! The program that does the operations is `crates/mds/benches/instructions.rs`: a CALL's bytes in, its reply's bytes out, stores in
-//! memory, no sockets, no clock. It is built as releases are. What is counted does not depend on how fast or how
+//! memory, no sockets, no clock. It is built as packages are (profile `dist`). What is counted does not depend on how fast or how
 //! busy the machine is, and two runs of one program count the same to the last instruction. It does depend on the compiler, so the baseline
 //! says for which it holds; and a little on the C library (`malloc`, `memcpy`), which has its forms chosen by a processor that
 //! valgrind makes up, the same on every x86-64 with AVX2.
@@ -150,7 +150,12 @@ impl Baseline {
 /// Builds the program and says where it is.
 fn build() -> Result<PathBuf> {
     let output = repo::cargo()
-        .args(["build", "--release", "--locked", "--message-format=json"])
+        .args([
+            "build",
+            "--profile=dist",
+            "--locked",
+            "--message-format=json",
+        ])
         .args(["--package=ropewalk-mds", "--bench=instructions"])
         .stderr(Stdio::inherit())
         .output()

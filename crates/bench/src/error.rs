@@ -1,6 +1,7 @@
 //! What keeps a run from being a measurement.
 
 use meta::MetaError;
+use std::path::PathBuf;
 
 /// A failed run. None is worth a retry: a measurement with failures in it is none.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub enum BenchError {
     Refused,
     /// The server process did not say that it is ready.
     NotReady,
+    /// There is no `ropewalk` to measure at this path.
+    NoRopewalk(PathBuf),
     /// The cluster under test did not start, or did not go on.
     Cluster(String),
     /// The server that is compared with did not start.
@@ -110,6 +113,11 @@ impl std::fmt::Display for BenchError {
             }
             Self::Refused => write!(f, "the server refused a request"),
             Self::NotReady => write!(f, "the server process ended before it was ready"),
+            Self::NoRopewalk(path) => write!(
+                f,
+                "no program {}: build it with `cargo build -p ropewalk`, or name it with --ropewalk",
+                path.display()
+            ),
             Self::Cluster(why) => write!(f, "the cluster under test: {why}"),
             Self::Peer(why) => write!(f, "nfs-ganesha does not start: {why}"),
             Self::Disk(why) => write!(f, "cannot make a file system: {why}"),

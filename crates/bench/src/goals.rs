@@ -83,7 +83,7 @@ pub struct Options {
     /// Rows to measure; all when none is named
     #[arg(value_enum)]
     pub rows: Vec<Row>,
-    /// The program under test [default: this one]
+    /// The program under test [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     pub ropewalk: Option<PathBuf>,
     /// Folder of clusters and files [default: a tmpfs; for `create` a disk, see --disk-dir]
@@ -188,7 +188,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         let verdicts: Vec<Verdict> = goals.iter().map(Verdict::unmeasured).collect();
         return print(out, &lines(&verdicts));
     }
-    let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
+    let program = &launcher.ropewalk(options.ropewalk.as_ref())?;
     let bench = Bench {
         options,
         launcher,

@@ -31,16 +31,32 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// This program, with the arguments under which its command line has [`crate::cli::Command`].
+    /// This program, whose command line is [`crate::cli::Command`].
     ///
     /// # Errors
     /// [`BenchError::Io`] when the program's path is unknown.
-    pub fn this_program(arguments: &[&str]) -> Result<Self, BenchError> {
+    pub fn this_program() -> Result<Self, BenchError> {
         let program = std::env::current_exe().map_err(BenchError::io("find this program"))?;
         Ok(Self {
             program,
-            arguments: arguments.iter().map(OsString::from).collect(),
+            arguments: Vec::new(),
         })
+    }
+
+    /// The `ropewalk` that is measured: the given one, or that beside this program.
+    ///
+    /// # Errors
+    /// [`BenchError::NoRopewalk`] when none is given and there is none.
+    pub fn ropewalk(&self, given: Option<&PathBuf>) -> Result<PathBuf, BenchError> {
+        if let Some(given) = given {
+            return Ok(given.clone());
+        }
+        let beside = self.program.with_file_name("ropewalk");
+        if beside.is_file() {
+            Ok(beside)
+        } else {
+            Err(BenchError::NoRopewalk(beside))
+        }
     }
 }
 

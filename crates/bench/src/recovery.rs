@@ -34,7 +34,7 @@ const ROUND_MAX: Duration = Duration::from_secs(60);
 /// What to measure.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// The program under test [default: this one]
+    /// The program under test [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     pub ropewalk: Option<PathBuf>,
     /// Folder of the clusters
@@ -127,7 +127,7 @@ const COLUMNS: [&str; 5] = [
 /// # Errors
 /// Whatever kept a round from being measured; an error that a client met is one.
 pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
-    let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
+    let program = &launcher.ropewalk(options.ropewalk.as_ref())?;
     let cluster = ClusterOptions {
         ds_count: options.ds,
         in_memory: false,

@@ -37,7 +37,7 @@ impl Machine {
     #[must_use]
     pub fn here(program: &Path, launcher: &Launcher) -> Self {
         let path = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let is_other = path(program) != path(&launcher.program);
+        let is_other = path(program) != path(&launcher.program.with_file_name("ropewalk"));
         let file = |path| std::fs::read_to_string(path).unwrap_or_default();
         let setting = |path| file(path).trim().to_owned();
         Self {
@@ -118,7 +118,10 @@ fn commit_of(program: &Path) -> Option<String> {
 
 /// The commit in `ropewalk VERSION (commit COMMIT)`.
 fn commit_in(version: &str) -> Option<String> {
-    let line = version.lines().next()?.strip_prefix("ropewalk ")?;
+    let line = version.lines().next()?;
+    let line = line
+        .strip_prefix("ropewalk-bench ")
+        .or_else(|| line.strip_prefix("ropewalk "))?;
     let (_, commit) = line.split_once(" (commit ")?;
     let commit = commit.strip_suffix(')')?;
     (commit != "unknown").then(|| commit.to_owned())
@@ -341,8 +344,8 @@ mod tests {
             program: "true".into(),
             arguments: Vec::new(),
         };
-        let here = Machine::here(Path::new("true"), &launcher);
-        // It has a version, but is not ours.
+        let here = Machine::here(Path::new("ropewalk"), &launcher);
+        // Nothing of this name is there, but it is the one that is measured as a rule.
         assert_eq!((&here.commit, &here.measured_by), (&None, &None));
         let other = Machine::here(Path::new("/no/such/program"), &launcher);
         assert_eq!(other.measured_by.as_deref(), Some("unknown"));

@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use server::exports::{ANONYMOUS_ID, Clients};
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,9 +71,13 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     #[command(flatten)]
     Client(ClientCommand),
-    /// Measure: the published experiments again, the goals, and the bare limits of this machine
-    #[command(subcommand)]
-    Bench(bench::cli::Command),
+    /// Measure, with `ropewalk-bench`: the published experiments again, the goals, the bare limits of this machine
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What `ropewalk-bench` is told; see `ropewalk bench --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Print completions for a shell
     Completions {
         /// The shell

@@ -23,6 +23,13 @@ const DOCUMENTS: [(&str, &str); 8] = [
     ("scale.md", include_str!("../../../docs/scale.md")),
 ];
 
+/// The command line of `ropewalk-bench`.
+#[derive(clap::Parser)]
+struct BenchCli {
+    #[command(subcommand)]
+    _command: bench::cli::Command,
+}
+
 /// What stands for something that the reader fills in.
 const PLACES: [(&str, &str); 2] = [("ID", "1"), ("ROW", "metadata")];
 
@@ -65,7 +72,12 @@ fn the_program_takes_every_command_line_of_the_documents() {
     for (name, text) in DOCUMENTS {
         for line in commands(text).into_iter().flat_map(typed) {
             seen += 1;
-            let Err(error) = Cli::command().try_get_matches_from(&line) else {
+            let parsed = match line.get(1).map(String::as_str) {
+                // A program of its own.
+                Some("bench") => BenchCli::command().try_get_matches_from(&line[1..]),
+                _ => Cli::command().try_get_matches_from(&line),
+            };
+            let Err(error) = parsed else {
                 continue;
             };
             // A command may be named without what it needs, an option without its value.

@@ -62,7 +62,7 @@ fn run(command: Command) -> Outcome {
         Command::Rdma(args) => devices::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Client(command) => Ok(client_cmds::run(&command)?),
-        Command::Bench(command) => bench_cmd::run(command),
+        Command::Bench { arguments } => bench_cmd::run(&arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "ropewalk", &mut text);

@@ -65,7 +65,7 @@ impl Environment {
                 _ => None,
             },
         };
-        let program = options.ropewalk.as_ref().unwrap_or(&launcher.program);
+        let program = &launcher.ropewalk(options.ropewalk.as_ref())?;
         own::tell_of_left(&[&options.dir, &options.disk_dir]);
         let own = Self::of(program, &options.dir, &options.disk_dir, launcher)?;
         Ok(Self {

@@ -137,7 +137,7 @@ pub struct Options {
     /// Runs of each point [default: 5, with --quick 1]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub repeats: Option<u16>,
-    /// The program that clusters are made of [default: this one]
+    /// The program that clusters are made of [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     pub ropewalk: Option<PathBuf>,
     /// Directory of clusters that keep all in memory: logs and sockets

@@ -1,19 +1,19 @@
 //! The subjects that are clusters, on a real one of tiny size: they run, they count, and they leave nothing behind.
 //! Nothing here is a measurement.
 
-use super::{command, launcher};
-use bench::Subject;
-use bench::load::Load;
-use bench::nfs::Form;
-use bench::nfs::cluster::{Carrier, Cluster, ClusterOptions};
-use bench::nfs::create::Creates;
-use bench::nfs::host::Host;
-use bench::nfs::idle::Beside;
-use bench::nfs::io::{Access, FileIo, Order};
-use bench::nfs::library::Library;
-use bench::nfs::metadata::{Metadata, Operation};
-use bench::nfs::reconnect::Reconnects;
-use bench::nfs::stripes::{FirstLives, Part};
+use super::{command, ropewalk};
+use ropewalk_bench::Subject;
+use ropewalk_bench::load::Load;
+use ropewalk_bench::nfs::Form;
+use ropewalk_bench::nfs::cluster::{Carrier, Cluster, ClusterOptions};
+use ropewalk_bench::nfs::create::Creates;
+use ropewalk_bench::nfs::host::Host;
+use ropewalk_bench::nfs::idle::Beside;
+use ropewalk_bench::nfs::io::{Access, FileIo, Order};
+use ropewalk_bench::nfs::library::Library;
+use ropewalk_bench::nfs::metadata::{Metadata, Operation};
+use ropewalk_bench::nfs::reconnect::Reconnects;
+use ropewalk_bench::nfs::stripes::{FirstLives, Part};
 use std::net::TcpStream;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
     ClusterOptions {
         ds_count,
         in_memory,
-        ..ClusterOptions::new(launcher().program, dir.path().to_owned())
+        ..ClusterOptions::new(ropewalk(), dir.path().to_owned())
     }
 }
 

@@ -1,8 +1,8 @@
 //! The suite with load generators as processes: on a cluster of its own, on a server by URL, and on a directory.
 
-use super::{command, launcher};
-use bench::nfs::cluster::{Cluster, ClusterOptions};
-use bench::suite::Transport;
+use super::{command, ropewalk};
+use ropewalk_bench::nfs::cluster::{Cluster, ClusterOptions};
+use ropewalk_bench::suite::Transport;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -93,7 +93,7 @@ fn a_server_can_be_measured_by_its_url() {
         let options = ClusterOptions {
             ds_count: 2,
             transport,
-            ..ClusterOptions::new(launcher().program, dir.path().to_owned())
+            ..ClusterOptions::new(ropewalk(), dir.path().to_owned())
         };
         let cluster = Cluster::start(&options).unwrap();
         let url = cluster.server().url();
@@ -174,7 +174,7 @@ fn the_commit_is_that_of_the_program_under_test() {
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         json["machine"].clone()
     };
-    let this = launcher().program;
+    let this = ropewalk();
     let said = version(&this);
     let ours = said
         .strip_prefix(concat!("ropewalk ", env!("CARGO_PKG_VERSION"), " (commit "))
@@ -365,7 +365,7 @@ fn transports_and_times_of_creation_stand_beside_each_other() {
 
 #[test]
 fn nfs_ganesha_stands_beside_ours() {
-    let is_there = rustix::process::geteuid().is_root() && bench::peer::find().is_some();
+    let is_there = rustix::process::geteuid().is_root() && ropewalk_bench::peer::find().is_some();
     if !is_there {
         let output = command()
             .args(["threads", "--peer=ganesha"])

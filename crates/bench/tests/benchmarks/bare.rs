@@ -2,11 +2,11 @@
 //! they end with their parent. Sizes are small; nothing here is a measurement.
 
 use super::{command, launcher};
-use bench::bare::ping_pong::{Form, PingPong, Sizes};
-use bench::bare::{pwrite, sendfile};
-use bench::load::Load;
-use bench::process::ServerProcess;
-use bench::{BenchError, Subject, pattern};
+use ropewalk_bench::bare::ping_pong::{Form, PingPong, Sizes};
+use ropewalk_bench::bare::{pwrite, sendfile};
+use ropewalk_bench::load::Load;
+use ropewalk_bench::process::ServerProcess;
+use ropewalk_bench::{BenchError, Subject, pattern};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
