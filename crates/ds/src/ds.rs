@@ -1,26 +1,23 @@
-//! The data server itself: what it is made of, and its place under the COMPOUND engine.
+//! The data server itself: what it is made of.
 
-use client_table::ClientTable;
-use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use nfs4::{FileHandle, NfsStatus, NfsTime, OpNum, OpReader, ReplyWriter};
+use client_table::ClientTable;
+use nfs4::{NfsStatus, NfsTime};
 use objects::{ObjectId, ObjectStore};
-use rpc::AuthStat;
-use server::{Compound, Identity, Nfsd, Role, User};
-use state::{Clients, Grace, Removed};
+use server::{Compound, Identity, Nfsd};
+use state::{Clients, Grace};
 use tokio::sync::Semaphore;
-use transport::ConnHandle;
 
-use crate::announce::Announced;
-use crate::counts::Counts;
+use crate::announced::Announced;
+use crate::config::{DsConfig, PeerFilter};
+use crate::counts::{Counts, Status};
+use crate::error::OpenError;
 use crate::gate::{Admitted, Gate, Refused, Want};
-use crate::index::Index;
-use crate::sizes::Sizes;
-use crate::{DsConfig, Membership, OpenError, PeerFilter, Status, ops};
+use crate::index::{Index, Membership};
+use crate::size_answers::SizeAnswers;
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;
@@ -36,13 +33,13 @@ pub struct Ds {
     pub(crate) index: Index,
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: SizeAnswers,
     pub(crate) counts: Counts,
     pub(crate) verifier: AtomicU64,
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) clock: Arc<dyn Fn() -> NfsTime + Send + Sync>,
     pub(crate) offload: bool,
-    peers: Option<PeerFilter>,
+    pub(crate) peers: Option<PeerFilter>,
     pub(crate) blocking: Semaphore,
     pub(crate) zeros: Bytes,
     pub(crate) client_lease_s: u32,
@@ -90,7 +87,7 @@ impl Ds {
             announced: Announced::new(index.durable_changes()),
             gate: Gate::new(opened.floors, opened.membership),
             index,
-            sizes: Sizes::default(),
+            sizes: SizeAnswers::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
             random: Arc::clone(&random),
@@ -202,57 +199,5 @@ pub(crate) const fn object_of(handle: &layout::DsHandle) -> ObjectId {
         file_id: handle.file_id,
         generation: handle.generation,
         mirror: handle.mirror,
-    }
-}
-
-impl Role for Ds {
-    type Actor = ();
-
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    fn admits(&self, peer: IpAddr) -> bool {
-        self.peers.as_ref().is_none_or(|admits| admits(peer))
-    }
-
-    /// Anybody: handles decide (RFC 8881 §13.12 leaves the check of credentials to the metadata server).
-    fn admit(&self, _conn: &ConnHandle, user: &User) -> Result<(), AuthStat> {
-        match user {
-            User::Nobody | User::Sys(_) => Ok(()),
-        }
-    }
-
-    fn root(&self) -> Result<FileHandle, NfsStatus> {
-        Err(NfsStatus::NotSupp)
-    }
-
-    fn put_fh(&self, fh: &[u8]) -> Result<(), NfsStatus> {
-        self.gate.recognise(fh).map_err(|r| self.refused(r))
-    }
-
-    fn perform<'r>(
-        &'r self,
-        cx: &mut Compound<'r, Self::Actor>,
-        op: OpNum,
-        args: &mut OpReader<'r>,
-        reply: &mut ReplyWriter<OpNum>,
-    ) -> impl Future<Output = NfsStatus> + Send {
-        ops::perform(self, cx, op, args, reply)
-    }
-
-    /// READ and WRITE promise nothing of the index; COMMIT and stable WRITEs have waited already.
-    async fn settle(&self, _actor: &()) -> Result<(), NfsStatus> {
-        Ok(())
-    }
-
-    fn has_state(&self, _client: nfs4::ClientId) -> bool {
-        false
-    }
-
-    async fn client_removed(&self, _removed: Removed) {}
-
-    async fn reclaim_complete(&self, _client: nfs4::ClientId) -> Result<(), NfsStatus> {
-        Ok(())
     }
 }

@@ -15,64 +15,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use control::Status;
 use meta::MetaError;
-use nfs4::{NfsStatus, Verifier};
+use nfs4::Verifier;
 use objects::{ObjectError, ObjectId, ObjectStore};
 
-use crate::Ds;
 use crate::counts::count;
-
-/// What an operation on an object came to, when not success.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// The index has it and the store does not, or not all of it (R9).
-    Lost,
-    /// The store's failure.
-    Object(ObjectError),
-    /// The index's failure.
-    Index(MetaError),
-    /// Durable, but too far ahead of what the MDS knows of the store to be acknowledged.
-    Unannounced,
-}
-
-impl From<MetaError> for Fault {
-    fn from(e: MetaError) -> Self {
-        Self::Index(e)
-    }
-}
-
-impl Fault {
-    pub(crate) fn nfs_status(&self) -> NfsStatus {
-        match self {
-            Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => {
-                NfsStatus::NoSpc
-            }
-            Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
-            Self::Object(ObjectError::Unsupported) => NfsStatus::NotSupp,
-            Self::Object(ObjectError::Busy) | Self::Unannounced => NfsStatus::Delay,
-            Self::Lost | Self::Object(_) | Self::Index(_) => NfsStatus::Io,
-        }
-    }
-
-    pub(crate) fn status(&self) -> Status {
-        match self {
-            Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
-            Self::Object(ObjectError::TooLarge) => Status::TooLarge,
-            Self::Object(ObjectError::Unsupported) => Status::Unsupported,
-            Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
-            Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,
-        }
-    }
-}
-
-/// As the control program says it.
-pub(crate) fn status_of(error: &MetaError) -> Status {
-    match error {
-        MetaError::NoSpace => Status::NoSpace,
-        _ => Status::Io,
-    }
-}
+use crate::ds::Ds;
+use crate::fault::Fault;
 
 impl Ds {
     /// The write verifier: to be read before data are written, and after they were synced.
@@ -156,8 +105,9 @@ impl Ds {
         }
     }
 
-    /// Makes everything written to the object before this call durable. An object that was never made is so already.
-    pub(crate) async fn make_durable(&self, id: ObjectId) -> Result<(), Fault> {
+    /// Makes everything that was applied to the object before this call durable. An object that was never made is so
+    /// already. The only way to a sync: COMMIT, stable WRITEs and calls of the MDS all come here.
+    pub(crate) async fn sync(&self, id: ObjectId) -> Result<(), Fault> {
         let seq = {
             let _order = self.stripe(id.file_id).lock().await;
             // Before the sync: a write that comes meanwhile has not been made durable by it.

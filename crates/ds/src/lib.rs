@@ -12,19 +12,26 @@
 #![forbid(unsafe_code)]
 
 mod announce;
+mod announced;
+mod apply;
 mod calls;
 mod config;
 mod counts;
 mod ds;
 mod durable;
 mod error;
+mod fault;
 mod gate;
 mod handles;
 mod index;
 pub mod join;
 pub mod link;
+mod link_end;
 mod ops;
+mod own_stripes;
 mod raise;
+mod role;
+mod size_answers;
 mod sizes;
 
 pub use config::{DsConfig, PeerFilter};

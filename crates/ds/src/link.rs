@@ -15,9 +15,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{
-    Answer, HelloArgs, HelloOk, NetAddr, Refusal, Request, Status, StoreIdentity, VersionRange,
-};
+use control::{Answer, HelloArgs, HelloOk, NetAddr, Request, Status, StoreIdentity, VersionRange};
 use layout::Floor;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use server::Nfsd;
@@ -27,6 +25,7 @@ use transport::{Address, CloseReason, ConnHandle, Connector};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 use crate::calls::Calls;
+pub use crate::link_end::LinkEnd;
 use crate::{Ds, LinkError, Membership};
 
 /// How long HELLO may take.
@@ -50,23 +49,6 @@ pub struct LinkConfig {
     pub mds: Vec<Address>,
     /// Where clients reach this server; at most [`control::ADDRESSES_MAX`] are told.
     pub advertise: Vec<NetAddr>,
-}
-
-/// Why the data server shall stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkEnd {
-    /// It is out of the cluster.
-    Expelled {
-        /// Why, as the MDS said.
-        reason: String,
-    },
-    /// The administrator stops it.
-    Shutdown {
-        /// How long I/O that is going on may take, in milliseconds.
-        drain_ms: u32,
-    },
-    /// The MDS refuses it, and asking again cannot help.
-    Refused(Refusal),
 }
 
 /// Stays connected to the MDS until the data server shall stop.

@@ -16,8 +16,8 @@
 use control::Status;
 use layout::{Floor, KeyRing};
 
-use crate::Ds;
-use crate::durable::status_of;
+use crate::ds::Ds;
+use crate::fault::status_of;
 use crate::index::UnsavedFloors;
 
 impl Ds {

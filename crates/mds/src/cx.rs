@@ -1,7 +1,7 @@
 //! What every operation needs of its COMPOUND: the file behind the current handle, and what is kept of its result.
 
 use crate::Mds;
-use crate::mds::MdsActor;
+use crate::actor::MdsActor;
 use fs::{Actor, Prepared};
 use namespace::{FileId, Inode, Namespace, NsError, Op};
 use nfs4::{FileHandle, NfsStatus, OpBody, OpNum};

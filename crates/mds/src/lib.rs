@@ -10,11 +10,15 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod actor;
 mod attrs;
+mod check_io;
 mod cx;
 pub mod identities;
 mod mds;
+mod names;
 mod ops;
+mod role;
 
 pub use mds::{Mds, MdsConfig};
 pub use ops::NOT_SUPPORTED;

@@ -1,4 +1,4 @@
-//! The metadata server as a role of the COMPOUND engine.
+//! What the metadata server is made of.
 //!
 //! # Ownership
 //! [`Mds`] owns what is between the wire and the file service: exports and identities. The file service is shared by
@@ -11,25 +11,17 @@
 //! # Failure
 //! When the store fails, replies stop: [`server::Role::settle`] fails and the connection is closed.
 
-use crate::cx::Cx;
-use crate::identities::{Identities, IdentityConfig, Question};
-use crate::ops;
-use bytes::Bytes;
+use crate::identities::{Identities, IdentityConfig};
 use client_table::ClientTable;
 use cluster::Random;
-use fs::{Actor, DataConfig, Fs, FsConfig, FsError, WallClock};
-use meta::{MetaStore, Seq};
-use namespace::{Cred, Format, Limits, Namespace};
+use fs::{DataConfig, Fs, FsConfig, FsError, WallClock};
+use meta::MetaStore;
+use namespace::{Format, Limits, Namespace};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
-use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
-use rpc::AuthStat;
-use server::exports::{Atime, Exports};
-use server::{Identity, Nfsd, Role, SessionContext, User};
-use state::{ClientLimits, Clients, DelegationLimits, Grace, Removed, SlotOf};
-use std::net::{IpAddr, Ipv4Addr};
-use std::ops::{Deref, DerefMut};
+use server::exports::Exports;
+use server::{Identity, Nfsd};
+use state::{ClientLimits, Clients, DelegationLimits, Grace};
 use std::sync::Arc;
-use transport::ConnHandle;
 
 /// What a metadata server is made of.
 pub struct MdsConfig {
@@ -56,9 +48,9 @@ pub struct MdsConfig {
 /// The metadata server.
 pub struct Mds {
     pub(crate) fs: Arc<Fs>,
-    identity: Identity,
-    exports: Exports,
-    identities: Identities,
+    pub(crate) identity: Identity,
+    pub(crate) exports: Exports,
+    pub(crate) identities: Identities,
 }
 
 impl Mds {
@@ -126,146 +118,5 @@ impl Mds {
     pub async fn tick(nfsd: &Nfsd<Self>) {
         nfsd.expire().await;
         fs::tick(&nfsd.role().fs).await;
-    }
-}
-
-/// The actor of a COMPOUND: whom an export lets in.
-#[derive(Debug)]
-pub struct MdsActor(Actor);
-
-impl Deref for MdsActor {
-    type Target = Actor;
-
-    fn deref(&self) -> &Actor {
-        &self.0
-    }
-}
-
-impl DerefMut for MdsActor {
-    fn deref_mut(&mut self) -> &mut Actor {
-        &mut self.0
-    }
-}
-
-impl server::Actor for MdsActor {
-    fn enter(&mut self, session: &SessionContext) {
-        let owner = Arc::clone(&session.owner);
-        self.0.enter(session.client, owner, session.origin());
-    }
-
-    fn observe(&mut self, seq: u64) {
-        self.0.observe(Seq(seq));
-    }
-}
-
-impl Role for Mds {
-    type Actor = MdsActor;
-
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    fn admits(&self, peer: IpAddr) -> bool {
-        self.exports.contains(peer)
-    }
-
-    async fn prepare(&self, user: &User) {
-        match user {
-            User::Sys(sys) if self.identities.manages_groups() => {
-                self.identities.learn([Question::Groups(sys.uid)]).await;
-            }
-            User::Sys(_) | User::Nobody => {}
-        }
-    }
-
-    fn admit(&self, conn: &ConnHandle, user: &User) -> Result<MdsActor, AuthStat> {
-        // A connection within the process (tests, the simulator) comes from this machine.
-        let peer = conn
-            .peer()
-            .socket()
-            .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |a| a.ip());
-        let looked_up;
-        let identity = match user {
-            User::Sys(sys) => {
-                looked_up = self.identities.groups(sys.uid);
-                let groups = looked_up.as_deref().unwrap_or(&sys.gids);
-                Some((sys.uid, sys.gid, groups))
-            }
-            User::Nobody => None,
-        };
-        let admitted = self
-            .exports
-            .admit(peer, identity)
-            .ok_or(AuthStat::TooWeak)?;
-        let cred = Cred {
-            is_root: admitted.uid == 0,
-            uid: admitted.uid,
-            gid: admitted.gid,
-            groups: admitted.gids,
-        };
-        let moves_atime = admitted.atime == Atime::Relatime;
-        Ok(MdsActor(Actor::new(cred, admitted.read_only, moves_atime)))
-    }
-
-    fn root(&self) -> Result<FileHandle, NfsStatus> {
-        let root = Actor::root().ns(&self.fs, |ns, op| ns.getattr(op, namespace::FileId::ROOT));
-        root.map(|root| self.fs.handle_of(&root))
-    }
-
-    fn put_fh(&self, fh: &[u8]) -> Result<(), NfsStatus> {
-        self.fs.parse_handle(fh).map(drop)
-    }
-
-    async fn perform<'r>(
-        &'r self,
-        cx: &mut Cx<'r>,
-        op: OpNum,
-        args: &mut OpReader<'r>,
-        reply: &mut ReplyWriter<OpNum>,
-    ) -> NfsStatus {
-        ops::perform(self, cx, op, args, reply).await
-    }
-
-    async fn settle(&self, actor: &MdsActor) -> Result<(), NfsStatus> {
-        self.fs.durable(actor.observed).await
-    }
-
-    fn sequence_flags(&self, client: ClientId) -> u32 {
-        if !self.fs.has_revoked() {
-            return 0;
-        }
-        self.fs.state().revoked_flags(client)
-    }
-
-    fn persists(&self) -> bool {
-        true
-    }
-
-    fn keep(&self, slot: SlotOf, reply: &[u8]) -> Result<u64, NfsStatus> {
-        fs::keep(&self.fs, slot, reply)
-    }
-
-    fn kept(&self, slot: SlotOf) -> Result<Option<Bytes>, NfsStatus> {
-        fs::kept(&self.fs, slot)
-    }
-
-    fn is_ended(&self, file: &FileHandle) -> Result<(), NfsStatus> {
-        fs::is_ended(&self.fs, file)
-    }
-
-    fn session_destroyed(&self, session: SessionId) {
-        fs::destroyed(&self.fs, session);
-    }
-
-    fn has_state(&self, client: ClientId) -> bool {
-        self.fs.state().has_state(client)
-    }
-
-    async fn client_removed(&self, removed: Removed) {
-        fs::removed(&self.fs, removed).await;
-    }
-
-    async fn reclaim_complete(&self, client: ClientId) -> Result<(), NfsStatus> {
-        fs::reclaim_complete(&self.fs, client).await
     }
 }

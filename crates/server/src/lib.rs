@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod actor;
+mod answers;
 mod compound;
 mod counters;
 mod execute;
@@ -23,29 +24,10 @@ mod tables;
 mod user;
 
 pub use actor::{Actor, SessionContext};
+pub use answers::{answer, fail};
 pub use compound::Compound;
 pub use counters::Counters;
 pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};
 pub use nfsd::Nfsd;
 pub use role::{Identity, Role};
 pub use user::User;
-
-use nfs4::{NfsStatus, OpBody, OpNum, ReplyWriter};
-
-/// Writes the result of an operation, or its failure, and returns the status that was written.
-pub fn answer<T: OpBody<Num = OpNum>>(
-    reply: &mut ReplyWriter<OpNum>,
-    result: Result<T, NfsStatus>,
-) -> NfsStatus {
-    match result {
-        Ok(res) => {
-            let status = res.status();
-            let _ = reply.result(&res);
-            status
-        }
-        Err(status) => {
-            reply.error(T::OP, status);
-            status
-        }
-    }
-}

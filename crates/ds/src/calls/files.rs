@@ -9,12 +9,11 @@
 
 use control::{ItemStatuses, RemoveArgs, RemoveItem, SetSizeArgs, SetSizeItem, Status};
 use layout::Floor;
-use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
+use objects::ObjectId;
 
 use super::objects::id_of;
-use crate::Ds;
-use crate::durable::Fault;
-use crate::index::OBJECTS_PER_FILE_MAX;
+use crate::apply::Change;
+use crate::ds::Ds;
 
 /// Cuts objects, durably.
 pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses, Status> {
@@ -29,8 +28,8 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
     for item in &args.items.0 {
         let id = id_of(&item.object);
         ds.sizes.forget(id.file_id);
-        statuses.push(match cut(ds, id, item.size_bytes).await {
-            Ok(()) => Status::Ok,
+        statuses.push(match ds.apply(id, Change::Cut(item.size_bytes)).await {
+            Ok(_) => Status::Ok,
             Err(fault) => {
                 ds.note(id, &fault);
                 fault.status()
@@ -38,39 +37,6 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
         });
     }
     Ok(statuses.into())
-}
-
-async fn cut(ds: &Ds, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
-    let _order = ds.stripe(id.file_id).lock().await;
-    let now = match ds.objects.stat(id) {
-        Ok(now) => now,
-        Err(ObjectError::NotFound) => {
-            // Missing although it has a mark: lost. What the cut leaves of the mark goes on saying so to whoever reads or writes.
-            let known = ds.index.known(id)?;
-            if known.high_water_bytes > 0 && size_bytes > 0 {
-                ds.note(id, &Fault::Lost);
-            }
-            let seq = ds.index.lower(id, size_bytes)?;
-            return Ok(ds.index.durable(seq).await?);
-        }
-        Err(e) => return Err(Fault::Object(e)),
-    };
-    let seq = ds.index.lower(id, size_bytes)?;
-    ds.index.durable(seq).await?;
-    // One that is shorter than its mark must stay so: zeros would hide what is lost (R9).
-    let is_short = now.size_bytes < ds.index.known(id)?.high_water_bytes;
-    let cut = move |objects: &dyn ObjectStore| {
-        if now.size_bytes <= size_bytes {
-            if is_short || now.allocated_bytes == 0 || size_bytes >= OBJECT_BYTES_MAX {
-                return Ok(());
-            }
-            // Storage may be reserved behind the new end. A cut that comes from beyond gives it back, and takes no byte that is
-            // written before the end meanwhile.
-            objects.set_size(id, size_bytes + 1)?;
-        }
-        objects.set_size(id, size_bytes)
-    };
-    ds.blocking(cut).await.map_err(Fault::Object)
 }
 
 /// Removes files.
@@ -103,27 +69,12 @@ async fn remove_one(ds: &Ds, item: &RemoveItem) -> Status {
         generation: item.generation.saturating_sub(1),
         mirror: 0,
     };
-    let removed = async {
-        let _order = ds.stripe(item.file_id).lock().await;
-        let mut ids = ds.index.objects_below(item.file_id, item.generation)?;
-        if !ids.is_empty() {
-            let seq = ds.index.forget(&ids)?;
-            ds.index.durable(seq).await?;
-        }
-        // An object whose entry was lost in a crash, or forgotten by a call that a crash cut short: usually this one.
-        if item.generation > 0 && !ids.contains(&id) {
-            ids.push(id);
-        }
-        let more = ids.len() >= OBJECTS_PER_FILE_MAX;
-        let all = ds.blocking(move |objects| {
-            ids.iter().try_for_each(|id| match objects.remove(*id) {
-                Ok(()) | Err(ObjectError::NotFound) => Ok(()),
-                Err(e) => Err(e),
-            })
-        });
-        all.await.map(|()| more).map_err(Fault::Object)
-    };
-    match removed.await {
+    if item.generation == 0 {
+        // No generation is below this one.
+        return Status::Ok;
+    }
+    let removed = ds.apply(id, Change::Remove).await;
+    match removed.map(|applied| applied.is_more) {
         Ok(false) => Status::Ok,
         Ok(true) => Status::TryLater,
         Err(fault) => {

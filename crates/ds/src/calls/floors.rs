@@ -2,7 +2,7 @@
 
 use control::{FenceArgs, FloorsArgs, KeysArgs, Status};
 
-use crate::Ds;
+use crate::ds::Ds;
 
 /// Raises floors; answered when they are durable and no I/O that they forbid is going on.
 pub(super) async fn fence(ds: &Ds, args: FenceArgs) -> Result<(), Status> {

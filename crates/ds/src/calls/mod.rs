@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use transport::{CloseReason, ConnHandle, Message, Service};
 use xdr::{Decoder, Encode, Encoder};
 
-use crate::Ds;
-use crate::link::LinkEnd;
+use crate::ds::Ds;
+use crate::link_end::LinkEnd;
 
 /// How long a call waits for HELLO's answer to be taken in: as long as HELLO itself may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,8 +4,8 @@ use control::{CommitArgs, CommitOk, ObjectRef, StatArgs, StatItem, StatOk, Statu
 use nfs4::NfsTime;
 use objects::{ObjectError, ObjectId};
 
-use crate::Ds;
-use crate::durable::Fault;
+use crate::ds::Ds;
+use crate::fault::Fault;
 
 pub(super) const fn id_of(object: &ObjectRef) -> ObjectId {
     ObjectId {
@@ -88,7 +88,7 @@ pub(super) async fn commit(ds: &Ds, args: CommitArgs) -> CommitOk {
         statuses.push(if is_removed(ds, id) {
             Status::Removed
         } else {
-            status_of(ds, id, ds.make_durable(id).await)
+            status_of(ds, id, ds.sync(id).await)
         });
     }
     CommitOk {

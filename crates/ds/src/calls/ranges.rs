@@ -13,40 +13,17 @@ use control::{
     CloneArgs, MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs, PunchOk, Range, ReserveArgs, ReserveOk,
     Status,
 };
-use layout::Striping;
 use objects::{Content, ObjectError, ObjectId, ObjectStore};
 use transport::ConnHandle;
 
 use super::objects::{id_of, is_removed};
-use crate::Ds;
-use crate::durable::Fault;
+use crate::apply::Change;
+use crate::ds::Ds;
+use crate::fault::Fault;
+use crate::own_stripes::Own;
 
 /// Pieces of an object that one MAP looks at, before it says how far it came.
 const STEPS_MAX: usize = 4096;
-/// Stripes whose storage one RESERVE takes.
-const UNITS_MAX: usize = 1024;
-
-/// The stripes of this data server.
-#[derive(Clone, Copy)]
-struct Own {
-    striping: Striping,
-    index: u32,
-}
-
-impl Own {
-    fn of(stripes: control::Stripes) -> Result<Self, Status> {
-        let striping = stripes.striping().ok_or(Status::Invalid)?;
-        Ok(Self {
-            striping,
-            index: stripes.index,
-        })
-    }
-
-    fn next(self, offset: u64) -> u64 {
-        self.striping.next_own(self.index, offset)
-    }
-}
-
 /// Where an object has data.
 pub(super) async fn map(ds: &Ds, args: MapArgs) -> Result<MapOk, Status> {
     let own = Own::of(args.stripes)?;
@@ -144,26 +121,13 @@ pub(super) async fn punch(ds: &Ds, conn: &ConnHandle, args: PunchArgs) -> Result
     let _flight = ds.gate.enter_for(conn, id.file_id, id.generation)?;
     let verifier = ds.verifier();
     let punched = async {
-        ds.check_once(id)?;
-        let Range { start, end } = args.range;
-        let len = end.saturating_sub(start);
-        let punch = move |objects: &dyn ObjectStore| objects.punch(id, start, len);
-        match ds.blocking(punch).await {
-            Ok(()) => {}
-            // Never written: a hole as it is.
-            Err(ObjectError::NotFound) => return Ok(()),
-            Err(e) => return Err(Fault::Object(e)),
-        }
-        ds.index.wrote(id, (ds.clock)())?;
-        if args.durable {
-            ds.make_durable(id).await?;
+        let applied = ds.apply(id, Change::Punch(args.range)).await?;
+        if args.durable && applied.is_changed {
+            ds.sync(id).await?;
         }
         Ok(())
     };
-    punched.await.map_err(|fault: Fault| {
-        ds.note(id, &fault);
-        fault.status()
-    })?;
+    punched.await.map_err(|fault| refused(ds, id, &fault))?;
     Ok(PunchOk { verifier })
 }
 
@@ -177,91 +141,41 @@ pub(super) async fn reserve(
     let id = id_of(&args.object);
     let _flight = ds.gate.enter_for(conn, id.file_id, id.generation)?;
     let reserved = async {
-        ds.check_once(id)?;
-        ds.index.wrote(id, (ds.clock)())?;
-        let work = move |objects: &dyn ObjectStore| reserve_own(objects, id, own, args.range);
-        let through = ds.blocking(work).await.map_err(Fault::Object)?;
-        ds.make_durable(id).await?;
-        Ok(through)
+        let change = Change::Reserve {
+            own,
+            range: args.range,
+        };
+        let applied = ds.apply(id, change).await?;
+        ds.sync(id).await?;
+        Ok(applied.through)
     };
-    let through = reserved.await.map_err(|fault: Fault| {
-        ds.note(id, &fault);
-        fault.status()
-    })?;
+    let through = reserved.await.map_err(|fault| refused(ds, id, &fault))?;
     Ok(ReserveOk { through })
 }
 
-/// Lets a range of an object be what that of another is.
+/// Lets a range of an object be what that of another is. An empty range only asks whether that can be done.
 pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneArgs) -> Result<(), Status> {
     let (src, dst) = (id_of(&args.src), id_of(&args.dst));
     let _flight = ds.gate.enter_for(conn, dst.file_id, dst.generation)?;
     if is_removed(ds, src) {
         return Err(Status::Removed);
     }
-    let Range { start, end } = args.range;
-    let len = end.saturating_sub(start);
-    let clone = move |objects: &dyn ObjectStore| {
-        objects.clone_range((src, args.src_offset), (dst, start), len)
-    };
     let cloned = async {
-        // What is lost is no hole (R9).
-        ds.check_mark(src, ds.size_of(src)?)?;
-        ds.check_once(dst)?;
-        if len == 0 {
-            return ds.blocking(clone).await.map_err(Fault::Object);
-        }
-        ds.index.wrote(dst, (ds.clock)())?;
-        ds.blocking(clone).await.map_err(Fault::Object)?;
-        ds.make_durable(dst).await
-    };
-    cloned.await.map_err(|fault: Fault| {
-        ds.note(dst, &fault);
-        fault.status()
-    })
-}
-
-/// Takes storage for some own stripes; returns how far.
-fn reserve_own(
-    objects: &dyn ObjectStore,
-    id: ObjectId,
-    own: Own,
-    asked: Range,
-) -> Result<u64, ObjectError> {
-    let unit_bytes = u64::from(own.striping.unit_bytes());
-    let mut at = own.next(asked.start);
-    check_room(objects, id, own, asked)?;
-    for _ in 0..UNITS_MAX {
-        if at >= asked.end {
-            return Ok(asked.end);
-        }
-        let stop = if own.striping.width() == 1 {
-            asked.end
-        } else {
-            asked.end.min(at - at % unit_bytes + unit_bytes)
+        let change = Change::Clone {
+            src,
+            src_offset: args.src_offset,
+            range: args.range,
         };
-        objects.reserve(id, at, stop - at)?;
-        at = own.next(stop);
-    }
-    Ok(at.min(asked.end))
+        let applied = ds.apply(dst, change).await?;
+        if applied.is_changed {
+            ds.sync(dst).await?;
+        }
+        Ok(())
+    };
+    cloned.await.map_err(|fault| refused(ds, dst, &fault))
 }
 
-/// Refuses what cannot be had at all, before any of it is taken. What the object has already counts in its favour.
-fn check_room(
-    objects: &dyn ObjectStore,
-    id: ObjectId,
-    own: Own,
-    asked: Range,
-) -> Result<(), ObjectError> {
-    let unit_bytes = u64::from(own.striping.unit_bytes());
-    let share = asked.end.saturating_sub(asked.start) / u64::from(own.striping.width());
-    let taken = match objects.stat(id) {
-        Ok(stat) => stat.allocated_bytes,
-        Err(ObjectError::NotFound) => 0,
-        Err(e) => return Err(e),
-    };
-    let more = share.saturating_sub(unit_bytes).saturating_sub(taken);
-    if more > objects.capacity()?.free_bytes {
-        return Err(ObjectError::NoSpace);
-    }
-    Ok(())
+fn refused(ds: &Ds, id: ObjectId, fault: &Fault) -> Status {
+    ds.note(id, fault);
+    fault.status()
 }

@@ -4,9 +4,8 @@ use nfs4::NfsStatus;
 use nfs4::ops::{CommitArgs, CommitRes};
 use server::Compound;
 
-use crate::Ds;
 use crate::counts::count;
-use crate::ds::object_of;
+use crate::ds::{Ds, object_of};
 use crate::gate::Want;
 
 pub(super) async fn commit(
@@ -20,7 +19,7 @@ pub(super) async fn commit(
     }
     count(&ds.counts.commits);
     let id = object_of(&admitted.handle);
-    ds.make_durable(id).await.map_err(|fault| {
+    ds.sync(id).await.map_err(|fault| {
         ds.note(id, &fault);
         fault.nfs_status()
     })?;

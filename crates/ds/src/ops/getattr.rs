@@ -8,8 +8,7 @@ use nfs4::{
 };
 use server::{Compound, answer};
 
-use crate::Ds;
-use crate::ds::object_of;
+use crate::ds::{Ds, object_of};
 use crate::gate::Want;
 
 const SUPPORTED: Bitmap = Bitmap::of(&[
@@ -41,7 +40,7 @@ pub(super) fn getattr<'r>(
                 attrs: &attrs,
             })),
         ),
-        Err(status) => super::fail(reply, OpNum::GetAttr, status),
+        Err(status) => server::fail(reply, OpNum::GetAttr, status),
     }
 }
 

@@ -8,16 +8,11 @@ mod secinfo;
 mod stateids;
 mod write;
 
-use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter, Stateid};
-use server::{Compound, answer};
+use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
+use server::{Compound, answer, fail};
 use xdr::Decode;
 
-use crate::Ds;
-use crate::counts::count;
-
-/// `other[4]` of a layout stateid of this cluster's MDS (see the architecture page).
-const KIND_LAYOUT: u8 = 3;
-const KIND_AT: usize = 4;
+use crate::ds::Ds;
 
 pub(crate) async fn perform<'r>(
     ds: &'r Ds,
@@ -65,19 +60,4 @@ pub(crate) async fn perform<'r>(
 
 fn args<'r, T: Decode<'r>>(ops: &mut OpReader<'r>) -> Result<T, NfsStatus> {
     ops.args().map_err(|_| NfsStatus::BadXdr)
-}
-
-fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
-    reply.error(op, status);
-    status
-}
-
-/// Refuses the stateids that RFC 8881 §13.9.1 forbids at a data server. Others are not known here: the handle
-/// decides. The MDS itself has judged the stateid of the client for which it asks.
-fn check_stateid(ds: &Ds, stateid: Stateid, is_proxy: bool) -> Result<(), NfsStatus> {
-    if !is_proxy && (stateid.is_special() || stateid.other[KIND_AT] == KIND_LAYOUT) {
-        count(&ds.counts.stateids);
-        return Err(NfsStatus::BadStateid);
-    }
-    Ok(())
 }

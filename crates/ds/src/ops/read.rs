@@ -10,11 +10,10 @@ use objects::{ObjectError, ObjectId, ObjectStore, Span};
 use server::Compound;
 use transport::{FilePayload, Payload};
 
-use super::check_stateid;
-use crate::Ds;
+use super::stateids::check_stateid;
 use crate::counts::{add, count};
-use crate::ds::object_of;
-use crate::durable::Fault;
+use crate::ds::{Ds, object_of};
+use crate::fault::Fault;
 use crate::gate::Want;
 
 /// Bytes of a READ result beside its data: operation, status, eof, length, padding.

@@ -19,11 +19,11 @@ use nfs4::ops::{WriteArgs, WriteRes};
 use nfs4::{NfsStatus, NfsTime, StableHow};
 use server::Compound;
 
-use super::check_stateid;
-use crate::Ds;
+use super::stateids::check_stateid;
+use crate::apply::Change;
 use crate::counts::{add, count};
-use crate::ds::object_of;
-use crate::durable::Fault;
+use crate::ds::{Ds, object_of};
+use crate::fault::Fault;
 use crate::gate::Want;
 use crate::sizes::nfs_status;
 
@@ -58,14 +58,14 @@ pub(super) async fn write<'r>(
         ds.note(id, &fault);
         fault.nfs_status()
     };
-    let time = (ds.clock)();
-    ds.check_once(id).map_err(failed)?;
-    ds.objects
-        .write_shared(id, args.offset, &cx.share(data), cx.buffer_bytes())
-        .map_err(|e| failed(Fault::Object(e)))?;
-    ds.index.wrote(id, time).map_err(|e| failed(e.into()))?;
+    let change = Change::Write {
+        offset: args.offset,
+        data: &cx.share(data),
+        buffer_bytes: cx.buffer_bytes(),
+    };
+    let applied = ds.apply(id, change).await.map_err(failed)?;
     if args.stable != StableHow::Unstable {
-        ds.make_durable(id).await.map_err(failed)?;
+        ds.sync(id).await.map_err(failed)?;
     }
     let counter = if is_proxy {
         &ds.counts.proxy_written_bytes
@@ -75,7 +75,7 @@ pub(super) async fn write<'r>(
     add(counter, data.len());
     if args.stable == StableHow::FileSync && !is_proxy {
         let end_offset = args.offset.saturating_add(u64::from(len));
-        report(ds, &handle, end_offset, time).await?;
+        report(ds, &handle, end_offset, applied.time).await?;
     }
     drop(admitted);
     Ok(written)

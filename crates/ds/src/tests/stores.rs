@@ -1,7 +1,7 @@
 //! What the index keeps of an overwrite, and what a full index still does (R9, R12).
 
 use super::*;
-use crate::announce::WINDOW;
+use crate::announced::WINDOW;
 use control::{FenceArgs, ObjectRef, RemoveArgs, RemoveItem, StatArgs, StatItem};
 use meta::{MetaError, Purpose};
 

@@ -1,7 +1,7 @@
 //! ALLOCATE and DEALLOCATE (RFC 7862 §15.1, §15.4). Both are durable when they are answered.
 
-use super::read::check_io_on;
 use crate::Mds;
+use crate::check_io::check_io_on;
 use crate::cx::{self, Cx};
 use control::Range;
 use fs::Excluded;

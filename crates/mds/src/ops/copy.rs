@@ -3,8 +3,8 @@
 //! A large copy is answered at once and goes on, when the client allows that and can be called back. Others end before the
 //! answer, which may be of fewer bytes than were asked for. Either way what is told as copied is durable.
 
-use super::read::check_io_on;
 use crate::Mds;
+use crate::check_io::check_io_on;
 use crate::cx::{self, Cx};
 use fs::Copy;
 use fs::Excluded;

@@ -3,6 +3,7 @@
 use crate::Mds;
 use crate::attrs;
 use crate::cx::{self, Cx};
+use crate::names;
 use namespace::{Created, Device, FileType};
 use nfs4::NfsStatus;
 use nfs4::ops::{CreateArgs, CreateRes, CreateType};
@@ -17,7 +18,7 @@ pub(super) async fn create(
 ) -> Result<CreateRes, NfsStatus> {
     cx.actor.check_writable()?;
     let dir = cx::current_dir(mds, cx)?.id;
-    let name = super::name(args.name)?;
+    let name = names::name(args.name)?;
     let wanted = attrs::decode(mds, &args.attrs, cx.minor_version).await?;
     if wanted.size.is_some() {
         return Err(NfsStatus::Inval);
@@ -30,7 +31,7 @@ pub(super) async fn create(
     let none = Device::default();
     let answer = |created: &Created| {
         let res = CreateRes {
-            cinfo: super::cinfo(created.dir),
+            cinfo: names::cinfo(created.dir),
             attrset: args.attrs.mask,
         };
         (res, Some(mds.fs.handle_of(&created.inode)))

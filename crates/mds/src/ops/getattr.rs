@@ -1,12 +1,12 @@
 //! GETATTR (RFC 8881 §18.7).
 
-use super::fail;
 use crate::cx::{self, Cx};
 use crate::{Mds, attrs};
 use fs::Fresh;
 use nfs4::attr::{FattrOf, SPACE_USED, WRITE_ONLY};
 use nfs4::ops::{GetAttrArgs, GetAttrResOf};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter};
+use server::fail;
 
 pub(super) async fn getattr(
     mds: &Mds,

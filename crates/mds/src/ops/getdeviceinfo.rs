@@ -21,10 +21,10 @@ pub(super) fn getdeviceinfo(
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     if args.layout_type != LAYOUT_NFSV4_1_FILES {
-        return super::fail(reply, OpNum::GetDeviceInfo, NfsStatus::UnknownLayoutType);
+        return server::fail(reply, OpNum::GetDeviceInfo, NfsStatus::UnknownLayoutType);
     }
     let Some((group, addresses)) = mds.fs.cluster().device(args.device_id, cx.conn.kind()) else {
-        return super::fail(reply, OpNum::GetDeviceInfo, NfsStatus::NoEnt);
+        return server::fail(reply, OpNum::GetDeviceInfo, NfsStatus::NoEnt);
     };
     let address = FileLayoutDsAddr {
         stripe_indices: List((0..group.width()).collect()),

@@ -22,7 +22,7 @@ pub(super) async fn getxattr(
                 value: Opaque(&value),
             }),
         ),
-        Err(status) => super::fail(reply, OpNum::GetXattr, status),
+        Err(status) => server::fail(reply, OpNum::GetXattr, status),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `IO_ADVISE` (RFC 7862 §15.5). No hint changes what this server does, and it says so.
 
-use super::read::check_io;
 use crate::Mds;
+use crate::check_io::check_io;
 use crate::cx::Cx;
 use nfs4::ops::{IoAdviseArgs, IoAdviseRes};
 use nfs4::{Bitmap, NfsStatus};

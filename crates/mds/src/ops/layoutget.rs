@@ -8,6 +8,7 @@
 //! one without stripes, and then send I/O across a stripe's end to the wrong data server.
 
 use crate::Mds;
+use crate::check_io;
 use crate::cx::{self, Cx};
 use nfs4::layout::{
     FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, Layout, NFL_IO_ADVISE_THRU_MDS, NflUtil,
@@ -34,7 +35,7 @@ pub(super) async fn layoutget(
         Err(NfsStatus::LayoutTryLater) => {
             answer(reply, Ok(LayoutGetRes::TryLater { will_signal: false }))
         }
-        Err(status) => super::fail(reply, OpNum::LayoutGet, status),
+        Err(status) => server::fail(reply, OpNum::LayoutGet, status),
     }
 }
 
@@ -108,7 +109,7 @@ async fn get(
     let request = fs::GrantRequest {
         stateid: cx.resolve(args.stateid)?,
         mode,
-        may_read: super::read::may_do(cx, &inode, namespace::READ),
+        may_read: check_io::may_do(cx, &inode, namespace::READ),
         stamps: match mode {
             state::IoMode::Read => Vec::new(),
             state::IoMode::ReadWrite => fs::stamps(&mds.fs, &inode).await?,

@@ -2,6 +2,7 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::names;
 use fs::Clearing;
 use namespace::Linked;
 use nfs4::NfsStatus;
@@ -18,14 +19,14 @@ pub(super) async fn link(
     if file.is_dir() {
         return Err(NfsStatus::IsDir);
     }
-    let name = super::name(args.new_name)?;
+    let name = names::name(args.new_name)?;
     let _excluded = if file.is_regular() {
         Some(fs::exclude(&mds.fs, &cx.actor, &file, Clearing::CHANGE).await?)
     } else {
         None
     };
     let answer = |linked: &Linked| LinkRes {
-        cinfo: super::cinfo(linked.dir),
+        cinfo: names::cinfo(linked.dir),
     };
     let kept = |linked: &Linked| (answer(linked), None);
     let linked = cx::change(mds, cx, kept, |ns, op| ns.link(op, file.id, dir, name))?;

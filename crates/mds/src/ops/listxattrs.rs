@@ -31,7 +31,7 @@ pub(super) fn listxattrs(
             };
             answer(reply, Ok(result))
         }
-        Err(status) => super::fail(reply, OpNum::ListXattrs, status),
+        Err(status) => server::fail(reply, OpNum::ListXattrs, status),
     }
 }
 

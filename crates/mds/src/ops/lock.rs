@@ -1,6 +1,5 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 
-use super::fail;
 use crate::Mds;
 use crate::cx::{self, Cx};
 use fs::Clearing;
@@ -10,6 +9,7 @@ use nfs4::ops::{
 };
 use nfs4::{LockType, NfsStatus, OpNum, ReplyWriter, StateOwner, Stateid};
 use server::answer;
+use server::fail;
 use state::{LockKind, LockOutcome, LockRange};
 use xdr::Opaque;
 

@@ -2,6 +2,7 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::names;
 use nfs4::NfsStatus;
 use nfs4::ops::{LookupArgs, LookupPArgs, LookupPRes, LookupRes};
 
@@ -11,7 +12,7 @@ pub(super) fn lookup(
     args: LookupArgs<'_>,
 ) -> Result<LookupRes, NfsStatus> {
     let dir = cx::current_dir(mds, cx)?.id;
-    let name = super::name(args.name)?;
+    let name = names::name(args.name)?;
     let inode = cx.actor.ns(&mds.fs, |ns, op| ns.lookup(op, dir, name))?;
     cx.set_fh(mds.fs.handle_of(&inode));
     Ok(LookupRes {})

@@ -48,7 +48,7 @@ mod write;
 use crate::Mds;
 use crate::cx::Cx;
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
-use server::answer;
+use server::{answer, fail};
 use xdr::Decode;
 
 /// Operations that this server does not have yet, or never will. The README lists them; no other one may answer `NotSupp`.
@@ -101,7 +101,7 @@ pub(crate) async fn perform<'r>(
         OpNum::Close => run!(reply, ops, cx, |a| close::close(mds, cx, a)),
         OpNum::Commit => run!(reply, ops, cx, |a| commit::commit(mds, cx, a).await),
         OpNum::Copy => match args(ops, cx) {
-            Ok(a) => answer_body(reply, op, copy::copy(mds, cx, &a).await),
+            Ok(a) => answer(reply, copy::copy(mds, cx, &a).await),
             Err(status) => fail(reply, op, status),
         },
         OpNum::Create => run!(reply, ops, cx, |a| create::create(mds, cx, &a).await),
@@ -167,12 +167,12 @@ pub(crate) async fn perform<'r>(
             ))
         }
         OpNum::Read => match args(ops, cx) {
-            Ok(a) => answer_body(reply, op, read::read(mds, cx, a).await),
+            Ok(a) => answer(reply, read::read(mds, cx, a).await),
             Err(status) => fail(reply, op, status),
         },
         OpNum::ReadPlus => match args(ops, cx) {
             Ok(a) => match read_plus::read_plus(mds, cx, a).await {
-                Ok(read) => answer_body(reply, op, Ok(read.result())),
+                Ok(read) => answer(reply, Ok(read.result())),
                 Err(status) => fail(reply, op, status),
             },
             Err(status) => fail(reply, op, status),
@@ -203,44 +203,5 @@ pub(crate) async fn perform<'r>(
         }
         OpNum::Write => run!(reply, ops, cx, |a| write::write(mds, cx, a).await),
         _ => fail(reply, op, NfsStatus::NotSupp),
-    }
-}
-
-/// Writes a failure and returns its status.
-pub(crate) fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
-    reply.error(op, status);
-    status
-}
-
-/// Writes a result body that only a server encodes, or a failure.
-pub(crate) fn answer_body<T: nfs4::OpBody<Num = OpNum>>(
-    reply: &mut ReplyWriter<OpNum>,
-    op: OpNum,
-    result: Result<T, NfsStatus>,
-) -> NfsStatus {
-    match result {
-        Ok(body) => {
-            let status = body.status();
-            let _ = reply.result(&body);
-            status
-        }
-        Err(status) => fail(reply, op, status),
-    }
-}
-
-/// A component name for the name space. A name longer than a component is `NameTooLong` there.
-pub(crate) fn name<'a>(name: nfs4::Name<'a>) -> Result<&'a [u8], NfsStatus> {
-    match name.0 {
-        [] => Err(NfsStatus::Inval),
-        bytes => Ok(bytes),
-    }
-}
-
-/// `change_info4` of a directory.
-pub(crate) fn cinfo(dir: namespace::ChangeInfo) -> nfs4::ChangeInfo {
-    nfs4::ChangeInfo {
-        atomic: true,
-        before: dir.before,
-        after: dir.after,
     }
 }

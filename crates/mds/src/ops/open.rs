@@ -9,6 +9,7 @@
 
 use super::open_delegation::{self, Asked};
 use crate::cx::{self, Cx};
+use crate::names;
 use crate::{Mds, attrs};
 use fs::{Clearing, Excluded};
 use namespace::{Created, EXECUTE, Existing, How, Inode, READ, SetAttr, WRITE};
@@ -185,14 +186,14 @@ async fn find(mds: &Mds, cx: &mut Cx<'_>, args: &OpenArgs<'_>) -> Result<Found, 
     match (&args.claim, &args.how) {
         (OpenClaim::Null(name), OpenHow::Create(how)) => {
             let dir = cx::current_dir(mds, cx)?;
-            create(mds, cx, &dir, super::name(*name)?, how).await
+            create(mds, cx, &dir, names::name(*name)?, how).await
         }
         (
             OpenClaim::Null(name) | OpenClaim::DelegateCur(ClaimDelegateCur { name, .. }),
             OpenHow::NoCreate,
         ) => {
             let dir = cx::current_dir(mds, cx)?;
-            let name = super::name(*name)?;
+            let name = names::name(*name)?;
             let inode = cx.actor.ns(&mds.fs, |ns, op| ns.lookup(op, dir.id, name))?;
             let change = ChangeInfo {
                 atomic: true,
@@ -268,7 +269,7 @@ async fn create(
 }
 
 fn found(created: &Created, asked: Bitmap, wanted: &Attrs) -> Found {
-    let found = existing(Arc::clone(&created.inode), super::cinfo(created.dir));
+    let found = existing(Arc::clone(&created.inode), names::cinfo(created.dir));
     match created.existing {
         Existing::No | Existing::Replay => Found {
             attrset: asked,

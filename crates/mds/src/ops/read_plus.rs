@@ -1,9 +1,9 @@
 //! `READ_PLUS` (RFC 7862 §15.10): READ, with zeros told as holes. What is a hole at a data server reads as zeros, and the RFC
 //! wants zeros that are stored told as holes too, so there is nothing to ask beyond the bytes.
 
-use super::read::check_io;
 use crate::Mds;
 use crate::attrs::IO_BYTES_MAX;
+use crate::check_io::check_io;
 use crate::cx::Cx;
 use bytes::Bytes;
 use fs::is_zero;

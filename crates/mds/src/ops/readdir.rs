@@ -1,6 +1,5 @@
 //! READDIR (RFC 8881 §18.23): entries go straight from the name space into the reply.
 
-use super::fail;
 use crate::cx::{self, Cx};
 use crate::{Mds, attrs};
 use fs::Fresh;
@@ -8,6 +7,7 @@ use namespace::{DirEntry, FileId, FileType, READDIR_ENTRIES_MAX, ReadDir};
 use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY, encode_fattr};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
+use server::fail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xdr::Encoder;

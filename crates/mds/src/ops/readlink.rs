@@ -1,11 +1,11 @@
 //! READLINK (RFC 8881 §18.24).
 
-use super::fail;
 use crate::Mds;
 use crate::cx::{self, Cx};
 use namespace::FileType;
 use nfs4::ops::ReadLinkRes;
 use nfs4::{NfsStatus, OpNum, ReplyWriter};
+use server::fail;
 use xdr::Opaque;
 
 pub(super) fn readlink(mds: &Mds, cx: &mut Cx<'_>, reply: &mut ReplyWriter<OpNum>) -> NfsStatus {

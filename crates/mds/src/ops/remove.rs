@@ -2,6 +2,7 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::names;
 use fs::Clearing;
 use namespace::{FileId, Removed, What};
 use nfs4::NfsStatus;
@@ -14,7 +15,7 @@ pub(super) async fn remove(
 ) -> Result<RemoveRes, NfsStatus> {
     cx.actor.check_writable()?;
     let dir = cx::current_dir(mds, cx)?.id;
-    let name = super::name(args.target)?;
+    let name = names::name(args.target)?;
     mds.fs.clients().lock().check_grace_names()?;
     let file = fs::file_of_name(&mds.fs, &mut cx.actor, dir, name);
     let _excluded = match &file {
@@ -23,7 +24,7 @@ pub(super) async fn remove(
     };
     let is_open = |file: FileId| mds.fs.state().open_count(file.0) > 0;
     let answer = |removed: &Removed| RemoveRes {
-        cinfo: super::cinfo(removed.dir),
+        cinfo: names::cinfo(removed.dir),
     };
     let kept = |removed: &Removed| (answer(removed), None);
     let removed = cx::change(mds, cx, kept, |ns, op| {

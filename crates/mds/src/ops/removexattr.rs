@@ -3,6 +3,7 @@
 use super::layout_xattr;
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::names;
 use fs::Clearing;
 use namespace::ChangeInfo;
 use nfs4::NfsStatus;
@@ -26,7 +27,7 @@ pub(super) async fn removexattr(
         false => None,
     };
     let answer = |changed: &ChangeInfo| RemoveXattrRes {
-        cinfo: super::cinfo(*changed),
+        cinfo: names::cinfo(*changed),
     };
     let kept = |changed: &ChangeInfo| (answer(changed), None);
     let changed = cx::change(mds, cx, kept, |ns, op| match is_policy {

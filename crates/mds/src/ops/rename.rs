@@ -2,6 +2,7 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::names;
 use fs::Clearing;
 use namespace::{FileId, Renamed};
 use nfs4::NfsStatus;
@@ -16,7 +17,7 @@ pub(super) async fn rename(
     let to = cx::current_dir(mds, cx)?.id;
     let source = cx::saved(mds, cx)?;
     cx::directory(&source)?;
-    let (old, new) = (super::name(args.old_name)?, super::name(args.new_name)?);
+    let (old, new) = (names::name(args.old_name)?, names::name(args.new_name)?);
     mds.fs.clients().lock().check_grace_names()?;
     let moved = fs::file_of_name(&mds.fs, &mut cx.actor, source.id, old);
     let replaced = fs::file_of_name(&mds.fs, &mut cx.actor, to, new);
@@ -26,8 +27,8 @@ pub(super) async fn rename(
     }
     let is_open = |file: FileId| mds.fs.state().open_count(file.0) > 0;
     let answer = |renamed: &Renamed| RenameRes {
-        source_cinfo: super::cinfo(renamed.from),
-        target_cinfo: super::cinfo(renamed.to),
+        source_cinfo: names::cinfo(renamed.from),
+        target_cinfo: names::cinfo(renamed.to),
     };
     let kept = |renamed: &Renamed| (answer(renamed), None);
     let renamed = cx::change(mds, cx, kept, |ns, op| {

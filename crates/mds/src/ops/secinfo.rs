@@ -2,6 +2,7 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::names;
 use namespace::FileId;
 use nfs4::NfsStatus;
 use nfs4::ops::{
@@ -21,7 +22,7 @@ pub(super) fn secinfo(
     args: SecInfoArgs<'_>,
 ) -> Result<SecInfoRes, NfsStatus> {
     let dir = cx::current_dir(mds, cx)?.id;
-    let name = super::name(args.name)?;
+    let name = names::name(args.name)?;
     cx.actor.ns(&mds.fs, |ns, op| ns.lookup(op, dir, name))?;
     Ok(SecInfoRes {
         flavors: flavors(cx).into(),

@@ -1,7 +1,7 @@
 //! SEEK (RFC 7862 §15.11): the next data or hole of a striped file. The end of the file is a hole.
 
-use super::read::check_io;
 use crate::Mds;
+use crate::check_io::check_io;
 use crate::cx::Cx;
 use fs::{Content, Sought};
 use nfs4::NfsStatus;

@@ -1,8 +1,8 @@
 //! WRITE (RFC 8881 §18.32) for clients without a layout: the MDS writes to the data servers.
 
-use super::read::check_io;
 use crate::Mds;
 use crate::attrs::IO_BYTES_MAX;
+use crate::check_io::check_io;
 use crate::cx::{self, Cx};
 use fs::WriteJob;
 use nfs4::NfsStatus;

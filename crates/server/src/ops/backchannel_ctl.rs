@@ -1,7 +1,7 @@
 //! `BACKCHANNEL_CTL` (RFC 8881 §18.33): new program and credentials for callbacks of this
 //! session. Credentials are added to (RFC 8881 §18.33.3), so an empty list leaves those that there are.
 
-use super::usable;
+use super::arguments::usable;
 use crate::{Compound, Nfsd, Role};
 use nfs4::NfsStatus;
 use nfs4::ops::{BackchannelCtlArgs, BackchannelCtlRes};

@@ -95,7 +95,7 @@ fn judge(args: &CreateSessionArgs<'_>) -> Result<CallbackSecurity, NfsStatus> {
 /// The first credential for callbacks that this server can use. The list names alternatives: a GSS handle, which cannot
 /// exist here, is an error only where there is nothing else (RFC 8881 §18.36.3).
 fn offered_security(offered: &[CallbackSecParms<'_>]) -> Result<CallbackSecurity, NfsStatus> {
-    match offered.iter().find_map(super::usable) {
+    match offered.iter().find_map(super::arguments::usable) {
         Some(security) => Ok(security),
         None if offered.is_empty() => Ok(CallbackSecurity::None),
         None => Err(NfsStatus::NoEnt),

@@ -1,7 +1,6 @@
 //! `EXCHANGE_ID` (RFC 8881 §18.35): who the client is, and which role this server has.
 
-use super::fail;
-use crate::{Compound, Counters, Nfsd, Role};
+use crate::{Compound, Counters, Nfsd, Role, fail};
 use nfs4::ops::{
     EXCHGID_CONFIRMED_R, EXCHGID_MASK_A, EXCHGID_SUPP_FENCE_OPS, EXCHGID_UPD_CONFIRMED_REC_A,
     ExchangeIdArgs, ExchangeIdRes, StateProtectArgs, StateProtectRes,

@@ -1,8 +1,8 @@
 //! The current and the saved file handle: PUTFH, PUTROOTFH, PUTPUBFH, GETFH, SAVEFH, RESTOREFH (RFC 8881 §18.8,
 //! §18.19 to §18.21, §18.27, §18.28). A stateid travels with its handle (§16.2.3.1.2).
 
-use super::{args, fail};
-use crate::{Compound, Nfsd, Role, answer};
+use super::arguments::args;
+use crate::{Compound, Nfsd, Role, answer, fail};
 use nfs4::ops::{
     GetFhRes, PutFhArgs, PutFhRes, PutPubFhRes, PutRootFhRes, RestoreFhRes, SaveFhRes,
 };

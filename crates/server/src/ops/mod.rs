@@ -1,5 +1,6 @@
 //! Operations that are the same on every server: sessions and the current file handle.
 
+mod arguments;
 mod backchannel_ctl;
 mod bind_conn_to_session;
 mod create_session;
@@ -9,11 +10,10 @@ mod exchange_id;
 mod filehandles;
 mod reclaim_complete;
 
-use crate::{Compound, Nfsd, Role, answer};
-use nfs4::ops::{CallbackSecParms, SetSsvArgs};
+use crate::{Compound, Nfsd, Role, answer, fail};
+use arguments::args;
+use nfs4::ops::SetSsvArgs;
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
-use state::CallbackSecurity;
-use xdr::Decode;
 
 impl<R: Role> Nfsd<R> {
     /// Executes an operation of the engine.
@@ -67,29 +67,5 @@ impl<R: Role> Nfsd<R> {
             OpNum::Sequence => fail(reply, op, NfsStatus::SequencePos),
             _ => self.filehandle_op(cx, op, ops, reply),
         }
-    }
-}
-
-/// Decodes arguments; malformed ones are `BadXdr`.
-pub(crate) fn args<'r, T: Decode<'r>>(ops: &mut OpReader<'r>) -> Result<T, NfsStatus> {
-    ops.args().map_err(|_| NfsStatus::BadXdr)
-}
-
-pub(crate) fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
-    reply.error(op, status);
-    status
-}
-
-/// A credential for callbacks, unless it is a GSS handle: none exists here.
-fn usable(offered: &CallbackSecParms<'_>) -> Option<CallbackSecurity> {
-    match offered {
-        CallbackSecParms::None => Some(CallbackSecurity::None),
-        CallbackSecParms::Sys(sys) => Some(CallbackSecurity::Sys {
-            machine: sys.machine_name.0.to_vec(),
-            uid: sys.uid,
-            gid: sys.gid,
-            gids: sys.gids.0.clone(),
-        }),
-        CallbackSecParms::Gss(_) => None,
     }
 }

@@ -1,0 +1,205 @@
+//! Every change of an object: the one way to the object store and the index.
+//!
+//! # Ordering
+//! A write, a hole, storage and a clone: the object is compared with its mark, changed, and noted in the index; durable after
+//! [`Ds::sync`]. Storage is noted first, since only a removal gives it back. A cut and a removal are durable themselves, under
+//! the file's stripe lock: index lowered durably, then the object. A crash in between leaves an object that is longer than its
+//! mark, or one without an entry; the MDS repeats the call and finds it.
+//!
+//! # Failure
+//! A change that fails may have done a part; each may be repeated.
+
+use bytes::Bytes;
+use control::Range;
+use nfs4::NfsTime;
+use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
+
+use crate::ds::Ds;
+use crate::fault::Fault;
+use crate::index::OBJECTS_PER_FILE_MAX;
+use crate::own_stripes::{Own, reserve_own};
+
+/// What is done to an object.
+pub(crate) enum Change<'a> {
+    /// WRITE. The store may keep the bytes as they are, in a buffer of `buffer_bytes`.
+    Write {
+        offset: u64,
+        data: &'a Bytes,
+        buffer_bytes: usize,
+    },
+    /// A hole.
+    Punch(Range),
+    /// Storage for own stripes.
+    Reserve { own: Own, range: Range },
+    /// The storage of another object, shared. An empty range only asks whether that can be done.
+    Clone {
+        src: ObjectId,
+        src_offset: u64,
+        range: Range,
+    },
+    /// A new size, not above the present one.
+    Cut(u64),
+    /// No object of the file up to this generation any more.
+    Remove,
+}
+
+/// What a change came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Applied {
+    /// The object has changed: it is durable after a sync.
+    pub(crate) is_changed: bool,
+    /// When, as the index has it.
+    pub(crate) time: NfsTime,
+    /// How far storage was taken.
+    pub(crate) through: u64,
+    /// There may be more objects of the file to remove.
+    pub(crate) is_more: bool,
+}
+
+impl Ds {
+    /// Applies a change.
+    pub(crate) async fn apply(&self, id: ObjectId, change: Change<'_>) -> Result<Applied, Fault> {
+        match change {
+            Change::Write {
+                offset,
+                data,
+                buffer_bytes,
+            } => self.write(id, offset, data, buffer_bytes),
+            Change::Punch(range) => self.punch(id, range).await,
+            Change::Reserve { own, range } => self.reserve(id, own, range).await,
+            Change::Clone {
+                src,
+                src_offset,
+                range,
+            } => self.clone_from(id, (src, src_offset), range).await,
+            Change::Cut(size_bytes) => {
+                self.cut(id, size_bytes).await?;
+                Ok(Applied::default())
+            }
+            Change::Remove => self.remove(id).await,
+        }
+    }
+
+    fn changed(&self, id: ObjectId, time: NfsTime) -> Result<Applied, Fault> {
+        self.index.wrote(id, time)?;
+        Ok(Applied {
+            is_changed: true,
+            time,
+            ..Applied::default()
+        })
+    }
+
+    fn write(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        data: &Bytes,
+        buffer_bytes: usize,
+    ) -> Result<Applied, Fault> {
+        let time = (self.clock)();
+        self.check_once(id)?;
+        let written = self.objects.write_shared(id, offset, data, buffer_bytes);
+        written.map_err(Fault::Object)?;
+        self.changed(id, time)
+    }
+
+    async fn punch(&self, id: ObjectId, Range { start, end }: Range) -> Result<Applied, Fault> {
+        self.check_once(id)?;
+        let len = end.saturating_sub(start);
+        let punch = move |objects: &dyn ObjectStore| objects.punch(id, start, len);
+        match self.blocking(punch).await {
+            Ok(()) => self.changed(id, (self.clock)()),
+            // Never written: a hole as it is.
+            Err(ObjectError::NotFound) => Ok(Applied::default()),
+            Err(e) => Err(Fault::Object(e)),
+        }
+    }
+
+    async fn reserve(&self, id: ObjectId, own: Own, range: Range) -> Result<Applied, Fault> {
+        self.check_once(id)?;
+        let applied = self.changed(id, (self.clock)())?;
+        let work = move |objects: &dyn ObjectStore| reserve_own(objects, id, own, range);
+        let through = self.blocking(work).await.map_err(Fault::Object)?;
+        Ok(Applied { through, ..applied })
+    }
+
+    async fn clone_from(
+        &self,
+        id: ObjectId,
+        (src, src_offset): (ObjectId, u64),
+        Range { start, end }: Range,
+    ) -> Result<Applied, Fault> {
+        let len = end.saturating_sub(start);
+        let clone = move |objects: &dyn ObjectStore| {
+            objects.clone_range((src, src_offset), (id, start), len)
+        };
+        // What is lost is no hole (R9).
+        self.check_mark(src, self.size_of(src)?)?;
+        self.check_once(id)?;
+        let applied = match len {
+            0 => Applied::default(),
+            _ => self.changed(id, (self.clock)())?,
+        };
+        self.blocking(clone).await.map_err(Fault::Object)?;
+        Ok(applied)
+    }
+
+    async fn cut(&self, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
+        let _order = self.stripe(id.file_id).lock().await;
+        let now = match self.objects.stat(id) {
+            Ok(now) => now,
+            Err(ObjectError::NotFound) => {
+                // Missing although it has a mark: lost. What the cut leaves of the mark goes on saying so to whoever reads or writes.
+                let known = self.index.known(id)?;
+                if known.high_water_bytes > 0 && size_bytes > 0 {
+                    self.note(id, &Fault::Lost);
+                }
+                let seq = self.index.lower(id, size_bytes)?;
+                return Ok(self.index.durable(seq).await?);
+            }
+            Err(e) => return Err(Fault::Object(e)),
+        };
+        let seq = self.index.lower(id, size_bytes)?;
+        self.index.durable(seq).await?;
+        // One that is shorter than its mark must stay so: zeros would hide what is lost (R9).
+        let is_short = now.size_bytes < self.index.known(id)?.high_water_bytes;
+        let cut = move |objects: &dyn ObjectStore| {
+            if now.size_bytes <= size_bytes {
+                if is_short || now.allocated_bytes == 0 || size_bytes >= OBJECT_BYTES_MAX {
+                    return Ok(());
+                }
+                // Storage may be reserved behind the new end. A cut that comes from beyond gives it back, and takes no byte that is
+                // written before the end meanwhile.
+                objects.set_size(id, size_bytes + 1)?;
+            }
+            objects.set_size(id, size_bytes)
+        };
+        self.blocking(cut).await.map_err(Fault::Object)
+    }
+
+    async fn remove(&self, id: ObjectId) -> Result<Applied, Fault> {
+        let _order = self.stripe(id.file_id).lock().await;
+        let below = id.generation.saturating_add(1);
+        let mut ids = self.index.objects_below(id.file_id, below)?;
+        if !ids.is_empty() {
+            let seq = self.index.forget(&ids)?;
+            self.index.durable(seq).await?;
+        }
+        // An object whose entry was lost in a crash, or forgotten by a call that a crash cut short: usually this one.
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+        let is_more = ids.len() >= OBJECTS_PER_FILE_MAX;
+        let all = self.blocking(move |objects| {
+            ids.iter().try_for_each(|id| match objects.remove(*id) {
+                Ok(()) | Err(ObjectError::NotFound) => Ok(()),
+                Err(e) => Err(e),
+            })
+        });
+        all.await.map_err(Fault::Object)?;
+        Ok(Applied {
+            is_more,
+            ..Applied::default()
+        })
+    }
+}

@@ -1,0 +1,57 @@
+//! What an operation on an object came to, when not success, and how the two protocols say it.
+
+use control::Status;
+use meta::MetaError;
+use nfs4::NfsStatus;
+use objects::ObjectError;
+
+/// What an operation on an object came to, when not success.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The index has it and the store does not, or not all of it (R9).
+    Lost,
+    /// The store's failure.
+    Object(ObjectError),
+    /// The index's failure.
+    Index(MetaError),
+    /// Durable, but too far ahead of what the MDS knows of the store to be acknowledged.
+    Unannounced,
+}
+
+impl From<MetaError> for Fault {
+    fn from(e: MetaError) -> Self {
+        Self::Index(e)
+    }
+}
+
+impl Fault {
+    pub(crate) fn nfs_status(&self) -> NfsStatus {
+        match self {
+            Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => {
+                NfsStatus::NoSpc
+            }
+            Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
+            Self::Object(ObjectError::Unsupported) => NfsStatus::NotSupp,
+            Self::Object(ObjectError::Busy) | Self::Unannounced => NfsStatus::Delay,
+            Self::Lost | Self::Object(_) | Self::Index(_) => NfsStatus::Io,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
+            Self::Object(ObjectError::TooLarge) => Status::TooLarge,
+            Self::Object(ObjectError::Unsupported) => Status::Unsupported,
+            Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
+            Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,
+        }
+    }
+}
+
+/// As the control program says it.
+pub(crate) fn status_of(error: &MetaError) -> Status {
+    match error {
+        MetaError::NoSpace => Status::NoSpace,
+        _ => Status::Io,
+    }
+}

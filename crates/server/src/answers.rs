@@ -1,0 +1,27 @@
+//! How an operation writes its result.
+
+use nfs4::{NfsStatus, OpBody, OpNum, ReplyWriter};
+
+/// Writes the result of an operation, or its failure, and returns the status that was written.
+pub fn answer<T: OpBody<Num = OpNum>>(
+    reply: &mut ReplyWriter<OpNum>,
+    result: Result<T, NfsStatus>,
+) -> NfsStatus {
+    match result {
+        Ok(res) => {
+            let status = res.status();
+            let _ = reply.result(&res);
+            status
+        }
+        Err(status) => {
+            reply.error(T::OP, status);
+            status
+        }
+    }
+}
+
+/// Writes that an operation failed, and returns the status.
+pub fn fail(reply: &mut ReplyWriter<OpNum>, op: OpNum, status: NfsStatus) -> NfsStatus {
+    reply.error(op, status);
+    status
+}
