@@ -21,7 +21,16 @@ struct Source {
     paths: Vec<Vec<String>>,
     /// Names that it imports or re-exports, and what they stand for.
     names: BTreeMap<String, Vec<String>>,
+    /// Modules all of whose names it imports or re-exports.
+    globs: Vec<Vec<String>>,
+    /// Names that it defines.
+    defines: BTreeSet<String>,
 }
+
+/// Words before a name that is defined.
+const DEFINING: [&str; 8] = [
+    "struct", "enum", "union", "fn", "const", "type", "trait", "static",
+];
 
 /// Finds the circles of all crates and compares them with the list. Returns what is wrong.
 pub(crate) fn check() -> Result<Vec<String>> {
@@ -136,6 +145,8 @@ fn source_of(module: &str, code: &str) -> Source {
     let mut source = Source::default();
     let children = tokens.windows(3).filter(|w| w[0] == "mod" && w[2] == ";");
     let children: BTreeSet<&str> = children.map(|w| w[1]).collect();
+    let defined = tokens.windows(2).filter(|w| DEFINING.contains(&w[0]));
+    source.defines = defined.map(|w| w[1].to_owned()).collect();
     let mut at = 0;
     while at < tokens.len() {
         let is_use = tokens[at] == "use";
@@ -148,10 +159,13 @@ fn source_of(module: &str, code: &str) -> Source {
             let mut found = Vec::new();
             at = read_tree(&tokens, start, Vec::new(), &mut found);
             for (path, name) in found {
-                let Some(path) = absolute(module, &path) else {
+                let Some(mut path) = absolute(module, &path) else {
                     continue;
                 };
-                if is_use {
+                if name == "*" {
+                    path.pop();
+                    source.globs.push(path.clone());
+                } else if is_use {
                     source.names.insert(name, path.clone());
                 }
                 source.paths.push(path);
@@ -240,12 +254,11 @@ fn target(modules: &Modules, path: &[String]) -> String {
             .find(|n| modules.contains_key(&path[..*n].join("::")));
         let len = longest.unwrap_or(0);
         let module = path[..len].join("::");
-        let renamed = path
-            .get(len)
-            .and_then(|name| modules.get(&module)?.names.get(name));
+        let name = path.get(len);
+        let renamed = name.and_then(|name| stands_for(modules, &module, name));
         match renamed {
             Some(to) if to[..] != path[..=len] => {
-                let mut next = to.clone();
+                let mut next = to;
                 next.extend(path.drain(len + 1..));
                 path = next;
             }
@@ -253,6 +266,24 @@ fn target(modules: &Modules, path: &[String]) -> String {
         }
     }
     path.join("::")
+}
+
+/// What a name in a module stands for, when the module does not define it.
+fn stands_for(modules: &Modules, module: &str, name: &str) -> Option<Vec<String>> {
+    let source = modules.get(module)?;
+    if let Some(to) = source.names.get(name) {
+        return Some(to.clone());
+    }
+    if source.defines.contains(name) {
+        return None;
+    }
+    let defines = |glob: &&Vec<String>| {
+        let found = modules.get(&glob.join("::"));
+        found.is_some_and(|m| m.defines.contains(name))
+    };
+    let mut to = source.globs.iter().find(defines)?.clone();
+    to.push(name.to_owned());
+    Some(to)
 }
 
 /// Groups of two or more modules each of which reaches all others.

@@ -14,7 +14,7 @@ mod waivers;
 use crate::layers;
 use crate::repo::{self, Result};
 use crate::tools;
-use waivers::Waivers;
+use waivers::{TooLong, Waivers};
 
 /// Longest source or document, in lines.
 const FILE_LINES_MAX: usize = 800;
@@ -25,15 +25,6 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FOREIGN: [&str; 3] = ["Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"];
 /// Folders of test inputs, where any byte may stand.
 const DATA: [&str; 3] = ["/corpus/", "/testdata/", "/seeds/"];
-
-/// A length that is above its limit, unless waived.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct TooLong {
-    /// `PATH` or `PATH::FUNCTION`.
-    place: String,
-    lines: usize,
-    limit: usize,
-}
 
 /// Runs the linter.
 pub(crate) fn run() -> Result<()> {

@@ -4,11 +4,13 @@
 //! guest that does not boot. Programs are looked up by reading `PATH`; nothing is started. The few that every
 //! Debian has (`sh`, `env`, `stat`, `id`) and the Rust toolchain are not asked for, and no package brings `apt-get`.
 
-use crate::repo::Result;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+/// The error is a sentence for people.
+type Result<T> = std::result::Result<T, String>;
 
 /// What commands run, and the package of each.
 const PROGRAMS: &[(&str, &str)] = &[

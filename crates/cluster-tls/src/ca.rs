@@ -19,11 +19,11 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use crate::config::verify_issued;
 use crate::error::ClusterTlsError;
 use crate::files::{self, Bundle, Replace};
 use crate::identity::{Identity, NewKey};
 use crate::peer::{Fingerprint, Role};
+use crate::verify::verify_issued;
 
 const FILE_NAME: &str = "ca.pem";
 /// Bytes of an uncompressed P-256 point (SEC 1 §2.3.3), and its first byte.

@@ -5,21 +5,19 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
 };
 
 use crate::error::ClusterTlsError;
 use crate::identity::Identity;
 use crate::peer::Fingerprint;
+use crate::verify::{algorithms, provider, roots};
 
 /// The ALPN name of the control program: another protocol's server on this port ends the handshake.
 pub const ALPN: &[u8] = b"ropewalk-control";
@@ -30,36 +28,10 @@ pub fn mds_name() -> ServerName<'static> {
     ServerName::try_from("mds.ropewalk").expect("a valid DNS name")
 }
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn algorithms() -> WebPkiSupportedAlgorithms {
-    rustls::crypto::ring::default_provider().signature_verification_algorithms
-}
-
-fn roots(ca: &CertificateDer<'_>) -> Result<Arc<RootCertStore>, Error> {
-    let mut roots = RootCertStore::empty();
-    roots.add(ca.clone().into_owned())?;
-    Ok(Arc::new(roots))
-}
-
 fn server_verifier(ca: &CertificateDer<'_>) -> Result<Arc<WebPkiServerVerifier>, Error> {
     WebPkiServerVerifier::builder_with_provider(roots(ca)?, provider())
         .build()
         .map_err(|e| Error::General(e.to_string()))
-}
-
-/// Whether `ca` signed `certificate`, for a peer of any role.
-pub(crate) fn verify_issued(
-    certificate: &CertificateDer<'_>,
-    ca: &CertificateDer<'_>,
-) -> Result<(), Error> {
-    WebPkiClientVerifier::builder_with_provider(roots(ca)?, provider())
-        .build()
-        .map_err(|e| Error::General(e.to_string()))?
-        .verify_client_cert(certificate, &[], UnixTime::now())
-        .map(|_| ())
 }
 
 /// The MDS's side of the control port. A certificate of the peer is verified against the cluster's CA; a

@@ -16,10 +16,10 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::config::{provider, verify_issued};
 use crate::error::ClusterTlsError;
 use crate::files::{self, Bundle, Replace};
 use crate::peer::{Fingerprint, Role, role_of};
+use crate::verify::{provider, verify_issued};
 
 /// A key that has no certificate yet.
 pub struct NewKey {

@@ -46,3 +46,4 @@ pub fn random_secret() -> Result<control::JoinSecret, ClusterTlsError> {
 
 #[cfg(test)]
 mod tests;
+mod verify;

@@ -12,12 +12,12 @@ mod domain;
 mod link;
 
 use crate::{
-    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits,
-    Listener, Negotiated, Receive,
+    BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
+    Negotiated, Receive,
 };
 use bytes::Bytes;
 use domain::Domain;
-use link::{Link, MemEndpoint, Receives};
+use link::{LIMITS, Link, MemEndpoint, Receives};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
@@ -26,21 +26,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
-const LIMITS: Limits = Limits {
-    private_data_bytes_max: 508,
-    send_bytes_max: 16 << 20,
-    transfer_bytes_max: 1 << 30,
-    depth_max: 65_536,
-    exposed_max: 65_536,
-    reads_max: 0x3ffe,
-    waits_for_receives: false,
-    shares_receives: true,
-    holds_back: true,
-    pads_private_data: false,
-    peers_invalidate: true,
-    counts_peers_work: true,
-    blame: Blame::Rule,
-};
 /// Peers that wait to be accepted at one listener.
 const BACKLOG: usize = 1024;
 /// Linux's number of "no such device".

@@ -26,8 +26,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of a whole page.
-pub const PAGE_BYTES: u64 = 64 * 1024;
+pub use kept::PAGE_BYTES;
 /// What a page and an object count against the capacity beside their bytes, so that tiny ones are bounded too.
 const PAGE_COST_BYTES: u64 = 128;
 const OBJECT_COST_BYTES: u64 = 256;

@@ -6,20 +6,8 @@
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder};
 
 use crate::auth::{AuthStat, OpaqueAuth};
+use crate::message::{MessageType, RPC_VERSION};
 use crate::reply::{Rejection, Verdict};
-
-/// The RPC version that RFC 5531 defines.
-pub const RPC_VERSION: u32 = 2;
-
-xdr::xdr_enum! {
-    /// Direction of a message (RFC 5531 §9).
-    pub enum MessageType {
-        /// A request.
-        Call = 0,
-        /// Its answer.
-        Reply = 1,
-    }
-}
 
 /// The transaction id and the direction of a message, which is all that a transport must know.
 ///

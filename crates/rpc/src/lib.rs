@@ -13,6 +13,7 @@ mod auth;
 mod call;
 #[doc(hidden)]
 pub mod fuzz;
+mod message;
 mod record;
 mod reply;
 
@@ -21,7 +22,8 @@ pub use auth::{
     AUTH_BODY_BYTES_MAX, AUTH_SYS_GIDS_MAX, AUTH_SYS_MACHINE_BYTES_MAX, AuthStat, AuthSys,
     Credential, OpaqueAuth, STARTTLS, flavor,
 };
-pub use call::{CallError, CallHeader, CallStart, MessageType, RPC_VERSION, peek};
+pub use call::{CallError, CallHeader, CallStart, peek};
+pub use message::{MessageType, RPC_VERSION};
 pub use record::{
     FRAGMENT_BYTES_MAX, Fed, RESERVE_STEP_BYTES, RecordError, RecordLimits, RecordReader,
     fragment_header,

@@ -5,7 +5,7 @@
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder};
 
 use crate::auth::{AuthStat, OpaqueAuth};
-use crate::call::{MessageType, RPC_VERSION};
+use crate::message::{MessageType, RPC_VERSION};
 
 const MSG_ACCEPTED: u32 = 0;
 const MSG_DENIED: u32 = 1;

@@ -7,10 +7,11 @@
 use crate::canary::Canary;
 use crate::check::credits::{self, Checker};
 use crate::fabric::{Commons, Names, SimFabric};
-use crate::net::{Net, host};
+use crate::net::Net;
 use crate::rng::Rng;
 use crate::tap::Tap;
 use crate::trace::Trace;
+use crate::trace::host;
 use bytes::Bytes;
 use control::{NetAddr, Text};
 use fabric::mem::MemFabric;

@@ -3,7 +3,7 @@
 //! [`Peers`] is what the control port asks who its peer is; [`join`] says JOIN with a fresh token.
 
 use crate::connector::ds_address;
-use crate::net::host;
+use crate::trace::host;
 use cluster::{Issuer, add_token};
 use cluster_tls::{Fingerprint, Peer, Role};
 use control::{Answer, JoinArgs, JoinSecret, Request, StoreIdentity, VersionRange};

@@ -5,7 +5,7 @@
 
 use crate::rng::Rng;
 use crate::tap::Tap;
-use crate::trace::Trace;
+use crate::trace::{Trace, host};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -77,12 +77,6 @@ impl std::fmt::Debug for Net {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Net").finish_non_exhaustive()
     }
-}
-
-/// The host of an end.
-#[must_use]
-pub(crate) fn host(name: &str) -> &str {
-    name.split('/').next().unwrap_or(name)
 }
 
 impl Net {

@@ -4,8 +4,7 @@
 
 use crate::check::Findings;
 use crate::check::{attrs, io, once, stateids};
-use crate::net::host;
-use crate::trace::Trace;
+use crate::trace::{Trace, host};
 use crate::wire::{self, Ask, Got, Reply, Request, SlotKey};
 use control::{Proc, ToDs};
 use nfs4::OpNum;

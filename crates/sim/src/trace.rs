@@ -87,3 +87,9 @@ impl Default for Trace {
         Self::new()
     }
 }
+
+/// The host of an end.
+#[must_use]
+pub(crate) fn host(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}

@@ -6,18 +6,19 @@
 
 mod decode;
 mod nfs;
+mod program;
 mod rping;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::error::{Context, Failure, Result};
+use super::error::Result;
 use super::net::Net;
 use super::prepare::prepare;
 use super::qemu::{self, Qemu};
 use super::scenario::Outcome;
-use crate::repo;
 use nfs::Data;
+pub(super) use program::{build, print};
 
 /// `cargo xtask vm siw`.
 #[derive(Debug, clap::Args)]
@@ -79,31 +80,4 @@ pub(crate) fn siw(dir: &Path, args: &SiwArgs) -> Result<bool> {
         outcomes.len() - failed
     );
     Ok(failed == 0 && !outcomes.is_empty())
-}
-
-/// A program of ours, built for release.
-pub(super) fn build(arguments: &[&str], program: &str) -> Result<PathBuf> {
-    let built = repo::cargo()
-        .args(["build", "--release", "--locked"])
-        .args(arguments)
-        .status()
-        .context(|| "cannot run cargo".to_owned())?;
-    if !built.success() {
-        return Err(Failure::new(format!("{program} does not build")));
-    }
-    let me = std::env::current_exe().context(|| "cannot find this program".to_owned())?;
-    let target = me.ancestors().nth(2).unwrap_or(Path::new("target"));
-    Ok(target.join("release").join(program))
-}
-
-/// Prints what was seen, also of what passed: it is the point of it.
-pub(super) fn print(outcome: &Outcome) {
-    let Outcome { name, seconds, .. } = outcome;
-    for note in &outcome.notes {
-        println!("    {note}");
-    }
-    match &outcome.failure {
-        None => println!("ok {name} ({seconds:.1} s)"),
-        Some(why) => println!("FAIL {name} ({seconds:.1} s): {why}"),
-    }
 }

@@ -1,10 +1,10 @@
 //! The two ends of one connection in memory.
 
-use super::LIMITS;
 use super::domain::Domain;
 use crate::{
-    Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault,
-    Memory, Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Blame, Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig,
+    Fault, Limits, Memory, Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote,
+    Status, Work,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -15,6 +15,22 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+/// What the fabric in memory can do.
+pub(super) const LIMITS: Limits = Limits {
+    private_data_bytes_max: 508,
+    send_bytes_max: 16 << 20,
+    transfer_bytes_max: 1 << 30,
+    depth_max: 65_536,
+    exposed_max: 65_536,
+    reads_max: 0x3ffe,
+    waits_for_receives: false,
+    shares_receives: true,
+    holds_back: true,
+    pads_private_data: false,
+    peers_invalidate: true,
+    counts_peers_work: true,
+    blame: Blame::Rule,
+};
 /// Keys of one link lie so far apart that those of another are not among them.
 const KEY_STEP: u32 = 0x9e37_79b1;
 const KEYS_OF_A_LINK: u32 = 1 << 16;

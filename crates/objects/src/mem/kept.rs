@@ -5,9 +5,11 @@
 //! buffer given back. An object so never holds more than [`KEPT_FACTOR_MAX`] times the bytes of those pages, and nothing is
 //! copied for that more than once.
 
-use super::PAGE_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
+
+/// Bytes of a whole page.
+pub const PAGE_BYTES: u64 = 64 * 1024;
 
 /// Most memory that is held by a buffer which was handed over, as a multiple of the bytes of an object in it.
 pub const KEPT_FACTOR_MAX: u64 = 2;

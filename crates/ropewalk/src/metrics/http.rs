@@ -5,6 +5,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Longest head of a request in bytes, its end included.
 pub(super) const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// Media type of a sentence.
+pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 /// What ends a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
@@ -129,7 +131,7 @@ impl Answer {
 
     /// One that says only its reason.
     pub(super) fn failure(code: u16, reason: &'static str) -> Self {
-        Self::new(code, reason, super::PLAIN, format!("{reason}\n"))
+        Self::new(code, reason, PLAIN, format!("{reason}\n"))
     }
 
     pub(super) const fn allowing(mut self, methods: &'static str) -> Self {

@@ -11,7 +11,7 @@ mod http;
 mod page;
 
 use crate::status::ServerStatus;
-use http::{Answer, Head};
+use http::{Answer, Head, PLAIN};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const IGNORED_BYTES_MAX: u64 = 64 * 1024;
 /// Media type of the page (OpenMetrics 1.0).
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// A server that can be watched.
 pub(crate) trait Watched: Send + Sync + 'static {

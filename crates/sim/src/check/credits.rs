@@ -4,8 +4,8 @@
 //! wait for answers. *Gluttons* are the clients that may be cut off; all others are to be served in time, whatever those do.
 
 use crate::check::Findings;
-use crate::net::host;
 use crate::trace::Trace;
+use crate::trace::host;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

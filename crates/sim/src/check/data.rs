@@ -10,7 +10,6 @@
 
 use super::Findings;
 use super::linear::Moment;
-use super::times::SetTime;
 use std::collections::{BTreeMap, HashSet};
 
 /// What a cell holds: the tag of a write, and the number of the cell that it was written to.
@@ -77,6 +76,17 @@ pub(crate) struct Seen {
     pub(crate) first: u64,
     /// Marks, or what was odd about the bytes of a cell.
     pub(crate) marks: Vec<Result<Mark, String>>,
+}
+
+/// Somebody set a file's modification time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SetTime {
+    /// To this second; no two are the same, and no clock of the run shows them.
+    pub(crate) second: i64,
+    /// When it was asked for.
+    pub(crate) start: Moment,
+    /// When it was answered; [`NEVER`] when it failed, or may have been for a file that has taken the name.
+    pub(crate) end: Moment,
 }
 
 /// What happened to one file.

@@ -4,20 +4,8 @@
 //! It is judged at the end, when all reports have come in. Only what certainly came before or after counts, as in [`super::data`].
 
 use super::Findings;
-use super::data::{Change, File, NEVER, What};
-use super::linear::Moment;
+use super::data::{Change, File, NEVER, SetTime, What};
 use std::collections::BTreeMap;
-
-/// Somebody set a file's modification time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SetTime {
-    /// To this second; no two are the same, and no clock of the run shows them.
-    pub(crate) second: i64,
-    /// When it was asked for.
-    pub(crate) start: Moment,
-    /// When it was answered; [`NEVER`] when it failed, or may have been for a file that has taken the name.
-    pub(crate) end: Moment,
-}
 
 /// Adds what does not fit to the findings.
 pub(crate) fn check(files: &BTreeMap<u64, File>, findings: &Findings) {

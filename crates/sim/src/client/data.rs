@@ -4,9 +4,9 @@
 //! themselves is in [`super::copies`].
 
 use crate::check::Findings;
+use crate::check::data::SetTime;
 use crate::check::data::{Change, File as FileHistory, Mark, NEVER, NOTHING, Seen, What, mark};
 use crate::check::linear::Moment;
-use crate::check::times::SetTime;
 use crate::connector::{Wires, verifier};
 use crate::history::History;
 use crate::rng::Rng;

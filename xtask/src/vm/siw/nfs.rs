@@ -16,6 +16,7 @@ use super::super::run::new_log;
 use super::super::scenario::{Outcome, judge_single};
 use super::super::server::{Server, tail};
 use super::decode;
+use super::program::build;
 
 /// The port of NFS over RDMA (RFC 8267 §9).
 const RDMA_PORT: u16 = 20049;
@@ -49,7 +50,7 @@ impl<'a> Cluster<'a> {
     pub(super) fn start(net: &'a Net, qemu: &'a Qemu, program: Option<&Path>) -> Result<Self> {
         let program = match program {
             Some(program) => program.to_owned(),
-            None => super::build(&["--package", "ropewalk"], "ropewalk")?,
+            None => build(&["--package", "ropewalk"], "ropewalk")?,
         };
         let dir = qemu
             .tools()

@@ -11,6 +11,7 @@ use super::super::qemu::Qemu;
 use super::super::run::new_log;
 use super::super::scenario::{Outcome, judge_single, with_finding};
 use super::super::server::{Server, tail};
+use super::program::build;
 
 /// rping's own port.
 const RPING_PORT: u16 = 7174;
@@ -28,7 +29,7 @@ const GUEST_LIMIT: Duration = Duration::from_secs(1800);
 pub(super) fn rping(net: &Net, qemu: &Qemu, echo: bool) -> Result<Outcome> {
     let started = Instant::now();
     let package = ["--package", "ropewalk-fabric-iwarp", "--example", "rping"];
-    let program = super::build(&package, "examples/rping")?;
+    let program = build(&package, "examples/rping")?;
     let log = new_log(qemu.tools())?;
     let address = format!("{SERVER_IP}:{RPING_PORT}");
     let mut command = net.command(&program.display().to_string());
