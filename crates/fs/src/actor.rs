@@ -5,7 +5,6 @@ use layout::ClientTag;
 use meta::Seq;
 use namespace::{Cred, Inode, Namespace, NsError, Op, Time};
 use nfs4::{ClientId, NfsStatus};
-use state::Origin;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -19,8 +18,8 @@ pub struct Actor {
     pub read_only: bool,
     /// Reads move access times.
     pub moves_atime: bool,
-    /// The client, its `co_ownerid`, and the request, in a session.
-    client: Option<(ClientId, Arc<[u8]>, Origin)>,
+    /// The client and its `co_ownerid`, in a session.
+    client: Option<(ClientId, Arc<[u8]>)>,
     /// The newest transaction that any result depends on.
     pub observed: Seq,
 }
@@ -50,9 +49,9 @@ impl Actor {
         Self::for_task(Cred::root())
     }
 
-    /// The actor is this client, by the request `origin`.
-    pub fn enter(&mut self, client: ClientId, owner: Arc<[u8]>, origin: Origin) {
-        self.client = Some((client, owner, origin));
+    /// The actor is this client.
+    pub fn enter(&mut self, client: ClientId, owner: Arc<[u8]>) {
+        self.client = Some((client, owner));
     }
 
     /// The client; `None` outside of a session.
@@ -75,18 +74,8 @@ impl Actor {
     /// `OpNotInSession`.
     pub fn owner(&self) -> Result<&[u8], NfsStatus> {
         let client = self.client.as_ref();
-        let (_, owner, _) = client.ok_or(NfsStatus::OpNotInSession)?;
+        let (_, owner) = client.ok_or(NfsStatus::OpNotInSession)?;
         Ok(owner)
-    }
-
-    /// The request, for callbacks about what it granted.
-    ///
-    /// # Errors
-    /// `OpNotInSession`.
-    pub fn origin(&self) -> Result<Origin, NfsStatus> {
-        let client = self.client.as_ref();
-        let (.., origin) = client.ok_or(NfsStatus::OpNotInSession)?;
-        Ok(*origin)
     }
 
     /// What signed handles are bound to (rule R5).

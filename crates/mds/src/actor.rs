@@ -27,7 +27,7 @@ impl DerefMut for MdsActor {
 impl server::Actor for MdsActor {
     fn enter(&mut self, session: &SessionContext) {
         let owner = Arc::clone(&session.owner);
-        self.0.enter(session.client, owner, session.origin());
+        self.0.enter(session.client, owner);
     }
 
     fn observe(&mut self, seq: u64) {

@@ -18,7 +18,6 @@
 use nfs4::{NfsStatus, Owner};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -39,8 +38,6 @@ const RETRY: Duration = Duration::from_secs(10);
 const ASKING_MAX: usize = 16;
 /// How long a request waits for an answer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Digits of the largest number of a user.
-const DECIMAL_DIGITS_MAX: usize = 10;
 /// Longest name, its domain included.
 const NAME_BYTES_MAX: usize = 512;
 
@@ -234,11 +231,8 @@ impl Identities {
 
     /// A user or group on the wire: by name if that is known, else in decimal.
     pub(crate) fn owner(&self, kind: Kind, id: u32) -> Owner {
-        let number = || {
-            let mut digits = Vec::with_capacity(DECIMAL_DIGITS_MAX);
-            let _ = write!(digits, "{id}");
-            OpaqueBuf(digits)
-        };
+        // `to_string` of a number does not go through `fmt`, which cost a GETATTR 250 instructions.
+        let number = || OpaqueBuf(id.to_string().into_bytes());
         let Some(domain) = self.config.domain.as_ref().filter(|_| self.has_names()) else {
             return number();
         };
