@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use control::Status;
-use layout::{ClientTag, DsHandle, Floors, HandleError, KeyRing};
+use layout::{ClientTag, DsHandle, Floors, HandleError, KeyRing, SignedHandle};
 use nfs4::NfsStatus;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -292,9 +292,9 @@ impl Gate {
                 if ClientTag::of(membership.cluster_id, owner) != verified.handle.client {
                     return Err(Refused::OfOther);
                 }
-                if let Ok(bytes) = fh.try_into() {
+                if let Some(bytes) = SignedHandle::from_bytes(fh) {
                     let owner = Some(Arc::clone(owner));
-                    self.handles.keep(bytes, Verified { owner, ..verified });
+                    self.handles.keep(&bytes, Verified { owner, ..verified });
                 }
             }
             let mut inner = self.inner.lock();
@@ -306,9 +306,9 @@ impl Gate {
     }
 
     fn verified(&self, fh: &[u8]) -> Result<Verified, Refused> {
-        let bytes = fh.try_into().map_err(|_| Refused::Forged)?;
+        let bytes = SignedHandle::from_bytes(fh).ok_or(Refused::Forged)?;
         let generation = self.generation.load(SeqCst);
-        if let Some(verified) = self.handles.find(bytes, generation) {
+        if let Some(verified) = self.handles.find(&bytes, generation) {
             return Ok(verified);
         }
         let (ring, cluster_id) = {
@@ -316,7 +316,7 @@ impl Gate {
             let membership = inner.membership.ok_or(Refused::Forged)?;
             (Arc::clone(&inner.ring), membership.cluster_id)
         };
-        let handle = DsHandle::verify(bytes, cluster_id, &ring.keys).map_err(|e| match e {
+        let handle = DsHandle::verify(fh, cluster_id, &ring.keys).map_err(|e| match e {
             HandleError::UnknownKey { retired: true, .. } => Refused::Fenced,
             _ => Refused::Forged,
         })?;
@@ -325,7 +325,7 @@ impl Gate {
             generation: ring.generation,
             owner: None,
         };
-        self.handles.keep(bytes, verified.clone());
+        self.handles.keep(&bytes, verified.clone());
         Ok(verified)
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use layout::{DS_HANDLE_BYTES, DsHandle};
+use layout::{DsHandle, SignedHandle};
 use parking_lot::Mutex;
 
 /// Slots of the table, a power of two; each takes about 180 bytes.
@@ -21,7 +21,7 @@ pub(crate) struct Verified {
 }
 
 struct Entry {
-    bytes: [u8; DS_HANDLE_BYTES],
+    bytes: SignedHandle,
     verified: Verified,
 }
 
@@ -37,20 +37,21 @@ impl Handles {
     }
 
     /// By file, epoch, rights and client; never by the MAC, which a guess may not come near to.
-    fn slot(&self, bytes: &[u8; DS_HANDLE_BYTES]) -> &Mutex<Option<Entry>> {
+    fn slot(&self, bytes: &SignedHandle) -> &Mutex<Option<Entry>> {
+        let bytes = bytes.as_bytes();
         let pair = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
         let mixed = pair(22) ^ pair(20) ^ pair(34) ^ pair(36) ^ usize::from(bytes[1]) << 4;
         &self.slots[mixed % SLOTS]
     }
 
-    pub(crate) fn find(&self, bytes: &[u8; DS_HANDLE_BYTES], generation: u64) -> Option<Verified> {
+    pub(crate) fn find(&self, bytes: &SignedHandle, generation: u64) -> Option<Verified> {
         let slot = self.slot(bytes).lock();
         let entry = slot.as_ref()?;
         let known = entry.verified.generation == generation && same(&entry.bytes, bytes);
         known.then(|| entry.verified.clone())
     }
 
-    pub(crate) fn keep(&self, bytes: &[u8; DS_HANDLE_BYTES], verified: Verified) {
+    pub(crate) fn keep(&self, bytes: &SignedHandle, verified: Verified) {
         *self.slot(bytes).lock() = Some(Entry {
             bytes: *bytes,
             verified,
@@ -59,7 +60,7 @@ impl Handles {
 }
 
 /// Compares all bytes whatever they are: the time must not tell how much of a MAC was guessed.
-fn same(a: &[u8; DS_HANDLE_BYTES], b: &[u8; DS_HANDLE_BYTES]) -> bool {
-    let differing = a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y));
+fn same(a: &SignedHandle, b: &SignedHandle) -> bool {
+    let differing = (a.as_bytes().iter().zip(b.as_bytes())).fold(0, |d, (x, y)| d | (x ^ y));
     std::hint::black_box(differing) == 0
 }

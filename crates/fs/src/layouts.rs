@@ -21,10 +21,10 @@ use crate::removal;
 use crate::size_recovery::{measure, ready, until_ready};
 use client_table::CallbackError;
 use cluster::{FENCE_WAIT_MS_MAX, KeyUsers, MemberError};
-use layout::{ClientTag, DsHandle, Epoch, Rights, SigningKey};
+use layout::{ClientTag, DsHandle, Epoch, LayoutKind, Rights, SignedHandle, SigningKey};
 use namespace::{Cred, FileId, Inode, Op, SizeCommit, Time};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
-use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use nfs4::layout::LENGTH_TO_EOF;
 use nfs4::{ClientId, NfsStatus, Stateid};
 use state::{IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned};
 use std::collections::BTreeSet;
@@ -58,7 +58,7 @@ pub fn grant(
     actor: &mut Actor,
     inode: &Inode,
     request: &GrantRequest,
-) -> Result<(Stateid, [u8; layout::DS_HANDLE_BYTES]), NfsStatus> {
+) -> Result<(Stateid, SignedHandle), NfsStatus> {
     let file = inode.id;
     let client = actor.client()?;
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
@@ -517,7 +517,7 @@ async fn send_once(fs: &Arc<Fs>, recall: &Recall, fh: &[u8]) -> Result<(), Callb
     fs.clients
         .callback(recall.client, &|b| {
             b.push(&CbLayoutRecallArgs {
-                layout_type: LAYOUT_NFSV4_1_FILES,
+                layout_type: LayoutKind::Files.number(),
                 iomode,
                 changed: false,
                 what: LayoutRecall::File(LayoutRecallFile {

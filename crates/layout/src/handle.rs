@@ -159,10 +159,31 @@ impl std::fmt::Display for HandleError {
 
 impl std::error::Error for HandleError {}
 
+/// The bytes of a handle for data servers, as [`DsHandle::sign`] makes them. Whoever has them has not verified them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SignedHandle([u8; DS_HANDLE_BYTES]);
+
+impl SignedHandle {
+    /// A handle that no key signed, to measure what is to hold one.
+    pub const BLANK: Self = Self([0; DS_HANDLE_BYTES]);
+
+    /// Bytes that may be a handle; `None` when they are too few or too many.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; DS_HANDLE_BYTES] {
+        &self.0
+    }
+}
+
 impl DsHandle {
     /// The bytes of the handle, signed by `key`.
     #[must_use]
-    pub fn sign(&self, key: &SigningKey) -> [u8; DS_HANDLE_BYTES] {
+    pub fn sign(&self, key: &SigningKey) -> SignedHandle {
         let mut out = [0; DS_HANDLE_BYTES];
         out[0] = VERSION;
         out[1] = self.rights as u8;
@@ -175,7 +196,7 @@ impl DsHandle {
         out[36..48].copy_from_slice(self.client.as_bytes());
         let (signed, mac) = out.split_at_mut(SIGNED_BYTES);
         mac.copy_from_slice(&key.mac(signed).as_bytes()[..MAC_BYTES]);
-        out
+        SignedHandle(out)
     }
 
     /// What `bytes` say, when a live key of `ring` signed them for `cluster_id`.

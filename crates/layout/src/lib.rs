@@ -14,6 +14,7 @@ mod fence;
 pub mod fuzz;
 mod handle;
 mod key;
+mod kind;
 mod mds_handle;
 mod placement;
 mod stripe;
@@ -25,8 +26,10 @@ pub use fence::{
 };
 pub use handle::{
     CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, MAC_BYTES, Rights,
+    SignedHandle,
 };
 pub use key::{KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeyState, SigningKey};
+pub use kind::LayoutKind;
 pub use mds_handle::{MDS_HANDLE_BYTES, MdsHandle, MdsHandleError, MdsHandleKind};
 pub use placement::{
     DeviceName, GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placed, Placement, PlacementError,

@@ -23,7 +23,7 @@ fn ds_handle() -> Vec<u8> {
         epoch: Epoch::from_u64(9 << 32 | 4),
         client: ClientTag::of(fuzz::CLUSTER, b"client"),
     };
-    handle.sign(&fuzz::key()).to_vec()
+    handle.sign(&fuzz::key()).as_bytes().to_vec()
 }
 
 fn mds_handle() -> Vec<u8> {

@@ -3,6 +3,7 @@
 use crate::identities::{Identities, Kind, Question};
 use crate::{Mds, acl};
 use fs::Fresh;
+use layout::LayoutKind;
 use namespace::{Cred, FileType, Inode, NewNode, READ_ACL, SetAttr, SetMarks, SetTime, Time};
 use nfs4::attr::{self, Attrs, Fattr};
 use nfs4::{
@@ -11,8 +12,6 @@ use nfs4::{
 };
 use xdr::List;
 
-/// `LAYOUT4_NFSV4_1_FILES`.
-pub(crate) const LAYOUT_FILES: u32 = 1;
 /// Most free inodes that `df -i` shows.
 const FILES_FREE_SHOWN_MAX: u64 = 1 << 40;
 /// Largest READ and WRITE.
@@ -286,7 +285,7 @@ fn threshold(mds: &Mds, inode: &Inode) -> MdsThreshold {
         ..Thresholds::default()
     };
     let hinted = inode.placement.is_some() && bytes > 0;
-    let items = hinted.then(|| thresholds.item(LAYOUT_FILES));
+    let items = hinted.then(|| thresholds.item(LayoutKind::Files.number()));
     MdsThreshold {
         items: List(items.into_iter().collect()),
     }
@@ -318,8 +317,8 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
         nanoseconds: 1,
     });
     a.fs_charset_cap = Some(CHARSET_CONTAINS_NON_UTF8);
-    a.fs_layout_types = Some(List(vec![LAYOUT_FILES]));
-    a.layout_types = Some(List(vec![LAYOUT_FILES]));
+    a.fs_layout_types = Some(List(LayoutKind::ALL.map(LayoutKind::number).into()));
+    a.layout_types = Some(List(LayoutKind::ALL.map(LayoutKind::number).into()));
     a.layout_blksize = Some(mds.fs.stripe_unit_bytes());
     a.suppattr_exclcreat = Some(SETTABLE_EXCLUSIVE);
     // It only rises, but not with each write to a data server, so a greater value is not always newer news. Linux would let

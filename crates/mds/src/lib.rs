@@ -15,6 +15,7 @@ mod attrs;
 mod check_io;
 mod cx;
 pub mod identities;
+mod layout_kind;
 mod mds;
 mod names;
 mod ops;

@@ -13,7 +13,7 @@ use crate::status::status_of;
 use bytes::{Bytes, BytesMut};
 use cluster::{Cluster, MemberError, all};
 use control::{CommitArgs, Status};
-use layout::{DsHandle, Epoch, Extent, Rights, SigningKey, Striping};
+use layout::{DsHandle, Epoch, Extent, Rights, SignedHandle, SigningKey, Striping};
 use namespace::Inode;
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes};
 use nfs4::{CompoundBuilder, NfsStatus, OpError, StableHow, Stateid, Verifier};
@@ -68,7 +68,7 @@ pub struct Target {
     file: u64,
     ids: Vec<u32>,
     striping: Striping,
-    handle: [u8; layout::DS_HANDLE_BYTES],
+    handle: SignedHandle,
 }
 
 impl Target {
@@ -372,7 +372,7 @@ const PROXY_STATEID: Stateid = Stateid {
 async fn perform(
     session: &Session,
     ds: u32,
-    handle: [u8; layout::DS_HANDLE_BYTES],
+    handle: SignedHandle,
     piece: Piece,
 ) -> Result<Done, NfsStatus> {
     let caller = session.config().caller.clone();
@@ -411,13 +411,9 @@ async fn perform(
     })
 }
 
-fn build(
-    b: &mut CompoundBuilder,
-    handle: &[u8; layout::DS_HANDLE_BYTES],
-    piece: &Piece,
-) -> Vec<Payload> {
+fn build(b: &mut CompoundBuilder, handle: &SignedHandle, piece: &Piece) -> Vec<Payload> {
     b.push(&PutFhArgs {
-        object: Opaque(handle),
+        object: Opaque(handle.as_bytes().as_slice()),
     });
     match piece {
         Piece::Read { extent } => {

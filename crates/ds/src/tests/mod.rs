@@ -462,7 +462,7 @@ impl Grant {
     }
 
     pub(super) fn fh(&self) -> Vec<u8> {
-        self.handle.sign(&key(self.key_id)).to_vec()
+        self.handle.sign(&key(self.key_id)).as_bytes().to_vec()
     }
 }
 

@@ -2,14 +2,14 @@
 
 use crate::Mds;
 use crate::cx::Cx;
-use nfs4::layout::{FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES};
+use crate::layout_kind::{self, kind_of};
 use nfs4::ops::{
     DeviceAddr, DeviceInfo, GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE,
     NOTIFY_DEVICEID_DELETE,
 };
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter};
 use server::answer;
-use xdr::{List, Opaque};
+use xdr::Opaque;
 
 /// Notifications that a client may ask for (`notify_deviceid_type4`, RFC 8881 §20.12).
 const NOTIFICATIONS: Bitmap = Bitmap::of(&[NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICEID_DELETE]);
@@ -20,23 +20,20 @@ pub(super) fn getdeviceinfo(
     args: GetDeviceInfoArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    if args.layout_type != LAYOUT_NFSV4_1_FILES {
-        return server::fail(reply, OpNum::GetDeviceInfo, NfsStatus::UnknownLayoutType);
-    }
-    let Some((group, addresses)) = mds.fs.cluster().device(args.device_id, cx.conn.kind()) else {
-        return server::fail(reply, OpNum::GetDeviceInfo, NfsStatus::NoEnt);
+    let kind = match kind_of(args.layout_type) {
+        Ok(kind) => kind,
+        Err(status) => return server::fail(reply, OpNum::GetDeviceInfo, status),
     };
-    let address = FileLayoutDsAddr {
-        stripe_indices: List((0..group.width()).collect()),
-        multipath_ds_list: List(addresses.into_iter().map(List).collect()),
+    let Some(address) = layout_kind::device(mds, cx, kind, args.device_id) else {
+        return server::fail(reply, OpNum::GetDeviceInfo, NfsStatus::NoEnt);
     };
     let body = if args.maxcount == 0 {
         Vec::new()
     } else {
-        xdr::encode_to_vec(&address)
+        address
     };
     let device_addr = DeviceAddr {
-        layout_type: LAYOUT_NFSV4_1_FILES,
+        layout_type: kind.number(),
         body: Opaque(&body),
     };
     let device_bytes = u32::try_from(xdr::encode_to_vec(&device_addr).len()).unwrap_or(u32::MAX);

@@ -2,9 +2,10 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
+use crate::layout_kind::kind_of;
 use namespace::{Inode, SizeCommit, Time};
 use nfs4::NfsStatus;
-use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use nfs4::layout::LENGTH_TO_EOF;
 use nfs4::ops::{LayoutCommitArgs, LayoutCommitRes};
 use std::sync::Arc;
 
@@ -18,9 +19,7 @@ pub(super) async fn layoutcommit(
 ) -> Result<LayoutCommitRes, NfsStatus> {
     let inode = cx::current_regular(mds, cx)?;
     cx.actor.check_writable()?;
-    if args.layout_update.layout_type != LAYOUT_NFSV4_1_FILES {
-        return Err(NfsStatus::UnknownLayoutType);
-    }
+    kind_of(args.layout_update.layout_type)?;
     let overflows = args.length != LENGTH_TO_EOF && args.offset.checked_add(args.length).is_none();
     if overflows {
         return Err(NfsStatus::Inval);

@@ -10,11 +10,11 @@
 use crate::Mds;
 use crate::check_io;
 use crate::cx::{self, Cx};
-use nfs4::layout::{
-    FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF, Layout, NFL_IO_ADVISE_THRU_MDS, NflUtil,
-};
+use crate::layout_kind::{Body, kind_of};
+use layout::{LayoutKind, SignedHandle};
+use nfs4::layout::{LENGTH_TO_EOF, Layout};
 use nfs4::ops::{LayoutGetArgs, LayoutGetRes, LayoutsGranted};
-use nfs4::{FileHandle, IoMode, NfsStatus, OpNum, ReplyWriter};
+use nfs4::{IoMode, NfsStatus, OpNum, ReplyWriter};
 use server::answer;
 use xdr::{List, Opaque};
 
@@ -25,12 +25,10 @@ pub(super) async fn layoutget(
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
     match get(mds, cx, &args).await {
-        Ok((stateid, body)) => {
+        Ok((kind, stateid, body)) => {
             cx.current_stateid = Some(stateid);
-            answer(
-                reply,
-                Ok(LayoutGetRes::Ok(granted(stateid, args.iomode, &body))),
-            )
+            let layouts = granted(stateid, (kind, args.iomode), &body);
+            answer(reply, Ok(LayoutGetRes::Ok(layouts)))
         }
         Err(NfsStatus::LayoutTryLater) => {
             answer(reply, Ok(LayoutGetRes::TryLater { will_signal: false }))
@@ -39,7 +37,11 @@ pub(super) async fn layoutget(
     }
 }
 
-fn granted(stateid: nfs4::Stateid, iomode: IoMode, body: &[u8]) -> LayoutsGranted<'_> {
+fn granted(
+    stateid: nfs4::Stateid,
+    (kind, iomode): (LayoutKind, IoMode),
+    body: &[u8],
+) -> LayoutsGranted<'_> {
     LayoutsGranted {
         return_on_close: true,
         stateid,
@@ -47,7 +49,7 @@ fn granted(stateid: nfs4::Stateid, iomode: IoMode, body: &[u8]) -> LayoutsGrante
             offset: 0,
             length: LENGTH_TO_EOF,
             iomode,
-            layout_type: LAYOUT_NFSV4_1_FILES,
+            layout_type: kind.number(),
             body: Opaque(body),
         }]),
     }
@@ -57,14 +59,12 @@ async fn get(
     mds: &Mds,
     cx: &mut Cx<'_>,
     args: &LayoutGetArgs,
-) -> Result<(nfs4::Stateid, Vec<u8>), NfsStatus> {
+) -> Result<(LayoutKind, nfs4::Stateid, Vec<u8>), NfsStatus> {
     let mut inode = cx::current_regular(mds, cx)?;
     if fs::grantable(&mds.fs, &cx.actor, &inode).await? {
         inode = cx::current_regular(mds, cx)?;
     }
-    if args.layout_type != LAYOUT_NFSV4_1_FILES {
-        return Err(NfsStatus::UnknownLayoutType);
-    }
+    let kind = kind_of(args.layout_type)?;
     check_range(args)?;
     let mode = match args.iomode {
         IoMode::Read => state::IoMode::Read,
@@ -75,31 +75,11 @@ async fn get(
         IoMode::Any => return Err(NfsStatus::BadIoMode),
     };
     let placement = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?;
-    let device_id = mds
-        .fs
-        .cluster()
-        .device_id(placement.group)
-        .ok_or(NfsStatus::LayoutUnavailable)?;
-    // No data server takes IO_ADVISE. What NFSv4.1 knows nothing of must not be in its layouts (RFC 7862 §15.5.6).
-    let flags = match cx.minor_version {
-        0 | 1 => 0,
-        _ => NFL_IO_ADVISE_THRU_MDS,
-    };
-    let util = NflUtil::new(placement.stripe_unit, flags).ok_or(NfsStatus::LayoutUnavailable)?;
-    let width = usize::try_from(mds.fs.cluster().width(placement.group).max(1)).unwrap_or(1);
-    let body = |handle: &[u8]| {
-        xdr::encode_to_vec(&FileLayout {
-            device_id,
-            util,
-            first_stripe_index: placement.first_index,
-            pattern_offset: 0,
-            file_handles: List(vec![FileHandle::from(handle); width]),
-        })
-    };
+    let body = Body::new(mds, cx, kind, placement)?;
     // Its size is the same whatever the handle: nothing is granted that cannot be told.
-    let blank = body(&[0; layout::DS_HANDLE_BYTES]);
-    let result_bytes =
-        xdr::encode_to_vec(&granted(nfs4::Stateid::default(), args.iomode, &blank)).len();
+    let blank = body.encode(&SignedHandle::BLANK);
+    let blank = granted(nfs4::Stateid::default(), (kind, args.iomode), &blank);
+    let result_bytes = xdr::encode_to_vec(&blank).len();
     if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
         mds.fs
             .note_too_wide(placement.group, result_bytes, args.maxcount);
@@ -120,7 +100,7 @@ async fn get(
         // The client asks in order to read, and this server sees no more of it.
         cx.actor.note_read(&mds.fs, &inode);
     }
-    Ok((stateid, body(&handle)))
+    Ok((kind, stateid, body.encode(&handle)))
 }
 
 /// Ranges that make no sense (RFC 8881 §18.43.3). Any other is answered with the whole file.

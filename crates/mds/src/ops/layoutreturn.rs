@@ -2,7 +2,8 @@
 
 use crate::Mds;
 use crate::cx::{self, Cx};
-use nfs4::layout::{LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use crate::layout_kind::{accept_return, kind_of};
+use nfs4::layout::LENGTH_TO_EOF;
 use nfs4::ops::{LayoutReturn, LayoutReturnArgs, LayoutReturnRes};
 use nfs4::{IoMode, NfsStatus};
 use state::IoModes;
@@ -12,9 +13,7 @@ pub(super) fn layoutreturn(
     cx: &mut Cx<'_>,
     args: &LayoutReturnArgs<'_>,
 ) -> Result<LayoutReturnRes, NfsStatus> {
-    if args.layout_type != LAYOUT_NFSV4_1_FILES {
-        return Err(NfsStatus::UnknownLayoutType);
-    }
+    let kind = kind_of(args.layout_type)?;
     if args.reclaim {
         // Layouts of an earlier boot are fenced and forgotten: there is nothing to give back.
         let in_grace = mds.fs.clients().lock().in_grace();
@@ -36,6 +35,7 @@ pub(super) fn layoutreturn(
             if file.length == 0 || overflows {
                 return Err(NfsStatus::Inval);
             }
+            accept_return(kind, file.body.0)?;
             let inode = cx::current_regular(mds, cx)?;
             let whole = file.offset == 0 && file.length == LENGTH_TO_EOF;
             Some((inode.id, cx.resolve(file.stateid)?, whole))
