@@ -9,11 +9,14 @@ use crate::cluster::Cluster;
 use crate::hello;
 use crate::join::{self, Issuer};
 use crate::records::Membership;
+use bytes::Bytes;
 use cluster_tls::{Fingerprint, Peer, Role};
 use control::{Answer, Caller, Refusal, SizeArgs, SizeOk, Status, ToMds, WroteArgs};
+use rpc_service::{Call, Program, Seal};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message, Service};
-use xdr::{Decoder, Encode, Encoder};
+use xdr::{Encode, Encoder};
 
 /// Says who the peer of a connection is.
 pub type PeerOf = Arc<dyn Fn(&ConnHandle) -> Option<Peer> + Send + Sync>;
@@ -62,9 +65,9 @@ impl<F: Files> ControlService<F> {
         }
     }
 
-    async fn execute(&self, conn: &ConnHandle, call: ToMds) -> Encoder {
+    async fn execute(&self, conn: &ConnHandle, xid: u32, call: ToMds) -> Encoder {
         let mut e = Encoder::new();
-        rpc::begin_success(&mut e, 0, rpc::OpaqueAuth::NONE);
+        Seal::None.begin(&mut e, xid);
         if let Err(refusal) = self.admit(conn, &call) {
             Answer::<()>::Refused(refusal).encode(&mut e);
             return e;
@@ -76,7 +79,7 @@ impl<F: Files> ControlService<F> {
                 Answer::from(result).encode(&mut e);
             }
             ToMds::Hello(args) => {
-                Answer::from(hello::hello(&self.cluster, conn, args).await).encode(&mut e)
+                Answer::from(hello::hello(&self.cluster, conn, args).await).encode(&mut e);
             }
             ToMds::Heartbeat(args) => {
                 Answer::from(hello::heartbeat(&self.cluster, conn, &args).await).encode(&mut e);
@@ -128,34 +131,32 @@ impl<F: Files> ControlService<F> {
     }
 }
 
-impl<F: Files> Service for ControlService<F> {
-    async fn call(&self, conn: &ConnHandle, record: bytes::Bytes) -> Option<Message> {
-        let mut d = Decoder::new(&record);
-        let (header, error) = match rpc::CallHeader::decode(&mut d) {
-            Ok(header) => (header, control::admit(header.program, header.version).err()),
-            Err(rpc::CallError::Refused { xid, verdict }) => {
-                return Some(error_reply(xid, verdict));
-            }
-            Err(rpc::CallError::Malformed(error)) => {
-                conn.close_with(CloseReason::MalformedMessage, error);
-                return None;
-            }
-        };
-        let call = match error {
-            Some(refused) => Err(refused),
-            None => ToMds::decode(header.procedure, d.rest()),
-        };
-        let mut message: Vec<u8> = match call {
+impl<F: Files> Program for ControlService<F> {
+    fn number(&self) -> u32 {
+        control::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        control::VERSION_MIN..=control::VERSION_MAX
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let Call { conn, header, .. } = &call;
+        match ToMds::decode(header.procedure, call.args.rest()) {
+            Ok(asked) => Some(self.execute(conn, header.xid, asked).await.into()),
             Err(refused) => {
                 if conn.context().may_log() {
                     tracing::warn!(peer = %conn.peer(), %refused, "control call");
                 }
-                return Some(error_reply(header.xid, refused.accept_error().into()));
+                call.refuse(refused.accept_error())
             }
-            Ok(call) => self.execute(conn, call).await.into_bytes(),
-        };
-        message[..4].copy_from_slice(&header.xid.to_be_bytes());
-        Some(Message::from_bytes(message))
+        }
+    }
+}
+
+impl<F: Files> Service for ControlService<F> {
+    async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        rpc_service::serve(self, &[], conn, &record).await
     }
 
     fn disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
@@ -166,10 +167,4 @@ impl<F: Files> Service for ControlService<F> {
         }
         self.cluster.changed.notify_waiters();
     }
-}
-
-fn error_reply(xid: u32, verdict: rpc::Verdict) -> Message {
-    let mut e = Encoder::new();
-    rpc::encode_error(&mut e, xid, verdict);
-    e.into()
 }

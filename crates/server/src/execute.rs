@@ -12,7 +12,6 @@
 //! retries and finds whatever survived.
 
 use crate::kept::{Kept, Persist};
-use crate::nfsd::rpc_error;
 use crate::slot::RunningSlot;
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, only_looks};
 use crate::user::User;
@@ -20,7 +19,8 @@ use crate::{Actor, Compound, Counters, Nfsd, Role, SessionContext};
 use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
-use rpc::{AcceptError, OpaqueAuth};
+use rpc::AcceptError;
+use rpc_service::{Seal, refusal};
 use state::{Removed, Sequence, SlotToken, Verdict};
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
@@ -51,11 +51,12 @@ impl<R: Role> Nfsd<R> {
         };
         let Ok(header) = CompoundHeader::decode(&mut d) else {
             Counters::add(&self.counters().malformed);
-            return Some(rpc_error(xid, AcceptError::GarbageArgs.into()));
+            return Some(refusal(xid, AcceptError::GarbageArgs.into()));
         };
         Counters::add(&self.counters().compounds);
         let mut e = Encoder::with_buffer(Vec::with_capacity(REPLY_BYTES));
-        rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+        let seal = user.seal();
+        seal.begin(&mut e, xid);
         let header_bytes = e.len();
         let mut reply = ReplyWriter::new(e, header.tag.0);
         if !(1..=2).contains(&header.minorversion) {
@@ -71,7 +72,7 @@ impl<R: Role> Nfsd<R> {
         };
         let first = self.first_op(&mut cx, &mut walk, &mut reply, &start);
         let (status, slot) = match first.await {
-            First::Replay(cached) => return Some(replay(xid, &cached)),
+            First::Replay(cached) => return Some(replay(seal, xid, &cached)),
             First::Done(status) => (status, None),
             First::Revived(kept) => {
                 let request = (start.body, walk.ops_count);
@@ -428,9 +429,9 @@ fn kept<A: Actor>(
     Some(Arc::from(&flat[header_bytes..]))
 }
 
-fn replay(xid: u32, cached: &[u8]) -> Message {
+fn replay(seal: Seal, xid: u32, cached: &[u8]) -> Message {
     let mut e = Encoder::new();
-    rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+    seal.begin(&mut e, xid);
     e.raw(cached);
     e.into()
 }

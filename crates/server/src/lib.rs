@@ -28,6 +28,6 @@ pub use answers::{answer, fail};
 pub use compound::Compound;
 pub use counters::Counters;
 pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};
-pub use nfsd::Nfsd;
+pub use nfsd::{Nfsd, Programs};
 pub use role::{Identity, Role};
 pub use user::User;

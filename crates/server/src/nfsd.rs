@@ -1,16 +1,15 @@
-//! The service: RPC headers, credentials, connections and the clock (RFC 5531 §9). COMPOUNDs are executed in `execute`.
+//! The service: the NFSv4 program, its credentials and its connections. COMPOUNDs are executed in `execute`.
 //!
 //! # Ownership
 //! The client table is shared with the role. A role must not lock it while it holds a lock that [`Role::has_state`] takes.
-//!
-//! # Failure
-//! A record that is no RPC call closes its connection: there is no transaction id to answer.
 
 use crate::user::User;
 use crate::{Counters, Role};
 use bytes::Bytes;
 use client_table::ClientTable;
-use rpc::{AcceptError, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection};
+use rpc::{AcceptError, AuthStat, Credential, Rejection};
+use rpc_service::{Call, DynProgram, Fault, Program, Whose};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Endpoint, Message, Service};
 use xdr::{Decoder, Encoder};
@@ -59,72 +58,77 @@ impl<R: Role> Nfsd<R> {
         }
     }
 
-    async fn serve(
-        &self,
-        conn: &ConnHandle,
-        record: &Bytes,
-        header: &CallHeader<'_>,
-        args: Decoder<'_>,
-    ) -> Option<Message> {
-        let xid = header.xid;
-        let refuse = |stat: AuthStat| {
-            Counters::add(&self.counters.refused);
-            Some(rpc_error(xid, Rejection::Auth(stat).into()))
-        };
-        if header.program != nfs4::PROGRAM {
-            return Some(rpc_error(xid, AcceptError::ProgUnavail.into()));
-        }
-        if header.version != nfs4::VERSION {
-            let (low, high) = (nfs4::VERSION, nfs4::VERSION);
-            let mismatch = AcceptError::ProgMismatch { low, high };
-            return Some(rpc_error(xid, mismatch.into()));
-        }
-        let user = match Credential::parse(&header.credential).and_then(User::of) {
-            Ok(user) => user,
-            Err(stat) => return refuse(stat),
-        };
-        match header.procedure {
-            PROC_NULL => {
-                let mut e = Encoder::new();
-                rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
-                Some(e.into())
-            }
-            PROC_COMPOUND => {
-                self.role.prepare(&user).await;
-                match self.role.admit(conn, &user) {
-                    Err(stat) => refuse(stat),
-                    Ok(actor) => {
-                        let who = (actor, user);
-                        self.compound(conn, xid, who, record, args).await
-                    }
-                }
-            }
-            _ => Some(rpc_error(xid, AcceptError::ProcUnavail.into())),
+    /// This service with further programs beside NFSv4.
+    pub fn with_programs(self: Arc<Self>, programs: Vec<Arc<dyn DynProgram>>) -> Programs<R> {
+        Programs {
+            nfsd: self,
+            programs,
         }
     }
 }
 
-pub(crate) fn rpc_error(xid: u32, verdict: rpc::Verdict) -> Message {
-    let mut e = Encoder::new();
-    rpc::encode_error(&mut e, xid, verdict);
-    e.into()
+impl<R: Role> Program for Nfsd<R> {
+    fn number(&self) -> u32 {
+        nfs4::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        nfs4::VERSION..=nfs4::VERSION
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let refuse = |stat: AuthStat| {
+            Counters::add(&self.counters.refused);
+            call.refuse(Rejection::Auth(stat))
+        };
+        let user = match Credential::parse(&call.header.credential).and_then(User::of) {
+            Ok(user) => user,
+            Err(stat) => return refuse(stat),
+        };
+        match call.header.procedure {
+            PROC_NULL => {
+                let mut e = Encoder::new();
+                user.seal().begin(&mut e, call.header.xid);
+                Some(e.into())
+            }
+            PROC_COMPOUND => {
+                self.role.prepare(&user).await;
+                match self.role.admit(call.conn, &user) {
+                    Err(stat) => refuse(stat),
+                    Ok(actor) => {
+                        let (xid, who) = (call.header.xid, (actor, user));
+                        let done = self.compound(call.conn, xid, who, call.record, call.args);
+                        done.await
+                    }
+                }
+            }
+            _ => call.refuse(AcceptError::ProcUnavail),
+        }
+    }
+
+    fn note(&self, fault: Fault) {
+        Counters::add(match fault {
+            Fault::Refused => &self.counters.refused,
+            Fault::Malformed => &self.counters.malformed,
+        });
+    }
 }
 
 impl<R: Role> Service for Nfsd<R> {
     async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
-        let mut d = Decoder::new(&record);
-        match CallHeader::decode(&mut d) {
-            Ok(header) => self.serve(conn, &record, &header, d).await,
-            Err(rpc::CallError::Refused { xid, verdict }) => {
-                Counters::add(&self.counters.refused);
-                Some(rpc_error(xid, verdict))
-            }
-            Err(rpc::CallError::Malformed(error)) => {
-                Counters::add(&self.counters.malformed);
-                conn.close_with(CloseReason::MalformedMessage, error);
-                None
-            }
-        }
+        let mut args = Decoder::new(&record);
+        let header = match rpc_service::open(self, &[], conn, &mut args) {
+            Ok((header, Whose::First)) => header,
+            Ok((_, Whose::Other(_))) => return None,
+            Err(answer) => return answer,
+        };
+        let call = Call {
+            conn,
+            record: &record,
+            header: &header,
+            args,
+        };
+        Program::call(self, call).await
     }
 
     /// An end within the process (tests, the simulator) may always connect.
@@ -142,5 +146,33 @@ impl<R: Role> Service for Nfsd<R> {
 
     fn credits_short(&self, conn: &ConnHandle) {
         self.clients.credits_short(conn);
+    }
+}
+
+/// NFSv4 and further programs on the same connections.
+pub struct Programs<R: Role> {
+    nfsd: Arc<Nfsd<R>>,
+    programs: Vec<Arc<dyn DynProgram>>,
+}
+
+impl<R: Role> Service for Programs<R> {
+    async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        rpc_service::serve(&*self.nfsd, &self.programs, conn, &record).await
+    }
+
+    fn admits(&self, peer: &Endpoint) -> bool {
+        self.nfsd.admits(peer)
+    }
+
+    fn connected(&self, conn: &ConnHandle) {
+        self.nfsd.connected(conn);
+    }
+
+    fn disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
+        self.nfsd.disconnected(conn, reason);
+    }
+
+    fn credits_short(&self, conn: &ConnHandle) {
+        self.nfsd.credits_short(conn);
     }
 }

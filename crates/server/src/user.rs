@@ -4,6 +4,7 @@
 //! it would be taken for nobody.
 
 use rpc::{AuthStat, AuthSys, Credential};
+use rpc_service::Seal;
 use state::Principal;
 
 /// An identity of a flavour that this server takes.
@@ -41,6 +42,13 @@ impl User {
                 bytes
             }
         })
+    }
+
+    /// How replies to this user are sealed.
+    pub(crate) fn seal(&self) -> Seal {
+        match self {
+            Self::Nobody | Self::Sys(_) => Seal::None,
+        }
     }
 
     /// As the fingerprint of a request has it: different for any two users of a client.

@@ -9,8 +9,10 @@ use nfs4::attr::{Attrs, CHANGE, SIZE};
 use nfs4::cb::{CbGetAttrArgs, CbGetAttrRes, CbRecallSlotArgs, CbSequenceArgs, CbSequenceRes};
 use nfs4::{Bitmap, CbCompoundHeader, CbOpNum, Fattr, NfsStatus, OpReader, ReplyWriter, SessionId};
 use parking_lot::Mutex;
-use rpc::{AcceptError, CallHeader, OpaqueAuth};
+use rpc::AcceptError;
+use rpc_service::{Call, Program, Seal, refusal};
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -145,10 +147,10 @@ impl Callbacks {
 
     async fn compound(&self, xid: u32, mut d: Decoder<'_>) -> Message {
         let Ok(header) = CbCompoundHeader::decode(&mut d) else {
-            return rpc_error(xid, AcceptError::GarbageArgs);
+            return refusal(xid, AcceptError::GarbageArgs.into());
         };
         let mut e = Encoder::new();
-        rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+        Seal::None.begin(&mut e, xid);
         let header_bytes = e.len();
         let mut reply: ReplyWriter<CbOpNum> = ReplyWriter::new(e, header.tag.0);
         let mut ops = OpReader::new(d, header.ops_count);
@@ -174,7 +176,7 @@ impl Callbacks {
             }
             Ok(Some(cached)) => {
                 let mut e = Encoder::new();
-                rpc::begin_success(&mut e, xid, OpaqueAuth::NONE);
+                Seal::None.begin(&mut e, xid);
                 e.raw(&cached);
                 return e.into();
             }
@@ -273,27 +275,32 @@ impl Callbacks {
     }
 }
 
-impl Service for Callbacks {
-    async fn call(&self, _conn: &ConnHandle, record: Bytes) -> Option<Message> {
-        let mut d = Decoder::new(&record);
-        let header = CallHeader::decode(&mut d).ok()?;
-        if header.program != CB_PROGRAM {
-            return Some(rpc_error(header.xid, AcceptError::ProgUnavail));
+impl Program for Callbacks {
+    fn number(&self) -> u32 {
+        CB_PROGRAM
+    }
+
+    /// Servers disagree about the version (RFC 8881 §18.36.3 says 4, RFC 5662 §2 says 1), so none is refused.
+    fn versions(&self) -> RangeInclusive<u32> {
+        0..=u32::MAX
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let xid = call.header.xid;
+        match call.header.procedure {
+            CB_PROC_COMPOUND => Some(self.compound(xid, call.args).await),
+            0 => {
+                let mut e = Encoder::new();
+                Seal::None.begin(&mut e, xid);
+                Some(e.into())
+            }
+            _ => call.refuse(AcceptError::ProcUnavail),
         }
-        if header.procedure == CB_PROC_COMPOUND {
-            return Some(self.compound(header.xid, d).await);
-        }
-        if header.procedure == 0 {
-            let mut e = Encoder::new();
-            rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
-            return Some(e.into());
-        }
-        Some(rpc_error(header.xid, AcceptError::ProcUnavail))
     }
 }
 
-fn rpc_error(xid: u32, error: AcceptError) -> Message {
-    let mut e = Encoder::new();
-    rpc::encode_error(&mut e, xid, error.into());
-    e.into()
+impl Service for Callbacks {
+    async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
+        rpc_service::serve(self, &[], conn, &record).await
+    }
 }

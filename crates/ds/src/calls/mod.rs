@@ -7,16 +7,17 @@ mod floors;
 mod objects;
 mod ranges;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use control::{Answer, Refusal, Status, ToDs};
-use rpc::{AcceptError, CallError, CallHeader, OpaqueAuth};
+use rpc_service::{Call, Fault, Program, Seal};
 use server::Nfsd;
 use tokio::sync::watch;
-use transport::{CloseReason, ConnHandle, Message, Service};
-use xdr::{Decoder, Encode, Encoder};
+use transport::{ConnHandle, Message, Service};
+use xdr::{Encode, Encoder};
 
 use crate::ds::Ds;
 use crate::link_end::LinkEnd;
@@ -112,37 +113,36 @@ const fn why(status: Status) -> &'static str {
     }
 }
 
-fn rpc_error(xid: u32, verdict: rpc::Verdict) -> Message {
-    let mut e = Encoder::new();
-    rpc::encode_error(&mut e, xid, verdict);
-    e.into()
+impl Program for Calls {
+    fn number(&self) -> u32 {
+        control::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        control::VERSION_MIN..=control::VERSION_MAX
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let asked = match ToDs::decode(call.header.procedure, call.args.rest()) {
+            Ok(asked) => asked,
+            Err(refused) => {
+                tracing::warn!("call of the MDS: {refused}");
+                return call.refuse(refused.accept_error());
+            }
+        };
+        let mut e = Encoder::new();
+        Seal::None.begin(&mut e, call.header.xid);
+        self.serve(call.conn, asked, &mut e).await;
+        Some(e.into())
+    }
+
+    fn note(&self, fault: Fault) {
+        tracing::warn!(?fault, "call of the MDS");
+    }
 }
 
 impl Service for Calls {
     async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
-        let mut d = Decoder::new(&record);
-        let header = match CallHeader::decode(&mut d) {
-            Ok(header) => header,
-            Err(CallError::Refused { xid, verdict }) => return Some(rpc_error(xid, verdict)),
-            Err(CallError::Malformed(error)) => {
-                tracing::warn!(%error, "malformed call of the MDS; closing the connection");
-                conn.close(CloseReason::MalformedMessage);
-                return None;
-            }
-        };
-        let decoded = control::admit(header.program, header.version)
-            .and_then(|()| ToDs::decode(header.procedure, d.rest()));
-        let call = match decoded {
-            Ok(call) => call,
-            Err(refused) => {
-                tracing::warn!("call of the MDS: {refused}");
-                let verdict: AcceptError = refused.accept_error();
-                return Some(rpc_error(header.xid, verdict.into()));
-            }
-        };
-        let mut e = Encoder::new();
-        rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
-        self.serve(conn, call, &mut e).await;
-        Some(e.into())
+        rpc_service::serve(self, &[], conn, &record).await
     }
 }
