@@ -8,12 +8,14 @@
 //! Entry point: [`run`]. The rules are in [`text`] and [`functions`], waivers in [`waivers`].
 
 mod functions;
+mod rules;
 mod text;
 mod waivers;
 
 use crate::layers;
 use crate::repo::{self, Result};
 use crate::tools;
+use rules::Rules;
 use waivers::{TooLong, Waivers};
 
 /// Longest source or document, in lines.
@@ -32,6 +34,7 @@ pub(crate) fn run() -> Result<()> {
     let waivers = Waivers::parse(&repo::read(waivers::PATH)?)?;
     let mut problems = Vec::new();
     let mut lengths = Vec::new();
+    let mut rules = Rules::default();
     let files = repo::files()?;
     for path in files.iter().filter(|path| is_ours(path)) {
         let bytes = std::fs::read(repo::root().join(path))
@@ -43,7 +46,11 @@ pub(crate) fn run() -> Result<()> {
             continue;
         };
         check(path, &file, &mut problems, &mut lengths);
+        if path.starts_with("crates/") && path.ends_with(".rs") {
+            rules.read(path, &file);
+        }
     }
+    problems.extend(rules.judge(&repo::read(rules::PAGE)?));
     problems.extend(waivers.judge(&lengths));
     repo::verdict("tidy", &problems)?;
     println!("tidy: {} files, {} waivers", files.len(), waivers.count());
