@@ -1,6 +1,6 @@
 //! The layers of the workspace: an arrow points only down.
 //!
-//! The table here is the one that is enforced; docs/architecture.md shows the same table to people, and
+//! The table here is the one that is enforced; docs/architecture/README.md shows the same table to people, and
 //! this check fails when the two differ. Dependencies of tests may stay inside a layer, all others
 //! only where [`SAME_LAYER`] names them. The crates of layers 0 and 1 also forbid unsafe code.
 
@@ -46,7 +46,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
 /// Crates below this layer hold no unsafe code and neither a clock nor randomness.
 pub(crate) const PURE_LAYERS_COUNT: usize = 2;
 
-const DOCUMENT: &str = "docs/architecture.md";
+const DOCUMENT: &str = "docs/architecture/README.md";
 const DOCUMENT_TABLE: &str = "| Layer | Crates | Rule |";
 const DOCUMENT_SAME_LAYER: &str = "Inside a layer only these arrows exist:";
 const FORBID_UNSAFE: &str = "#![forbid(unsafe_code)]";
@@ -66,7 +66,7 @@ struct Dependency {
     only_tests: bool,
 }
 
-/// What docs/architecture.md says.
+/// What docs/architecture/README.md says.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Documented {
     /// Layer and crate, sorted.
@@ -349,7 +349,7 @@ mod tests {
         let problems = document(&documented(&moved).unwrap());
         assert_eq!(
             problems,
-            ["docs/architecture.md lacks xdr in layer 0".to_owned()]
+            ["docs/architecture/README.md lacks xdr in layer 0".to_owned()]
         );
         assert!(documented("no table").is_err());
     }

@@ -41,7 +41,7 @@ enum Command {
     Test,
     /// All of `test`, then a release build
     Ci,
-    /// Check that crates depend only on lower layers, as docs/architecture.md says
+    /// Check that crates depend only on lower layers, as docs/architecture/README.md says
     Layers,
     /// Check what rustfmt and clippy do not: lengths, headers, words, clocks
     Tidy,

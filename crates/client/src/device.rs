@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transport::Address;
 
-/// Most devices that are remembered; a cluster has few (design D1).
+/// Most devices that are remembered; a cluster has few (decision 1).
 const DEVICES_MAX: usize = 1024;
 /// Most data servers that are remembered.
 const SERVERS_MAX: usize = 4096;

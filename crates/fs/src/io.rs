@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT of clients without layouts, carried out on the data servers (design D4).
+//! READ, WRITE and COMMIT of clients without layouts, carried out on the data servers (decision 4).
 //!
 //! # Ordering
 //! A WRITE is on the data servers before its size is committed; both before the reply. A truncation of the file waits for

@@ -1,5 +1,5 @@
 //! The data-server handle: 64 bytes that say by themselves what a client may do, signed by the MDS
-//! (design D1). One handle serves every data server of a mirror, and no data server has to be asked
+//! (decision 1). One handle serves every data server of a mirror, and no data server has to be asked
 //! before it is given out.
 //!
 //! ```text

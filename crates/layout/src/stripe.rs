@@ -1,4 +1,4 @@
-//! Stripe arithmetic of the files layout with sparse packing (RFC 8881 §13.4, design D2): which data
+//! Stripe arithmetic of the files layout with sparse packing (RFC 8881 §13.4, decision 2): which data
 //! server holds a byte, and what a file's size says about its objects and back.
 //!
 //! Sparse means that an object's offset is the file's offset. The list of stripe indices is the

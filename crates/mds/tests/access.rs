@@ -1,4 +1,4 @@
-//! Goal: nobody reads or changes what permissions and exports keep from him, by whatever way (design D8).
+//! Goal: nobody reads or changes what permissions and exports keep from him, by whatever way (decision 8).
 //! Method: COMPOUNDs over the memory transport, by users of one client; time paused.
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The metadata store seam: an ordered, transactional key-value store (design D5).
+//! The metadata store seam: an ordered, transactional key-value store (decision 5).
 //!
 //! Keys and values are bytes; what they mean belongs to the crates above. A transaction is a closure
 //! over [`Tx`] that the store may run again when an engine reports a conflict, so it must compute

@@ -1,4 +1,4 @@
-//! The keys of this crate: a tag byte and big-endian integers (docs/architecture.md, "Metadata store").
+//! The keys of this crate: a tag byte and big-endian integers (docs/formats.md, "Metadata store").
 
 use crate::FileId;
 

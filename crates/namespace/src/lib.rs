@@ -1,6 +1,6 @@
 //! The POSIX name space over the metadata store: inodes, directories, attributes, recovery marks.
 //!
-//! The crate owns the keys `s i d x w t o r` of docs/architecture.md, the rules of POSIX about who may do
+//! The crate owns the keys `s i d x w t o r` of docs/formats.md, the rules of POSIX about who may do
 //! what, and the durable notes from which an MDS recovers (which files may have unreported data, which
 //! truncations and removals are unfinished). It knows no protocol, no clock, no randomness and no
 //! data server: those come in as arguments or are the caller's. Every call is synchronous.

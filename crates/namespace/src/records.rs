@@ -8,7 +8,7 @@ use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List};
 const SCAN_PAIRS: usize = 1024;
 /// Clients that may hold a layout for writing on one file (the design's 8,000 clients, rounded up).
 pub const RW_OUT_CLIENTS_MAX: u32 = 8192;
-/// Data servers of one placement group (design D1).
+/// Data servers of one placement group (decision 1).
 pub const DS_PER_GROUP_MAX: u32 = 256;
 
 xdr::xdr_struct! {

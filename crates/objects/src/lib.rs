@@ -1,6 +1,6 @@
 //! The object store seam of a data server: sparse byte objects, one per file, generation and mirror.
 //!
-//! The offset in an object is the offset in the file (design D2), so an object is sparse when the
+//! The offset in an object is the offset in the file (decision 2), so an object is sparse when the
 //! file is striped. The store knows nothing of handles, fences, tombstones or sizes in the name
 //! space: the data server keeps those in its index. Calls are synchronous; the caller decides
 //! which may run on its event loop (page-cache reads and writes) and which go to a blocking pool (syncs).

@@ -6,17 +6,57 @@ use crate::config::{Checked, DsConfig, MdsConfig};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-const DOCUMENTS: [(&str, &str); 8] = [
+const DOCUMENTS: [(&str, &str); 18] = [
     ("README.md", include_str!("../../../README.md")),
     ("CONTRIBUTING.md", include_str!("../../../CONTRIBUTING.md")),
     (
-        "architecture.md",
-        include_str!("../../../docs/architecture.md"),
+        "architecture/README.md",
+        include_str!("../../../docs/architecture/README.md"),
+    ),
+    (
+        "architecture/attributes.md",
+        include_str!("../../../docs/architecture/attributes.md"),
+    ),
+    (
+        "architecture/data-server.md",
+        include_str!("../../../docs/architecture/data-server.md"),
+    ),
+    (
+        "architecture/delegations.md",
+        include_str!("../../../docs/architecture/delegations.md"),
+    ),
+    (
+        "architecture/layouts.md",
+        include_str!("../../../docs/architecture/layouts.md"),
+    ),
+    (
+        "architecture/metadata-store.md",
+        include_str!("../../../docs/architecture/metadata-store.md"),
+    ),
+    (
+        "architecture/ranges.md",
+        include_str!("../../../docs/architecture/ranges.md"),
+    ),
+    (
+        "architecture/rdma.md",
+        include_str!("../../../docs/architecture/rdma.md"),
+    ),
+    (
+        "architecture/sessions.md",
+        include_str!("../../../docs/architecture/sessions.md"),
+    ),
+    (
+        "architecture/testing.md",
+        include_str!("../../../docs/architecture/testing.md"),
     ),
     ("benchmarks.md", include_str!("../../../docs/benchmarks.md")),
     (
         "conformance.md",
         include_str!("../../../docs/conformance.md"),
+    ),
+    (
+        "linux-client.md",
+        include_str!("../../../docs/linux-client.md"),
     ),
     ("rdma.md", include_str!("../../../docs/rdma.md")),
     ("running.md", include_str!("../../../docs/running.md")),

@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT of the metadata server itself (design D4), for clients without layouts; and the making of objects.
+//! READ, WRITE and COMMIT of the metadata server itself (decision 4), for clients without layouts; and the making of objects.
 //!
 //! # Ownership
 //! One session for each data server, shared by all of this I/O. Handles are signed for the MDS's own client tag.

@@ -2,7 +2,7 @@
 //!
 //! A transaction reads the parent's inode and the bucket of the new name, writes the bucket, the new inode, the parent, the
 //! counters and the answer that the task's slot keeps for a retry, and its task waits until that is durable. Keys and sizes are those
-//! of docs/architecture.md. All names go to one directory, the hardest case: every transaction changes the same parent.
+//! of docs/formats.md. All names go to one directory, the hardest case: every transaction changes the same parent.
 //!
 //! It runs in this process, over any [`MetaStore`]; its CPU time is that of the whole process.
 

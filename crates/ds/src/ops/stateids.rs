@@ -5,7 +5,7 @@ use crate::ds::Ds;
 use nfs4::ops::{FreeStateidArgs, FreeStateidRes, TestStateidArgs, TestStateidRes};
 use nfs4::{NfsStatus, Stateid};
 
-/// `other[4]` of a layout stateid of this cluster's MDS (see the architecture page).
+/// `other[4]` of a layout stateid of this cluster's MDS (docs/formats.md, "Stateids").
 const KIND_LAYOUT: u8 = 3;
 const KIND_AT: usize = 4;
 

@@ -25,7 +25,7 @@ fn name(at: Place) -> String {
     format!("name-{}", at.name)
 }
 
-/// The inode number in a handle (docs/architecture.md, "File handles").
+/// The inode number in a handle (docs/formats.md, "File handles").
 fn id_of(fh: &FileHandle) -> u64 {
     u64::from_be_bytes(fh.0[12..20].try_into().unwrap())
 }

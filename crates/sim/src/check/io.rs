@@ -10,7 +10,7 @@ use nfs4::{NfsStatus, OpNum};
 use std::collections::BTreeMap;
 use xdr::{Decode, Decoder};
 
-/// What a handle says, read without its key (docs/architecture.md, "File handles").
+/// What a handle says, read without its key (docs/formats.md, "File handles").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Handle {
     file_id: u64,

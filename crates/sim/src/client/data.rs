@@ -80,7 +80,7 @@ pub(super) fn path(name: &str) -> String {
     format!("/{DIR}/{name}")
 }
 
-/// The inode number in an MDS handle (docs/architecture.md, "File handles").
+/// The inode number in an MDS handle (docs/formats.md, "File handles").
 pub(super) fn file_id(file: &File) -> u64 {
     let bytes = file.handle().0.get(12..20).and_then(|b| b.try_into().ok());
     bytes.map_or(0, u64::from_be_bytes)
