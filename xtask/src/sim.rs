@@ -6,7 +6,7 @@ use crate::repo::{self, Result};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What the simulator takes: --seed N, --seeds COUNT, --steps N, --canary FAULT; --help lists all
+    /// What the simulator takes: --seed N, --seeds COUNT, --steps N, --bug FAULT; --help lists all
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

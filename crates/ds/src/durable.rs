@@ -5,7 +5,7 @@
 //! before, calls to the MDS after.
 //!
 //! # Ordering
-//! Size, sync of the object, mark in the index, durable index, announced (see [`crate::announce`]), reply. The size is taken before the sync, so the mark never
+//! Size, sync of the object, mark in the index, durable index, announced (see [`crate::rollback_guard`]), reply. The size is taken before the sync, so the mark never
 //! promises a byte that the sync did not cover.
 //!
 //! # Failure

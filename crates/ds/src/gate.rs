@@ -373,7 +373,7 @@ impl Gate {
         }
     }
 
-    /// The floors, to be raised by [`crate::raise`] only.
+    /// The floors, to be raised by [`crate::floors`] only.
     pub(crate) fn with_floors<T>(&self, change: impl FnOnce(&mut Floors) -> T) -> T {
         change(&mut self.inner.lock().floors)
     }

@@ -11,7 +11,7 @@
 //! cut or removed: what the index promises is always there (R9). Whoever acknowledges waits for [`Index::durable`].
 //!
 //! Every transaction but that of a start is a change, and changes are counted. What is acknowledged to a client is one: a
-//! COMMIT of an overwrite too, which stores its time. The MDS is told the count ([`crate::announce`]), so that it
+//! COMMIT of an overwrite too, which stores its time. The MDS is told the count ([`crate::rollback_guard`]), so that it
 //! recognises a store that went back (R9).
 //!
 //! # Failure
@@ -115,7 +115,7 @@ fn after(last: NfsTime, now: NfsTime) -> NfsTime {
     }
 }
 
-/// Changes of floors that memory has and the store could not take: see [`crate::raise`].
+/// Changes of floors that memory has and the store could not take: see [`crate::floors`].
 pub(crate) type UnsavedFloors = BTreeMap<FloorKey, Option<Floor>>;
 
 /// The new record of an object, made of the old one in a transaction; `None` leaves it as it is.
@@ -143,7 +143,7 @@ pub(crate) struct Index {
     writes: AtomicU64,
     /// A write has failed: memory may be ahead of the disk, so nothing may be acknowledged any more.
     failed: AtomicBool,
-    /// Orders floors in memory and in the store: see [`crate::raise`].
+    /// Orders floors in memory and in the store: see [`crate::floors`].
     pub(crate) floors_order: Mutex<UnsavedFloors>,
 }
 

@@ -11,7 +11,6 @@
 //! Entry points: [`Ds::open`], [`link::run`], [`join::join`], [`Ds::status`].
 #![forbid(unsafe_code)]
 
-mod announce;
 mod announced;
 mod apply;
 mod calls;
@@ -21,6 +20,7 @@ mod ds;
 mod durable;
 mod error;
 mod fault;
+mod floors;
 mod gate;
 mod handles;
 mod index;
@@ -29,8 +29,8 @@ pub mod link;
 mod link_end;
 mod ops;
 mod own_stripes;
-mod raise;
 mod role;
+mod rollback_guard;
 mod size_answers;
 mod sizes;
 

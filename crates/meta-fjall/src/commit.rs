@@ -189,7 +189,7 @@ impl Shared {
         self.quick_syncs.store(quick_syncs, Ordering::Relaxed);
         engine.queue.gate.advance(written.seq);
         round.memtables.look(&engine.keyspace);
-        engine.home.record(written.commit)
+        engine.store_dir.record(written.commit)
     }
 }
 
@@ -205,7 +205,7 @@ impl Round {
             .as_ref()
             .is_none_or(|journal| journal.next.exists())
         {
-            self.journal = Some(open_newest(&engine.home.engine_dir())?);
+            self.journal = Some(open_newest(&engine.store_dir.engine_dir())?);
         }
         let journal = self.journal.as_ref().expect("opened above");
         let started = Instant::now();

@@ -4,8 +4,8 @@
 //! Locks are taken in this order: the writer's, that of batches, that of the ballast or of the queue. Batches are written in the order in which they were gathered, one at a time.
 
 use crate::ballast::Ballast;
-use crate::home::Home;
 use crate::queue::{Full, Queue};
+use crate::store_dir::StoreDir;
 use crate::{Options, engine_error, keys, pairs};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch as WriteBatch, Readable};
@@ -26,7 +26,7 @@ pub(crate) struct Engine {
     pub(crate) keyspace: Keyspace,
     pub(crate) database: Database,
     pub(crate) queue: Queue,
-    pub(crate) home: Home,
+    pub(crate) store_dir: StoreDir,
     writer: Mutex<Writer>,
     written: Mutex<Written>,
     ballast: Mutex<Ballast>,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Engine {
     // fjall's handles print nothing useful.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
-            .field("home", &self.home)
+            .field("store_dir", &self.store_dir)
             .field("queue", &self.queue)
             .finish_non_exhaustive()
     }
@@ -86,18 +86,18 @@ struct Room {
 impl Engine {
     pub(crate) fn new(
         (database, keyspace): (Database, Keyspace),
-        home: Home,
+        store_dir: StoreDir,
         options: Options,
         commit: u64,
     ) -> Result<Self, MetaError> {
-        let room = measure_room(&home, options)?;
+        let room = measure_room(&store_dir, options)?;
         let engine = Self {
             keyspace,
             database,
             queue: Queue::default(),
-            ballast: Mutex::new(Ballast::new(home.dir(), options.reserve_bytes)),
+            ballast: Mutex::new(Ballast::new(store_dir.dir(), options.reserve_bytes)),
             is_tight: AtomicBool::new(false),
-            home,
+            store_dir,
             writer: Mutex::new(Writer {
                 unchecked_bytes: 0,
                 room,
@@ -134,7 +134,7 @@ impl Engine {
         if !ballast.is_held() {
             return Ok(());
         }
-        let free_bytes = measure_room(&self.home, self.options)?.free_bytes;
+        let free_bytes = measure_room(&self.store_dir, self.options)?.free_bytes;
         if free_bytes < self.options.reserve_bytes / BRIM_PART {
             tracing::warn!(free_bytes, "the disk is full: the store uses its ballast");
             ballast.release();
@@ -149,7 +149,7 @@ impl Engine {
 
     fn check_room(&self, writer: &mut Writer, purpose: Purpose) -> Result<(), MetaError> {
         if !writer.room.is_plenty || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
-            writer.room = measure_room(&self.home, self.options)?;
+            writer.room = measure_room(&self.store_dir, self.options)?;
             writer.unchecked_bytes = 0;
             self.note_room(writer.room);
         }
@@ -247,8 +247,8 @@ impl Engine {
 }
 
 /// What the file system has room for.
-fn measure_room(home: &Home, options: Options) -> Result<Room, MetaError> {
-    let stat = rustix::fs::statvfs(home.dir()).map_err(std::io::Error::from)?;
+fn measure_room(store_dir: &StoreDir, options: Options) -> Result<Room, MetaError> {
+    let stat = rustix::fs::statvfs(store_dir.dir()).map_err(std::io::Error::from)?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let reserve = options.reserve_bytes;
     let least = if free >= reserve {

@@ -9,7 +9,7 @@
 //! 10-100 ms until the flush or the compaction has caught up with the disk.
 //!
 //! # Ownership
-//! A [`FjallStore`] owns its directory (see `home`); a second one, in this process or another, is refused.
+//! A [`FjallStore`] owns its directory (see `store_dir`); a second one, in this process or another, is refused.
 //!
 //! # Ordering
 //! `applied` rises before a transaction becomes visible, so it is never behind what a read has seen (rule R7).
@@ -25,22 +25,22 @@
 mod ballast;
 mod commit;
 mod engine;
-mod home;
 mod journal;
 mod keys;
 mod memtables;
 mod queue;
+mod store_dir;
 
 use bytes::Bytes;
 use commit::{Committer, Quick};
 use engine::Engine;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use home::Home;
 use meta::{
     BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
 };
 use std::path::Path;
 use std::sync::Arc;
+use store_dir::StoreDir;
 
 /// Smallest limit of journal bytes that fjall takes.
 pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
@@ -104,12 +104,12 @@ impl FjallStore {
     }
 
     fn open_with(dir: &Path, options: Options, quick: Quick) -> Result<Self, MetaError> {
-        let (home, new) = Home::take(dir)?;
-        let engine_dir = home.engine_dir();
+        let (store_dir, new) = StoreDir::take(dir)?;
+        let engine_dir = store_dir.engine_dir();
         let checked = if new {
             journal::Checked::default()
         } else {
-            journal::check(&engine_dir, home.watermark()?)?
+            journal::check(&engine_dir, store_dir.watermark()?)?
         };
         let database = Database::builder(&engine_dir)
             .cache_size(options.cache_bytes)
@@ -130,17 +130,22 @@ impl FjallStore {
             database
                 .persist(PersistMode::SyncAll)
                 .map_err(engine_error)?;
-            home.finish_creation()?;
+            store_dir.finish_creation()?;
         }
         let commit = commit_number(&keyspace)?;
-        let watermark = home.watermark()?;
+        let watermark = store_dir.watermark()?;
         if commit < watermark {
             return Err(MetaError::Corrupt(format!(
                 "{} ends at batch {commit}, but {watermark} had been synced; restore it from a backup",
-                home.dir().display()
+                store_dir.dir().display()
             )));
         }
-        let engine = Arc::new(Engine::new((database, keyspace), home, options, commit)?);
+        let engine = Arc::new(Engine::new(
+            (database, keyspace),
+            store_dir,
+            options,
+            commit,
+        )?);
         Ok(Self {
             committer: Committer::start(engine.clone(), quick)?,
             engine,

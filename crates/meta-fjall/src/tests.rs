@@ -195,7 +195,7 @@ fn nothing_is_synced_while_nobody_waits() {
         put(&store, &[n], &[n]).unwrap();
     }
     assert_eq!(store.durable_through(), Seq(0));
-    assert_eq!(store.engine.home.watermark().unwrap(), 0);
+    assert_eq!(store.engine.store_dir.watermark().unwrap(), 0);
     block_on(store.durable(Seq(1))).unwrap();
     // One sync served all that was there.
     assert_eq!(store.durable_through(), Seq(100));
@@ -312,7 +312,7 @@ fn values_survive_flushes_and_new_journals() {
         }
     }
     block_on(store.durable(seq)).unwrap();
-    let journals = journal::journals(&store.engine.home.engine_dir()).unwrap();
+    let journals = journal::journals(&store.engine.store_dir.engine_dir()).unwrap();
     assert!(journals.last().unwrap().0 > 0, "no journal was ever sealed");
     assert!(store.disk_bytes() > 0);
     drop(store);

@@ -9,7 +9,7 @@
 //! [`Handle::cut`] first announces the new size: spans that are made from then on end at it, so it waits only for
 //! older spans that reach beyond it, and new readers cannot starve it (rule R16).
 
-use crate::home::Home;
+use crate::store_dir::StoreDir;
 use objects::{Hold, ObjectError, ObjectId};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -182,7 +182,7 @@ impl Handles {
     /// The object's handle; opens its file, or makes it.
     pub(crate) fn open(
         &self,
-        home: &Home,
+        store_dir: &StoreDir,
         id: ObjectId,
         create: bool,
     ) -> Result<Arc<Handle>, Error> {
@@ -191,7 +191,7 @@ impl Handles {
             self.touch(handle);
             return Ok(handle.clone());
         }
-        let handle = Arc::new(Handle::new(home.open_file(id, create)?));
+        let handle = Arc::new(Handle::new(store_dir.open_file(id, create)?));
         self.touch(&handle);
         if shard.len() >= self.shard_max {
             evict(&mut shard);
@@ -201,9 +201,9 @@ impl Handles {
     }
 
     /// Unlinks the object's file and forgets its handle; those who have it keep it.
-    pub(crate) fn remove(&self, home: &Home, id: ObjectId) -> Result<(), Error> {
+    pub(crate) fn remove(&self, store_dir: &StoreDir, id: ObjectId) -> Result<(), Error> {
         let mut shard = self.shard(id);
-        home.unlink(id)?;
+        store_dir.unlink(id)?;
         shard.remove(&id);
         Ok(())
     }

@@ -20,10 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod handle;
-mod home;
+mod store_dir;
 
 use handle::{Handle, Handles};
-use home::{FANOUT, Home};
 use objects::{
     Capacity, Content, OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
     range_end,
@@ -39,6 +38,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use store_dir::{FANOUT, StoreDir};
 
 /// Free space is asked for again after this many written bytes.
 const SPACE_CHECK_BYTES: u64 = 4 * 1024 * 1024;
@@ -90,7 +90,7 @@ type Pwrite = fn(&File, &[u8], u64) -> Result<usize, Error>;
 #[derive(Debug)]
 pub struct DirObjects {
     handles: Handles,
-    home: Home,
+    store_dir: StoreDir,
     options: Options,
     shares_storage: bool,
     in_memory: bool,
@@ -151,7 +151,7 @@ impl DirObjects {
     /// [`ObjectError::Io`] with one sentence that names the directory: in use by another process, not writable,
     /// not a directory, not a store, another format.
     pub fn open(dir: &Path, options: Options) -> Result<Self, ObjectError> {
-        let home = Home::take(dir)?;
+        let store_dir = StoreDir::take(dir)?;
         let object_bytes_max = probe_object_bytes_max(dir).map_err(ObjectError::Io)?;
         let kind = rustix::fs::statfs(dir)
             .map_err(Error::from)
@@ -159,7 +159,7 @@ impl DirObjects {
             .f_type;
         let store = Self {
             handles: Handles::new(options.handles_max),
-            home,
+            store_dir,
             options,
             shares_storage: shares_storage(dir),
             in_memory: u64::try_from(kind).is_ok_and(|kind| kind == TMPFS_MAGIC),
@@ -175,12 +175,14 @@ impl DirObjects {
     }
 
     fn existing(&self, id: ObjectId) -> Result<Arc<Handle>, ObjectError> {
-        self.handles.open(&self.home, id, false).map_err(io_error)
+        self.handles
+            .open(&self.store_dir, id, false)
+            .map_err(io_error)
     }
 
     /// Learns whether the reserve is touched.
     fn measure_space(&self) -> Result<Capacity, ObjectError> {
-        let stat = rustix::fs::statvfs(self.home.dir()).map_err(Error::from);
+        let stat = rustix::fs::statvfs(self.store_dir.dir()).map_err(Error::from);
         let stat = stat.map_err(ObjectError::Io)?;
         let usable = |blocks: u64| {
             let bytes = blocks.saturating_mul(stat.f_frsize);
@@ -230,9 +232,9 @@ impl DirObjects {
         n: usize,
         visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool,
     ) -> Result<bool, Error> {
-        for entry in std::fs::read_dir(self.home.sub_path(n))? {
+        for entry in std::fs::read_dir(self.store_dir.sub_path(n))? {
             let entry = entry?;
-            let Some(id) = entry.file_name().to_str().and_then(home::parse_name) else {
+            let Some(id) = entry.file_name().to_str().and_then(store_dir::parse_name) else {
                 continue;
             };
             let found = match entry.metadata() {
@@ -363,7 +365,10 @@ impl ObjectStore for DirObjects {
         let len = data.len() as u64;
         range_end(offset, len)?;
         self.check_space(len)?;
-        let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
+        let handle = self
+            .handles
+            .open(&self.store_dir, id, true)
+            .map_err(io_error)?;
         handle.dirty.store(true, Ordering::Release);
         self.copied_bytes.fetch_add(len, Ordering::Relaxed);
         self.write_all(&handle.file, offset, data).map_err(io_error)
@@ -379,7 +384,7 @@ impl ObjectStore for DirObjects {
         handle.dirty.store(false, Ordering::Release);
         let synced = handle.file.sync_data();
         synced
-            .and_then(|()| self.home.sync_entries(id))
+            .and_then(|()| self.store_dir.sync_entries(id))
             .map_err(io_error)
     }
 
@@ -423,7 +428,10 @@ impl ObjectStore for DirObjects {
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
         range_end(offset, len)?;
         self.check_space(len)?;
-        let handle = self.handles.open(&self.home, id, true).map_err(io_error)?;
+        let handle = self
+            .handles
+            .open(&self.store_dir, id, true)
+            .map_err(io_error)?;
         if len == 0 {
             return Ok(());
         }
@@ -452,7 +460,10 @@ impl ObjectStore for DirObjects {
             Err(ObjectError::NotFound) => None,
             Err(e) => return Err(e),
         };
-        let to = self.handles.open(&self.home, dst, true).map_err(io_error)?;
+        let to = self
+            .handles
+            .open(&self.store_dir, dst, true)
+            .map_err(io_error)?;
         to.dirty.store(true, Ordering::Release);
         let shared = match &from {
             Some(from) => share(&from.file, src_offset, &to.file, dst_offset, len)?,
@@ -469,14 +480,14 @@ impl ObjectStore for DirObjects {
         handle.cut(size_bytes, Duration::from_millis(self.options.hold_wait_ms))?;
         let synced = handle.file.sync_all();
         synced
-            .and_then(|()| self.home.sync_entries(id))
+            .and_then(|()| self.store_dir.sync_entries(id))
             .map_err(io_error)
     }
 
     fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
-        let removed = self.handles.remove(&self.home, id);
+        let removed = self.handles.remove(&self.store_dir, id);
         removed
-            .and_then(|()| self.home.sync_entries(id))
+            .and_then(|()| self.store_dir.sync_entries(id))
             .map_err(io_error)
     }
 
@@ -515,7 +526,7 @@ impl ObjectStore for DirObjects {
     }
 
     fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
-        self.home.tie(index_id, knows_objects)
+        self.store_dir.tie(index_id, knows_objects)
     }
 
     fn is_persistent(&self) -> bool {

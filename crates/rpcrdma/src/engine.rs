@@ -33,8 +33,8 @@ use bytes::Bytes;
 
 use crate::chunk::{Placement, ReassembleError};
 use crate::counters::{Counters, DiscardReason, FailReason};
+use crate::credit_pool::CreditAccount;
 use crate::header::CREDITS_AT;
-use crate::lending::Account;
 use crate::message::pieces_bytes;
 use crate::private_data::PrivateData;
 use call::Outgoing;
@@ -176,11 +176,11 @@ impl Engine {
         u32::try_from(self.responder.excused()).unwrap_or(u32::MAX)
     }
 
-    /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the lender has. To be said
+    /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the pool has. To be said
     /// before the connection begins. The overrun gets no receives: the provider holds back what goes beyond [`Engine::receives`], or
     /// it does not, and lets through what is [`Engine::excused`].
     #[must_use]
-    pub fn lending(mut self, account: Account, holds_back: bool) -> Self {
+    pub fn lending(mut self, account: CreditAccount, holds_back: bool) -> Self {
         self.responder.lend(account, holds_back);
         self
     }

@@ -5,16 +5,16 @@
 //! and replies on one connection. It holds no memory of its own, posts nothing and knows no upper layer:
 //! [`Engine`] says what is to be posted ([`Work`]) and what has happened ([`Event`]).
 //!
-//! Entry points: [`Engine`], [`Lender`], [`Header`], [`PrivateData`], [`reassemble`].
+//! Entry points: [`Engine`], [`CreditPool`], [`Header`], [`PrivateData`], [`reassemble`].
 #![forbid(unsafe_code)]
 
 mod chunk;
 mod counters;
+mod credit_pool;
 mod engine;
 #[doc(hidden)]
 pub mod fuzz;
 mod header;
-mod lending;
 mod message;
 mod private_data;
 
@@ -23,6 +23,7 @@ pub use chunk::{
     read_chunks, reassemble, segments_bytes,
 };
 pub use counters::{Counters, DiscardReason, FailReason, RefuseReason};
+pub use credit_pool::{CreditAccount, CreditPool, ROUNDS_MAX, Round};
 pub use engine::{
     CREDITS_MAX, CallError, CallRefused, Config, Engine, Event, Memory, Record, RegionId, Reply,
     ReplyRecord, ReplyRefused, ReplyRoom, Returned, STRAY_MESSAGES_MAX, Work,
@@ -32,7 +33,6 @@ pub use header::{
     READ_SEGMENTS_MAX, RdmaError, ReadSegment, Segment, VERSION, WRITE_CHUNKS_MAX, WriteChunk,
     encode_error_reply,
 };
-pub use lending::{Account, Lender, ROUNDS_MAX, Round};
 pub use message::{Held, Item, Message};
 pub use private_data::{
     INLINE_BYTES_MAX, INLINE_BYTES_MIN, PRIVATE_DATA_BYTES, PRIVATE_DATA_MAGIC, PrivateData,

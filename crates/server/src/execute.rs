@@ -13,7 +13,7 @@
 
 use crate::kept::{Kept, Persist};
 use crate::slot::RunningSlot;
-use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, only_looks};
+use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, is_read_only};
 use crate::user::User;
 use crate::{Actor, Compound, Counters, Nfsd, Role, SessionContext};
 use bytes::Bytes;
@@ -223,7 +223,7 @@ impl<R: Role> Nfsd<R> {
             let before = reply.checkpoint();
             let payloads_count = cx.payloads.len();
             let begun = cx.check_size(reply.wire_len() + effect_bytes(op));
-            let begun = begun.and_then(|()| match only_looks(op) {
+            let begun = begun.and_then(|()| match is_read_only(op) {
                 true => Ok(()),
                 false => cx.begin_change(reply),
             });

@@ -20,7 +20,7 @@ use crate::compound::Compound;
 use crate::kept::{KEPT_RESULTS_BYTES_MAX, Kept, Persist};
 use crate::nfsd::Nfsd;
 use crate::role::Role;
-use crate::tables::only_looks_at_names;
+use crate::tables::reads_names_only;
 use nfs4::ops::SequenceArgs;
 use nfs4::{NfsStatus, OpNum, OpReader, ReplyWriter};
 use state::SlotOf;
@@ -165,7 +165,7 @@ impl<R: Role> Nfsd<R> {
                 Ok(op) => op,
                 Err(status) => return status,
             };
-            let status = if only_looks_at_names(op) {
+            let status = if reads_names_only(op) {
                 self.execute(cx, op, &mut ops, reply).await
             } else {
                 reply.error(op, NfsStatus::Delay);

@@ -41,14 +41,14 @@ pub(crate) fn effect_bytes(op: OpNum) -> usize {
         OpNum::Open | OpNum::Create => {
             EFFECT_RESULT_BYTES + GETFH_RESULT_BYTES + ERROR_RESULT_BYTES
         }
-        op if only_looks(op) => 0,
+        op if is_read_only(op) => 0,
         _ => EFFECT_RESULT_BYTES + ERROR_RESULT_BYTES,
     }
 }
 
 /// Operations that neither change anything nor need a client's state, nor move data: what may be executed again in a session of
 /// an earlier run.
-pub(crate) fn only_looks_at_names(op: OpNum) -> bool {
+pub(crate) fn reads_names_only(op: OpNum) -> bool {
     matches!(
         op,
         OpNum::Access
@@ -72,8 +72,8 @@ pub(crate) fn only_looks_at_names(op: OpNum) -> bool {
     )
 }
 
-pub(crate) fn only_looks(op: OpNum) -> bool {
-    only_looks_at_names(op)
+pub(crate) fn is_read_only(op: OpNum) -> bool {
+    reads_names_only(op)
         || matches!(
             op,
             OpNum::LockT

@@ -4,9 +4,9 @@
 //! connection is made over memory or over RDMA, each time anew: so sessions use both, and retries change from one to
 //! the other.
 
-use crate::canary::Canary;
 use crate::check::credits::{self, Checker};
 use crate::fabric::{Commons, Names, SimFabric};
+use crate::injected_bug::InjectedBug;
 use crate::net::Net;
 use crate::rng::Rng;
 use crate::tap::Tap;
@@ -43,7 +43,7 @@ pub(crate) struct OverRdma {
     pub(crate) lent: Option<u32>,
     /// Who judges what becomes of them.
     pub(crate) credits: Option<Checker>,
-    pub(crate) canary: Option<Canary>,
+    pub(crate) bug: Option<InjectedBug>,
 }
 
 /// All transports of the world. Cheap to clone.
@@ -80,7 +80,7 @@ impl Wires {
             names: Names::default(),
             chance: Arc::new(Mutex::new(rng)),
             share,
-            commons: (over.canary == Some(Canary::MixReceives)).then(Commons::default),
+            commons: (over.bug == Some(InjectedBug::MixReceives)).then(Commons::default),
             over,
         }
     }
@@ -270,7 +270,7 @@ impl Service for Tapped {
         if credits.is_some() {
             self.take_a_while().await;
         }
-        if host(&peer).starts_with(credits::GLUTTON) {
+        if host(&peer).starts_with(credits::GREEDY) {
             // A story of all its calls would be about nothing else.
             return self.service.call_boxed(conn, record).await;
         }
@@ -300,7 +300,7 @@ impl Service for Tapped {
     }
 
     fn credits_short(&self, conn: &ConnHandle) {
-        if self.wires.over.canary != Some(Canary::NeverAskForSlots) {
+        if self.wires.over.bug != Some(InjectedBug::NeverAskForSlots) {
             self.service.on_credits_short(conn);
         }
     }

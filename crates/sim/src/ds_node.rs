@@ -7,8 +7,8 @@
 //! # Ordering
 //! The images of both stores are taken first and at one moment, as a power cut takes them.
 
-use crate::canary::{self, Canary, Unfenced};
 use crate::connector::{Wires, ds_address, ds_name};
+use crate::injected_bug::{self, InjectedBug, Unfenced};
 use crate::join;
 use crate::net::Net;
 use crate::rng::Rng;
@@ -53,7 +53,7 @@ pub(crate) struct Parts {
     pub(crate) tap: Tap,
     pub(crate) trace: Trace,
     pub(crate) rng: Rng,
-    pub(crate) canary: Option<Canary>,
+    pub(crate) bug: Option<InjectedBug>,
 }
 
 /// The host.
@@ -106,7 +106,7 @@ impl DsNode {
 
     fn config(&mut self) -> DsConfig {
         let start = self.start;
-        let objects = canary::objects(self.parts.canary, self.parts.index, &self.objects);
+        let objects = injected_bug::objects(self.parts.bug, self.parts.index, &self.objects);
         DsConfig {
             index: self.index.clone(),
             objects,
@@ -145,7 +145,7 @@ impl DsNode {
         let nfsd = opened.map_err(|e| format!("{host} does not start: {e}"))?;
         self.parts.net.up(&host);
         let mut connector: Arc<dyn Connector> = self.parts.wires.connector(&self.name());
-        if self.parts.canary == Some(Canary::IgnoreFences) {
+        if self.parts.bug == Some(InjectedBug::IgnoreFences) {
             connector = Arc::new(Unfenced(connector));
         }
         if let Some(mds) = mds {

@@ -55,7 +55,7 @@ impl Names {
     }
 }
 
-/// Receives of servers that are whoever's message comes first: the fault of `Canary::MixReceives`. Not told how many of them a
+/// Receives of servers that are whoever's message comes first: the fault of `InjectedBug::MixReceives`. Not told how many of them a
 /// connection leaves behind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Commons(Arc<Mutex<BTreeMap<String, u32>>>);

@@ -50,7 +50,7 @@ pub(crate) fn peer_of(conn: &ConnHandle) -> Option<Peer> {
     })
 }
 
-/// Makes a data server a member, in fair weather. It gets the id that its name says.
+/// Makes a data server a member, without faults. It gets the id that its name says.
 pub(crate) async fn join(
     ds: &Nfsd<Ds>,
     mds: &Nfsd<Mds>,

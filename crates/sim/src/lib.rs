@@ -10,27 +10,27 @@
 //! Entry points: [`run`], [`Config`]; `cargo xtask sim` runs the program of this crate.
 #![forbid(unsafe_code)]
 
-mod canary;
 mod check;
 mod client;
 mod connector;
 mod ds_node;
 mod fabric;
-mod glutton;
+mod greedy_client;
 mod history;
+mod injected_bug;
 mod join;
 mod mds_node;
+mod nemesis;
 mod net;
 mod panics;
 mod rng;
 mod store;
 mod tap;
 mod trace;
-mod trouble;
 mod wire;
 mod world;
 
-pub use canary::Canary;
+pub use injected_bug::InjectedBug;
 pub use model;
-pub use net::Weather;
+pub use net::NetFaults;
 pub use world::{Config, Report, run};

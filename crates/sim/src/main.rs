@@ -8,7 +8,7 @@
 )]
 
 use clap::{Parser, ValueEnum};
-use ropewalk_sim::{Canary, Config, Report, run};
+use ropewalk_sim::{Config, InjectedBug, Report, run};
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -33,14 +33,14 @@ struct Args {
     #[arg(long, conflicts_with_all = ["names", "contended"])]
     delegations: bool,
     /// Servers that copy, clone, make holes and take storage by themselves; with `--contended`, of two files that all want
-    #[arg(long, conflicts_with_all = ["names", "delegations", "gluttons"])]
+    #[arg(long, conflicts_with_all = ["names", "delegations", "greedy"])]
     copies: bool,
     /// Clients that set modification times
-    #[arg(long, conflicts_with_all = ["names", "contended", "delegations", "copies", "gluttons"])]
+    #[arg(long, conflicts_with_all = ["names", "contended", "delegations", "copies", "greedy"])]
     times: bool,
     /// Clients over RDMA that do not keep to their credits
     #[arg(long, conflicts_with_all = ["names", "contended", "delegations"])]
-    gluttons: bool,
+    greedy: bool,
     /// Objects are made with their files
     #[arg(long)]
     eager: bool,
@@ -58,11 +58,11 @@ struct Args {
     trace: bool,
     /// Build a fault in, which the checkers must find
     #[arg(long, value_enum)]
-    canary: Option<CanaryArg>,
+    bug: Option<BugArg>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum CanaryArg {
+enum BugArg {
     /// Replies leave before their transactions are durable
     ReplyBeforeDurable,
     /// The MDS forgets removals
@@ -100,8 +100,8 @@ fn config(args: &Args) -> Config {
         Config::times()
     } else if args.delegations {
         Config::delegations()
-    } else if args.gluttons {
-        Config::gluttons()
+    } else if args.greedy {
+        Config::greedy()
     } else {
         Config::cluster()
     };
@@ -111,18 +111,18 @@ fn config(args: &Args) -> Config {
         clients: args.clients.unwrap_or(usual.clients),
         rdma: args.rdma.or(usual.rdma),
         eager: args.eager,
-        canary: args.canary.map(|c| match c {
-            CanaryArg::ReplyBeforeDurable => Canary::ReplyBeforeDurable,
-            CanaryArg::ForgetRemovals => Canary::ForgetRemovals,
-            CanaryArg::ForgetStarts => Canary::ForgetStarts,
-            CanaryArg::SkipHoles => Canary::SkipHoles,
-            CanaryArg::IgnoreFences => Canary::IgnoreFences,
-            CanaryArg::WriteAgain => Canary::WriteAgain,
-            CanaryArg::KeepDelegations => Canary::KeepDelegations,
-            CanaryArg::ForgetHolders => Canary::ForgetHolders,
-            CanaryArg::MixReceives => Canary::MixReceives,
-            CanaryArg::NeverAskForSlots => Canary::NeverAskForSlots,
-            CanaryArg::CommitWithoutSync => Canary::CommitWithoutSync,
+        bug: args.bug.map(|c| match c {
+            BugArg::ReplyBeforeDurable => InjectedBug::ReplyBeforeDurable,
+            BugArg::ForgetRemovals => InjectedBug::ForgetRemovals,
+            BugArg::ForgetStarts => InjectedBug::ForgetStarts,
+            BugArg::SkipHoles => InjectedBug::SkipHoles,
+            BugArg::IgnoreFences => InjectedBug::IgnoreFences,
+            BugArg::WriteAgain => InjectedBug::WriteAgain,
+            BugArg::KeepDelegations => InjectedBug::KeepDelegations,
+            BugArg::ForgetHolders => InjectedBug::ForgetHolders,
+            BugArg::MixReceives => InjectedBug::MixReceives,
+            BugArg::NeverAskForSlots => InjectedBug::NeverAskForSlots,
+            BugArg::CommitWithoutSync => InjectedBug::CommitWithoutSync,
         }),
         ..usual
     }
@@ -162,7 +162,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("delegations", args.delegations),
         ("copies", args.copies),
         ("times", args.times),
-        ("gluttons", args.gluttons),
+        ("greedy", args.greedy),
         ("eager", args.eager),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
@@ -173,8 +173,8 @@ fn replay(seed: u64, args: &Args) -> String {
         ("ds", args.ds.map(|n| n.to_string())),
         ("clients", args.clients.map(|n| n.to_string())),
         (
-            "canary",
-            args.canary
+            "bug",
+            args.bug
                 .and_then(|c| Some(c.to_possible_value()?.get_name().to_owned())),
         ),
     ];

@@ -6,8 +6,8 @@
 //! # Ordering
 //! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
 
-use crate::canary::Canary;
 use crate::connector::{MDS_NAME, Wires};
+use crate::injected_bug::InjectedBug;
 use crate::join;
 use crate::net::Net;
 use crate::rng::Rng;
@@ -79,9 +79,9 @@ impl MdsNode {
         tap: Tap,
         trace: Trace,
         mut rng: Rng,
-        (canary, creation, lease_ms): (Option<Canary>, Creation, u64),
+        (bug, creation, lease_ms): (Option<InjectedBug>, Creation, u64),
     ) -> Self {
-        let store = SimStore::new(rng.split(), canary);
+        let store = SimStore::new(rng.split(), bug);
         Self {
             creation,
             lease_ms,

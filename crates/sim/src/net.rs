@@ -15,7 +15,7 @@ use transport::memory::{Fate, Faults, Passage};
 
 /// How bad the network is, each in 1000 records or connections.
 #[derive(Debug, Clone, Copy)]
-pub struct Weather {
+pub struct NetFaults {
     /// Records lost on a connection that lives on.
     pub lose: u32,
     /// Connections cut by a record.
@@ -28,9 +28,9 @@ pub struct Weather {
     pub refuse: u32,
 }
 
-impl Weather {
+impl NetFaults {
     /// Nothing but latency.
-    pub const CALM: Self = Self {
+    pub const NONE: Self = Self {
         lose: 0,
         cut: 0,
         double: 0,
@@ -59,7 +59,7 @@ struct Partition {
 
 struct State {
     rng: Rng,
-    weather: Weather,
+    net_faults: NetFaults,
     dead: BTreeSet<String>,
     down: BTreeSet<String>,
     partitions: Vec<Partition>,
@@ -80,12 +80,12 @@ impl std::fmt::Debug for Net {
 }
 
 impl Net {
-    /// A network with this weather.
+    /// A network with these faults.
     #[must_use]
-    pub(crate) fn new(rng: Rng, weather: Weather, trace: Trace, tap: Tap) -> Self {
+    pub(crate) fn new(rng: Rng, net_faults: NetFaults, trace: Trace, tap: Tap) -> Self {
         let state = State {
             rng,
-            weather,
+            net_faults,
             dead: BTreeSet::new(),
             down: BTreeSet::new(),
             partitions: Vec::new(),
@@ -112,9 +112,9 @@ impl Net {
         self.state.lock().down.remove(host);
     }
 
-    /// The weather from now on.
-    pub(crate) fn set(&self, weather: Weather) {
-        self.state.lock().weather = weather;
+    /// The faults from now on.
+    pub(crate) fn set(&self, net_faults: NetFaults) {
+        self.state.lock().net_faults = net_faults;
     }
 
     /// Two hosts do not hear each other for a while.
@@ -144,14 +144,14 @@ impl Net {
         if state.is_silent(from) || state.is_silent(to) || state.parted(from, to) {
             return false;
         }
-        let refuse = state.weather.refuse;
+        let refuse = state.net_faults.refuse;
         !state.rng.chance(refuse)
     }
 
-    /// Fair weather from now on, and all partitions end.
+    /// No faults from now on, and all partitions end.
     pub(crate) fn calm(&self) {
         let mut state = self.state.lock();
-        state.weather = Weather::CALM;
+        state.net_faults = NetFaults::NONE;
         state.partitions.clear();
     }
 }
@@ -179,13 +179,13 @@ impl State {
         }
         let way = Duration::from_millis(self.rng.within(0, USUAL_MS_MAX));
         let roll = self.rng.below(1000);
-        let Weather {
+        let NetFaults {
             lose,
             cut,
             double,
             late,
             ..
-        } = self.weather;
+        } = self.net_faults;
         let mut bound = 0;
         let mut is = |rate: u32| {
             bound += u64::from(rate);

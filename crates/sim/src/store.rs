@@ -8,7 +8,7 @@
 //! [`SimStore::crash`] leaves the store of the next incarnation. The old one never becomes durable again, so whoever
 //! still waits for it waits for ever.
 
-use crate::canary::{self, Canary};
+use crate::injected_bug::{self, InjectedBug};
 use crate::rng::Rng;
 use bytes::Bytes;
 use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Read, Seq, TxBody};
@@ -29,27 +29,27 @@ pub(crate) struct SimStore {
     inner: MemStore,
     wanted: Notify,
     rng: Mutex<Rng>,
-    canary: Option<Canary>,
+    bug: Option<InjectedBug>,
 }
 
 impl SimStore {
     /// An empty disk.
     #[must_use]
-    pub(crate) fn new(rng: Rng, canary: Option<Canary>) -> Arc<Self> {
-        Self::over(MemStore::manual(), rng, canary)
+    pub(crate) fn new(rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
+        Self::over(MemStore::manual(), rng, bug)
     }
 
-    fn over(inner: MemStore, rng: Rng, canary: Option<Canary>) -> Arc<Self> {
+    fn over(inner: MemStore, rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             wanted: Notify::new(),
             rng: Mutex::new(rng),
-            canary,
+            bug,
         })
     }
 
     fn lies(&self) -> bool {
-        self.canary == Some(Canary::ReplyBeforeDurable)
+        self.bug == Some(InjectedBug::ReplyBeforeDurable)
     }
 
     /// Group commits, until dropped.
@@ -83,7 +83,7 @@ impl SimStore {
             rng.index(unsynced + 1)
         };
         let left = self.inner.after_crash_keeping(kept);
-        (Self::over(left, rng, self.canary), unsynced - kept)
+        (Self::over(left, rng, self.bug), unsynced - kept)
     }
 
     /// Makes everything durable now, as an orderly stop does.
@@ -105,7 +105,7 @@ impl Read for SimStore {
 impl MetaStore for SimStore {
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
         self.inner
-            .transact(&mut |tx| canary::transact(self.canary, body, tx))
+            .transact(&mut |tx| injected_bug::transact(self.bug, body, tx))
     }
 
     fn applied(&self) -> Seq {

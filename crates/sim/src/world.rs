@@ -1,6 +1,5 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
-use crate::canary::Canary;
 use crate::check::{Findings, credits, data, delegations, locks, names, times};
 use crate::client::{
     Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, PLACES, Parts, Worker,
@@ -8,15 +7,16 @@ use crate::client::{
 };
 use crate::connector::{MDS_NAME, OverRdma, Wires, ds_name};
 use crate::ds_node::{self, DsNode};
-use crate::glutton::Glutton;
+use crate::greedy_client::GreedyClient;
 use crate::history::History;
+use crate::injected_bug::InjectedBug;
 use crate::mds_node::{LEASE_MS, MdsNode};
-use crate::net::{Net, Weather};
+use crate::nemesis::Nemesis;
+use crate::net::{Net, NetFaults};
 use crate::panics;
 use crate::rng::Rng;
 use crate::tap::Tap;
 use crate::trace::Trace;
-use crate::trouble::Trouble;
 use fs::Creation;
 use meta::Read;
 use nfs4::FileHandle;
@@ -30,9 +30,9 @@ use tokio::task::JoinSet;
 const RUN_SECS_MAX: u64 = 1_200;
 /// Virtual time in which the removals of a run must be done once all is calm.
 const DRAIN_SECS_MAX: u64 = 300;
-/// Credits that each server lends where there are gluttons: fewer than its clients can use.
+/// Credits that each server lends where there are greedy_clients: fewer than its clients can use.
 const LENT_TO_GLUTTONS: u32 = 16;
-/// The lease where there are gluttons, in milliseconds: idle clients are asked for credits, and must have sessions then.
+/// The lease where there are greedy clients, in milliseconds: idle clients are asked for credits, and must have sessions then.
 const LEASE_OF_IDLERS_MS: u64 = 90_000;
 /// Directories that all clients share.
 const DIRS: usize = 2;
@@ -53,13 +53,13 @@ pub struct Config {
     /// Clients that make many calls at a time and then none.
     pub guests: usize,
     /// Clients that do not keep to their credits.
-    pub gluttons: usize,
+    pub greedy_clients: usize,
     /// Files that those of a kind share.
     pub files: u64,
     /// Operations of each worker.
     pub steps: u32,
     /// The network.
-    pub weather: Weather,
+    pub net_faults: NetFaults,
     /// Whether servers crash.
     pub crashes: bool,
     /// Connections over RDMA, in 1000; `None` lets the seed choose.
@@ -71,7 +71,7 @@ pub struct Config {
     /// Whether objects are made with their files.
     pub eager: bool,
     /// A built-in fault.
-    pub canary: Option<Canary>,
+    pub bug: Option<InjectedBug>,
 }
 
 impl Config {
@@ -85,16 +85,16 @@ impl Config {
             data_clients: 0,
             holders: 0,
             guests: 0,
-            gluttons: 0,
+            greedy_clients: 0,
             files: 3,
             steps: 40,
-            weather: Weather::ROUGH,
+            net_faults: NetFaults::ROUGH,
             crashes: true,
             rdma: None,
             copies: false,
             times: false,
             eager: false,
-            canary: None,
+            bug: None,
         }
     }
 
@@ -109,15 +109,15 @@ impl Config {
     /// Clients that keep to their credits and clients that do not, all over RDMA. There is no other trouble, so that whatever a
     /// client of the first kind suffers is the doing of the second.
     #[must_use]
-    pub const fn gluttons() -> Self {
+    pub const fn greedy() -> Self {
         Self {
             ds: 1,
             clients: 1,
             data_clients: 1,
             guests: 3,
-            gluttons: 4,
+            greedy_clients: 4,
             steps: 30,
-            weather: Weather::CALM,
+            net_faults: NetFaults::NONE,
             crashes: false,
             rdma: Some(1000),
             ..Self::names()
@@ -125,7 +125,7 @@ impl Config {
     }
 
     fn lease_ms(&self) -> u64 {
-        if self.gluttons > 0 {
+        if self.greedy_clients > 0 {
             LEASE_OF_IDLERS_MS
         } else {
             LEASE_MS
@@ -283,16 +283,16 @@ impl World {
         let trace = Trace::new();
         let findings = Findings::default();
         let tap = Tap::new(trace.clone(), findings.clone());
-        let net = Net::new(rng.split(), Weather::CALM, trace.clone(), tap.clone());
+        let net = Net::new(rng.split(), NetFaults::NONE, trace.clone(), tap.clone());
         // Of its own, so that the choice of transports shifts no other draw.
         let wires_rng = Rng::new(seed ^ WIRES_SALT);
         let credits = credits::Checker::new(LENT_TO_GLUTTONS, trace.clone(), findings.clone());
-        let has_gluttons = config.gluttons > 0;
+        let has_greedy = config.greedy_clients > 0;
         let over = OverRdma {
             share: config.rdma,
-            lent: has_gluttons.then_some(LENT_TO_GLUTTONS),
-            credits: has_gluttons.then(|| credits.clone()),
-            canary: config.canary,
+            lent: has_greedy.then_some(LENT_TO_GLUTTONS),
+            credits: has_greedy.then(|| credits.clone()),
+            bug: config.bug,
         };
         let wires = Wires::new(net.clone(), tap.clone(), trace.clone(), wires_rng, over);
         let mds = MdsNode::new(
@@ -301,7 +301,7 @@ impl World {
             tap.clone(),
             trace.clone(),
             rng.split(),
-            (config.canary, config.creation(), config.lease_ms()),
+            (config.bug, config.creation(), config.lease_ms()),
         );
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
@@ -311,7 +311,7 @@ impl World {
                 tap: tap.clone(),
                 trace: trace.clone(),
                 rng: rng.split(),
-                canary: config.canary,
+                bug: config.bug,
             });
             Arc::new(Mutex::new(node))
         });
@@ -350,7 +350,7 @@ impl World {
             trace: self.trace.clone(),
             findings: self.findings.clone(),
             files: self.config.files,
-            canary: self.config.canary,
+            bug: self.config.bug,
         })
     }
 
@@ -366,7 +366,7 @@ impl World {
             files: self.config.files,
             copies: self.config.copies,
             times: self.config.times,
-            writes_again: self.config.canary == Some(Canary::WriteAgain),
+            writes_again: self.config.bug == Some(InjectedBug::WriteAgain),
         })
         .await
     }
@@ -380,7 +380,7 @@ impl World {
             let is_pnfs = number + 1 < self.config.data_clients.max(2);
             data.push(self.data_client(&format!("data-{number}"), is_pnfs).await?);
         }
-        self.net.set(self.config.weather);
+        self.net.set(self.config.net_faults);
         let mut work = JoinSet::new();
         for worker in data {
             work.spawn(worker.work(self.config.steps));
@@ -396,35 +396,35 @@ impl World {
         for number in 0..self.config.guests {
             work.spawn(self.guest(number).work(self.config.steps));
         }
-        let mut trouble = self.spoil();
+        let mut spoilers = self.spoil();
         while let Some(done) = work.join_next().await {
             if done.is_err() {
                 self.findings.add("a worker panicked".into());
             }
         }
-        trouble.shutdown().await;
+        spoilers.shutdown().await;
         self.settle(&dirs).await?;
         Ok(self.judge().await)
     }
 
     /// What makes it hard for the clients.
     fn spoil(&mut self) -> JoinSet<()> {
-        let mut trouble = JoinSet::new();
-        if self.config.gluttons == 0 {
-            trouble.spawn(self.trouble().run());
+        let mut spoilers = JoinSet::new();
+        if self.config.greedy_clients == 0 {
+            spoilers.spawn(self.nemesis().run());
         }
-        for number in 0..self.config.gluttons {
+        for number in 0..self.config.greedy_clients {
             let servers = (0..self.config.ds).map(ds_name);
-            let glutton = Glutton::new(
+            let greedy = GreedyClient::new(
                 number,
                 self.wires.clone(),
                 self.rng.split(),
                 self.trace.clone(),
                 servers.chain([MDS_NAME.to_owned()]).collect(),
             );
-            trouble.spawn(glutton.feast());
+            spoilers.spawn(greedy.feast());
         }
-        trouble
+        spoilers
     }
 
     fn guest(&mut self, number: usize) -> Guest {
@@ -457,7 +457,7 @@ impl World {
         });
     }
 
-    /// Servers, and the shared directories, before the weather turns.
+    /// Servers, and the shared directories, before any fault.
     async fn furnish(&mut self) -> Result<Vec<FileHandle>, String> {
         self.mds.lock().await.start().await?;
         for ds in &self.ds {
@@ -480,11 +480,11 @@ impl World {
         Ok(dirs)
     }
 
-    fn trouble(&mut self) -> Trouble {
+    fn nemesis(&mut self) -> Nemesis {
         let names = (0..self.config.clients).map(|n| format!("client-{n}"));
         let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
         let holders = (0..self.config.holders).map(|n| format!("holder-{n}"));
-        Trouble {
+        Nemesis {
             rng: self.rng.split(),
             net: self.net.clone(),
             findings: self.findings.clone(),
@@ -496,7 +496,7 @@ impl World {
         }
     }
 
-    /// Fair weather, all servers up: what is there now is what clients were promised.
+    /// No more faults, all servers up: what is there now is what clients were promised.
     async fn settle(&mut self, dirs: &[FileHandle]) -> Result<(), String> {
         self.net.calm();
         self.trace.tell("world", format_args!("! all is calm"));

@@ -1,7 +1,7 @@
 //! Goal: the promises of the cluster hold on some hundred seeds, the same seed is the same run, and the checkers find
 //! faults that are built in. A failing seed is named with the command that replays it.
 
-use ropewalk_sim::{Canary, Config, run};
+use ropewalk_sim::{Config, InjectedBug, run};
 
 /// Seeds that a built-in fault may take to be found.
 const SEEDS: std::ops::Range<u64> = 0..20;
@@ -29,9 +29,14 @@ fn try_seeds(seeds: u64, config: &Config, flag: &str) {
 }
 
 /// Whether a checker finds the fault in these seeds, and says so in these words.
-fn is_found(canary: Canary, config: Config, mut seeds: std::ops::Range<u64>, words: &str) -> bool {
+fn is_found(
+    bug: InjectedBug,
+    config: Config,
+    mut seeds: std::ops::Range<u64>,
+    words: &str,
+) -> bool {
     let config = Config {
-        canary: Some(canary),
+        bug: Some(bug),
         ..config
     };
     seeds.any(|seed| {
@@ -83,7 +88,12 @@ fn modification_times_that_were_set_stand_until_a_later_change_on_every_seed() {
 #[test]
 fn news_of_writes_that_overrule_a_set_time_are_found() {
     let words = "though nothing was changed after SetTime";
-    assert!(is_found(Canary::WriteAgain, Config::times(), SEEDS, words));
+    assert!(is_found(
+        InjectedBug::WriteAgain,
+        Config::times(),
+        SEEDS,
+        words
+    ));
 }
 
 #[test]
@@ -109,19 +119,19 @@ fn promises_to_clients_that_are_delegated_files_hold_on_every_seed() {
 
 #[test]
 fn promises_to_clients_that_keep_to_their_credits_hold_whatever_others_do() {
-    try_seeds(4, &Config::gluttons(), " --gluttons");
+    try_seeds(4, &Config::greedy(), " --greedy");
 }
 
 #[test]
 fn gluttons_flood_servers_and_keep_credits_until_they_are_cut_off() {
     let stories: Vec<String> = (0..2)
-        .flat_map(|seed| run(seed, &Config::gluttons()).lines)
+        .flat_map(|seed| run(seed, &Config::greedy()).lines)
         .collect();
     for words in [
-        ["glutton-", "has ended: rdma_credits_kept"],
-        ["glutton-", "leaves with"],
-        ["glutton-", "holds 1"],
-        ["glutton-", "IsDeaf"],
+        ["greedy-", "has ended: rdma_credits_kept"],
+        ["greedy-", "leaves with"],
+        ["greedy-", "holds 1"],
+        ["greedy-", "IsDeaf"],
         ["guest-", "rests for"],
     ] {
         let says = |line: &String| words.iter().all(|word| line.contains(word));
@@ -133,8 +143,8 @@ fn gluttons_flood_servers_and_keep_credits_until_they_are_cut_off() {
 fn receives_that_are_taken_from_others_are_found() {
     let words = "ms for an answer";
     assert!(is_found(
-        Canary::MixReceives,
-        Config::gluttons(),
+        InjectedBug::MixReceives,
+        Config::greedy(),
         SEEDS,
         words
     ));
@@ -144,8 +154,8 @@ fn receives_that_are_taken_from_others_are_found() {
 fn guests_that_are_never_asked_for_credits_are_found() {
     let words = "ended the connection of guest";
     assert!(is_found(
-        Canary::NeverAskForSlots,
-        Config::gluttons(),
+        InjectedBug::NeverAskForSlots,
+        Config::greedy(),
         SEEDS,
         words
     ));
@@ -158,7 +168,7 @@ fn the_same_seed_is_the_same_run() {
         (14, Config::cluster()),
         (15, Config::contended()),
         (16, Config::delegations()),
-        (17, Config::gluttons()),
+        (17, Config::greedy()),
         (18, Config::copies()),
         (19, Config::times()),
     ] {
@@ -173,7 +183,7 @@ fn the_same_seed_is_the_same_run() {
 fn delegations_that_are_used_after_their_return_are_found() {
     let words = "a delegation and another's use at one time";
     assert!(is_found(
-        Canary::KeepDelegations,
+        InjectedBug::KeepDelegations,
         Config::delegations(),
         SEEDS,
         words
@@ -196,7 +206,7 @@ fn connections_are_made_over_rdma_and_over_memory() {
 fn replies_before_durability_are_found() {
     let words = "no order of the name space explains";
     assert!(is_found(
-        Canary::ReplyBeforeDurable,
+        InjectedBug::ReplyBeforeDurable,
         Config::names(),
         SEEDS,
         words
@@ -205,14 +215,21 @@ fn replies_before_durability_are_found() {
 
 #[test]
 fn commits_without_a_sync_are_found() {
-    let found = |words| is_found(Canary::CommitWithoutSync, Config::cluster(), SEEDS, words);
+    let found = |words| {
+        is_found(
+            InjectedBug::CommitWithoutSync,
+            Config::cluster(),
+            SEEDS,
+            words,
+        )
+    };
     assert!(found("which was replaced or never written"));
 }
 
 #[test]
 fn copies_without_a_sync_are_found() {
     let words = "the last that was acknowledged is Copy(";
-    let fault = Canary::CommitWithoutSync;
+    let fault = InjectedBug::CommitWithoutSync;
     // Most seeds find the fault, few of them by a copy. In the present order of events seed 44 is the first that does; a change
     // of that order moves it.
     let seeds = 40..40 + RARE_CANARY_SEEDS;
@@ -222,7 +239,7 @@ fn copies_without_a_sync_are_found() {
 #[test]
 fn holes_that_leave_out_a_stripe_are_found() {
     let words = "the last that was acknowledged is Hole(";
-    let fault = Canary::SkipHoles;
+    let fault = InjectedBug::SkipHoles;
     assert!(is_found(fault, Config::copies(), SEEDS, words));
 }
 
@@ -232,7 +249,7 @@ fn ignored_fences_are_found() {
     // In the present order of events, all connections over memory, seed 7 is the first that shows it; a change of that order moves it.
     let seeds = 0..RARE_CANARY_SEEDS;
     assert!(is_found(
-        Canary::IgnoreFences,
+        InjectedBug::IgnoreFences,
         Config {
             rdma: Some(0),
             ..Config::contended()
@@ -245,7 +262,7 @@ fn ignored_fences_are_found() {
 #[test]
 fn forgotten_removals_are_found() {
     assert!(is_found(
-        Canary::ForgetRemovals,
+        InjectedBug::ForgetRemovals,
         Config::cluster(),
         SEEDS,
         "which is removed"
@@ -255,7 +272,7 @@ fn forgotten_removals_are_found() {
 #[test]
 fn forgotten_holders_of_opens_are_found() {
     assert!(is_found(
-        Canary::ForgetHolders,
+        InjectedBug::ForgetHolders,
         Config::names(),
         SEEDS,
         "was not to be reclaimed"
@@ -265,7 +282,7 @@ fn forgotten_holders_of_opens_are_found() {
 #[test]
 fn stateids_that_come_twice_are_found() {
     assert!(is_found(
-        Canary::ForgetStarts,
+        InjectedBug::ForgetStarts,
         Config::cluster(),
         SEEDS,
         "was issued to two requests"

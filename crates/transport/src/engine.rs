@@ -359,7 +359,7 @@ impl<'a, L: Link> Engine<'a, L> {
     /// Whether bytes came while it was worth waiting for them.
     fn waits_briefly(&mut self) -> bool {
         let all_answered = self.running.is_empty() && self.parked.is_empty();
-        all_answered && !self.draining && !self.conn.has_pending() && self.link.wait_briefly()
+        all_answered && !self.draining && !self.conn.has_pending() && self.link.busy_poll()
     }
 
     fn is_idle(&mut self, cx: &mut TaskContext<'_>) -> bool {

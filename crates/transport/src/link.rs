@@ -26,7 +26,7 @@ pub(crate) trait Link: Send + Unpin + 'static {
 
     /// Waits for the next record for a few microseconds without sleeping, if it is likely to come; `true` if bytes came. To be
     /// asked when everything that was asked is answered.
-    fn wait_briefly(&mut self) -> bool {
+    fn busy_poll(&mut self) -> bool {
         false
     }
 

@@ -367,7 +367,7 @@ impl<W: Wire> Link for StreamLink<W> {
         self.arrived_bytes
     }
 
-    fn wait_briefly(&mut self) -> bool {
+    fn busy_poll(&mut self) -> bool {
         if !self.reader.is_between_records() || self.has_buffered() {
             return false;
         }

@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use crate::lending::Account;
+use crate::credit_pool::CreditAccount;
 
 /// Most credits that are granted or asked for, whatever the configuration says.
 pub const CREDITS_MAX: u32 = 1024;
@@ -83,7 +83,7 @@ pub(super) struct Responder {
     /// The most calls that it was ever allowed.
     allowed: u64,
     /// Where grants are lent.
-    account: Option<Account>,
+    account: Option<CreditAccount>,
     /// There: calls beyond [`Self::expected`] wait, instead of ending the connection.
     holds_back: bool,
 }
@@ -105,7 +105,7 @@ impl Responder {
     }
 
     /// Grants are lent from now on, on a provider that holds back what goes beyond them, or does not.
-    pub(super) fn lend(&mut self, account: Account, holds_back: bool) {
+    pub(super) fn lend(&mut self, account: CreditAccount, holds_back: bool) {
         self.account = Some(account);
         self.holds_back = holds_back;
     }
@@ -155,7 +155,7 @@ impl Responder {
 
     /// Replies that granted less than the peer makes use of.
     pub(super) fn short(&self) -> u64 {
-        self.account.as_ref().map_or(0, Account::short)
+        self.account.as_ref().map_or(0, CreditAccount::short)
     }
 
     /// Replies that have left.

@@ -1,7 +1,7 @@
 //! Credits: whoever stays within his does not notice those who do not (design R14).
 //!
 //! Judged at the servers' ends of connections over RDMA, where calls come in and connections end, and by the clients that
-//! wait for answers. *Gluttons* are the clients that may be cut off; all others are to be served in time, whatever those do.
+//! wait for answers. *Greedy clients* are the clients that may be cut off; all others are to be served in time, whatever those do.
 
 use crate::check::Findings;
 use crate::trace::Trace;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transport::CloseReason;
 
-/// What the names of gluttons begin with.
-pub(crate) const GLUTTON: &str = "glutton-";
+/// What the names of greedy clients begin with.
+pub(crate) const GREEDY: &str = "greedy-";
 /// What the names of those begin with who can be asked for slots, and give them back.
 pub(crate) const GUEST: &str = "guest-";
 /// Longest wait for an answer. One who has a single credit and makes eight calls at once has the last answer after 0.3 s.
@@ -92,7 +92,7 @@ impl Checker {
             CloseReason::RdmaCreditFlood => false,
             // Who cannot be asked connects again without loss (docs/rdma.md).
             CloseReason::RdmaCreditsKept => !peer.starts_with(GUEST),
-            _ => peer.starts_with(GLUTTON),
+            _ => peer.starts_with(GREEDY),
         };
         if !is_his_own {
             let text = format!("{server} ended the connection of {peer}: {why}");
@@ -132,12 +132,12 @@ impl Checker {
         }
     }
 
-    /// All gluttons are gone: nothing of theirs may be left.
+    /// All greedy clients are gone: nothing of theirs may be left.
     pub(crate) fn judge(&self) {
         let connections = self.0.connections.lock();
         let left = connections
             .iter()
-            .filter(|(_, c)| c.peer.starts_with(GLUTTON));
+            .filter(|(_, c)| c.peer.starts_with(GREEDY));
         for ((server, _), Connection { peer, calls }) in left {
             let text = format!("{server} keeps a connection of {peer}, with {calls} calls");
             self.0.findings.add(text);

@@ -54,7 +54,7 @@ pub(crate) struct DataParts {
     pub(crate) copies: bool,
     /// Whether it also sets modification times.
     pub(crate) times: bool,
-    /// A built-in fault: [`crate::Canary::WriteAgain`].
+    /// A built-in fault: [`crate::InjectedBug::WriteAgain`].
     pub(crate) writes_again: bool,
 }
 
@@ -142,7 +142,7 @@ impl DataWorker {
         })
     }
 
-    /// Makes the directory of the files, in fair weather.
+    /// Makes the directory of the files, without faults.
     pub(crate) async fn furnish(&self) -> Result<(), String> {
         let made = self.client.mkdir(format!("/{DIR}"), 0o755).await;
         made.map(drop).map_err(|e| e.to_string())
@@ -433,7 +433,7 @@ impl DataWorker {
         }
     }
 
-    /// Reads all files in fair weather, and notes their sizes.
+    /// Reads all files without faults, and notes their sizes.
     pub(crate) async fn look_everywhere(mut self) {
         for at in 0..self.parts.files {
             let name = format!("f{at}");

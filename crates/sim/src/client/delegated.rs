@@ -3,12 +3,12 @@
 //! One that loses its session, or is told that state of its was revoked, relies on nothing any more from the last request on
 //! that went well, and begins again as another incarnation.
 
-use crate::canary::Canary;
 use crate::check::Findings;
 use crate::check::delegations::{How, Use};
 use crate::check::linear::Moment;
 use crate::connector::Wires;
 use crate::history::History;
+use crate::injected_bug::InjectedBug;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use nfs4::attr::{Attrs, CHANGE};
@@ -44,7 +44,7 @@ const RENEW_MS: u64 = 2_000;
 /// How often the answer may be DELAY or GRACE, and the pause after it in milliseconds.
 const PAUSES_MAX: u32 = 2_000;
 const PAUSE_MS: u64 = 200;
-/// How long one with the canary goes on relying on what it has returned.
+/// How long one with the bug goes on relying on what it has returned.
 const KEEPS_MS: u64 = 60_000;
 /// Flags that say that state was revoked.
 const REVOKED: u32 = SEQ_STATUS_EXPIRED_ALL_STATE_REVOKED
@@ -62,7 +62,7 @@ pub(crate) struct HolderParts {
     pub(crate) findings: Findings,
     /// Files that all share.
     pub(crate) files: u64,
-    pub(crate) canary: Option<Canary>,
+    pub(crate) bug: Option<InjectedBug>,
 }
 
 /// The back channel: recalls wait here for the worker.
@@ -425,7 +425,7 @@ impl Holder {
         };
         let done = self.ask_alone(&build).await;
         let mut to = if done.is_ok() { now } else { self.alive };
-        if self.parts.canary == Some(Canary::KeepDelegations) {
+        if self.parts.bug == Some(InjectedBug::KeepDelegations) {
             to.0 += KEEPS_MS;
         }
         self.ended(file, held.clone(), to);

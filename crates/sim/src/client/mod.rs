@@ -48,7 +48,7 @@ use xdr::Opaque;
 
 /// How long one try of a request waits, in milliseconds.
 const TRY_MS: u64 = 1_500;
-/// How long a request is tried, in milliseconds: longer than any trouble of the weather.
+/// How long a request is tried, in milliseconds: longer than any fault of the network lasts.
 const GIVE_UP_MS: u64 = 120_000;
 /// How long a request of a session that the server may still know can arrive after its client gave the session up.
 const STRAY_MS: u64 = 10_000;
@@ -274,7 +274,7 @@ impl Client {
         self.recover(0).await;
     }
 
-    /// Makes a directory in the root, in fair weather.
+    /// Makes a directory in the root, without faults.
     pub(crate) async fn make_dir(&self, name: &str) -> Option<FileHandle> {
         let build = |b: &mut CompoundBuilder| {
             b.push(&PutRootFhArgs {});

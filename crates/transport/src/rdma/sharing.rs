@@ -4,7 +4,7 @@
 //! Each message that a peer may send has a receive in the queue of its class: a connection is told to admit as many as its
 //! engine counts before the Send that allows them is posted, and the provider holds back what comes beyond, or ends that
 //! connection unless the engine excuses it. No peer can so take what another was promised. How many there are is bounded: one
-//! for each connection, and what the lender of the class has. A provider that holds back sets aside more, for each connection
+//! for each connection, and what the pool of the class has. A provider that holds back sets aside more, for each connection
 //! whose grant was lowered what it may have begun before: less than its highest grant. That is a promise, not memory.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fabric::{Claim, Pool, ReceiveQueue};
 use parking_lot::Mutex;
-use rpcrdma::{Account, Lender};
+use rpcrdma::{CreditAccount, CreditPool};
 use tokio::time::Instant;
 
 use super::memory;
@@ -33,7 +33,7 @@ pub(super) struct Classes {
 
 struct Class {
     queue: ReceiveQueue,
-    lender: Lender,
+    pool: CreditPool,
     /// Connections by their account.
     members: Mutex<HashMap<u64, ConnHandle>>,
 }
@@ -52,7 +52,7 @@ impl Classes {
         let class = |bytes: u32| {
             Arc::new(Class {
                 queue: ReceiveQueue::new(receives(bytes)),
-                lender: Lender::new(lent_bytes / bytes),
+                pool: CreditPool::new(lent_bytes / bytes),
                 members: Mutex::default(),
             })
         };
@@ -63,20 +63,20 @@ impl Classes {
     }
 
     /// Binds a connection whose messages have at most so many bytes to its class.
-    pub(super) fn join(&self, message_bytes: u32) -> (Place, Account) {
+    pub(super) fn join(&self, message_bytes: u32) -> (Place, CreditAccount) {
         let bytes = usize::try_from(message_bytes).unwrap_or(usize::MAX);
         let fits = |class: &&Arc<Class>| class.queue.receive_bytes() >= bytes;
         let found = self.classes.iter().find(fits);
         let class = found.or(self.classes.last());
         let class = Arc::clone(class.expect("there is one at least"));
-        let account = class.lender.open();
+        let account = class.pool.open();
         let id = account.id();
         (Place { class, id }, account)
     }
 
     /// Credits that are lent now, and that could be.
     pub(super) fn lent(&self) -> (u32, u32) {
-        let lent = self.classes.iter().map(|class| class.lender.lent());
+        let lent = self.classes.iter().map(|class| class.pool.lent());
         lent.fold((0, 0), |sum, (lent, stock)| (sum.0 + lent, sum.1 + stock))
     }
 
@@ -92,7 +92,7 @@ impl Classes {
             *looked_at = Some(now);
         }
         for class in &self.classes {
-            let round = class.lender.round();
+            let round = class.pool.round();
             if round == rpcrdma::Round::default() {
                 continue;
             }

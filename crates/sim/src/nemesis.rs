@@ -21,7 +21,7 @@ const PARTED_MS_MAX: u64 = LEASE_MS * 2;
 const USED_PER_MILLE: u32 = 700;
 
 /// Who can be troubled.
-pub(crate) struct Trouble {
+pub(crate) struct Nemesis {
     pub(crate) rng: Rng,
     pub(crate) net: Net,
     pub(crate) findings: Findings,
@@ -33,7 +33,7 @@ pub(crate) struct Trouble {
     pub(crate) crashes: bool,
 }
 
-impl Trouble {
+impl Nemesis {
     /// Makes trouble until dropped.
     ///
     /// A run may do without some kinds of it: what needs a server that lives long, as a lease that ends does, would

@@ -1,5 +1,5 @@
 //! Goal: no more is lent than there is, every connection keeps one credit, whoever stays within its grant finds a receive whatever
-//! the others do, and what is lent comes back. Method: the ledger by itself, then servers' engines that share a lender and a queue of
+//! the others do, and what is lent comes back. Method: the ledger by itself, then servers' engines that share a pool and a queue of
 //! receives, against clients of ours and clients that ignore their credits, hold what they got, or never answer.
 
 use std::collections::VecDeque;
@@ -25,9 +25,9 @@ struct Server {
     running: VecDeque<u32>,
 }
 
-/// Servers that share a lender and a queue.
+/// Servers that share a pool and a queue.
 struct Host {
-    lender: Lender,
+    pool: CreditPool,
     /// As software iWARP; else as a device.
     holds_back: bool,
     /// Receives in the queue.
@@ -64,9 +64,9 @@ fn raw_call(xid: u32) -> Bytes {
 
 impl Host {
     fn new(stock: u32, count: usize, holds_back: bool) -> Self {
-        let lender = Lender::new(stock);
+        let pool = CreditPool::new(stock);
         let server = |_| {
-            let account = lender.open();
+            let account = pool.open();
             Server {
                 account: account.id(),
                 engine: Engine::new(config()).lending(account, holds_back),
@@ -78,7 +78,7 @@ impl Host {
         };
         let servers: Vec<_> = (0..count).map(server).collect();
         let mut host = Self {
-            lender: lender.clone(),
+            pool: pool.clone(),
             holds_back,
             posted: 0,
             servers,
@@ -196,7 +196,7 @@ impl Host {
             self.posted, admitted,
             "a receive for each message that may come"
         );
-        let (lent, stock) = self.lender.lent();
+        let (lent, stock) = self.pool.lent();
         let beyond = |s: &Server| s.engine.calls_allowed().max(1) - 1;
         let beyond = self.servers.iter().map(beyond).sum::<u32>();
         // Calls beyond any grant are in nobody's books.
@@ -278,7 +278,7 @@ fn who_uses_all_it_has_gets_more_until_the_stock_is_gone() {
         "one after the other"
     );
     host.servers.clear();
-    assert_eq!((host.lender.lent().0, host.lender.accounts()), (0, 0));
+    assert_eq!((host.pool.lent().0, host.pool.accounts()), (0, 0));
 }
 
 /// A host of two: the first client holds all that it had and is idle, the second one lacks credits.
@@ -288,16 +288,12 @@ fn idle_holder(holds_back: bool) -> (Host, [Client; 2]) {
     (0..64).for_each(|_| clients[0].call());
     host.serve(0, &mut clients[0], 100);
     assert_eq!(host.servers[0].engine.calls_allowed(), 64);
-    assert_eq!(
-        host.lender.round(),
-        Round::default(),
-        "nobody lacks anything"
-    );
+    assert_eq!(host.pool.round(), Round::default(), "nobody lacks anything");
     // The first one stops with nothing in progress; the other gets the rest, and lacks more.
     (0..64).for_each(|_| clients[1].call());
     host.serve(1, &mut clients[1], 100);
-    assert_eq!(host.lender.lent(), (70, 70));
-    let _marks = host.lender.round();
+    assert_eq!(host.pool.lent(), (70, 70));
+    let _marks = host.pool.round();
     host.serve(1, &mut clients[1], 2);
     (host, clients)
 }
@@ -309,7 +305,7 @@ fn idle_holders_are_asked_and_their_answers_give_back_what_they_hold() {
 
 fn give_back(holds_back: bool) {
     let (mut host, mut clients) = idle_holder(holds_back);
-    let asked = host.lender.round();
+    let asked = host.pool.round();
     assert_eq!(asked.ask, [host.servers[0].account]);
     // The client is asked (a call of the server), answers, and makes one call, whose reply brings the lower grant.
     host.ask(0, 7_001);
@@ -392,24 +388,24 @@ fn calls_that_were_begun_before_a_lower_grant_was_heard_of_are_excused_and_no_mo
         Some(Event::Failed(FailReason::CreditFlood))
     ));
     // What the others may have is not touched by it.
-    let (lent, stock) = host.lender.lent();
+    let (lent, stock) = host.pool.lent();
     assert!(lent <= stock);
 }
 
 #[test]
 fn a_holder_that_never_answers_is_cut_off_and_only_while_others_lack_credits() {
-    let lender = Lender::new(7);
-    let mut holder = lender.open();
+    let pool = CreditPool::new(7);
+    let mut holder = pool.open();
     assert_eq!(holder.answer(0, 64), 8);
     for _ in 0..10 {
-        assert_eq!(lender.round(), Round::default(), "nobody lacks anything");
+        assert_eq!(pool.round(), Round::default(), "nobody lacks anything");
     }
-    let mut other = lender.open();
+    let mut other = pool.open();
     let mut named = Vec::new();
     for _ in 0..=ROUNDS_MAX {
         (0..32).for_each(|_| other.called(1, 0));
         assert_eq!(other.answer(0, 64), 1);
-        let Round { ask, cut } = lender.round();
+        let Round { ask, cut } = pool.round();
         named.push((ask, cut));
     }
     let asked = (vec![holder.id()], vec![]);

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! # Ownership
-//! [`Home`] holds the lock until it is dropped, after the engine.
+//! [`StoreDir`] holds the lock until it is dropped, after the engine.
 //!
 //! # Ordering
 //! `creating` is durable before `engine/` exists and `format` is durable after it is complete, so a creation
@@ -38,7 +38,7 @@ const WATERMARK_MAGIC: [u8; 8] = *b"rwalkwm1";
 
 /// An open store directory.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct StoreDir {
     dir: PathBuf,
     watermark: File,
     _lock: File,
@@ -93,7 +93,7 @@ fn sync_ancestors(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Home {
+impl StoreDir {
     /// Takes the directory, making it when it does not exist. `true`: the engine is to be made new.
     pub(crate) fn take(dir: &Path) -> Result<(Self, bool), MetaError> {
         std::fs::create_dir_all(dir).map_err(|e| failure(dir, "cannot make the directory", &e))?;
@@ -131,15 +131,15 @@ impl Home {
             }
         };
         let watermark = open("watermark")?;
-        let home = Self {
+        let store_dir = Self {
             dir: dir.to_path_buf(),
             watermark,
             _lock: lock,
         };
         if new {
-            home.record(0)?;
+            store_dir.record(0)?;
         }
-        Ok((home, new))
+        Ok((store_dir, new))
     }
 
     /// Where fjall lives.

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! # Ownership
-//! [`Home`] holds the lock and one handle for each of the subdirectories.
+//! [`StoreDir`] holds the lock and one handle for each of the subdirectories.
 //!
 //! # Ordering
-//! A subdirectory counts its changes of entries; [`Home::sync_entries`] returns when an fsync has covered all that
+//! A subdirectory counts its changes of entries; [`StoreDir::sync_entries`] returns when an fsync has covered all that
 //! were made before. At opening each counts as changed: an earlier process may have died before its fsync.
 //!
 //! # Failure
@@ -33,7 +33,7 @@ pub(crate) const FANOUT: usize = 256;
 
 /// An open store directory.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct StoreDir {
     dir: PathBuf,
     subs: Vec<Sub>,
     _lock: File,
@@ -89,7 +89,7 @@ fn sub_of(id: ObjectId) -> usize {
     usize::from(id.file_id.to_be_bytes()[7])
 }
 
-impl Home {
+impl StoreDir {
     /// Takes the directory, making it a store when it is empty or absent.
     pub(crate) fn take(dir: &Path) -> Result<Self, ObjectError> {
         std::fs::create_dir_all(dir).map_err(|e| failure(dir, "cannot make the directory", &e))?;

@@ -1,6 +1,6 @@
 //! Credits that connections share: the ledger of a shared receive queue (design R14).
 //!
-//! Each connection has an [`Account`]. It *holds* as many credits as its peer may have calls outstanding, the newest grant
+//! Each connection has an [`CreditAccount`]. It *holds* as many credits as its peer may have calls outstanding, the newest grant
 //! and older ones that the peer may still act on included: so many messages can be on their way or in progress. One of them is its
 //! own for ever; the others are lent out of one stock, to those whose peers make use of all they have.
 //!
@@ -9,7 +9,7 @@
 //!
 //! # Taking back
 //! What is lent comes back by lower grants in replies, or with the connection. When somebody got less than it could use, a
-//! round ([`Lender::round`]) names the accounts whose peers do not use what they hold: their clients are to be asked
+//! round ([`CreditPool::round`]) names the accounts whose peers do not use what they hold: their clients are to be asked
 //! (CB_RECALL_SLOT, a lower slot in SEQUENCE), so that they call and hear of the lower grant. A peer that still holds too much
 //! [`ROUNDS_MAX`] rounds later is to be cut off.
 
@@ -27,7 +27,7 @@ pub const ROUNDS_MAX: u32 = 4;
 
 /// The stock of one receive queue. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Lender(Arc<Mutex<Ledger>>);
+pub struct CreditPool(Arc<Mutex<Ledger>>);
 
 #[derive(Debug)]
 struct Ledger {
@@ -61,8 +61,8 @@ pub struct Round {
     pub cut: Vec<u64>,
 }
 
-impl Lender {
-    /// A lender of `stock` credits beyond those that every account has.
+impl CreditPool {
+    /// A pool of `stock` credits beyond those that every account has.
     #[must_use]
     pub fn new(stock: u32) -> Self {
         Self(Arc::new(Mutex::new(Ledger {
@@ -77,7 +77,7 @@ impl Lender {
 
     /// Opens an account with its one credit: for a connection that is about to be accepted.
     #[must_use]
-    pub fn open(&self) -> Account {
+    pub fn open(&self) -> CreditAccount {
         let mut ledger = self.0.lock();
         let id = ledger.next_id;
         ledger.next_id += 1;
@@ -89,8 +89,8 @@ impl Lender {
         };
         ledger.accounts.insert(id, entry);
         let is_plenty = ledger.lent <= ledger.stock / 2;
-        Account {
-            lender: self.clone(),
+        CreditAccount {
+            pool: self.clone(),
             id,
             demand: Demand::new(if is_plenty { START } else { 1 }),
             short: 0,
@@ -155,14 +155,14 @@ impl Ledger {
 
 /// The credits of one connection. Dropping it gives back all that it holds.
 #[derive(Debug)]
-pub struct Account {
-    lender: Lender,
+pub struct CreditAccount {
+    pool: CreditPool,
     id: u64,
     demand: Demand,
     short: u64,
 }
 
-impl Account {
+impl CreditAccount {
     /// Its name in a [`Round`].
     #[must_use]
     pub const fn id(&self) -> u64 {
@@ -172,7 +172,7 @@ impl Account {
     /// Credits that it holds.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.lender.0.lock().accounts[&self.id].held
+        self.pool.0.lock().accounts[&self.id].held
     }
 
     /// Replies that granted less than the peer makes use of, since others have it.
@@ -188,7 +188,7 @@ impl Account {
     /// A reply leaves. Of what was granted before, `still` credits may be used; at most `most` are to be granted. Returns
     /// what is.
     pub(crate) fn answer(&mut self, still: u32, most: u32) -> u32 {
-        let mut ledger = self.lender.0.lock();
+        let mut ledger = self.pool.0.lock();
         let round = ledger.round;
         let entry = ledger.accounts.get_mut(&self.id).expect("it is open");
         // It made no call for a whole round: what it needed before says nothing.
@@ -210,13 +210,13 @@ impl Account {
 
     /// The peer has shown that it may use only so many.
     pub(crate) fn settle(&mut self, still: u32) {
-        self.lender.0.lock().hold(self.id, still, still);
+        self.pool.0.lock().hold(self.id, still, still);
     }
 }
 
-impl Drop for Account {
+impl Drop for CreditAccount {
     fn drop(&mut self) {
-        let mut ledger = self.lender.0.lock();
+        let mut ledger = self.pool.0.lock();
         ledger.hold(self.id, 0, 1);
         ledger.accounts.remove(&self.id);
     }

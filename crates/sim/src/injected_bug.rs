@@ -18,7 +18,7 @@ use xdr::{Decoder, Encode, Encoder};
 
 /// A fault that is built in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Canary {
+pub enum InjectedBug {
     /// The metadata store says "durable" before it is.
     ReplyBeforeDurable,
     /// The metadata store forgets which files are to be removed at the data servers.
@@ -46,15 +46,17 @@ pub enum Canary {
 /// A transaction of the metadata store that drops some of what is put.
 struct Forgetful<'a> {
     tx: &'a mut dyn Tx,
-    canary: Canary,
+    bug: InjectedBug,
 }
 
 impl Forgetful<'_> {
     fn forgets(&self, key: &[u8]) -> bool {
-        match self.canary {
-            Canary::ForgetRemovals => key.starts_with(b"r"),
-            Canary::ForgetStarts => key == b"sboot" && !matches!(self.tx.get(key), Ok(None)),
-            Canary::ForgetHolders => key.starts_with(b"c") && !matches!(self.tx.get(key), Ok(None)),
+        match self.bug {
+            InjectedBug::ForgetRemovals => key.starts_with(b"r"),
+            InjectedBug::ForgetStarts => key == b"sboot" && !matches!(self.tx.get(key), Ok(None)),
+            InjectedBug::ForgetHolders => {
+                key.starts_with(b"c") && !matches!(self.tx.get(key), Ok(None))
+            }
             _ => false,
         }
     }
@@ -88,12 +90,12 @@ impl Tx for Forgetful<'_> {
 
 /// Runs the body of a transaction of the metadata server with the fault in it.
 pub(crate) fn transact(
-    canary: Option<Canary>,
+    bug: Option<InjectedBug>,
     body: &mut TxBody<'_>,
     tx: &mut dyn Tx,
 ) -> Result<Outcome, MetaError> {
-    match canary {
-        Some(canary) => body(&mut Forgetful { tx, canary }),
+    match bug {
+        Some(bug) => body(&mut Forgetful { tx, bug }),
         None => body(tx),
     }
 }
@@ -161,13 +163,13 @@ pub(crate) enum Lie {
 
 /// The object store of the data server with this index, with the fault in it.
 pub(crate) fn objects(
-    canary: Option<Canary>,
+    bug: Option<InjectedBug>,
     index: usize,
     objects: &Arc<MemObjects>,
 ) -> Arc<dyn ObjectStore> {
-    let lie = match canary {
-        Some(Canary::CommitWithoutSync) => Lie::Synced,
-        Some(Canary::SkipHoles) if index == 0 => Lie::Punched,
+    let lie = match bug {
+        Some(InjectedBug::CommitWithoutSync) => Lie::Synced,
+        Some(InjectedBug::SkipHoles) if index == 0 => Lie::Punched,
         _ => return Arc::clone(objects) as Arc<dyn ObjectStore>,
     };
     Arc::new(LyingObjects(Arc::clone(objects), lie))

@@ -1,9 +1,9 @@
 //! Clients over RDMA that do not keep to their credits: a bare end of the fabric, or a session that is deaf on its back channel.
 //!
-//! A glutton sits down at one server after the other, each time in another manner: it sends far more calls than it was
+//! A greedy client sits down at one server after the other, each time in another manner: it sends far more calls than it was
 //! granted and perhaps leaves in the middle; or it earns credits, makes no call any more and answers to nothing.
 
-use crate::check::credits::GLUTTON;
+use crate::check::credits::GREEDY;
 use crate::client::{root_caller, session_over};
 use crate::connector::{MDS_NAME, Wires};
 use crate::rng::Rng;
@@ -47,8 +47,8 @@ const CALLS: usize = 8;
 /// Longest pause between two sittings in milliseconds.
 const PAUSE_MS_MAX: u64 = 2_000;
 
-/// A glutton.
-pub(crate) struct Glutton {
+/// A greedy client.
+pub(crate) struct GreedyClient {
     name: String,
     wires: Wires,
     rng: Rng,
@@ -68,7 +68,7 @@ enum Manner {
     IsDeaf,
 }
 
-impl Glutton {
+impl GreedyClient {
     pub(crate) fn new(
         number: usize,
         wires: Wires,
@@ -77,7 +77,7 @@ impl Glutton {
         servers: Vec<String>,
     ) -> Self {
         Self {
-            name: format!("{GLUTTON}{number}"),
+            name: format!("{GREEDY}{number}"),
             wires,
             rng,
             trace,
