@@ -69,7 +69,7 @@ pub enum Command {
     Worker,
     /// Many data servers or sessions, as the child of another command
     #[command(hide = true)]
-    Crowd,
+    LoadProcess,
 }
 
 /// How much and how long.
@@ -139,14 +139,14 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
     let launcher = this.clone();
     if !matches!(
         command,
-        Command::Worker | Command::Crowd | Command::Serve(_)
+        Command::Worker | Command::LoadProcess | Command::Serve(_)
     ) {
         interrupt::watch()?;
     }
     match command {
         Command::Experiment(command) => suite::run(command, &launcher, out),
         Command::Worker => suite::worker::run(),
-        Command::Crowd => suite::scale::crowd::run(),
+        Command::LoadProcess => suite::scale::load_process::run(),
         Command::Serve(serve) => serve::run(serve).map_err(BenchError::io("serve")),
         Command::Goals(options) => goals::run(&options, &launcher, out),
         Command::Recovery(options) => recovery::run(&options, &launcher, out),

@@ -1,14 +1,13 @@
 //! The suite: the published experiments, rerun on a cluster of our own, on any NFS server, or on any mounted directory.
 //!
 //! An experiment is a [`plan`]: cells, each a point of a figure (a row and a series), and the figures that show them. [`measure`] runs
-//! the cells: it starts the cluster that a cell needs, starts load-generator processes ([`team`], [`worker`]), and lets them go
+//! the cells: it starts the cluster that a cell needs, starts load-generator processes ([`worker_group`], [`worker`]), and lets them go
 //! together. What a worker does is in [`work`]; it does it through [`files`], whose two adapters are our client library and a mounted
 //! directory. [`scale`] is an experiment of another form: its load is that many live. [`report`] writes what came out as a table, CSV,
 //! JSON, SVG, PNG and one HTML page, beside the published figure.
 //!
 //! Entry points: [`ExperimentCommand`], [`run`], [`worker::run`].
 
-pub(crate) mod alone;
 mod content;
 pub(crate) mod environment;
 mod experiments;
@@ -23,11 +22,12 @@ mod published;
 mod random;
 mod report;
 pub(crate) mod scale;
+pub(crate) mod single_cell;
 mod spec;
-mod team;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;
+mod worker_group;
 
 pub use options::{ExperimentCommand, Options, Peer};
 pub use spec::{ClusterSpec, Create, SpecError, Store, Transport};

@@ -6,9 +6,9 @@ use super::{Planning, Row};
 use crate::BenchError;
 use crate::net::{self, Link, MTU_DEFAULT, Rate};
 use crate::runner::Metric;
-use crate::suite::alone::Alone;
 use crate::suite::environment::Environment;
 use crate::suite::loads::stream::Access;
+use crate::suite::single_cell::SingleCell;
 
 const LINK: Link = Link {
     rate: Rate {
@@ -49,7 +49,12 @@ fn trial(shape: &Shape) -> Option<Trial> {
         move |stage: &Stage<'_>| {
             let environment = environment(stage)?;
             let servers = (ds_count, LINK);
-            Ok(Alone::streams(environment, servers, access, record_bytes))
+            Ok(SingleCell::streams(
+                environment,
+                servers,
+                access,
+                record_bytes,
+            ))
         }
     };
     let base = if shape.data_servers > 1 {
@@ -57,7 +62,7 @@ fn trial(shape: &Shape) -> Option<Trial> {
     } else {
         let line = move |stage: &Stage<'_>| {
             let environment = environment(stage)?;
-            Ok(Alone::line(environment, LINK, access))
+            Ok(SingleCell::line(environment, LINK, access))
         };
         (Denominator::Line, trial.add(line))
     };

@@ -65,8 +65,8 @@ impl Subject for Beside {
         let connections_count = (self.idle_count + clients_count) as u64;
         process::need_connections(connections_count)?;
         let cluster = Cluster::start(&self.cluster)?;
-        let mut crowd = Crowd::at(cluster.server())?;
-        let rss_bytes_per_session = self.gather(&mut crowd, &cluster)?;
+        let mut sessions = IdleSessions::at(cluster.server())?;
+        let rss_bytes_per_session = self.gather(&mut sessions, &cluster)?;
         let runtime = load::runtime()?;
         let busy = runtime.block_on(busy(cluster.server(), clients_count))?;
         let make = |index: usize| {
@@ -74,7 +74,7 @@ impl Subject for Beside {
             Ok(Box::new(asker) as Box<dyn TaskRequester>)
         };
         let sample = load::drive_tasks_on(&runtime, load, make, &|| cluster.cpu())?;
-        crowd.check()?;
+        sessions.check()?;
         let there = cluster.connections(&self.cluster.program)?;
         if there < connections_count {
             let why = format!("it has {there} connections left of {connections_count}");
@@ -90,11 +90,15 @@ impl Subject for Beside {
 impl Beside {
     /// Lets all sessions come. Says what the metadata server has taken for each after the first.
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-    fn gather(&self, crowd: &mut Crowd, cluster: &Cluster) -> Result<Option<f64>, BenchError> {
+    fn gather(
+        &self,
+        sessions: &mut IdleSessions,
+        cluster: &Cluster,
+    ) -> Result<Option<f64>, BenchError> {
         let mds = cluster.mds_pid()?;
-        crowd.grow(self.uncounted.min(self.idle_count))?;
+        sessions.grow(self.uncounted.min(self.idle_count))?;
         let before = process::resident_bytes(mds)?;
-        crowd.grow(self.idle_count)?;
+        sessions.grow(self.idle_count)?;
         let more = self.idle_count.saturating_sub(self.uncounted);
         let bytes = process::resident_bytes(mds)?.saturating_sub(before);
         Ok((more > 0).then(|| bytes as f64 / more as f64))
@@ -123,7 +127,7 @@ impl TaskRequester for Asker {
 }
 
 /// Idle sessions at a server. Dropping it ends their connections.
-struct Crowd {
+struct IdleSessions {
     runtime: Runtime,
     server: Server,
     count: usize,
@@ -131,7 +135,7 @@ struct Crowd {
     told: mpsc::Receiver<BenchError>,
 }
 
-impl Crowd {
+impl IdleSessions {
     /// Nobody yet.
     fn at(server: &Server) -> Result<Self, BenchError> {
         let (tell, told) = mpsc::channel(1);

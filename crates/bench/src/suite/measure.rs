@@ -10,7 +10,7 @@ use super::files::Bypass;
 use super::job::{Job, Place};
 use super::plan::{Cell, Plan, Server};
 use super::progress::Progress;
-use super::team::{self, Around, Phase, Process};
+use super::worker_group::{self, Around, Phase, Process};
 use crate::nfs::providers::Carriers;
 use crate::process::{self, MachineTimes};
 use crate::{BenchError, Sample, interrupt};
@@ -259,7 +259,7 @@ pub(crate) fn run_cell(
         before: (Duration::ZERO, None),
         used: Vec::new(),
     };
-    let phases = team::lead(&mut members, &mut watch)?;
+    let phases = worker_group::lead(&mut members, &mut watch)?;
     let bypass = phases.iter().filter_map(|phase| phase.bypass).max();
     let samples = phases.into_iter().zip(watch.used);
     Ok(Done {

@@ -119,7 +119,7 @@ mod tests {
     use crate::suite::plan::{Cell, Figure, Own, Plan, Workers};
     use crate::suite::published::{Published, PublishedSeries};
     use crate::suite::spec::{Create, Store, Transport};
-    use crate::suite::team::Phase;
+    use crate::suite::worker_group::Phase;
     use std::time::Duration;
 
     fn cell(ds_count: u16, series: &str) -> Cell {

@@ -1,18 +1,18 @@
 //! `scale`: one real metadata server with up to 1,000 data servers and 8,000 idle sessions, what they cost it, and what a model makes of that.
 //!
 //! The data servers are tasks that speak the control program over TLS ([`light_ds`]), the sessions are sockets that renew their leases
-//! ([`session`]); both live in processes of their own ([`crowd`]). [`predict`] turns a part of the measurements into costs, and compares what the
-//! model (crate `model`, docs/scale.md) says of other configurations with what is measured of them in the same run. [`course`] is one run.
+//! ([`session`]); both live in processes of their own ([`load_process`]). [`predict`] turns a part of the measurements into costs, and compares what the
+//! model (crate `model`, docs/scale.md) says of other configurations with what is measured of them in the same run. [`run`] is one run.
 
-mod book;
-mod course;
-pub(crate) mod crowd;
 mod light_ds;
+pub(crate) mod load_process;
 mod loads;
 mod mds;
 mod predict;
+mod recorder;
+mod rig;
+mod run;
 mod session;
-mod town;
 
 use super::environment::Environment;
 use super::measure::Results;
@@ -21,8 +21,8 @@ use super::progress::Progress;
 use super::spec::ClusterSpec;
 use crate::nfs::providers::Carriers;
 use crate::{BenchError, interrupt};
-use book::Book;
-use course::{Course, Size};
+use recorder::Recorder;
+use run::{ScaleRun, Size};
 use serde::{Deserialize, Serialize};
 
 /// What stands in front of what a run with `--quick` says.
@@ -65,15 +65,15 @@ pub(super) fn measure(
     repeats: u16,
 ) -> Result<Measured, BenchError> {
     let size = Size::of(setting);
-    let mut book = Book::default();
-    let mut progress = Progress::new(u64::from(repeats) * Course::STEPS_COUNT);
+    let mut recorder = Recorder::default();
+    let mut progress = Progress::new(u64::from(repeats) * ScaleRun::STEPS_COUNT);
     let all = each(repeats, |repeat| {
-        book.repeat = repeat;
-        Course::run(environment, &size, &mut book, &mut progress)
+        recorder.repeat = repeat;
+        ScaleRun::run(environment, &size, &mut recorder, &mut progress)
     });
     progress.end();
-    let (courses, ended) = all?;
-    let mut notes = course::notes(&courses);
+    let (runs, ended) = all?;
+    let mut notes = run::notes(&runs);
     if setting.quick {
         notes.insert(0, QUICK_NOTE.to_owned());
     }
@@ -83,13 +83,13 @@ pub(super) fn measure(
             name: "scale",
             title: "Scale: many data servers and idle sessions at one metadata server, and a model of more",
             notes,
-            figures: book::figures(),
-            cells: book.cells,
+            figures: recorder::figures(),
+            cells: recorder.cells,
         },
         subject: environment.text(),
         carriers: Carriers::default(),
         knows_server_cpu: true,
-        runs: book.runs,
+        runs: recorder.runs,
         failures: Vec::new(),
         repeats,
     };

@@ -8,8 +8,8 @@ use super::measure::{Used, jobs, sample};
 use super::options::{BOTH, Peer};
 use super::plan::{Cell, Setting};
 use super::spec::{ClusterSpec, Create, Transport};
-use super::team::{self, Around, Member, Phase};
 use super::worker::{self, Link};
+use super::worker_group::{self, Around, Member, Phase};
 use super::{job::Work, plan};
 use crate::BenchError;
 use crate::nfs::cluster::MEMORY_TOTAL_BYTES;
@@ -98,7 +98,7 @@ fn run(cell: &Cell) -> Result<Vec<Phase>, BenchError> {
     let jobs = jobs(cell, &place, scratch.path().to_owned(), "test");
     let mut members: Vec<Thread> = jobs.into_iter().map(Thread::start).collect();
     let mut noted = Noted::default();
-    let phases = team::lead(&mut members, &mut noted)?;
+    let phases = worker_group::lead(&mut members, &mut noted)?;
     drop(members);
     for folder in [&dir, &scratch] {
         let left = std::fs::read_dir(folder.path()).unwrap().count();

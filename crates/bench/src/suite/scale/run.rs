@@ -1,11 +1,11 @@
 //! One run of the experiment: what calibrates the model is measured first, then what it must predict.
 
 use super::ScaleWork;
-use super::book::{Book, Place, one_server};
 use super::loads::{Kind, Load as Asks};
 use super::mds::Mds;
 use super::predict::{self, Calibration, Check};
-use super::town::{RENEW_EVERY_MS, Seen, Times, Town};
+use super::recorder::{Place, Recorder, one_server};
+use super::rig::{RENEW_EVERY_MS, ScaleRig, Seen, Times};
 use crate::load::Load;
 use crate::nfs::Form;
 use crate::nfs::cluster::Cluster;
@@ -100,7 +100,7 @@ fn per_s(sample: &Sample) -> f64 {
 
 /// What a run has come to.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct ScaleRun {
     calibration: Calibration,
     checks: Vec<Check>,
 }
@@ -117,7 +117,7 @@ impl Apart {
     fn measure(
         environment: &Environment,
         size: &Size,
-        book: &mut Book,
+        recorder: &mut Recorder,
     ) -> Result<Self, BenchError> {
         let mut read = |io_bytes: u32, connections_count: u32| {
             let mut reads = FileIo {
@@ -131,7 +131,14 @@ impl Apart {
             };
             let sample = reads.run(&size.load(connections_count))?;
             let x = X::size(u64::from(io_bytes));
-            enter(book, "reads", x, Store::Memory, connections_count, &sample);
+            enter(
+                recorder,
+                "reads",
+                x,
+                Store::Memory,
+                connections_count,
+                &sample,
+            );
             Ok::<_, BenchError>(sample)
         };
         let [small, large] = READS;
@@ -148,7 +155,14 @@ impl Apart {
             };
             let sample = creates.run(&size.load(connections_count))?;
             let x = X::count(u64::from(connections_count));
-            enter(book, "durable", x, Store::Disk, connections_count, &sample);
+            enter(
+                recorder,
+                "durable",
+                x,
+                Store::Disk,
+                connections_count,
+                &sample,
+            );
             Ok::<_, BenchError>(sample)
         };
         Ok(Self {
@@ -185,7 +199,7 @@ impl Apart {
 }
 
 fn enter(
-    book: &mut Book,
+    recorder: &mut Recorder,
     group: &'static str,
     x: X,
     store: Store,
@@ -199,7 +213,7 @@ fn enter(
         store,
         connections_count,
     };
-    book.enter(place, "requests", sample.clone());
+    recorder.enter(place, "requests", sample.clone());
 }
 
 /// Memory and CPU of those that only live.
@@ -223,37 +237,37 @@ fn living(costs: &Costs, step: ScaleWork, seen: &Seen) -> [Check; 2] {
     ]
 }
 
-impl Course {
+impl ScaleRun {
     /// Steps that progress shows.
     pub(super) const STEPS_COUNT: u64 = 4;
 
     pub(super) fn run(
         environment: &Environment,
         size: &Size,
-        book: &mut Book,
+        recorder: &mut Recorder,
         progress: &mut Progress,
     ) -> Result<Self, BenchError> {
         progress.step("scale: READs, and durable creates");
-        let apart = Apart::measure(environment, size, book)?;
+        let apart = Apart::measure(environment, size, recorder)?;
         progress.step("scale: data servers and sessions");
         let started = Cluster::start(&environment.cluster(one_server(Store::Memory)))?;
-        let mut town = Town::found(Mds::of(started)?, size.times, environment.launcher())?;
+        let mut rig = ScaleRig::start(Mds::of(started)?, size.times, environment.launcher())?;
         let mut seen = Vec::new();
         for step in &size.steps {
             let (ds, sessions) = (step.ds_count, step.sessions_count);
             progress.say(&format!("{ds} data servers, {sessions} sessions"));
-            seen.push(town.grow(*step, book)?);
+            seen.push(rig.grow(*step, recorder)?);
         }
         progress.step("scale: layouts");
         for width in &size.widths {
-            town.layouts(*width, book)?;
+            rig.layouts(*width, recorder)?;
         }
         progress.step("scale: operations");
         let mut asked = |name: &str, place: u32, asks, connections_count| {
-            let sample = town.ask(asks, &size.load(connections_count))?;
+            let sample = rig.ask(asks, &size.load(connections_count))?;
             let x = X::named(f64::from(place), name);
             enter(
-                book,
+                recorder,
                 "operations",
                 x,
                 Store::Memory,
@@ -269,7 +283,7 @@ impl Course {
         let mix = asked("a mix", u32::MAX, Asks::Mix, size.many)?;
         let first = &seen[0];
         let calibration = Calibration {
-            idle: town.idle,
+            idle: rig.idle,
             repeats: 1.0,
             ds: first.ds,
             heartbeats: first.heartbeats,
@@ -284,7 +298,7 @@ impl Course {
         for (step, seen) in size.steps.iter().zip(&seen).skip(1) {
             checks.extend(living(&costs, *step, seen));
         }
-        let last = modelled(town.now);
+        let last = modelled(rig.now);
         checks.push(Check {
             name: format!("a mix of operations over {} connections", size.many),
             unit: "1/s",
@@ -300,8 +314,8 @@ impl Course {
 }
 
 /// What all runs have come to, in words.
-pub(super) fn notes(courses: &[Course]) -> Vec<String> {
-    let Some((first, others)) = courses.split_first() else {
+pub(super) fn notes(runs: &[ScaleRun]) -> Vec<String> {
+    let Some((first, others)) = runs.split_first() else {
         return Vec::new();
     };
     let mut out = vec![
@@ -311,9 +325,9 @@ pub(super) fn notes(courses: &[Course]) -> Vec<String> {
     ];
     let mut verdicts = Vec::new();
     for (number, check) in first.checks.iter().enumerate() {
-        let runs: Vec<Check> = courses
+        let runs: Vec<Check> = runs
             .iter()
-            .filter_map(|course| course.checks.get(number).cloned())
+            .filter_map(|run| run.checks.get(number).cloned())
             .collect();
         out.extend(predict::check_text(&check.name, check.unit, &runs));
         verdicts.extend(predict::is_within(&runs).map(|within| (check.name.as_str(), within)));

@@ -21,7 +21,7 @@ const GROUP: &str = "alone";
 
 /// A subject. The load's connections are client processes.
 #[derive(Debug)]
-pub(crate) struct Alone {
+pub(crate) struct SingleCell {
     environment: Environment,
     cell: Cell,
     access: Access,
@@ -29,7 +29,7 @@ pub(crate) struct Alone {
     runs_count: u32,
 }
 
-impl Alone {
+impl SingleCell {
     /// Sequential records of one size on a cluster behind links, a file for each client.
     pub(crate) fn streams(
         environment: Environment,
@@ -83,7 +83,7 @@ impl Alone {
     }
 }
 
-impl Subject for Alone {
+impl Subject for SingleCell {
     fn name(&self) -> String {
         self.name.clone()
     }

@@ -1,10 +1,10 @@
-//! The metadata server of a run, with all who live at it.
+//! The metadata server under test, with the stub servers and sessions attached to it.
 
 use super::ScaleWork;
-use super::book::{Book, Place, counted, gauge};
-use super::crowd::{Crowd, CrowdProcess};
+use super::load_process::{LoadProcess, Peers};
 use super::loads::{Client, Kind, Load as Asks};
 use super::mds::Mds;
+use super::recorder::{Place, Recorder, counted, gauge};
 use crate::load::{self, Load, Requester, Tally};
 use crate::process::Launcher;
 use crate::suite::plan::X;
@@ -36,11 +36,11 @@ pub(super) struct Times {
     pub(super) window: Duration,
 }
 
-/// It, and them.
-pub(super) struct Town<'a> {
+/// The metadata server under test, and the stub servers and sessions attached to it.
+pub(super) struct ScaleRig<'a> {
     // Processes end before the server does.
-    servers: Vec<CrowdProcess>,
-    sessions: Vec<CrowdProcess>,
+    servers: Vec<LoadProcess>,
+    sessions: Vec<LoadProcess>,
     mds: Mds,
     times: Times,
     launcher: &'a Launcher,
@@ -103,14 +103,14 @@ fn each_s((count, sum): Took) -> f64 {
     if count > 0.0 { sum / count } else { 0.0 }
 }
 
-impl<'a> Town<'a> {
+impl<'a> ScaleRig<'a> {
     /// A metadata server with nobody.
-    pub(super) fn found(
+    pub(super) fn start(
         mds: Mds,
         times: Times,
         launcher: &'a Launcher,
     ) -> Result<Self, BenchError> {
-        let mut town = Self {
+        let mut rig = Self {
             servers: Vec::new(),
             sessions: Vec::new(),
             mds,
@@ -123,10 +123,10 @@ impl<'a> Town<'a> {
             clients_count: 0,
         };
         std::thread::sleep(times.settle);
-        let alone = town.watch()?;
+        let alone = rig.watch()?;
         let cores = alone.cpu.as_secs_f64() / alone.elapsed.as_secs_f64();
-        town.idle = (float(town.mds.memory_bytes()?), cores);
-        Ok(town)
+        rig.idle = (float(rig.mds.memory_bytes()?), cores);
+        Ok(rig)
     }
 
     fn watch(&mut self) -> Result<Window, BenchError> {
@@ -148,7 +148,7 @@ impl<'a> Town<'a> {
 
     /// What was done since the last time.
     fn report(&mut self) -> Result<(Tally, Tally), BenchError> {
-        let sum = |all: &mut Vec<CrowdProcess>| {
+        let sum = |all: &mut Vec<LoadProcess>| {
             let mut sum = Tally::new();
             for one in all {
                 sum.merge(&one.report()?);
@@ -159,10 +159,10 @@ impl<'a> Town<'a> {
     }
 
     /// Lets somebody come, and says how much memory they took and how long they needed.
-    fn come(&mut self, crowd: &Crowd) -> Result<(CrowdProcess, u64, Duration), BenchError> {
+    fn come(&mut self, peers: &Peers) -> Result<(LoadProcess, u64, Duration), BenchError> {
         interrupt::check()?;
         let (before, start) = (self.mds.memory_bytes()?, Instant::now());
-        let process = CrowdProcess::start(self.launcher, crowd)?;
+        let process = LoadProcess::start(self.launcher, peers)?;
         let elapsed = start.elapsed();
         std::thread::sleep(self.times.settle);
         let bytes = self.mds.memory_bytes()?.saturating_sub(before);
@@ -170,10 +170,14 @@ impl<'a> Town<'a> {
     }
 
     /// Grows to a size: data servers first, watched before the sessions come.
-    pub(super) fn grow(&mut self, to: ScaleWork, book: &mut Book) -> Result<Seen, BenchError> {
-        let heartbeats = self.grow_servers(to.ds_count, book)?;
+    pub(super) fn grow(
+        &mut self,
+        to: ScaleWork,
+        recorder: &mut Recorder,
+    ) -> Result<Seen, BenchError> {
+        let heartbeats = self.grow_servers(to.ds_count, recorder)?;
         self.each_s.0 = each_s(heartbeats);
-        let (renewals, cores) = self.grow_sessions(to.sessions_count, book)?;
+        let (renewals, cores) = self.grow_sessions(to.sessions_count, recorder)?;
         self.each_s.1 = each_s(renewals);
         Ok(Seen {
             ds: (f64::from(to.ds_count), float(self.taken.0)),
@@ -185,26 +189,30 @@ impl<'a> Town<'a> {
         })
     }
 
-    fn grow_servers(&mut self, to: u32, book: &mut Book) -> Result<Took, BenchError> {
+    fn grow_servers(&mut self, to: u32, recorder: &mut Recorder) -> Result<Took, BenchError> {
         let more = to.saturating_sub(self.now.ds_count);
         let tokens = self.mds.tokens(more as usize)?;
-        let (process, bytes, elapsed) = self.come(&Crowd::Servers { tokens })?;
+        let (process, bytes, elapsed) = self.come(&Peers::Servers { tokens })?;
         self.servers.push(process);
         self.now.ds_count = to;
         self.taken.0 += bytes;
         let place = Place::idle("ds", X::count(u64::from(to)), self.now);
         let joined = gauge(u64::from(more), bytes, elapsed);
-        book.enter(place.clone(), "joined", joined);
+        recorder.enter(place.clone(), "joined", joined);
         let seen = self.watch()?;
         let cpu = seen.beyond(self.idle.1, &seen.renewals, self.each_s.1);
         let heartbeats = counted(&seen.heartbeats, seen.elapsed, cpu);
-        book.enter(place, "heartbeats", heartbeats.clone());
+        recorder.enter(place, "heartbeats", heartbeats.clone());
         Ok(took(&heartbeats))
     }
 
-    fn grow_sessions(&mut self, to: u32, book: &mut Book) -> Result<(Took, f64), BenchError> {
+    fn grow_sessions(
+        &mut self,
+        to: u32,
+        recorder: &mut Recorder,
+    ) -> Result<(Took, f64), BenchError> {
         let more = to.saturating_sub(self.now.sessions_count);
-        let (process, bytes, elapsed) = self.come(&Crowd::Sessions {
+        let (process, bytes, elapsed) = self.come(&Peers::Sessions {
             server: self.mds.server().clone(),
             count: more,
             first: self.now.sessions_count,
@@ -215,17 +223,21 @@ impl<'a> Town<'a> {
         self.taken.1 += bytes;
         let place = Place::idle("sessions", X::count(u64::from(to)), self.now);
         let opened = gauge(u64::from(more), bytes, elapsed);
-        book.enter(place.clone(), "opened", opened);
+        recorder.enter(place.clone(), "opened", opened);
         let seen = self.watch()?;
         let cpu = seen.beyond(self.idle.1, &seen.heartbeats, self.each_s.0);
         let renewals = counted(&seen.renewals, seen.elapsed, cpu);
-        book.enter(place, "renewals", renewals.clone());
+        recorder.enter(place, "renewals", renewals.clone());
         let cores = seen.cpu.as_secs_f64() / seen.elapsed.as_secs_f64();
         Ok((took(&renewals), cores))
     }
 
     /// LAYOUTGET and GETDEVICEINFO of files on so many data servers, one request at a time.
-    pub(super) fn layouts(&mut self, width: u32, book: &mut Book) -> Result<(), BenchError> {
+    pub(super) fn layouts(
+        &mut self,
+        width: u32,
+        recorder: &mut Recorder,
+    ) -> Result<(), BenchError> {
         interrupt::check()?;
         let (mut client, device) = self.client_of_width(width)?;
         let mut phase = |name: &str, ask: &mut dyn FnMut(&mut Client) -> Result<(), BenchError>| {
@@ -237,7 +249,7 @@ impl<'a> Town<'a> {
             }
             let cpu = self.mds.cpu()?.saturating_sub(cpu);
             let place = Place::idle("layout", X::count(u64::from(width)), self.now);
-            book.enter(place, name, counted(&tally, start.elapsed(), cpu));
+            recorder.enter(place, name, counted(&tally, start.elapsed(), cpu));
             Ok::<_, BenchError>(())
         };
         phase("LAYOUTGET", &mut |client| client.layoutget().map(drop))?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Cells and their runs so far.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct Recorder {
     /// Which repeat this is.
     pub(super) repeat: u16,
     /// The cells.
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-impl Book {
+impl Recorder {
     /// Enters what a phase has measured.
     pub(super) fn enter(&mut self, place: Place, phase: &str, sample: Sample) {
         let found = self

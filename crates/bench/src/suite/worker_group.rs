@@ -1,7 +1,7 @@
 //! The parent's side of a run: workers as processes of their own, that start each phase together.
 //!
 //! # Failure
-//! One worker that fails, or says something out of turn, ends the run: dropping the team ends all its workers.
+//! One worker that fails, or says something out of turn, ends the run: dropping the group ends all its workers.
 
 use super::files::Bypass;
 use super::job::{GO, Job, Said};
@@ -119,7 +119,7 @@ pub(crate) trait Around {
     fn after(&mut self, phase: &str) -> Result<(), BenchError>;
 }
 
-/// Leads a team through all its phases.
+/// Leads a group of workers through all its phases.
 pub(crate) fn lead<M: Member>(
     members: &mut [M],
     around: &mut dyn Around,

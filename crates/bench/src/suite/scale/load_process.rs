@@ -1,6 +1,6 @@
 //! Many data servers or many sessions in one process: the child's side, and the parent's.
 //!
-//! The child gets a [`Crowd`] as one line of JSON, and says `ready` when all are there. For each further line it says what
+//! The child gets a [`Peers`] as one line of JSON, and says `ready` when all are there. For each further line it says what
 //! was done since the last one; it ends when its standard input does.
 
 use super::light_ds::{self, LightDs};
@@ -26,7 +26,7 @@ const JOINS_AT_ONCE: usize = 8;
 
 /// Who is in a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Crowd {
+pub(super) enum Peers {
     /// Data servers, each with its token.
     Servers {
         /// The tokens.
@@ -57,25 +57,25 @@ fn worker<E: std::fmt::Display>(e: E) -> BenchError {
     BenchError::Worker(e.to_string())
 }
 
-/// A process with its crowd. Dropping it ends it.
+/// A process with its load. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct CrowdProcess {
+pub(super) struct LoadProcess {
     mark: Option<Mark>,
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
-impl CrowdProcess {
+impl LoadProcess {
     /// Starts one and waits until all are there.
-    pub(super) fn start(launcher: &Launcher, crowd: &Crowd) -> Result<Self, BenchError> {
+    pub(super) fn start(launcher: &Launcher, peers: &Peers) -> Result<Self, BenchError> {
         let mut child = Command::new(&launcher.program)
             .args(&launcher.arguments)
-            .arg("crowd")
+            .arg("load-process")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(BenchError::io("start a crowd"))?;
+            .map_err(BenchError::io("start a load process"))?;
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let mut process = Self {
@@ -84,10 +84,10 @@ impl CrowdProcess {
             stdin,
             stdout: BufReader::new(stdout),
         };
-        process.say(&serde_json::to_string(crowd).map_err(worker)?)?;
+        process.say(&serde_json::to_string(peers).map_err(worker)?)?;
         match process.hear()? {
             Word::Ready => Ok(process),
-            _ => Err(worker("a crowd speaks out of turn")),
+            _ => Err(worker("a load process speaks out of turn")),
         }
     }
 
@@ -96,22 +96,22 @@ impl CrowdProcess {
         self.say("report")?;
         match self.hear()? {
             Word::Done(counted) => Ok(counted.tally()),
-            _ => Err(worker("a crowd speaks out of turn")),
+            _ => Err(worker("a load process speaks out of turn")),
         }
     }
 
     fn say(&mut self, line: &str) -> Result<(), BenchError> {
         let stdin = self.stdin.as_mut().expect("there until it is dropped");
         let said = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
-        said.map_err(BenchError::io("speak with a crowd"))
+        said.map_err(BenchError::io("speak with a load process"))
     }
 
     fn hear(&mut self) -> Result<Word, BenchError> {
         let mut line = String::new();
         let heard = self.stdout.read_line(&mut line);
-        heard.map_err(BenchError::io("hear a crowd"))?;
+        heard.map_err(BenchError::io("hear a load process"))?;
         if line.is_empty() {
-            return Err(worker("a crowd ended without a word"));
+            return Err(worker("a load process ended without a word"));
         }
         match serde_json::from_str(&line).map_err(worker)? {
             Word::Failed(why) => Err(worker(why)),
@@ -120,7 +120,7 @@ impl CrowdProcess {
     }
 }
 
-impl Drop for CrowdProcess {
+impl Drop for LoadProcess {
     fn drop(&mut self) {
         drop(self.mark.take());
         drop(self.stdin.take());
@@ -130,7 +130,7 @@ impl Drop for CrowdProcess {
     }
 }
 
-/// The hidden command `crowd`.
+/// The hidden command `load-process`.
 ///
 /// # Errors
 /// When the parent cannot be told of a failure.
@@ -138,7 +138,7 @@ pub(crate) fn run() -> Result<(), BenchError> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     read.map_err(BenchError::io("read the job"))?;
-    let crowd: Crowd = serde_json::from_str(&line).map_err(worker)?;
+    let peers: Peers = serde_json::from_str(&line).map_err(worker)?;
     let (sender, asked) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
@@ -153,9 +153,9 @@ pub(crate) fn run() -> Result<(), BenchError> {
     let runtime = load::runtime()?;
     let local = tokio::task::LocalSet::new();
     let done = local.block_on(&runtime, async {
-        match crowd {
-            Crowd::Servers { tokens } => servers(tokens, asked).await,
-            Crowd::Sessions {
+        match peers {
+            Peers::Servers { tokens } => servers(tokens, asked).await,
+            Peers::Sessions {
                 server,
                 count,
                 first,
