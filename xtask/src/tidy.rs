@@ -8,6 +8,7 @@
 //! Entry point: [`run`]. The rules are in [`text`] and [`functions`], waivers in [`waivers`].
 
 mod functions;
+mod names;
 mod rules;
 mod text;
 mod waivers;
@@ -15,6 +16,7 @@ mod waivers;
 use crate::layers;
 use crate::repo::{self, Result};
 use crate::tools;
+use names::Names;
 use rules::Rules;
 use waivers::{TooLong, Waivers};
 
@@ -35,6 +37,7 @@ pub(crate) fn run() -> Result<()> {
     let mut problems = Vec::new();
     let mut lengths = Vec::new();
     let mut rules = Rules::default();
+    let mut names = Names::default();
     let files = repo::files()?;
     for path in files.iter().filter(|path| is_ours(path)) {
         let bytes = std::fs::read(repo::root().join(path))
@@ -48,9 +51,11 @@ pub(crate) fn run() -> Result<()> {
         check(path, &file, &mut problems, &mut lengths);
         if path.starts_with("crates/") && path.ends_with(".rs") {
             rules.read(path, &file);
+            names.read(path, &file);
         }
     }
     problems.extend(rules.judge(&repo::read(rules::PAGE)?));
+    problems.extend(names.judge(&repo::read(names::PATH)?)?);
     problems.extend(waivers.judge(&lengths));
     repo::verdict("tidy", &problems)?;
     println!("tidy: {} files, {} waivers", files.len(), waivers.count());

@@ -7,7 +7,7 @@ use crate::node::Node;
 use crate::ranges::Offloads;
 use crate::recovery::Recovery;
 use crate::stats::Stats;
-use crate::waits::{Wait, Waits};
+use crate::waits::{WaitReason, Waits};
 use crate::{ClientConfig, Error, StatsSnapshot};
 use nfs4::ops::{EXCHGID_USE_NON_PNFS, EXCHGID_USE_PNFS_MDS};
 use nfs4::{CompoundReply, FileHandle, NfsStatus, SessionId};
@@ -163,7 +163,7 @@ impl Client {
 
     /// How long the oldest request in progress has waited, and for what.
     #[must_use]
-    pub fn longest_wait(&self) -> Option<(Duration, Wait)> {
+    pub fn longest_wait(&self) -> Option<(Duration, WaitReason)> {
         self.0.waits.longest()
     }
 
@@ -225,16 +225,16 @@ impl Inner {
 
     async fn request(self: &Arc<Self>, kind: Kind, build: &Build<'_>) -> Result<Outcome, Error> {
         let mut backoff = Backoff::new(self.config.give_up);
-        let waiting = self.waits.enter(Wait::Mds);
+        let waiting = self.waits.enter(WaitReason::Mds);
         loop {
             if self.closed.load(Relaxed) {
                 return Err(Error::Closed);
             }
             let session = self.session.established().map(|e| e.session);
             if session.is_none() || session != *self.ready.lock() {
-                waiting.on(Wait::Session);
+                waiting.on(WaitReason::Session);
                 self.recover().await?;
-                waiting.on(Wait::Mds);
+                waiting.on(WaitReason::Mds);
             }
             let sent = if kind == Kind::Repeatable {
                 self.session.compound(&self.caller, build).await
@@ -246,8 +246,8 @@ impl Inner {
                     let reply = results(&outcome)?;
                     let is_made = kind == Kind::Making && reply.left() > MAKING_RESULTS;
                     match reply.status {
-                        NfsStatus::Grace if !is_made => waiting.on(Wait::Grace),
-                        NfsStatus::Delay if !is_made => waiting.on(Wait::Delay),
+                        NfsStatus::Grace if !is_made => waiting.on(WaitReason::Grace),
+                        NfsStatus::Delay if !is_made => waiting.on(WaitReason::Delay),
                         _ => return Ok(outcome),
                     }
                     if !backoff.wait().await {
@@ -255,7 +255,7 @@ impl Inner {
                     }
                 }
                 Err(SessionError::Lost) => {
-                    waiting.on(Wait::Session);
+                    waiting.on(WaitReason::Session);
                     if !backoff.wait().await {
                         return Err(SessionError::Lost.into());
                     }

@@ -6,7 +6,7 @@ use transport::Preference;
 
 /// Who the user is (`AUTH_SYS`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserIdentity {
     /// User.
     pub uid: u32,
     /// Group.
@@ -17,7 +17,7 @@ pub struct Identity {
     pub machine: String,
 }
 
-impl Identity {
+impl UserIdentity {
     pub(crate) fn auth_sys(&self) -> rpc::AuthSys {
         let machine = self.machine.bytes();
         let gids = self.gids.iter().copied();
@@ -41,7 +41,7 @@ pub struct ClientConfig {
     /// `co_verifier`: new for each start of the client.
     pub verifier: Verifier,
     /// Who the user is.
-    pub identity: Identity,
+    pub identity: UserIdentity,
     /// 1 or 2.
     pub minor_version: u32,
     /// Slots to ask for, for each session.
@@ -71,7 +71,7 @@ pub struct ClientConfig {
 impl ClientConfig {
     /// A configuration with the usual sizes and times.
     #[must_use]
-    pub fn new(owner: Vec<u8>, verifier: Verifier, identity: Identity) -> Self {
+    pub fn new(owner: Vec<u8>, verifier: Verifier, identity: UserIdentity) -> Self {
         Self {
             owner,
             verifier,

@@ -3,7 +3,7 @@
 use crate::ClientConfig;
 use crate::Error;
 use crate::client::{Inner, io_bytes};
-use crate::waits::{Wait, Waits};
+use crate::waits::{WaitReason, Waits};
 use nfs4::layout::{FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES};
 use nfs4::ops::{
     EXCHGID_USE_PNFS_DS, GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE,
@@ -123,8 +123,8 @@ impl Ds {
     }
 
     /// What a request to it waits for.
-    pub(crate) fn wait(&self) -> Wait {
-        Wait::DataServer(Arc::clone(&self.name))
+    pub(crate) fn wait(&self) -> WaitReason {
+        WaitReason::DataServer(Arc::clone(&self.name))
     }
 
     /// Whether it can be used, once its session is made; a wait for that is told of.
@@ -201,9 +201,9 @@ impl Ds {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
-        let network = transport::memory::Network::default();
-        let context = transport::Context::new(transport::Limits::default());
-        let identity = crate::Identity {
+        let network = transport::memory::MemoryNetwork::default();
+        let context = transport::Context::new(transport::TransportLimits::default());
+        let identity = crate::UserIdentity {
             uid: 0,
             gid: 0,
             gids: Vec::new(),

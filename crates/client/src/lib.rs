@@ -35,7 +35,7 @@ mod waits;
 mod xattrs;
 
 pub use client::Client;
-pub use config::{ClientConfig, Identity};
+pub use config::{ClientConfig, UserIdentity};
 pub use dir::{DirEntry, ReadDir};
 pub use error::Error;
 pub use file::{File, ReadData};
@@ -46,7 +46,7 @@ pub use nfs4::{FileHandle, FileType, NfsStatus, NfsTime, Verifier};
 pub use open::OpenOptions;
 pub use stats::StatsSnapshot;
 pub use url::{DEFAULT_PORT, NfsUrl, UrlError};
-pub use waits::Wait;
+pub use waits::WaitReason;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ mod fake;
 mod locks;
 
 use crate::{
-    Client, ClientConfig, Error, File, Identity, NfsStatus, OpenOptions, SetAttrs, Verifier,
+    Client, ClientConfig, Error, File, NfsStatus, OpenOptions, SetAttrs, UserIdentity, Verifier,
 };
 use bytes::Bytes;
 use fake::{Cluster, UNIT};
@@ -17,7 +17,7 @@ use transport::Address;
 use transport::memory::{Fate, Faults, Passage};
 
 fn config(name: &str) -> ClientConfig {
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: 0,
         gid: 0,
         gids: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a client waits for, so that a program can tell its user.
 //!
 //! Each request is entered while it is in progress; nothing is called back and nothing is printed here. Entry points:
-//! [`Wait`], [`crate::Client::longest_wait`].
+//! [`WaitReason`], [`crate::Client::longest_wait`].
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// What a request waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wait {
+pub enum WaitReason {
     /// The answer of the MDS.
     Mds,
     /// A session with the MDS: it was lost, or its server is gone.
@@ -24,7 +24,7 @@ pub enum Wait {
     DataServer(Arc<str>),
 }
 
-impl std::fmt::Display for Wait {
+impl std::fmt::Display for WaitReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self {
             Self::Mds => "the metadata server to answer",
@@ -46,12 +46,12 @@ pub(crate) struct Waits(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    waiting: BTreeMap<u64, (Instant, Wait)>,
+    waiting: BTreeMap<u64, (Instant, WaitReason)>,
 }
 
 impl Waits {
     /// Enters a request until the guard is dropped.
-    pub(crate) fn enter(&self, wait: Wait) -> Waiting<'_> {
+    pub(crate) fn enter(&self, wait: WaitReason) -> Waiting<'_> {
         let mut table = self.0.lock();
         let id = table.next;
         table.next += 1;
@@ -60,7 +60,7 @@ impl Waits {
     }
 
     /// The oldest request: for how long it waits, and for what now.
-    pub(crate) fn longest(&self) -> Option<(Duration, Wait)> {
+    pub(crate) fn longest(&self) -> Option<(Duration, WaitReason)> {
         let table = self.0.lock();
         let (since, wait) = table.waiting.values().next()?;
         Some((since.elapsed(), wait.clone()))
@@ -76,7 +76,7 @@ pub(crate) struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// What it waits for from now on.
-    pub(crate) fn on(&self, wait: Wait) {
+    pub(crate) fn on(&self, wait: WaitReason) {
         if let Some((_, now)) = self.waits.0.lock().waiting.get_mut(&self.id) {
             *now = wait;
         }
@@ -98,12 +98,15 @@ mod tests {
     async fn the_oldest_request_is_told_of() {
         let waits = Waits::default();
         assert_eq!(waits.longest(), None);
-        let first = waits.enter(Wait::Mds);
+        let first = waits.enter(WaitReason::Mds);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let ds = Wait::DataServer("192.0.2.1:2049".into());
+        let ds = WaitReason::DataServer("192.0.2.1:2049".into());
         let _second = waits.enter(ds.clone());
-        first.on(Wait::Grace);
-        assert_eq!(waits.longest(), Some((Duration::from_secs(2), Wait::Grace)));
+        first.on(WaitReason::Grace);
+        assert_eq!(
+            waits.longest(),
+            Some((Duration::from_secs(2), WaitReason::Grace))
+        );
         drop(first);
         assert_eq!(waits.longest(), Some((Duration::ZERO, ds.clone())));
         assert_eq!(ds.to_string(), "the data server 192.0.2.1:2049 to answer");

@@ -22,7 +22,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use crate::error::ClusterTlsError;
 use crate::files::{self, Bundle, Replace};
 use crate::identity::{Identity, NewKey};
-use crate::peer::{Fingerprint, Role};
+use crate::peer::{CertRole, Fingerprint};
 use crate::verify::verify_issued;
 
 const FILE_NAME: &str = "ca.pem";
@@ -80,7 +80,7 @@ impl ClusterCa {
         };
         // What this CA signs must verify under its own certificate: key and name are the right ones.
         let probe = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let issued = ca.sign(Role::Mds, &probe)?;
+        let issued = ca.sign(CertRole::Mds, &probe)?;
         verify_issued(&issued, &ca.certificate).map_err(|_| {
             ClusterTlsError::Mismatch("the CA's certificate is not that of its key and cluster")
         })?;
@@ -112,7 +112,7 @@ impl ClusterCa {
     /// [`ClusterTlsError::BadPublicKey`] or [`ClusterTlsError::Certificate`].
     pub fn issue(
         &self,
-        role: Role,
+        role: CertRole,
         public_key: &[u8],
     ) -> Result<CertificateDer<'static>, ClusterTlsError> {
         if public_key.len() != P256_POINT_BYTES || public_key[0] != P256_POINT_TAG {
@@ -123,7 +123,7 @@ impl ClusterCa {
 
     fn sign(
         &self,
-        role: Role,
+        role: CertRole,
         public_key: &impl PublicKeyData,
     ) -> Result<CertificateDer<'static>, ClusterTlsError> {
         let mut params = CertificateParams::new([role.dns_name()])?;
@@ -144,7 +144,7 @@ impl ClusterCa {
     ///
     /// # Errors
     /// [`ClusterTlsError`] when that cannot be done.
-    pub fn issue_identity(&self, role: Role) -> Result<Identity, ClusterTlsError> {
+    pub fn issue_identity(&self, role: CertRole) -> Result<Identity, ClusterTlsError> {
         let key = NewKey::generate()?;
         let certificate = self.issue(role, key.public_key())?;
         key.complete(certificate, self.certificate.clone(), self.fingerprint())

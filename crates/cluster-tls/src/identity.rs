@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::error::ClusterTlsError;
 use crate::files::{self, Bundle, Replace};
-use crate::peer::{Fingerprint, Role, role_of};
+use crate::peer::{CertRole, Fingerprint, role_of};
 use crate::verify::{provider, verify_issued};
 
 /// A key that has no certificate yet.
@@ -68,7 +68,7 @@ impl NewKey {
 
 /// A certificate of the cluster, its CA, and its key.
 pub struct Identity {
-    role: Role,
+    role: CertRole,
     certificate: CertificateDer<'static>,
     ca: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
@@ -129,7 +129,7 @@ impl Identity {
 
     /// What the certificate was issued for.
     #[must_use]
-    pub const fn role(&self) -> Role {
+    pub const fn role(&self) -> CertRole {
         self.role
     }
 

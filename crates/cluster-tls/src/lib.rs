@@ -28,7 +28,7 @@ pub use config::{ALPN, client_config, join_config, mds_name, server_config};
 pub use error::ClusterTlsError;
 pub use files::FILE_BYTES_MAX;
 pub use identity::{Identity, NewKey};
-pub use peer::{Fingerprint, Peer, PeerError, Role, peer_of, peer_of_der};
+pub use peer::{CertRole, Fingerprint, Peer, PeerError, peer_of, peer_of_der};
 pub use token::{
     JoinToken, TOKEN_ADDRESS_BYTES_MAX, TOKEN_ADDRESSES_MAX, TOKEN_CHARS_MAX, TOKENS_MAX,
     TokenError, TokenHash, TokenRefusal, TokenTable,

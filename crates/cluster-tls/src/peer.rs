@@ -8,7 +8,7 @@ const SUFFIX: &str = ".ropewalk";
 
 /// What a certificate was issued for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum CertRole {
     /// The metadata server.
     Mds,
     /// A data server.
@@ -18,7 +18,7 @@ pub enum Role {
     },
 }
 
-impl Role {
+impl CertRole {
     /// The subject's common name: `mds` or `ds-<id>`.
     #[must_use]
     pub fn common_name(self) -> String {
@@ -90,7 +90,7 @@ pub enum Peer {
     /// Showed a certificate of this cluster's CA. The MDS still compares the fingerprint with its table.
     Member {
         /// What it was issued for.
-        role: Role,
+        role: CertRole,
         /// Which certificate it was.
         fingerprint: Fingerprint,
     },
@@ -133,12 +133,12 @@ pub fn peer_of_der(certificate: Option<&[u8]>) -> Result<Peer, PeerError> {
 }
 
 /// The role in a certificate that has exactly one name.
-pub(crate) fn role_of(certificate: &CertificateDer<'_>) -> Option<Role> {
+pub(crate) fn role_of(certificate: &CertificateDer<'_>) -> Option<CertRole> {
     let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
     let mut names = parsed.valid_dns_names();
     let name = names.next()?;
     if names.next().is_some() {
         return None;
     }
-    Role::from_dns_name(name)
+    CertRole::from_dns_name(name)
 }

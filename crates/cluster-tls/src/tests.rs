@@ -25,14 +25,14 @@ struct Cluster {
 fn cluster() -> Cluster {
     let dir = tempfile::tempdir().unwrap();
     let ca = ClusterCa::create(dir.path(), CLUSTER).unwrap();
-    let mds = ca.issue_identity(Role::Mds).unwrap();
+    let mds = ca.issue_identity(CertRole::Mds).unwrap();
     Cluster { _dir: dir, ca, mds }
 }
 
 fn ds(cluster: &Cluster, ds_id: u32) -> Identity {
     cluster
         .ca
-        .issue_identity(Role::DataServer { ds_id })
+        .issue_identity(CertRole::DataServer { ds_id })
         .unwrap()
 }
 
@@ -83,7 +83,7 @@ fn members_of_a_cluster_see_each_others_identity() {
     };
     assert_eq!(mds_seen, expected(&cluster.mds));
     assert_eq!(ds_seen, expected(&ds));
-    assert_eq!(ds.role(), Role::DataServer { ds_id: 7 });
+    assert_eq!(ds.role(), CertRole::DataServer { ds_id: 7 });
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_joining_data_server_is_anonymous_and_takes_only_the_pinned_mds() {
     assert!(matches!(
         mds_seen,
         Peer::Member {
-            role: Role::Mds,
+            role: CertRole::Mds,
             ..
         }
     ));
@@ -177,7 +177,7 @@ fn another_protocol_on_the_port_is_refused() {
 fn joining_makes_an_identity_that_survives_its_file() {
     let cluster = cluster();
     let key = NewKey::generate().unwrap();
-    let role = Role::DataServer { ds_id: 3 };
+    let role = CertRole::DataServer { ds_id: 3 };
     let certificate = cluster.ca.issue(role, key.public_key()).unwrap();
     let ca = cluster.ca.certificate().clone();
     let identity = key
@@ -201,7 +201,7 @@ fn joining_makes_an_identity_that_survives_its_file() {
 #[test]
 fn parts_that_do_not_belong_together_make_no_identity() {
     let (ours, other) = (cluster(), cluster());
-    let role = Role::DataServer { ds_id: 3 };
+    let role = CertRole::DataServer { ds_id: 3 };
     let key = || NewKey::generate().unwrap();
     let (a, b) = (key(), key());
     let for_b = ours.ca.issue(role, b.public_key()).unwrap();
@@ -220,7 +220,7 @@ fn parts_that_do_not_belong_together_make_no_identity() {
 fn a_public_key_that_is_none_is_refused() {
     let cluster = cluster();
     for bad in [&[][..], &[4; 64], &[4; 66], &[2; 65]] {
-        let refused = cluster.ca.issue(Role::Mds, bad);
+        let refused = cluster.ca.issue(CertRole::Mds, bad);
         assert!(matches!(refused, Err(ClusterTlsError::BadPublicKey)));
     }
 }
@@ -234,9 +234,9 @@ fn a_ca_is_created_once_loads_and_signs_on() {
     assert!(matches!(again, Err(ClusterTlsError::Exists(_))));
     let loaded = ClusterCa::load(dir.path(), CLUSTER).unwrap();
     assert_eq!(loaded.fingerprint(), ca.fingerprint());
-    let server = server_config(&ca.issue_identity(Role::Mds).unwrap()).unwrap();
+    let server = server_config(&ca.issue_identity(CertRole::Mds).unwrap()).unwrap();
     let ds = loaded
-        .issue_identity(Role::DataServer { ds_id: 1 })
+        .issue_identity(CertRole::DataServer { ds_id: 1 })
         .unwrap();
     assert!(handshake(client_config(&ds).unwrap(), server, mds_name()).is_ok());
     let other = ClusterCa::load(dir.path(), CLUSTER + 1);

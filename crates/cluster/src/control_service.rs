@@ -10,8 +10,8 @@ use crate::hello;
 use crate::join::{self, Issuer};
 use crate::records::Membership;
 use bytes::Bytes;
-use cluster_tls::{Fingerprint, Peer, Role};
-use control::{Answer, Caller, Refusal, SizeArgs, SizeOk, Status, ToMds, WroteArgs};
+use cluster_tls::{CertRole, Fingerprint, Peer};
+use control::{AllowedCaller, Answer, Refusal, SizeArgs, SizeOk, Status, ToMds, WroteArgs};
 use rpc_service::{Call, Program, Seal};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -94,12 +94,12 @@ impl<F: Files> ControlService<F> {
     fn admit(&self, conn: &ConnHandle, call: &ToMds) -> Result<(), Refusal> {
         let denied = |why| Err(Refusal::new(Status::Denied, why));
         match call.proc().caller() {
-            Caller::Anyone => return Ok(()),
-            Caller::DataServer => {}
-            Caller::MetadataServer => return denied("this is a call to a data server"),
+            AllowedCaller::Anyone => return Ok(()),
+            AllowedCaller::DataServer => {}
+            AllowedCaller::MetadataServer => return denied("this is a call to a data server"),
         }
         let Some(Peer::Member {
-            role: Role::DataServer { ds_id },
+            role: CertRole::DataServer { ds_id },
             fingerprint,
         }) = (self.peer_of)(conn)
         else {

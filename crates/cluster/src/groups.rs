@@ -14,7 +14,7 @@ use crate::layout_limits::{FILE_WIDTH_MAX, fits};
 use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};
 use crate::records;
 use crate::servers::Servers;
-use layout::{GROUPS_MAX, Group, Placed, Placement, PlacementError};
+use layout::{GROUPS_MAX, Group, Placed, PlacementError, PlacementTable};
 use meta::{MetaError, MetaStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const REGROUP_MS: u64 = 30_000;
 
 /// The groups, and which of them new files go to.
 pub(crate) struct Groups {
-    placement: Placement,
+    placement: PlacementTable,
     /// Groups for new files.
     current: Vec<u32>,
     /// The live data servers with room when last looked at, and since when they are these.
@@ -72,7 +72,7 @@ impl Groups {
         seed: u32,
     ) -> Result<Self, PlacementError> {
         let mut out = Self {
-            placement: Placement::new(cluster_id),
+            placement: PlacementTable::new(cluster_id),
             current: Vec::new(),
             seen: (Vec::new(), Instant::now()),
             avoided: BTreeSet::new(),
@@ -95,7 +95,7 @@ impl Groups {
         Ok(out)
     }
 
-    pub(crate) fn placement(&self) -> &Placement {
+    pub(crate) fn placement(&self) -> &PlacementTable {
         &self.placement
     }
 

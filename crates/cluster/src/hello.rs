@@ -14,7 +14,7 @@ use crate::records::{self};
 use crate::servers::{HEARTBEAT_MS, Server};
 use crate::{fence, key_rotation};
 use control::{
-    CommitArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX, FloorsArgs, HeartbeatArgs, HeartbeatOk,
+    CommitObjectsArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX, FloorsArgs, HeartbeatArgs, HeartbeatOk,
     HelloArgs, HelloOk, Refusal, Status, VersionRange,
 };
 use layout::{Epoch, Floor};
@@ -237,7 +237,7 @@ async fn bring_up(cluster: &Arc<Cluster>, ds: u32, conn: &ConnHandle) -> Result<
     }
     let commit = call(
         conn,
-        &CommitArgs {
+        &CommitObjectsArgs {
             objects: Vec::new().into(),
         },
     )

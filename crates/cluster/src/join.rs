@@ -10,7 +10,7 @@ use crate::call;
 use crate::cluster::Cluster;
 use crate::records::{self, Membership, Redeemed, SERVERS_MAX, ServerRecord};
 use crate::servers::Server;
-use cluster_tls::{Fingerprint, Role, TOKENS_MAX, TokenHash};
+use cluster_tls::{CertRole, Fingerprint, TOKENS_MAX, TokenHash};
 use control::{ExpelArgs, JoinArgs, JoinOk, JoinSecret, Refusal, Status, Text, VersionRange};
 use layout::KeyError;
 use meta::MetaError;
@@ -72,7 +72,7 @@ pub trait Issuer: Send + Sync + 'static {
 
 impl Issuer for cluster_tls::ClusterCa {
     fn issue(&self, ds_id: u32, public_key: &[u8]) -> Result<Vec<u8>, String> {
-        let issued = Self::issue(self, Role::DataServer { ds_id }, public_key);
+        let issued = Self::issue(self, CertRole::DataServer { ds_id }, public_key);
         issued.map(|der| der.to_vec()).map_err(|e| e.to_string())
     }
 

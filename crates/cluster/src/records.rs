@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use control::{ADDRESSES_MAX, NetAddr};
 use layout::{Group, KeyRecord};
-use meta::{MetaError, MetaStore, Outcome, Purpose, Seq};
+use meta::{MetaError, MetaStore, Purpose, Seq, TxOutcome};
 use xdr::{Decode, Encode, List};
 
 const SERVER: u8 = b'n';
@@ -108,7 +108,7 @@ fn put(
     store.transact(&mut |tx| {
         tx.purpose(purpose);
         tx.put(key, &value);
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn put_server(
         for group in groups {
             tx.put(&numbered(GROUP, group.id), &xdr::encode_to_vec(group));
         }
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn put_keys(store: &dyn MetaStore, keys: &[StoredKey]) -> Result<Seq,
             let value = xdr::encode_to_vec(stored);
             tx.put(&numbered(KEY, stored.key.id), &value);
         }
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn delete_keys(store: &dyn MetaStore, ids: &[u32]) -> Result<Seq, Met
         for id in ids {
             tx.delete(&numbered(KEY, *id));
         }
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn put_token(
                 &xdr::encode_to_vec(&TokenRecord { expires_ms }),
             );
         }
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })?;
     Ok(added.then_some(seq))
 }
@@ -259,7 +259,7 @@ pub(crate) fn redeem(
     let seq = store.transact(&mut |tx| {
         let Some(value) = tx.get(&key)? else {
             verdict = Redeemed::Unknown;
-            return Ok(Outcome::Abort);
+            return Ok(TxOutcome::Abort);
         };
         let token: TokenRecord = decode(&value, "join token")?;
         tx.delete(&key);
@@ -269,7 +269,7 @@ pub(crate) fn redeem(
             verdict = Redeemed::Taken(Seq(0));
             tx.put(&numbered(SERVER, id), &xdr::encode_to_vec(record));
         }
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })?;
     Ok(match verdict {
         Redeemed::Taken(_) => Redeemed::Taken(seq),

@@ -23,8 +23,8 @@ pub fn message(bytes: &[u8]) {
     both::<to_mds::WroteArgs>(bytes);
     both::<to_ds::StatArgs>(bytes);
     both::<to_ds::SetSizeArgs>(bytes);
-    both::<to_ds::CommitArgs>(bytes);
-    both::<to_ds::RemoveArgs>(bytes);
+    both::<to_ds::CommitObjectsArgs>(bytes);
+    both::<to_ds::RemoveObjectsArgs>(bytes);
     both::<to_ds::FenceArgs>(bytes);
     both::<to_ds::KeysArgs>(bytes);
     both::<to_ds::FloorsArgs>(bytes);
@@ -33,7 +33,7 @@ pub fn message(bytes: &[u8]) {
     both::<to_ds::MapArgs>(bytes);
     both::<to_ds::PunchArgs>(bytes);
     both::<to_ds::ReserveArgs>(bytes);
-    both::<to_ds::CloneArgs>(bytes);
+    both::<to_ds::CloneObjectArgs>(bytes);
 }
 
 fn both<R: Request>(bytes: &[u8]) {

@@ -20,12 +20,12 @@ mod types;
 pub mod fuzz;
 
 pub use answer::{Answer, DETAIL_BYTES_MAX, Refusal, Status};
-pub use proc::{Caller, Proc, Refused, Request, ToDs, ToMds, admit};
+pub use proc::{AllowedCaller, CallDecodeError, Proc, Request, ToDs, ToMds, admit};
 pub use to_ds::{
-    BATCH_MAX, CloneArgs, CommitArgs, CommitOk, ExpelArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX,
-    FenceArgs, FloorsArgs, ItemStatuses, KeysArgs, MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs,
-    PunchOk, RemoveArgs, RemoveItem, ReserveArgs, ReserveOk, SetSizeArgs, SetSizeItem,
-    ShutdownArgs, StatArgs, StatItem, StatOk,
+    BATCH_MAX, CloneObjectArgs, CommitObjectsArgs, CommitOk, ExpelArgs, FENCE_BATCH_MAX,
+    FLOORS_PAGE_MAX, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs, MAP_RANGES_MAX, MapArgs, MapOk,
+    PunchArgs, PunchOk, RemoveItem, RemoveObjectsArgs, ReserveArgs, ReserveOk, SetSizeArgs,
+    SetSizeItem, ShutdownArgs, StatArgs, StatItem, StatOk,
 };
 pub use to_mds::{
     CERTIFICATE_BYTES_MAX, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JOIN_SECRET_BYTES,

@@ -4,9 +4,9 @@ use rpc::AcceptError;
 use xdr::{Decode, DecodeError, Encode};
 
 use crate::to_ds::{
-    CloneArgs, CommitArgs, CommitOk, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs,
-    MapArgs, MapOk, PunchArgs, PunchOk, RemoveArgs, ReserveArgs, ReserveOk, SetSizeArgs,
-    ShutdownArgs, StatArgs, StatOk,
+    CloneObjectArgs, CommitObjectsArgs, CommitOk, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses,
+    KeysArgs, MapArgs, MapOk, PunchArgs, PunchOk, RemoveObjectsArgs, ReserveArgs, ReserveOk,
+    SetSizeArgs, ShutdownArgs, StatArgs, StatOk,
 };
 use crate::to_mds::{
     HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, SizeArgs, SizeOk, WroteArgs,
@@ -59,7 +59,7 @@ xdr::xdr_enum! {
 
 /// Who may call a procedure, as proved by the certificate of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caller {
+pub enum AllowedCaller {
     /// Anyone, even without a certificate: the token inside decides.
     Anyone,
     /// A data server of the cluster.
@@ -71,10 +71,10 @@ pub enum Caller {
 impl Proc {
     /// Who may call it.
     #[must_use]
-    pub const fn caller(self) -> Caller {
+    pub const fn caller(self) -> AllowedCaller {
         match self {
-            Self::Null | Self::Join => Caller::Anyone,
-            Self::Hello | Self::Heartbeat | Self::Size | Self::Wrote => Caller::DataServer,
+            Self::Null | Self::Join => AllowedCaller::Anyone,
+            Self::Hello | Self::Heartbeat | Self::Size | Self::Wrote => AllowedCaller::DataServer,
             Self::Stat
             | Self::SetSize
             | Self::Commit
@@ -87,7 +87,7 @@ impl Proc {
             | Self::Map
             | Self::Punch
             | Self::Reserve
-            | Self::Clone => Caller::MetadataServer,
+            | Self::Clone => AllowedCaller::MetadataServer,
         }
     }
 }
@@ -100,9 +100,9 @@ pub trait Request: Encode + for<'a> Decode<'a> {
     type Ok: Encode + for<'a> Decode<'a>;
 }
 
-/// Why a call was not understood; [`Refused::accept_error`] is what RPC answers.
+/// Why a call was not understood; [`CallDecodeError::accept_error`] is what RPC answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum CallDecodeError {
     /// Another program.
     Program(u32),
     /// A version that we do not speak.
@@ -113,7 +113,7 @@ pub enum Refused {
     Arguments(Proc, DecodeError),
 }
 
-impl Refused {
+impl CallDecodeError {
     /// The `accept_stat` of the reply (RFC 5531 §9).
     #[must_use]
     pub const fn accept_error(&self) -> AcceptError {
@@ -129,7 +129,7 @@ impl Refused {
     }
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for CallDecodeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Program(v) => write!(f, "unknown program {v:#x}"),
@@ -140,18 +140,18 @@ impl std::fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for CallDecodeError {}
 
 /// Checks the program and version of a call header.
 ///
 /// # Errors
-/// [`Refused::Program`] or [`Refused::Version`].
-pub const fn admit(program: u32, version: u32) -> Result<(), Refused> {
+/// [`CallDecodeError::Program`] or [`CallDecodeError::Version`].
+pub const fn admit(program: u32, version: u32) -> Result<(), CallDecodeError> {
     if program != PROGRAM {
-        return Err(Refused::Program(program));
+        return Err(CallDecodeError::Program(program));
     }
     if version < VERSION_MIN || version > VERSION_MAX {
-        return Err(Refused::Version(version));
+        return Err(CallDecodeError::Version(version));
     }
     Ok(())
 }
@@ -173,9 +173,9 @@ macro_rules! calls {
             /// The call of a procedure number and its argument bytes.
             ///
             /// # Errors
-            /// [`Refused::Procedure`] or [`Refused::Arguments`]; bytes behind the arguments are refused too.
-            pub fn decode(procedure: u32, args: &[u8]) -> Result<Self, Refused> {
-                let bad = |proc| move |e| Refused::Arguments(proc, e);
+            /// [`CallDecodeError::Procedure`] or [`CallDecodeError::Arguments`]; bytes behind the arguments are refused too.
+            pub fn decode(procedure: u32, args: &[u8]) -> Result<Self, CallDecodeError> {
+                let bad = |proc| move |e| CallDecodeError::Arguments(proc, e);
                 match Proc::from_u32(procedure) {
                     Some(Proc::Null) => {
                         xdr::decode_all::<()>(args).map_err(bad(Proc::Null))?;
@@ -184,7 +184,7 @@ macro_rules! calls {
                     $( Some(Proc::$variant) => {
                         xdr::decode_all(args).map(Self::$variant).map_err(bad(Proc::$variant))
                     } )*
-                    _ => Err(Refused::Procedure(procedure)),
+                    _ => Err(CallDecodeError::Procedure(procedure)),
                 }
             }
 
@@ -228,9 +228,9 @@ calls! {
     /// Cuts objects.
     SetSize(SetSizeArgs) => ItemStatuses,
     /// Makes writes durable.
-    Commit(CommitArgs) => CommitOk,
+    Commit(CommitObjectsArgs) => CommitOk,
     /// Removes files.
-    Remove(RemoveArgs) => ItemStatuses,
+    Remove(RemoveObjectsArgs) => ItemStatuses,
     /// Raises floors.
     Fence(FenceArgs) => (),
     /// Replaces the keys.
@@ -248,5 +248,5 @@ calls! {
     /// Takes storage.
     Reserve(ReserveArgs) => ReserveOk,
     /// Shares storage.
-    Clone(CloneArgs) => (),
+    Clone(CloneObjectArgs) => (),
 }

@@ -118,10 +118,12 @@ where
     truncated::<R>(&bytes);
     let mds = ToMds::decode(R::PROC as u32, &bytes).map(|call| call.proc());
     let ds = ToDs::decode(R::PROC as u32, &bytes).map(|call| call.proc());
-    let unknown = Err(Refused::Procedure(R::PROC as u32));
+    let unknown = Err(CallDecodeError::Procedure(R::PROC as u32));
     match R::PROC.caller() {
-        Caller::MetadataServer => assert_eq!((mds, ds), (unknown, Ok(R::PROC))),
-        Caller::Anyone | Caller::DataServer => assert_eq!((mds, ds), (Ok(R::PROC), unknown)),
+        AllowedCaller::MetadataServer => assert_eq!((mds, ds), (unknown, Ok(R::PROC))),
+        AllowedCaller::Anyone | AllowedCaller::DataServer => {
+            assert_eq!((mds, ds), (Ok(R::PROC), unknown));
+        }
     }
 
     let answer = Answer::Ok(ok);
@@ -222,7 +224,7 @@ fn batches_to_a_data_server_round_trip() {
         through_key: 5,
     };
     check(SetSizeArgs { items: full(item) }, statuses.clone());
-    let commit = CommitArgs {
+    let commit = CommitObjectsArgs {
         objects: full(object()),
     };
     let commit_ok = CommitOk {
@@ -236,7 +238,7 @@ fn batches_to_a_data_server_round_trip() {
         floor: E,
         through_key: 3,
     };
-    check(RemoveArgs { items: full(item) }, statuses);
+    check(RemoveObjectsArgs { items: full(item) }, statuses);
 }
 
 #[test]
@@ -290,7 +292,7 @@ fn calls_about_ranges_of_an_object_round_trip() {
         range,
     };
     check(reserve, ReserveOk { through: 8 });
-    let clone = CloneArgs {
+    let clone = CloneObjectArgs {
         src: object(),
         src_offset: 9,
         dst: object(),
@@ -364,7 +366,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
         );
     }
     for procedure in [6, 31, 46, u32::MAX] {
-        let refused = Refused::Procedure(procedure);
+        let refused = CallDecodeError::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));
         assert_eq!(refused.accept_error(), AcceptError::ProcUnavail);

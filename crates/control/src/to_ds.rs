@@ -70,7 +70,7 @@ xdr::xdr_struct! {
     }
 
     /// COMMIT: makes what was written to objects durable.
-    pub struct CommitArgs {
+    pub struct CommitObjectsArgs {
         /// The objects.
         pub objects: List<ObjectRef, BATCH_MAX>,
     }
@@ -97,7 +97,7 @@ xdr::xdr_struct! {
     }
 
     /// REMOVE: removes files. Answered when tombstones are durable; the bytes may be freed later (R4).
-    pub struct RemoveArgs {
+    pub struct RemoveObjectsArgs {
         /// The files.
         pub items: List<RemoveItem, BATCH_MAX>,
     }
@@ -201,7 +201,7 @@ xdr::xdr_struct! {
     /// CLONE: a range of an object becomes what a range of another is, by sharing storage, durably. Foreign stripes between are holes in both.
     /// With a length of 0 nothing is done, but to tell whether it can be.
     #[derive(Copy)]
-    pub struct CloneArgs {
+    pub struct CloneObjectArgs {
         /// Whose bytes they are. One that was never written is a hole.
         pub src: ObjectRef,
         /// First byte of it.

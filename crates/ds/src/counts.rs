@@ -76,7 +76,7 @@ pub enum LeaseState {
 
 /// A snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status {
+pub struct DsStatus {
     /// The store.
     pub store_id: u64,
     /// Starts of this store.

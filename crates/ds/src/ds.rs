@@ -7,13 +7,13 @@ use bytes::Bytes;
 use client_table::ClientTable;
 use nfs4::{NfsStatus, NfsTime};
 use objects::{ObjectId, ObjectStore};
-use server::{Compound, Identity, Nfsd};
+use server::{Compound, Nfsd, ServerIdentity};
 use state::{Clients, Grace};
 use tokio::sync::Semaphore;
 
 use crate::announced::Announced;
 use crate::config::{DsConfig, PeerFilter};
-use crate::counts::{Counts, Status};
+use crate::counts::{Counts, DsStatus};
 use crate::error::OpenError;
 use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::index::{Index, Membership};
@@ -28,7 +28,7 @@ const ZEROS_BYTES: usize = 1 << 20;
 
 /// A data server. It lives in the [`Nfsd`] that [`Ds::open`] returns.
 pub struct Ds {
-    pub(crate) identity: Identity,
+    pub(crate) identity: ServerIdentity,
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) index: Index,
     pub(crate) announced: Announced,
@@ -79,7 +79,7 @@ impl Ds {
         let mut limits = config.clients;
         limits.callbacks = false;
         let ds = Self {
-            identity: Identity {
+            identity: ServerIdentity {
                 major_id: format!("ropewalk-ds-{:016x}", index.store_id()),
                 role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
             },
@@ -118,10 +118,10 @@ impl Ds {
 
     /// What heartbeats and `ropewalk status` show. Asks the file system for its space.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> DsStatus {
         let c = &self.counts;
         let capacity = self.capacity();
-        Status {
+        DsStatus {
             store_id: self.index.store_id(),
             counter: self.index.counter(),
             changes: self.index.durable_changes(),

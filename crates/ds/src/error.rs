@@ -63,7 +63,7 @@ pub enum LinkError {
     /// The MDS said no.
     Refused(Refusal),
     /// The RPC layer of the MDS said no.
-    Verdict(rpc::Verdict),
+    Verdict(rpc::CallRefusal),
     /// The MDS's bytes are wrong.
     Malformed(xdr::DecodeError),
     /// What the MDS said could not be taken or made durable here.

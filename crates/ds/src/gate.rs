@@ -497,8 +497,8 @@ impl Inner {
             return Err(Refused::NotServing { proxy });
         }
         self.floors.check(handle).map_err(|refusal| match refusal {
-            layout::Refusal::Fenced => Refused::Fenced,
-            layout::Refusal::Removed => Refused::Removed,
+            layout::HandleRefusal::Fenced => Refused::Fenced,
+            layout::HandleRefusal::Removed => Refused::Removed,
         })?;
         if want == Want::Write && !handle.rights.may_write() {
             return Err(Refused::Rights);

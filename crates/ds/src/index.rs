@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use layout::{Floor, FloorKey, Floors};
-use meta::{MetaError, MetaStore, Outcome, Purpose, Read, Seq, Tx, TxBody};
+use meta::{MetaError, MetaStore, Purpose, Read, Seq, Tx, TxBody, TxOutcome};
 use nfs4::NfsTime;
 use objects::ObjectId;
 use parking_lot::Mutex;
@@ -212,7 +212,7 @@ impl Index {
             put(tx, SCHEMA_KEY, &SCHEMA);
             put(tx, STORE_ID_KEY, &store_id);
             put(tx, COUNTER_KEY, &counter);
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })?;
         store.durable(seq).await?;
         let floors = load_floors(&*store)?;
@@ -289,7 +289,7 @@ impl Index {
         let done = self.store.transact(&mut |tx| {
             let mut run = || {
                 let outcome = body(tx)?;
-                if outcome == Outcome::Commit {
+                if outcome == TxOutcome::Commit {
                     let changes = value::<u64>(tx, CHANGES_KEY)?.unwrap_or(0) + 1;
                     put(tx, CHANGES_KEY, &changes);
                 }
@@ -312,7 +312,7 @@ impl Index {
     pub(crate) async fn set_membership(&self, membership: Membership) -> Result<(), MetaError> {
         let seq = self.transact(&mut |tx| {
             put(tx, MEMBERSHIP_KEY, &membership);
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })?;
         self.durable(seq).await
     }
@@ -417,14 +417,14 @@ impl Index {
             is_new = old.is_none();
             record = made(tx, old);
             let Some(record) = &record else {
-                return Ok(Outcome::Abort);
+                return Ok(TxOutcome::Abort);
             };
             put(tx, &key, record);
             if is_new {
                 let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0) + 1;
                 put(tx, OBJECTS_KEY, &count);
             }
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })?;
         if is_new {
             self.objects_count.fetch_add(1, Relaxed);
@@ -448,16 +448,16 @@ impl Index {
         let seq = self.transact(&mut |tx| {
             found = false;
             let Some(mut record) = value::<ObjectRecord>(tx, &key)? else {
-                return Ok(Outcome::Abort);
+                return Ok(TxOutcome::Abort);
             };
             found = true;
             if record.high_water_bytes <= size_bytes {
-                return Ok(Outcome::Abort);
+                return Ok(TxOutcome::Abort);
             }
             record.high_water_bytes = size_bytes;
             tx.purpose(Purpose::Removal);
             put(tx, &key, &record);
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })?;
         // Made when it is not there: a look-up that read the store before must find it.
         let mut table = self.known.lock();
@@ -502,11 +502,11 @@ impl Index {
                 }
             }
             if gone == 0 {
-                return Ok(Outcome::Abort);
+                return Ok(TxOutcome::Abort);
             }
             let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0);
             put(tx, OBJECTS_KEY, &count.saturating_sub(gone));
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })?;
         let left = |n: u64| Some(n.saturating_sub(gone));
         let _ = self.objects_count.fetch_update(Relaxed, Relaxed, left);
@@ -528,7 +528,7 @@ impl Index {
                     None => tx.delete(&floor_key(*key)),
                 }
             }
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })
     }
 }

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cluster_tls::{Identity, JoinToken, NewKey, Role};
+use cluster_tls::{CertRole, Identity, JoinToken, NewKey};
 use control::{JoinArgs, NetAddr, VersionRange};
 use server::Nfsd;
 use transport::{Address, CloseReason, ConnectError, Connector, NoService};
@@ -83,7 +83,7 @@ pub async fn join(nfsd: &Nfsd<Ds>, config: JoinConfig<'_>) -> Result<Membership,
                 config.token.ca,
             )
             .map_err(JoinError::Tls)?;
-        let expected = Role::DataServer { ds_id: ok.ds_id };
+        let expected = CertRole::DataServer { ds_id: ok.ds_id };
         if identity.role() != expected {
             return Err(JoinError::WrongRole);
         }

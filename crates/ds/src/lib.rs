@@ -35,7 +35,7 @@ mod size_answers;
 mod sizes;
 
 pub use config::{DsConfig, PeerFilter};
-pub use counts::{LeaseState, Refusals, Status};
+pub use counts::{DsStatus, LeaseState, Refusals};
 pub use ds::Ds;
 pub use error::{JoinError, LinkError, OpenError};
 pub use index::Membership;

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::AuthStat;
-use server::{Compound, Identity, Role, User};
-use state::Removed;
+use server::{Compound, Role, ServerIdentity, User};
+use state::RemovedClient;
 use transport::ConnHandle;
 
 use crate::ds::Ds;
@@ -15,7 +15,7 @@ use crate::ops;
 impl Role for Ds {
     type Actor = ();
 
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 
@@ -57,7 +57,7 @@ impl Role for Ds {
         false
     }
 
-    async fn client_removed(&self, _removed: Removed) {}
+    async fn client_removed(&self, _removed: RemovedClient) {}
 
     async fn reclaim_complete(&self, _client: nfs4::ClientId) -> Result<(), NfsStatus> {
         Ok(())

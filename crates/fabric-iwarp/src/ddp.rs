@@ -43,7 +43,7 @@ pub enum Place {
 
 /// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct SegmentHeader {
     /// The last segment of its message.
     pub last: bool,
     /// The octet that belongs to RDMAP: version and opcode.
@@ -52,7 +52,7 @@ pub struct Header {
     pub place: Place,
 }
 
-impl Header {
+impl SegmentHeader {
     /// Octets of a header that begins with this octet.
     #[must_use]
     pub const fn bytes_of(first: u8) -> usize {
@@ -149,10 +149,10 @@ mod tests {
     use super::*;
 
     /// Headers and their octets.
-    fn examples() -> [(Header, &'static str); 3] {
+    fn examples() -> [(SegmentHeader, &'static str); 3] {
         [
             (
-                Header {
+                SegmentHeader {
                     last: true,
                     control: 0x43,
                     place: Place::Untagged {
@@ -165,7 +165,7 @@ mod tests {
                 "414300000000000000000000000100000000",
             ),
             (
-                Header {
+                SegmentHeader {
                     last: false,
                     control: 0x41,
                     place: Place::Untagged {
@@ -178,7 +178,7 @@ mod tests {
                 "01410102030400000001ffffffff0a0b0c0d",
             ),
             (
-                Header {
+                SegmentHeader {
                     last: true,
                     control: 0x40,
                     place: Place::Tagged {
@@ -206,23 +206,33 @@ mod tests {
             assert_eq!(out, expected);
             assert_eq!(header.len_bytes(), out.len());
             for cut in 0..out.len() {
-                assert_eq!(Header::decode(&out[..cut]), Ok(None));
+                assert_eq!(SegmentHeader::decode(&out[..cut]), Ok(None));
             }
             out.push(0xff);
-            assert_eq!(Header::decode(&out), Ok(Some((header, expected.len()))));
+            assert_eq!(
+                SegmentHeader::decode(&out),
+                Ok(Some((header, expected.len())))
+            );
         }
     }
 
     #[test]
     fn other_versions_are_refused_as_tagged_or_untagged() {
         for version in [0, 2, 3] {
-            assert_eq!(Header::decode(&[0xc0 | version]), Err(Term::TAGGED_VERSION));
             assert_eq!(
-                Header::decode(&[0x40 | version]),
+                SegmentHeader::decode(&[0xc0 | version]),
+                Err(Term::TAGGED_VERSION)
+            );
+            assert_eq!(
+                SegmentHeader::decode(&[0x40 | version]),
                 Err(Term::UNTAGGED_VERSION)
             );
         }
         // The reserved bits are not looked at (RFC 5041 §4.1).
-        assert!(Header::decode(&[0x7d; UNTAGGED_BYTES]).unwrap().is_some());
+        assert!(
+            SegmentHeader::decode(&[0x7d; UNTAGGED_BYTES])
+                .unwrap()
+                .is_some()
+        );
     }
 }

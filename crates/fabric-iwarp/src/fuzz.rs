@@ -2,13 +2,13 @@
 //!
 //! Each takes bytes of a peer and must neither panic nor allocate beyond a small multiple of its input. A panic is a finding.
 
-use crate::ddp::{Header, UNTAGGED_BYTES};
+use crate::ddp::{SegmentHeader, UNTAGGED_BYTES};
 use crate::machine::{Machine, Start};
 use crate::mpa::{self, Agreed, Rtr, Setup, Wish};
 use crate::rdmap::{Opcode, ReadRequest, Terminate};
 use bytes::Bytes;
 use fabric::{
-    Completion, Ended, EndpointConfig, Memory, Part, Pool, PoolConfig, Remote, Status, Work,
+    Completion, Ended, EndpointConfig, Memory, Part, Pool, PoolConfig, Remote, Work, WorkStatus,
 };
 use std::io::IoSlice;
 
@@ -43,10 +43,10 @@ pub fn setup(data: &[u8]) {
 /// # Panics
 /// When a header that was understood encodes to something else.
 pub fn terminate(data: &[u8]) {
-    if let Ok(Some((header, len))) = Header::decode(data) {
+    if let Ok(Some((header, len))) = SegmentHeader::decode(data) {
         let mut encoded = Vec::new();
         header.encode(&mut encoded);
-        assert_eq!(Header::decode(&encoded), Ok(Some((header, len))));
+        assert_eq!(SegmentHeader::decode(&encoded), Ok(Some((header, len))));
         let _ = Opcode::of(&header);
     }
     if let Ok(terminate) = Terminate::decode(data) {
@@ -87,7 +87,7 @@ pub fn stream_outcome(data: &[u8]) -> (usize, Option<Ended>) {
         machine.take_completions(&mut done);
         data = rest;
     }
-    let good = done.iter().filter(|c| c.status == Status::Ok).count();
+    let good = done.iter().filter(|c| c.status == WorkStatus::Ok).count();
     let ended = machine.ended();
     machine.end_of_stream();
     machine.take_completions(&mut done);

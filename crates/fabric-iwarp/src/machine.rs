@@ -28,7 +28,7 @@ mod tx;
 pub use ahead::Room;
 pub use tx::Outgoing;
 
-use crate::ddp::Header;
+use crate::ddp::SegmentHeader;
 use crate::keys::Keys;
 use crate::mpa::{Agreed, MULPDU_BYTES_MIN, Rtr, ULPDU_BYTES_MAX};
 use crate::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
@@ -36,7 +36,7 @@ use crate::watch::Owed;
 use bytes::Bytes;
 use fabric::{
     Buffer, Claim, Completion, Counters, Done, Ended, EndpointConfig, Fault, Memory, Negotiated,
-    Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Part, READ_PARTS_MAX, Receive, Refused, Remote, Work, WorkRefusal, WorkStatus,
 };
 use std::collections::VecDeque;
 use tx::Gather;
@@ -223,16 +223,16 @@ impl Machine {
         Ok(())
     }
 
-    fn objection(&self, work: &Work) -> Option<Refusal> {
+    fn objection(&self, work: &Work) -> Option<WorkRefusal> {
         if self.closing || self.ended.is_some() {
-            return Some(Refusal::Closed);
+            return Some(WorkRefusal::Closed);
         }
         let too_long = match work {
             Work::Send { data, .. } => total(data) > u64::from(SEND_BYTES_MAX),
             Work::Write { data, remote } => is_too_long(total(data), remote),
-            Work::WriteFile { .. } if !self.sends_files() => return Some(Refusal::NoFiles),
+            Work::WriteFile { .. } if !self.sends_files() => return Some(WorkRefusal::NoFiles),
             Work::WriteFile { range, remote } => is_too_long(range.len.into(), remote),
-            Work::Read { .. } if self.agreed.ord == 0 => return Some(Refusal::NoReads),
+            Work::Read { .. } if self.agreed.ord == 0 => return Some(WorkRefusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits =
                     |part: &Part| part.remote.len <= TRANSFER_BYTES_MAX && part.fits(sink.len());
@@ -240,13 +240,13 @@ impl Machine {
             }
             Work::Invalidate { key } => match self.keys.get(*key) {
                 Some(Exposure::Memory(..)) => false,
-                _ => return Some(Refusal::BadKey),
+                _ => return Some(WorkRefusal::BadKey),
             },
         };
         if too_long {
-            Some(Refusal::TooLong)
+            Some(WorkRefusal::TooLong)
         } else {
-            (self.send_room() == 0).then_some(Refusal::Full)
+            (self.send_room() == 0).then_some(WorkRefusal::Full)
         }
     }
 
@@ -261,9 +261,9 @@ impl Machine {
     /// The buffer, when it was not accepted.
     pub fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         let why = if self.closing || self.ended.is_some() {
-            Refusal::Closed
+            WorkRefusal::Closed
         } else if self.receives.len() >= to_usize(self.config.receive_depth) {
-            Refusal::Full
+            WorkRefusal::Full
         } else {
             self.receives.push_back(Receive { id, buffer });
             return Ok(());
@@ -305,18 +305,18 @@ impl Machine {
     /// The memory, when it was not accepted.
     pub fn expose(&mut self, memory: Memory) -> Result<Remote, Refused<Memory>> {
         if self.closing || self.ended.is_some() {
-            let why = Refusal::Closed;
+            let why = WorkRefusal::Closed;
             return Err(Refused { why, back: memory });
         }
         let Some(len) = u32::try_from(memory.len())
             .ok()
             .filter(|len| *len <= TRANSFER_BYTES_MAX)
         else {
-            let why = Refusal::TooLong;
+            let why = WorkRefusal::TooLong;
             return Err(Refused { why, back: memory });
         };
         if self.exposed >= self.config.exposed_max {
-            let why = Refusal::Full;
+            let why = WorkRefusal::Full;
             return Err(Refused { why, back: memory });
         }
         let writable = usize::from(is_bulk(&memory));
@@ -438,7 +438,7 @@ impl Machine {
         }
     }
 
-    fn complete(&mut self, id: u64, status: Status, done: Done) {
+    fn complete(&mut self, id: u64, status: WorkStatus, done: Done) {
         self.completions.push(Completion { id, status, done });
     }
 
@@ -470,7 +470,7 @@ impl Machine {
                     memory: self.withdraw(key),
                 },
             };
-            self.complete(item.id, Status::Ok, done);
+            self.complete(item.id, WorkStatus::Ok, done);
         }
         self.end_if_drained();
     }
@@ -497,7 +497,12 @@ impl Machine {
     }
 
     /// Ends the stream because of what the peer sent in this segment.
-    fn fault(&mut self, term: Term, header: Option<(Header, usize)>, read: Option<ReadRequest>) {
+    fn fault(
+        &mut self,
+        term: Term,
+        header: Option<(SegmentHeader, usize)>,
+        read: Option<ReadRequest>,
+    ) {
         let culprit = header.map(|(header, segment_bytes)| Culprit {
             segment_bytes: u16::try_from(segment_bytes).unwrap_or(u16::MAX),
             header,
@@ -535,15 +540,15 @@ impl Machine {
         self.ended = Some(ended);
         self.tx.stop();
         self.rx.stop();
-        let mut read_status = failed.map_or(Status::Flushed, Status::Failed);
+        let mut read_status = failed.map_or(WorkStatus::Flushed, WorkStatus::Failed);
         for item in std::mem::take(&mut self.send_queue) {
-            let mut status = Status::Flushed;
+            let mut status = WorkStatus::Flushed;
             let done = match item.op {
                 Op::Send { .. } => Done::Send,
                 Op::Write { .. } => Done::Write,
                 Op::Read { sink, .. } => {
                     if sink.is_none() {
-                        status = std::mem::replace(&mut read_status, Status::Flushed);
+                        status = std::mem::replace(&mut read_status, WorkStatus::Flushed);
                     }
                     let sink = sink.or_else(|| self.sinks.pop_front());
                     Done::Read {
@@ -562,7 +567,7 @@ impl Machine {
         for (key, exposure) in self.keys.drain() {
             if let Exposure::Memory(memory, _) = exposure {
                 let done = Done::Exposed { memory };
-                self.complete(key.into(), Status::Flushed, done);
+                self.complete(key.into(), WorkStatus::Flushed, done);
             }
         }
         self.reads.clear();
@@ -571,9 +576,9 @@ impl Machine {
     fn flush_receives(&mut self, ended: Ended) {
         let mut status = match ended {
             Ended::Faulted(fault @ (Fault::ReceiveTooSmall | Fault::CannotInvalidate)) => {
-                Status::Failed(fault)
+                WorkStatus::Failed(fault)
             }
-            _ => Status::Flushed,
+            _ => WorkStatus::Flushed,
         };
         for Receive { id, buffer } in std::mem::take(&mut self.receives) {
             let invalidated = None;
@@ -582,7 +587,7 @@ impl Machine {
                 invalidated,
             };
             self.complete(id, status, done);
-            status = Status::Flushed;
+            status = WorkStatus::Flushed;
         }
     }
 }

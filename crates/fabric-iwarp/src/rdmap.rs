@@ -2,7 +2,9 @@
 //!
 //! RFC 5040 §4; the codes of DDP are those of RFC 5041 §7.2, those of MPA are from RFC 5044 §8 and RFC 6581 §8.
 
-use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_BYTES};
+use crate::ddp::{
+    Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, SegmentHeader, UNTAGGED_BYTES,
+};
 use bytes::BufMut;
 use fabric::Fault;
 
@@ -47,7 +49,7 @@ impl Opcode {
     ///
     /// # Errors
     /// What to terminate with.
-    pub fn of(header: &Header) -> Result<Self, Term> {
+    pub fn of(header: &SegmentHeader) -> Result<Self, Term> {
         // Version 0 is that of the RDMA Consortium and as good (RFC 5040 §4.2).
         if header.control & 0xc0 > VERSION {
             return Err(Term::RDMAP_VERSION);
@@ -231,7 +233,7 @@ pub struct Culprit {
     /// Octets of the segment, header included.
     pub segment_bytes: u16,
     /// Its header.
-    pub header: Header,
+    pub header: SegmentHeader,
     /// The Read Request in it, if it was one.
     pub read: Option<ReadRequest>,
 }
@@ -314,7 +316,7 @@ impl Terminate {
 
     fn culprit(bytes: &[u8], includes: u8) -> Option<Culprit> {
         let (len, bytes) = bytes.split_first_chunk::<2>()?;
-        let (header, used) = Header::decode(bytes).ok().flatten()?;
+        let (header, used) = SegmentHeader::decode(bytes).ok().flatten()?;
         let read = (includes & HAS_RDMAP_HEADER != 0)
             .then(|| bytes[used..].first_chunk().map(ReadRequest::decode))
             .flatten();

@@ -6,8 +6,8 @@ use crate::mpa::{self, Agreed, ENHANCED_BYTES, PRIVATE_DATA_BYTES_MAX, SETUP_HEA
 use crate::mpa::{Setup, Unusable, Wish};
 use bytes::Bytes;
 use fabric::{
-    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits,
-    Listener, Receive,
+    Blame, BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Listener,
+    ProviderLimits, Receive,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -273,8 +273,8 @@ impl Fabric for Iwarp {
         false
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> ProviderLimits {
+        ProviderLimits {
             private_data_bytes_max: PRIVATE_DATA_MAX,
             send_bytes_max: machine::SEND_BYTES_MAX,
             transfer_bytes_max: machine::TRANSFER_BYTES_MAX,

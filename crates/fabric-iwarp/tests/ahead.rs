@@ -7,7 +7,7 @@ mod rig;
 use bytes::{Bytes, BytesMut};
 use fabric::{Done, EndpointConfig, Fault, Memory, Part, Remote, Work};
 use rig::{Party, Roll, agreed, deliver, frame, pair_with, pattern};
-use ropewalk_fabric_iwarp::ddp::{Header, Place};
+use ropewalk_fabric_iwarp::ddp::{Place, SegmentHeader};
 use ropewalk_fabric_iwarp::mpa::Rtr;
 
 const MULPDU: usize = 65_535;
@@ -114,7 +114,7 @@ fn what_was_asked_for_is_not_copied_while_messages_come_between() {
 
 /// A segment of a Write made by hand.
 fn segment(target: Remote, to: usize, payload: &[u8], last: bool) -> Vec<u8> {
-    let header = Header {
+    let header = SegmentHeader {
         last,
         control: WRITE,
         place: Place::Tagged {
@@ -125,7 +125,7 @@ fn segment(target: Remote, to: usize, payload: &[u8], last: bool) -> Vec<u8> {
     framed(&header, payload)
 }
 
-fn framed(header: &Header, payload: &[u8]) -> Vec<u8> {
+fn framed(header: &SegmentHeader, payload: &[u8]) -> Vec<u8> {
     let mut ulpdu = BytesMut::new();
     header.encode(&mut ulpdu);
     ulpdu.extend_from_slice(payload);
@@ -139,7 +139,7 @@ fn small_send(msn: u32) -> Vec<u8> {
         msn,
         mo: 0,
     };
-    let header = Header {
+    let header = SegmentHeader {
         last: true,
         control: SEND,
         place,

@@ -7,7 +7,9 @@ mod replay;
 
 use fabric::{Ended, Fault};
 use replay::Target;
-use ropewalk_fabric_iwarp::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
+use ropewalk_fabric_iwarp::ddp::{
+    Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, SegmentHeader,
+};
 use ropewalk_fabric_iwarp::fuzz;
 use ropewalk_fabric_iwarp::mpa::{self, Wish};
 use ropewalk_fabric_iwarp::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
@@ -111,9 +113,9 @@ fn setup_that_is_full() -> Vec<u8> {
     mpa::request(WISH, &data).encode().unwrap()
 }
 
-fn untagged(opcode: Opcode, queue: u32, msn: u32) -> Header {
+fn untagged(opcode: Opcode, queue: u32, msn: u32) -> SegmentHeader {
     let (invalidate, mo) = (0, 0);
-    Header {
+    SegmentHeader {
         last: true,
         control: opcode.control(),
         place: Place::Untagged {
@@ -125,8 +127,8 @@ fn untagged(opcode: Opcode, queue: u32, msn: u32) -> Header {
     }
 }
 
-fn tagged(opcode: Opcode, stag: u32, to: u64, last: bool) -> Header {
-    Header {
+fn tagged(opcode: Opcode, stag: u32, to: u64, last: bool) -> SegmentHeader {
+    SegmentHeader {
         last,
         control: opcode.control(),
         place: Place::Tagged { stag, to },
@@ -134,7 +136,7 @@ fn tagged(opcode: Opcode, stag: u32, to: u64, last: bool) -> Header {
 }
 
 /// A frame without a CRC (RFC 5044 §4.1): length, segment, pad, and four octets of nothing.
-fn frame(header: &Header, payload: &[u8]) -> Vec<u8> {
+fn frame(header: &SegmentHeader, payload: &[u8]) -> Vec<u8> {
     let mut segment = Vec::new();
     header.encode(&mut segment);
     segment.extend_from_slice(payload);
@@ -293,7 +295,7 @@ fn seeds_are_understood() {
 fn terminate() -> Vec<u8> {
     let culprit = Culprit {
         segment_bytes: 46,
-        header: Header {
+        header: SegmentHeader {
             last: true,
             control: Opcode::ReadRequest.control(),
             place: Place::Untagged {

@@ -5,7 +5,9 @@
 mod rig;
 
 use bytes::Bytes;
-use fabric::{Completion, Done, Ended, EndpointConfig, Fault, Memory, Part, Remote, Status, Work};
+use fabric::{
+    Completion, Done, Ended, EndpointConfig, Fault, Memory, Part, Remote, Work, WorkStatus,
+};
 use rig::{Party, Roll, agreed, deliver, pair, pair_with, start, wire};
 use ropewalk_fabric_iwarp::machine::Machine;
 use ropewalk_fabric_iwarp::mpa::Rtr;
@@ -50,7 +52,7 @@ fn random_work_arrives_whatever_the_pieces() {
         let ids: Vec<u64> = done.iter().map(|c| c.id).collect();
         assert_eq!(ids, (0..40).collect::<Vec<_>>(), "seed {seed}");
         for completion in done {
-            assert_eq!(completion.status, Status::Ok);
+            assert_eq!(completion.status, WorkStatus::Ok);
             if let Done::Read { sink } = completion.done {
                 let (at, len) = expected.reads[&completion.id];
                 assert!(sink[5..5 + len] == rig::pattern(30_000, 9)[at..at + len]);
@@ -170,12 +172,12 @@ fn a_stream_cut_anywhere_ends_cleanly() {
         b.machine.end_of_stream();
         let mut done = Vec::new();
         b.take(&mut done);
-        let message = |c: &&Completion| c.status == Status::Ok;
+        let message = |c: &&Completion| c.status == WorkStatus::Ok;
         assert_eq!(
             done.iter().filter(message).count(),
             usize::from(cut == whole)
         );
-        let flushed = |c: &&Completion| c.status == Status::Flushed;
+        let flushed = |c: &&Completion| c.status == WorkStatus::Flushed;
         assert_eq!(
             done.iter().filter(flushed).count(),
             if cut == whole { 1 } else { 3 }
@@ -207,7 +209,7 @@ fn every_changed_bit_ends_the_stream() {
         b.machine.end_of_stream();
         let mut done = Vec::new();
         b.take(&mut done);
-        assert!(done.iter().all(|c| c.status != Status::Ok), "bit {bit}");
+        assert!(done.iter().all(|c| c.status != WorkStatus::Ok), "bit {bit}");
     }
 }
 
@@ -331,7 +333,7 @@ fn an_invalidation_waits_for_no_frame() {
     let target = b.expose_buffer(10);
     b.post(1, Work::Invalidate { key: target.key });
     assert_eq!(b.said(), b"");
-    assert_eq!(b.completed(1).status, Status::Ok);
+    assert_eq!(b.completed(1).status, WorkStatus::Ok);
 }
 
 /// When a stream ends in the middle of a frame, the frame is finished before the Terminate, so that it is understood.
@@ -375,7 +377,7 @@ fn a_terminate_follows_the_frame_of_a_file_under_way() {
     let mut said = rig::written(&mut a.machine, 700);
     deliver(&mut a.machine, &rig::frame(&[0xff; 40]));
     assert_eq!(a.machine.ended(), Some(Ended::Faulted(Fault::Protocol)));
-    assert_eq!(a.completed(0).status, Status::Flushed);
+    assert_eq!(a.completed(0).status, WorkStatus::Flushed);
     said.extend(a.machine.last_words());
     assert_eq!(std::sync::Arc::strong_count(&hold), 1);
     deliver(&mut b.machine, &said);
@@ -420,8 +422,8 @@ fn the_read_that_the_peer_names_is_the_one_that_failed() {
     deliver(&mut a.machine, &b.machine.last_words());
     let mut done = Vec::new();
     a.take(&mut done);
-    let statuses: Vec<Status> = done.iter().map(|c| c.status).collect();
-    assert_eq!(statuses, [Status::Flushed; 3]);
+    let statuses: Vec<WorkStatus> = done.iter().map(|c| c.status).collect();
+    assert_eq!(statuses, [WorkStatus::Flushed; 3]);
 
     let (mut a, mut b) = pair(1448, agreed(4, true, Rtr::None));
     let (sink, at) = (a.pool.take().unwrap(), 0);
@@ -436,7 +438,7 @@ fn the_read_that_the_peer_names_is_the_one_that_failed() {
     deliver(&mut b.machine, &a.said());
     deliver(&mut a.machine, &b.machine.last_words());
     let failed = a.completed(0);
-    assert_eq!(failed.status, Status::Failed(Fault::BadKey));
+    assert_eq!(failed.status, WorkStatus::Failed(Fault::BadKey));
 }
 
 /// An initiator ends with what RFC 6581 §8 wants said, as the first frame.

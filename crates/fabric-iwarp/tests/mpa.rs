@@ -4,7 +4,7 @@
 
 mod rig;
 
-use ropewalk_fabric_iwarp::ddp::{Header, Place};
+use ropewalk_fabric_iwarp::ddp::{Place, SegmentHeader};
 use ropewalk_fabric_iwarp::mpa::{
     self, Agreed, DEPTH_UNNEGOTIATED, Enhanced, Rtr, Setup, Unusable, Wish,
 };
@@ -292,7 +292,7 @@ fn the_crc_is_that_of_iscsi() {
         rig::crc32c(&[0xff; 32]).to_le_bytes(),
         [0x43, 0xab, 0xa8, 0x62]
     );
-    let header = Header {
+    let header = SegmentHeader {
         last: true,
         control: Opcode::Send.control(),
         place: Place::Untagged {

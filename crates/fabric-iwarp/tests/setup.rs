@@ -7,11 +7,11 @@ mod rig;
 use bytes::Bytes;
 use fabric::{
     Completion, ConnectError, Connected, Done, Ended, EndpointConfig, Fabric, Fault, Listener,
-    Receive, Stall, Status,
+    Receive, Stall, WorkStatus,
 };
 use rig::frame;
 use ropewalk_fabric_iwarp::Iwarp;
-use ropewalk_fabric_iwarp::ddp::{Header, Place};
+use ropewalk_fabric_iwarp::ddp::{Place, SegmentHeader};
 use ropewalk_fabric_iwarp::mpa::{Enhanced, Setup};
 use ropewalk_fabric_iwarp::rdmap::{Opcode, Term};
 use std::future::poll_fn;
@@ -67,7 +67,7 @@ async fn accepted(listener: &mut dyn Listener) -> Result<Connected, ConnectError
 }
 
 fn message(payload: &[u8]) -> Vec<u8> {
-    let header = Header {
+    let header = SegmentHeader {
         last: true,
         control: Opcode::Send.control(),
         place: Place::Untagged {
@@ -351,7 +351,7 @@ async fn a_responder_that_missed_the_first_frame_hears_another() {
     let (mut peer, mut connected) = connected_to_a_socket().await;
     let nothing = frame(&{
         let mut ulpdu = Vec::new();
-        Header {
+        SegmentHeader {
             last: true,
             control: Opcode::Write.control(),
             place: Place::Tagged { stag: 0, to: 0 },
@@ -467,7 +467,7 @@ async fn a_peer_that_vanishes_in_an_answer_is_lost() {
         let mut request = vec![0; 2 + 46 + 4];
         peer.read_exact(&mut request).await.unwrap();
         let sink_stag = u32::from_be_bytes(request[20..24].try_into().unwrap());
-        let header = Header {
+        let header = SegmentHeader {
             last: true,
             control: Opcode::ReadResponse.control(),
             place: Place::Tagged {
@@ -504,7 +504,7 @@ async fn a_peer_that_vanishes_in_an_answer_is_lost() {
     assert!(matches!(end, Some(Ended::Lost(_))), "{end:?}");
     assert_eq!(
         (done.len(), done[0].id, done[0].status),
-        (1, 3, Status::Flushed)
+        (1, 3, WorkStatus::Flushed)
     );
     drop(done);
     assert_eq!(pool.taken(), 0);

@@ -6,20 +6,20 @@ mod rig;
 
 use fabric::{Ended, Fault, Memory};
 use rig::{Party, agreed, deliver, frame, pair, terminate_in};
-use ropewalk_fabric_iwarp::ddp::{Header, Place};
+use ropewalk_fabric_iwarp::ddp::{Place, SegmentHeader};
 use ropewalk_fabric_iwarp::mpa::Rtr;
 use ropewalk_fabric_iwarp::rdmap::{Culprit, Opcode, ReadRequest, Term, Terminate};
 
-fn tagged(control: u8, stag: u32, to: u64) -> Header {
-    Header {
+fn tagged(control: u8, stag: u32, to: u64) -> SegmentHeader {
+    SegmentHeader {
         last: true,
         control,
         place: Place::Tagged { stag, to },
     }
 }
 
-fn untagged(opcode: Opcode, queue: u32, msn: u32, mo: u32) -> Header {
-    Header {
+fn untagged(opcode: Opcode, queue: u32, msn: u32, mo: u32) -> SegmentHeader {
+    SegmentHeader {
         last: true,
         control: opcode.control(),
         place: Place::Untagged {
@@ -31,7 +31,7 @@ fn untagged(opcode: Opcode, queue: u32, msn: u32, mo: u32) -> Header {
     }
 }
 
-fn segment(header: &Header, payload: &[u8]) -> Vec<u8> {
+fn segment(header: &SegmentHeader, payload: &[u8]) -> Vec<u8> {
     let mut ulpdu = Vec::new();
     header.encode(&mut ulpdu);
     ulpdu.extend(payload);
@@ -105,7 +105,7 @@ fn assert_terminates(victim: Victim, ulpdus: &[Vec<u8>], term: Term, fault: Faul
     );
     let wrong = ulpdus.last().unwrap();
     let culprit = terminate.culprit.expect("the segment is named");
-    let (header, used) = Header::decode(wrong).unwrap().unwrap();
+    let (header, used) = SegmentHeader::decode(wrong).unwrap().unwrap();
     assert_eq!(culprit.header, header, "{what}");
     assert_eq!(usize::from(culprit.segment_bytes), wrong.len());
     // RDMAP names the Read Request too when it is to blame.

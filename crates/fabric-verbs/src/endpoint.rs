@@ -20,7 +20,7 @@ use crate::shared::{RECEIVE, Share, TooMany};
 use crate::sys::{self, Sge, Wc};
 use fabric::{
     Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig, Fault,
-    Memory, Negotiated, READ_PARTS_MAX, Receive, Refusal, Refused, Remote, Status, Work,
+    Memory, Negotiated, READ_PARTS_MAX, Receive, Refused, Remote, Work, WorkRefusal, WorkStatus,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -226,7 +226,7 @@ impl VerbsEndpoint {
         };
         self.done.push(Completion {
             id,
-            status: Status::Ok,
+            status: WorkStatus::Ok,
             done,
         });
     }
@@ -406,15 +406,15 @@ impl VerbsEndpoint {
         }
     }
 
-    fn objection(&self, work: &Work) -> Option<Refusal> {
+    fn objection(&self, work: &Work) -> Option<WorkRefusal> {
         let fits = match work {
-            _ if self.is_closed() => return Some(Refusal::Closed),
+            _ if self.is_closed() => return Some(WorkRefusal::Closed),
             Work::Send { data, .. } => total(data) <= u64::from(LIMITS.send_bytes_max),
             Work::Write { data, remote } => {
                 total(data) <= u64::from(remote.len.min(LIMITS.transfer_bytes_max))
             }
-            Work::WriteFile { .. } => return Some(Refusal::NoFiles),
-            Work::Read { .. } if self.negotiated.ord == 0 => return Some(Refusal::NoReads),
+            Work::WriteFile { .. } => return Some(WorkRefusal::NoFiles),
+            Work::Read { .. } if self.negotiated.ord == 0 => return Some(WorkRefusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits = |part: &fabric::Part| {
                     part.remote.len <= LIMITS.transfer_bytes_max && part.fits(sink.len())
@@ -422,14 +422,14 @@ impl VerbsEndpoint {
                 parts.len() <= READ_PARTS_MAX && parts.iter().all(fits)
             }
             Work::Invalidate { key } if !self.exposed.contains_key(key) => {
-                return Some(Refusal::BadKey);
+                return Some(WorkRefusal::BadKey);
             }
             Work::Invalidate { .. } => true,
         };
         if !fits {
-            Some(Refusal::TooLong)
+            Some(WorkRefusal::TooLong)
         } else {
-            (self.send_room() == 0).then_some(Refusal::Full)
+            (self.send_room() == 0).then_some(WorkRefusal::Full)
         }
     }
 
@@ -471,7 +471,7 @@ fn take_back(exposed: &mut BTreeMap<u32, Exposed>, key: u32) -> Option<Memory> {
 }
 
 fn flushed(id: u64, done: Done) -> Completion {
-    let status = Status::Flushed;
+    let status = WorkStatus::Flushed;
     Completion { id, status, done }
 }
 
@@ -506,13 +506,13 @@ impl Endpoint for VerbsEndpoint {
     fn post_receive(&mut self, id: u64, mut buffer: Buffer) -> Result<(), Refused<Buffer>> {
         let depth = usize::try_from(self.config.receive_depth).unwrap_or(usize::MAX);
         let why = if self.is_closed() {
-            Refusal::Closed
+            WorkRefusal::Closed
         } else if self.receives.len() >= depth {
-            Refusal::Full
+            WorkRefusal::Full
         } else if let Err(e) = self.give(&mut buffer) {
             tracing::warn!(peer = %self.peer, "a receive cannot be posted: {e}");
             self.verdict.get_or_insert(Ended::Lost(e.kind()));
-            Refusal::Closed
+            WorkRefusal::Closed
         } else {
             self.receives.push_back(Receive { id, buffer });
             return Ok(());
@@ -552,10 +552,10 @@ impl Endpoint for VerbsEndpoint {
         let most = usize::try_from(self.config.exposed_max).unwrap_or(usize::MAX);
         let len = u32::try_from(memory.len()).ok();
         let why = match (&self.queue, len.filter(|l| *l <= LIMITS.transfer_bytes_max)) {
-            _ if self.is_closed() => Refusal::Closed,
-            (None, _) => Refusal::Closed,
-            (_, None) => Refusal::TooLong,
-            _ if self.exposed.len() >= most => Refusal::Full,
+            _ if self.is_closed() => WorkRefusal::Closed,
+            (None, _) => WorkRefusal::Closed,
+            (_, None) => WorkRefusal::TooLong,
+            _ if self.exposed.len() >= most => WorkRefusal::Full,
             (Some(queue), Some(len)) => match expose(queue, memory, len) {
                 Ok((remote, exposed)) => {
                     self.exposed.insert(remote.key, exposed);
@@ -564,7 +564,7 @@ impl Endpoint for VerbsEndpoint {
                 }
                 Err((e, back)) => {
                     tracing::warn!(peer = %self.peer, "memory cannot be exposed: {e}");
-                    let why = Refusal::Full;
+                    let why = WorkRefusal::Full;
                     return Err(Refused { why, back });
                 }
             },

@@ -33,4 +33,4 @@ mod sys;
 
 pub use addresses::PortAddress;
 pub use setup::Verbs;
-pub use survey::{DeviceReport, Kind, PortReport, Survey, survey};
+pub use survey::{DeviceKind, DeviceReport, PortReport, Survey, survey};

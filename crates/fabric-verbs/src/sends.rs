@@ -19,7 +19,7 @@ use crate::memory::{Access, Domain, Registered};
 use crate::queue::{Queue, Sizes};
 use crate::sys::{self, SendWr, Sge};
 use bytes::Bytes;
-use fabric::{Buffer, Completion, Done, Fault, Memory, Part, Status, Work};
+use fabric::{Buffer, Completion, Done, Fault, Memory, Part, Work, WorkStatus};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -302,7 +302,7 @@ impl Sends {
                 started.request.work,
                 Work::Read { .. } | Work::Invalidate { .. }
             );
-        let completion = started.end(Status::Ok);
+        let completion = started.end(WorkStatus::Ok);
         Some(Completed {
             completion: is_told.then_some(completion),
             sent_bytes,
@@ -323,8 +323,8 @@ impl Sends {
             let is_it =
                 blamed.filter(|(number, _)| started.last.is_none_or(|last| *number <= last));
             let status = match is_it {
-                Some((_, fault)) => Status::Failed(fault),
-                None => Status::Flushed,
+                Some((_, fault)) => WorkStatus::Failed(fault),
+                None => WorkStatus::Flushed,
             };
             if is_it.is_some() {
                 blamed = None;
@@ -336,7 +336,7 @@ impl Sends {
                 Work::Invalidate { key } => take(key),
                 _ => None,
             };
-            done.push(request.end(Status::Flushed, memory));
+            done.push(request.end(WorkStatus::Flushed, memory));
         }
         self.cursor = None;
     }
@@ -347,7 +347,7 @@ impl Started {
         matches!(self.request.work, Work::Read { .. })
     }
 
-    fn end(self, status: Status) -> Completion {
+    fn end(self, status: WorkStatus) -> Completion {
         // Before the buffer is handed back.
         drop(self.sink);
         self.request.end(status, self.memory)
@@ -355,7 +355,7 @@ impl Started {
 }
 
 impl Request {
-    fn end(self, status: Status, memory: Option<Memory>) -> Completion {
+    fn end(self, status: WorkStatus, memory: Option<Memory>) -> Completion {
         let done = match self.work {
             Work::Send { .. } => Done::Send,
             Work::Write { .. } | Work::WriteFile { .. } => Done::Write,

@@ -11,7 +11,7 @@ use crate::{copies, sys};
 use bytes::Bytes;
 use fabric::{
     Blame, BoxFuture, Claim, ConnectError, Connected, Endpoint, EndpointConfig, Fabric, Incoming,
-    Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE, Receive,
+    Listener, PRIVATE_DATA_BYTES_PORTABLE, ProviderLimits, Receive,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 const SETUP_TIME: Duration = Duration::from_secs(15);
 
 /// What holds on every device. What differs is that of a device that has no more than it must.
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: ProviderLimits = ProviderLimits {
     private_data_bytes_max: PRIVATE_DATA_BYTES_PORTABLE,
     send_bytes_max: copies::COPY_BYTES_MAX,
     transfer_bytes_max: 1 << 30,
@@ -45,7 +45,7 @@ pub(crate) const LIMITS: Limits = Limits {
 /// RDMA devices of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Verbs {
-    limits: Limits,
+    limits: ProviderLimits,
     is_hardware: bool,
     /// Whether there was an address on a device when it was opened.
     has_address: bool,
@@ -64,7 +64,7 @@ impl Verbs {
         let usable: Vec<_> = survey.devices.iter().filter(|d| d.is_ready()).collect();
         let has_iwarp = usable.iter().any(|device| device.kind.is_iwarp());
         Ok(Self {
-            limits: Limits {
+            limits: ProviderLimits {
                 waits_for_receives: !has_iwarp,
                 // An iWARP device ends a connection whose message finds no receive, whoever took it: there each has its own, all of them.
                 shares_receives: !has_iwarp,
@@ -111,7 +111,7 @@ impl Fabric for Verbs {
         self.is_hardware
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ProviderLimits {
         self.limits
     }
 

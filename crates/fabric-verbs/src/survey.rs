@@ -29,7 +29,7 @@ pub struct DeviceReport {
     /// Its name, such as `mlx5_0`.
     pub name: String,
     /// What it speaks.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Its firmware, where it has one.
     pub firmware: String,
     /// Why it cannot be opened, if so. Nothing else is known then.
@@ -55,7 +55,7 @@ pub struct DeviceReport {
 
 /// What a device speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// InfiniBand.
     InfiniBand,
     /// RDMA over Converged Ethernet.
@@ -68,7 +68,7 @@ pub enum Kind {
     SoftIwarp,
 }
 
-impl Kind {
+impl DeviceKind {
     /// In words.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -393,17 +393,17 @@ unsafe fn try_memory(api: &Api, context: *mut Context) -> io::Result<()> {
 }
 
 /// What kind of device lies at this place of sysfs.
-fn kind(path: &Path, is_iwarp: bool) -> Kind {
+fn kind(path: &Path, is_iwarp: bool) -> DeviceKind {
     // What has no hardware is nowhere below a bus.
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let is_software = real.starts_with("/sys/devices/virtual");
     let layer = read(&path.join("ports/1/link_layer"));
     match (is_iwarp, is_software) {
-        (true, true) => Kind::SoftIwarp,
-        (true, false) => Kind::Iwarp,
-        (false, true) => Kind::SoftRoce,
-        (false, false) if layer.as_deref() == Some("Ethernet") => Kind::Roce,
-        (false, false) => Kind::InfiniBand,
+        (true, true) => DeviceKind::SoftIwarp,
+        (true, false) => DeviceKind::Iwarp,
+        (false, true) => DeviceKind::SoftRoce,
+        (false, false) if layer.as_deref() == Some("Ethernet") => DeviceKind::Roce,
+        (false, false) => DeviceKind::InfiniBand,
     }
 }
 
@@ -433,7 +433,7 @@ mod tests {
     fn device(state: &'static str) -> DeviceReport {
         DeviceReport {
             name: "rxe0".to_owned(),
-            kind: Kind::SoftRoce,
+            kind: DeviceKind::SoftRoce,
             firmware: String::new(),
             unusable: None,
             memory: None,

@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use fabric::{
-    Close, Ended, Endpoint, EndpointConfig, Fabric, Pool, PoolConfig, Receive, ReceiveQueue, Status,
+    Close, Ended, Endpoint, EndpointConfig, Fabric, Pool, PoolConfig, Receive, ReceiveQueue,
+    WorkStatus,
 };
 use ropewalk_fabric_verbs::Verbs;
 use std::future::poll_fn;
@@ -114,7 +115,9 @@ async fn end_of(mut endpoint: Box<dyn Endpoint>) -> (Ended, u64) {
         }
     })
     .await;
-    let flushed = completions.iter().filter(|c| c.status == Status::Flushed);
+    let flushed = completions
+        .iter()
+        .filter(|c| c.status == WorkStatus::Flushed);
     (ended, flushed.count() as u64)
 }
 

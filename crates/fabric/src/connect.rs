@@ -12,7 +12,7 @@ pub const PRIVATE_DATA_BYTES_PORTABLE: usize = 56;
 
 /// What a provider can do at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProviderLimits {
     /// Bytes of private data in a request, an acceptance or a rejection.
     pub private_data_bytes_max: usize,
     /// Bytes of one [`Work::Send`](crate::Work::Send).
@@ -65,7 +65,7 @@ pub trait Fabric: Send + Sync + 'static {
     fn is_hardware(&self) -> bool;
 
     /// What it can do at most.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> ProviderLimits;
 
     /// Listens. Several listeners of one process may share an address, one for each of its runtimes.
     fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>>;
@@ -108,7 +108,7 @@ pub trait Incoming: Send {
     ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
 
     /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
-    /// admits more. What comes beyond them waits or ends this connection ([`Limits::holds_back`]), and nobody else's; neither does it stand in
+    /// admits more. What comes beyond them waits or ends this connection ([`ProviderLimits::holds_back`]), and nobody else's; neither does it stand in
     /// the way of the answer to a read of this side: where that comes behind such messages, a provider that holds them back may cut off a peer
     /// that sends many of them. Completions of these receives have the id 0.
     ///

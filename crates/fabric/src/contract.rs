@@ -22,7 +22,7 @@ pub use sharing::*;
 
 use crate::{
     Buffer, Completion, Connected, Done, Ended, Endpoint, EndpointConfig, Fabric, Listener, Memory,
-    Part, Pool, PoolConfig, Receive, Remote, Status, Work,
+    Part, Pool, PoolConfig, Receive, Remote, Work, WorkStatus,
 };
 use bytes::Bytes;
 use std::future::{Future, poll_fn};
@@ -156,7 +156,7 @@ impl Side {
     /// Messages that have arrived and are not taken yet.
     fn messages(&self) -> usize {
         let arrived =
-            |c: &&Completion| c.status == Status::Ok && matches!(c.done, Done::Receive { .. });
+            |c: &&Completion| c.status == WorkStatus::Ok && matches!(c.done, Done::Receive { .. });
         self.seen.iter().filter(arrived).count()
     }
 
@@ -182,7 +182,7 @@ impl Side {
     /// Takes the first message.
     fn message(&mut self) -> (u64, Buffer, Option<(u32, Memory)>) {
         let arrived =
-            |c: &Completion| c.status == Status::Ok && matches!(c.done, Done::Receive { .. });
+            |c: &Completion| c.status == WorkStatus::Ok && matches!(c.done, Done::Receive { .. });
         let at = self.seen.iter().position(arrived);
         let completion = self.seen.remove(at.expect("a message has arrived"));
         match completion.done {

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// How large the queues of an endpoint are. A provider may lower what is above its [`Limits`](crate::Limits).
+/// How large the queues of an endpoint are. A provider may lower what is above its [`ProviderLimits`](crate::ProviderLimits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointConfig {
     /// Most work requests posted and not complete.
@@ -165,7 +165,7 @@ pub trait Endpoint: Send {
 
     /// So many of the messages that were admitted are not expected any more: others may have their receives. What comes all the same is not
     /// admitted, but may be excused. Returns how many they are: none where the connection has receives of its own, nor where what is not
-    /// admitted waits ([`Limits::holds_back`](crate::Limits::holds_back)). There all that may still come is to stay admitted, since what waits
+    /// admitted waits ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)). There all that may still come is to stay admitted, since what waits
     /// delays what is behind it, and a receive that is only set aside costs no memory.
     fn retract(&mut self, _messages: u32) -> u32 {
         0
@@ -173,7 +173,7 @@ pub trait Endpoint: Send {
 
     /// From now on up to so many messages of the peer may come beyond those that are admitted without ending the connection: what it had
     /// begun before it heard that it may send less. They have no receives of their own and may have to wait. Where everything that is not
-    /// admitted waits anyway ([`Limits::holds_back`](crate::Limits::holds_back)) this is nothing.
+    /// admitted waits anyway ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)) this is nothing.
     fn excuse(&mut self, _messages: u32) {}
 
     /// Lets the peer touch this memory under a new key, until it is invalidated by either side.

@@ -26,15 +26,16 @@ mod slab;
 mod work;
 
 pub use connect::{
-    Blame, ConnectError, Connected, Fabric, Incoming, Limits, Listener, PRIVATE_DATA_BYTES_PORTABLE,
+    Blame, ConnectError, Connected, Fabric, Incoming, Listener, PRIVATE_DATA_BYTES_PORTABLE,
+    ProviderLimits,
 };
 pub use endpoint::{Close, Counters, Ended, Endpoint, EndpointConfig, Negotiated, Stall};
 pub use pool::{Buffer, Pool, PoolConfig, Spare, Trim, Trimmed};
 pub use queue::{Claim, ReceiveQueue};
 pub use slab::{Slab, SlabUser, slab_at};
 pub use work::{
-    Completion, Done, Fault, FileRange, Memory, Part, READ_PARTS_MAX, Receive, Refusal, Refused,
-    Remote, Status, Work,
+    Completion, Done, Fault, FileRange, Memory, Part, READ_PARTS_MAX, Receive, Refused, Remote,
+    Work, WorkRefusal, WorkStatus,
 };
 
 use std::future::Future;

@@ -12,8 +12,8 @@ mod domain;
 mod link;
 
 use crate::{
-    BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Limits, Listener,
-    Negotiated, Receive,
+    BoxFuture, Claim, ConnectError, Connected, EndpointConfig, Fabric, Incoming, Listener,
+    Negotiated, ProviderLimits, Receive,
 };
 use bytes::Bytes;
 use domain::Domain;
@@ -85,9 +85,9 @@ impl Fabric for MemFabric {
         false
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ProviderLimits {
         let holds_back = !self.0.lock().cuts;
-        Limits {
+        ProviderLimits {
             holds_back,
             ..LIMITS
         }

@@ -154,7 +154,7 @@ pub struct Receive {
 
 /// Why a request was not accepted. The connection goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum WorkRefusal {
     /// The queue or table is full; completions make room.
     Full,
     /// The connection is closing or has ended.
@@ -169,7 +169,7 @@ pub enum Refusal {
     BadKey,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WorkRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "the queue is full",
@@ -186,14 +186,14 @@ impl fmt::Display for Refusal {
 #[derive(Debug)]
 pub struct Refused<T> {
     /// Why.
-    pub why: Refusal,
+    pub why: WorkRefusal,
     /// What was offered.
     pub back: T,
 }
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Status {
+pub enum WorkStatus {
     /// Done. For a Send or a Write: it will not be sent again; the peer may not have it yet.
     Ok,
     /// Not known to be done: the connection ended before.
@@ -239,7 +239,7 @@ pub struct Completion {
     /// As posted.
     pub id: u64,
     /// How.
-    pub status: Status,
+    pub status: WorkStatus,
     /// What comes back.
     pub done: Done,
 }

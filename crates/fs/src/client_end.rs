@@ -6,14 +6,14 @@
 use crate::client_record::{delete, delete_dropped, record, stored};
 use crate::fs::Fs;
 use crate::{delegations, kept_replies, layouts, lock_notify, offload, removal};
-use meta::{Outcome, Purpose};
+use meta::{Purpose, TxOutcome};
 use namespace::FileId;
 use nfs4::{ClientId, NfsStatus};
-use state::Removed;
+use state::RemovedClient;
 use std::sync::Arc;
 
 /// Settles what a client that is no more leaves behind: state, layouts, the record.
-pub async fn removed(fs: &Arc<Fs>, removed: Removed) {
+pub async fn removed(fs: &Arc<Fs>, removed: RemovedClient) {
     let gone = fs.state().remove_client(removed.client);
     offload::offloads_of_gone(fs, removed.client);
     // Fence before anybody else is granted what the client held (rule R6).
@@ -27,7 +27,7 @@ pub async fn removed(fs: &Arc<Fs>, removed: Removed) {
             for session in &removed.sessions {
                 kept_replies::forget(tx, *session)?;
             }
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         });
         if let Ok(seq) = stored(deleted) {
             let _ = fs.durable(seq).await;
@@ -64,7 +64,7 @@ pub async fn poll_grace(fs: &Arc<Fs>) {
     tracing::info!(?end, "grace period over");
     let seq = fs.store().transact(&mut |tx| {
         delete_dropped(tx, |client| fs.clients.lock().drops_record(client))?;
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     });
     let durable = match stored(seq) {
         Ok(seq) => fs.durable(seq).await.is_ok(),

@@ -156,7 +156,7 @@ pub(crate) fn record(fs: &Fs, client: ClientId, takes: bool) -> Result<Option<Se
         flags = None;
         // Asked again inside: another request of this client may have been faster.
         let Some(record) = fs.clients.lock().record_needed(client, takes) else {
-            return Ok(meta::Outcome::Abort);
+            return Ok(meta::TxOutcome::Abort);
         };
         let there = tx.get(&key(client))?;
         flags = there
@@ -164,7 +164,7 @@ pub(crate) fn record(fs: &Fs, client: ClientId, takes: bool) -> Result<Option<Se
             .transpose()?
             .map(|r| r.flags);
         if flags.is_some() && !takes {
-            return Ok(meta::Outcome::Abort);
+            return Ok(meta::TxOutcome::Abort);
         }
         // What it could reclaim before it lost its record it still holds.
         let holds_nothing = !takes && !fs.state().has_state(client);
@@ -182,7 +182,7 @@ pub(crate) fn record(fs: &Fs, client: ClientId, takes: bool) -> Result<Option<Se
         // Without a client nothing can be removed.
         tx.purpose(meta::Purpose::Removal);
         tx.put(&key(client), &encode(&more));
-        Ok(meta::Outcome::Commit)
+        Ok(meta::TxOutcome::Commit)
     });
     let holds_nothing = flags.map(|flags| flags & HOLDS_NOTHING != 0);
     if let Some(holds_nothing) = holds_nothing
@@ -221,7 +221,7 @@ pub(crate) fn note_idle(fs: &Fs) {
                 tx.put(&key(*client), &encode(&more));
             }
         }
-        Ok(meta::Outcome::Commit)
+        Ok(meta::TxOutcome::Commit)
     });
     if let Err(error) = noted {
         tracing::debug!(%error, "idle clients are not noted");
@@ -247,12 +247,12 @@ fn set_revoked(fs: &Fs, client: ClientId, revoked: bool) -> Result<Seq, NfsStatu
         tx.purpose(meta::Purpose::Removal);
         // Who has no record cannot reclaim anything.
         let Some(value) = tx.get(&key(client))? else {
-            return Ok(meta::Outcome::Abort);
+            return Ok(meta::TxOutcome::Abort);
         };
         let mut more = parse(&value)?;
         more.flags = more.flags & !REVOKED | if revoked { REVOKED } else { 0 };
         tx.put(&key(client), &encode(&more));
-        Ok(meta::Outcome::Commit)
+        Ok(meta::TxOutcome::Commit)
     }))
 }
 

@@ -19,10 +19,10 @@ use crate::actor::{Actor, Prepared};
 use crate::fs::Fs;
 use crate::io::without_privileges;
 use crate::layouts::may_have_data;
-use crate::quiesce::{Hold, gate, layouts_gone};
+use crate::quiesce::{LayoutHold, gate, layouts_gone};
 use crate::ranges::end_of;
 use crate::truncate::truncate_alone;
-use control::{CloneArgs, PunchArgs, Range};
+use control::{CloneObjectArgs, PunchArgs, Range};
 use namespace::{FILE_SIZE_MAX, Inode, Placement, SetAttr, SizeCommit};
 use nfs4::NfsStatus;
 use state::IoModes;
@@ -64,7 +64,7 @@ pub async fn clone_range(
     let place = place_beside(fs, job)?;
     can_share(fs, job).await?;
     let is_moved = place.is_some();
-    let _holds = [Hold::new(fs, src.id), Hold::new(fs, dst.id)];
+    let _holds = [LayoutHold::new(fs, src.id), LayoutHold::new(fs, dst.id)];
     layouts_gone(fs, src, IoModes::RW, Some(client)).await?;
     // A handle of the old place is of no use in the new one, whoever has it.
     let except = Some(client).filter(|_| !is_moved);
@@ -181,7 +181,7 @@ async fn can_share(fs: &Arc<Fs>, job: &CloneJob) -> Result<(), NfsStatus> {
     let Some(spread) = Spread::of(&fs.cluster, &job.src, Expelled::Fails)? else {
         return Ok(());
     };
-    let nothing = CloneArgs {
+    let nothing = CloneObjectArgs {
         src: object_of(&job.src),
         src_offset: 0,
         dst: object_of(&job.dst),
@@ -209,7 +209,7 @@ async fn share(
     let Some(spread) = Spread::of(&fs.cluster, dst, Expelled::Fails)? else {
         return Ok(());
     };
-    let args = CloneArgs {
+    let args = CloneObjectArgs {
         src: object_of(src),
         src_offset,
         dst: object_of(dst),

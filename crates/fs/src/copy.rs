@@ -15,7 +15,7 @@
 use crate::actor::{Actor, Prepared};
 use crate::fs::Fs;
 use crate::io::{WriteJob, read, write_part};
-use crate::offloads::{Copied, Progress};
+use crate::offloads::{CopyDone, Progress};
 use crate::ranges::{Content, Sought, deallocate, seek};
 use bytes::Bytes;
 use control::Range;
@@ -59,7 +59,7 @@ pub struct Copy {
 }
 
 /// Makes of a copy what becomes durable with its end (rule R15).
-pub(crate) type Keep<'a> = &'a (dyn Fn(&Copied) -> Prepared + Send + Sync);
+pub(crate) type Keep<'a> = &'a (dyn Fn(&CopyDone) -> Prepared + Send + Sync);
 
 /// How long it is waited for what cannot be done now.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ pub async fn copy(
     copy: &Copy,
     wait: Duration,
     kept: Keep<'_>,
-) -> Result<Copied, NfsStatus> {
+) -> Result<CopyDone, NfsStatus> {
     let patience = Patience {
         progress: Arc::default(),
         until: Some(Instant::now() + wait),
@@ -119,7 +119,7 @@ pub(crate) async fn run(
     copy: &Copy,
     patience: &Patience,
     kept: Keep<'_>,
-) -> Result<Copied, NfsStatus> {
+) -> Result<CopyDone, NfsStatus> {
     for _ in 0..PASSES_MAX {
         patience.progress.copied_bytes.store(0, Relaxed);
         let mut pass = Pass {
@@ -140,7 +140,7 @@ pub(crate) async fn run(
         if seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
             continue;
         }
-        let copied = Copied { count, verifier };
+        let copied = CopyDone { count, verifier };
         if count > 0 {
             let grown = SizeCommit {
                 new_end: Some(copy.dst_offset + count),

@@ -9,7 +9,7 @@
 
 use crate::fs::Fs;
 use bytes::Bytes;
-use meta::{MetaError, Outcome, Purpose, Tx, prefix_end};
+use meta::{MetaError, Purpose, Tx, TxOutcome, prefix_end};
 use namespace::FileId;
 use nfs4::{FileHandle, NfsStatus, SessionId};
 use state::{SessionName, SlotOf};
@@ -87,7 +87,7 @@ pub fn destroyed(fs: &Fs, session: SessionId) {
     let forgotten = fs.store().transact(&mut |tx| {
         tx.purpose(Purpose::Removal);
         forget(tx, session)?;
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     });
     if let Err(error) = forgotten {
         tracing::warn!(%error, "kept replies");
@@ -109,7 +109,7 @@ pub(crate) fn sweep(fs: &Fs) {
             tx.delete(&key);
         }
         tx.purpose(Purpose::Removal);
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     });
     match swept {
         Ok(_) if count < PAGE => fs.jobs.replies_swept.store(true, Relaxed),

@@ -65,8 +65,8 @@ pub use layouts::{
 };
 pub use lock_notify::notify_unblocked;
 pub use offload::{offload_cancel, offload_status, start as start_offload};
-pub use offloads::Copied;
-pub use quiesce::{Hold, writes_reported};
+pub use offloads::CopyDone;
+pub use quiesce::{LayoutHold, writes_reported};
 pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub use removal::{REMOVALS_COUNTED_MAX, file_removed, last_close, removals_waiting};
 pub use size_recovery::{ready, stamps, until_ready};

@@ -20,7 +20,7 @@ use crate::actor::{Actor, Prepared};
 use crate::copy::{Copy, Patience, run};
 use crate::delegations::Excluded;
 use crate::fs::Fs;
-use crate::offloads::{Copied, Offload, SEQID};
+use crate::offloads::{CopyDone, Offload, SEQID};
 use client_table::CallbackError;
 use namespace::{Cred, FileId};
 use nfs4::cb::{CbOffloadArgs, OffloadInfo};
@@ -80,14 +80,14 @@ async fn work(
     cred: Cred,
     copy: Copy,
     patience: Patience,
-) -> Result<Copied, NfsStatus> {
+) -> Result<CopyDone, NfsStatus> {
     let mut actor = Actor::for_task(cred);
     let result = run(&fs, &mut actor, &copy, &patience, &|_| Prepared::default()).await;
     fs.durable(actor.observed).await?;
     result
 }
 
-fn info(result: Result<Copied, NfsStatus>, copied_bytes: u64) -> OffloadInfo {
+fn info(result: Result<CopyDone, NfsStatus>, copied_bytes: u64) -> OffloadInfo {
     match result {
         Ok(copied) => OffloadInfo::Ok(WriteResponse {
             callback_id: None,

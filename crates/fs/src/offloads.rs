@@ -30,7 +30,7 @@ pub(crate) struct Offload {
     client: ClientId,
     dst: FileId,
     pub(crate) progress: Arc<Progress>,
-    pub(crate) result: Option<Result<Copied, NfsStatus>>,
+    pub(crate) result: Option<Result<CopyDone, NfsStatus>>,
     /// It runs although its client is gone.
     is_orphan: bool,
 }
@@ -83,7 +83,7 @@ impl Offloads {
     }
 
     /// A copy has ended: whether anybody wants to know.
-    pub(crate) fn ended(&mut self, other: &Other, result: Result<Copied, NfsStatus>) -> bool {
+    pub(crate) fn ended(&mut self, other: &Other, result: Result<CopyDone, NfsStatus>) -> bool {
         let Some(offload) = self.copies.get_mut(other) else {
             return false;
         };
@@ -119,7 +119,7 @@ impl Offloads {
 
 /// A copy that is done, and durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopyDone {
     /// Fewer than asked for when the source was cut meanwhile.
     pub count: u64,
     /// The write verifier of the destination.

@@ -1,7 +1,7 @@
 //! What keeps others off a file while something is done to it that nobody may see half done.
 //!
 //! # Ordering
-//! A [`Hold`] first: nobody joins those that are gone. Then [`layouts_gone`]: who is recalled passes the gate with his LAYOUTCOMMIT before
+//! A [`LayoutHold`] first: nobody joins those that are gone. Then [`layouts_gone`]: who is recalled passes the gate with his LAYOUTCOMMIT before
 //! he returns his. The [`gate`] last, of several files in the order of their numbers.
 
 use crate::fs::Fs;
@@ -23,19 +23,19 @@ const GATE_WAIT_MS: u64 = 5_000;
 const POLL_MS: u64 = 100;
 
 /// Keeps LAYOUTGET off a file.
-pub struct Hold<'a> {
+pub struct LayoutHold<'a> {
     fs: &'a Arc<Fs>,
     file: FileId,
 }
 
-impl<'a> Hold<'a> {
+impl<'a> LayoutHold<'a> {
     pub(crate) fn new(fs: &'a Arc<Fs>, file: FileId) -> Self {
         fs.state().layouts.hold(file.0);
         Self { fs, file }
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for LayoutHold<'_> {
     fn drop(&mut self) {
         self.fs.state().layouts.release(self.file.0);
     }
@@ -46,8 +46,11 @@ impl Drop for Hold<'_> {
 ///
 /// # Errors
 /// `Delay` while a client still has one.
-pub async fn writes_reported<'a>(fs: &'a Arc<Fs>, inode: &Inode) -> Result<Hold<'a>, NfsStatus> {
-    let hold = Hold::new(fs, inode.id);
+pub async fn writes_reported<'a>(
+    fs: &'a Arc<Fs>,
+    inode: &Inode,
+) -> Result<LayoutHold<'a>, NfsStatus> {
+    let hold = LayoutHold::new(fs, inode.id);
     layouts_gone(fs, inode, IoModes::RW, None).await?;
     Ok(hold)
 }

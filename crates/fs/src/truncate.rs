@@ -19,7 +19,7 @@
 
 use crate::actor::{Actor, Prepared};
 use crate::fs::{Fs, status};
-use crate::quiesce::{self, Hold, layouts_gone};
+use crate::quiesce::{self, LayoutHold, layouts_gone};
 use crate::unknown_sizes::intents;
 use control::{ItemStatuses, SetSizeArgs, SetSizeItem, Status};
 use layout::Epoch;
@@ -42,7 +42,7 @@ pub async fn truncate(
     let client = actor.client()?;
     fs.check_not_truncating(inode.id)?;
     // LAYOUTGET is held off from here on: nobody joins those that are gone.
-    let _hold = Hold::new(fs, inode.id);
+    let _hold = LayoutHold::new(fs, inode.id);
     let _alone = alone(fs, inode, client).await?;
     truncate_alone(fs, actor, inode, wanted, opened_for_write, kept).await
 }
@@ -183,7 +183,7 @@ async fn redo(fs: &Arc<Fs>, intent: &TruncateIntent) {
     if fs.check_not_truncating(intent.file).is_ok() {
         return;
     }
-    let _hold = Hold::new(fs, intent.file);
+    let _hold = LayoutHold::new(fs, intent.file);
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
     let inode = match fs.ns.getattr(&mut op, intent.file) {

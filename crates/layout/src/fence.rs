@@ -205,7 +205,7 @@ impl Encode for Floor {
 
 /// Why a handle with a good signature is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HandleRefusal {
     /// Below a floor: `NFS4ERR_PNFS_NO_LAYOUT`.
     Fenced,
     /// The file is removed: `NFS4ERR_STALE`.
@@ -324,17 +324,17 @@ impl Floors {
     /// Whether a handle with a good signature still holds.
     ///
     /// # Errors
-    /// [`Refusal`]: removed goes before fenced, because asking the MDS again cannot help there.
-    pub fn check(&self, handle: &DsHandle) -> Result<(), Refusal> {
+    /// [`HandleRefusal`]: removed goes before fenced, because asking the MDS again cannot help there.
+    pub fn check(&self, handle: &DsHandle) -> Result<(), HandleRefusal> {
         if self.is_removed(handle.file_id, handle.generation) {
-            return Err(Refusal::Removed);
+            return Err(HandleRefusal::Removed);
         }
         let below = |low: Option<&Low<Epoch>>| low.is_some_and(|low| handle.epoch < low.value);
         let fenced = handle.epoch < self.cluster
             || below(self.files.get(&handle.file_id))
             || below(self.clients.get(&(handle.file_id, handle.client)));
         if fenced {
-            return Err(Refusal::Fenced);
+            return Err(HandleRefusal::Fenced);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! persistence is records in and out. The MDS signs and places; a data server verifies and fences;
 //! clients use only [`Striping`].
 //!
-//! Entry points: [`Striping`], [`Placement`], [`KeyRing`] with [`DsHandle`], [`MdsHandle`], [`Floors`].
+//! Entry points: [`Striping`], [`PlacementTable`], [`KeyRing`] with [`DsHandle`], [`MdsHandle`], [`Floors`].
 #![forbid(unsafe_code)]
 
 mod epoch;
@@ -21,8 +21,8 @@ mod stripe;
 
 pub use epoch::Epoch;
 pub use fence::{
-    Applied, CLIENT_FLOORS_MAX, FILE_FLOORS_MAX, Floor, FloorKey, Floors, FloorsLimits, Refusal,
-    TOMBSTONES_MAX, TableFull,
+    Applied, CLIENT_FLOORS_MAX, FILE_FLOORS_MAX, Floor, FloorKey, Floors, FloorsLimits,
+    HandleRefusal, TOMBSTONES_MAX, TableFull,
 };
 pub use handle::{
     CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, MAC_BYTES, Rights,
@@ -32,7 +32,7 @@ pub use key::{KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeySt
 pub use kind::LayoutKind;
 pub use mds_handle::{MDS_HANDLE_BYTES, MdsHandle, MdsHandleError, MdsHandleKind};
 pub use placement::{
-    DeviceName, GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placed, Placement, PlacementError,
+    DeviceName, GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placed, PlacementError, PlacementTable,
 };
 pub use stripe::{Extent, Extents, Striping, StripingError, UNIT_STEP_BYTES};
 

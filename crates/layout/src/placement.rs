@@ -8,7 +8,7 @@
 //! group, so small files spread. It is deterministic: the same calls give the same picks.
 //!
 //! Whether a group is available (none of its data servers full, out or expelled) is the caller's
-//! policy, given by [`Placement::set_available`].
+//! policy, given by [`PlacementTable::set_available`].
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ impl DeviceName {
         DeviceId { bytes }
     }
 
-    /// What a client's 16 bytes say. Any bytes say something; [`Placement::by_device`] knows if it exists.
+    /// What a client's 16 bytes say. Any bytes say something; [`PlacementTable::by_device`] knows if it exists.
     #[must_use]
     pub fn from_device_id(id: DeviceId) -> Self {
         let value = u128::from_be_bytes(id.bytes);
@@ -133,12 +133,12 @@ struct Entry {
 
 /// The table of groups.
 #[derive(Debug)]
-pub struct Placement {
+pub struct PlacementTable {
     cluster_id: u64,
     groups: BTreeMap<u32, Entry>,
 }
 
-impl Placement {
+impl PlacementTable {
     /// A table without groups.
     #[must_use]
     pub const fn new(cluster_id: u64) -> Self {
@@ -261,7 +261,7 @@ impl Placement {
             .collect()
     }
 
-    /// Takes the version of a group that [`Placement::renewed`] gave.
+    /// Takes the version of a group that [`PlacementTable::renewed`] gave.
     ///
     /// # Errors
     /// [`PlacementError::Unknown`]; [`PlacementError::Changed`] for another list or an older version.

@@ -36,7 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll};
 use transport::workers::Shutdown;
 use transport::{
-    Address, CloseReason, ConnHandle, Context, DynService, Endpoint, Limits, Message, Service,
+    Address, CloseReason, ConnHandle, Context, DynService, Endpoint, Message, Service,
+    TransportLimits,
 };
 use xdr::Opaque;
 
@@ -130,7 +131,7 @@ impl Bench {
                 counts: Arc::clone(&counts),
             };
             let listener = rig.network.listen(name).unwrap();
-            let context = Context::new(Limits::default());
+            let context = Context::new(TransportLimits::default());
             tokio::spawn(listener.serve(Arc::new(service), context, shutdown.signal()));
         };
         listen("counted-mds", rig.nfsd.clone());
@@ -277,7 +278,7 @@ async fn session(rig: &Rig, client: &Client, name: &str) -> Arc<Session> {
         addresses: vec![Address::Memory(name.into())],
         ..client.session.config().clone()
     };
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let connector = rig.network.connector("alice", context);
     let session = Session::new(Arc::new(connector), config);
     session.establish().await.unwrap();

@@ -3,7 +3,7 @@
 //! ALLOW and DENY entries for users, groups, `OWNER@`, `GROUP@` and `EVERYONE@`. The attributes are `acl` and `dacl`; there is no
 //! `sacl`, since nothing is audited.
 
-use crate::identities::{Identities, Kind};
+use crate::identities::{IdKind, Identities};
 use namespace::acl::{AUTO_INHERIT, DEFAULTED, INHERITANCE, INHERITED, PROTECTED};
 use namespace::{Ace, Acl, Inode, Who, WhoKind};
 use nfs4::{
@@ -59,34 +59,34 @@ fn to_wire(ace: &Ace, ids: &Identities) -> nfs4::Ace {
             WhoKind::Owner => Owner::from(b"OWNER@".as_slice()),
             WhoKind::Group => Owner::from(b"GROUP@".as_slice()),
             WhoKind::Everyone => Owner::from(b"EVERYONE@".as_slice()),
-            WhoKind::User => ids.owner(Kind::User, ace.who.id),
-            WhoKind::NamedGroup => ids.owner(Kind::Group, ace.who.id),
+            WhoKind::User => ids.owner(IdKind::User, ace.who.id),
+            WhoKind::NamedGroup => ids.owner(IdKind::Group, ace.who.id),
         },
     }
 }
 
 /// The users and groups that a list names.
-pub(crate) fn named(acl: &Acl) -> Vec<(Kind, u32)> {
+pub(crate) fn named(acl: &Acl) -> Vec<(IdKind, u32)> {
     let kind = |who: Who| match who.kind {
-        WhoKind::User => Some((Kind::User, who.id)),
-        WhoKind::NamedGroup => Some((Kind::Group, who.id)),
+        WhoKind::User => Some((IdKind::User, who.id)),
+        WhoKind::NamedGroup => Some((IdKind::Group, who.id)),
         WhoKind::Owner | WhoKind::Group | WhoKind::Everyone => None,
     };
     acl.aces.0.iter().filter_map(|a| kind(a.who)).collect()
 }
 
 /// The principals of lists to set.
-pub(crate) fn principals(attrs: &Attrs) -> impl Iterator<Item = (Kind, &Owner)> {
+pub(crate) fn principals(attrs: &Attrs) -> impl Iterator<Item = (IdKind, &Owner)> {
     let acl = attrs.acl.iter().flat_map(|aces| &aces.0);
     let dacl = attrs.dacl.iter().flat_map(|dacl| &dacl.aces.0);
     acl.chain(dacl).map(|ace| (kind_of(ace), &ace.who))
 }
 
-fn kind_of(ace: &nfs4::Ace) -> Kind {
+fn kind_of(ace: &nfs4::Ace) -> IdKind {
     if ace.flag & ACE_IDENTIFIER_GROUP != 0 {
-        Kind::Group
+        IdKind::Group
     } else {
-        Kind::User
+        IdKind::User
     }
 }
 
@@ -128,8 +128,8 @@ fn of_wire(ace: &nfs4::Ace, keep: u32, ids: &Identities) -> Result<Ace, NfsStatu
         b"EVERYONE@" => special(WhoKind::Everyone),
         _ => ids.id(kind_of(ace), &ace.who).map(|id| Who {
             kind: match kind_of(ace) {
-                Kind::User => WhoKind::User,
-                Kind::Group => WhoKind::NamedGroup,
+                IdKind::User => WhoKind::User,
+                IdKind::Group => WhoKind::NamedGroup,
             },
             id,
         }),

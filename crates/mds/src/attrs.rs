@@ -1,6 +1,6 @@
 //! Attributes of RFC 8881 §5 from an inode, and inodes' changes from attributes.
 
-use crate::identities::{Identities, Kind, Question};
+use crate::identities::{IdKind, Identities, Question};
 use crate::{Mds, acl};
 use fs::Fresh;
 use layout::LayoutKind;
@@ -164,10 +164,10 @@ pub(crate) async fn learn_names(mds: &Mds, inode: &Inode, want: &Bitmap) {
     }
     let user = want
         .contains(attr::OWNER)
-        .then_some((Kind::User, inode.uid));
+        .then_some((IdKind::User, inode.uid));
     let group = want
         .contains(attr::OWNER_GROUP)
-        .then_some((Kind::Group, inode.gid));
+        .then_some((IdKind::Group, inode.gid));
     let lists = want.contains(attr::ACL) || want.contains(attr::DACL);
     let named = inode
         .acl()
@@ -211,10 +211,10 @@ pub(crate) fn of(mds: &Mds, inode: &Inode, want: &Bitmap, minor_version: u32) ->
     };
     // What costs an allocation or a look elsewhere is made only on demand.
     if want.contains(attr::OWNER) {
-        a.owner = Some(mds.identities().owner(Kind::User, inode.uid));
+        a.owner = Some(mds.identities().owner(IdKind::User, inode.uid));
     }
     if want.contains(attr::OWNER_GROUP) {
-        a.owner_group = Some(mds.identities().owner(Kind::Group, inode.gid));
+        a.owner_group = Some(mds.identities().owner(IdKind::Group, inode.gid));
     }
     if want.contains(attr::ACL) {
         a.acl = Some(acl::acl_of(inode, mds.identities()));
@@ -351,8 +351,8 @@ pub(crate) async fn decode(
     let attrs = checked(fattr, minor_version)?;
     let ids = mds.identities();
     if ids.has_names() {
-        let user = attrs.owner.iter().map(|o| (Kind::User, o));
-        let group = attrs.owner_group.iter().map(|o| (Kind::Group, o));
+        let user = attrs.owner.iter().map(|o| (IdKind::User, o));
+        let group = attrs.owner_group.iter().map(|o| (IdKind::Group, o));
         let named = acl::principals(&attrs);
         let all = user.chain(group).chain(named);
         let questions: Vec<_> = all.filter_map(|(k, o)| ids.question_of(k, o)).collect();
@@ -376,7 +376,7 @@ fn checked(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, NfsStatus> {
     Ok(attrs)
 }
 
-fn id(ids: &Identities, kind: Kind, owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
+fn id(ids: &Identities, kind: IdKind, owner: Option<&Owner>) -> Result<Option<u32>, NfsStatus> {
     owner.map(|owner| ids.id(kind, owner)).transpose()
 }
 
@@ -413,8 +413,8 @@ pub(crate) fn to_setattr(ids: &Identities, attrs: &Attrs) -> Result<SetAttr, Nfs
     }
     Ok(SetAttr {
         mode: attrs.mode,
-        uid: id(ids, Kind::User, attrs.owner.as_ref())?,
-        gid: id(ids, Kind::Group, attrs.owner_group.as_ref())?,
+        uid: id(ids, IdKind::User, attrs.owner.as_ref())?,
+        gid: id(ids, IdKind::Group, attrs.owner_group.as_ref())?,
         size: attrs.size,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
@@ -440,8 +440,8 @@ pub(crate) fn to_new_node(
         return Err(NfsStatus::Inval);
     }
     Ok(NewNode {
-        uid: id(ids, Kind::User, attrs.owner.as_ref())?,
-        gid: id(ids, Kind::Group, attrs.owner_group.as_ref())?,
+        uid: id(ids, IdKind::User, attrs.owner.as_ref())?,
+        gid: id(ids, IdKind::Group, attrs.owner_group.as_ref())?,
         atime: set_time(attrs.time_access_set),
         mtime: set_time(attrs.time_modify_set),
         btime: attrs.time_create.map(of_time),

@@ -43,7 +43,7 @@ const NAME_BYTES_MAX: usize = 512;
 
 /// Whether a number or name is a user's or a group's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum IdKind {
     /// A user.
     User,
     /// A group.
@@ -56,14 +56,14 @@ pub enum Question {
     /// All groups of a user.
     Groups(u32),
     /// The name of a number.
-    Name(Kind, u32),
+    Name(IdKind, u32),
     /// The number of a name, without a domain.
-    Id(Kind, String),
+    Id(IdKind, String),
 }
 
 /// What a directory answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum NameAnswer {
     /// To [`Question::Groups`].
     Groups(Arc<[u32]>),
     /// To [`Question::Name`].
@@ -76,11 +76,11 @@ pub enum Answer {
 
 /// Where users and groups are looked up, such as the name service switch. May block.
 pub trait Directory: Send + Sync + 'static {
-    /// Answers a question with the variant that it is for, or [`Answer::Unknown`].
+    /// Answers a question with the variant that it is for, or [`NameAnswer::Unknown`].
     ///
     /// # Errors
     /// The directory cannot be asked now.
-    fn ask(&self, question: &Question) -> std::io::Result<Answer>;
+    fn ask(&self, question: &Question) -> std::io::Result<NameAnswer>;
 }
 
 /// How identities are translated. The default is not at all.
@@ -95,7 +95,7 @@ pub struct IdentityConfig {
 }
 
 struct Known {
-    answer: Answer,
+    answer: NameAnswer,
     until: Instant,
 }
 
@@ -111,7 +111,7 @@ impl Cache {
         self.map.get(question).is_some_and(|k| k.until > now)
     }
 
-    fn keep(&mut self, question: Question, answer: Answer, until: Instant) {
+    fn keep(&mut self, question: Question, answer: NameAnswer, until: Instant) {
         if let Some(known) = self.map.get_mut(&question) {
             *known = Known { answer, until };
             return;
@@ -129,7 +129,7 @@ impl Cache {
     /// What was known before is good for a little longer; what was not counts as unknown.
     fn keep_failure(&mut self, question: Question, until: Instant) {
         let before = self.map.get(&question).map(|k| k.answer.clone());
-        self.keep(question, before.unwrap_or(Answer::Unknown), until);
+        self.keep(question, before.unwrap_or(NameAnswer::Unknown), until);
     }
 }
 
@@ -195,9 +195,9 @@ impl Identities {
             let answer = directory.ask(&question);
             let now = Instant::now();
             match answer {
-                Ok(Answer::Unknown) => {
+                Ok(NameAnswer::Unknown) => {
                     let until = now + UNKNOWN_FOR;
-                    cache.lock().keep(question, Answer::Unknown, until);
+                    cache.lock().keep(question, NameAnswer::Unknown, until);
                 }
                 Ok(answer) => cache.lock().keep(question, answer, now + KNOWN_FOR),
                 Err(error) => {
@@ -210,7 +210,7 @@ impl Identities {
         let _done = tokio::task::spawn_blocking(work).await;
     }
 
-    fn known(&self, question: &Question) -> Option<Answer> {
+    fn known(&self, question: &Question) -> Option<NameAnswer> {
         self.cache
             .lock()
             .map
@@ -224,20 +224,20 @@ impl Identities {
             return None;
         }
         match self.known(&Question::Groups(uid)) {
-            Some(Answer::Groups(groups)) => Some(groups),
+            Some(NameAnswer::Groups(groups)) => Some(groups),
             _ => None,
         }
     }
 
     /// A user or group on the wire: by name if that is known, else in decimal.
-    pub(crate) fn owner(&self, kind: Kind, id: u32) -> Owner {
+    pub(crate) fn owner(&self, kind: IdKind, id: u32) -> Owner {
         // `to_string` of a number does not go through `fmt`, which cost a GETATTR 250 instructions.
         let number = || OpaqueBuf(id.to_string().into_bytes());
         let Some(domain) = self.config.domain.as_ref().filter(|_| self.has_names()) else {
             return number();
         };
         match self.known(&Question::Name(kind, id)) {
-            Some(Answer::Name(name)) if name.len() + domain.len() < NAME_BYTES_MAX => {
+            Some(NameAnswer::Name(name)) if name.len() + domain.len() < NAME_BYTES_MAX => {
                 Owner::from(format!("{name}@{domain}").as_bytes())
             }
             _ => number(),
@@ -245,20 +245,20 @@ impl Identities {
     }
 
     /// The number of a user or group on the wire.
-    pub(crate) fn id(&self, kind: Kind, owner: &Owner) -> Result<u32, NfsStatus> {
+    pub(crate) fn id(&self, kind: IdKind, owner: &Owner) -> Result<u32, NfsStatus> {
         let text = std::str::from_utf8(&owner.0).map_err(|_| NfsStatus::Inval)?;
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
         let question = self.question_of(kind, owner).ok_or(NfsStatus::BadOwner)?;
         match self.known(&question) {
-            Some(Answer::Id(id)) => Ok(id),
+            Some(NameAnswer::Id(id)) => Ok(id),
             _ => Err(NfsStatus::BadOwner),
         }
     }
 
     /// What must be asked to read an owner: nothing for a number, a foreign domain, or without a domain.
-    pub(crate) fn question_of(&self, kind: Kind, owner: &Owner) -> Option<Question> {
+    pub(crate) fn question_of(&self, kind: IdKind, owner: &Owner) -> Option<Question> {
         let domain = self.config.domain.as_ref().filter(|_| self.has_names())?;
         let text = std::str::from_utf8(&owner.0).ok()?;
         let (name, of) = text.rsplit_once('@')?;
@@ -284,16 +284,16 @@ mod tests {
     }
 
     impl Directory for Counting {
-        fn ask(&self, question: &Question) -> std::io::Result<Answer> {
+        fn ask(&self, question: &Question) -> std::io::Result<NameAnswer> {
             self.asked.fetch_add(1, SeqCst);
             if self.fails.load(SeqCst) {
                 return Err(std::io::Error::other("down"));
             }
             Ok(match question {
-                Question::Groups(1) => Answer::Groups((0..40).collect()),
-                Question::Name(_, 1) => Answer::Name("ann".into()),
-                Question::Id(Kind::User, name) if name == "ann" => Answer::Id(1),
-                _ => Answer::Unknown,
+                Question::Groups(1) => NameAnswer::Groups((0..40).collect()),
+                Question::Name(_, 1) => NameAnswer::Name("ann".into()),
+                Question::Id(IdKind::User, name) if name == "ann" => NameAnswer::Id(1),
+                _ => NameAnswer::Unknown,
             })
         }
     }
@@ -342,14 +342,17 @@ mod tests {
         let directory = Arc::<Counting>::default();
         let ids = identities(&directory);
         let owner = |text: &str| Owner::from(text.as_bytes());
-        let learn = |text: &str| ids.question_of(Kind::User, &owner(text));
-        ids.learn([Question::Name(Kind::User, 1), Question::Name(Kind::User, 2)])
-            .await;
-        assert_eq!(ids.owner(Kind::User, 1), owner("ann@example.org"));
-        assert_eq!(ids.owner(Kind::User, 2), owner("2"));
+        let learn = |text: &str| ids.question_of(IdKind::User, &owner(text));
+        ids.learn([
+            Question::Name(IdKind::User, 1),
+            Question::Name(IdKind::User, 2),
+        ])
+        .await;
+        assert_eq!(ids.owner(IdKind::User, 1), owner("ann@example.org"));
+        assert_eq!(ids.owner(IdKind::User, 2), owner("2"));
         ids.learn(learn("ann@EXAMPLE.org")).await;
         ids.learn(learn("bob@example.org")).await;
-        let id = |text: &str| ids.id(Kind::User, &owner(text));
+        let id = |text: &str| ids.id(IdKind::User, &owner(text));
         assert_eq!((id("ann@example.org"), id("77")), (Ok(1), Ok(77)));
         for foreign in [
             "bob@example.org",
@@ -362,13 +365,13 @@ mod tests {
             assert_eq!(id(foreign), Err(NfsStatus::BadOwner), "{foreign}");
         }
         assert_eq!(
-            ids.id(Kind::User, &Owner::from([0xff].as_slice())),
+            ids.id(IdKind::User, &Owner::from([0xff].as_slice())),
             Err(NfsStatus::Inval)
         );
         let off = Identities::new(IdentityConfig::default());
-        assert_eq!(off.owner(Kind::User, 1), owner("1"));
+        assert_eq!(off.owner(IdKind::User, 1), owner("1"));
         assert_eq!(
-            off.id(Kind::User, &owner("ann@example.org")),
+            off.id(IdKind::User, &owner("ann@example.org")),
             Err(NfsStatus::BadOwner)
         );
     }
@@ -378,7 +381,7 @@ mod tests {
         let mut cache = Cache::default();
         let until = Instant::now();
         for n in 0..u32::try_from(ANSWERS_MAX).unwrap() + 10 {
-            cache.keep(Question::Groups(n), Answer::Unknown, until);
+            cache.keep(Question::Groups(n), NameAnswer::Unknown, until);
         }
         assert_eq!(
             (cache.map.len(), cache.order.len()),

@@ -16,10 +16,10 @@ use client_table::ClientTable;
 use cluster::Random;
 use fs::{DataConfig, Fs, FsConfig, FsError, WallClock};
 use meta::MetaStore;
-use namespace::{Format, Limits, Namespace};
+use namespace::{Format, Namespace, NamespaceLimits};
 use nfs4::ops::EXCHGID_USE_PNFS_MDS;
 use server::exports::Exports;
-use server::{Identity, Nfsd};
+use server::{Nfsd, ServerIdentity};
 use state::{ClientLimits, Clients, DelegationLimits, Grace};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct MdsConfig {
     /// Randomness.
     pub random: Random,
     /// Cache sizes and limits of the name space.
-    pub limits: Limits,
+    pub limits: NamespaceLimits,
     /// Data servers and layouts.
     pub data: DataConfig,
     /// How many delegations clients are granted; `None` for none at all.
@@ -48,7 +48,7 @@ pub struct MdsConfig {
 /// The metadata server.
 pub struct Mds {
     pub(crate) fs: Arc<Fs>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: ServerIdentity,
     pub(crate) exports: Exports,
     pub(crate) identities: Identities,
 }
@@ -79,7 +79,7 @@ impl Mds {
         };
         let clients = Clients::new(limits, ns.boot(), Grace::begin(records, 0, lease_ms));
         let clients = ClientTable::new(clients, Box::new(move || random()));
-        let identity = Identity {
+        let identity = ServerIdentity {
             major_id: format!("ropewalk-mds-{:016x}", ns.cluster_id()),
             role_flag: EXCHGID_USE_PNFS_MDS,
         };

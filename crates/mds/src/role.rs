@@ -11,15 +11,15 @@ use namespace::Cred;
 use nfs4::{ClientId, FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use rpc::AuthStat;
 use server::exports::Atime;
-use server::{Identity, Role, User};
-use state::{Removed, SlotOf};
+use server::{Role, ServerIdentity, User};
+use state::{RemovedClient, SlotOf};
 use std::net::{IpAddr, Ipv4Addr};
 use transport::ConnHandle;
 
 impl Role for Mds {
     type Actor = MdsActor;
 
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 
@@ -119,7 +119,7 @@ impl Role for Mds {
         self.fs.state().has_state(client)
     }
 
-    async fn client_removed(&self, removed: Removed) {
+    async fn client_removed(&self, removed: RemovedClient) {
         fs::removed(&self.fs, removed).await;
     }
 

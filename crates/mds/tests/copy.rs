@@ -383,7 +383,7 @@ impl Faults for Moment {
 /// Whether it is a COMMIT of the control program.
 fn is_commit(record: &[u8]) -> bool {
     let call = CallHeader::decode(&mut Decoder::new(record));
-    let commit = control::CommitArgs::PROC as u32;
+    let commit = control::CommitObjectsArgs::PROC as u32;
     call.is_ok_and(|c| (c.program, c.procedure) == (control::PROGRAM, commit))
 }
 

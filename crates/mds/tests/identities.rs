@@ -14,7 +14,7 @@ use nfs4::ops::{
 };
 use nfs4::{Bitmap, Fattr, FileHandle, NfsStatus, Owner, Stateid};
 use rig::{Client, Rig, START_S, after_putfh};
-use ropewalk_mds::identities::{Answer, Directory, IdentityConfig, Kind, Question};
+use ropewalk_mds::identities::{Directory, IdKind, IdentityConfig, NameAnswer, Question};
 use server::exports::{Exports, Squash};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -24,14 +24,14 @@ use xdr::Opaque;
 struct FortyGroups;
 
 impl Directory for FortyGroups {
-    fn ask(&self, question: &Question) -> std::io::Result<Answer> {
+    fn ask(&self, question: &Question) -> std::io::Result<NameAnswer> {
         Ok(match question {
-            Question::Groups(1000) => Answer::Groups((5001..=5040).chain([1000]).collect()),
-            Question::Name(Kind::User, 1000) => Answer::Name("ann".into()),
-            Question::Name(Kind::Group, 5040) => Answer::Name("staff".into()),
-            Question::Id(Kind::User, name) if name == "ann" => Answer::Id(1000),
-            Question::Id(Kind::Group, name) if name == "staff" => Answer::Id(5040),
-            _ => Answer::Unknown,
+            Question::Groups(1000) => NameAnswer::Groups((5001..=5040).chain([1000]).collect()),
+            Question::Name(IdKind::User, 1000) => NameAnswer::Name("ann".into()),
+            Question::Name(IdKind::Group, 5040) => NameAnswer::Name("staff".into()),
+            Question::Id(IdKind::User, name) if name == "ann" => NameAnswer::Id(1000),
+            Question::Id(IdKind::Group, name) if name == "staff" => NameAnswer::Id(5040),
+            _ => NameAnswer::Unknown,
         })
     }
 }

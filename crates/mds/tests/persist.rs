@@ -20,7 +20,7 @@ use rig::file::{File, patiently};
 use rpc::{AuthSys, CallStart, OpaqueAuth, ReplyHeader};
 use std::sync::Arc;
 use std::time::Duration;
-use transport::{Address, ConnHandle, Connector, Context, Limits, Message, NoService};
+use transport::{Address, ConnHandle, Connector, Context, Message, NoService, TransportLimits};
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
 /// A client of the wire: its connection is new after a restart, all else is as before.
@@ -32,7 +32,7 @@ struct Raw {
 async fn connect(rig: &Rig) -> ConnHandle {
     let connector = rig
         .network
-        .connector("raw", Context::new(Limits::default()));
+        .connector("raw", Context::new(TransportLimits::default()));
     let address = Address::Memory("mds".into());
     connector
         .connect(&address, Arc::new(NoService))

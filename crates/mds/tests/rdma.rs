@@ -30,7 +30,7 @@ use transport::rdma::{self, Config, Rdma, RdmaConnector};
 use transport::workers::Shutdown;
 use transport::{
     Address, CloseReason, ConnHandle, Connector, Context, CountersSnapshot, DynService, Endpoint,
-    Limits, Message, Service,
+    Message, Service, TransportLimits,
 };
 use xdr::{List, Opaque};
 
@@ -115,7 +115,7 @@ impl OverRdma {
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = rdma::listen(any, &rdma).await.unwrap();
         let address = Address::Rdma(listener.local());
-        let (server, shutdown) = (Context::new(Limits::default()), Shutdown::new());
+        let (server, shutdown) = (Context::new(TransportLimits::default()), Shutdown::new());
         let slow = Arc::new(Slow {
             service: rig.nfsd.clone(),
             calls: Mutex::default(),
@@ -127,7 +127,7 @@ impl OverRdma {
             server.clone(),
             shutdown.signal(),
         ));
-        let client = Context::new(Limits::default());
+        let client = Context::new(TransportLimits::default());
         Self {
             rig,
             _port: port,

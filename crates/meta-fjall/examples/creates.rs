@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use meta::contract::block_on;
-use meta::{MetaStore, Outcome};
+use meta::{MetaStore, TxOutcome};
 use ropewalk_meta_fjall::{FjallStore, Options};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn main() {
                             tx.put(&entry, &[1; 40]);
                             tx.put(&[&b"i"[..], &id.to_be_bytes()].concat(), &[2; 160]);
                             tx.put(&[&b"i"[..], &1_u64.to_be_bytes()].concat(), &[3; 160]);
-                            Ok(Outcome::Commit)
+                            Ok(TxOutcome::Commit)
                         });
                         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap();
                         longest.fetch_max(micros, Ordering::Relaxed);

@@ -83,7 +83,7 @@ fn work(store: &FjallStore, model: &mut Vec<State>, dice: &mut Dice) -> Seq {
                 None => tx.delete(key),
             }
         }
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     });
     for (key, value) in writes {
         match value {

@@ -36,7 +36,7 @@ use commit::{Committer, Quick};
 use engine::Engine;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use meta::{
-    BoxFuture, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
+    BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody, TxOutcome,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -238,7 +238,7 @@ impl MetaStore for FjallStore {
             overlay: Overlay::new(),
         };
         let outcome = body(&mut tx)?;
-        if outcome == Outcome::Abort || tx.overlay.is_empty() {
+        if outcome == TxOutcome::Abort || tx.overlay.is_empty() {
             return Ok(self.applied());
         }
         let overlay = tx.overlay;

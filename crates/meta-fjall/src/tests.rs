@@ -111,7 +111,7 @@ mod quick {
 fn put(store: &FjallStore, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {
     store.transact(&mut |tx| {
         tx.put(key, value);
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })
 }
 
@@ -214,7 +214,7 @@ fn a_disk_that_others_fill_between_two_transactions_refuses_the_second() {
     let one = |store: &FjallStore| {
         store.transact(&mut |tx| {
             tx.put(b"k", b"v");
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })
     };
     one(&store).unwrap();
@@ -248,7 +248,7 @@ fn a_nearly_full_file_system_refuses_by_purpose_and_the_store_lives_on() {
             let done = store.transact(&mut |tx| {
                 tx.purpose(purpose);
                 tx.put(b"k", b"v");
-                Ok(Outcome::Commit)
+                Ok(TxOutcome::Commit)
             });
             if admitted.contains(&purpose) {
                 block_on(store.durable(done.unwrap())).unwrap();
@@ -260,7 +260,7 @@ fn a_nearly_full_file_system_refuses_by_purpose_and_the_store_lives_on() {
         let removal = store.transact(&mut |tx| {
             tx.put(b"parent", b"smaller");
             tx.delete(b"k");
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         });
         assert_eq!(removal.is_ok(), !admitted.is_empty());
     }

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use meta::contract::block_on;
-use meta::{MetaStore, Outcome, Read};
+use meta::{MetaStore, Read, TxOutcome};
 use ropewalk_meta_fjall::{FjallStore, Options};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -43,7 +43,7 @@ fn child(dir: &Path) {
                             &[7; 200],
                         );
                         tx.put(&[b'z', thread.to_le_bytes()[0]], &n.to_be_bytes());
-                        Ok(Outcome::Commit)
+                        Ok(TxOutcome::Commit)
                     });
                     block_on(store.durable(seq.unwrap())).unwrap();
                     let mut out = std::io::stdout().lock();

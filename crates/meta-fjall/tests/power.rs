@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 use meta::contract::block_on;
-use meta::{MetaStore, Outcome, Read};
+use meta::{MetaStore, Read, TxOutcome};
 use powercut::{Dice, ack, record, scratch, workload};
 use ropewalk_meta_fjall::{FjallStore, Options};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ fn work(root: &std::path::Path, seed: u64) {
                     None => tx.delete(&key),
                 }
             }
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         });
         let seq = done.unwrap();
         if dice.one_in(3) {
@@ -180,7 +180,7 @@ fn a_cut_while_a_store_is_made_leaves_one_that_opens() {
         let store = FjallStore::open(&workload.root, options()).unwrap();
         let done = store.transact(&mut |tx| {
             tx.put(COUNT, &1_u64.to_be_bytes());
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         });
         block_on(store.durable(done.unwrap())).unwrap();
         return ack("1");

@@ -4,7 +4,9 @@
 //! that makes one; every function here becomes a test of its own. The functions panic where the store
 //! breaks its promise. Crashes are not here: how a store may lose power is each adapter's own matter.
 
-use crate::{KEY_BYTES_MAX, MetaError, MetaStore, Outcome, Seq, TX_BYTES_MAX, Tx, VALUE_BYTES_MAX};
+use crate::{
+    KEY_BYTES_MAX, MetaError, MetaStore, Seq, TX_BYTES_MAX, Tx, TxOutcome, VALUE_BYTES_MAX,
+};
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::pin;
@@ -67,7 +69,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn commit(store: &dyn MetaStore, mut writes: impl FnMut(&mut dyn Tx)) -> Seq {
     let done = store.transact(&mut |tx| {
         writes(tx);
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     });
     done.expect(WHY)
 }
@@ -174,11 +176,11 @@ pub fn abort_leaves_nothing(subject: &mut dyn Subject) {
     let aborted = store.transact(&mut |tx| {
         tx.put(b"k", b"2");
         tx.put(b"l", b"2");
-        Ok(Outcome::Abort)
+        Ok(TxOutcome::Abort)
     });
     assert_eq!(aborted.expect(WHY), before);
     assert_eq!(all(&*store), [pair(b"k", b"1")]);
-    let empty = store.transact(&mut |_| Ok(Outcome::Commit));
+    let empty = store.transact(&mut |_| Ok(TxOutcome::Commit));
     assert_eq!(empty.expect(WHY), before);
 }
 
@@ -209,7 +211,7 @@ pub fn limits_are_errors_and_change_nothing(subject: &mut dyn Subject) {
         let outcome = store.transact(&mut |tx| {
             tx.put(b"beside", b"");
             write(tx);
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         });
         assert!(matches!(outcome, Err(MetaError::TooLarge)));
         assert_eq!(store.applied(), seq);
@@ -409,7 +411,7 @@ pub fn what_is_put_later_comes_with_its_number(subject: &mut dyn Subject) {
     assert_eq!(value(&*store, b"along").as_deref(), Some(&b"2"[..]));
     // Also behind a transaction that writes nothing.
     let last = store.put_later(b"last", b"4").expect(WHY);
-    let empty = store.transact(&mut |_| Ok(Outcome::Commit));
+    let empty = store.transact(&mut |_| Ok(TxOutcome::Commit));
     empty.expect(WHY);
     block_on(store.durable(last)).expect(WHY);
     let expected = [

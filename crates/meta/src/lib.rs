@@ -129,7 +129,7 @@ pub trait Tx: Read {
 
 /// What a transaction's closure decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TxOutcome {
     /// Apply the writes.
     Commit,
     /// Drop them: nothing happened.
@@ -137,12 +137,12 @@ pub enum Outcome {
 }
 
 /// The body of a transaction. It may run more than once.
-pub type TxBody<'a> = dyn FnMut(&mut dyn Tx) -> Result<Outcome, MetaError> + 'a;
+pub type TxBody<'a> = dyn FnMut(&mut dyn Tx) -> Result<TxOutcome, MetaError> + 'a;
 
 /// An ordered, transactional key-value store.
 pub trait MetaStore: Read + Send + Sync + 'static {
     /// Runs `body` with no other writer in between and applies its writes at once, all or none.
-    /// Returns the number of this transaction; after [`Outcome::Abort`], and when there were no writes,
+    /// Returns the number of this transaction; after [`TxOutcome::Abort`], and when there were no writes,
     /// the number of the newest transaction it could have observed.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ pub trait MetaStore: Read + Send + Sync + 'static {
         self.transact(&mut |tx| {
             tx.purpose(Purpose::Upkeep);
             tx.put(key, value);
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         })
     }
 
@@ -190,9 +190,9 @@ pub fn transact<T, E>(
     let seq = store.transact(&mut |tx| {
         let verdict = body(tx)?;
         let outcome = if verdict.is_ok() {
-            Outcome::Commit
+            TxOutcome::Commit
         } else {
-            Outcome::Abort
+            TxOutcome::Abort
         };
         result = Some(verdict);
         Ok(outcome)

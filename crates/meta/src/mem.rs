@@ -7,7 +7,7 @@
 use crate::Writes;
 use crate::overlay::range;
 use crate::{
-    BoxFuture, Gate, MetaError, MetaStore, Outcome, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
+    BoxFuture, Gate, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody, TxOutcome,
 };
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -185,7 +185,7 @@ impl MetaStore for MemStore {
         };
         let outcome = body(&mut tx)?;
         let overlay = tx.overlay;
-        if outcome == Outcome::Abort || overlay.is_empty() {
+        if outcome == TxOutcome::Abort || overlay.is_empty() {
             return Ok(Seq(inner.applied));
         }
         let purpose = overlay.purpose();
@@ -243,7 +243,7 @@ mod tests {
     fn put(store: &MemStore, key: &[u8], value: &[u8]) -> Seq {
         let body: &mut TxBody<'_> = &mut |tx| {
             tx.put(key, value);
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         };
         store.transact(body).unwrap()
     }
@@ -286,7 +286,7 @@ mod tests {
                 if delete {
                     tx.delete(b"a");
                 }
-                Ok(Outcome::Commit)
+                Ok(TxOutcome::Commit)
             })
         };
         for purpose in [Purpose::Ordinary, Purpose::Upkeep] {
@@ -311,7 +311,7 @@ mod tests {
         block_on(store.durable(second)).unwrap_err();
         let body: &mut TxBody<'_> = &mut |tx| {
             tx.put(b"c", b"");
-            Ok(Outcome::Commit)
+            Ok(TxOutcome::Commit)
         };
         assert!(matches!(store.transact(body), Err(MetaError::Poisoned)));
         assert_eq!(

@@ -55,7 +55,7 @@ pub struct Costs {
 
 /// How large a cluster is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cluster {
+pub struct ClusterSize {
     /// Data servers.
     pub ds_count: f64,
     /// Clients, with a session each.
@@ -139,7 +139,7 @@ pub struct Use {
 impl Costs {
     /// CPU of the metadata server for data servers and sessions that only live, in seconds per second.
     #[must_use]
-    pub fn background_cores(&self, cluster: &Cluster) -> f64 {
+    pub fn background_cores(&self, cluster: &ClusterSize) -> f64 {
         let heartbeats = cluster.ds_count / cluster.heartbeat_every_s * self.heartbeat_s;
         let renewals = cluster.sessions_count / cluster.renewal_every_s * self.renewal_s;
         self.idle_cores + heartbeats + renewals
@@ -147,22 +147,22 @@ impl Costs {
 
     /// Memory of the metadata server with data servers and sessions that only live.
     #[must_use]
-    pub fn memory_bytes(&self, cluster: &Cluster) -> f64 {
+    pub fn memory_bytes(&self, cluster: &ClusterSize) -> f64 {
         let servers = cluster.ds_count * self.ds_bytes;
         self.idle_bytes + servers + cluster.sessions_count * self.session_bytes
     }
 
     /// Data servers whose heartbeats alone would keep the metadata server busy.
     #[must_use]
-    pub fn ds_max(&self, hardware: &Hardware, cluster: &Cluster) -> f64 {
+    pub fn ds_max(&self, hardware: &Hardware, cluster: &ClusterSize) -> f64 {
         let free_cores = hardware.mds_cores - self.idle_cores;
         free_cores * cluster.heartbeat_every_s / self.heartbeat_s
     }
 
     /// How much of each resource such clients use.
     #[must_use]
-    pub fn uses(&self, hardware: &Hardware, cluster: &Cluster, demand: &Demand) -> Vec<Use> {
-        let nobody = Cluster {
+    pub fn uses(&self, hardware: &Hardware, cluster: &ClusterSize, demand: &Demand) -> Vec<Use> {
+        let nobody = ClusterSize {
             sessions_count: 0.0,
             ..*cluster
         };
@@ -261,7 +261,7 @@ mod tests {
         },
         sync_s: 1e-3,
     };
-    const CLUSTER: Cluster = Cluster {
+    const CLUSTER: ClusterSize = ClusterSize {
         ds_count: 1000.0,
         sessions_count: 8000.0,
         heartbeat_every_s: 4.0,
@@ -298,7 +298,7 @@ mod tests {
         };
         let uses = COSTS.uses(&HARDWARE, &CLUSTER, &demand);
         for used in &uses {
-            let full = Cluster {
+            let full = ClusterSize {
                 sessions_count: used.clients_max,
                 ..CLUSTER
             };

@@ -1,12 +1,14 @@
 //! How large a cluster can get: a bottleneck model of one metadata server, its data servers, their links and their memory.
 //!
 //! Nothing here knows how the servers work. What an operation costs is measured ([`Costs`], by `ropewalk bench scale`), and the
-//! model says what many of them do on other [`Hardware`]: [`Network`] for requests that wait for each other, [`Costs::uses`] for
+//! model says what many of them do on other [`Hardware`]: [`QueueNetwork`] for requests that wait for each other, [`Costs::uses`] for
 //! which resource ends first. docs/scale.md explains both and says what the model leaves out.
 #![forbid(unsafe_code)]
 
 mod cluster;
 mod queue;
 
-pub use cluster::{Cluster, Costs, Demand, Hardware, OperationCost, Resource, TransferCost, Use};
-pub use queue::{Network, Solution, Station};
+pub use cluster::{
+    ClusterSize, Costs, Demand, Hardware, OperationCost, Resource, TransferCost, Use,
+};
+pub use queue::{QueueNetwork, Solution, Station};

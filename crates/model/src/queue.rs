@@ -16,7 +16,7 @@ pub struct Station {
 
 /// Stations, and a delay that nobody queues for.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Network {
+pub struct QueueNetwork {
     /// The stations.
     pub stations: Vec<Station>,
     /// The delay of each request in seconds: thinking, waiting for a disk that serves all at once.
@@ -46,7 +46,7 @@ impl Station {
     }
 }
 
-impl Network {
+impl QueueNetwork {
     /// The station that saturates first, with the throughput at which it does: nothing is faster, however many wait.
     #[must_use]
     pub fn bottleneck(&self) -> Option<(&Station, f64)> {
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn equal_stations_share_the_requests_equally() {
         // X(N) = N / (D (N + K - 1)) for K equal stations.
-        let network = Network {
+        let network = QueueNetwork {
             stations: vec![station(1.0, 0.01); 3],
             delay_s: 0.0,
         };
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn two_requests_at_a_station_and_a_delay_by_hand() {
         // Alone: R = 1 + 1, X = 0.5, Q = 0.5. Both: R = 1.5 + 1, X = 2 / 2.5.
-        let network = Network {
+        let network = QueueNetwork {
             stations: vec![station(1.0, 1.0)],
             delay_s: 1.0,
         };
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_bottleneck_and_no_less_time_than_alone() {
-        let network = Network {
+        let network = QueueNetwork {
             stations: vec![
                 station(2.0, 0.004),
                 station(1.0, 0.001),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nobody_asks_for_nothing() {
-        let network = Network::default();
+        let network = QueueNetwork::default();
         assert_eq!(network.bottleneck(), None);
         assert_eq!(network.solve(0).throughput_per_s, 0.0);
     }

@@ -2,7 +2,7 @@
 //! Method: the rules for any list and mode, and some cases by hand.
 
 use super::*;
-use crate::{Cred, Extras, FileId, FileType, Format, Inode, Limits, Namespace, Op, Time};
+use crate::{Cred, Extras, FileId, FileType, Format, Inode, Namespace, NamespaceLimits, Op, Time};
 use meta::MemStore;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ fn file(mode: u32, acl: Option<Acl>, kind: FileType) -> Inode {
         hash_key: [0; 16],
     };
     let store = Arc::new(MemStore::new());
-    let (ns, _) = Namespace::open(store, format, Time::default(), Limits::default()).unwrap();
+    let (ns, _) =
+        Namespace::open(store, format, Time::default(), NamespaceLimits::default()).unwrap();
     let root = Cred::root();
     let root = ns.getattr(&mut Op::new(&root, Time::default()), FileId::ROOT);
     let mut extras = Extras::default();

@@ -41,13 +41,13 @@ pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
 pub use extras::{Extras, LayoutPolicy, Marks, Rare, XattrTotals};
 pub use inode::{FileType, Inode, SET_ID_BITS, SYMLINK_BYTES_MAX};
-pub use namespace::{Format, Limits, Namespace, SCHEMA_VERSION, Statistics};
+pub use namespace::{Format, Namespace, NamespaceLimits, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;
 pub use ops::link::Linked;
-pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDir};
+pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDirRequest};
 pub use ops::removal::{PAGE_MAX, RemovalState};
-pub use ops::remove::{Removed, What};
+pub use ops::remove::{RemovedName, What};
 pub use ops::rename::Renamed;
 pub use ops::setattr::{AtimeMove, AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, SetTime};
 pub use ops::xattr::{

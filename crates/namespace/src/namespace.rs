@@ -19,7 +19,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// Bounds of one name space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct NamespaceLimits {
     /// Inodes in the cache (about 400 bytes each).
     pub inode_cache_entries_max: usize,
     /// Directory entries in the cache (about 150 bytes each).
@@ -28,7 +28,7 @@ pub struct Limits {
     pub link_count_max: u32,
 }
 
-impl Default for Limits {
+impl Default for NamespaceLimits {
     fn default() -> Self {
         Self {
             inode_cache_entries_max: 1 << 18,
@@ -80,7 +80,7 @@ pub struct Namespace {
     pub(crate) store: Arc<dyn MetaStore>,
     pub(crate) identity: Identity,
     pub(crate) boot: u32,
-    pub(crate) limits: Limits,
+    pub(crate) limits: NamespaceLimits,
     pub(crate) hash_mask: u64,
     pub(crate) inodes: Cache<FileId, Arc<Inode>>,
     pub(crate) buckets: Cache<(FileId, u64), Arc<Bucket>>,
@@ -107,7 +107,7 @@ impl Namespace {
         store: Arc<dyn MetaStore>,
         format: Format,
         now: Time,
-        limits: Limits,
+        limits: NamespaceLimits,
     ) -> Result<(Self, Seq), NsError> {
         let opened = meta::transact(&*store, |tx| Ok(open_or_format(tx, format, now)))?;
         let (result, seq) = opened;
@@ -159,7 +159,7 @@ impl Namespace {
 
     /// Its limits.
     #[must_use]
-    pub const fn limits(&self) -> &Limits {
+    pub const fn limits(&self) -> &NamespaceLimits {
         &self.limits
     }
 

@@ -14,7 +14,7 @@ const FORMAT: Format = Format {
     cluster_id: 3,
     hash_key: [9; 16],
 };
-const TINY: Limits = Limits {
+const TINY: NamespaceLimits = NamespaceLimits {
     inode_cache_entries_max: 1,
     entry_cache_entries_max: 1,
     link_count_max: 5,
@@ -611,7 +611,7 @@ impl World {
         let mut op = Op::new(&cred, Time::default());
         let (mut names, mut cookie) = (BTreeMap::new(), 0);
         loop {
-            let page = ReadDir {
+            let page = ReadDirRequest {
                 cookie,
                 entries_max: 2,
                 name_bytes_max: 1000,
@@ -698,7 +698,7 @@ fn the_checker_sees_what_is_wrong() {
 fn put(store: &MemStore, key: &[u8], value: &[u8]) {
     let body = &mut |tx: &mut dyn meta::Tx| {
         tx.put(key, value);
-        Ok(meta::Outcome::Commit)
+        Ok(meta::TxOutcome::Commit)
     };
     store.transact(body).unwrap();
 }
@@ -706,7 +706,7 @@ fn put(store: &MemStore, key: &[u8], value: &[u8]) {
 fn delete(store: &MemStore, key: &[u8]) {
     let body = &mut |tx: &mut dyn meta::Tx| {
         tx.delete(key);
-        Ok(meta::Outcome::Commit)
+        Ok(meta::TxOutcome::Commit)
     };
     store.transact(body).unwrap();
 }

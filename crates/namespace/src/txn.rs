@@ -15,7 +15,7 @@ use crate::inode::{FileType, Inode};
 use crate::namespace::{Namespace, Writer};
 use crate::records::{self, RwOut, TruncateIntent};
 use crate::{Cred, FileId, NsError, Op, keys};
-use meta::{Outcome, Purpose, Seq, Tx};
+use meta::{Purpose, Seq, Tx, TxOutcome};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,9 +97,9 @@ impl Namespace {
             staged.mark(self);
             last = Some((verdict, writer, seen));
             Ok(if commit {
-                Outcome::Commit
+                TxOutcome::Commit
             } else {
-                Outcome::Abort
+                TxOutcome::Abort
             })
         });
         let seq = match outcome {

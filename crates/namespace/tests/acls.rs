@@ -77,7 +77,7 @@ fn each_operation_on_a_directory_asks_for_its_bit() {
             ns.lookup(op, d, b"f").map(drop)
         }),
         ("readdir", READ, |ns, op, d| {
-            let page = ReadDir {
+            let page = ReadDirRequest {
                 cookie: 0,
                 entries_max: 9,
                 name_bytes_max: 99,

@@ -20,7 +20,7 @@ fn a_new_file_system_has_a_root_and_counts_its_starts() {
         cluster_id: 99,
         hash_key: [0; 16],
     };
-    let (ns, _) = Namespace::open(store, other, at(5), Limits::default()).unwrap();
+    let (ns, _) = Namespace::open(store, other, at(5), NamespaceLimits::default()).unwrap();
     assert_eq!((ns.boot(), ns.cluster_id()), (2, 7));
 }
 

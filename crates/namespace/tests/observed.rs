@@ -88,10 +88,10 @@ impl MetaStore for Slow {
 
 #[test]
 fn readers_beside_a_writer_never_see_time_run_backwards_nor_too_early_a_number() {
-    let limits = Limits {
+    let limits = NamespaceLimits {
         inode_cache_entries_max: 1,
         entry_cache_entries_max: 1,
-        ..Limits::default()
+        ..NamespaceLimits::default()
     };
     let store = Arc::new(Slow(MemStore::manual()));
     let ns = Namespace::open(store, FORMAT, at(0), limits).unwrap().0;

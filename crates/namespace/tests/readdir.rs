@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 const ROOT: FileId = FileId::ROOT;
 const STAYING: usize = 100_000;
 
-fn page(cookie: u64, entries_max: usize) -> ReadDir {
-    ReadDir {
+fn page(cookie: u64, entries_max: usize) -> ReadDirRequest {
+    ReadDirRequest {
         cookie,
         entries_max,
         name_bytes_max: 1 << 20,
@@ -73,12 +73,12 @@ fn pages_keep_their_limits_and_know_their_end() {
     assert_eq!((last.entries.len(), last.eof), (1, true));
     let end = list(page(all.entries[9].cookie, 9));
     assert_eq!((end.entries.len(), end.eof), (0, true));
-    let bytes = ReadDir {
+    let bytes = ReadDirRequest {
         name_bytes_max: 14,
         ..page(0, 10)
     };
     assert_eq!(list(bytes).entries.len(), 2);
-    let none = ReadDir {
+    let none = ReadDirRequest {
         name_bytes_max: 4,
         ..page(0, 10)
     };
@@ -94,7 +94,7 @@ fn listing_wants_read_and_inodes_want_search_permission() {
     let ns = fresh();
     let dir = mkdir(&ns, ROOT, "d", 0o704);
     let file = touch(&ns, &Cred::root(), dir, "f", 0o644);
-    let with = ReadDir {
+    let with = ReadDirRequest {
         with_inodes: true,
         ..page(0, 10)
     };

@@ -109,9 +109,9 @@ fn sticky_bits_and_write_permission_guard_every_name() {
 
 #[test]
 fn links_are_counted_and_limited() {
-    let limits = Limits {
+    let limits = NamespaceLimits {
         link_count_max: 3,
-        ..Limits::default()
+        ..NamespaceLimits::default()
     };
     let store = std::sync::Arc::new(meta::MemStore::new());
     let (ns, _) = Namespace::open(store, FORMAT, at(0), limits).unwrap();

@@ -6,7 +6,7 @@ use crate::rdma::ProviderChoice;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use server::exports::{ANONYMOUS_ID, Clients};
+use server::exports::{ANONYMOUS_ID, ClientRule};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -265,7 +265,7 @@ fn parse_export(text: &str) -> Result<ExportTable, String> {
         }
         rest = before;
     }
-    rest.parse::<Clients>().map_err(|e| e.to_string())?;
+    rest.parse::<ClientRule>().map_err(|e| e.to_string())?;
     Ok(ExportTable {
         clients: rest.to_owned(),
         access: access.unwrap_or_default(),

@@ -152,7 +152,7 @@ pub(crate) struct Connections {
 
 /// `connections_max` when a configuration does not say.
 pub(crate) fn default_connections_max() -> u32 {
-    transport::Limits::CONNECTIONS_MAX_DEFAULT
+    transport::TransportLimits::CONNECTIONS_MAX_DEFAULT
 }
 
 /// `busy_poll_us` when a configuration does not say.

@@ -25,7 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::rdma::Traffic;
 use transport::tcp::Listener;
 use transport::workers::{Shutdown, Workers, spawn_workers};
-use transport::{Context, CountersSnapshot, DynService, Limits};
+use transport::{Context, CountersSnapshot, DynService, TransportLimits};
 
 /// Signal of a write beyond the file size limit (signal(7)).
 const SIGXFSZ: i32 = 25;
@@ -54,7 +54,7 @@ pub(crate) fn init_logging() {
 /// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for
 /// them, since a server without descriptors fails at its own files first. Raises the limit of open files as far as needed
 /// and allowed.
-pub(crate) fn transport_limits(configured: &Connections) -> Limits {
+pub(crate) fn transport_limits(configured: &Connections) -> TransportLimits {
     let wanted = u64::from(configured.max) + FILES_RESERVED;
     let files = raise_nofile(wanted);
     let possible = connections_possible(files);
@@ -68,12 +68,12 @@ pub(crate) fn transport_limits(configured: &Connections) -> Limits {
     }
     let connections_max = configured.max.min(possible);
     let quarter = connections_max.div_ceil(4);
-    Limits {
+    TransportLimits {
         connections_max,
         connections_per_address_max: configured.per_address_max.unwrap_or(quarter),
         busy_poll: Duration::from_micros(u64::from(configured.busy_poll_us)),
         idle: configured.idle_close,
-        ..Limits::default()
+        ..TransportLimits::default()
     }
 }
 

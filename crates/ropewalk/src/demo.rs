@@ -18,13 +18,13 @@ use crate::table::{bytes as shown, table};
 use crate::up::cluster::{Cluster, ask_async};
 use crate::up::plan::Plan;
 use bytes::Bytes;
-use client::{Client, ClientConfig, File, Identity, OpenOptions, Verifier};
+use client::{Client, ClientConfig, File, OpenOptions, UserIdentity, Verifier};
 use indicatif::{ProgressBar, ProgressStyle};
 use judge::{Counts, Leg, Proxied, Step, Way};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use transport::{Address, AnyConnector, Context, Limits, Preference};
+use transport::{Address, AnyConnector, Context, Preference, TransportLimits};
 
 /// Bytes that are written or read by one call.
 const CHUNK_BYTES: u64 = 8 << 20;
@@ -231,13 +231,13 @@ async fn connect(plan: &Plan, way: Way, pnfs: bool) -> Outcome<Client> {
     let verifier = Verifier {
         bytes: random_u64().to_be_bytes(),
     };
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         gids: Vec::new(),
         machine: "localhost".to_owned(),
     };
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let connector = Arc::new(AnyConnector::new(
         &context,
         vec![crate::rdma::software(transport::rdma::Config::default())],

@@ -4,7 +4,7 @@ use crate::cli::RdmaArgs;
 use crate::failure::Outcome;
 use crate::out;
 use crate::table::table;
-use fabric_verbs::{DeviceReport, Kind, PortReport, Survey, survey};
+use fabric_verbs::{DeviceKind, DeviceReport, PortReport, Survey, survey};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -77,7 +77,7 @@ fn describe(text: &mut String, device: &DeviceReport) {
         }
     }
     let lacks = |port: &PortReport| port.is_active && port.interfaces.is_empty();
-    if device.kind == Kind::InfiniBand && device.ports.iter().any(lacks) {
+    if device.kind == DeviceKind::InfiniBand && device.ports.iter().any(lacks) {
         let _ = writeln!(
             text,
             "{name}: addresses of InfiniBand are those of IPoIB interfaces (modprobe ib_ipoib)"
@@ -195,7 +195,7 @@ mod tests {
         };
         let device = DeviceReport {
             name: "mlx5_0".to_owned(),
-            kind: Kind::Roce,
+            kind: DeviceKind::Roce,
             firmware: String::new(),
             unusable: None,
             memory: None,

@@ -2,7 +2,7 @@
 //!
 //! A program that is linked statically, or with musl, sees /etc/passwd and /etc/group only.
 
-use mds::identities::{Answer, Directory, GROUPS_MAX, Kind, Question};
+use mds::identities::{Directory, GROUPS_MAX, IdKind, NameAnswer, Question};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::CString;
 use std::io;
@@ -11,25 +11,25 @@ use std::io;
 pub(crate) struct NameService;
 
 impl Directory for NameService {
-    fn ask(&self, question: &Question) -> io::Result<Answer> {
+    fn ask(&self, question: &Question) -> io::Result<NameAnswer> {
         let known = match question {
-            Question::Groups(uid) => groups(*uid)?.map(|g| Answer::Groups(g.into())),
-            Question::Name(Kind::User, id) => {
+            Question::Groups(uid) => groups(*uid)?.map(|g| NameAnswer::Groups(g.into())),
+            Question::Name(IdKind::User, id) => {
                 let user = User::from_uid(Uid::from_raw(*id))?;
-                user.map(|u| Answer::Name(u.name.into()))
+                user.map(|u| NameAnswer::Name(u.name.into()))
             }
-            Question::Name(Kind::Group, id) => {
+            Question::Name(IdKind::Group, id) => {
                 let group = Group::from_gid(Gid::from_raw(*id))?;
-                group.map(|g| Answer::Name(g.name.into()))
+                group.map(|g| NameAnswer::Name(g.name.into()))
             }
-            Question::Id(Kind::User, name) => {
-                User::from_name(name)?.map(|u| Answer::Id(u.uid.as_raw()))
+            Question::Id(IdKind::User, name) => {
+                User::from_name(name)?.map(|u| NameAnswer::Id(u.uid.as_raw()))
             }
-            Question::Id(Kind::Group, name) => {
-                Group::from_name(name)?.map(|g| Answer::Id(g.gid.as_raw()))
+            Question::Id(IdKind::Group, name) => {
+                Group::from_name(name)?.map(|g| NameAnswer::Id(g.gid.as_raw()))
             }
         };
-        Ok(known.unwrap_or(Answer::Unknown))
+        Ok(known.unwrap_or(NameAnswer::Unknown))
     }
 }
 
@@ -70,30 +70,30 @@ mod tests {
     #[test]
     fn names_and_numbers_lead_to_each_other() {
         let ask = |question| NameService.ask(&question).unwrap();
-        for (kind, file) in [(Kind::User, "/etc/passwd"), (Kind::Group, "/etc/group")] {
+        for (kind, file) in [(IdKind::User, "/etc/passwd"), (IdKind::Group, "/etc/group")] {
             let all = ids(file);
             assert!(!all.is_empty(), "{file}");
             for (name, id) in all
                 .iter()
                 .filter(|(_, id)| all.values().filter(|i| i == id).count() == 1)
             {
-                assert_eq!(ask(Question::Id(kind, name.clone())), Answer::Id(*id));
+                assert_eq!(ask(Question::Id(kind, name.clone())), NameAnswer::Id(*id));
                 assert_eq!(
                     ask(Question::Name(kind, *id)),
-                    Answer::Name(name.as_str().into())
+                    NameAnswer::Name(name.as_str().into())
                 );
             }
             let nobody = ask(Question::Id(kind, "no such name here".into()));
-            assert_eq!(nobody, Answer::Unknown);
+            assert_eq!(nobody, NameAnswer::Unknown);
         }
-        assert_eq!(ask(Question::Groups(3_999_999_999)), Answer::Unknown);
+        assert_eq!(ask(Question::Groups(3_999_999_999)), NameAnswer::Unknown);
     }
 
     #[test]
     fn a_user_has_his_own_group_and_those_that_list_him() {
         let groups = fs::read_to_string("/etc/group").unwrap();
         for (user, uid) in ids("/etc/passwd") {
-            let Answer::Groups(found) = NameService.ask(&Question::Groups(uid)).unwrap() else {
+            let NameAnswer::Groups(found) = NameService.ask(&Question::Groups(uid)).unwrap() else {
                 panic!("{user} has no groups");
             };
             assert!(!found.is_empty(), "{user}");

@@ -41,7 +41,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use transport::tcp::TcpConnector;
 use transport::workers::Shutdown;
-use transport::{Address, Connector, Context, Limits as TransportLimits};
+use transport::{Address, Connector, Context, TransportLimits};
 
 /// How often leases of clients are looked at.
 const TICK: Duration = Duration::from_secs(1);

@@ -36,12 +36,12 @@ use ::fs::{
     COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, REMOVALS_COUNTED_MAX, removals_waiting,
     rotate_key,
 };
-use cluster_tls::{ClusterCa, JoinToken, Role};
+use cluster_tls::{CertRole, ClusterCa, JoinToken};
 use mds::identities::{Directory, IdentityConfig};
 use mds::{Mds, MdsConfig as Parts};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
-use namespace::{Cred, FileId, Limits, Op, SetAttr, Time};
+use namespace::{Cred, FileId, NamespaceLimits, Op, SetAttr, Time};
 use server::Nfsd;
 use state::DelegationLimits;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use transport::workers::Shutdown;
-use transport::{AnyConnector, Context, Limits as TransportLimits};
+use transport::{AnyConnector, Context, TransportLimits};
 
 /// Lease of data servers: how long a lost one delays what must be known everywhere.
 const DS_LEASE_MS: u32 = 15_000;
@@ -193,7 +193,7 @@ fn serve_control(
     shutdown: &Shutdown,
 ) -> Outcome<JoinHandle<std::io::Result<()>>> {
     let tls = ca
-        .issue_identity(Role::Mds)
+        .issue_identity(CertRole::Mds)
         .and_then(|own| cluster_tls::server_config(&own));
     let tls = Arc::new(tls.map_err(cannot("set up TLS for data servers"))?);
     let issuer = Arc::clone(ca);
@@ -242,7 +242,7 @@ async fn open_mds(
         lease_ms: config.lease_seconds * 1000,
         clock: Arc::new(wall_time),
         random: Arc::new(daemon::random_u64),
-        limits: Limits::default(),
+        limits: NamespaceLimits::default(),
         delegations: config.delegations.then(DelegationLimits::default),
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)

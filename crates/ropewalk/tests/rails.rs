@@ -6,7 +6,7 @@
 mod rig;
 
 use bytes::Bytes;
-use client::{Client, ClientConfig, Identity, OpenOptions, Verifier};
+use client::{Client, ClientConfig, OpenOptions, UserIdentity, Verifier};
 use fabric_iwarp::Iwarp;
 use rig::{Up, status};
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use transport::rdma::{Config, Rdma};
-use transport::{Address, AnyConnector, Context, Limits, Preference};
+use transport::{Address, AnyConnector, Context, Preference, TransportLimits};
 
 const DS_COUNT: usize = 2;
 const PIECE: usize = 128 << 10;
@@ -118,7 +118,7 @@ fn relays(dir: &Path, (listen, advertise): (&str, &str)) -> Vec<[Relay; 2]> {
 }
 
 async fn client(mds: Address, data_transport: Preference) -> Client {
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         gids: Vec::new(),
@@ -133,7 +133,7 @@ async fn client(mds: Address, data_transport: Preference) -> Client {
         ..ClientConfig::new(b"rails".to_vec(), verifier, identity)
     };
     let rdma = Rdma::new(Arc::new(Iwarp::default()), Config::default());
-    let connector = AnyConnector::new(&Context::new(Limits::default()), vec![rdma]);
+    let connector = AnyConnector::new(&Context::new(TransportLimits::default()), vec![rdma]);
     let connected = Client::connect(vec![mds], Arc::new(connector), config).await;
     connected.unwrap()
 }

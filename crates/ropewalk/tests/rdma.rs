@@ -4,7 +4,7 @@
 
 mod rig;
 
-use client::{Client, ClientConfig, Identity, Verifier};
+use client::{Client, ClientConfig, UserIdentity, Verifier};
 use fabric_iwarp::Iwarp;
 use rig::{ropewalk, status, wait_for};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use transport::rdma::{Config, Rdma, RdmaConnector};
-use transport::{Address, Context, Limits};
+use transport::{Address, Context, TransportLimits};
 
 /// A process, killed when dropped.
 struct Server(Child);
@@ -53,7 +53,7 @@ async fn a_client_works_over_rdma() {
     let dir = tempfile::tempdir().unwrap();
     let address = rig::address();
     let _server = start(dir.path(), address);
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: 1000,
         gid: 1000,
         gids: Vec::new(),
@@ -63,7 +63,7 @@ async fn a_client_works_over_rdma() {
     let config = ClientConfig::new(b"over rdma".to_vec(), verifier, identity);
     let rdma = Rdma::new(Arc::new(Iwarp::default()), Config::default());
     let connector = Arc::new(RdmaConnector::new(
-        Context::new(Limits::default()),
+        Context::new(TransportLimits::default()),
         vec![rdma],
     ));
     let client = Client::connect(vec![Address::Rdma(address)], connector, config)

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::rdma::{Config, Rdma, RdmaConnector};
-use transport::{Address, Connector, Context, Limits};
+use transport::{Address, Connector, Context, TransportLimits};
 
 /// Idle sessions, where the hard limit of open files allows them.
 const IDLE: usize = 10_000;
@@ -94,9 +94,9 @@ async fn ten_thousand_idle_sessions_cost_little() {
     let count = IDLE.min(connections_allowed(FILES_RESERVED));
     let mds = Mds::start(count);
     let rdma = Rdma::new(Arc::new(Iwarp::default()), Config::default());
-    let limits = Limits {
+    let limits = TransportLimits {
         connections_max: u32::MAX,
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let connector: Arc<dyn Connector> =
         Arc::new(RdmaConnector::new(Context::new(limits), vec![rdma]));

@@ -5,13 +5,13 @@
 mod rig;
 
 use bytes::Bytes;
-use client::{Client, ClientConfig, Identity, OpenOptions, Verifier};
+use client::{Client, ClientConfig, OpenOptions, UserIdentity, Verifier};
 use rig::{Up, run, sentence, status};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use transport::tcp::TcpConnector;
-use transport::{Address, Context, Limits};
+use transport::{Address, Context, TransportLimits};
 
 const BYTES: u64 = 3_000_000;
 
@@ -37,7 +37,7 @@ fn write_proxied(mds: SocketAddr) {
 }
 
 async fn try_proxied(mds: SocketAddr) {
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         gids: Vec::new(),
@@ -48,7 +48,7 @@ async fn try_proxied(mds: SocketAddr) {
         pnfs: false,
         ..ClientConfig::new(b"proxied".to_vec(), verifier, identity)
     };
-    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
+    let connector = Arc::new(TcpConnector::new(Context::new(TransportLimits::default())));
     let client = Client::connect(vec![Address::Tcp(mds)], connector, config)
         .await
         .unwrap();

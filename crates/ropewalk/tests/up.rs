@@ -5,7 +5,7 @@
 mod rig;
 
 use bytes::Bytes;
-use client::{Client, ClientConfig, Identity, OpenOptions, Verifier};
+use client::{Client, ClientConfig, OpenOptions, UserIdentity, Verifier};
 use rig::{Up, is_alive, pid_of, quick, run, sentence, signal, status, wait_for};
 use rustix::process::Signal;
 use std::io::{BufReader, Read};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use transport::tcp::TcpConnector;
-use transport::{Address, Context, Limits};
+use transport::{Address, Context, TransportLimits};
 
 async fn connect(address: SocketAddr, owner: &str) -> Client {
     // As root we are squashed, and the root directory is open to everybody; else it is our own.
@@ -21,7 +21,7 @@ async fn connect(address: SocketAddr, owner: &str) -> Client {
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
     );
-    let identity = Identity {
+    let identity = UserIdentity {
         uid,
         gid,
         gids: Vec::new(),
@@ -29,7 +29,7 @@ async fn connect(address: SocketAddr, owner: &str) -> Client {
     };
     let verifier = Verifier { bytes: [7; 8] };
     let config = ClientConfig::new(owner.as_bytes().to_vec(), verifier, identity);
-    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
+    let connector = Arc::new(TcpConnector::new(Context::new(TransportLimits::default())));
     Client::connect(vec![Address::Tcp(address)], connector, config)
         .await
         .unwrap()

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
-use rpc::{AcceptError, CallError, CallHeader, OpaqueAuth, Verdict};
+use rpc::{AcceptError, CallHeader, CallHeaderError, CallRefusal, OpaqueAuth};
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -49,14 +49,14 @@ pub struct Call<'r> {
 
 impl Call<'_> {
     /// The reply that refuses this call.
-    pub fn refuse(&self, verdict: impl Into<Verdict>) -> Option<Message> {
+    pub fn refuse(&self, verdict: impl Into<CallRefusal>) -> Option<Message> {
         Some(refusal(self.header.xid, verdict.into()))
     }
 }
 
 /// What a program may want to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ProgramFault {
     /// A header that RFC 5531 has an answer for: another RPC version, a credential that is none.
     Refused,
     /// A record without a header. Its connection is closed: there is no transaction id to answer.
@@ -75,7 +75,7 @@ pub trait Program: Send + Sync + 'static {
     fn call<'r>(&'r self, call: Call<'r>) -> impl Future<Output = Option<Message>> + Send + 'r;
 
     /// A record that came to no program. The first program of a service is told.
-    fn note(&self, _fault: Fault) {}
+    fn note(&self, _fault: ProgramFault) {}
 }
 
 type BoxFuture<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
@@ -170,14 +170,18 @@ pub fn open<'r, 'p, P: Program>(
 }
 
 #[cold]
-fn undecodable<P: Program>(first: &P, conn: &ConnHandle, error: CallError) -> Option<Message> {
+fn undecodable<P: Program>(
+    first: &P,
+    conn: &ConnHandle,
+    error: CallHeaderError,
+) -> Option<Message> {
     match error {
-        CallError::Refused { xid, verdict } => {
-            first.note(Fault::Refused);
+        CallHeaderError::Refused { xid, verdict } => {
+            first.note(ProgramFault::Refused);
             Some(refusal(xid, verdict))
         }
-        CallError::Malformed(error) => {
-            first.note(Fault::Malformed);
+        CallHeaderError::Malformed(error) => {
+            first.note(ProgramFault::Malformed);
             conn.close_with(CloseReason::MalformedMessage, error);
             None
         }
@@ -211,7 +215,7 @@ fn check(version: u32, versions: RangeInclusive<u32>) -> Result<(), AcceptError>
 
 /// A reply that refuses a call.
 #[must_use]
-pub fn refusal(xid: u32, verdict: Verdict) -> Message {
+pub fn refusal(xid: u32, verdict: CallRefusal) -> Message {
     let mut e = Encoder::new();
     rpc::encode_error(&mut e, xid, verdict);
     e.into()

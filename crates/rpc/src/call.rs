@@ -7,7 +7,7 @@ use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder};
 
 use crate::auth::{AuthStat, OpaqueAuth};
 use crate::message::{MessageType, RPC_VERSION};
-use crate::reply::{Rejection, Verdict};
+use crate::reply::{CallRefusal, Rejection};
 
 /// The transaction id and the direction of a message, which is all that a transport must know.
 ///
@@ -20,7 +20,7 @@ pub fn peek(record: &[u8]) -> Result<(u32, MessageType), DecodeError> {
 
 /// Why a CALL was not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallError {
+pub enum CallHeaderError {
     /// No header could be found in the bytes: nothing sensible can be answered.
     Malformed(DecodeError),
     /// The header is refused, and RFC 5531 has an answer: send it with this transaction id.
@@ -28,11 +28,11 @@ pub enum CallError {
         /// Transaction id of the call.
         xid: u32,
         /// What to answer.
-        verdict: Verdict,
+        verdict: CallRefusal,
     },
 }
 
-impl std::fmt::Display for CallError {
+impl std::fmt::Display for CallHeaderError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(e) => write!(f, "malformed call: {e}"),
@@ -41,9 +41,9 @@ impl std::fmt::Display for CallError {
     }
 }
 
-impl std::error::Error for CallError {}
+impl std::error::Error for CallHeaderError {}
 
-impl From<DecodeError> for CallError {
+impl From<DecodeError> for CallHeaderError {
     fn from(e: DecodeError) -> Self {
         Self::Malformed(e)
     }
@@ -86,9 +86,9 @@ impl<'a> CallStart<'a> {
     /// Reads a CALL header and leaves the decoder at the procedure's arguments.
     ///
     /// # Errors
-    /// [`CallError::Refused`] for another RPC version (RFC 5531 §9, RPC_MISMATCH) and for an
-    /// authenticator above 400 bytes (AUTH_ERROR); else [`CallError::Malformed`].
-    pub fn decode(d: &mut Decoder<'a>) -> Result<Self, CallError> {
+    /// [`CallHeaderError::Refused`] for another RPC version (RFC 5531 §9, RPC_MISMATCH) and for an
+    /// authenticator above 400 bytes (AUTH_ERROR); else [`CallHeaderError::Malformed`].
+    pub fn decode(d: &mut Decoder<'a>) -> Result<Self, CallHeaderError> {
         let xid = d.u32()?;
         let direction_at = d.position();
         if MessageType::decode(d)? != MessageType::Call {
@@ -100,7 +100,7 @@ impl<'a> CallStart<'a> {
             .into());
         }
         if d.u32()? != RPC_VERSION {
-            return Err(CallError::Refused {
+            return Err(CallHeaderError::Refused {
                 xid,
                 verdict: Rejection::RPC_MISMATCH.into(),
             });
@@ -124,12 +124,12 @@ fn auth<'a>(
     d: &mut Decoder<'a>,
     xid: u32,
     too_long: AuthStat,
-) -> Result<OpaqueAuth<'a>, CallError> {
+) -> Result<OpaqueAuth<'a>, CallHeaderError> {
     OpaqueAuth::decode(d).map_err(|e| match e.kind {
-        DecodeErrorKind::TooLong { .. } => CallError::Refused {
+        DecodeErrorKind::TooLong { .. } => CallHeaderError::Refused {
             xid,
             verdict: Rejection::Auth(too_long).into(),
         },
-        _ => CallError::Malformed(e),
+        _ => CallHeaderError::Malformed(e),
     })
 }

@@ -22,14 +22,14 @@ pub use auth::{
     AUTH_BODY_BYTES_MAX, AUTH_SYS_GIDS_MAX, AUTH_SYS_MACHINE_BYTES_MAX, AuthStat, AuthSys,
     Credential, OpaqueAuth, STARTTLS, flavor,
 };
-pub use call::{CallError, CallHeader, CallStart, peek};
+pub use call::{CallHeader, CallHeaderError, CallStart, peek};
 pub use message::{MessageType, RPC_VERSION};
 pub use record::{
     FRAGMENT_BYTES_MAX, Fed, RESERVE_STEP_BYTES, RecordError, RecordLimits, RecordReader,
     fragment_header,
 };
 pub use reply::{
-    AcceptError, Rejection, ReplyHeader, ReplyVerdict, Verdict, begin_success, encode_error,
+    AcceptError, CallRefusal, Rejection, ReplyHeader, ReplyVerdict, begin_success, encode_error,
 };
 
 #[cfg(test)]

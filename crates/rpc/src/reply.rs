@@ -66,20 +66,20 @@ impl Rejection {
 
 /// Every answer of RPC but success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CallRefusal {
     /// Accepted, not executed.
     Accepted(AcceptError),
     /// Rejected.
     Denied(Rejection),
 }
 
-impl From<AcceptError> for Verdict {
+impl From<AcceptError> for CallRefusal {
     fn from(e: AcceptError) -> Self {
         Self::Accepted(e)
     }
 }
 
-impl From<Rejection> for Verdict {
+impl From<Rejection> for CallRefusal {
     fn from(r: Rejection) -> Self {
         Self::Denied(r)
     }
@@ -99,16 +99,16 @@ fn begin_accepted(e: &mut Encoder, xid: u32, verifier: OpaqueAuth<'_>, stat: u32
 }
 
 /// Writes a whole reply that carries no results. Its verifier is AUTH_NONE.
-pub fn encode_error(e: &mut Encoder, xid: u32, verdict: Verdict) {
+pub fn encode_error(e: &mut Encoder, xid: u32, verdict: CallRefusal) {
     match verdict {
-        Verdict::Accepted(error) => {
+        CallRefusal::Accepted(error) => {
             begin_accepted(e, xid, OpaqueAuth::NONE, error.stat());
             if let AcceptError::ProgMismatch { low, high } = error {
                 e.u32(low);
                 e.u32(high);
             }
         }
-        Verdict::Denied(rejection) => {
+        CallRefusal::Denied(rejection) => {
             e.u32(xid);
             MessageType::Reply.encode(e);
             e.u32(MSG_DENIED);
@@ -136,7 +136,7 @@ pub enum ReplyVerdict<'a> {
         verifier: OpaqueAuth<'a>,
     },
     /// Not executed.
-    Error(Verdict),
+    Error(CallRefusal),
 }
 
 /// The header of a received REPLY; it borrows from the record.
@@ -163,7 +163,7 @@ impl<'a> Decode<'a> for ReplyHeader<'a> {
         let offset = d.position();
         let verdict = match d.u32()? {
             MSG_ACCEPTED => accepted(d)?,
-            MSG_DENIED => ReplyVerdict::Error(Verdict::Denied(denied(d)?)),
+            MSG_DENIED => ReplyVerdict::Error(CallRefusal::Denied(denied(d)?)),
             v => {
                 return Err(DecodeError {
                     kind: DecodeErrorKind::BadDiscriminant(v),

@@ -54,7 +54,7 @@ fn a_call_truncated_at_any_byte_is_malformed() {
     let bytes = call_bytes();
     for cut in 0..bytes.len() {
         let err = CallHeader::decode(&mut Decoder::new(&bytes[..cut])).unwrap_err();
-        let CallError::Malformed(e) = err else {
+        let CallHeaderError::Malformed(e) = err else {
             panic!("cut at {cut}: {err:?}")
         };
         assert_eq!(e.kind, DecodeErrorKind::Truncated, "cut at {cut}");
@@ -69,7 +69,7 @@ fn calls_that_rpc_refuses_get_the_verdict_of_the_rfc() {
         bytes
     };
     let verf_len_at = call_bytes().len() - 4;
-    let refused = |verdict: Verdict| CallError::Refused {
+    let refused = |verdict: CallRefusal| CallHeaderError::Refused {
         xid: 0x0102_0304,
         verdict,
     };
@@ -103,13 +103,16 @@ fn calls_that_rpc_refuses_get_the_verdict_of_the_rfc() {
     }
     for (what, bytes) in [("a reply", with(4, 1)), ("no direction", with(4, 2))] {
         let err = CallHeader::decode(&mut Decoder::new(&bytes)).unwrap_err();
-        assert!(matches!(err, CallError::Malformed(_)), "{what}: {err:?}");
+        assert!(
+            matches!(err, CallHeaderError::Malformed(_)),
+            "{what}: {err:?}"
+        );
     }
 }
 
 #[test]
 fn every_verdict_round_trips_and_refuses_truncation() {
-    let mut verdicts: Vec<Verdict> = vec![
+    let mut verdicts: Vec<CallRefusal> = vec![
         AcceptError::ProgUnavail.into(),
         AcceptError::ProgMismatch { low: 3, high: 4 }.into(),
         AcceptError::ProcUnavail.into(),
@@ -120,7 +123,7 @@ fn every_verdict_round_trips_and_refuses_truncation() {
     verdicts.extend(
         AuthStat::ALL
             .iter()
-            .map(|s| Verdict::from(Rejection::Auth(*s))),
+            .map(|s| CallRefusal::from(Rejection::Auth(*s))),
     );
     for verdict in verdicts {
         let mut e = Encoder::new();

@@ -77,7 +77,7 @@ pub struct Pull {
 
 /// How a record comes together. Pieces and pulls cover each of its bytes once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+pub struct RecordPlan {
     /// Bytes of the whole record.
     pub bytes: u32,
     /// What is copied into it.
@@ -86,7 +86,7 @@ pub struct Placement {
     pub pulls: Vec<Pull>,
 }
 
-impl Placement {
+impl RecordPlan {
     /// Bytes that are read.
     #[must_use]
     pub fn pulled_bytes(&self) -> u64 {
@@ -130,7 +130,7 @@ pub fn place(
     inline: Option<&Bytes>,
     chunks: &[ReadChunk],
     record_bytes_max: u32,
-) -> Result<Placement, ChunkError> {
+) -> Result<RecordPlan, ChunkError> {
     let (stream, chunks) = match (inline, chunks.split_first()) {
         (Some(_), Some((first, _))) if first.position == 0 => return Err(ChunkError::NoStream),
         (Some(inline), _) => (Stream::Inline(inline.clone()), chunks),
@@ -150,7 +150,7 @@ pub fn place(
     let mut plan = Planner {
         stream,
         at: 0,
-        placement: Placement {
+        placement: RecordPlan {
             bytes,
             pieces: Vec::new(),
             pulls: Vec::new(),
@@ -183,7 +183,7 @@ struct Planner {
     stream: Stream,
     /// How much of the record is planned. At most the record's length, which was checked.
     at: u32,
-    placement: Placement,
+    placement: RecordPlan,
 }
 
 impl Planner {

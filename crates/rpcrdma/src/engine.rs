@@ -1,7 +1,7 @@
 //! The engine of one connection: both sides of RPC-over-RDMA, in both directions.
 //!
 //! Whoever drives it hands in what happened (a received Send, a message to send, the end of an
-//! operation) and takes out [`Event`]s, which concern this host, and [`Work`], which goes to the
+//! operation) and takes out [`Event`]s, which concern this host, and [`SendWork`], which goes to the
 //! send queue of the connection in this order. Work is taken only when the queue has room for it, so
 //! a full queue delays no event. Neither queue grows beyond what credits allow.
 //!
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use crate::chunk::{Placement, ReassembleError};
+use crate::chunk::{ReassembleError, RecordPlan};
 use crate::counters::{Counters, DiscardReason, FailReason};
 use crate::credit_pool::CreditAccount;
 use crate::header::CREDITS_AT;
@@ -41,15 +41,15 @@ use call::Outgoing;
 pub use credits::CREDITS_MAX;
 use credits::{Requester, Responder};
 pub use interface::{
-    CallError, CallRefused, Config, Event, Memory, Record, RegionId, Reply, ReplyRecord,
-    ReplyRefused, ReplyRoom, Returned, Work,
+    CallError, CallRefused, CallReply, EngineConfig, Event, Exposure, Record, RegionId,
+    ReplyRecord, ReplyRefused, ReplyRoom, ReturnedChunk, SendWork,
 };
 use reply::Incoming;
 
 /// Most messages that belong to no call and no credit before the connection fails.
 pub const STRAY_MESSAGES_MAX: u32 = 64;
 
-/// What waits to be taken as [`Work`]. Headers of Sends get their credits at the last moment.
+/// What waits to be taken as [`SendWork`]. Headers of Sends get their credits at the last moment.
 #[derive(Debug)]
 enum Queued {
     Call {
@@ -62,13 +62,13 @@ enum Queued {
         stream: Vec<Bytes>,
         invalidate: Option<u32>,
     },
-    Other(Work),
+    Other(SendWork),
 }
 
 /// The engine of one connection.
 #[derive(Debug)]
 pub struct Engine {
-    config: Config,
+    config: EngineConfig,
     ended: bool,
     requester: Requester,
     responder: Responder,
@@ -81,7 +81,7 @@ pub struct Engine {
     /// Calls of the peer by XID, bounded by its credits.
     incoming: BTreeMap<u32, Incoming>,
     /// Those of them that wait until other RDMA Reads are complete, in order.
-    pulls_waiting: VecDeque<(u32, Placement)>,
+    pulls_waiting: VecDeque<(u32, RecordPlan)>,
     read_bytes: u64,
     strays: u32,
     work: VecDeque<Queued>,
@@ -92,7 +92,7 @@ pub struct Engine {
 impl Engine {
     /// An engine at the start of a connection.
     #[must_use]
-    pub fn new(mut config: Config) -> Self {
+    pub fn new(mut config: EngineConfig) -> Self {
         // The peer knows our sizes only as far as the private data can say them.
         config.own = PrivateData::decode(&config.own.encode());
         Self {
@@ -119,7 +119,7 @@ impl Engine {
     }
 
     /// The next thing for the send queue. Take it only if there is room for it.
-    pub fn next_work(&mut self) -> Option<Work> {
+    pub fn next_work(&mut self) -> Option<SendWork> {
         Some(match self.work.pop_front()? {
             Queued::Call {
                 xid,
@@ -176,7 +176,7 @@ impl Engine {
         u32::try_from(self.responder.excused()).unwrap_or(u32::MAX)
     }
 
-    /// Grants are lent from now on: at most [`Config::grant`], as many as the peer makes use of and the pool has. To be said
+    /// Grants are lent from now on: at most [`EngineConfig::grant`], as many as the peer makes use of and the pool has. To be said
     /// before the connection begins. The overrun gets no receives: the provider holds back what goes beyond [`Engine::receives`], or
     /// it does not, and lets through what is [`Engine::excused`].
     #[must_use]
@@ -299,7 +299,7 @@ impl Engine {
     /// Most bytes of a Send of the peer.
     #[must_use]
     pub fn receive_bytes_max(&self) -> u32 {
-        let Config { own, peer, .. } = &self.config;
+        let EngineConfig { own, peer, .. } = &self.config;
         own.receive_bytes.min(peer.send_bytes)
     }
 
@@ -309,26 +309,26 @@ impl Engine {
         credits: u32,
         stream: Vec<Bytes>,
         invalidate: Option<u32>,
-    ) -> Work {
+    ) -> SendWork {
         header[CREDITS_AT..CREDITS_AT + 4].copy_from_slice(&credits.to_be_bytes());
         let mut data = Vec::with_capacity(stream.len() + 1);
         data.push(Bytes::from(header));
         data.extend(stream);
         self.counters.sends += 1;
         self.counters.inline_bytes_out += pieces_bytes(&data);
-        Work::Send {
+        SendWork::Send {
             data,
             invalidate,
             receives: self.receives(),
         }
     }
 
-    fn count(&mut self, work: &Work) {
+    fn count(&mut self, work: &SendWork) {
         match work {
-            Work::Send { .. } => {}
-            Work::Write { .. } | Work::WriteHeld { .. } => self.counters.writes += 1,
-            Work::Pull { placement, .. } => self.counters.reads += placement.pulls.len() as u64,
-            Work::Invalidate { .. } => self.counters.invalidations_local += 1,
+            SendWork::Send { .. } => {}
+            SendWork::Write { .. } | SendWork::WriteHeld { .. } => self.counters.writes += 1,
+            SendWork::Pull { placement, .. } => self.counters.reads += placement.pulls.len() as u64,
+            SendWork::Invalidate { .. } => self.counters.invalidations_local += 1,
         }
     }
 }

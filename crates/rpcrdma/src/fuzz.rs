@@ -7,8 +7,9 @@ use bytes::Bytes;
 use xdr::encode_to_vec;
 
 use crate::{
-    Body, Config, Counters, Engine, Event, Header, INLINE_BYTES_MAX, INLINE_BYTES_MIN, Memory,
-    Message, Placement, PrivateData, Record, ReplyRoom, Segment, Work, place, read_chunks,
+    Body, Counters, Engine, EngineConfig, Event, Exposure, Header, INLINE_BYTES_MAX,
+    INLINE_BYTES_MIN, Message, PrivateData, Record, RecordPlan, ReplyRoom, Segment, SendWork,
+    place, read_chunks,
 };
 
 /// Most bytes of a record in these targets.
@@ -30,9 +31,9 @@ pub fn private_data(data: &[u8]) {
         let again = PrivateData::decode(bytes);
         assert_eq!(again, said, "a round trip changed private data");
     }
-    let ours = Engine::new(Config {
+    let ours = Engine::new(EngineConfig {
         peer: said,
-        ..Config::default()
+        ..EngineConfig::default()
     });
     assert!(ours.receives() > 0, "the peer may call at once");
 }
@@ -64,7 +65,7 @@ pub fn header(data: &[u8]) {
 }
 
 /// Each byte of the record comes from one piece or one pull.
-fn covers(placement: &Placement) {
+fn covers(placement: &RecordPlan) {
     let pieces = placement.pieces.iter();
     let pieces = pieces.map(|p| (u64::from(p.at), p.bytes.len() as u64));
     let pulls = placement.pulls.iter();
@@ -93,7 +94,7 @@ pub fn engine(data: &[u8]) {
 /// As [`engine`].
 #[must_use]
 pub fn engine_outcome(data: &[u8]) -> Counters {
-    let config = Config {
+    let config = EngineConfig {
         record_bytes_max: RECORD_BYTES_MAX,
         credits_requested: 1,
         grant: 4,
@@ -101,7 +102,7 @@ pub fn engine_outcome(data: &[u8]) -> Counters {
             remote_invalidation: true,
             ..PrivateData::default()
         },
-        ..Config::default()
+        ..EngineConfig::default()
     };
     let most = config.grant + config.overrun + 1;
     let mut host = Host {
@@ -170,12 +171,13 @@ impl Host {
                 self.event(event);
             } else if let Some(work) = self.engine.next_work() {
                 match work {
-                    Work::Pull { xid, placement } => {
+                    SendWork::Pull { xid, placement } => {
                         covers(&placement);
                         self.pulls.push(xid);
                     }
-                    Work::Invalidate { region, .. } => self.engine.invalidated(region),
-                    Work::Send { .. } | Work::Write { .. } | Work::WriteHeld { .. } => {}
+                    SendWork::Invalidate { region, .. } => self.engine.invalidated(region),
+                    SendWork::Send { .. } | SendWork::Write { .. } | SendWork::WriteHeld { .. } => {
+                    }
                 }
             } else if answer && let Some(xid) = self.calls.pop() {
                 // An engine that has ended refuses.
@@ -190,8 +192,8 @@ impl Host {
         match event {
             Event::Expose { region, memory } => {
                 let bytes = match memory {
-                    Memory::Source(pieces) => pieces.iter().map(Bytes::len).sum(),
-                    Memory::Sink { bytes } => bytes as usize,
+                    Exposure::Source(pieces) => pieces.iter().map(Bytes::len).sum(),
+                    Exposure::Sink { bytes } => bytes as usize,
                 };
                 let segment = Segment {
                     handle: region.index,

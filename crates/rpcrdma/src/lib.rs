@@ -3,7 +3,7 @@
 //!
 //! The crate owns the transport header, the meaning of chunks, credits and how connections share them, and the course of calls
 //! and replies on one connection. It holds no memory of its own, posts nothing and knows no upper layer:
-//! [`Engine`] says what is to be posted ([`Work`]) and what has happened ([`Event`]).
+//! [`Engine`] says what is to be posted ([`SendWork`]) and what has happened ([`Event`]).
 //!
 //! Entry points: [`Engine`], [`CreditPool`], [`Header`], [`PrivateData`], [`reassemble`].
 #![forbid(unsafe_code)]
@@ -19,21 +19,21 @@ mod message;
 mod private_data;
 
 pub use chunk::{
-    ChunkError, Piece, Placement, Pull, READ_POSITION_MIN, ReadChunk, ReassembleError, fill, place,
-    read_chunks, reassemble, segments_bytes,
+    ChunkError, Piece, Pull, READ_POSITION_MIN, ReadChunk, ReassembleError, RecordPlan, fill,
+    place, read_chunks, reassemble, segments_bytes,
 };
 pub use counters::{Counters, DiscardReason, FailReason, RefuseReason};
 pub use credit_pool::{CreditAccount, CreditPool, ROUNDS_MAX, Round};
 pub use engine::{
-    CREDITS_MAX, CallError, CallRefused, Config, Engine, Event, Memory, Record, RegionId, Reply,
-    ReplyRecord, ReplyRefused, ReplyRoom, Returned, STRAY_MESSAGES_MAX, Work,
+    CREDITS_MAX, CallError, CallRefused, CallReply, Engine, EngineConfig, Event, Exposure, Record,
+    RegionId, ReplyRecord, ReplyRefused, ReplyRoom, ReturnedChunk, STRAY_MESSAGES_MAX, SendWork,
 };
 pub use header::{
     Body, CHUNK_SEGMENTS_MAX, ChunkLists, FixedFields, HEADER_BYTES_MIN, Header, HeaderFault,
     READ_SEGMENTS_MAX, RdmaError, ReadSegment, Segment, VERSION, WRITE_CHUNKS_MAX, WriteChunk,
     encode_error_reply,
 };
-pub use message::{Held, Item, Message};
+pub use message::{HostBytes, Item, Message};
 pub use private_data::{
     INLINE_BYTES_MAX, INLINE_BYTES_MIN, PRIVATE_DATA_BYTES, PRIVATE_DATA_MAGIC, PrivateData,
 };

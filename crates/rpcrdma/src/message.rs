@@ -3,41 +3,41 @@
 //! # Ownership
 //! Payloads are shared slices: every operation that carries a part of one owns such a slice until the
 //! provider has completed it. Payload bytes are neither looked at nor copied here. A result may also stay with the host
-//! until it is placed ([`Held`]).
+//! until it is placed ([`HostBytes`]).
 
 use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use xdr::{Span, padding};
+use xdr::{PayloadSpan, padding};
 
 /// A result that the host keeps, in a form of its own, until it is placed. Equal is what is the same.
 #[derive(Clone)]
-pub struct Held(pub Arc<dyn Any + Send + Sync>);
+pub struct HostBytes(pub Arc<dyn Any + Send + Sync>);
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for HostBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Held")
+        f.write_str("HostBytes")
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for HostBytes {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Held {}
+impl Eq for HostBytes {}
 
 /// A payload and its place.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// Where it belongs in the head, and how long it is.
-    pub span: Span,
+    pub span: PayloadSpan,
     /// The bytes, in pieces that follow each other; none when it is held.
     pub payload: Vec<Bytes>,
     /// Where the bytes are instead.
-    pub held: Option<Held>,
+    pub held: Option<HostBytes>,
     /// Whether the upper-layer binding lets it travel in a chunk of its own (RFC 8166 §3.4.2).
     pub ddp_eligible: bool,
 }
@@ -55,7 +55,7 @@ impl Message {
     /// # Panics
     /// When payloads and spans differ in number or length, or the head has no XID and direction.
     #[must_use]
-    pub fn new(head: impl Into<Bytes>, spans: Vec<Span>, payloads: Vec<Bytes>) -> Self {
+    pub fn new(head: impl Into<Bytes>, spans: Vec<PayloadSpan>, payloads: Vec<Bytes>) -> Self {
         let payloads = payloads.into_iter().map(|payload| vec![payload]);
         Self::gathered(head, spans, payloads.collect())
     }
@@ -65,11 +65,15 @@ impl Message {
     /// # Panics
     /// As [`Message::new`].
     #[must_use]
-    pub fn gathered(head: impl Into<Bytes>, spans: Vec<Span>, payloads: Vec<Vec<Bytes>>) -> Self {
+    pub fn gathered(
+        head: impl Into<Bytes>,
+        spans: Vec<PayloadSpan>,
+        payloads: Vec<Vec<Bytes>>,
+    ) -> Self {
         let head = head.into();
         assert!(head.len() >= 8, "a message begins with XID and direction");
         assert_eq!(spans.len(), payloads.len(), "one payload for each span");
-        let item = |(span, payload): (Span, Vec<Bytes>)| {
+        let item = |(span, payload): (PayloadSpan, Vec<Bytes>)| {
             let bytes = pieces_bytes(&payload);
             assert_eq!(
                 u64::from(span.len),
@@ -95,7 +99,7 @@ impl Message {
     /// # Panics
     /// When the head has no XID and direction.
     #[must_use]
-    pub fn with_held(head: impl Into<Bytes>, span: Span, held: Held) -> Self {
+    pub fn with_held(head: impl Into<Bytes>, span: PayloadSpan, held: HostBytes) -> Self {
         let mut message = Self::new(head, Vec::new(), Vec::new());
         message.items.push(Item {
             span,

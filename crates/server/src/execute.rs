@@ -21,7 +21,7 @@ use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::AcceptError;
 use rpc_service::{Seal, refusal};
-use state::{Removed, Sequence, SlotToken, Verdict};
+use state::{RemovedClient, Sequence, SlotToken, Verdict};
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
@@ -113,7 +113,7 @@ impl<R: Role> Nfsd<R> {
         if self.clients().lock().owner(session.client).is_some() {
             return;
         }
-        let removed = Removed {
+        let removed = RemovedClient {
             client: session.client,
             owner: session.owner.to_vec(),
             sessions: Vec::new(),

@@ -85,14 +85,14 @@ impl Network {
 
 /// Which callers a rule speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clients {
+pub enum ClientRule {
     /// Every address.
     Any,
     /// Those of one network.
     Network(Network),
 }
 
-impl FromStr for Clients {
+impl FromStr for ClientRule {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
@@ -104,7 +104,7 @@ impl FromStr for Clients {
     }
 }
 
-impl Clients {
+impl ClientRule {
     /// Whether `peer` is one of them.
     #[must_use]
     pub fn contains(&self, peer: IpAddr) -> bool {
@@ -141,7 +141,7 @@ pub enum Atime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportRule {
     /// Callers that the rule speaks of.
-    pub clients: Clients,
+    pub clients: ClientRule,
     /// Whether they may change anything.
     pub read_write: bool,
     /// Whose identity is replaced.

@@ -29,5 +29,5 @@ pub use compound::Compound;
 pub use counters::Counters;
 pub use kept::{KEPT_RESULTS_BYTES_MAX, Keeper};
 pub use nfsd::{Nfsd, Programs};
-pub use role::{Identity, Role};
+pub use role::{Role, ServerIdentity};
 pub use user::User;

@@ -8,7 +8,7 @@ use crate::{Counters, Role};
 use bytes::Bytes;
 use client_table::ClientTable;
 use rpc::{AcceptError, AuthStat, Credential, Rejection};
-use rpc_service::{Call, DynProgram, Fault, Program, Whose};
+use rpc_service::{Call, DynProgram, Program, ProgramFault, Whose};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Endpoint, Message, Service};
@@ -106,10 +106,10 @@ impl<R: Role> Program for Nfsd<R> {
         }
     }
 
-    fn note(&self, fault: Fault) {
+    fn note(&self, fault: ProgramFault) {
         Counters::add(match fault {
-            Fault::Refused => &self.counters.refused,
-            Fault::Malformed => &self.counters.malformed,
+            ProgramFault::Refused => &self.counters.refused,
+            ProgramFault::Malformed => &self.counters.malformed,
         });
     }
 }

@@ -6,7 +6,7 @@ use crate::compound::Compound;
 use crate::user::User;
 use nfs4::{FileHandle, NfsStatus, OpNum, OpReader, ReplyWriter, SessionId};
 use rpc::AuthStat;
-use state::{Removed, SlotOf};
+use state::{RemovedClient, SlotOf};
 use std::future::Future;
 use std::net::IpAddr;
 use transport::ConnHandle;
@@ -14,7 +14,7 @@ use transport::ConnHandle;
 /// Who a server says it is in EXCHANGE_ID (rule R17): stable over restarts, equal on all addresses
 /// and transports of one server, different for each server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ServerIdentity {
     /// `so_major_id`, and the server scope.
     pub major_id: String,
     /// The one pNFS role flag of this server, `EXCHGID_USE_PNFS_MDS` or `EXCHGID_USE_PNFS_DS`.
@@ -27,7 +27,7 @@ pub trait Role: Send + Sync + Sized + 'static {
     type Actor: Actor;
 
     /// Who this server is.
-    fn identity(&self) -> &Identity;
+    fn identity(&self) -> &ServerIdentity;
 
     /// Whether a peer may connect at all: what no credential could make it see anything of takes no place.
     fn admits(&self, _peer: IpAddr) -> bool {
@@ -117,7 +117,7 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// A client ceased to exist (expiry, replacement, `DESTROY_CLIENTID`): its state goes, and so do
     /// its durable records. Called before the reply of the operation that caused it, and once more for each
     /// request of that client that was still running and may have made state afterwards.
-    fn client_removed(&self, removed: Removed) -> impl Future<Output = ()> + Send;
+    fn client_removed(&self, removed: RemovedClient) -> impl Future<Output = ()> + Send;
 
     /// A client said RECLAIM_COMPLETE (RFC 8881 §18.51); the engine has recorded it.
     fn reclaim_complete(

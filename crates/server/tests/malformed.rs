@@ -6,7 +6,7 @@ mod rig;
 use nfs4::ops::*;
 use nfs4::*;
 use rig::*;
-use rpc::{AcceptError, AuthStat, Rejection, Verdict, flavor};
+use rpc::{AcceptError, AuthStat, CallRefusal, Rejection, flavor};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use transport::CloseReason;
@@ -50,7 +50,7 @@ async fn credentials() {
         b.push(&exchange_args(b"a", 1, 0));
         b.finish().into_bytes()
     };
-    let denied = |stat| Verdict::Denied(Rejection::Auth(stat));
+    let denied = |stat| CallRefusal::Denied(Rejection::Auth(stat));
     for (flavor, cred, stat) in [
         (flavor::AUTH_SYS, vec![1, 2, 3], AuthStat::BadCred),
         (flavor::AUTH_SYS, sys(666), AuthStat::TooWeak),

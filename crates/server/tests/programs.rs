@@ -9,7 +9,7 @@ use rpc::{AcceptError, flavor};
 use rpc_service::{Call, Program, Seal};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use transport::{Address, Connector, Context, Limits, Message, NoService};
+use transport::{Address, Connector, Context, Message, NoService, TransportLimits};
 use xdr::Encoder;
 
 /// Says its arguments again.
@@ -45,7 +45,7 @@ async fn a_further_program_shares_the_connection_with_nfs() {
     tokio::spawn(listener.serve(both, rig.context().clone(), rig.shutdown.signal()));
     let connector = rig
         .network
-        .connector("client", Context::new(Limits::default()));
+        .connector("client", Context::new(TransportLimits::default()));
     let address = Address::Memory("both".into());
     let conn = connector.connect(&address, NoService::shared()).await;
     let conn = conn.unwrap();

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use transport::rdma::{self, Config, Rdma};
-use transport::{CloseReason, ConnHandle, Context, Limits, NoService, TransportKind, tcp};
+use transport::{CloseReason, ConnHandle, Context, NoService, TransportKind, TransportLimits, tcp};
 
 /// The other transports of a rig's server.
 struct Doors {
@@ -43,7 +43,7 @@ impl Doors {
             tcp,
             rdma_address,
             rdma,
-            clients: Context::new(Limits::default()),
+            clients: Context::new(TransportLimits::default()),
         }
     }
 

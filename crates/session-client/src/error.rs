@@ -15,7 +15,7 @@ pub enum SessionError {
     /// The session operation itself failed.
     Status(NfsStatus),
     /// The RPC layer of the server refused the call.
-    Refused(rpc::Verdict),
+    Refused(rpc::CallRefusal),
     /// The transport carries this request or its reply in no way. Whether the server executed it is not known.
     NotCarried,
     /// The server's bytes are wrong.

@@ -13,9 +13,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use transport::memory::{Fate, Faults, Network, Passage};
+use transport::memory::{Fate, Faults, MemoryNetwork, Passage};
 use transport::rdma::{Rdma, RdmaConnector};
-use transport::{Address, ConnHandle, Context, Limits, Message, Service, workers::Shutdown};
+use transport::{
+    Address, ConnHandle, Context, Message, Service, TransportLimits, workers::Shutdown,
+};
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
 #[derive(Default)]
@@ -240,16 +242,16 @@ struct World {
     server: Arc<FakeServer>,
     session: Arc<Session>,
     script: Arc<Script>,
-    network: Network,
+    network: MemoryNetwork,
     _shutdown: Shutdown,
 }
 
 impl World {
     fn new(callbacks: Option<Arc<dyn CallbackHandler>>) -> Self {
         let script = Arc::new(Script(Mutex::new(Box::new(|_| Fate::Deliver))));
-        let network = Network::new(Arc::clone(&script) as Arc<dyn Faults>);
+        let network = MemoryNetwork::new(Arc::clone(&script) as Arc<dyn Faults>);
         let server = Arc::new(FakeServer::default());
-        let (shutdown, context) = (Shutdown::new(), Context::new(Limits::default()));
+        let (shutdown, context) = (Shutdown::new(), Context::new(TransportLimits::default()));
         let listener = network.listen("server").unwrap();
         tokio::spawn(listener.serve(server.clone(), context.clone(), shutdown.signal()));
         let config = SessionConfig {
@@ -370,7 +372,7 @@ async fn another_transport_than_rdma_is_taken_only_behind_it_and_is_counted() {
         (vec![memory.clone(), rdma.clone()], 0),
         (vec![rdma.clone(), memory.clone()], 1),
     ] {
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         let connector = Arc::new(world.network.connector("other", context.clone()));
         let config = SessionConfig {
             addresses,
@@ -382,7 +384,7 @@ async fn another_transport_than_rdma_is_taken_only_behind_it_and_is_counted() {
     let connector = Arc::new(
         world
             .network
-            .connector("other", Context::new(Limits::default())),
+            .connector("other", Context::new(TransportLimits::default())),
     );
     let config = SessionConfig {
         addresses: vec![rdma],
@@ -411,7 +413,7 @@ impl OverRdma {
         let rdma = Rdma::new(Arc::new(fabric::mem::MemFabric::default()), config);
         let address = ([127, 0, 0, 1], 20049).into();
         let listener = transport::rdma::listen(address, &rdma).await.unwrap();
-        let (shutdown, served) = (Shutdown::new(), Context::new(Limits::default()));
+        let (shutdown, served) = (Shutdown::new(), Context::new(TransportLimits::default()));
         let (service, signal) = (world.server.clone(), shutdown.signal());
         tokio::spawn(transport::rdma::serve(
             vec![listener],
@@ -424,7 +426,7 @@ impl OverRdma {
             addresses: vec![Address::Rdma(address)],
             ..world.session.config().clone()
         };
-        let connector = RdmaConnector::new(Context::new(Limits::default()), vec![rdma]);
+        let connector = RdmaConnector::new(Context::new(TransportLimits::default()), vec![rdma]);
         let session = Session::new(Arc::new(connector), config);
         session.establish().await.unwrap();
         Self {

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use transport::memory::{Fate, Listener, MemoryConnector, Network, Passage};
+use transport::memory::{Fate, Listener, MemoryConnector, MemoryNetwork, Passage};
 use transport::rdma::{self, Config, Rdma};
 use transport::workers::Shutdown;
 use transport::{
     Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, Context, DynService,
-    Endpoint, Limits, Message, Service,
+    Endpoint, Message, Service, TransportLimits,
 };
 
 /// What a seed may choose as the share of connections over RDMA, in 1000.
@@ -49,7 +49,7 @@ pub(crate) struct OverRdma {
 /// All transports of the world. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Wires {
-    network: Network,
+    network: MemoryNetwork,
     net: Net,
     tap: Tap,
     trace: Trace,
@@ -72,7 +72,7 @@ impl Wires {
             format_args!("{share} of 1000 connections are over RDMA"),
         );
         Self {
-            network: Network::new(Arc::new(net.clone())),
+            network: MemoryNetwork::new(Arc::new(net.clone())),
             net,
             tap,
             trace,
@@ -101,7 +101,7 @@ impl Wires {
         tasks: &mut JoinSet<()>,
     ) -> Result<(), String> {
         let listener = self.listen(host)?;
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         let (named, over_rdma) = (context.sibling(), context);
         tasks.spawn(listener.serve(Arc::clone(&service), named, shutdown.signal()));
         let rdma = self.rdma(host);
@@ -119,7 +119,7 @@ impl Wires {
 
     /// A connector whose end is called `name`.
     pub(crate) fn connector(&self, name: &str) -> Arc<ByName> {
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         Arc::new(ByName {
             memory: self.network.connector(name, context.clone()),
             rdma: self.rdma(name),

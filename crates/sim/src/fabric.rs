@@ -8,8 +8,8 @@ use bytes::Bytes;
 use fabric::mem::MemFabric;
 use fabric::{
     BoxFuture, Buffer, Claim, Close, Completion, ConnectError, Connected, Counters, Ended,
-    Endpoint, EndpointConfig, Fabric, Incoming, Limits, Listener, Memory, Negotiated, Receive,
-    Refused, Remote, Work,
+    Endpoint, EndpointConfig, Fabric, Incoming, Listener, Memory, Negotiated, ProviderLimits,
+    Receive, Refused, Remote, Work,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -132,7 +132,7 @@ impl Fabric for SimFabric {
         false
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ProviderLimits {
         self.mem.limits()
     }
 

@@ -10,8 +10,8 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use bytes::Bytes;
 use fabric::{
-    Completion, Connected, Done, Endpoint, EndpointConfig, Fabric, Pool, PoolConfig, Receive,
-    Status, Work,
+    Completion, Connected, Done, Endpoint, EndpointConfig, Fabric, Pool, PoolConfig, Receive, Work,
+    WorkStatus,
 };
 use rpc::{CallStart, OpaqueAuth};
 use rpcrdma::{PrivateData, VERSION};
@@ -239,7 +239,7 @@ impl End {
                 let Done::Receive { mut buffer, .. } = done else {
                     continue;
                 };
-                if status != Status::Ok {
+                if status != WorkStatus::Ok {
                     continue;
                 }
                 self.granted = credits(&buffer).unwrap_or(1).max(1);

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use control::{Answer, ToDs};
-use meta::{MetaError, Outcome, Pair, Purpose, Read, Tx, TxBody};
+use meta::{MetaError, Pair, Purpose, Read, Tx, TxBody, TxOutcome};
 use objects::{
     Capacity, Content, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
 };
@@ -93,7 +93,7 @@ pub(crate) fn transact(
     bug: Option<InjectedBug>,
     body: &mut TxBody<'_>,
     tx: &mut dyn Tx,
-) -> Result<Outcome, MetaError> {
+) -> Result<TxOutcome, MetaError> {
     match bug {
         Some(bug) => body(&mut Forgetful { tx, bug }),
         None => body(tx),

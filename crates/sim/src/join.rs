@@ -5,7 +5,7 @@
 use crate::connector::ds_address;
 use crate::trace::host;
 use cluster::{Issuer, add_token};
-use cluster_tls::{Fingerprint, Peer, Role};
+use cluster_tls::{CertRole, Fingerprint, Peer};
 use control::{Answer, JoinArgs, JoinSecret, Request, StoreIdentity, VersionRange};
 use ds::{Ds, Membership};
 use mds::Mds;
@@ -45,7 +45,7 @@ pub(crate) fn peer_of(conn: &ConnHandle) -> Option<Peer> {
     let number: u32 = host(name).strip_prefix("ds-")?.parse().ok()?;
     let ds_id = number + 1;
     Some(Peer::Member {
-        role: Role::DataServer { ds_id },
+        role: CertRole::DataServer { ds_id },
         fingerprint: Fingerprint::of(&certificate(ds_id)),
     })
 }

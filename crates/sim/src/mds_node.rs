@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transport::workers::Shutdown;
-use transport::{Context, Limits, Preference};
+use transport::{Context, Preference, TransportLimits};
 
 /// Lease of clients in milliseconds: short, so that a run sees expiries and grace periods.
 pub(crate) const LEASE_MS: u64 = 8_000;
@@ -126,7 +126,7 @@ impl MdsNode {
                 }
             }),
             random: self.rng.split().into_source(),
-            limits: namespace::Limits::default(),
+            limits: namespace::NamespaceLimits::default(),
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
@@ -173,7 +173,7 @@ impl MdsNode {
             Arc::new(join::peer_of),
             Arc::new(join::SimIssuer),
         );
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         tasks.spawn(control.serve(Arc::new(service), context, shutdown.signal()));
         let ticking = Arc::clone(&nfsd);
         tasks.spawn(async move {

@@ -2,7 +2,7 @@
 //! leases (RFC 8881 §18.35, §18.36, §18.37, §18.50, §18.46, §8.3).
 //!
 //! Owns client records and sessions. Does not own opens, locks or layouts: where a rule asks whether
-//! a client has such state the caller passes a closure, and each [`Removed`] that comes back obliges
+//! a client has such state the caller passes a closure, and each [`RemovedClient`] that comes back obliges
 //! the caller to drop that client's state, to close its sessions' callbacks, and, if `recorded`, to
 //! delete its durable record *before* any other client is granted what it held.
 //!
@@ -124,7 +124,7 @@ impl Default for ClientLimits {
 /// A client that is no more. See the module for what the caller owes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the client's state and its durable record must be removed"]
-pub struct Removed {
+pub struct RemovedClient {
     /// Its id.
     pub client: ClientId,
     /// Its `co_ownerid`.
@@ -290,7 +290,7 @@ impl Clients {
     }
 
     /// Removes a client of any kind with its sessions.
-    fn remove(&mut self, id: ClientId) -> Option<Removed> {
+    fn remove(&mut self, id: ClientId) -> Option<RemovedClient> {
         let client = self.clients.remove(&id)?;
         self.unconfirmed.remove(&id);
         for session in &client.sessions {
@@ -307,7 +307,7 @@ impl Clients {
                 self.owners.remove(&*client.owner);
             }
         }
-        Some(Removed {
+        Some(RemovedClient {
             client: id,
             owner: client.owner.to_vec(),
             sessions: client.sessions,

@@ -32,7 +32,7 @@ pub use back_channel::{BackChannel, CallbackOutcome, CallbackSlot};
 pub use channel::{CHANNEL_BYTES_MIN, ChannelAttrs, ChannelLimits, SLOTS_PER_SESSION_MAX};
 pub use clients::{
     ClientLimits, ClientRecord, Clients, CreateSession, CreateSessionArgs, ExchangeArgs, Exchanged,
-    OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Removed, Sequenced, SessionCreated,
+    OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, RemovedClient, Sequenced, SessionCreated,
     SlotRecall,
 };
 pub use delegations::{

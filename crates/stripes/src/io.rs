@@ -12,7 +12,7 @@ use crate::spread::{Expelled, Spread};
 use crate::status::status_of;
 use bytes::{Bytes, BytesMut};
 use cluster::{Cluster, MemberError, all};
-use control::{CommitArgs, Status};
+use control::{CommitObjectsArgs, Status};
 use layout::{DsHandle, Epoch, Extent, Rights, SignedHandle, SigningKey, Striping};
 use namespace::Inode;
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes};
@@ -224,7 +224,7 @@ impl Peers {
         let Some(spread) = Spread::of(&self.cluster, inode, Expelled::Fails)? else {
             return Ok((self.verifier(&[], &seen), seen));
         };
-        let args = CommitArgs {
+        let args = CommitObjectsArgs {
             objects: vec![object_of(inode)].into(),
         };
         for (place, ok) in spread.ask_all(&args).await? {

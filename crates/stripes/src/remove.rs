@@ -1,7 +1,7 @@
 //! REMOVE: the objects of removed files, at one data server.
 
 use cluster::{Cluster, DsError, call};
-use control::{RemoveArgs, RemoveItem, Status};
+use control::{RemoveItem, RemoveObjectsArgs, Status};
 
 /// Has a data server remove objects. Returns, for each item, whether its tombstone is durable.
 ///
@@ -15,7 +15,7 @@ pub async fn remove(
     let conn = cluster.live_conn(ds).ok_or(DsError::Down)?;
     let files: Vec<u64> = items.iter().map(|item| item.file_id).collect();
     let items = items.into();
-    let answer = call(&conn, &RemoveArgs { items }).await?;
+    let answer = call(&conn, &RemoveObjectsArgs { items }).await?;
     if answer.0.len() != files.len() {
         return Err(DsError::Malformed);
     }

@@ -19,7 +19,7 @@ pub enum Address {
     },
     /// RPC-over-RDMA.
     Rdma(SocketAddr),
-    /// A listener of a [`crate::memory::Network`].
+    /// A listener of a [`crate::memory::MemoryNetwork`].
     Memory(String),
 }
 
@@ -44,11 +44,11 @@ pub enum ConnectError {
     Unsupported,
     /// The network refused it. A retry may help.
     Io(std::io::Error),
-    /// It took longer than [`crate::Limits::handshake`]. A retry may help.
+    /// It took longer than [`crate::TransportLimits::handshake`]. A retry may help.
     TimedOut,
     /// TLS was refused: by us, or by the server. A retry does not help before someone acts.
     Tls(std::io::Error),
-    /// [`crate::Limits::connections_max`] is reached.
+    /// [`crate::TransportLimits::connections_max`] is reached.
     TooMany,
 }
 

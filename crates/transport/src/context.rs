@@ -20,7 +20,7 @@ use crate::{Counters, Endpoint};
 
 /// Bounds of the transport. Every queue and wait of this crate has its limit here.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct TransportLimits {
     /// Most bytes of one record: the largest WRITE with its header. Default 1 MiB + 64 KiB.
     pub record_bytes_max: u32,
     /// Most fragments of one record. Default 256; usual clients send one.
@@ -31,7 +31,7 @@ pub struct Limits {
     /// Calls of ours on one connection that wait for a reply; more wait for a place. Default 128.
     pub calls_max: u32,
     /// Connections of all siblings together; more are closed on accept, counted, and told of in the
-    /// log, at most one line in 10 s. Default [`Limits::CONNECTIONS_MAX_DEFAULT`].
+    /// log, at most one line in 10 s. Default [`TransportLimits::CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: u32,
     /// Connections that peers made from one address (one /64 of IPv6), all siblings together; more are closed on accept,
     /// counted, and told of in the log in the same way. Default a quarter of the default of `connections_max`.
@@ -76,7 +76,7 @@ pub struct Limits {
     pub handshake: Duration,
 }
 
-impl Default for Limits {
+impl Default for TransportLimits {
     fn default() -> Self {
         Self {
             record_bytes_max: 1024 * 1024 + 64 * 1024,
@@ -103,7 +103,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl TransportLimits {
     /// `connections_max` unless somebody chooses another.
     pub const CONNECTIONS_MAX_DEFAULT: u32 = 16_384;
 
@@ -118,7 +118,7 @@ impl Limits {
 /// What connections share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Context {
-    limits: Arc<Limits>,
+    limits: Arc<TransportLimits>,
     counters: Arc<Counters>,
     shared: Arc<Shared>,
 }
@@ -148,7 +148,7 @@ impl Context {
     /// When a limit is 0 or the budget is below one record: limits come checked from the
     /// configuration.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: TransportLimits) -> Self {
         assert!(
             limits.receive_share_bytes >= limits.record_bytes_max,
             "share below one record"
@@ -194,7 +194,7 @@ impl Context {
 
     /// The limits.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &TransportLimits {
         &self.limits
     }
 

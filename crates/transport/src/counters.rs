@@ -208,7 +208,7 @@ counters! {
     payload_memory_bytes,
     /// Bytes of large records that were copied once more in memory on stream connections, what stands in front of their bulk not counted.
     stream_copied_bytes,
-    /// Waits for a record without sleeping ([`crate::Limits::busy_poll`]) that ended with one.
+    /// Waits for a record without sleeping ([`crate::TransportLimits::busy_poll`]) that ended with one.
     busy_polls,
     /// Those that ended without.
     busy_polls_vain,

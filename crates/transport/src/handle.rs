@@ -36,7 +36,7 @@ pub enum TransportKind {
 pub enum Endpoint {
     /// An address of the Internet.
     Socket(SocketAddr),
-    /// A name in a [`crate::memory::Network`].
+    /// A name in a [`crate::memory::MemoryNetwork`].
     Memory(Arc<str>),
 }
 

@@ -31,7 +31,7 @@ pub mod workers;
 
 pub use budget::Charge;
 pub use connector::{Address, ConnectError, Connector};
-pub use context::{Context, Limits};
+pub use context::{Context, TransportLimits};
 pub use counters::{CloseReason, Counters, CountersSnapshot};
 pub use handle::{CallError, ConnHandle, Endpoint, TlsIdentity, TransportKind};
 pub use message::{FilePayload, Message, Payload, ReplyRoom};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use crate::{Charge, CloseReason, ConnHandle, Limits, Message};
+use crate::{Charge, CloseReason, ConnHandle, Message, TransportLimits};
 
 /// A transport under one connection.
 pub(crate) trait Link: Send + Unpin + 'static {
@@ -264,7 +264,7 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &TransportLimits) -> Self {
         Self {
             charge: None,
             pace: Pace::new(limits.write_pace, limits.pace_bytes_per_second),

@@ -82,25 +82,25 @@ impl Faults for NoFaults {
 
 /// Named listeners of one process. Cheap to clone.
 #[derive(Clone)]
-pub struct Network {
+pub struct MemoryNetwork {
     listeners: Arc<Mutex<HashMap<String, mpsc::Sender<MemoryLink>>>>,
     faults: Arc<dyn Faults>,
 }
 
-impl std::fmt::Debug for Network {
+impl std::fmt::Debug for MemoryNetwork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Network").finish_non_exhaustive()
+        f.debug_struct("MemoryNetwork").finish_non_exhaustive()
     }
 }
 
-impl Default for Network {
+impl Default for MemoryNetwork {
     fn default() -> Self {
         Self::new(Arc::new(NoFaults))
     }
 }
 
-impl Network {
-    /// A network with the given faults. `Network::default()` has none.
+impl MemoryNetwork {
+    /// A network with the given faults. `MemoryNetwork::default()` has none.
     #[must_use]
     pub fn new(faults: Arc<dyn Faults>) -> Self {
         Self {
@@ -182,7 +182,7 @@ impl Network {
 /// A name that connections can be made to.
 #[derive(Debug)]
 pub struct Listener {
-    network: Network,
+    network: MemoryNetwork,
     name: String,
     incoming: mpsc::Receiver<MemoryLink>,
 }
@@ -231,10 +231,10 @@ impl Drop for Listener {
     }
 }
 
-/// Connects within a [`Network`].
+/// Connects within a [`MemoryNetwork`].
 #[derive(Debug, Clone)]
 pub struct MemoryConnector {
-    network: Network,
+    network: MemoryNetwork,
     name: Arc<str>,
     context: Context,
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use xdr::{Encoder, Span, padding};
+use xdr::{Encoder, PayloadSpan, padding};
 
 use crate::Charge;
 
@@ -107,7 +107,7 @@ impl ReplyRoom {
 #[derive(Debug)]
 pub struct Message {
     head: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<PayloadSpan>,
     payloads: Vec<Payload>,
     /// For payloads in memory, until the last byte was sent.
     charge: Option<Charge>,
@@ -186,7 +186,7 @@ impl Message {
 
     /// Where the payloads belong.
     #[must_use]
-    pub fn spans(&self) -> &[Span] {
+    pub fn spans(&self) -> &[PayloadSpan] {
         &self.spans
     }
 
@@ -198,7 +198,7 @@ impl Message {
 
     /// Gives up the buffer, the spans and the payloads.
     #[must_use]
-    pub fn into_parts(self) -> (Vec<u8>, Vec<Span>, Vec<Payload>) {
+    pub fn into_parts(self) -> (Vec<u8>, Vec<PayloadSpan>, Vec<Payload>) {
         (self.head, self.spans, self.payloads)
     }
 
@@ -214,7 +214,7 @@ impl Message {
     /// Bytes of the record on the wire, its mark not counted.
     #[must_use]
     pub fn wire_len(&self) -> usize {
-        let padded = |s: &Span| s.len as usize + padding(s.len as usize);
+        let padded = |s: &PayloadSpan| s.len as usize + padding(s.len as usize);
         self.head.len() + self.spans.iter().map(padded).sum::<usize>()
     }
 

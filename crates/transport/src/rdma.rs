@@ -40,7 +40,7 @@ use crate::handle::ConnInfo;
 use crate::workers::ShutdownSignal;
 use crate::{
     Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, Counters, DynService,
-    Endpoint, Limits, TransportKind, engine,
+    Endpoint, TransportKind, TransportLimits, engine,
 };
 use link::{RdmaLink, Receives};
 use memory::Memory;
@@ -50,7 +50,7 @@ pub use traffic::{Carried, Traffic};
 
 /// The port of NFS over RDMA (RFC 8267 §9).
 pub const NFS_PORT: u16 = 20049;
-/// Calls above its grant that a peer may send: see [`rpcrdma::Config::overrun`].
+/// Calls above its grant that a peer may send: see [`rpcrdma::EngineConfig::overrun`].
 const OVERRUN: u32 = 8;
 /// Work requests posted and not complete.
 const SEND_DEPTH: u32 = 256;
@@ -175,8 +175,8 @@ impl Rdma {
         Bytes::copy_from_slice(&self.own(exposing).encode())
     }
 
-    fn engine(&self, peer: &[u8], limits: &Limits, exposing: u32) -> rpcrdma::Engine {
-        rpcrdma::Engine::new(rpcrdma::Config {
+    fn engine(&self, peer: &[u8], limits: &TransportLimits, exposing: u32) -> rpcrdma::Engine {
+        rpcrdma::Engine::new(rpcrdma::EngineConfig {
             own: self.own(exposing),
             peer: PrivateData::decode(peer),
             credits_requested: limits.calls_max.min(rpcrdma::CREDITS_MAX),
@@ -184,12 +184,12 @@ impl Rdma {
             overrun: OVERRUN,
             calls_waiting_max: limits.calls_max as usize,
             record_bytes_max: limits.record_bytes_max,
-            ..rpcrdma::Config::default()
+            ..rpcrdma::EngineConfig::default()
         })
     }
 
     /// For a connection on which so many calls of ours expose memory at a time.
-    fn endpoint(&self, limits: &Limits, exposing: u32) -> EndpointConfig {
+    fn endpoint(&self, limits: &TransportLimits, exposing: u32) -> EndpointConfig {
         let calls = limits.calls_max.min(rpcrdma::CREDITS_MAX);
         EndpointConfig {
             send_depth: SEND_DEPTH,
@@ -450,7 +450,7 @@ async fn set_up(
 }
 
 async fn in_time(
-    limits: &Limits,
+    limits: &TransportLimits,
     step: impl Future<Output = Result<fabric::Connected, fabric::ConnectError>>,
 ) -> Result<fabric::Connected, ConnectError> {
     let done = tokio::time::timeout(limits.handshake, step).await;

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use rpc::RecordReader;
-use xdr::{Span, padding};
+use xdr::{PayloadSpan, padding};
 
 use crate::budget::Share;
 use crate::busy_poll::BusyPoll;
@@ -498,9 +498,9 @@ struct Item {
 }
 
 /// One item for each payload, and for each piece of those that are in pieces.
-fn items(spans: Vec<Span>, payloads: Vec<Payload>) -> Vec<Item> {
+fn items(spans: Vec<PayloadSpan>, payloads: Vec<Payload>) -> Vec<Item> {
     let mut items = Vec::with_capacity(payloads.len());
-    for (Span { at, len }, payload) in spans.into_iter().zip(payloads) {
+    for (PayloadSpan { at, len }, payload) in spans.into_iter().zip(payloads) {
         let mut push = |payload| {
             let padding = 0;
             items.push(Item {

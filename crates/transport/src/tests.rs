@@ -27,7 +27,7 @@ use crate::rdma::Rdma;
 use crate::workers::Shutdown;
 use crate::{
     Address, CloseReason, ConnHandle, Connector, Context, DynService, Endpoint, FilePayload,
-    Limits, Message, Payload, ReplyRoom, Service, TransportKind, memory, rdma, tcp, tls,
+    Message, Payload, ReplyRoom, Service, TransportKind, TransportLimits, memory, rdma, tcp, tls,
 };
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -285,10 +285,10 @@ fn provider(on: On) -> Rdma {
 }
 
 impl Rig {
-    pub(crate) async fn new(on: On, limits: Limits) -> Self {
-        let (server, client) = (Context::new(limits), Context::new(Limits::default()));
-        let service = Situations::new();
-        let shutdown = Shutdown::new();
+    pub(crate) async fn new(on: On, limits: TransportLimits) -> Self {
+        let server = Context::new(limits);
+        let client = Context::new(TransportLimits::default());
+        let (service, shutdown) = (Situations::new(), Shutdown::new());
         let (signal, context) = (shutdown.signal(), server.clone());
         let dynamic: Arc<dyn DynService> = service.clone();
         let bind = || {
@@ -310,18 +310,19 @@ impl Rig {
             On::Tls => {
                 let (listeners, address) = bind();
                 let (server_tls, client_tls) = tls_configs();
+                let server_name = "server.test".to_owned();
                 let serve = tls::serve(listeners, server_tls, dynamic, context, signal);
                 (
                     Address::Tls {
                         address,
-                        server_name: "server.test".to_owned(),
+                        server_name,
                     },
                     Arc::new(tcp::TcpConnector::with_tls(client.clone(), client_tls)),
                     tokio::spawn(async { serve.await.unwrap() }),
                 )
             }
             On::Memory => {
-                let network = memory::Network::default();
+                let network = memory::MemoryNetwork::default();
                 let listener = network.listen("server").unwrap();
                 (
                     Address::Memory("server".to_owned()),
@@ -330,8 +331,7 @@ impl Rig {
                 )
             }
             On::Rdma | On::RdmaCutting | On::Iwarp | On::IwarpUnsummed => {
-                let over = provider(on);
-                rdma = Some(over.clone());
+                let over = rdma.insert(provider(on)).clone();
                 let any = "127.0.0.1:0".parse().unwrap();
                 let listener = rdma::listen(any, &over).await.unwrap();
                 let address = listener.local();

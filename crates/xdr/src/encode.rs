@@ -1,7 +1,7 @@
 //! The encoder: appends to one buffer and notes where bulk payloads belong.
 //!
 //! A payload is not copied into the buffer. [`Encoder::payload`] writes its length and records a
-//! [`Span`]; the transport sends `buf[..span.at]`, then the payload from wherever it lies (memory, a
+//! [`PayloadSpan`]; the transport sends `buf[..span.at]`, then the payload from wherever it lies (memory, a
 //! file for sendfile, a registered buffer for an RDMA Write), then its padding, then the rest.
 //!
 //! What writes a word or two is `#[inline]`: without it each field of each message is a call into this crate.
@@ -23,7 +23,7 @@ pub struct Mark {
 
 /// Where a payload of `len` bytes belongs: before byte `at` of the encoder's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct PayloadSpan {
     /// Offset in the buffer at which the payload (and then its padding) is inserted.
     pub at: usize,
     /// Bytes of payload, without padding.
@@ -37,7 +37,7 @@ const FIRST_BYTES: usize = 256;
 #[derive(Debug)]
 pub struct Encoder {
     buf: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<PayloadSpan>,
 }
 
 impl Default for Encoder {
@@ -78,7 +78,7 @@ impl Encoder {
     /// Bytes on the wire: what was written, plus payloads and their padding.
     #[must_use]
     pub fn wire_len(&self) -> usize {
-        let payload = |s: &Span| s.len as usize + padding(s.len as usize);
+        let payload = |s: &PayloadSpan| s.len as usize + padding(s.len as usize);
         self.buf.len() + self.spans.iter().map(payload).sum::<usize>()
     }
 
@@ -103,13 +103,13 @@ impl Encoder {
 
     /// The buffer and the payload spans, in order.
     #[must_use]
-    pub fn into_parts(self) -> (Vec<u8>, Vec<Span>) {
+    pub fn into_parts(self) -> (Vec<u8>, Vec<PayloadSpan>) {
         (self.buf, self.spans)
     }
 
     /// Payload spans recorded so far.
     #[must_use]
-    pub fn spans(&self) -> &[Span] {
+    pub fn spans(&self) -> &[PayloadSpan] {
         &self.spans
     }
 
@@ -226,7 +226,7 @@ impl Encoder {
     /// this encoder's spans.
     pub fn payload(&mut self, len: u32) -> usize {
         self.u32(len);
-        self.spans.push(Span {
+        self.spans.push(PayloadSpan {
             at: self.buf.len(),
             len,
         });

@@ -4,7 +4,7 @@
 //! The crate owns bytes-to-values and back; it knows no protocol. Variable-length items always name
 //! their limit, and no length from a peer makes the decoder allocate before the bytes that it
 //! promises are present. Bulk payloads are never copied: a decoder hands out a borrowed slice, an
-//! encoder records a [`Span`] where the transport later inserts the bytes.
+//! encoder records a [`PayloadSpan`] where the transport later inserts the bytes.
 //!
 //! Entry points: [`Decoder`], [`Encoder`], [`Decode`], [`Encode`], [`xdr_struct!`], [`xdr_enum!`].
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ mod macros;
 
 pub use bounded::{List, Opaque, OpaqueBuf};
 pub use decode::{Decode, DecodeError, DecodeErrorKind, Decoder};
-pub use encode::{Encode, Encoder, Mark, Span};
+pub use encode::{Encode, Encoder, Mark, PayloadSpan};
 
 /// Bytes of padding that follow an opaque of `len` bytes (RFC 4506 §3: items are multiples of 4).
 #[must_use]

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use transport::rdma::{self, Rdma};
 use transport::workers::Shutdown;
-use transport::{ConnHandle, Context, Limits, Message, NoService, ReplyRoom, Service, tcp};
+use transport::{
+    ConnHandle, Context, Message, NoService, ReplyRoom, Service, TransportLimits, tcp,
+};
 use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// A number of the range for temporary use (RFC 5531 §13): the program exists in benchmarks only.
@@ -111,7 +113,7 @@ impl EchoServer {
         crate::pattern::fill(0, &mut data);
         let echo = Arc::new(Echo { data: data.into() });
         let never = Shutdown::new();
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         match self.listening {
             Listening::Tcp(listener) => {
                 let serving = tcp::serve(vec![listener], echo, context, never.signal());

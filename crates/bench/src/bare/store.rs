@@ -10,7 +10,7 @@ use crate::load::{self, Load, TaskRequester};
 use crate::pattern::mix;
 use crate::process::cpu_of_this_process;
 use crate::{BenchError, Sample, Subject};
-use meta::{MetaError, MetaStore, Outcome, Seq};
+use meta::{MetaError, MetaStore, Seq, TxOutcome};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::future::Future;
@@ -157,7 +157,7 @@ fn number(value: &[u8]) -> Result<u64, MetaError> {
 fn format(store: &dyn MetaStore) -> Result<(), BenchError> {
     store.transact(&mut |tx| {
         tx.put(&inode_key(PARENT_ID), &value::<INODE_BYTES>(0));
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })?;
     Ok(())
 }
@@ -176,7 +176,7 @@ fn create(store: &dyn MetaStore, slot: u32, id: u64) -> Result<Seq, BenchError> 
         tx.put(&inode_key(PARENT_ID), &value::<INODE_BYTES>(change));
         tx.put(COUNTERS_KEY, &value::<COUNTERS_BYTES>(change));
         tx.put(&kept_key(slot), &value::<KEPT_BYTES>(id));
-        Ok(Outcome::Commit)
+        Ok(TxOutcome::Commit)
     })?;
     Ok(seq)
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use transport::rdma::{Config, Rdma, RdmaConnector};
 use transport::tcp::TcpConnector;
-use transport::{Address, Connector, Context, Limits, NoService};
+use transport::{Address, Connector, Context, NoService, TransportLimits};
 
 /// Addresses of one host name that are tried.
 pub(crate) const ADDRESSES_MAX: usize = 8;
@@ -160,7 +160,7 @@ pub(crate) async fn at(url: &str) -> Option<String> {
 
 /// The first provider that connects, in words.
 async fn first(addresses: Vec<Address>, providers: impl Fn(IpAddr) -> Vec<Rdma>) -> Option<String> {
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let closed = |conn: transport::ConnHandle| conn.close(transport::CloseReason::Asked);
     for address in addresses {
         let Address::Rdma(socket) = address else {
@@ -249,7 +249,7 @@ mod tests {
             let free = (Ipv4Addr::LOCALHOST, 0).into();
             let listener = rdma::listen(free, rdma).await.unwrap();
             at.push(listener.local());
-            let context = Context::new(Limits::default());
+            let context = Context::new(TransportLimits::default());
             let service = NoService::shared();
             let serving = rdma::serve(
                 vec![listener],

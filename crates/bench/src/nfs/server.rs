@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use transport::rdma::{Config, Rdma, RdmaConnector};
-use transport::{Address, AnyConnector, Connector, Context, Limits};
+use transport::{Address, AnyConnector, Connector, Context, TransportLimits};
 
 /// How clients speak to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -76,7 +76,7 @@ impl Server {
     /// What connects to it.
     #[must_use]
     pub fn connector(&self) -> Arc<dyn Connector> {
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         let rdma = providers(self.address.ip(), self.rdma_crc);
         Arc::new(AnyConnector::new(&context, rdma))
     }
@@ -85,7 +85,7 @@ impl Server {
     pub(crate) fn rdma_connector(&self, from: IpAddr) -> Arc<dyn Connector> {
         let provider = fabric_iwarp::Iwarp::default().connecting_from(from);
         let rdma = over(provider, self.rdma_crc);
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         Arc::new(RdmaConnector::new(context, vec![rdma]))
     }
 

@@ -15,17 +15,18 @@ use nfs4::ops::*;
 use nfs4::*;
 use parking_lot::Mutex;
 use rpc::AuthStat;
-use server::{Compound, Identity, Nfsd, Role, User, answer};
-use state::{ClientLimits, Clients, Grace, Removed};
+use server::{Compound, Nfsd, Role, ServerIdentity, User, answer};
+use state::{ClientLimits, Clients, Grace, RemovedClient};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::JoinHandle;
-use transport::memory::{Faults, MemoryConnector, Network};
+use transport::memory::{Faults, MemoryConnector, MemoryNetwork};
 use transport::workers::Shutdown;
 use transport::{
-    Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, DynService, Limits, Payload,
+    Address, BoxFuture, ConnHandle, ConnectError, Connector, Context, DynService, Payload,
+    TransportLimits,
 };
 use xdr::{List, Opaque, OpaqueBuf};
 
@@ -210,7 +211,7 @@ fn id_of(fh: &[u8]) -> Result<u64, NfsStatus> {
 pub(super) struct FakeRole {
     state: Arc<Mutex<State>>,
     ds: Option<usize>,
-    identity: Identity,
+    identity: ServerIdentity,
 }
 
 fn bad(_: xdr::DecodeError) -> NfsStatus {
@@ -220,7 +221,7 @@ fn bad(_: xdr::DecodeError) -> NfsStatus {
 impl Role for FakeRole {
     type Actor = ();
 
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 
@@ -270,7 +271,7 @@ impl Role for FakeRole {
         false
     }
 
-    async fn client_removed(&self, _: Removed) {}
+    async fn client_removed(&self, _: RemovedClient) {}
 
     async fn reclaim_complete(&self, _: ClientId) -> Result<(), NfsStatus> {
         Ok(())
@@ -373,13 +374,13 @@ struct Running {
 /// The cluster.
 pub(super) struct Cluster {
     pub(super) state: Arc<Mutex<State>>,
-    network: Network,
+    network: MemoryNetwork,
     servers: Mutex<HashMap<String, Running>>,
 }
 
 impl Cluster {
     pub(super) fn new(ds_count: usize, faults: Option<Arc<dyn Faults>>) -> Self {
-        let network = faults.map_or_else(Network::default, Network::new);
+        let network = faults.map_or_else(MemoryNetwork::default, MemoryNetwork::new);
         let state = State {
             inodes: [(1, inode(FileType::Dir))].into(),
             verifiers: vec![1; ds_count],
@@ -404,7 +405,7 @@ impl Cluster {
         } else {
             EXCHGID_USE_PNFS_MDS
         };
-        let identity = Identity {
+        let identity = ServerIdentity {
             major_id: name.to_owned(),
             role_flag,
         };
@@ -424,7 +425,7 @@ impl Cluster {
         let nfsd = Nfsd::new(role, ClientTable::new(clients, random));
         let shutdown = Shutdown::new();
         let listener = self.network.listen(name).unwrap();
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         let task = tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
         let running = Running {
             nfsd,
@@ -538,7 +539,7 @@ impl Cluster {
     }
 
     pub(super) fn connector(&self, name: &str) -> Arc<dyn Connector> {
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         Arc::new(ByNumber(self.network.connector(name, context)))
     }
 }

@@ -7,7 +7,7 @@
 //! # Failure
 //! Items fail one by one; what was lowered stays lowered.
 
-use control::{ItemStatuses, RemoveArgs, RemoveItem, SetSizeArgs, SetSizeItem, Status};
+use control::{ItemStatuses, RemoveItem, RemoveObjectsArgs, SetSizeArgs, SetSizeItem, Status};
 use layout::Floor;
 use objects::ObjectId;
 
@@ -40,7 +40,7 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
 }
 
 /// Removes files.
-pub(super) async fn remove(ds: &Ds, args: RemoveArgs) -> Result<ItemStatuses, Status> {
+pub(super) async fn remove(ds: &Ds, args: RemoveObjectsArgs) -> Result<ItemStatuses, Status> {
     let mut floors = Vec::with_capacity(args.items.0.len() * 2);
     for item in &args.items.0 {
         floors.push(Floor::Tombstone {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use control::{Answer, Refusal, Status, ToDs};
-use rpc_service::{Call, Fault, Program, Seal};
+use rpc_service::{Call, Program, ProgramFault, Seal};
 use server::Nfsd;
 use tokio::sync::watch;
 use transport::{ConnHandle, Message, Service};
@@ -136,7 +136,7 @@ impl Program for Calls {
         Some(e.into())
     }
 
-    fn note(&self, fault: Fault) {
+    fn note(&self, fault: ProgramFault) {
         tracing::warn!(?fault, "call of the MDS");
     }
 }

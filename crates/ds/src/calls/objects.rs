@@ -1,6 +1,6 @@
 //! STAT and COMMIT of single objects.
 
-use control::{CommitArgs, CommitOk, ObjectRef, StatArgs, StatItem, StatOk, Status};
+use control::{CommitObjectsArgs, CommitOk, ObjectRef, StatArgs, StatItem, StatOk, Status};
 use nfs4::NfsTime;
 use objects::{ObjectError, ObjectId};
 
@@ -81,7 +81,7 @@ async fn stat_one(ds: &Ds, id: ObjectId) -> Result<StatItem, Fault> {
 }
 
 /// Makes writes durable.
-pub(super) async fn commit(ds: &Ds, args: CommitArgs) -> CommitOk {
+pub(super) async fn commit(ds: &Ds, args: CommitObjectsArgs) -> CommitOk {
     let mut statuses = Vec::with_capacity(args.objects.0.len());
     for object in &args.objects.0 {
         let id = id_of(object);

@@ -10,8 +10,8 @@
 //! A call that fails may have done a part; each may be repeated.
 
 use control::{
-    CloneArgs, MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs, PunchOk, Range, ReserveArgs, ReserveOk,
-    Status,
+    CloneObjectArgs, MAP_RANGES_MAX, MapArgs, MapOk, PunchArgs, PunchOk, Range, ReserveArgs,
+    ReserveOk, Status,
 };
 use objects::{Content, ObjectError, ObjectId, ObjectStore};
 use transport::ConnHandle;
@@ -154,7 +154,7 @@ pub(super) async fn reserve(
 }
 
 /// Lets a range of an object be what that of another is. An empty range only asks whether that can be done.
-pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneArgs) -> Result<(), Status> {
+pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneObjectArgs) -> Result<(), Status> {
     let (src, dst) = (id_of(&args.src), id_of(&args.dst));
     let _flight = ds.gate.enter_for(conn, dst.file_id, dst.generation)?;
     if is_removed(ds, src) {

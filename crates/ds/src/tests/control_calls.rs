@@ -1,7 +1,7 @@
 //! STAT, COMMIT, SET_SIZE by the MDS (R1, R3, R9, R11), and an object store whose sync fails.
 
 use super::*;
-use control::{CommitArgs as CtlCommit, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem};
+use control::{CommitObjectsArgs, ObjectRef, SetSizeArgs, SetSizeItem, StatArgs, StatItem};
 use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -43,7 +43,11 @@ async fn stat_tells_size_durable_size_and_time() {
     );
     assert_eq!(item.modified.seconds, 1_700_000_000);
     let objects = vec![OBJECT].into();
-    let done = world.mds.call(&CtlCommit { objects }).await.unwrap();
+    let done = world
+        .mds
+        .call(&CommitObjectsArgs { objects })
+        .await
+        .unwrap();
     assert_eq!(
         (done.statuses.0, done.verifier),
         (vec![Status::Ok], world.ds().verifier())
@@ -100,7 +104,7 @@ async fn a_removal_that_overtakes_a_creation_leaves_nothing() {
         through_key: 2,
     }];
     let items = items.into();
-    let args = control::RemoveArgs { items };
+    let args = control::RemoveObjectsArgs { items };
     let removal = async {
         let until_come = move || has_come.recv().unwrap();
         tokio::task::spawn_blocking(until_come).await.unwrap();

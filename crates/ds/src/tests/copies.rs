@@ -55,7 +55,7 @@ struct OverTcp {
 }
 
 async fn over_tcp(world: World) -> OverTcp {
-    let (server, shutdown) = (Context::new(Limits::default()), Shutdown::new());
+    let (server, shutdown) = (Context::new(TransportLimits::default()), Shutdown::new());
     let listeners = tcp::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let address = Address::Tcp(listeners[0].local_addr().unwrap());
     let nfsd = world.nfsd.clone();
@@ -70,7 +70,7 @@ async fn over_tcp(world: World) -> OverTcp {
         addresses: vec![address],
         ..client.session.config().clone()
     };
-    let connector = TcpConnector::new(Context::new(Limits::default()));
+    let connector = TcpConnector::new(Context::new(TransportLimits::default()));
     let session = Session::new(Arc::new(connector), config);
     session.establish().await.unwrap();
     OverTcp {

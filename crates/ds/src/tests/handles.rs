@@ -256,7 +256,7 @@ async fn a_removed_file_stays_removed() {
     let a = world.client(b"a").await;
     let fh = Grant::to(b"a").fh();
     a.write(&fh, 0, b"abc", StableHow::DataSync).await.unwrap();
-    let remove = control::RemoveArgs {
+    let remove = control::RemoveObjectsArgs {
         items: vec![control::RemoveItem {
             file_id: FILE,
             generation: 2,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::JoinError;
 use crate::join::{JoinConfig, join};
-use cluster_tls::{ClusterCa, Fingerprint, Identity, JoinToken, Role};
+use cluster_tls::{CertRole, ClusterCa, Fingerprint, Identity, JoinToken};
 use control::{JoinOk, JoinSecret};
 
 /// An MDS that lets everybody join whose secret is right.
@@ -21,7 +21,7 @@ impl Service for Joins {
         };
         let mut e = Encoder::new();
         rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
-        let role = Role::DataServer { ds_id: self.ds_id };
+        let role = CertRole::DataServer { ds_id: self.ds_id };
         let answer = if args.secret == JoinSecret([7; 16]) {
             let certificate = self.ca.issue(role, &args.public_key.0).unwrap();
             Ok(JoinOk {
@@ -39,7 +39,7 @@ impl Service for Joins {
 }
 
 struct Setting {
-    network: Network,
+    network: MemoryNetwork,
     context: Context,
     ca: Fingerprint,
     _shutdown: Shutdown,
@@ -49,8 +49,8 @@ fn setting(ds_id: u32) -> Setting {
     let dir = tempfile::tempdir().unwrap();
     let ca = ClusterCa::create(dir.path(), CLUSTER).unwrap();
     let fingerprint = ca.fingerprint();
-    let network = Network::default();
-    let context = Context::new(Limits::default());
+    let network = MemoryNetwork::default();
+    let context = Context::new(TransportLimits::default());
     let shutdown = Shutdown::new();
     let listener = network.listen("mds").unwrap();
     let service = Arc::new(Joins { ca, ds_id });
@@ -103,7 +103,7 @@ async fn a_join_makes_a_member_that_is_one_after_a_restart() {
     let membership = setting.join(&nfsd, 7, &path).await.unwrap();
     assert_eq!((membership.cluster_id, membership.ds_id), (CLUSTER, 4));
     let identity = Identity::load(&path).unwrap();
-    assert_eq!(identity.role(), Role::DataServer { ds_id: 4 });
+    assert_eq!(identity.role(), CertRole::DataServer { ds_id: 4 });
     let again = setting.join(&nfsd, 7, &path).await;
     assert!(matches!(again.unwrap_err(), JoinError::AlreadyMember));
     let nfsd = open(stores.index.clone(), stores.objects.clone())

@@ -56,7 +56,7 @@ async fn a_call_that_moves_room_is_followed_by_a_heartbeat() {
     let items = || vec![].into();
     world
         .mds
-        .call(&control::RemoveArgs { items: items() })
+        .call(&control::RemoveObjectsArgs { items: items() })
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -35,9 +35,9 @@ use parking_lot::Mutex;
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use server::Nfsd;
 use session_client::{Caller, Session, SessionConfig};
-use transport::memory::Network;
+use transport::memory::MemoryNetwork;
 use transport::workers::Shutdown;
-use transport::{Address, ConnHandle, Context, Limits, Message, Payload, Service};
+use transport::{Address, ConnHandle, Context, Message, Payload, Service, TransportLimits};
 use xdr::{Decoder, Encode, Encoder, Opaque};
 
 use crate::link::{self, LinkConfig, LinkEnd};
@@ -244,7 +244,7 @@ impl Stores {
 }
 
 pub(super) struct World {
-    pub(super) network: Network,
+    pub(super) network: MemoryNetwork,
     pub(super) context: Context,
     pub(super) mds: Arc<Mds>,
     pub(super) nfsd: Arc<Nfsd<Ds>>,
@@ -346,8 +346,8 @@ impl World {
     }
 
     fn around(nfsd: Arc<Nfsd<Ds>>, mds: Arc<Mds>) -> Self {
-        let network = Network::default();
-        let context = Context::new(Limits::default());
+        let network = MemoryNetwork::default();
+        let context = Context::new(TransportLimits::default());
         let shutdown = Shutdown::new();
         let listener = network.listen("mds").unwrap();
         tokio::spawn(listener.serve(mds.clone(), context.clone(), shutdown.signal()));

@@ -146,7 +146,7 @@ async fn perform(world: &World, Peers { client, mds }: &Peers, target: &mut Targ
                 through_key: 2,
             }];
             let items = items.into();
-            let removed = world.mds.call(&control::RemoveArgs { items }).await;
+            let removed = world.mds.call(&control::RemoveObjectsArgs { items }).await;
             assert_eq!(removed.unwrap().0, [Status::Ok]);
             target.name.generation = generation;
             target.epoch = epoch;

@@ -149,7 +149,7 @@ async fn a_hole_outlives_a_power_cut_when_it_was_to_be_durable() {
     let objects = vec![OBJECT].into();
     let done = world
         .mds
-        .call(&control::CommitArgs { objects })
+        .call(&control::CommitObjectsArgs { objects })
         .await
         .unwrap();
     assert_eq!((done.statuses.0, done.verifier), (vec![Status::Ok], before));
@@ -209,7 +209,7 @@ async fn a_removed_file_is_not_made_again() {
     let items = items.into();
     world
         .mds
-        .call(&control::RemoveArgs { items })
+        .call(&control::RemoveObjectsArgs { items })
         .await
         .unwrap();
     assert_eq!(

@@ -30,7 +30,7 @@ impl Rig {
         let rdma = Rdma::new(fabric.clone(), Config::default());
         let listener = rdma::listen(address.parse().unwrap(), &rdma).await.unwrap();
         let address = listener.local();
-        let (server, shutdown) = (Context::new(Limits::default()), Shutdown::new());
+        let (server, shutdown) = (Context::new(TransportLimits::default()), Shutdown::new());
         tokio::spawn(rdma::serve(
             vec![listener],
             rdma.clone(),
@@ -38,7 +38,7 @@ impl Rig {
             server.clone(),
             shutdown.signal(),
         ));
-        let client = Context::new(Limits::default());
+        let client = Context::new(TransportLimits::default());
         // With memory of its own, as in another process.
         let connecting = Rdma::new(fabric, Config::default());
         Self {

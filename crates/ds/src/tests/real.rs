@@ -46,7 +46,7 @@ async fn a_data_directory_that_is_not_there_is_not_made_anew() {
 async fn tcp_client(world: &World, shutdown: &Shutdown) -> Client {
     let listeners = tcp::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let address = listeners[0].local_addr().unwrap();
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     tokio::spawn(tcp::serve(
         listeners,
         world.nfsd.clone(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::announced::WINDOW;
-use control::{FenceArgs, ObjectRef, RemoveArgs, RemoveItem, StatArgs, StatItem};
+use control::{FenceArgs, ObjectRef, RemoveItem, RemoveObjectsArgs, StatArgs, StatItem};
 use meta::{MetaError, Purpose};
 
 async fn stat(world: &World) -> StatItem {
@@ -104,7 +104,7 @@ async fn a_full_data_server_starts_reads_fences_and_removes() {
         through_key: 2,
     }];
     let items = items.into();
-    let removed = world.mds.call(&RemoveArgs { items }).await.unwrap();
+    let removed = world.mds.call(&RemoveObjectsArgs { items }).await.unwrap();
     assert_eq!(removed.0, [Status::Ok]);
     assert_eq!(world.ds().status().objects_count, 0);
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fabric::{
     Buffer, Completion, Connected, Done, Ended, Endpoint, EndpointConfig, Memory, Part, Pool,
-    PoolConfig, Receive, Remote, Status, Work,
+    PoolConfig, Receive, Remote, Work, WorkStatus,
 };
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -84,7 +84,7 @@ impl Peer {
         loop {
             if let Some(done) = self.done.pop_front() {
                 return match done.status {
-                    Status::Ok => Ok(done.done),
+                    WorkStatus::Ok => Ok(done.done),
                     status => Err(format!("{:?}: {status:?}", done.done).into()),
                 };
             }
@@ -150,7 +150,7 @@ impl Peer {
         for completion in seen {
             match completion {
                 Completion {
-                    status: Status::Ok,
+                    status: WorkStatus::Ok,
                     done: Done::Receive { mut buffer, .. },
                     id,
                 } => {

@@ -9,7 +9,7 @@
 
 use super::rx::{DIRECT_BYTES_MIN, INBOX_BYTES_MIN, Segment, Target};
 use super::{Exposure, Machine, to_usize};
-use crate::ddp::{Header, Place, TAGGED_BYTES};
+use crate::ddp::{Place, SegmentHeader, TAGGED_BYTES};
 use crate::mpa;
 use fabric::Memory;
 use std::io::IoSliceMut;
@@ -256,7 +256,7 @@ impl Machine {
         let (len, head) = head.split_at(2);
         let ulpdu_bytes = usize::from(u16::from_be_bytes([len[0], len[1]]));
         let (Ok(Some((header, _))), Place::Tagged { stag, to }) =
-            (Header::decode(head), before.header.place)
+            (SegmentHeader::decode(head), before.header.place)
         else {
             return 0;
         };

@@ -13,7 +13,7 @@
 //! neither can it be read on, nor would its answer ever come. One that keeps to its credits has nothing here.
 
 use super::{Machine, Op};
-use crate::ddp::Header;
+use crate::ddp::SegmentHeader;
 use bytes::Bytes;
 use fabric::{Buffer, Claim, Receive};
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ struct Message {
     data: Bytes,
     invalidate: Option<u32>,
     /// Its last segment, and the bytes of that.
-    segment: (Header, usize),
+    segment: (SegmentHeader, usize),
 }
 
 impl Message {
@@ -88,7 +88,7 @@ impl Machine {
         &mut self,
         bytes: usize,
         invalidate: Option<u32>,
-        segment: (Header, usize),
+        segment: (SegmentHeader, usize),
     ) {
         let Some(Receive { buffer, .. }) = self.receives.pop_front() else {
             unreachable!("a receive stays until it was filled");

@@ -8,12 +8,12 @@ use super::ahead::Ahead;
 use super::spare;
 use super::{Exposure, Machine, to_usize};
 use crate::crc;
-use crate::ddp::{Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, TAGGED_BYTES};
+use crate::ddp::{Place, QUEUE_READ_REQUEST, QUEUE_SEND, SegmentHeader, TAGGED_BYTES};
 use crate::keys::Keys;
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Term, Terminate};
 use bytes::Bytes;
-use fabric::{Buffer, Done, Memory, Receive, Status};
+use fabric::{Buffer, Done, Memory, Receive, WorkStatus};
 use std::collections::VecDeque;
 
 /// Bytes read at a time while no large payload is due: few at first, more while many small segments arrive.
@@ -61,7 +61,7 @@ impl Default for ControlBuffer {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segment {
-    pub(super) header: Header,
+    pub(super) header: SegmentHeader,
     opcode: Opcode,
     pub(super) ulpdu_bytes: usize,
     pub(super) payload_bytes: usize,
@@ -199,7 +199,7 @@ impl Machine {
             self.fault(Term::DDP_CATASTROPHIC, None, None);
             return false;
         }
-        let (header, header_bytes) = match Header::decode(rest) {
+        let (header, header_bytes) = match SegmentHeader::decode(rest) {
             Ok(None) => return false,
             Ok(Some(decoded)) => decoded,
             Err(term) => {
@@ -252,7 +252,7 @@ impl Machine {
 
     /// Whether a message that begins here has a receive, which it takes from the shared queue if need be. One that was not
     /// admitted waits, or is put aside where it must not.
-    fn finds_receive(&mut self, header: &Header) -> Result<bool, Term> {
+    fn finds_receive(&mut self, header: &SegmentHeader) -> Result<bool, Term> {
         let is_message = matches!(
             header.place,
             Place::Untagged {
@@ -324,7 +324,7 @@ impl Machine {
     }
 
     /// Checks where a segment would go (RFC 5041 §7.1).
-    fn place_of(&self, header: &Header, opcode: Opcode, len: usize) -> Result<Target, Term> {
+    fn place_of(&self, header: &SegmentHeader, opcode: Opcode, len: usize) -> Result<Target, Term> {
         match (opcode, header.place) {
             (Opcode::Write, Place::Tagged { stag, to }) => self.admit_write(stag, to, len),
             (Opcode::ReadResponse, Place::Tagged { stag, to }) => {
@@ -536,12 +536,12 @@ impl Machine {
             buffer,
             invalidated,
         };
-        self.complete(id, Status::Ok, done);
+        self.complete(id, WorkStatus::Ok, done);
         Ok(())
     }
 }
 
-fn admit_control(header: &Header, mo: u32, len: usize, max: usize) -> Result<Target, Term> {
+fn admit_control(header: &SegmentHeader, mo: u32, len: usize, max: usize) -> Result<Target, Term> {
     let is_request = matches!(
         header.place,
         Place::Untagged {

@@ -6,7 +6,8 @@
 use super::{Exposure, Machine, Op, ReadOut, Whose};
 use crate::crc;
 use crate::ddp::{
-    Header, Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, TAGGED_BYTES, UNTAGGED_BYTES,
+    Place, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, SegmentHeader, TAGGED_BYTES,
+    UNTAGGED_BYTES,
 };
 use crate::mpa;
 use crate::rdmap::{Opcode, READ_REQUEST_BYTES, ReadRequest, TERMINATE_BYTES_MAX, Terminate};
@@ -270,14 +271,20 @@ impl Tx {
         self.control(&header, payload.freeze(), crc)
     }
 
-    fn control(&mut self, header: &Header, payload: Bytes, crc: bool) -> u64 {
+    fn control(&mut self, header: &SegmentHeader, payload: Bytes, crc: bool) -> u64 {
         let frame = self.begin(header, payload.len(), crc);
         self.small.extend_from_slice(&payload);
         self.finish(frame)
     }
 
     /// Appends one segment of a message: its header and the next `payload_bytes` of its data.
-    fn segment(&mut self, header: &Header, data: &mut Gather, payload_bytes: usize, crc: bool) {
+    fn segment(
+        &mut self,
+        header: &SegmentHeader,
+        data: &mut Gather,
+        payload_bytes: usize,
+        crc: bool,
+    ) {
         let mut frame = self.begin(header, payload_bytes, crc);
         let mut left = payload_bytes;
         while let Some(piece) = data.take(left) {
@@ -307,7 +314,7 @@ impl Tx {
         self.finish(frame);
     }
 
-    fn begin(&mut self, header: &Header, payload_bytes: usize, crc: bool) -> Frame {
+    fn begin(&mut self, header: &SegmentHeader, payload_bytes: usize, crc: bool) -> Frame {
         let ulpdu_bytes = header.len_bytes() + payload_bytes;
         let len = u16::try_from(ulpdu_bytes).expect("a segment is at most the MULPDU");
         if self.small.capacity() - self.small.len() < SMALL_ROOM_BYTES {
@@ -396,16 +403,23 @@ impl Frame {
     }
 }
 
-fn tagged(opcode: Opcode, stag: u32, to: u64, last: bool) -> Header {
-    Header {
+fn tagged(opcode: Opcode, stag: u32, to: u64, last: bool) -> SegmentHeader {
+    SegmentHeader {
         last,
         control: opcode.control(),
         place: Place::Tagged { stag, to },
     }
 }
 
-fn untagged(opcode: Opcode, invalidate: u32, queue: u32, msn: u32, mo: u64, last: bool) -> Header {
-    Header {
+fn untagged(
+    opcode: Opcode,
+    invalidate: u32,
+    queue: u32,
+    msn: u32,
+    mo: u64,
+    last: bool,
+) -> SegmentHeader {
+    SegmentHeader {
         last,
         control: opcode.control(),
         place: Place::Untagged {

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use fabric::{Completion, EndpointConfig, Memory, Pool, PoolConfig, Remote, Work};
-use ropewalk_fabric_iwarp::ddp::Header;
+use ropewalk_fabric_iwarp::ddp::SegmentHeader;
 use ropewalk_fabric_iwarp::machine::{Machine, Outgoing, Start};
 use ropewalk_fabric_iwarp::mpa::{self, Agreed, Rtr};
 use ropewalk_fabric_iwarp::rdmap::Terminate;
@@ -229,7 +229,7 @@ pub(crate) fn ulpdus(mut stream: &[u8]) -> Vec<&[u8]> {
 /// Opcodes of the messages that end in these frames, the empty Write of an RTR left out.
 pub(crate) fn opcodes_of_messages(stream: &[u8]) -> Vec<u8> {
     let ends = |ulpdu: &&[u8]| {
-        let (header, len) = Header::decode(ulpdu).unwrap().unwrap();
+        let (header, len) = SegmentHeader::decode(ulpdu).unwrap().unwrap();
         (header.last && ulpdu.len() > len || header.control == 0x43)
             .then_some(header.control & 0x0f)
     };
@@ -237,9 +237,9 @@ pub(crate) fn opcodes_of_messages(stream: &[u8]) -> Vec<u8> {
 }
 
 /// The Terminate that these frames end with.
-pub(crate) fn terminate_in(stream: &[u8]) -> (Header, Terminate) {
+pub(crate) fn terminate_in(stream: &[u8]) -> (SegmentHeader, Terminate) {
     let ulpdus = ulpdus(stream);
     let last = ulpdus.last().expect("there is a frame");
-    let (header, len) = Header::decode(last).unwrap().unwrap();
+    let (header, len) = SegmentHeader::decode(last).unwrap().unwrap();
     (header, Terminate::decode(&last[len..]).unwrap())
 }

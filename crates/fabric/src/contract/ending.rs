@@ -2,7 +2,7 @@
 
 use super::faults::{assert_blamed, assert_first_failure_then_flushed};
 use super::{BUFFER_BYTES, Pair, RECEIVES, pattern};
-use crate::{Close, Done, Ended, Fabric, Fault, Memory, Refusal, Status, Work};
+use crate::{Close, Done, Ended, Fabric, Fault, Memory, Work, WorkRefusal, WorkStatus};
 use bytes::Bytes;
 use std::net::SocketAddr;
 
@@ -54,7 +54,7 @@ pub async fn remote_invalidation_ends_access(fabric: &dyn Fabric, address: Socke
     assert_eq!(key, target.key);
     assert!(*buffer == pattern(2000, 3));
     let again = pair.b.endpoint.post(3, Work::Invalidate { key }, true);
-    assert_eq!(again.expect_err("it is gone").why, Refusal::BadKey);
+    assert_eq!(again.expect_err("it is gone").why, WorkRefusal::BadKey);
     // What else is exposed stays so.
     pair.a.read(4, source);
     pair.until(|a, _| a.ids().last() == Some(&4)).await;
@@ -81,10 +81,10 @@ pub async fn draining_completes_what_was_posted(fabric: &dyn Fabric, address: So
         invalidate: None,
     };
     let refused = pair.a.endpoint.post(22, late, true).expect_err("closed");
-    assert_eq!(refused.why, Refusal::Closed);
+    assert_eq!(refused.why, WorkRefusal::Closed);
     pair.until_ended().await;
     assert_eq!(pair.a.ids(), (0..22).collect::<Vec<_>>());
-    let ok = |c: &crate::Completion| c.status == Status::Ok;
+    let ok = |c: &crate::Completion| c.status == WorkStatus::Ok;
     assert_eq!(pair.a.count(ok), 22);
     assert_eq!(pair.a.ended, Some(Ended::Closed));
     assert_eq!(pair.b.ended, Some(Ended::PeerClosed));
@@ -105,7 +105,7 @@ pub async fn closing_flushes_what_was_posted(fabric: &dyn Fabric, address: Socke
     assert_eq!(pair.a.ended, Some(Ended::Closed));
     assert_eq!(pair.a.ids(), (0..10).collect::<Vec<_>>());
     let back = |c: &crate::Completion| {
-        c.status == Status::Flushed && matches!(c.done, Done::Receive { .. })
+        c.status == WorkStatus::Flushed && matches!(c.done, Done::Receive { .. })
     };
     assert_eq!(pair.a.count(back) as u64, RECEIVES);
     assert_eq!(pair.b.count(back) as u64, RECEIVES);
@@ -123,7 +123,7 @@ pub async fn closing_flushes_what_was_posted(fabric: &dyn Fabric, address: Socke
             "receive",
         ),
     ] {
-        assert_eq!(refused.map(|r| r.why), Some(Refusal::Closed), "{why}");
+        assert_eq!(refused.map(|r| r.why), Some(WorkRefusal::Closed), "{why}");
     }
     pair.assert_all_back();
 }
@@ -171,7 +171,7 @@ pub async fn a_device_that_goes_away_flushes_everything(
             assert_first_failure_then_flushed(side, "a device that goes away");
         }
         let late = pair.a.endpoint.post_receive(1, pair.a.buffer());
-        assert_eq!(late.expect_err("it has ended").why, Refusal::Closed);
+        assert_eq!(late.expect_err("it has ended").why, WorkRefusal::Closed);
         pair.assert_all_back();
     }
     assert!(fabric.listen(address).await.is_err());
@@ -209,7 +209,7 @@ pub async fn a_vanished_peer_flushes_everything(fabric: &dyn Fabric, address: So
     );
     assert_eq!(a.ids(), (0..8).collect::<Vec<_>>());
     assert_eq!(
-        a.count(|c| c.status == Status::Flushed) as u64,
+        a.count(|c| c.status == WorkStatus::Flushed) as u64,
         8 + RECEIVES + 1
     );
     assert_eq!(a.count(|c| c.id == u64::from(exposed.key)), 1);

@@ -2,7 +2,7 @@
 
 use super::{Pair, RECEIVE_BYTES, Side};
 use crate::{
-    Blame, Done, Ended, EndpointConfig, Fabric, Fault, Memory, Part, Remote, Status, Work,
+    Blame, Done, Ended, EndpointConfig, Fabric, Fault, Memory, Part, Remote, Work, WorkStatus,
 };
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -40,11 +40,14 @@ pub(super) fn assert_blamed(fabric: &dyn Fabric, pair: &Pair, faults: &[Fault], 
 /// Work completes well, then at most one request failed, then all are flushed.
 pub(super) fn assert_first_failure_then_flushed(side: &Side, what: &str) {
     let ours = |c: &&crate::Completion| !matches!(c.done, Done::Receive { .. });
-    let statuses: Vec<Status> = side.seen.iter().filter(ours).map(|c| c.status).collect();
-    let well = statuses.iter().take_while(|s| **s == Status::Ok).count();
+    let statuses: Vec<WorkStatus> = side.seen.iter().filter(ours).map(|c| c.status).collect();
+    let well = statuses
+        .iter()
+        .take_while(|s| **s == WorkStatus::Ok)
+        .count();
     let rest = statuses[well..].iter().skip(1);
     assert!(
-        rest.clone().all(|status| *status == Status::Flushed),
+        rest.clone().all(|status| *status == WorkStatus::Flushed),
         "{what}: {statuses:?}"
     );
 }
@@ -135,7 +138,7 @@ pub async fn a_read_fails_as_a_whole(fabric: &dyn Fabric, address: SocketAddr) {
         assert_eq!(pair.a.ids(), [1, 2, 3]);
         // Parts that were granted do not make it a success, nor what was granted behind it.
         for id in 2..=3 {
-            assert!(pair.a.count(|c| c.id == id && c.status == Status::Ok) == 0);
+            assert!(pair.a.count(|c| c.id == id && c.status == WorkStatus::Ok) == 0);
         }
         assert_cut_off(fabric, pair, &[Fault::BadKey], "one part of three").await;
     }

@@ -2,7 +2,8 @@
 
 use super::{BUFFER_BYTES, Pair, WHY, pattern};
 use crate::{
-    Done, Ended, EndpointConfig, Fabric, FileRange, Memory, Refusal, Refused, Remote, Status, Work,
+    Done, Ended, EndpointConfig, Fabric, FileRange, Memory, Refused, Remote, Work, WorkRefusal,
+    WorkStatus,
 };
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -57,7 +58,7 @@ pub async fn files_are_written_from_where_they_lie(fabric: &dyn Fabric, address:
             let Err(Refused { why, .. }) = pair.a.endpoint.post(1, work, true) else {
                 panic!("files are taken, yet not said to be");
             };
-            assert_eq!(why, Refusal::NoFiles);
+            assert_eq!(why, WorkRefusal::NoFiles);
             return;
         }
         let [first, second] = [10 * n + 1, 10 * n + 2];
@@ -67,7 +68,7 @@ pub async fn files_are_written_from_where_they_lie(fabric: &dyn Fabric, address:
         pair.until(|a, b| a.ids() == [0, first, second] && b.messages() == 1)
             .await;
         assert_eq!(Arc::strong_count(&hold), 1);
-        assert!(pair.a.seen.iter().all(|c| c.status == Status::Ok));
+        assert!(pair.a.seen.iter().all(|c| c.status == WorkStatus::Ok));
         pair.a.seen.clear();
         drop(pair.b.message());
         let len = usize::try_from(len).expect("small");
@@ -90,7 +91,7 @@ pub async fn files_are_written_from_where_they_lie(fabric: &dyn Fabric, address:
     let target = pair.b.expose_buffer(100);
     let work = write(&source, 0, 101, target, &hold);
     let refused = pair.a.endpoint.post(1, work, true).expect_err("too long");
-    assert_eq!(refused.why, Refusal::TooLong);
+    assert_eq!(refused.why, WorkRefusal::TooLong);
     drop(refused);
     pair.assert_works().await;
     pair.assert_all_back();
@@ -113,7 +114,7 @@ pub async fn a_file_that_is_too_short_ends_the_connection(
     pair.a.send(2, b"never");
     pair.until_ended().await;
     assert_eq!(pair.a.ids(), [1, 2]);
-    assert!(pair.a.seen.iter().all(|c| c.status != Status::Ok));
+    assert!(pair.a.seen.iter().all(|c| c.status != WorkStatus::Ok));
     assert_eq!(pair.a.ended, Some(Ended::FileShort));
     assert_eq!((pair.b.messages(), Arc::strong_count(&hold)), (0, 1));
     pair.assert_all_back();

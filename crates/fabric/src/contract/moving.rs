@@ -2,7 +2,8 @@
 
 use super::{BUFFER_BYTES, Pair, RECEIVE_BYTES, RECEIVES, WHY, pattern};
 use crate::{
-    Done, EndpointConfig, Fabric, Memory, Part, READ_PARTS_MAX, Refusal, Remote, Status, Work,
+    Done, EndpointConfig, Fabric, Memory, Part, READ_PARTS_MAX, Remote, Work, WorkRefusal,
+    WorkStatus,
 };
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -92,7 +93,7 @@ pub async fn nothing_moves_as_well(fabric: &dyn Fabric, address: SocketAddr) {
     pair.a.send(3, b"");
     pair.until(|a, b| a.ids() == [1, 2, 3] && b.messages() == 1)
         .await;
-    assert!(pair.a.seen.iter().all(|c| c.status == Status::Ok));
+    assert!(pair.a.seen.iter().all(|c| c.status == WorkStatus::Ok));
     assert_eq!(pair.b.message().1.len(), 0);
     pair.assert_works().await;
     pair.assert_all_back();
@@ -234,7 +235,7 @@ pub async fn a_peer_without_read_depth_is_not_asked(fabric: &dyn Fabric, address
     let (at, remote) = (0, source);
     let parts = vec![Part { at, remote }];
     let refused = pair.a.endpoint.post(1, Work::Read { sink, parts }, true);
-    assert_eq!(refused.err().map(|r| r.why), Some(Refusal::NoReads));
+    assert_eq!(refused.err().map(|r| r.why), Some(WorkRefusal::NoReads));
     pair.assert_works().await;
     pair.assert_all_back();
 }
@@ -252,7 +253,7 @@ pub async fn a_full_queue_is_a_value(fabric: &dyn Fabric, address: SocketAddr) {
     let refused = pair.b.endpoint.post_receive(9, buffer).expect_err("full");
     assert_eq!(
         (refused.why, refused.back.len()),
-        (Refusal::Full, RECEIVE_BYTES)
+        (WorkRefusal::Full, RECEIVE_BYTES)
     );
     drop(refused);
     for _ in 0..3 {
@@ -260,7 +261,7 @@ pub async fn a_full_queue_is_a_value(fabric: &dyn Fabric, address: SocketAddr) {
     }
     let memory = Memory::Bytes(Bytes::from_static(b"four"));
     let refused = pair.a.endpoint.expose(memory).expect_err("full");
-    assert_eq!((refused.why, refused.back.len()), (Refusal::Full, 4));
+    assert_eq!((refused.why, refused.back.len()), (WorkRefusal::Full, 4));
     for round in 0..2 {
         assert_eq!(pair.a.endpoint.send_room(), 4);
         for id in 0..4 {
@@ -272,7 +273,7 @@ pub async fn a_full_queue_is_a_value(fabric: &dyn Fabric, address: SocketAddr) {
         };
         match pair.a.endpoint.post(5, work, true) {
             Err(refused) => {
-                assert_eq!(refused.why, Refusal::Full);
+                assert_eq!(refused.why, WorkRefusal::Full);
                 let Work::Send { data, invalidate } = refused.back else {
                     panic!("another work came back");
                 };
@@ -297,7 +298,7 @@ pub async fn what_does_not_fit_is_refused(fabric: &dyn Fabric, address: SocketAd
     };
     assert_eq!(
         why(pair.a.endpoint.post(1, work, true)),
-        Some(Refusal::TooLong)
+        Some(WorkRefusal::TooLong)
     );
     let part = |at| Part { at, remote: small };
     for parts in [
@@ -309,7 +310,7 @@ pub async fn what_does_not_fit_is_refused(fabric: &dyn Fabric, address: SocketAd
         let work = Work::Read { sink, parts };
         assert_eq!(
             why(pair.a.endpoint.post(1, work, true)),
-            Some(Refusal::TooLong)
+            Some(WorkRefusal::TooLong)
         );
     }
     let piece = Bytes::from(vec![0; 1 << 20]);
@@ -320,7 +321,7 @@ pub async fn what_does_not_fit_is_refused(fabric: &dyn Fabric, address: SocketAd
     };
     assert_eq!(
         why(pair.a.endpoint.post(1, work, true)),
-        Some(Refusal::TooLong)
+        Some(WorkRefusal::TooLong)
     );
     let theirs = pair.b.expose_buffer(10);
     let ours = pair.a.expose_buffer(10);
@@ -328,7 +329,7 @@ pub async fn what_does_not_fit_is_refused(fabric: &dyn Fabric, address: SocketAd
         let work = Work::Invalidate { key };
         assert_eq!(
             why(pair.a.endpoint.post(1, work, true)),
-            Some(Refusal::BadKey)
+            Some(WorkRefusal::BadKey)
         );
     }
     pair.assert_works().await;
@@ -384,7 +385,7 @@ pub async fn both_sides_may_be_full_of_work(fabric: &dyn Fabric, address: Socket
         .await;
     for side in [&pair.a, &pair.b] {
         assert_eq!(side.ids(), (0..128).collect::<Vec<_>>());
-        assert_eq!(side.count(|c| c.status != Status::Ok), 0);
+        assert_eq!(side.count(|c| c.status != WorkStatus::Ok), 0);
     }
     pair.assert_all_back();
 }

@@ -1,7 +1,7 @@
 //! What memory costs.
 
 use super::{BUFFER_BYTES, Pair, WHY};
-use crate::{Counters, Fabric, Memory, Status, Work};
+use crate::{Counters, Fabric, Memory, Work, WorkStatus};
 use std::net::SocketAddr;
 
 const ROUNDS: u64 = 4;
@@ -37,18 +37,18 @@ async fn round(pair: &mut Pair) {
     pair.b.read(2, source);
     pair.until(|_, b| b.ids() == [1, 2]).await;
     for id in [1, 2] {
-        assert_eq!(pair.b.take(id).status, Status::Ok);
+        assert_eq!(pair.b.take(id).status, WorkStatus::Ok);
     }
     for (id, key) in [(3, source.key), (4, place.key)] {
         pair.a.post(id, Work::Invalidate { key });
     }
     pair.until(|a, _| a.ids() == [3, 4]).await;
     for id in [3, 4] {
-        assert_eq!(pair.a.take(id).status, Status::Ok);
+        assert_eq!(pair.a.take(id).status, WorkStatus::Ok);
     }
     pair.assert_works().await;
     for (side, id) in [(&mut pair.a, 1_000_001), (&mut pair.b, 1_000_002)] {
-        assert_eq!(side.take(id).status, Status::Ok);
+        assert_eq!(side.take(id).status, WorkStatus::Ok);
         drop(side.message());
     }
 }

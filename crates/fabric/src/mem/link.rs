@@ -3,8 +3,8 @@
 use super::domain::Domain;
 use crate::{
     Blame, Buffer, Claim, Close, Completion, Counters, Done, Ended, Endpoint, EndpointConfig,
-    Fault, Limits, Memory, Negotiated, Part, READ_PARTS_MAX, Receive, Refusal, Refused, Remote,
-    Status, Work,
+    Fault, Memory, Negotiated, Part, ProviderLimits, READ_PARTS_MAX, Receive, Refused, Remote,
+    Work, WorkRefusal, WorkStatus,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// What the fabric in memory can do.
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: ProviderLimits = ProviderLimits {
     private_data_bytes_max: 508,
     send_bytes_max: 16 << 20,
     transfer_bytes_max: 1 << 30,
@@ -149,7 +149,7 @@ impl Link {
                             io::ErrorKind::UnexpectedEof => Ended::FileShort,
                             kind => Ended::Lost(kind),
                         };
-                        self.ends[side].complete(id, Status::Flushed, Done::Write);
+                        self.ends[side].complete(id, WorkStatus::Flushed, Done::Write);
                         self.ends[side].end(ended);
                         self.ends[1 - side].end(Ended::PeerClosed);
                         continue;
@@ -172,10 +172,10 @@ impl Link {
                 }
             };
             match moved {
-                Ok(Some(done)) => self.ends[side].complete(id, Status::Ok, done),
+                Ok(Some(done)) => self.ends[side].complete(id, WorkStatus::Ok, done),
                 Ok(None) => {}
                 Err((fault, done)) => {
-                    self.ends[side].complete(id, Status::Failed(fault), done);
+                    self.ends[side].complete(id, WorkStatus::Failed(fault), done);
                     self.ends[side].end(Ended::Accused(fault));
                     self.ends[1 - side].end(Ended::Faulted(fault));
                 }
@@ -212,7 +212,7 @@ impl Link {
             buffer,
             invalidated,
         };
-        peer.complete(id, Status::Ok, done);
+        peer.complete(id, WorkStatus::Ok, done);
         self.count(side, len);
         Ok(())
     }
@@ -302,7 +302,7 @@ impl End {
         }
     }
 
-    fn complete(&mut self, id: u64, status: Status, done: Done) {
+    fn complete(&mut self, id: u64, status: WorkStatus, done: Done) {
         self.done.push(Completion { id, status, done });
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -335,7 +335,7 @@ impl End {
                     memory: self.memory.remove(&key),
                 },
             };
-            self.complete(id, Status::Flushed, done);
+            self.complete(id, WorkStatus::Flushed, done);
         }
         for Receive { id, buffer } in std::mem::take(&mut self.receives) {
             let invalidated = None;
@@ -343,10 +343,10 @@ impl End {
                 buffer,
                 invalidated,
             };
-            self.complete(id, Status::Flushed, done);
+            self.complete(id, WorkStatus::Flushed, done);
         }
         for (key, memory) in std::mem::take(&mut self.memory) {
-            self.complete(key.into(), Status::Flushed, Done::Exposed { memory });
+            self.complete(key.into(), WorkStatus::Flushed, Done::Exposed { memory });
         }
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -357,18 +357,18 @@ impl End {
         self.closing || self.ended.is_some()
     }
 
-    fn objection(&self, work: &Work, negotiated: Negotiated) -> Option<Refusal> {
+    fn objection(&self, work: &Work, negotiated: Negotiated) -> Option<WorkRefusal> {
         let fits = match work {
-            _ if self.is_closed() => return Some(Refusal::Closed),
+            _ if self.is_closed() => return Some(WorkRefusal::Closed),
             Work::Send { data, .. } => total(data) <= to_usize(LIMITS.send_bytes_max),
             Work::Write { data, remote } => {
                 total(data) <= to_usize(remote.len.min(LIMITS.transfer_bytes_max))
             }
-            Work::WriteFile { .. } if !negotiated.files => return Some(Refusal::NoFiles),
+            Work::WriteFile { .. } if !negotiated.files => return Some(WorkRefusal::NoFiles),
             Work::WriteFile { range, remote } => {
                 range.len <= remote.len.min(LIMITS.transfer_bytes_max)
             }
-            Work::Read { .. } if negotiated.ord == 0 => return Some(Refusal::NoReads),
+            Work::Read { .. } if negotiated.ord == 0 => return Some(WorkRefusal::NoReads),
             Work::Read { sink, parts } => {
                 let fits = |part: &Part| {
                     part.remote.len <= LIMITS.transfer_bytes_max && part.fits(sink.len())
@@ -376,14 +376,14 @@ impl End {
                 parts.len() <= READ_PARTS_MAX && parts.iter().all(fits)
             }
             Work::Invalidate { key } if !self.memory.contains_key(key) => {
-                return Some(Refusal::BadKey);
+                return Some(WorkRefusal::BadKey);
             }
             Work::Invalidate { .. } => true,
         };
         if !fits {
-            Some(Refusal::TooLong)
+            Some(WorkRefusal::TooLong)
         } else {
-            (self.room() == 0).then_some(Refusal::Full)
+            (self.room() == 0).then_some(WorkRefusal::Full)
         }
     }
 
@@ -429,9 +429,9 @@ impl Endpoint for MemEndpoint {
     fn post_receive(&mut self, id: u64, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         let end = &mut self.link.lock().ends[self.side];
         let why = if end.is_closed() {
-            Refusal::Closed
+            WorkRefusal::Closed
         } else if end.receives.len() >= to_usize(end.config.receive_depth) {
-            Refusal::Full
+            WorkRefusal::Full
         } else {
             end.uses(&buffer);
             end.receives.push_back(Receive { id, buffer });
@@ -465,9 +465,9 @@ impl Endpoint for MemEndpoint {
         let end = &mut link.ends[self.side];
         let len = u32::try_from(memory.len()).ok();
         let why = match len.filter(|len| *len <= LIMITS.transfer_bytes_max) {
-            _ if end.is_closed() => Refusal::Closed,
-            None => Refusal::TooLong,
-            Some(_) if end.memory.len() >= to_usize(end.config.exposed_max) => Refusal::Full,
+            _ if end.is_closed() => WorkRefusal::Closed,
+            None => WorkRefusal::TooLong,
+            Some(_) if end.memory.len() >= to_usize(end.config.exposed_max) => WorkRefusal::Full,
             Some(len) => {
                 end.memory.insert(key, memory);
                 end.counters.exposures += 1;

@@ -54,7 +54,10 @@ const E3: Epoch = Epoch::new(1, 3);
 fn a_client_floor_fences_that_client_on_that_file_only() {
     let mut floors = Floors::new();
     floors.apply(client(5, 1, E2, 1)).unwrap();
-    assert_eq!(floors.check(&handle(5, 1, E1, 1)), Err(Refusal::Fenced));
+    assert_eq!(
+        floors.check(&handle(5, 1, E1, 1)),
+        Err(HandleRefusal::Fenced)
+    );
     assert_eq!(floors.check(&handle(5, 1, E2, 1)), Ok(()));
     assert_eq!(floors.check(&handle(5, 2, E1, 1)), Ok(()));
     assert_eq!(floors.check(&handle(6, 1, E1, 1)), Ok(()));
@@ -69,9 +72,15 @@ fn a_file_floor_fences_all_clients_and_replaces_lower_client_floors() {
     let applied = floors.apply(file(5, E2, 1)).unwrap();
     assert_eq!(applied.store, Some(file(5, E2, 1)));
     assert_eq!(applied.obsolete, [FloorKey::Client(5, tag(1))]);
-    assert_eq!(floors.check(&handle(5, 9, E1, 1)), Err(Refusal::Fenced));
+    assert_eq!(
+        floors.check(&handle(5, 9, E1, 1)),
+        Err(HandleRefusal::Fenced)
+    );
     assert_eq!(floors.check(&handle(5, 1, E2, 1)), Ok(()));
-    assert_eq!(floors.check(&handle(5, 2, E2, 1)), Err(Refusal::Fenced));
+    assert_eq!(
+        floors.check(&handle(5, 2, E2, 1)),
+        Err(HandleRefusal::Fenced)
+    );
 }
 
 #[test]
@@ -84,9 +93,15 @@ fn a_cluster_floor_fences_all_and_keeps_tombstones() {
     let applied = floors.apply(Floor::Cluster { epoch }).unwrap();
     assert_eq!(applied.obsolete.len(), 2);
     assert_eq!(floors.len(), 1);
-    assert_eq!(floors.check(&handle(99, 1, E3, 1)), Err(Refusal::Fenced));
+    assert_eq!(
+        floors.check(&handle(99, 1, E3, 1)),
+        Err(HandleRefusal::Fenced)
+    );
     assert_eq!(floors.check(&handle(99, 1, epoch, 1)), Ok(()));
-    assert_eq!(floors.check(&handle(7, 1, epoch, 1)), Err(Refusal::Removed));
+    assert_eq!(
+        floors.check(&handle(7, 1, epoch, 1)),
+        Err(HandleRefusal::Removed)
+    );
     let lower = floors.apply(Floor::Cluster { epoch: E3 }).unwrap();
     assert_eq!(lower, Applied::default());
     assert_eq!(floors.cluster(), epoch);
@@ -97,8 +112,14 @@ fn a_removed_file_is_refused_as_removed_even_when_also_fenced() {
     let mut floors = Floors::new();
     floors.apply(file(5, E3, 1)).unwrap();
     floors.apply(tombstone(5, 2, 1)).unwrap();
-    assert_eq!(floors.check(&handle(5, 1, E1, 1)), Err(Refusal::Removed));
-    assert_eq!(floors.check(&handle(5, 1, E3, 1)), Err(Refusal::Removed));
+    assert_eq!(
+        floors.check(&handle(5, 1, E1, 1)),
+        Err(HandleRefusal::Removed)
+    );
+    assert_eq!(
+        floors.check(&handle(5, 1, E3, 1)),
+        Err(HandleRefusal::Removed)
+    );
     assert_eq!(floors.check(&handle(5, 1, E3, 2)), Ok(()));
     assert!(floors.is_removed(5, 1) && !floors.is_removed(5, 2));
 }
@@ -150,7 +171,10 @@ fn a_file_floor_that_retires_earlier_does_not_stand_in_for_a_client_floor() {
             floors.apply(record).unwrap();
         }
         floors.retire_key(1);
-        assert_eq!(floors.check(&handle(5, 1, E1, 1)), Err(Refusal::Fenced));
+        assert_eq!(
+            floors.check(&handle(5, 1, E1, 1)),
+            Err(HandleRefusal::Fenced)
+        );
         assert_eq!(floors.check(&handle(5, 2, E1, 1)), Ok(()));
     }
 }
@@ -228,7 +252,7 @@ fn record() -> impl Strategy<Value = Floor> {
 }
 
 /// The answer of a table that never drops anything.
-fn model(records: &[Floor], h: &DsHandle) -> Result<(), Refusal> {
+fn model(records: &[Floor], h: &DsHandle) -> Result<(), HandleRefusal> {
     let removed = |r: &Floor| {
         matches!(*r, Floor::Tombstone { file_id, generation, .. }
             if file_id == h.file_id && h.generation < generation)
@@ -245,9 +269,9 @@ fn model(records: &[Floor], h: &DsHandle) -> Result<(), Refusal> {
         Floor::Tombstone { .. } => false,
     };
     if records.iter().any(removed) {
-        Err(Refusal::Removed)
+        Err(HandleRefusal::Removed)
     } else if records.iter().any(fenced) {
-        Err(Refusal::Fenced)
+        Err(HandleRefusal::Fenced)
     } else {
         Ok(())
     }

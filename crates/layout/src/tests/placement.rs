@@ -13,8 +13,8 @@ fn group(id: u32, servers: &[u32]) -> Group {
     }
 }
 
-fn table() -> Placement {
-    let mut table = Placement::new(42);
+fn table() -> PlacementTable {
+    let mut table = PlacementTable::new(42);
     table.add(group(1, &[10, 11, 12]), 1, 2).unwrap();
     table.add(group(2, &[20, 21]), 3, 0).unwrap();
     table.set_available(1, true).unwrap();
@@ -86,7 +86,7 @@ fn a_group_never_changes() {
 
 #[test]
 fn impossible_groups_are_refused() {
-    let mut table = Placement::new(1);
+    let mut table = PlacementTable::new(1);
     let wide: Vec<u32> = (0..=GROUP_WIDTH_MAX).collect();
     for servers in [&[][..], &[1, 2, 1], &wide] {
         assert_eq!(

@@ -68,7 +68,7 @@ pub(super) async fn copy(
         ..copy
     };
     let (actor, keeper) = cx.split();
-    let keep = |copied: &fs::Copied| {
+    let keep = |copied: &fs::CopyDone| {
         let res = answer(None, copied.count, copied.verifier);
         cx::prepare(keeper, &res, None)
     };

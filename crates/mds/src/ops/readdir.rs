@@ -3,7 +3,7 @@
 use crate::cx::{self, Cx};
 use crate::{Mds, attrs};
 use fs::Fresh;
-use namespace::{DirEntry, FileId, FileType, READDIR_ENTRIES_MAX, ReadDir};
+use namespace::{DirEntry, FileId, FileType, READDIR_ENTRIES_MAX, ReadDirRequest};
 use nfs4::attr::{Attrs, FILEID, MOUNTED_ON_FILEID, RDATTR_ERROR, TYPE, WRITE_ONLY, encode_fattr};
 use nfs4::ops::{ReadDirArgs, ReadDirWriter};
 use nfs4::{Bitmap, NfsStatus, OpNum, ReplyWriter, Verifier};
@@ -68,7 +68,7 @@ async fn page(
         .attr_request
         .intersection(&attrs::supported(cx.minor_version));
     let is_of_entry = mask.difference(&OF_ENTRY).is_empty();
-    let wanted = ReadDir {
+    let wanted = ReadDirRequest {
         cookie: args.cookie,
         entries_max: (bytes_max as usize / ENTRY_BYTES_MIN).clamp(1, READDIR_ENTRIES_MAX),
         name_bytes_max: bytes_max as usize,

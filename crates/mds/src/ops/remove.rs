@@ -4,7 +4,7 @@ use crate::Mds;
 use crate::cx::{self, Cx};
 use crate::names;
 use fs::Clearing;
-use namespace::{FileId, Removed, What};
+use namespace::{FileId, RemovedName, What};
 use nfs4::NfsStatus;
 use nfs4::ops::{RemoveArgs, RemoveRes};
 
@@ -23,10 +23,10 @@ pub(super) async fn remove(
         None => None,
     };
     let is_open = |file: FileId| mds.fs.state().open_count(file.0) > 0;
-    let answer = |removed: &Removed| RemoveRes {
+    let answer = |removed: &RemovedName| RemoveRes {
         cinfo: names::cinfo(removed.dir),
     };
-    let kept = |removed: &Removed| (answer(removed), None);
+    let kept = |removed: &RemovedName| (answer(removed), None);
     let removed = cx::change(mds, cx, kept, |ns, op| {
         ns.remove(op, dir, name, What::Any, &is_open)
     })?;

@@ -4,7 +4,7 @@
 use super::Rig;
 use ::cluster::{ControlService, Issuer, add_token};
 use bytes::Bytes;
-use cluster_tls::{Fingerprint, Peer, Role};
+use cluster_tls::{CertRole, Fingerprint, Peer};
 use control::{
     Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs,
     JoinOk, JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, Request, SizeArgs, SizeOk, StatItem,
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use transport::workers::Shutdown;
 use transport::{
-    Address, CloseReason, ConnHandle, Connector, Context, Endpoint, Limits, Message, NoService,
-    Service,
+    Address, CloseReason, ConnHandle, Connector, Context, Endpoint, Message, NoService, Service,
+    TransportLimits,
 };
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
@@ -68,7 +68,7 @@ impl Port {
         );
         let listener = rig.network.listen("control").unwrap();
         let shutdown = Shutdown::new();
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         tokio::spawn(listener.serve(Arc::new(service), context, shutdown.signal()));
         let nfsd = Arc::downgrade(&rig.nfsd);
         tokio::spawn(async move {
@@ -89,7 +89,7 @@ impl Port {
     /// From now on connections from `name` are those of data server `ds_id`.
     pub fn admit(&self, name: &str, ds_id: u32) {
         let fingerprint = Fingerprint::of(format!("certificate of {ds_id}").as_bytes());
-        let role = Role::DataServer { ds_id };
+        let role = CertRole::DataServer { ds_id };
         self.peers
             .lock()
             .insert(name.to_owned(), Peer::Member { role, fingerprint });
@@ -310,7 +310,9 @@ pub async fn join(
     secret: JoinSecret,
     store: StoreIdentity,
 ) -> Result<JoinOk, Refusal> {
-    let connector = rig.network.connector(name, Context::new(Limits::default()));
+    let connector = rig
+        .network
+        .connector(name, Context::new(TransportLimits::default()));
     let address = Address::Memory("control".into());
     let conn = connector
         .connect(&address, NoService::shared())
@@ -378,7 +380,7 @@ impl FakeDs {
         }
         let connector = rig
             .network
-            .connector(&self.name, Context::new(Limits::default()));
+            .connector(&self.name, Context::new(TransportLimits::default()));
         let service = Arc::new(Calls(Arc::clone(&self.told)));
         let address = Address::Memory("control".into());
         let conn = connector.connect(&address, service).await.unwrap();

@@ -19,7 +19,7 @@ use fs::{Creation, DataConfig};
 use mds::identities::IdentityConfig;
 use mds::{Mds, MdsConfig};
 use meta::{MemStore, MetaStore};
-use namespace::{Limits, Time};
+use namespace::{NamespaceLimits, Time};
 use nfs4::attr::Attrs;
 use nfs4::ops::{
     GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LookupArgs, LookupRes, PutFhArgs, PutFhRes,
@@ -34,9 +34,9 @@ use state::DelegationLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use transport::memory::{Faults, MemoryConnector, Network};
+use transport::memory::{Faults, MemoryConnector, MemoryNetwork};
 use transport::workers::Shutdown;
-use transport::{Address, Connector, Context, Limits as TransportLimits, Preference};
+use transport::{Address, Connector, Context, Preference, TransportLimits};
 
 /// Milliseconds between keys, and until layouts under the older one are recalled.
 pub const KEY_TIMES: KeyTimes = KeyTimes {
@@ -51,7 +51,7 @@ pub const DS_LEASE_MS: u32 = 3_000;
 pub const MDS_THRESHOLD_BYTES: u64 = 10_000;
 
 pub struct Rig {
-    pub network: Network,
+    pub network: MemoryNetwork,
     pub store: Arc<dyn MetaStore>,
     pub nfsd: Arc<Nfsd<Mds>>,
     /// Wall time in seconds.
@@ -109,14 +109,14 @@ impl Rig {
         identities: IdentityConfig,
     ) -> Self {
         let all = DelegationLimits::default();
-        let network = Network::default();
+        let network = MemoryNetwork::default();
         Self::begin(network, store, clock_s, exports, identities, all).await
     }
 
     /// In a network that loses what `faults` says.
     pub async fn troubled(faults: Arc<dyn Faults>) -> Self {
         Self::begin(
-            Network::new(faults),
+            MemoryNetwork::new(faults),
             Arc::new(MemStore::new()),
             Arc::new(AtomicI64::new(START_S)),
             Exports::loopback(Squash::None),
@@ -132,7 +132,7 @@ impl Rig {
         let exports = Exports::loopback(Squash::None);
         let store = Arc::new(MemStore::new());
         Self::begin(
-            Network::default(),
+            MemoryNetwork::default(),
             store,
             clock_s,
             exports,
@@ -143,7 +143,7 @@ impl Rig {
     }
 
     async fn begin(
-        network: Network,
+        network: MemoryNetwork,
         store: Arc<dyn MetaStore>,
         clock_s: Arc<AtomicI64>,
         exports: Exports,
@@ -162,7 +162,7 @@ impl Rig {
                 nanos: 0,
             }),
             random: random(1),
-            limits: Limits::default(),
+            limits: NamespaceLimits::default(),
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,

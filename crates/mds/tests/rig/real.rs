@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use transport::workers::Shutdown;
-use transport::{Address, Context, Limits, Payload};
+use transport::{Address, Context, Payload, TransportLimits};
 use xdr::Opaque;
 
 /// A data server and what it keeps over a restart.
@@ -92,13 +92,13 @@ impl Real {
         port.admit(&self.name, membership.ds_id);
         let shutdown = Shutdown::new();
         let listener = rig.network.listen(&self.name).unwrap();
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
         let config = ds::link::LinkConfig {
             membership,
             connector: Arc::new(
                 rig.network
-                    .connector(&self.name, Context::new(Limits::default())),
+                    .connector(&self.name, Context::new(TransportLimits::default())),
             ),
             mds: vec![Address::Memory("control".into())],
             advertise: addresses(&self.name),
@@ -248,7 +248,9 @@ pub async fn direct_session(rig: &Rig, client: &Client, name: &str, ds: &str) ->
         role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
         ..client.session.config().clone()
     };
-    let connector = rig.network.connector(name, Context::new(Limits::default()));
+    let connector = rig
+        .network
+        .connector(name, Context::new(TransportLimits::default()));
     let direct = Session::new(Arc::new(connector), config);
     direct.establish().await.unwrap();
     direct

@@ -9,7 +9,7 @@ mod store;
 
 use bytes::Bytes;
 use meta::contract::Subject;
-use meta::{MetaError, MetaStore, Outcome, Pair, Purpose, Read, Seq, Tx, VALUE_BYTES_MAX};
+use meta::{MetaError, MetaStore, Pair, Purpose, Read, Seq, Tx, TxOutcome, VALUE_BYTES_MAX};
 use powercut::{Dice, scratch};
 use ropewalk_meta_fjall::{FjallStore, Options};
 use std::path::Path;
@@ -80,7 +80,11 @@ fn scan(read: &(impl Read + ?Sized), dice: &mut Dice) -> Answer {
 }
 
 /// One transaction by the dice; what it read is in `answers`.
-fn body(tx: &mut dyn Tx, dice: &mut Dice, answers: &mut Vec<Answer>) -> Result<Outcome, MetaError> {
+fn body(
+    tx: &mut dyn Tx,
+    dice: &mut Dice,
+    answers: &mut Vec<Answer>,
+) -> Result<TxOutcome, MetaError> {
     for _ in 0..dice.roll(STEPS_MAX) {
         match dice.roll(200) {
             0 => tx.put(b"", b"no key"),
@@ -94,8 +98,8 @@ fn body(tx: &mut dyn Tx, dice: &mut Dice, answers: &mut Vec<Answer>) -> Result<O
     }
     match dice.roll(12) {
         0 => Err(MetaError::Corrupt("as the body says".to_owned())),
-        1 => Ok(Outcome::Abort),
-        _ => Ok(Outcome::Commit),
+        1 => Ok(TxOutcome::Abort),
+        _ => Ok(TxOutcome::Commit),
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::engine::{Engine, Transaction};
 use bytes::Bytes;
 use meta::{
-    BoxFuture, Gate, KEY_BYTES_MAX, MetaError, MetaStore, Outcome, Pair, Purpose, Read, Seq,
-    TX_BYTES_MAX, Tx, TxBody, VALUE_BYTES_MAX,
+    BoxFuture, Gate, KEY_BYTES_MAX, MetaError, MetaStore, Pair, Purpose, Read, Seq, TX_BYTES_MAX,
+    Tx, TxBody, TxOutcome, VALUE_BYTES_MAX,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,7 +124,7 @@ impl MetaStore for LmdbStore {
             failure: None,
         };
         let outcome = body(&mut tx)?;
-        if outcome == Outcome::Abort || tx.is_empty {
+        if outcome == TxOutcome::Abort || tx.is_empty {
             return Ok(self.applied());
         }
         if tx.is_too_large {

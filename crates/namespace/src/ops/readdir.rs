@@ -16,7 +16,7 @@ const SCAN_BUCKETS: usize = 512;
 
 /// Which page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadDir {
+pub struct ReadDirRequest {
     /// Entries behind this cookie; 0 for the first page.
     pub cookie: u64,
     /// Most entries; at most [`READDIR_ENTRIES_MAX`] are returned.
@@ -56,7 +56,12 @@ impl Namespace {
     ///
     /// # Errors
     /// [`NsError::NotDir`], [`NsError::Access`], [`NsError::BadCookie`] for one that no entry can have.
-    pub fn readdir(&self, op: &mut Op<'_>, dir: FileId, page: ReadDir) -> Result<DirPage, NsError> {
+    pub fn readdir(
+        &self,
+        op: &mut Op<'_>,
+        dir: FileId,
+        page: ReadDirRequest,
+    ) -> Result<DirPage, NsError> {
         let inode = self.getattr(op, dir)?;
         if !inode.is_dir() {
             return Err(NsError::NotDir);
@@ -84,7 +89,7 @@ impl Namespace {
         }
     }
 
-    fn scan(&self, dir: FileId, page: ReadDir) -> Result<DirPage, NsError> {
+    fn scan(&self, dir: FileId, page: ReadDirRequest) -> Result<DirPage, NsError> {
         let entries_max = page.entries_max.min(READDIR_ENTRIES_MAX);
         let end = keys::bucket_end(dir);
         let mut out = DirPage {
@@ -155,7 +160,7 @@ mod tests {
     //! Goal: what happens between the scan of a page and the look at its inodes leaves the page right.
 
     use super::*;
-    use crate::{Cred, Format, How, Limits, NewNode, Time, What};
+    use crate::{Cred, Format, How, NamespaceLimits, NewNode, Time, What};
     use meta::MemStore;
 
     #[test]
@@ -165,7 +170,7 @@ mod tests {
             hash_key: [0; 16],
         };
         let store = Arc::new(MemStore::new());
-        let opened = Namespace::open(store, format, Time::default(), Limits::default());
+        let opened = Namespace::open(store, format, Time::default(), NamespaceLimits::default());
         let (ns, _) = opened.unwrap();
         let cred = Cred::root();
         let mut op = Op::new(&cred, Time::default());
@@ -176,7 +181,7 @@ mod tests {
                 .unwrap();
         }
         let a = ns.lookup(&mut op, root, b"a").unwrap().id;
-        let page = ReadDir {
+        let page = ReadDirRequest {
             cookie: 0,
             entries_max: 10,
             name_bytes_max: 100,

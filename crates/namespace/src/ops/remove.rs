@@ -32,7 +32,7 @@ pub enum What {
 
 /// A name that was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedName {
     /// The directory's change counter.
     pub dir: ChangeInfo,
     /// The inode that had the name, as it is after the transaction; `nlink` 0 when that was its last.
@@ -55,7 +55,7 @@ impl Namespace {
         name: &[u8],
         what: What,
         is_open: &dyn Fn(FileId) -> bool,
-    ) -> Result<Removed, NsError> {
+    ) -> Result<RemovedName, NsError> {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
@@ -79,7 +79,7 @@ impl Namespace {
                 before: parent.change,
                 after: after.change,
             };
-            Ok(Removed {
+            Ok(RemovedName {
                 dir,
                 inode,
                 orphaned,

@@ -4,7 +4,7 @@
 
 use meta::{MemStore, MetaStore};
 use ropewalk_namespace::{
-    Cred, FileId, Format, How, Limits, Namespace, NewNode, NsError, Op, Placement, Time,
+    Cred, FileId, Format, How, Namespace, NamespaceLimits, NewNode, NsError, Op, Placement, Time,
 };
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn at(secs: i64) -> Time {
 }
 
 pub(crate) fn open(store: Arc<dyn MetaStore>) -> Namespace {
-    Namespace::open(store, FORMAT, at(0), Limits::default())
+    Namespace::open(store, FORMAT, at(0), NamespaceLimits::default())
         .unwrap()
         .0
 }

@@ -1,7 +1,7 @@
 //! From arguments to places on servers: URLs, ROPEWALK_URL, name resolution, one client for each server.
 
 use super::CliError;
-use client::{Client, ClientConfig, Identity, NfsUrl, Verifier};
+use client::{Client, ClientConfig, NfsUrl, UserIdentity, Verifier};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::{AnyConnector, Context, Limits, Preference};
+use transport::{AnyConnector, Context, Preference, TransportLimits};
 
 /// Prefix of arguments that are no URLs.
 pub(crate) const URL_VARIABLE: &str = "ROPEWALK_URL";
@@ -211,7 +211,7 @@ async fn connect(url: &NfsUrl) -> Result<Connected, CliError> {
         .map_err(|e| CliError::new(format!("cannot find the host {}: {e}", url.host)))?
         .take(ADDRESSES_MAX)
         .collect();
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let providers = match url.transport {
         Preference::Tcp => Vec::new(),
         Preference::Auto | Preference::Rdma => crate::rdma::any(transport::rdma::Config::default()),
@@ -238,7 +238,7 @@ fn config() -> Result<ClientConfig, CliError> {
         .map_or_else(|_| "localhost".to_owned(), |s| s.trim().to_owned());
     let hex: String = name.iter().map(|b| format!("{b:02x}")).collect();
     let groups = rustix::process::getgroups().unwrap_or_default();
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         gids: groups.into_iter().map(|g| g.as_raw()).collect(),

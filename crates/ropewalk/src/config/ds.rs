@@ -14,7 +14,7 @@ use ::ds::PeerFilter;
 use bytesize::ByteSize;
 use cluster_tls::JoinToken;
 use serde::{Deserialize, Serialize};
-use server::exports::{Clients, EXPORT_RULES_MAX};
+use server::exports::{ClientRule, EXPORT_RULES_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl DsConfig {
             return Err(wrong("`clients` has more than 1024 networks"));
         }
         let parse = |text: &String| text.parse().map_err(|e| wrong(format!("`clients`: {e}")));
-        let networks: Vec<Clients> = self.clients.iter().map(parse).collect::<Result<_, _>>()?;
+        let networks: Vec<ClientRule> = self.clients.iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Some(Arc::new(move |peer| {
             networks.iter().any(|network| network.contains(peer))
         })))

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rdma::ProviderChoice;
 use crate::times::Length;
-use ::server::exports::{Atime, Clients, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
+use ::server::exports::{Atime, ClientRule, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -302,7 +302,7 @@ impl MdsConfig {
             return Err(wrong("more than 1024 [[export]] tables"));
         }
         let rule = |t: &ExportTable| {
-            let clients: Clients = t
+            let clients: ClientRule = t
                 .clients
                 .parse()
                 .map_err(|e| wrong(format!("[[export]] clients: {e}")))?;

@@ -6,7 +6,7 @@
     reason = "each test uses a part; tests unwrap"
 )]
 
-use client::{Client, ClientConfig, Identity, Verifier};
+use client::{Client, ClientConfig, UserIdentity, Verifier};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use transport::tcp::{Reservation, TcpConnector};
-use transport::{Address, Context, Limits};
+use transport::{Address, Context, TransportLimits};
 
 /// Longest wait for anything.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -165,7 +165,7 @@ pub fn address() -> SocketAddr {
 
 /// A client of the metadata server at `address`, as the user who runs the test.
 pub async fn connect(address: SocketAddr, owner: &str) -> Client {
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
         gids: Vec::new(),
@@ -173,7 +173,7 @@ pub async fn connect(address: SocketAddr, owner: &str) -> Client {
     };
     let verifier = Verifier { bytes: [7; 8] };
     let config = ClientConfig::new(owner.as_bytes().to_vec(), verifier, identity);
-    let connector = Arc::new(TcpConnector::new(Context::new(Limits::default())));
+    let connector = Arc::new(TcpConnector::new(Context::new(TransportLimits::default())));
     let connected = Client::connect(vec![Address::Tcp(address)], connector, config).await;
     connected.unwrap()
 }

@@ -12,7 +12,8 @@ use bytes::Bytes;
 
 use super::plan::{Plan, Role, regions};
 use super::{
-    CallError, CallRefused, Engine, Event, Memory, Queued, RegionId, Reply, ReplyRoom, Work,
+    CallError, CallRefused, CallReply, Engine, Event, Exposure, Queued, RegionId, ReplyRoom,
+    SendWork,
 };
 use crate::header::{Body, ChunkLists, Header, ReadSegment, Segment, encode_header};
 use crate::message::Message;
@@ -31,7 +32,7 @@ pub(super) struct Outgoing {
     invalidations: usize,
     /// Replies of ours that had left when it was sent.
     sent_behind: u64,
-    outcome: Option<Result<Reply, CallError>>,
+    outcome: Option<Result<CallReply, CallError>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Engine {
     }
 
     /// Nobody waits for the reply any more. Its memory may be used again once each
-    /// [`Work::Invalidate`] for it is complete; a peer that then still touches it loses the connection.
+    /// [`SendWork::Invalidate`] for it is complete; a peer that then still touches it loses the connection.
     pub fn cancel(&mut self, xid: u32) {
         let Some(call) = self.outgoing.get_mut(&xid) else {
             return;
@@ -207,7 +208,7 @@ impl Engine {
         self.region_answered(region.xid);
     }
 
-    /// A [`Work::Invalidate`] is complete.
+    /// A [`SendWork::Invalidate`] is complete.
     ///
     /// # Panics
     /// When none was asked for.
@@ -237,8 +238,8 @@ impl Engine {
         };
         for (index, (role, memory)) in (0..).zip(regions) {
             let bytes = match &memory {
-                Memory::Source(pieces) => pieces.iter().map(Bytes::len).sum(),
-                Memory::Sink { bytes } => *bytes as usize,
+                Exposure::Source(pieces) => pieces.iter().map(Bytes::len).sum(),
+                Exposure::Sink { bytes } => *bytes as usize,
             };
             call.regions.push(Region {
                 role,
@@ -318,7 +319,7 @@ impl Engine {
     }
 
     /// Nothing more happens to a call but that its memory becomes its own again. Its credit is free.
-    pub(super) fn done(&mut self, xid: u32, outcome: Result<Reply, CallError>) {
+    pub(super) fn done(&mut self, xid: u32, outcome: Result<CallReply, CallError>) {
         let call = self.outgoing.get_mut(&xid).expect("found by the caller");
         if call.phase == Phase::Sent {
             self.unanswered -= 1;
@@ -337,7 +338,7 @@ impl Engine {
         for (index, region) in (0..).zip(&mut call.regions) {
             for handle in std::mem::take(&mut region.live) {
                 let region = RegionId { xid, index };
-                let work = Work::Invalidate { region, handle };
+                let work = SendWork::Invalidate { region, handle };
                 self.work.push_back(Queued::Other(work));
                 call.invalidations += 1;
             }

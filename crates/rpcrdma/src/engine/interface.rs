@@ -4,15 +4,15 @@ use bytes::Bytes;
 
 #[cfg(doc)]
 use super::{CREDITS_MAX, Engine};
-use crate::chunk::Placement;
+use crate::chunk::RecordPlan;
 use crate::counters::FailReason;
 use crate::header::{RdmaError, Segment};
-use crate::message::Held;
+use crate::message::HostBytes;
 use crate::private_data::PrivateData;
 
 /// What an engine needs to know at its start.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct EngineConfig {
     /// What we told the peer.
     pub own: PrivateData,
     /// What the peer told us.
@@ -37,7 +37,7 @@ pub struct Config {
     pub read_chunks_max: usize,
 }
 
-impl Default for Config {
+impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             own: PrivateData::default(),
@@ -65,7 +65,7 @@ pub struct RegionId {
 
 /// What is to be exposed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Memory {
+pub enum Exposure {
     /// The peer reads these bytes, one after the other.
     Source(Vec<Bytes>),
     /// The peer writes into new memory of this many bytes.
@@ -77,7 +77,7 @@ pub enum Memory {
 
 /// For the send queue, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Work {
+pub enum SendWork {
     /// An RDMA Send.
     Send {
         /// The bytes, gathered from these pieces.
@@ -97,7 +97,7 @@ pub enum Work {
     /// An RDMA Write out of a result that the host holds.
     WriteHeld {
         /// The result.
-        held: Held,
+        held: HostBytes,
         /// The first of its bytes that goes there.
         offset: u32,
         /// Where to, and how many bytes.
@@ -109,7 +109,7 @@ pub enum Work {
         /// The call.
         xid: u32,
         /// What goes where.
-        placement: Placement,
+        placement: RecordPlan,
     },
     /// End the peer's access. [`Engine::invalidated`] once that is complete.
     Invalidate {
@@ -128,7 +128,7 @@ pub enum Event {
         /// Its name from now on.
         region: RegionId,
         /// The memory.
-        memory: Memory,
+        memory: Exposure,
     },
     /// Allocate a buffer for a record of the peer, then call [`Engine::allocated`]. That may take as long
     /// as it likes: nothing else waits for it.
@@ -150,7 +150,7 @@ pub enum Event {
         /// Which.
         xid: u32,
         /// How.
-        outcome: Result<Reply, CallError>,
+        outcome: Result<CallReply, CallError>,
     },
     /// The connection must end.
     Failed(FailReason),
@@ -167,12 +167,12 @@ pub enum Record {
 
 /// The reply to a call of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct CallReply {
     /// The payload stream, reduced by what is in `chunks`.
     pub record: ReplyRecord,
     /// What came back in each write chunk that was offered. Results fill them in order; a chunk
     /// that was not used, or not offered because the whole reply fits inline, has 0 bytes.
-    pub chunks: Vec<Returned>,
+    pub chunks: Vec<ReturnedChunk>,
 }
 
 /// Where the payload stream of a reply is.
@@ -181,12 +181,12 @@ pub enum ReplyRecord {
     /// It was in the Send.
     Inline(Bytes),
     /// It is in the reply chunk.
-    Chunk(Returned),
+    Chunk(ReturnedChunk),
 }
 
 /// What came back in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Returned {
+pub struct ReturnedChunk {
     /// The memory; `None` when none was offered.
     pub region: Option<RegionId>,
     /// How many of its bytes, from the start.

@@ -5,7 +5,7 @@
 //! §3.5.3). Write chunks and a reply chunk are offered only if the reply may not fit inline. Lengths of
 //! headers are upper bounds, as the memory is exposed only later.
 
-use super::{CallRefused, Engine, Memory, ReplyRoom};
+use super::{CallRefused, Engine, Exposure, ReplyRoom};
 use crate::header::{
     CHUNK_SEGMENTS_MAX, HEADER_BYTES_MIN, READ_SEGMENT_ITEM_BYTES, READ_SEGMENTS_MAX,
     WRITE_CHUNKS_MAX, chunk_bytes,
@@ -128,26 +128,26 @@ impl Engine {
 
 /// What a call exposes: read chunks in the order of the stream, then write chunks, then the reply
 /// chunk.
-pub(super) fn regions(message: &Message, plan: &Plan) -> Vec<(Role, Memory)> {
+pub(super) fn regions(message: &Message, plan: &Plan) -> Vec<(Role, Exposure)> {
     let mut out = Vec::new();
     if plan.long {
         let mut stream = Vec::new();
         message.stream(|i| plan.reduced.contains(&i), &mut stream);
-        out.push((Role::Read { position: 0 }, Memory::Source(stream)));
+        out.push((Role::Read { position: 0 }, Exposure::Source(stream)));
     }
     let positions = message.positions();
     for (index, item) in message.items().iter().enumerate() {
         if plan.reduced.contains(&index) {
             let position = u32::try_from(positions[index]).expect("a record is below 2^32 bytes");
-            let memory = Memory::Source(item.payload.clone());
+            let memory = Exposure::Source(item.payload.clone());
             out.push((Role::Read { position }, memory));
         }
     }
     for (chunk, bytes) in plan.writes.iter().enumerate().filter(|(_, b)| **b > 0) {
-        out.push((Role::Write { chunk }, Memory::Sink { bytes: *bytes }));
+        out.push((Role::Write { chunk }, Exposure::Sink { bytes: *bytes }));
     }
     if let Some(bytes) = plan.reply {
-        out.push((Role::Reply, Memory::Sink { bytes }));
+        out.push((Role::Reply, Exposure::Sink { bytes }));
     }
     out
 }

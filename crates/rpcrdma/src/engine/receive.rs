@@ -11,7 +11,7 @@ use rpc::MessageType;
 use super::call::Outgoing;
 use super::plan::Role;
 use super::reply::Incoming;
-use super::{CallError, Engine, Record, RegionId, Reply, ReplyRecord, Returned};
+use super::{CallError, CallReply, Engine, Record, RegionId, ReplyRecord, ReturnedChunk};
 use crate::chunk::{place, read_chunks};
 use crate::counters::{DiscardReason, FailReason, RefuseReason};
 use crate::header::{Body, ChunkLists, Header, HeaderFault, Segment, VERSION};
@@ -169,7 +169,7 @@ impl Engine {
         xid: u32,
         credits: u32,
         invalidated: Option<u32>,
-        outcome: impl FnOnce(&Outgoing) -> Result<Reply, CallError>,
+        outcome: impl FnOnce(&Outgoing) -> Result<CallReply, CallError>,
     ) {
         let Some(call) = self.outgoing.get_mut(&xid).filter(|call| call.is_sent()) else {
             self.received_nothing(DiscardReason::UnknownXid, invalidated);
@@ -194,7 +194,7 @@ impl Engine {
         self.done(xid, outcome);
     }
 
-    fn count_reply(&mut self, reply: &Reply) {
+    fn count_reply(&mut self, reply: &CallReply) {
         for chunk in reply.chunks.iter().filter(|chunk| chunk.bytes > 0) {
             self.counters.write_chunks_in += 1;
             self.counters.write_chunk_bytes_in += u64::from(chunk.bytes);
@@ -212,7 +212,7 @@ fn reply(
     call: &Outgoing,
     lists: &ChunkLists,
     stream: Option<Bytes>,
-) -> Result<Reply, CallError> {
+) -> Result<CallReply, CallError> {
     let returned = |chunk: Option<&[Segment]>, role: Role| {
         let index = call.regions.iter().position(|r| r.role == role);
         let region = index.map(|index| RegionId {
@@ -221,7 +221,7 @@ fn reply(
         });
         let offered = index.map_or(&[][..], |index| &call.regions[index].segments);
         let bytes = chunk.map_or(Some(0), |chunk| returned_bytes(offered, chunk));
-        bytes.map(|bytes| Returned { region, bytes })
+        bytes.map(|bytes| ReturnedChunk { region, bytes })
     };
     let writes_fit = lists.writes.is_empty() || lists.writes.len() == call.writes_offered();
     if !lists.reads.is_empty() || !writes_fit {
@@ -235,12 +235,12 @@ fn reply(
         .collect::<Option<Vec<_>>>();
     let chunk = returned(lists.reply.as_deref(), Role::Reply);
     let record = match (stream, chunk) {
-        (Some(stream), Some(Returned { bytes: 0, .. })) => ReplyRecord::Inline(stream),
+        (Some(stream), Some(ReturnedChunk { bytes: 0, .. })) => ReplyRecord::Inline(stream),
         (None, Some(chunk)) if chunk.bytes >= REPLY_BYTES_MIN => ReplyRecord::Chunk(chunk),
         _ => return Err(CallError::BadChunks),
     };
     let chunks = chunks.ok_or(CallError::BadChunks)?;
-    Ok(Reply { record, chunks })
+    Ok(CallReply { record, chunks })
 }
 
 /// Bytes in a chunk that came back: its segments are those that were offered, filled in order.

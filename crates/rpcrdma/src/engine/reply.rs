@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{Engine, Event, Queued, Record, ReplyRefused, Work};
-use crate::chunk::{Placement, fill};
+use super::{Engine, Event, Queued, Record, ReplyRefused, SendWork};
+use crate::chunk::{RecordPlan, fill};
 use crate::counters::RefuseReason;
 use crate::header::{
     Body, ChunkLists, FixedFields, Header, RdmaError, Segment, VERSION, WriteChunk,
     encode_error_reply, encode_header,
 };
-use crate::message::{Held, Message, take};
+use crate::message::{HostBytes, Message, take};
 
 /// A call of the peer.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Incoming {
     /// The record is at the upper layer.
     pub(super) delivered: bool,
     /// How its record is to be put together, until there is a buffer for that.
-    pub(super) placement: Option<Placement>,
+    pub(super) placement: Option<RecordPlan>,
     /// Bytes of its share of the RDMA Reads in progress.
     pub(super) pulling: u64,
 }
@@ -88,11 +88,11 @@ impl Engine {
         let placement = call.and_then(|call| call.placement.take());
         let placement = placement.expect("a buffer is asked for once, before anything is read");
         self.counters.read_chunk_bytes_in += placement.pulled_bytes();
-        let work = Work::Pull { xid, placement };
+        let work = SendWork::Pull { xid, placement };
         self.work.push_back(Queued::Other(work));
     }
 
-    /// A [`Work::Pull`] is complete: the record is whole.
+    /// A [`SendWork::Pull`] is complete: the record is whole.
     ///
     /// # Panics
     /// When none was asked for.
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Starts or parks the RDMA Reads of a call.
-    pub(super) fn pull_when_possible(&mut self, xid: u32, placement: Placement) {
+    pub(super) fn pull_when_possible(&mut self, xid: u32, placement: RecordPlan) {
         if self.pulls_waiting.is_empty() && self.may_pull(&placement) {
             self.pull(xid, placement);
         } else {
@@ -125,12 +125,12 @@ impl Engine {
         }
     }
 
-    fn may_pull(&self, placement: &Placement) -> bool {
+    fn may_pull(&self, placement: &RecordPlan) -> bool {
         let sum = self.read_bytes + placement.pulled_bytes();
         self.read_bytes == 0 || sum <= self.config.read_bytes_max
     }
 
-    fn pull(&mut self, xid: u32, placement: Placement) {
+    fn pull(&mut self, xid: u32, placement: RecordPlan) {
         let call = self.incoming.get_mut(&xid).expect("inserted by the caller");
         call.pulling = placement.pulled_bytes();
         self.read_bytes += call.pulling;
@@ -254,11 +254,11 @@ impl Engine {
         lengths.sum()
     }
 
-    fn write_held(&mut self, held: &Held, segments: &[Segment]) {
+    fn write_held(&mut self, held: &HostBytes, segments: &[Segment]) {
         let mut offset = 0;
         for &segment in segments.iter().filter(|s| s.length > 0) {
             let held = held.clone();
-            self.work.push_back(Queued::Other(Work::WriteHeld {
+            self.work.push_back(Queued::Other(SendWork::WriteHeld {
                 held,
                 offset,
                 segment,
@@ -272,7 +272,7 @@ impl Engine {
         let mut pieces = VecDeque::from(pieces);
         for &segment in segments.iter().filter(|s| s.length > 0) {
             let data = take(&mut pieces, segment.length as usize);
-            let work = Work::Write { data, segment };
+            let work = SendWork::Write { data, segment };
             self.work.push_back(Queued::Other(work));
         }
     }

@@ -16,7 +16,7 @@ fn read(position: u32, handle: u32, length: u32, offset: u64) -> ReadSegment {
     }
 }
 
-fn plan(inline: Option<&Bytes>, list: &[ReadSegment]) -> Result<Placement, ChunkError> {
+fn plan(inline: Option<&Bytes>, list: &[ReadSegment]) -> Result<RecordPlan, ChunkError> {
     place(inline, &read_chunks(list), LIMIT)
 }
 

@@ -35,11 +35,11 @@ struct Host {
     servers: Vec<Server>,
 }
 
-fn config() -> Config {
-    Config {
+fn config() -> EngineConfig {
+    EngineConfig {
         grant: 64,
         credits_requested: 64,
-        ..Config::default()
+        ..EngineConfig::default()
     }
 }
 
@@ -154,7 +154,7 @@ impl Host {
         // What the Send allows is admitted before it leaves.
         self.admit(at);
         match work {
-            Work::Send { data, .. } => Some(data.concat().into()),
+            SendWork::Send { data, .. } => Some(data.concat().into()),
             other => panic!("{other:?}"),
         }
     }
@@ -233,7 +233,7 @@ impl Client {
 
     fn sends(&mut self) -> Option<Bytes> {
         match self.engine.next_work()? {
-            Work::Send { data, .. } => Some(data.concat().into()),
+            SendWork::Send { data, .. } => Some(data.concat().into()),
             other => panic!("{other:?}"),
         }
     }

@@ -138,8 +138,8 @@ fn exchange(rng: &mut Rng, xid: u32) -> Exchange {
 }
 
 /// The record that a reply makes, put together as its consumer would.
-fn record(side: &mut Side, reply: &Reply, exchange: &Exchange) -> Vec<u8> {
-    let bytes = |side: &Side, returned: &Returned| match returned.region {
+fn record(side: &mut Side, reply: &CallReply, exchange: &Exchange) -> Vec<u8> {
+    let bytes = |side: &Side, returned: &ReturnedChunk| match returned.region {
         Some(region) => side.memory[&region][..returned.bytes as usize].to_vec(),
         None => Vec::new(),
     };
@@ -166,14 +166,14 @@ fn record(side: &mut Side, reply: &Reply, exchange: &Exchange) -> Vec<u8> {
     side.engine.reassemble(&stream, &chunks, locate).unwrap()
 }
 
-fn configs(rng: &mut Rng) -> [Config; 2] {
+fn configs(rng: &mut Rng) -> [EngineConfig; 2] {
     let data = |rng: &mut Rng| PrivateData {
         remote_invalidation: rng.one_in(2),
         send_bytes: 1024 << rng.below(3),
         receive_bytes: 1024 << rng.below(3),
     };
     let [a, b] = [data(rng), data(rng)];
-    let config = |rng: &mut Rng, own: PrivateData, peer: PrivateData| Config {
+    let config = |rng: &mut Rng, own: PrivateData, peer: PrivateData| EngineConfig {
         own,
         peer: PrivateData::decode(&peer.encode()),
         credits_requested: u32::try_from(1 + rng.below(8)).unwrap(),

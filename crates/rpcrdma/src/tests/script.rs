@@ -17,18 +17,18 @@ const REPLY: u32 = 1;
 /// As many words as the fixed part of a call has, without XID and direction.
 const FILLER: [u32; 8] = [2, 100_003, 4, 1, 0, 0, 0, 0];
 
-fn config() -> Config {
+fn config() -> EngineConfig {
     let data = PrivateData {
         remote_invalidation: true,
         ..PrivateData::default()
     };
-    Config {
+    EngineConfig {
         own: data,
         peer: data,
         grant: 4,
         credits_requested: 4,
         overrun: 0,
-        ..Config::default()
+        ..EngineConfig::default()
     }
 }
 
@@ -65,7 +65,7 @@ fn message(xid: u32, direction: u32, payloads: &[u32], more: usize) -> Message {
 /// The next work, which is a Send: its words and the key that it invalidates.
 fn sent(engine: &mut Engine) -> (Vec<u32>, Option<u32>) {
     match engine.next_work() {
-        Some(Work::Send {
+        Some(SendWork::Send {
             data, invalidate, ..
         }) => {
             let word = |w: &[u8]| u32::from_be_bytes(w.try_into().unwrap());

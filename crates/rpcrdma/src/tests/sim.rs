@@ -56,7 +56,7 @@ enum Wire {
 
 /// What happens at one side when its time has come.
 enum Later {
-    Expose(RegionId, Memory),
+    Expose(RegionId, Exposure),
     Allocate(u32, u32),
     Read(u32, Pull),
     Invalidate(RegionId, u32),
@@ -65,7 +65,7 @@ enum Later {
 /// One side.
 pub(super) struct Side {
     pub(super) engine: Engine,
-    pub(super) config: Config,
+    pub(super) config: EngineConfig,
     exposed: BTreeMap<u32, Exposed>,
     next_key: u32,
     /// Memory of sinks whose access has ended.
@@ -77,12 +77,12 @@ pub(super) struct Side {
     /// Calls of the peer: XID and record.
     pub(super) calls: VecDeque<(u32, Vec<u8>)>,
     /// Outcomes of our calls.
-    pub(super) outcomes: Vec<(u32, Result<Reply, CallError>)>,
+    pub(super) outcomes: Vec<(u32, Result<CallReply, CallError>)>,
     pub(super) failed: Option<FailReason>,
 }
 
 impl Side {
-    fn new(config: Config, first_key: u32) -> Self {
+    fn new(config: EngineConfig, first_key: u32) -> Self {
         let engine = Engine::new(config.clone());
         Self {
             posted: engine.receives(),
@@ -134,7 +134,7 @@ impl Side {
             return false;
         };
         match work {
-            Work::Send {
+            SendWork::Send {
                 data,
                 invalidate,
                 receives,
@@ -143,13 +143,13 @@ impl Side {
                 self.posted = receives;
                 self.wire.push_back(Wire::Send(data.concat(), invalidate));
             }
-            Work::Write { data, segment } => {
+            SendWork::Write { data, segment } => {
                 let bytes = data.concat();
                 assert_eq!(bytes.len(), segment.length as usize);
                 self.wire.push_back(Wire::Write(bytes, segment));
             }
-            Work::WriteHeld { .. } => unreachable!("nothing is held here"),
-            Work::Pull { xid, placement } => {
+            SendWork::WriteHeld { .. } => unreachable!("nothing is held here"),
+            SendWork::Pull { xid, placement } => {
                 let (record, missing) = self.records.get_mut(&xid).expect("a buffer");
                 assert_eq!(record.len(), placement.bytes as usize);
                 for piece in &placement.pieces {
@@ -160,21 +160,21 @@ impl Side {
                 let reads = placement.pulls.into_iter();
                 self.later.extend(reads.map(|pull| Later::Read(xid, pull)));
             }
-            Work::Invalidate { region, handle } => {
+            SendWork::Invalidate { region, handle } => {
                 self.later.push(Later::Invalidate(region, handle));
             }
         }
         true
     }
 
-    fn expose(&mut self, region: RegionId, memory: Memory, rng: &mut Rng) {
+    fn expose(&mut self, region: RegionId, memory: Exposure, rng: &mut Rng) {
         if rng.one_in(200) {
             self.engine.expose_failed(region);
             return;
         }
         let (bytes, writable) = match memory {
-            Memory::Source(pieces) => (pieces.concat(), false),
-            Memory::Sink { bytes } => (vec![0x55; bytes as usize], true),
+            Exposure::Source(pieces) => (pieces.concat(), false),
+            Exposure::Sink { bytes } => (vec![0x55; bytes as usize], true),
         };
         if writable {
             self.memory.insert(region, bytes.clone());
@@ -233,7 +233,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(configs: [Config; 2], seed: u64) -> Self {
+    pub(super) fn new(configs: [EngineConfig; 2], seed: u64) -> Self {
         let [a, b] = configs;
         Self {
             sides: [Side::new(a, 1), Side::new(b, 1_000_000)],

@@ -16,18 +16,18 @@ use nfs4::*;
 use parking_lot::Mutex;
 use ropewalk_server as server;
 use rpc::{AuthStat, AuthSys, CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use server::{Compound, Identity, Nfsd, Role, User, answer};
-use state::{ClientLimits, Clients, Grace, Removed, SlotOf};
+use server::{Compound, Nfsd, Role, ServerIdentity, User, answer};
+use state::{ClientLimits, Clients, Grace, RemovedClient, SlotOf};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use transport::memory::Network;
+use transport::memory::MemoryNetwork;
 use transport::workers::Shutdown;
 use transport::{
-    Address, ConnHandle, Connector, Context, DynService, Limits, Message, NoService, Payload,
-    Service,
+    Address, ConnHandle, Connector, Context, DynService, Message, NoService, Payload, Service,
+    TransportLimits,
 };
 use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
 
@@ -39,13 +39,13 @@ pub const CACHED_MAX: u32 = 1024;
 pub const LEASE_MS: u64 = 30_000;
 
 pub struct Toy {
-    identity: Identity,
+    identity: ServerIdentity,
     /// REMOVEs executed.
     pub removes: AtomicU32,
     /// What "wait" waits for.
     pub gate: Semaphore,
     pub with_state: Mutex<BTreeSet<ClientId>>,
-    pub removed: Mutex<Vec<Removed>>,
+    pub removed: Mutex<Vec<RemovedClient>>,
     pub fail_settle: std::sync::atomic::AtomicBool,
     /// What outlives a server of persistent sessions.
     pub keeps: Option<Arc<Keeps>>,
@@ -86,7 +86,7 @@ impl Toy {
 impl Role for Toy {
     type Actor = ();
 
-    fn identity(&self) -> &Identity {
+    fn identity(&self) -> &ServerIdentity {
         &self.identity
     }
 
@@ -203,7 +203,7 @@ impl Role for Toy {
         self.with_state.lock().contains(&client)
     }
 
-    async fn client_removed(&self, removed: Removed) {
+    async fn client_removed(&self, removed: RemovedClient) {
         self.with_state.lock().remove(&removed.client);
         self.removed.lock().push(removed);
     }
@@ -214,7 +214,7 @@ impl Role for Toy {
 }
 
 pub struct Rig {
-    pub network: Network,
+    pub network: MemoryNetwork,
     pub nfsd: Arc<Nfsd<Toy>>,
     pub shutdown: Shutdown,
     context: Context,
@@ -242,7 +242,7 @@ impl Rig {
         limits.channel.response_cached_bytes_max = CACHED_MAX;
         change(&mut limits);
         let toy = Toy {
-            identity: Identity {
+            identity: ServerIdentity {
                 major_id: "toy-1".into(),
                 role_flag: EXCHGID_USE_PNFS_MDS,
             },
@@ -257,13 +257,13 @@ impl Rig {
         let clients = Clients::new(limits, 7, Grace::begin(Vec::new(), 0, 0));
         let random = Box::new(move || random.fetch_add(0x9e37_79b9_7f4a_7c15, SeqCst));
         let nfsd = Nfsd::new(toy, ClientTable::new(clients, random));
-        let network = Network::default();
+        let network = MemoryNetwork::default();
         let listener = network.listen("server").unwrap();
-        let context = Context::new(Limits {
+        let context = Context::new(TransportLimits {
             drain: Duration::from_secs(1),
             send_budget_bytes: SEND_MAX,
             send_share_bytes: SEND_MAX,
-            ..Limits::default()
+            ..TransportLimits::default()
         });
         let shutdown = Shutdown::new();
         tokio::spawn(listener.serve(nfsd.clone(), context.clone(), shutdown.signal()));
@@ -282,7 +282,7 @@ impl Rig {
     pub async fn connect_with(&self, reverse: Arc<dyn DynService>) -> ConnHandle {
         let connector = self
             .network
-            .connector("client", Context::new(Limits::default()));
+            .connector("client", Context::new(TransportLimits::default()));
         connector
             .connect(&Address::Memory("server".into()), reverse)
             .await
@@ -391,7 +391,7 @@ pub fn body(record: &Bytes) -> &[u8] {
     d.rest()
 }
 
-pub fn verdict(record: &Bytes) -> rpc::Verdict {
+pub fn verdict(record: &Bytes) -> rpc::CallRefusal {
     match ReplyHeader::decode(&mut Decoder::new(record))
         .unwrap()
         .verdict

@@ -18,7 +18,7 @@ impl FakeServer {
 async fn two_names() -> World {
     let mut world = World::new(None);
     let listener = world.network.listen("other").unwrap();
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let signal = world._shutdown.signal();
     tokio::spawn(listener.serve(world.server.clone(), context.clone(), signal));
     let names = ["server", "other"].map(|name| Address::Memory(name.to_owned()));
@@ -87,7 +87,7 @@ async fn a_silent_first_address_delays_a_new_session_by_no_more_than_a_moment() 
             })
         }
     }
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let connector = Half(Arc::new(world.network.connector("new", context)));
     let started = tokio::time::Instant::now();
     let session = Session::new(Arc::new(connector), config);
@@ -101,7 +101,7 @@ async fn an_address_of_another_server_is_not_used() {
     let stranger = Arc::new(FakeServer::default());
     stranger.state.lock().boot = 7;
     let listener = world.network.listen("stranger").unwrap();
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let signal = world._shutdown.signal();
     tokio::spawn(listener.serve(stranger.clone(), context.clone(), signal));
     let names = ["server", "stranger"].map(|name| Address::Memory(name.to_owned()));
@@ -154,7 +154,7 @@ impl Rail {
     fn at(address: SocketAddr) -> Self {
         Self {
             address,
-            context: Context::new(Limits::default()),
+            context: Context::new(TransportLimits::default()),
             shutdown: Shutdown::new(),
         }
     }
@@ -221,7 +221,7 @@ async fn lose_one_under_load(
 async fn requests_over_tcp_go_on_when_one_of_two_addresses_closes() {
     let server = Arc::new(FakeServer::default());
     let rails = [[127, 0, 0, 1], [127, 0, 0, 2]].map(|ip| Rail::over_tcp(&server, ip));
-    let connector = TcpConnector::new(Context::new(Limits::default()));
+    let connector = TcpConnector::new(Context::new(TransportLimits::default()));
     lose_one_under_load(&server, rails, Arc::new(connector), Address::Tcp).await;
 }
 
@@ -236,6 +236,6 @@ async fn requests_over_software_iwarp_go_on_when_one_of_two_addresses_closes() {
         Rail::over_iwarp(&server, [127, 0, 0, 1], &rdma).await,
         Rail::over_iwarp(&server, [127, 0, 0, 2], &rdma).await,
     ];
-    let connector = RdmaConnector::new(Context::new(Limits::default()), vec![rdma]);
+    let connector = RdmaConnector::new(Context::new(TransportLimits::default()), vec![rdma]);
     lose_one_under_load(&server, rails, Arc::new(connector), Address::Rdma).await;
 }

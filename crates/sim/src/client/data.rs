@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use bytes::Bytes;
-use client::{Client, ClientConfig, Error, File, Identity, OpenOptions, SetAttrs};
+use client::{Client, ClientConfig, Error, File, OpenOptions, SetAttrs, UserIdentity};
 use nfs4::{NfsStatus, NfsTime};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -117,7 +117,7 @@ fn mark_of(bytes: &[u8]) -> Result<Mark, String> {
 impl DataWorker {
     /// A client that is connected.
     pub(crate) async fn connect(mut parts: DataParts) -> Result<Self, String> {
-        let identity = Identity {
+        let identity = UserIdentity {
             uid: 0,
             gid: 0,
             gids: Vec::new(),

@@ -3,7 +3,8 @@
 use nfs4::{ClientId, NfsStatus, Verifier};
 
 use super::{
-    Client, Clients, CreateSlot, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Recorded, Removed,
+    Client, Clients, CreateSlot, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Recorded,
+    RemovedClient,
 };
 
 /// The arguments that decide about client records.
@@ -31,7 +32,7 @@ pub struct Exchanged {
     /// EXCHGID4_FLAG_CONFIRMED_R.
     pub confirmed: bool,
     /// A client whose record gave way.
-    pub removed: Option<Removed>,
+    pub removed: Option<RemovedClient>,
 }
 
 impl Clients {
@@ -166,7 +167,7 @@ impl Clients {
         &mut self,
         id: ClientId,
         has_state: impl Fn(ClientId) -> bool,
-    ) -> Result<Removed, NfsStatus> {
+    ) -> Result<RemovedClient, NfsStatus> {
         let client = self.clients.get(&id).ok_or(NfsStatus::StaleClientId)?;
         if !client.sessions.is_empty() || has_state(id) {
             return Err(NfsStatus::ClientIdBusy);

@@ -2,7 +2,7 @@
 
 use nfs4::{ClientId, NfsStatus};
 
-use super::{Client, Clients, Recorded, Removed};
+use super::{Client, Clients, Recorded, RemovedClient};
 use crate::GraceEnd;
 
 impl Clients {
@@ -21,7 +21,7 @@ impl Clients {
     }
 
     /// Removes a client because its state is in the way, or an administrator says so.
-    pub fn revoke(&mut self, id: ClientId) -> Option<Removed> {
+    pub fn revoke(&mut self, id: ClientId) -> Option<RemovedClient> {
         self.remove(id)
     }
 
@@ -29,7 +29,11 @@ impl Clients {
     /// clients with state after the courtesy time or beyond the courtesy count, longest lapsed first.
     /// Slots that are free then are shared out anew. To be called every few seconds; a pass looks at every client once.
     #[must_use = "the clients' state and durable records must be removed"]
-    pub fn expire(&mut self, now_ms: u64, has_state: impl Fn(ClientId) -> bool) -> Vec<Removed> {
+    pub fn expire(
+        &mut self,
+        now_ms: u64,
+        has_state: impl Fn(ClientId) -> bool,
+    ) -> Vec<RemovedClient> {
         let mut unconfirmed = Vec::new();
         let mut gone = Vec::new();
         let mut kept = Vec::new();

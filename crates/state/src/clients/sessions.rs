@@ -2,7 +2,7 @@
 
 use nfs4::{ClientId, NfsStatus, SessionId};
 
-use super::{Clients, CreateSlot, Principal, Removed};
+use super::{Clients, CreateSlot, Principal, RemovedClient};
 use crate::{
     BindRequest, BoundDirection, CallbackSecurity, ChannelAttrs, Channels, Sequence, Session,
     SessionName, SlotToken, Verdict, status_flags,
@@ -64,7 +64,7 @@ pub enum CreateSession {
         created: SessionCreated,
         /// The previous incarnation, which this confirmation replaces, or lapsed clients that gave
         /// way.
-        removed: Vec<Removed>,
+        removed: Vec<RemovedClient>,
     },
     /// A retry: the answer of the first time.
     Replay(SessionCreated),
@@ -143,7 +143,7 @@ impl Clients {
     }
 
     /// The new record replaces a confirmed one of the same owner.
-    fn confirm(&mut self, id: ClientId) -> Option<Removed> {
+    fn confirm(&mut self, id: ClientId) -> Option<RemovedClient> {
         let client = self.clients.get(&id)?;
         let (owner, verifier, principal) = (
             client.owner.to_vec(),

@@ -489,7 +489,7 @@ fn a_lapsed_client_with_state_is_kept_within_limits() {
     let (b, _) = mount(&mut t, "b", 1, 1);
     let (c, _) = mount(&mut t, "c", 1, 2);
     exchange(&mut t, "u", 1, "p", false, 0, &[]).unwrap();
-    let ids = |r: Vec<Removed>| r.into_iter().map(|r| r.client).collect::<Vec<_>>();
+    let ids = |r: Vec<RemovedClient>| r.into_iter().map(|r| r.client).collect::<Vec<_>>();
     assert_eq!(ids(t.expire(100, |_| false)), []);
     // Three lapsed, two may stay: the longest lapsed goes. The unconfirmed one goes without notice.
     assert_eq!(ids(t.expire(103, |_| true)), [a]);

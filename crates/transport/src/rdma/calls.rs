@@ -84,17 +84,17 @@ impl Calls {
     pub(super) fn expose(
         &mut self,
         region: RegionId,
-        memory: rpcrdma::Memory,
+        memory: rpcrdma::Exposure,
         endpoint: &mut dyn Endpoint,
     ) -> Option<Segment> {
         let (memory, part) = match memory {
-            rpcrdma::Memory::Source(pieces) => {
+            rpcrdma::Exposure::Source(pieces) => {
                 let (bytes, copied) = gather(pieces);
                 self.copied += copied;
                 let part = 0..bytes.len();
                 (fabric::Memory::Bytes(bytes), part)
             }
-            rpcrdma::Memory::Sink { bytes } => self.sink(region.xid, bytes as usize),
+            rpcrdma::Exposure::Sink { bytes } => self.sink(region.xid, bytes as usize),
         };
         let remote = endpoint.expose(memory).ok()?;
         let [start, len] = [part.start, part.len()].map(|n| u32::try_from(n).ok());
@@ -161,7 +161,7 @@ impl Calls {
     pub(super) fn record(
         &mut self,
         xid: u32,
-        reply: rpcrdma::Reply,
+        reply: rpcrdma::CallReply,
     ) -> Result<(Bytes, usize), &'static str> {
         const LOST: &str = "memory that was placed into did not come back";
         let mut call = self.calls.remove(&xid).unwrap_or_default();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fabric::{Buffer, Part, READ_PARTS_MAX};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use rpcrdma::{Placement, Pull};
+use rpcrdma::{Pull, RecordPlan};
 
 use super::link::remote;
 use super::memory::Memory;
@@ -90,7 +90,7 @@ impl Records {
     }
 
     /// Puts the pieces in their places. `true` when nothing is to be read.
-    pub(super) fn begin(&mut self, xid: u32, placement: Placement) -> bool {
+    pub(super) fn begin(&mut self, xid: u32, placement: RecordPlan) -> bool {
         let Some(record) = self.records.get_mut(&xid) else {
             return false;
         };

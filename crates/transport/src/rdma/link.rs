@@ -9,9 +9,9 @@ use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
 use fabric::{
-    Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Refusal, Remote, Stall, Status,
+    Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Remote, Stall, WorkRefusal, WorkStatus,
 };
-use rpcrdma::{Engine, Event, FailReason, Record, Segment, Work};
+use rpcrdma::{Engine, Event, FailReason, Record, Segment, SendWork};
 
 use super::calls::Calls;
 use super::incoming::Records;
@@ -19,7 +19,7 @@ use super::memory::Memory;
 use super::replies::{self, Filled, Replies};
 use super::traffic::{Carried, Metered};
 use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
-use crate::{CloseReason, ConnHandle, Counters, Limits, Message};
+use crate::{CloseReason, ConnHandle, Counters, Message, TransportLimits};
 
 /// Room in the send queue below which every request is signalled, since only signalled ones free their places.
 const SIGNAL_ROOM: usize = 32;
@@ -77,7 +77,7 @@ struct Watches {
 }
 
 impl Watches {
-    fn new(limits: &Limits) -> Box<Self> {
+    fn new(limits: &TransportLimits) -> Box<Self> {
         Box::new(Self {
             read_stall: StallTimer::new(limits.read_stall),
             read_pace: Pace::new(limits.read_pace, limits.pace_bytes_per_second),
@@ -221,7 +221,7 @@ impl RdmaLink {
     fn replied(
         &mut self,
         xid: u32,
-        outcome: Result<rpcrdma::Reply, rpcrdma::CallError>,
+        outcome: Result<rpcrdma::CallReply, rpcrdma::CallError>,
     ) -> Result<(), End> {
         let counters = self.conn.context().counters();
         let put_together = outcome.map(|reply| self.calls.record(xid, reply));
@@ -265,9 +265,9 @@ impl RdmaLink {
         Ok(posted)
     }
 
-    fn post_one(&mut self, work: Work) -> Result<(), End> {
+    fn post_one(&mut self, work: SendWork) -> Result<(), End> {
         match work {
-            Work::Send {
+            SendWork::Send {
                 data,
                 invalidate,
                 receives,
@@ -277,11 +277,11 @@ impl RdmaLink {
                 Counters::add(&self.conn.context().counters().records_out, 1);
                 self.post(0, fabric::Work::Send { data, invalidate })
             }
-            Work::Write { data, segment } => {
+            SendWork::Write { data, segment } => {
                 let remote = remote(&segment);
                 self.post(0, fabric::Work::Write { data, remote })
             }
-            Work::WriteHeld {
+            SendWork::WriteHeld {
                 held,
                 offset,
                 segment,
@@ -290,13 +290,13 @@ impl RdmaLink {
                 let remote = remote(&segment);
                 self.post(0, fabric::Work::WriteFile { range, remote })
             }
-            Work::Pull { xid, placement } => {
+            SendWork::Pull { xid, placement } => {
                 if self.records.begin(xid, placement) {
                     self.engine.pulled(xid);
                 }
                 Ok(())
             }
-            Work::Invalidate { region, handle } => {
+            SendWork::Invalidate { region, handle } => {
                 self.calls.invalidating(region, handle);
                 let key = handle;
                 self.post(u64::from(key), fabric::Work::Invalidate { key })
@@ -310,7 +310,7 @@ impl RdmaLink {
         match self.endpoint.post(id, work, signalled) {
             Ok(()) => Ok(()),
             // The end is about to be reported.
-            Err(refused) if refused.why == Refusal::Closed => Ok(()),
+            Err(refused) if refused.why == WorkRefusal::Closed => Ok(()),
             Err(refused) => Err(End::with(CloseReason::RdmaProtocol, refused.why)),
         }
     }
@@ -342,7 +342,7 @@ impl RdmaLink {
     fn complete(&mut self) -> Result<(), End> {
         let mut completions = std::mem::take(&mut self.completions);
         for Completion { id, status, done } in completions.drain(..) {
-            if status != Status::Ok {
+            if status != WorkStatus::Ok {
                 // The end of the connection follows.
                 continue;
             }

@@ -42,7 +42,7 @@ const ARENA_PARTS: usize = 8;
 /// Bytes of a slab of smaller ones, which stay. So large a piece comes from the system zeroed, and costs nothing until it is touched.
 const SLAB_BYTES: usize = 4 << 20;
 /// Most bytes of bulk buffers that nobody has, of all sizes together: what the budgets for receiving and sending allow to be in use at
-/// a time ([`crate::Limits`]), so that no burst gives back what the next one needs.
+/// a time ([`crate::TransportLimits`]), so that no burst gives back what the next one needs.
 const FREE_BYTES_MAX: usize = 512 << 20;
 
 /// Bytes of bulk buffers that nobody has and that stay, however long nobody needs them: some 50 requests of 1 MiB at a time.
@@ -205,7 +205,7 @@ fn take(pool: &Pool) -> Buffer {
 mod tests {
     //! Goal: what a store keeps of a record keeps little else, and slabs, which devices register, are few and stay.
     use super::*;
-    use crate::Limits;
+    use crate::TransportLimits;
     use fabric::{SlabUser, slab_at};
     use std::collections::BTreeMap;
     use std::sync::Weak;
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn as_much_is_kept_as_the_budgets_allow_to_be_in_use() {
-        let limits = Limits::default();
+        let limits = TransportLimits::default();
         let budgets = [limits.receive_budget_bytes, limits.send_budget_bytes];
         let sum = budgets.iter().map(|bytes| *bytes as usize).sum::<usize>();
         assert_eq!(sum, FREE_BYTES_MAX);

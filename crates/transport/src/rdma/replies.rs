@@ -15,7 +15,7 @@ use fabric::{Buffer, FileRange};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustix::io::{Errno, ReadWriteFlags};
-use xdr::Span;
+use xdr::PayloadSpan;
 
 use super::memory::Memory;
 use crate::link::End;
@@ -101,7 +101,7 @@ impl Kind {
     fn filled(
         self,
         head: Vec<u8>,
-        spans: Vec<Span>,
+        spans: Vec<PayloadSpan>,
         payloads: Vec<Vec<Bytes>>,
         charge: Option<Charge>,
     ) -> Filled {
@@ -145,7 +145,7 @@ impl Replies {
         Counters::add(&counters.rdma_sent_file_bytes, file.len as usize);
         let reply_bytes = head.len();
         let head = Bytes::from_owner(Head::new(head, reply_bytes, charge, &self.held));
-        let held = rpcrdma::Held(Arc::new(file));
+        let held = rpcrdma::HostBytes(Arc::new(file));
         let message = rpcrdma::Message::with_held(head, spans[0], held);
         Some(Filled::Reply(message))
     }
@@ -233,7 +233,7 @@ impl Replies {
 }
 
 /// A part of the file that a reply holds ([`Replies::reply`]).
-pub(super) fn range_of(held: rpcrdma::Held, offset: u32, len: u32) -> FileRange {
+pub(super) fn range_of(held: rpcrdma::HostBytes, offset: u32, len: u32) -> FileRange {
     let payload = held.0.downcast::<FilePayload>();
     let payload = payload.expect("nothing else is held");
     FileRange {
@@ -331,7 +331,7 @@ mod tests {
     //! Goal: a file whose bytes are in memory costs no turn of the blocking pool, also where the file system cannot tell.
     use super::*;
     use crate::handle::ConnInfo;
-    use crate::{Context, Endpoint, Limits, TransportKind};
+    use crate::{Context, Endpoint, TransportKind, TransportLimits};
     use rustix::fs::MemfdFlags;
     use std::io::Write;
     use xdr::Encoder;
@@ -344,7 +344,7 @@ mod tests {
             local: address,
             tls: None,
         };
-        ConnHandle::new(info, Context::new(Limits::default()))
+        ConnHandle::new(info, Context::new(TransportLimits::default()))
     }
 
     fn reply(file: File, len: u32) -> Message {

@@ -29,7 +29,7 @@ macro_rules! on_every_transport {
 
 on_every_transport! {
     async fn calls_of_every_size_are_answered(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         for len in [0, 1, 3, 100, 8_000, 8_192, 8_193, 70_000, 300_001, 1_048_576] {
             let args = pattern(len);
@@ -49,7 +49,7 @@ on_every_transport! {
     }
 
     async fn requests_run_concurrently_and_replies_leave_as_they_are_ready(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         // Over RDMA there is one credit before the first reply (RFC 8166 §3.3.3).
         ask(&conn, ECHO, b"first").await;
@@ -64,7 +64,7 @@ on_every_transport! {
     }
 
     async fn many_calls_at_once_all_get_their_own_reply(on: On) {
-        let rig = Rig::new(on, Limits { in_flight_max: 5, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { in_flight_max: 5, ..TransportLimits::default() }).await;
         let conn = rig.connect().await;
         let calls = (0..400_u32).map(|i| {
             let conn = conn.clone();
@@ -80,7 +80,7 @@ on_every_transport! {
     }
 
     async fn no_more_than_in_flight_max_requests_run(on: On) {
-        let rig = Rig::new(on, Limits { in_flight_max: 3, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { in_flight_max: 3, ..TransportLimits::default() }).await;
         let conn = rig.connect().await;
         // Over RDMA there is one credit before the first reply (RFC 8166 §3.3.3).
         ask(&conn, ECHO, b"first").await;
@@ -98,14 +98,14 @@ on_every_transport! {
     }
 
     async fn a_service_calls_back_on_the_same_connection(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         let args = pattern(if on.is_rdma() { 1_900 } else { 20_000 });
         assert_eq!(ask(&conn, CALL_BACK, &args).await, args);
     }
 
     async fn replies_to_calls_back_are_read_while_all_places_are_taken(on: On) {
-        let rig = Rig::new(on, Limits { in_flight_max: 1, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { in_flight_max: 1, ..TransportLimits::default() }).await;
         let conn = rig.connect().await;
         // The second request stands before the reply to the call back of the first.
         let two = tokio::join!(ask(&conn, CALL_BACK, b"a"), ask(&conn, ECHO, b"b"));
@@ -113,7 +113,7 @@ on_every_transport! {
     }
 
     async fn payloads_from_files_arrive_whole_and_release_their_guard(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         for (offset, len) in [(0, 300_000), (1, 0), (5, 1), (100, 131_073), (299_999, 1)] {
             let bytes = ask(&conn, FILE, &words(&[offset, len])).await;
@@ -136,7 +136,7 @@ on_every_transport! {
     }
 
     async fn replies_of_all_sizes_that_leave_together_arrive_whole(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         ask(&conn, ECHO, b"first").await;
         let calls: Vec<_> = (0..64_u32).map(|n| {
@@ -158,7 +158,7 @@ on_every_transport! {
     }
 
     async fn a_file_that_shrank_ends_the_connection_and_no_other(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
         rig.service.file.set_len(100_000).unwrap();
         let err = conn.call(call(FILE, &words(&[0, 300_000])), SOON).await.unwrap_err();
@@ -170,7 +170,7 @@ on_every_transport! {
     }
 
     async fn a_call_without_reply_times_out_and_frees_its_place(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         // Over RDMA a call has to be answered, since only that gives its credit back.
         let (wait, outcome) = match on.is_rdma() {
@@ -187,7 +187,7 @@ on_every_transport! {
     }
 
     async fn a_late_reply_is_dropped_and_counted(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         let short = Duration::from_millis(20);
         assert_eq!(conn.call(call(GATED, b""), short).await, Err(CallError::TimedOut));
@@ -197,7 +197,7 @@ on_every_transport! {
     }
 
     async fn closing_fails_the_calls_that_wait_and_requests_run_to_their_end(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         let waiting = conn.call(call(GATED, b""), SOON);
         let close = async {
@@ -216,7 +216,7 @@ on_every_transport! {
     }
 
     async fn a_shutdown_answers_what_is_running_and_then_ends(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let (conn, idle) = (rig.connect().await, rig.connect().await);
         assert_eq!(ask(&idle, ECHO, b"x").await, b"x");
         let waiting = ask(&conn, GATED, b"last");
@@ -235,7 +235,7 @@ on_every_transport! {
 
     async fn a_shutdown_cuts_what_does_not_end_in_time(on: On) {
         let drain = Duration::from_millis(50);
-        let rig = Rig::new(on, Limits { drain, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { drain, ..TransportLimits::default() }).await;
         let conn = rig.connect().await;
         let waiting = conn.call(call(GATED, b""), SOON);
         let stop = async {
@@ -250,7 +250,7 @@ on_every_transport! {
     }
 
     async fn a_record_above_the_limit_ends_the_connection_and_no_other(on: On) {
-        let rig = Rig::new(on, Limits { record_bytes_max: 10_000, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { record_bytes_max: 10_000, ..TransportLimits::default() }).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
         assert_eq!(ask(&conn, ECHO, &[1; 9_900]).await, [1; 9_900]);
         let err = conn.call(call(ECHO, &[1; 10_000]), SOON).await.unwrap_err();
@@ -268,7 +268,7 @@ on_every_transport! {
     }
 
     async fn a_panic_of_the_service_ends_its_connection_only(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let (conn, other) = (rig.connect().await, rig.connect().await);
         let err = conn.call(call(PANIC, b""), SOON).await.unwrap_err();
         assert!(matches!(err, CallError::Closed(_)), "{err:?}");
@@ -279,7 +279,7 @@ on_every_transport! {
     }
 
     async fn a_peer_that_the_service_does_not_admit_takes_no_place(on: On) {
-        let limits = Limits { connections_max: 1, ..Limits::default() };
+        let limits = TransportLimits { connections_max: 1, ..TransportLimits::default() };
         let rig = Rig::new(on, limits).await;
         rig.service.closed.store(true, SeqCst);
         for _ in 0..3 {
@@ -296,7 +296,7 @@ on_every_transport! {
     }
 
     async fn connections_above_the_limit_are_refused_and_counted(on: On) {
-        let rig = Rig::new(on, Limits { connections_max: 2, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { connections_max: 2, ..TransportLimits::default() }).await;
         let (one, two) = (rig.connect().await, rig.connect().await);
         tokio::join!(ask(&one, ECHO, b"1"), ask(&two, ECHO, b"2"));
         if let Ok(three) = rig.connector.connect(&rig.address, Situations::new()).await {
@@ -309,7 +309,7 @@ on_every_transport! {
     }
 
     async fn one_address_has_no_more_than_its_own_connections(on: On) {
-        let limits = Limits { connections_per_address_max: 2, ..Limits::default() };
+        let limits = TransportLimits { connections_per_address_max: 2, ..TransportLimits::default() };
         let rig = Rig::new(on, limits).await;
         let (one, two) = (rig.connect().await, rig.connect().await);
         tokio::join!(ask(&one, ECHO, b"1"), ask(&two, ECHO, b"2"));
@@ -326,7 +326,7 @@ on_every_transport! {
 
     async fn a_connection_without_requests_is_closed_when_the_policy_says_so(on: On) {
         let idle = Some(Duration::from_millis(150));
-        let rig = Rig::new(on, Limits { idle, ..Limits::default() }).await;
+        let rig = Rig::new(on, TransportLimits { idle, ..TransportLimits::default() }).await;
         let conn = rig.connect().await;
         assert_eq!(ask(&conn, SLEEP, &words(&[400])).await, words(&[400]));
         conn.closed().await;
@@ -341,9 +341,9 @@ on_every_transport! {
 
 /// A request of a size that needs a share of the receive budget waits for it longer than a connection may be idle.
 async fn keeps_who_waits_for_memory(on: On, idle: Duration) {
-    let limits = Limits {
+    let limits = TransportLimits {
         idle: Some(idle),
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let rig = Rig::new(on, limits).await;
     let conn = rig.connect().await;
@@ -387,7 +387,7 @@ async fn both_ends_know_whom_tls_has_proved() {
     let (server_tls, client_tls) = tls_configs();
     let who = Arc::new(Who(Mutex::default()));
     let shutdown = Shutdown::new();
-    let context = Context::new(Limits::default());
+    let context = Context::new(TransportLimits::default());
     let serve = tls::serve(
         listeners,
         server_tls.clone(),

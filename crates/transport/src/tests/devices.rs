@@ -24,19 +24,19 @@ impl World {
 
     fn over(devices: MemFabric) -> Self {
         // What is not given back is soon missed.
-        let small = Limits {
+        let small = TransportLimits {
             receive_budget_bytes: 4 << 20,
             receive_share_bytes: 4 << 20,
             send_budget_bytes: 4 << 20,
             send_share_bytes: 4 << 20,
-            ..Limits::default()
+            ..TransportLimits::default()
         };
         Self {
             rdma: Rdma::new(Arc::new(devices.clone()), rdma::Config::default()),
             devices,
             service: Situations::new(),
             server: Context::new(small),
-            client: Context::new(Limits::default()),
+            client: Context::new(TransportLimits::default()),
         }
     }
 

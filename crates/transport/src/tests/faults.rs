@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::CallError;
-use crate::memory::{Fate, Faults, Network, Passage};
+use crate::memory::{Fate, Faults, MemoryNetwork, Passage};
 use tokio::time::Instant;
 
 struct Script(fn(&Passage<'_>) -> Fate);
@@ -17,13 +17,13 @@ impl Faults for Script {
 }
 
 async fn connect(script: fn(&Passage<'_>) -> Fate) -> (Arc<Situations>, Context, ConnHandle) {
-    let network = Network::new(Arc::new(Script(script)));
-    let (service, context) = (Situations::new(), Context::new(Limits::default()));
+    let network = MemoryNetwork::new(Arc::new(Script(script)));
+    let (service, context) = (Situations::new(), Context::new(TransportLimits::default()));
     let listener = network.listen("server").unwrap();
     assert!(network.listen("server").is_err());
     let shutdown = Shutdown::new();
     let signal = shutdown.signal();
-    let server = Context::new(Limits::default());
+    let server = Context::new(TransportLimits::default());
     let serving = service.clone();
     tokio::spawn(async move {
         let _shutdown = shutdown;

@@ -27,7 +27,7 @@ impl Ends {
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = rdma::listen(any, &over).await.unwrap();
         let address = listener.local();
-        let (server, shutdown) = (Context::new(Limits::default()), Shutdown::new());
+        let (server, shutdown) = (Context::new(TransportLimits::default()), Shutdown::new());
         tokio::spawn(rdma::serve(
             vec![listener],
             over,
@@ -35,7 +35,7 @@ impl Ends {
             server.clone(),
             shutdown.signal(),
         ));
-        let client = Context::new(Limits::default());
+        let client = Context::new(TransportLimits::default());
         let over = sized(calling);
         let connecting = rdma::connect(address, &over, Situations::new(), &client);
         Self {

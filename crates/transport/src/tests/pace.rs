@@ -66,7 +66,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: TransportLimits) -> Self {
         Self {
             service: Situations::new(),
             context: Context::new(limits),
@@ -143,12 +143,12 @@ async fn echo(mut far: DuplexStream) -> Duration {
     start.elapsed()
 }
 
-fn room_for(records: u32, of_one_address: u32) -> Limits {
-    let record_bytes_max = Limits::default().record_bytes_max;
-    Limits {
+fn room_for(records: u32, of_one_address: u32) -> TransportLimits {
+    let record_bytes_max = TransportLimits::default().record_bytes_max;
+    TransportLimits {
         receive_budget_bytes: records * record_bytes_max,
         receive_share_bytes: of_one_address * record_bytes_max,
-        ..Limits::default()
+        ..TransportLimits::default()
     }
 }
 
@@ -212,12 +212,12 @@ async fn a_peer_at_the_least_pace_is_not_cut_while_others_wait() {
 const REPLY: u32 = 256 * 1024;
 
 /// Room for 16 replies in memory, 8 for one address.
-fn room_for_replies() -> Limits {
-    Limits {
+fn room_for_replies() -> TransportLimits {
+    TransportLimits {
         send_budget_bytes: 16 * REPLY,
         send_share_bytes: 8 * REPLY,
         send_queue_bytes: 64 * 1024,
-        ..Limits::default()
+        ..TransportLimits::default()
     }
 }
 
@@ -232,7 +232,7 @@ async fn ask_without_reading(server: &Server, ip: &str, count: usize) -> DuplexS
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_read_has_no_more_of_its_requests_started() {
-    let server = Server::new(Limits::default());
+    let server = Server::new(TransportLimits::default());
     let (mut far, _) = server.accept("10.0.1.1");
     let (mut other, _) = server.accept("10.0.1.1");
     let asked = echo_of(32 * 1024);
@@ -277,7 +277,7 @@ async fn replies_wait_for_the_send_budget_before_they_take_memory_and_all_arrive
 
 #[tokio::test(start_paused = true)]
 async fn peers_that_do_not_read_are_cut_when_others_wait_for_the_send_budget() {
-    let server = Server::new(Limits {
+    let server = Server::new(TransportLimits {
         write_stall: Duration::from_secs(3600),
         ..room_for_replies()
     });
@@ -329,9 +329,9 @@ async fn a_parked_request_starts_when_the_replies_before_it_have_left() {
 
 /// A server that closes connections which are idle for so long.
 fn impatient(idle: Duration) -> Server {
-    Server::new(Limits {
+    Server::new(TransportLimits {
         idle: Some(idle),
-        ..Limits::default()
+        ..TransportLimits::default()
     })
 }
 

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use fabric::{
     Completion, Connected, Done, Ended, EndpointConfig, Memory, Pool, PoolConfig, Receive, Remote,
-    Status, Work,
+    Work, WorkStatus,
 };
 use rpcrdma::{PrivateData, VERSION};
 
@@ -132,7 +132,7 @@ impl Peer {
     /// The next message, as words.
     async fn message(&mut self) -> Vec<u32> {
         let arrived =
-            |c: &Completion| c.status == Status::Ok && matches!(c.done, Done::Receive { .. });
+            |c: &Completion| c.status == WorkStatus::Ok && matches!(c.done, Done::Receive { .. });
         self.until(|seen| seen.iter().any(arrived)).await;
         let at = self.seen.iter().position(arrived).expect("a message");
         let Done::Receive { buffer, .. } = self.seen.remove(at).done else {
@@ -181,7 +181,7 @@ fn inline_reply(xid: u32) -> Vec<u8> {
 /// `reason`, and the other lives.
 async fn ends_that_connection(
     on: On,
-    limits: Limits,
+    limits: TransportLimits,
     reason: CloseReason,
     misbehave: impl AsyncFnOnce(&mut Peer),
 ) -> Rig {
@@ -216,7 +216,7 @@ macro_rules! on_both_providers {
 on_both_providers! {
     async fn arguments_under_a_bad_steering_tag(on: On) {
         let reason = CloseReason::RdmaAccessRefused;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
+        ends_that_connection(on, TransportLimits::default(), reason, async |peer| {
             let remote = peer.nothing();
             peer.send(call_with_chunk(ECHO, remote));
             assert!(matches!(peer.until_ended().await, Ended::Faulted(_)));
@@ -225,7 +225,7 @@ on_both_providers! {
 
     async fn a_result_for_a_bad_steering_tag(on: On) {
         let reason = CloseReason::RdmaAccessRefused;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
+        ends_that_connection(on, TransportLimits::default(), reason, async |peer| {
             let mut message = call(ECHO, &[1; 1000]).flatten().unwrap();
             message[..4].copy_from_slice(&XID.to_be_bytes());
             let key = peer.nothing().key;
@@ -236,7 +236,7 @@ on_both_providers! {
     }
 
     async fn calls_beyond_the_credits_wait_until_others_are_answered(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let other = rig.connect().await;
         assert_eq!(ask(&other, ECHO, b"before").await, b"before");
         let mut peer = Peer::new(&rig).await;
@@ -256,7 +256,7 @@ on_both_providers! {
     }
 
     async fn calls_with_chunks_beyond_the_credits_wait_until_others_are_answered(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let other = rig.connect().await;
         let mut peer = Peer::new(&rig).await;
         // All of them stand before the answers to what the server reads.
@@ -279,7 +279,7 @@ on_both_providers! {
     // It has begun all that its older grant allowed, and sends that behind its answers to two calls of the server: one that
     // shows that it has heard of the lower grant, and another.
     async fn calls_begun_before_a_lower_grant_are_served(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let mut peer = Peer::new(&rig).await;
         // One call after the other, until what it does not use is taken back.
         let (mut xid, mut before, mut granted) = (0, 0, 0);
@@ -312,7 +312,7 @@ on_both_providers! {
 
     async fn two_calls_with_one_transaction_id(on: On) {
         let reason = CloseReason::RdmaDuplicateXid;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
+        ends_that_connection(on, TransportLimits::default(), reason, async |peer| {
             // Its reply brings more credits than the one.
             peer.send(inline_call(XID, ECHO));
             peer.message().await;
@@ -324,7 +324,7 @@ on_both_providers! {
 
     async fn an_invalidation_of_nothing(on: On) {
         let reason = CloseReason::RdmaCannotInvalidate;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
+        ends_that_connection(on, TransportLimits::default(), reason, async |peer| {
             peer.send_invalidating(inline_call(XID, ECHO), Some(0x0bad_0bad));
             peer.until_ended().await;
         }).await;
@@ -332,7 +332,7 @@ on_both_providers! {
 
     async fn a_message_above_the_inline_size(on: On) {
         let reason = CloseReason::RdmaReceiveTooSmall;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
+        ends_that_connection(on, TransportLimits::default(), reason, async |peer| {
             peer.send(vec![0; INLINE + 1]);
             peer.until_ended().await;
         }).await;
@@ -340,7 +340,7 @@ on_both_providers! {
 
     async fn messages_that_belong_to_nothing(on: On) {
         let reason = CloseReason::RdmaStrayMessages;
-        ends_that_connection(on, Limits::default(), reason, async |peer| {
+        ends_that_connection(on, TransportLimits::default(), reason, async |peer| {
             // Garbage and RDMA_DONE, one after the other: they have no credits, but receives.
             for i in 0..=rpcrdma::STRAY_MESSAGES_MAX {
                 let done = header(XID, 3, &[]);
@@ -353,7 +353,7 @@ on_both_providers! {
     }
 
     async fn headers_that_cannot_be_used_are_answered_and_the_connection_lives(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let mut peer = Peer::new(&rig).await;
         // Version 2: the answer names the versions that there are (RFC 8166 §4.5.1).
         peer.send(words(&[XID, 2, 32, 0, 0, 0, 0]));
@@ -372,7 +372,7 @@ on_both_providers! {
     }
 
     async fn a_call_back_that_needs_memory_of_the_server_is_refused_alone(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let conn = rig.connect().await;
         let refused = CallError::Refused.to_string().into_bytes();
         assert_eq!(ask(&conn, CALL_BACK, &pattern(20_000)).await, refused);
@@ -384,7 +384,7 @@ on_both_providers! {
     }
 
     async fn arguments_come_from_where_the_call_says(on: On) {
-        let rig = Rig::new(on, Limits::default()).await;
+        let rig = Rig::new(on, TransportLimits::default()).await;
         let mut peer = Peer::new(&rig).await;
         let source = peer.source();
         let part = source.part(1000, 2000).unwrap();
@@ -399,16 +399,21 @@ on_both_providers! {
 #[tokio::test]
 async fn a_peer_far_beyond_its_credits_before_an_answer_is_cut() {
     let reason = CloseReason::RdmaNoReceive;
-    ends_that_connection(On::Iwarp, Limits::default(), reason, async |peer| {
-        let remote = peer.source();
-        peer.send(call_with_chunk(ECHO, remote));
-        let mut message = call(GATED, &[1; 3800]).flatten().unwrap();
-        for xid in 1..=40_u32 {
-            message[..4].copy_from_slice(&xid.to_be_bytes());
-            peer.send([header(xid, 0, &[0, 0, 0]), message.clone()].concat());
-        }
-        peer.until_ended().await;
-    })
+    ends_that_connection(
+        On::Iwarp,
+        TransportLimits::default(),
+        reason,
+        async |peer| {
+            let remote = peer.source();
+            peer.send(call_with_chunk(ECHO, remote));
+            let mut message = call(GATED, &[1; 3800]).flatten().unwrap();
+            for xid in 1..=40_u32 {
+                message[..4].copy_from_slice(&xid.to_be_bytes());
+                peer.send([header(xid, 0, &[0, 0, 0]), message.clone()].concat());
+            }
+            peer.until_ended().await;
+        },
+    )
     .await;
 }
 
@@ -416,24 +421,29 @@ async fn a_peer_far_beyond_its_credits_before_an_answer_is_cut() {
 #[tokio::test]
 async fn calls_beyond_the_credits_end_their_connection_where_nobody_can_be_held_back() {
     let reason = CloseReason::RdmaNoReceive;
-    ends_that_connection(On::RdmaCutting, Limits::default(), reason, async |peer| {
-        for xid in 1..=CALLS_BEYOND {
-            let message = vec![inline_call(xid, GATED).into()];
-            let invalidate = None;
-            let work = Work::Send {
-                data: message,
-                invalidate,
-            };
-            if peer.endpoint.post(7, work, false).is_err() {
-                break;
+    ends_that_connection(
+        On::RdmaCutting,
+        TransportLimits::default(),
+        reason,
+        async |peer| {
+            for xid in 1..=CALLS_BEYOND {
+                let message = vec![inline_call(xid, GATED).into()];
+                let invalidate = None;
+                let work = Work::Send {
+                    data: message,
+                    invalidate,
+                };
+                if peer.endpoint.post(7, work, false).is_err() {
+                    break;
+                }
+                peer.endpoint.ring();
             }
-            peer.endpoint.ring();
-        }
-        assert_eq!(
-            peer.until_ended().await,
-            Ended::Accused(fabric::Fault::NoReceive)
-        );
-    })
+            assert_eq!(
+                peer.until_ended().await,
+                Ended::Accused(fabric::Fault::NoReceive)
+            );
+        },
+    )
     .await;
 }
 
@@ -441,9 +451,9 @@ async fn calls_beyond_the_credits_end_their_connection_where_nobody_can_be_held_
 #[tokio::test]
 async fn a_request_that_is_being_fetched_is_not_idleness() {
     let idle = Duration::from_millis(300);
-    let limits = Limits {
+    let limits = TransportLimits {
         idle: Some(idle),
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let rig = Rig::new(On::Iwarp, limits).await;
     let mut peer = Peer::new(&rig).await;
@@ -464,7 +474,7 @@ async fn calls_begun_before_a_lower_grant_are_served_where_nobody_can_be_held_ba
 
 #[tokio::test]
 async fn who_keeps_to_its_credits_is_served_where_nobody_can_be_held_back() {
-    let rig = Rig::new(On::RdmaCutting, Limits::default()).await;
+    let rig = Rig::new(On::RdmaCutting, TransportLimits::default()).await;
     let conn = rig.connect().await;
     for _ in 0..4 {
         let calls = (0..100).map(|_| conn.call(call(ECHO, b"one of many"), SOON));
@@ -477,9 +487,9 @@ async fn who_keeps_to_its_credits_is_served_where_nobody_can_be_held_back() {
 
 #[tokio::test]
 async fn a_peer_that_vanishes_in_the_middle_of_a_read_gives_its_memory_back() {
-    let limits = Limits {
+    let limits = TransportLimits {
         read_stall: Duration::from_millis(200),
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let reason = CloseReason::ReadStalled;
     let rig = ends_that_connection(On::Iwarp, limits, reason, async |peer| {
@@ -500,9 +510,9 @@ async fn a_peer_that_vanishes_in_the_middle_of_a_read_gives_its_memory_back() {
 
 #[tokio::test]
 async fn a_peer_that_does_not_take_its_results_is_cut_and_they_are_given_up() {
-    let limits = Limits {
+    let limits = TransportLimits {
         write_stall: Duration::from_millis(200),
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let reason = CloseReason::WriteStalled;
     let rig = ends_that_connection(On::Iwarp, limits, reason, async |peer| {
@@ -529,7 +539,7 @@ async fn a_peer_that_does_not_take_its_results_is_cut_and_they_are_given_up() {
 
 #[tokio::test]
 async fn a_peer_that_closes_in_the_middle_of_a_read_is_gone_and_no_fault() {
-    let rig = Rig::new(On::Iwarp, Limits::default()).await;
+    let rig = Rig::new(On::Iwarp, TransportLimits::default()).await;
     let mut peer = Peer::new(&rig).await;
     let remote = peer.source();
     peer.send(call_with_chunk(ECHO, remote));
@@ -542,7 +552,7 @@ async fn a_peer_that_closes_in_the_middle_of_a_read_is_gone_and_no_fault() {
 #[tokio::test]
 async fn a_server_that_places_a_result_which_the_reply_does_not_have_is_cut() {
     // The client's locator finds nothing, as if the reply had no such result.
-    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let rig = Rig::new(On::Rdma, TransportLimits::default()).await;
     let conn = rig.connect().await;
     let room = ReplyRoom {
         locate: |_| None,
@@ -557,7 +567,7 @@ async fn a_server_that_places_a_result_which_the_reply_does_not_have_is_cut() {
 
 #[tokio::test]
 async fn a_reply_without_room_fails_its_call_only() {
-    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let rig = Rig::new(On::Rdma, TransportLimits::default()).await;
     let conn = rig.connect().await;
     let small = ReplyRoom::plain(100);
     let large = call(ECHO, &pattern(10_000)).with_reply_room(small);
@@ -567,7 +577,7 @@ async fn a_reply_without_room_fails_its_call_only() {
 
 #[tokio::test]
 async fn replies_that_come_as_a_whole_are_records_too() {
-    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let rig = Rig::new(On::Rdma, TransportLimits::default()).await;
     let conn = rig.connect().await;
     let args = pattern(10_000);
     for (room, copied) in [(ReplyRoom::plain(20_000), 0), (room(20_000), 0)] {
@@ -585,7 +595,7 @@ async fn replies_that_come_as_a_whole_are_records_too() {
 /// Who does not know which provider answers at an address finds it by trying them in order.
 #[tokio::test]
 async fn a_server_is_reached_by_the_first_provider_that_it_has() {
-    let rig = Rig::new(On::Rdma, Limits::default()).await;
+    let rig = Rig::new(On::Rdma, TransportLimits::default()).await;
     let (elsewhere, here) = (provider(On::Rdma), rig.rdma.clone().unwrap());
     let connect = |providers| {
         let connector = rdma::RdmaConnector::new(rig.client.clone(), providers);

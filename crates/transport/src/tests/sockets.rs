@@ -39,7 +39,7 @@ async fn read_record(stream: &mut TcpStream) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_call_that_arrives_byte_by_byte_in_fragments_is_answered() {
-    let rig = Rig::new(On::Tcp, Limits::default()).await;
+    let rig = Rig::new(On::Tcp, TransportLimits::default()).await;
     let mut stream = raw(&rig).await;
     stream.set_nodelay(true).unwrap();
     let body = call(ECHO, b"hello").flatten().unwrap();
@@ -60,9 +60,9 @@ async fn a_call_that_arrives_byte_by_byte_in_fragments_is_answered() {
 async fn calls_that_arrive_together_are_answered_together() {
     let rig = Rig::new(
         On::Tcp,
-        Limits {
+        TransportLimits {
             in_flight_max: 7,
-            ..Limits::default()
+            ..TransportLimits::default()
         },
     )
     .await;
@@ -87,9 +87,9 @@ async fn calls_that_arrive_together_are_answered_together() {
 async fn hostile_bytes_end_their_connection_with_a_reason_and_no_other() {
     let rig = Rig::new(
         On::Tcp,
-        Limits {
+        TransportLimits {
             fragments_max: 4,
-            ..Limits::default()
+            ..TransportLimits::default()
         },
     )
     .await;
@@ -129,9 +129,9 @@ async fn a_peer_that_stops_within_a_record_is_cut() {
     let read_stall = Duration::from_millis(100);
     let rig = Rig::new(
         On::Tcp,
-        Limits {
+        TransportLimits {
             read_stall,
-            ..Limits::default()
+            ..TransportLimits::default()
         },
     )
     .await;
@@ -158,10 +158,10 @@ async fn a_peer_that_does_not_read_is_cut_and_its_guards_are_released() {
     let write_stall = Duration::from_millis(200);
     let rig = Rig::new(
         On::Tcp,
-        Limits {
+        TransportLimits {
             write_stall,
             in_flight_max: 64,
-            ..Limits::default()
+            ..TransportLimits::default()
         },
     )
     .await;
@@ -184,9 +184,9 @@ async fn a_slow_peer_that_makes_progress_is_not_cut() {
     let write_stall = Duration::from_millis(1000);
     let rig = Rig::new(
         On::Tcp,
-        Limits {
+        TransportLimits {
             write_stall,
-            ..Limits::default()
+            ..TransportLimits::default()
         },
     )
     .await;
@@ -213,11 +213,11 @@ async fn a_slow_peer_that_makes_progress_is_not_cut() {
 #[tokio::test]
 async fn large_records_wait_for_the_receive_budget_and_all_arrive() {
     for on in [On::Tcp, On::Rdma, On::Iwarp] {
-        let limits = Limits {
+        let limits = TransportLimits {
             record_bytes_max: 600_000,
             receive_budget_bytes: 600_000,
             receive_share_bytes: 600_000,
-            ..Limits::default()
+            ..TransportLimits::default()
         };
         let rig = Rig::new(on, limits).await;
         let (a, b) = (rig.connect().await, rig.connect().await);
@@ -254,7 +254,7 @@ async fn a_thousand_idle_connections_cost_little_and_do_not_disturb() {
         maximum: limit.maximum,
     };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted).unwrap();
-    let rig = Rig::new(On::Tcp, Limits::default()).await;
+    let rig = Rig::new(On::Tcp, TransportLimits::default()).await;
     let before = resident_bytes();
     let mut streams = Vec::with_capacity(COUNT);
     for _ in 0..COUNT {
@@ -295,7 +295,7 @@ async fn ipv6_listens_beside_ipv4_on_the_same_port() {
     assert!(any_v6.is_err());
     let v4 = tcp::bind(format!("127.0.0.1:{port}").parse().unwrap(), 1).unwrap();
     let listeners = v4.into_iter().chain(v6).collect();
-    let (shutdown, context) = (Shutdown::new(), Context::new(Limits::default()));
+    let (shutdown, context) = (Shutdown::new(), Context::new(TransportLimits::default()));
     let serve = tcp::serve(
         listeners,
         Situations::new(),
@@ -319,7 +319,7 @@ fn workers_serve_one_port_and_stop_together() {
     let listeners = tcp::bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
     let address = listeners[0].local_addr().unwrap();
     let service = Situations::new();
-    let (shutdown, context) = (Shutdown::new(), Context::new(Limits::default()));
+    let (shutdown, context) = (Shutdown::new(), Context::new(TransportLimits::default()));
     let siblings = [context.sibling(), context.sibling()];
     let listeners = Mutex::new(listeners.into_iter().map(Some).collect::<Vec<_>>());
     let workers = spawn_workers(2, "test", {
@@ -341,7 +341,7 @@ fn workers_serve_one_port_and_stop_together() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let client = Context::new(Limits::default());
+        let client = Context::new(TransportLimits::default());
         for i in 0..40_u32 {
             let conn = tcp::connect(address, Situations::new(), &client)
                 .await
@@ -372,10 +372,10 @@ fn ask_blocking(stream: &mut std::net::TcpStream, args: &[u8], pieces: usize) ->
 
 #[test]
 fn a_server_that_polls_answers_its_busy_connection_and_the_others() {
-    let limits = Limits {
+    let limits = TransportLimits {
         // Far longer than a client on a busy machine may take for its next call.
         busy_poll: Duration::from_millis(200),
-        ..Limits::default()
+        ..TransportLimits::default()
     };
     let (shutdown, context) = (Shutdown::new(), Context::new(limits));
     let listener = tcp::bind("127.0.0.1:0".parse().unwrap(), 1)

@@ -8,7 +8,7 @@ use crate::BenchError;
 use crate::nfs::providers::{ADDRESSES_MAX, providers};
 use bytes::Bytes;
 use client::{
-    Client, ClientConfig, Error, File, Identity, NfsUrl, OpenOptions, SetAttrs, Verifier,
+    Client, ClientConfig, Error, File, NfsUrl, OpenOptions, SetAttrs, UserIdentity, Verifier,
 };
 use futures_util::stream::{FuturesOrdered, TryStreamExt};
 use std::future::Future;
@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use transport::{Address, AnyConnector, Connector, Context, Limits};
+use transport::{Address, AnyConnector, Connector, Context, TransportLimits};
 
 /// A server that does not answer for so long, a grace period included, ends the run.
 const GIVE_UP: Duration = Duration::from_secs(180);
@@ -38,7 +38,7 @@ impl Remote {
         let found = found.map_err(BenchError::io("find the server"))?;
         let found: Vec<_> = found.take(ADDRESSES_MAX).collect();
         let addresses = url.addresses(&found);
-        let context = Context::new(Limits::default());
+        let context = Context::new(TransportLimits::default());
         let any = found
             .first()
             .map_or(Ipv4Addr::LOCALHOST.into(), SocketAddr::ip);
@@ -101,7 +101,7 @@ fn config() -> Result<ClientConfig, BenchError> {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(verifier);
     let hex: String = name.iter().map(|b| format!("{b:02x}")).collect();
-    let identity = Identity {
+    let identity = UserIdentity {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         gids: Vec::new(),

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use transport::tcp::TcpConnector;
 use transport::{
-    Address, CloseReason, ConnHandle, Connector, Context, Limits, Message, NoService, Service,
+    Address, CloseReason, ConnHandle, Connector, Context, Message, NoService, Service,
+    TransportLimits,
 };
 use xdr::{Decode, Decoder, Encode, Encoder};
 
@@ -152,7 +153,8 @@ impl LightDs {
             capacity: capacity(store_id),
         };
         let tls = cluster_tls::join_config(token.ca).map_err(failed("set up TLS"))?;
-        let connector = TcpConnector::with_tls(Context::new(Limits::default()), Arc::new(tls));
+        let connector =
+            TcpConnector::with_tls(Context::new(TransportLimits::default()), Arc::new(tls));
         let conn = connector.connect(&mds, NoService::shared()).await;
         let conn = conn.map_err(failed("connect to join"))?;
         let joined = call(&conn, &args).await;
@@ -173,7 +175,8 @@ impl LightDs {
     /// HELLO, with the connection that it holds on.
     pub(super) async fn say_hello(&self) -> Result<(ConnHandle, HelloOk), Failed> {
         let tls = cluster_tls::client_config(&self.identity).map_err(failed("set up TLS"))?;
-        let connector = TcpConnector::with_tls(Context::new(Limits::default()), Arc::new(tls));
+        let connector =
+            TcpConnector::with_tls(Context::new(TransportLimits::default()), Arc::new(tls));
         let conn = connector.connect(&self.mds, Arc::new(Calls)).await;
         let conn = conn.map_err(failed("connect"))?;
         let args = HelloArgs {

@@ -3,7 +3,9 @@
 use super::loads::Kind;
 use crate::Sample;
 use crate::runner::{Metric, Spread};
-use model::{Cluster, Costs, Demand, Hardware, Network, OperationCost, Station, TransferCost};
+use model::{
+    ClusterSize, Costs, Demand, Hardware, OperationCost, QueueNetwork, Station, TransferCost,
+};
 use std::fmt::Write;
 
 /// How far a prediction may be from what is measured.
@@ -146,8 +148,8 @@ impl Calibration {
 }
 
 /// Clients and servers that share the processors of one machine, which do `background_cores` of other work.
-fn one_machine(demand_s: f64, cores: f64, background_cores: f64) -> Network {
-    Network {
+fn one_machine(demand_s: f64, cores: f64, background_cores: f64) -> QueueNetwork {
+    QueueNetwork {
         stations: vec![Station {
             name: "processors",
             servers: cores - background_cores,
@@ -158,7 +160,7 @@ fn one_machine(demand_s: f64, cores: f64, background_cores: f64) -> Network {
 }
 
 /// Requests per second of a mix on one machine.
-pub(super) fn mix_per_s(costs: &Costs, cores: f64, cluster: &Cluster, requests: u32) -> f64 {
+pub(super) fn mix_per_s(costs: &Costs, cores: f64, cluster: &ClusterSize, requests: u32) -> f64 {
     let of = |kind| match kind {
         Kind::GetAttr => costs.getattr,
         Kind::Create => costs.create,
@@ -242,10 +244,10 @@ pub(super) fn costs_text(costs: &Costs) -> String {
 }
 
 /// Where larger clusters end, in words: one line for each size.
-pub(super) fn limits_text(costs: &Costs, every: &Cluster) -> Vec<String> {
+pub(super) fn limits_text(costs: &Costs, every: &ClusterSize) -> Vec<String> {
     let sizes = [(100.0, 1_000.0), (1_000.0, 8_000.0), (4_000.0, 32_000.0)];
     let line = |(ds_count, sessions_count): (f64, f64)| {
-        let cluster = Cluster {
+        let cluster = ClusterSize {
             ds_count,
             sessions_count,
             ..*every
@@ -413,7 +415,7 @@ mod tests {
     #[test]
     fn a_saturated_machine_does_what_its_processors_can() {
         let costs = calibration().costs();
-        let cluster = Cluster {
+        let cluster = ClusterSize {
             ds_count: 1000.0,
             sessions_count: 8000.0,
             heartbeat_every_s: 5.0,
@@ -459,7 +461,7 @@ mod tests {
 
     #[test]
     fn larger_clusters_have_a_first_end() {
-        let every = Cluster {
+        let every = ClusterSize {
             ds_count: 0.0,
             sessions_count: 0.0,
             heartbeat_every_s: 5.0,

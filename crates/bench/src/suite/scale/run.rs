@@ -18,7 +18,7 @@ use crate::suite::plan::{Setting, X};
 use crate::suite::progress::Progress;
 use crate::suite::spec::Store;
 use crate::{BenchError, Sample, Subject};
-use model::{Cluster as Modelled, Costs};
+use model::{ClusterSize, Costs};
 use std::time::Duration;
 
 /// Pause between two heartbeats of a data server, as the metadata server asks for it.
@@ -85,8 +85,8 @@ fn cores() -> f64 {
 }
 
 /// The cluster of a point, for the model.
-fn modelled(work: ScaleWork) -> Modelled {
-    Modelled {
+fn modelled(work: ScaleWork) -> ClusterSize {
+    ClusterSize {
         ds_count: f64::from(work.ds_count),
         sessions_count: f64::from(work.sessions_count),
         heartbeat_every_s: HEARTBEAT_EVERY_S,

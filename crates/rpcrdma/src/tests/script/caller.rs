@@ -14,15 +14,15 @@ fn region(index: u32) -> RegionId {
 }
 
 /// Answers every wish to expose memory with a segment whose handle is 100 and the region's index.
-fn expose_all(engine: &mut Engine) -> Vec<Memory> {
+fn expose_all(engine: &mut Engine) -> Vec<Exposure> {
     let mut out = Vec::new();
     while let Some(event) = engine.next_event() {
         let Event::Expose { region, memory } = event else {
             panic!("{event:?}")
         };
         let bytes = match &memory {
-            Memory::Source(pieces) => pieces.iter().map(Bytes::len).sum(),
-            Memory::Sink { bytes } => *bytes as usize,
+            Exposure::Source(pieces) => pieces.iter().map(Bytes::len).sum(),
+            Exposure::Sink { bytes } => *bytes as usize,
         };
         let length = u32::try_from(bytes).unwrap();
         engine.exposed(region, vec![segment(100 + region.index, length, 5)]);
@@ -31,7 +31,7 @@ fn expose_all(engine: &mut Engine) -> Vec<Memory> {
     out
 }
 
-fn outcome(engine: &mut Engine) -> Result<Reply, CallError> {
+fn outcome(engine: &mut Engine) -> Result<CallReply, CallError> {
     match engine.next_event() {
         Some(Event::Reply { xid: XID, outcome }) => outcome,
         other => panic!("no reply: {other:?}"),
@@ -64,9 +64,9 @@ fn a_small_call_is_one_send_without_chunks() {
     assert_eq!(engine.receives(), 1 + 1);
     let reply = inline(XID, REPLY, 7);
     engine.received(&reply, None);
-    let expected = Reply {
+    let expected = CallReply {
         record: ReplyRecord::Inline(reply.slice(HEADER_BYTES_MIN..)),
-        chunks: vec![Returned {
+        chunks: vec![ReturnedChunk {
             region: None,
             bytes: 0,
         }],
@@ -112,20 +112,20 @@ fn sizes_count_in_whole_kibibytes() {
     let mut engine = Engine::new(config);
     let call = message(XID, CALL, &[], 0);
     engine.call(call, &room(1000, &[])).unwrap();
-    let memory = Memory::Sink { bytes: 1000 };
+    let memory = Exposure::Sink { bytes: 1000 };
     assert_eq!(expose_all(&mut engine), [memory]);
 }
 
 #[test]
 fn payloads_leave_the_stream_only_when_it_does_not_fit() {
-    let offered = |config: Config, payloads: &[u32], more: usize| {
+    let offered = |config: EngineConfig, payloads: &[u32], more: usize| {
         let mut engine = Engine::new(config);
         let call = message(XID, CALL, payloads, more);
         engine.call(call, &ReplyRoom::default()).unwrap();
         let memory = expose_all(&mut engine);
         let sources = memory.iter().map(|m| match m {
-            Memory::Source(pieces) => pieces.concat().len(),
-            Memory::Sink { .. } => panic!("no reply was expected"),
+            Exposure::Source(pieces) => pieces.concat().len(),
+            Exposure::Sink { .. } => panic!("no reply was expected"),
         });
         let sources: Vec<_> = sources.collect();
         let words = sent(&mut engine).0;
@@ -149,7 +149,7 @@ fn payloads_leave_the_stream_only_when_it_does_not_fit() {
     );
     let expected = (nomsg, vec![0, 1048], vec![40 + 4 + 1000 + 4, 2000]);
     assert_eq!(offered(config(), &[999, 2000], 0), expected);
-    let two = Config {
+    let two = EngineConfig {
         read_chunks_max: 2,
         ..config()
     };
@@ -164,7 +164,7 @@ fn payloads_leave_the_stream_only_when_it_does_not_fit() {
 
 #[test]
 fn a_call_that_cannot_be_sent_changes_nothing() {
-    let mut engine = Engine::new(Config {
+    let mut engine = Engine::new(EngineConfig {
         record_bytes_max: 5000,
         calls_waiting_max: 1,
         ..config()
@@ -194,7 +194,7 @@ fn a_call_that_cannot_be_sent_changes_nothing() {
     assert_eq!(refused(&mut engine, call(3), &none), CallRefused::Full);
     assert_eq!(engine.calls_outstanding(), 2);
 
-    let mut engine = Engine::new(Config {
+    let mut engine = Engine::new(EngineConfig {
         region_segments_max: 60,
         ..config()
     });
@@ -268,7 +268,7 @@ fn a_reply_with_unknown_chunks_ends_its_call_only() {
         engine.received(&reply(lists, *procedure), Some(100));
         assert_eq!(engine.next_event(), None, "memory is still exposed");
         let (region, handle) = (region(1), 101);
-        let work = Work::Invalidate { region, handle };
+        let work = SendWork::Invalidate { region, handle };
         assert_eq!(engine.next_work(), Some(work));
         engine.invalidated(region);
         match outcome(&mut engine) {
@@ -290,7 +290,7 @@ fn segments_come_back_filled_in_order() {
         (0, 1, None),
         (11, 0, None),
     ] {
-        let mut engine = Engine::new(Config {
+        let mut engine = Engine::new(EngineConfig {
             region_segments_max: 2,
             ..config()
         });
@@ -306,7 +306,7 @@ fn segments_come_back_filled_in_order() {
         let lists = [0, 1, 2, 100, first, 0, 5, 100, second, 0, 95, 0, 0];
         let header = [&[XID, 1, 4, 0], &lists[..]].concat();
         engine.received(&wire(&header, &rpc(XID, REPLY, 0)), Some(100));
-        while let Some(Work::Invalidate { region, .. }) = engine.next_work() {
+        while let Some(SendWork::Invalidate { region, .. }) = engine.next_work() {
             engine.invalidated(region);
         }
         let found = outcome(&mut engine).map(|reply| reply.chunks[0].bytes).ok();
@@ -323,7 +323,10 @@ fn an_error_ends_the_call_for_good() {
     ] {
         let mut engine = reading(false);
         engine.received(&wire(words, &[]), None);
-        assert!(matches!(engine.next_work(), Some(Work::Invalidate { .. })));
+        assert!(matches!(
+            engine.next_work(),
+            Some(SendWork::Invalidate { .. })
+        ));
         engine.invalidated(region(0));
         assert_eq!(outcome(&mut engine), Err(CallError::Refused(error)));
         assert_eq!(engine.credits(), (4, 0));
@@ -380,7 +383,7 @@ fn a_call_whose_memory_cannot_be_exposed_is_not_sent() {
     assert!(matches!(engine.next_event(), Some(Event::Expose { .. })));
     assert!(matches!(engine.next_event(), Some(Event::Expose { .. })));
     let (region, handle) = (region(1), 7);
-    let work = Work::Invalidate { region, handle };
+    let work = SendWork::Invalidate { region, handle };
     assert_eq!(
         (engine.next_work(), engine.next_event()),
         (Some(work), None)
@@ -395,7 +398,10 @@ fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit_while_it_runs() {
     // Sent: the credit is free when the reply comes, which nobody hears of.
     let mut engine = reading(false);
     engine.cancel(XID);
-    assert!(matches!(engine.next_work(), Some(Work::Invalidate { .. })));
+    assert!(matches!(
+        engine.next_work(),
+        Some(SendWork::Invalidate { .. })
+    ));
     engine.invalidated(region(0));
     assert_eq!((engine.credits(), engine.receives()), ((1, 1), 2));
     engine.received(&inline(XID, REPLY, 4), None);
@@ -420,7 +426,10 @@ fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit_while_it_runs() {
     assert_eq!(engine.calls_outstanding(), 1);
     engine.cancel(XID);
     expose_all(&mut engine);
-    assert!(matches!(engine.next_work(), Some(Work::Invalidate { .. })));
+    assert!(matches!(
+        engine.next_work(),
+        Some(SendWork::Invalidate { .. })
+    ));
     engine.invalidated(region(0));
     let call = message(XID, CALL, &[], 0);
     engine.call(call, &ReplyRoom::default()).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Takes a call with these chunk lists and says what the reply to it is.
-fn serve(config: Config, lists: &[u32], reply: &Message) -> Engine {
+fn serve(config: EngineConfig, lists: &[u32], reply: &Message) -> Engine {
     let mut engine = Engine::new(config);
     let header = [&[XID, 1, 9, 0], lists].concat();
     engine.received(&wire(&header, &rpc(XID, CALL, 0)), None);
@@ -14,7 +14,7 @@ fn serve(config: Config, lists: &[u32], reply: &Message) -> Engine {
 
 fn written(engine: &mut Engine) -> (usize, Segment) {
     match engine.next_work() {
-        Some(Work::Write { data, segment }) => (data.concat().len(), segment),
+        Some(SendWork::Write { data, segment }) => (data.concat().len(), segment),
         other => panic!("no Write: {other:?}"),
     }
 }
@@ -131,7 +131,7 @@ fn what_belongs_to_nothing_is_discarded_until_it_is_too_much() {
 #[test]
 fn calls_beyond_the_grant_cut_the_peer_off() {
     for overrun in [0, 3] {
-        let mut engine = Engine::new(Config {
+        let mut engine = Engine::new(EngineConfig {
             overrun,
             ..config()
         });
@@ -188,7 +188,7 @@ fn a_lower_grant_counts_once_the_calls_of_the_old_one_have_drained() {
 
 #[test]
 fn a_second_call_with_an_xid_in_progress_cuts_the_peer_off() {
-    let mut engine = Engine::new(Config {
+    let mut engine = Engine::new(EngineConfig {
         overrun: 1,
         ..config()
     });
@@ -337,7 +337,7 @@ fn a_key_is_invalidated_only_if_both_sides_said_so() {
             assert_eq!(engine.next_event(), Some(Event::Allocate { xid, bytes }));
             assert_eq!(engine.next_work(), None);
             engine.allocated(XID);
-            assert!(matches!(engine.next_work(), Some(Work::Pull { .. })));
+            assert!(matches!(engine.next_work(), Some(SendWork::Pull { .. })));
             engine.pulled(XID);
             let record = Record::Pulled;
             assert_eq!(engine.next_event(), Some(Event::Call { xid, record }));
@@ -350,7 +350,7 @@ fn a_key_is_invalidated_only_if_both_sides_said_so() {
 
 #[test]
 fn reads_in_progress_are_bounded_and_the_others_wait_in_order() {
-    let mut engine = Engine::new(Config {
+    let mut engine = Engine::new(EngineConfig {
         overrun: 9,
         read_bytes_max: 100,
         ..config()
@@ -365,7 +365,7 @@ fn reads_in_progress_are_bounded_and_the_others_wait_in_order() {
     let pulled = |engine: &mut Engine| match engine.next_event() {
         Some(Event::Allocate { xid, .. }) => {
             engine.allocated(xid);
-            let Some(Work::Pull { xid: pulled, .. }) = engine.next_work() else {
+            let Some(SendWork::Pull { xid: pulled, .. }) = engine.next_work() else {
                 panic!("no Pull");
             };
             assert_eq!(pulled, xid);
@@ -398,7 +398,7 @@ fn reads_in_progress_are_bounded_and_the_others_wait_in_order() {
 
 #[test]
 fn calls_may_be_refused_or_forgotten_by_the_upper_layer() {
-    let mut engine = Engine::new(Config {
+    let mut engine = Engine::new(EngineConfig {
         overrun: 1,
         ..config()
     });
