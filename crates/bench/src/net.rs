@@ -16,6 +16,7 @@
 
 mod link;
 mod space;
+mod words;
 
 pub use link::{Link, MTU_DEFAULT, Rate, RateError};
 pub(crate) use space::NameSpace;
@@ -32,8 +33,6 @@ pub(crate) const NET: &str = "198.18.0.0/16";
 const HUB: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// Hosts of one network at most.
 const HOSTS_MAX: usize = 200;
-/// Most of the tools' words in an error.
-const WORDS_MAX: usize = 400;
 
 /// Whether there can be such networks on this machine, as this user.
 ///
@@ -145,23 +144,6 @@ fn cap(device: &str, link: Link) -> String {
     format!("qdisc add dev {device} root tbf rate {bits_per_s}bit burst {burst} limit {queue}\n")
 }
 
-/// The end of what a tool said, for an error.
-fn last_words(words: &[u8]) -> String {
-    let text = String::from_utf8_lossy(words);
-    let text: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let text = text.join("; ");
-    let start = text
-        .char_indices()
-        .rev()
-        .nth(WORDS_MAX)
-        .map_or(0, |(at, _)| at);
-    text[start..].to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     //! What the tools are told, and, as root, that a network works and goes away by itself.
@@ -189,13 +171,6 @@ mod tests {
             caps.starts_with("qdisc add dev h0 root tbf rate 500000000bit burst 262144 limit ")
         );
         assert!(host_links(1).contains("addr add 198.18.0.3/16 dev eth0\n"));
-    }
-
-    #[test]
-    fn words_are_cut_at_their_beginning() {
-        assert_eq!(last_words(b"\n one \n\ntwo\n"), "one; two");
-        let long = "\u{e4}".repeat(1000);
-        assert!(last_words(long.as_bytes()).chars().count() <= WORDS_MAX + 1);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(crate) mod providers;
 pub mod reconnect;
 pub mod server;
 pub mod stripes;
+pub(crate) mod transport;
 pub mod wire;
 
 /// How the client of a subject waits.

@@ -1,6 +1,6 @@
 //! DDP: the headers that say where a segment goes (RFC 5041 §4).
 
-use crate::rdmap::Term;
+use crate::term::Term;
 
 /// Octets of a tagged header, control fields included.
 pub const TAGGED_BYTES: usize = 14;

@@ -12,6 +12,7 @@ mod keys;
 pub mod machine;
 pub mod mpa;
 pub mod rdmap;
+mod term;
 
 mod endpoint;
 mod setup;

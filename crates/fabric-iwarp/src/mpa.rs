@@ -4,7 +4,7 @@
 //! values in and values out: [`Request`] and [`Reply`] are what goes over the wire, [`respond`] and
 //! [`conclude`] decide. Markers are never asked for and a peer that asks for them is refused.
 
-use crate::rdmap::Term;
+use crate::term::Term;
 
 /// Octets before the private data of a set-up frame.
 pub const SETUP_HEADER_BYTES: usize = 20;

@@ -12,10 +12,10 @@
 
 use crate::cm::{Events, Id};
 use crate::device::Trouble;
+use crate::limits::LIMITS;
 use crate::memory::{Access, Registered};
 use crate::queue::Queue;
 use crate::sends::{Sends, local_key};
-use crate::setup::LIMITS;
 use crate::shared::{RECEIVE, Share, TooMany};
 use crate::sys::{self, Sge, Wc};
 use fabric::{

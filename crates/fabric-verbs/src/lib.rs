@@ -23,6 +23,7 @@ mod copies;
 mod device;
 mod endpoint;
 mod library;
+mod limits;
 mod memory;
 mod queue;
 mod sends;

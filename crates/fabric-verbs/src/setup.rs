@@ -3,15 +3,16 @@
 use crate::cm::{Channel, Event, Events, Id};
 use crate::device::Device;
 use crate::endpoint::VerbsEndpoint;
+use crate::limits::LIMITS;
 use crate::memory::Domain;
 use crate::queue::Queue;
 use crate::shared::Share;
 use crate::survey::survey;
-use crate::{copies, sys};
+use crate::sys;
 use bytes::Bytes;
 use fabric::{
     Blame, BoxFuture, Claim, ConnectError, Connected, Endpoint, EndpointConfig, Fabric, Incoming,
-    Listener, PRIVATE_DATA_BYTES_PORTABLE, ProviderLimits, Receive,
+    Listener, ProviderLimits, Receive,
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -24,23 +25,6 @@ use tokio::time::timeout;
 
 /// How long a connection may take to be made.
 const SETUP_TIME: Duration = Duration::from_secs(15);
-
-/// What holds on every device. What differs is that of a device that has no more than it must.
-pub(crate) const LIMITS: ProviderLimits = ProviderLimits {
-    private_data_bytes_max: PRIVATE_DATA_BYTES_PORTABLE,
-    send_bytes_max: copies::COPY_BYTES_MAX,
-    transfer_bytes_max: 1 << 30,
-    depth_max: 65_536,
-    exposed_max: 65_536,
-    reads_max: 255,
-    waits_for_receives: false,
-    shares_receives: false,
-    holds_back: false,
-    pads_private_data: true,
-    peers_invalidate: false,
-    counts_peers_work: false,
-    blame: Blame::Nobody,
-};
 
 /// RDMA devices of this machine.
 #[derive(Debug, Clone, Copy)]

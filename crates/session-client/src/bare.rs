@@ -1,8 +1,9 @@
 //! Operations that stand alone in their COMPOUND, without a SEQUENCE (RFC 8881 §2.10.2), and the tying of connections by one of them.
 
 use crate::SessionError;
+use crate::compound_call::{call_header, session_result};
+use crate::config::{MESSAGE_BYTES_MAX, SessionConfig};
 use crate::room::{Estimate, reply_room};
-use crate::session::{MESSAGE_BYTES_MAX, SessionConfig, call_header, session_result};
 use bytes::Bytes;
 use nfs4::ops::{BindConnToSessionArgs, BindConnToSessionRes, ChannelDirFromClient};
 use nfs4::{CompoundBuilder, SessionId};

@@ -2,7 +2,6 @@
 //!
 //! Slots of the back channel are judged here; what an operation means is for a [`CallbackHandler`].
 
-use crate::Session;
 use crate::slots::Slots;
 use bytes::Bytes;
 use nfs4::attr::{Attrs, CHANGE, SIZE};
@@ -14,8 +13,8 @@ use rpc_service::{Call, Program, Seal, refusal};
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
 use transport::{ConnHandle, Message, Service};
 use xdr::{Decode, Decoder, Encoder};
 
@@ -74,20 +73,24 @@ struct Bound {
     slots: Vec<CbSlot>,
 }
 
+/// Sends a SEQUENCE alone, if the session is still there. A lost session shows at its next request.
+pub(crate) type RenewLease =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 /// The reverse service of a session's connections.
 pub(crate) struct Callbacks {
     handler: Arc<dyn CallbackHandler>,
-    session: Weak<Session>,
+    renew: RenewLease,
     bound: Mutex<Option<Bound>>,
     /// The server is about to be told of fewer slots.
     telling: Arc<AtomicBool>,
 }
 
 impl Callbacks {
-    pub(crate) fn new(handler: Arc<dyn CallbackHandler>, session: Weak<Session>) -> Arc<Self> {
+    pub(crate) fn new(handler: Arc<dyn CallbackHandler>, renew: RenewLease) -> Arc<Self> {
         Arc::new(Self {
             handler,
-            session,
+            renew,
             bound: Mutex::default(),
             telling: Arc::default(),
         })
@@ -204,14 +207,11 @@ impl Callbacks {
         if let Some(bound) = self.bound.lock().as_ref() {
             bound.fore.set_target(args.target_highest_slot_id);
             if !self.telling.swap(true, SeqCst) {
-                let (session, slots) = (self.session.clone(), Arc::clone(&bound.fore));
+                let (renew, slots) = (Arc::clone(&self.renew), Arc::clone(&bound.fore));
                 let telling = Arc::clone(&self.telling);
                 tokio::spawn(async move {
                     slots.lowered().await;
-                    if let Some(session) = session.upgrade() {
-                        // A session that is lost is found out by who asks something of it.
-                        let _ = session.renew().await;
-                    }
+                    renew().await;
                     telling.store(false, SeqCst);
                 });
             }

@@ -13,7 +13,7 @@
 
 use crate::SessionError;
 use crate::bare::Binding;
-use crate::session::CONNECTIONS_MAX;
+use crate::config::CONNECTIONS_MAX;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;

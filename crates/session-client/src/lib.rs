@@ -11,6 +11,8 @@
 
 mod bare;
 mod callback;
+mod compound_call;
+mod config;
 mod connections;
 mod error;
 mod room;
@@ -18,8 +20,9 @@ mod session;
 mod slots;
 
 pub use callback::{CallbackHandler, NoCallbacks};
+pub use config::{CONNECTIONS_MAX, SessionConfig};
 pub use error::SessionError;
-pub use session::{Build, CONNECTIONS_MAX, Established, Outcome, Session, SessionConfig};
+pub use session::{Build, Established, Outcome, Session};
 
 #[cfg(test)]
 mod tests;

@@ -13,11 +13,13 @@
 //! been executed is asked for again even so: a server with persistent sessions still answers that (RFC 8881 §2.10.6.5).
 
 use crate::bare::{Binding, bare};
-use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks};
+use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks, RenewLease};
+use crate::compound_call::{accepted, call_header, op_error, session_result};
+use crate::config::{MESSAGE_BYTES_MAX, SessionConfig};
 use crate::connections::{Connections, NewConn};
 use crate::room::{Estimate, reply_room};
 use crate::slots::{SlotGuard, Slots};
-use crate::{CallbackHandler, Caller, SessionError};
+use crate::{Caller, SessionError};
 use bytes::Bytes;
 use nfs4::ops::{
     CREATE_SESSION_CONN_BACK_CHAN, CREATE_SESSION_PERSIST, CallbackSecParms, ChannelAttrs,
@@ -25,21 +27,16 @@ use nfs4::ops::{
     DestroySessionArgs, DestroySessionRes, ExchangeIdArgs, ExchangeIdRes, SequenceArgs,
     SequenceRes, StateProtectArgs,
 };
-use nfs4::{
-    ClientId, ClientOwner, CompoundBuilder, CompoundReply, NfsStatus, OpError, SessionId, Verifier,
-};
+use nfs4::{ClientId, ClientOwner, CompoundBuilder, CompoundReply, NfsStatus, OpError, SessionId};
 use parking_lot::Mutex;
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::{
-    Address, CallError, CloseReason, ConnHandle, Connector, DynService, Message, NoService, Payload,
+    CallError, CloseReason, ConnHandle, Connector, DynService, Message, NoService, Payload,
 };
-use xdr::{Decode, Decoder, Encode, Encoder, List, Opaque};
+use xdr::{Decoder, List, Opaque};
 
-/// Largest request and reply that we ask for, in bytes: 1 MiB of data and what stands around them.
-pub(crate) const MESSAGE_BYTES_MAX: u32 = (1 << 20) + 4096;
 /// Largest reply in bytes that we ask the server to keep.
 const CACHED_BYTES_MAX: u32 = 4096;
 /// Most operations of a COMPOUND that we ask for.
@@ -47,37 +44,6 @@ const OPERATIONS_MAX: u32 = 64;
 /// Pause before another try, doubled up to the longest.
 const PAUSE_MS: u64 = 20;
 const PAUSE_MS_MAX: u64 = 1_000;
-/// Most connections of one session (Linux's `nconnect` has the same).
-pub const CONNECTIONS_MAX: u32 = 16;
-
-/// How a session is made.
-#[derive(Clone)]
-pub struct SessionConfig {
-    /// `co_ownerid`: the same at the MDS and all DSes (RFC 8881 §13.1).
-    pub owner: Vec<u8>,
-    /// `co_verifier`: new for each incarnation of the client.
-    pub verifier: Verifier,
-    /// Addresses of the one server, preferred first. All that are of the transport in use have connections, so that each
-    /// of the server's network interfaces has its part, and the loss of one leaves the others.
-    pub addresses: Vec<Address>,
-    /// `EXCHGID_*` role flag to ask for, or 0.
-    pub role_flag: u32,
-    /// 1 or 2.
-    pub minor_version: u32,
-    /// Who the session operations are made as.
-    pub caller: Caller,
-    /// Slots to ask for.
-    pub slots: u32,
-    /// Connections to spread requests over, at most [`CONNECTIONS_MAX`]; one for each address at least.
-    pub connections: u32,
-    /// Executes callbacks; `None` asks for no back channel.
-    pub callbacks: Option<Arc<dyn CallbackHandler>>,
-    /// How long one try waits for its reply.
-    pub try_timeout: Duration,
-    /// How long a request is tried in all.
-    pub give_up: Duration,
-}
-
 /// What the server said when the session was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Established {
@@ -167,7 +133,7 @@ impl Session {
     pub fn new(connector: Arc<dyn Connector>, config: SessionConfig) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             callbacks: (config.callbacks.clone())
-                .map(|handler| Callbacks::new(handler, this.clone())),
+                .map(|handler| Callbacks::new(handler, renewing(this.clone()))),
             config: Arc::new(config),
             connector,
             live: Mutex::default(),
@@ -586,6 +552,18 @@ impl Session {
     }
 }
 
+/// Renews the lease of a session that may be gone.
+fn renewing(session: Weak<Session>) -> RenewLease {
+    Arc::new(move || {
+        let session = session.clone();
+        Box::pin(async move {
+            if let Some(session) = session.upgrade() {
+                let _ = session.renew().await;
+            }
+        })
+    })
+}
+
 /// Where a try goes.
 struct Reached {
     conn: ConnHandle,
@@ -598,57 +576,4 @@ struct Exchanged {
     sequence: u32,
     flags: u32,
     server_owner: Vec<u8>,
-}
-
-pub(crate) fn call_header(credential: OpaqueAuth<'_>) -> Encoder {
-    let mut e = Encoder::new();
-    let start = CallStart {
-        xid: 0,
-        program: nfs4::PROGRAM,
-        version: nfs4::VERSION,
-        procedure: 1,
-        credential,
-        verifier: OpaqueAuth::NONE,
-    };
-    start.encode(&mut e);
-    e
-}
-
-/// The COMPOUND reply in a record, and where it begins.
-fn accepted(record: &Bytes) -> Result<(CompoundReply<'_>, usize), SessionError> {
-    let mut d = Decoder::new(record);
-    let header =
-        ReplyHeader::decode(&mut d).map_err(|_| SessionError::Malformed("RPC reply header"))?;
-    if let ReplyVerdict::Error(verdict) = header.verdict {
-        return Err(SessionError::Refused(verdict));
-    }
-    let at = d.position();
-    let reply =
-        CompoundReply::new(d).map_err(|_| SessionError::Malformed("COMPOUND reply header"))?;
-    Ok((reply, at))
-}
-
-/// The only result of a session operation.
-pub(crate) fn session_result<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
-    record: &'a Bytes,
-) -> Result<T, SessionError> {
-    accepted(record)?.0.take().map_err(op_error)
-}
-
-/// Statuses of session operations that mean "the server has forgotten us".
-fn op_error(e: OpError) -> SessionError {
-    match e {
-        OpError::Status { status, .. } => match status {
-            NfsStatus::BadSession
-            | NfsStatus::DeadSession
-            | NfsStatus::StaleClientId
-            | NfsStatus::SeqMisordered
-            | NfsStatus::BadSlot
-            | NfsStatus::BadHighSlot
-            | NfsStatus::ConnNotBoundToSession => SessionError::Lost,
-            status => SessionError::Status(status),
-        },
-        OpError::Decode(_) => SessionError::Malformed("result"),
-        OpError::WrongOp { .. } => SessionError::Malformed("result of another operation"),
-    }
 }

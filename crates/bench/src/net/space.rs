@@ -1,6 +1,6 @@
 //! A network namespace that lives as long as its holder.
 
-use super::last_words;
+use super::words::last_words;
 use crate::BenchError;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;

@@ -3,7 +3,7 @@
 //! It is the choice of the client commands: an address does not say who answers there, so devices are tried first. A cluster of our
 //! own listens on an address of a device, where there is one, since no device is at loopback.
 
-use super::server::Transport;
+use super::transport::Transport;
 use client::NfsUrl;
 use fabric::Fabric;
 use fabric_verbs::Verbs;

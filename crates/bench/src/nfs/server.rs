@@ -1,38 +1,14 @@
 //! Servers and what carries requests to them.
 
 use super::providers::providers;
+pub use super::transport::Transport;
 use crate::BenchError;
-use clap::ValueEnum;
 use rpc::{Netid, UniversalAddress};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use transport::rdma::{Config, Rdma, RdmaConnector};
 use transport::{Address, AnyConnector, Connector, Context, TransportLimits};
-
-/// How clients speak to servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// TCP of the kernel.
-    Tcp,
-    /// RDMA, by what [`super::providers`] chooses.
-    Rdma,
-}
-
-impl Transport {
-    /// All that this build has.
-    pub const ALL: [Self; 2] = [Self::Tcp, Self::Rdma];
-
-    /// Its name in options and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Rdma => "rdma",
-        }
-    }
-}
 
 fn over(provider: fabric_iwarp::Iwarp, crc: bool) -> Rdma {
     let config = Config {

@@ -7,9 +7,9 @@ mod html;
 mod json;
 mod plot;
 mod table;
+mod transports;
 
 use super::measure::Results;
-use super::plan::Server;
 use crate::BenchError;
 use crate::report::Machine;
 use chart::Chart;
@@ -80,28 +80,6 @@ pub(crate) fn write(
     writeln!(out, "report: {}", dir.join(PAGE).display()).map_err(BenchError::io("write the table"))
 }
 
-/// Who made the transports: software is a protocol, not hardware.
-fn transports(results: &Results) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for cell in &results.plan.cells {
-        let name = match (cell.server, cell.server.transport()) {
-            (_, Some(transport)) => {
-                let provider = results.carriers.own_rdma.provider(transport);
-                format!("Transport: {}, by {provider}", transport.name())
-            }
-            (Server::LocalDisk, None) => continue,
-            (_, None) => match &results.carriers.given {
-                Some(provider) => format!("Transport: to the given server, by {provider}"),
-                None => "Transport: that of the given server or mount".to_owned(),
-            },
-        };
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names.join("; ")
-}
-
 fn save(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
     fs::write(path, bytes).map_err(BenchError::io("write a report"))
 }
@@ -116,7 +94,7 @@ mod tests {
     use crate::suite::job::Work;
     use crate::suite::loads::create::CreateWork;
     use crate::suite::measure::{Failed, Run, Used, sample};
-    use crate::suite::plan::{Cell, Figure, Own, Plan, Workers};
+    use crate::suite::plan::{Cell, Figure, Own, Plan, Server, Workers};
     use crate::suite::published::{Published, PublishedSeries};
     use crate::suite::spec::{Create, Store, Transport};
     use crate::suite::worker_group::Phase;

@@ -2,7 +2,7 @@
 
 use super::chart::Chart;
 use super::table::{failures, rows};
-use super::transports;
+use super::transports::transports;
 use crate::report::Machine;
 use crate::suite::measure::Results;
 use crate::suite::published::Published;

@@ -1,7 +1,7 @@
 //! The tables on the terminal: one for each figure, a row for each place on its horizontal axis, a column for each line.
 
 use super::chart::Chart;
-use super::transports;
+use super::transports::transports;
 use crate::report::{Machine, align, cell, single};
 use crate::suite::measure::Results;
 use std::fmt::Write;
