@@ -98,8 +98,9 @@ where
     }
 }
 
-/// The results of work on several data servers; the first failure is that of all, told when nothing is under way any more. Who
-/// is told of a failure goes on, and what he does next must not be overtaken by a piece of this.
+/// The results of work on several data servers. The first failure is that of all.
+///
+/// A failure is returned when no part runs any more: a late part must not overtake what the caller does next.
 pub async fn all<T: 'static>(
     mut tasks: JoinSet<Result<T, NfsStatus>>,
 ) -> Result<Vec<T>, NfsStatus> {

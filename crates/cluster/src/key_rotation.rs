@@ -11,7 +11,7 @@
 //!
 //! # Ordering
 //! A key is durable before anyone gets it, and signs only when each data server that serves has it; one that comes gets
-//! the keys of now before it counts as serving. LAYOUTGET takes the key and counts the layout under it in one step, and
+//! the current keys before it counts as serving. LAYOUTGET takes the key and counts the layout under it in one step, and
 //! reads the file's epoch after that: a floor above this epoch is noted later, so the newest key that it names is not
 //! older. A key is retired in the store, then here, then at the data servers. Removals name the newest key when they are
 //! sent, and proxied I/O takes the active key each time; one that is refused for its key is asked for again.
@@ -211,7 +211,7 @@ async fn retire(cluster: &Cluster, users: &dyn KeyUsers) -> Result<bool, MetaErr
 }
 
 /// Drops pending floors of data servers that serve nothing, where only retired keys need them: before such a server
-/// serves again it has the keys of now. One that was expelled does not come back at all.
+/// serves again it has the current keys. One that was expelled does not come back at all.
 fn forget_fences(cluster: &Cluster) {
     let keys = cluster.keys.lock();
     let servers = cluster.servers.lock();
@@ -253,7 +253,7 @@ async fn hand_out(cluster: &Arc<Cluster>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Sends the keys of now on a connection.
+/// Sends the current keys on a connection.
 async fn send(cluster: &Cluster, conn: &ConnHandle) -> Result<(), DsError> {
     let (keys, held) = cluster.keys.lock().to_send();
     call_when_ready(conn, &KeysArgs { keys }).await?;
@@ -263,7 +263,7 @@ async fn send(cluster: &Cluster, conn: &ConnHandle) -> Result<(), DsError> {
     Ok(())
 }
 
-/// Sends the keys to a data server that comes, unless it has those of now from the answer to HELLO.
+/// Sends the keys to a data server that comes, unless it has them from the answer to HELLO.
 pub(crate) async fn bring_up(cluster: &Cluster, conn: &ConnHandle) -> Result<(), DsError> {
     let current = {
         let held = cluster.keys.lock().held();
@@ -278,7 +278,7 @@ pub(crate) async fn bring_up(cluster: &Cluster, conn: &ConnHandle) -> Result<(),
     }
 }
 
-/// Lets a data server count as serving, once it has the keys of now: in one step, so that none is ever without the key
+/// Lets a data server count as serving, once it has the current keys: in one step, so that none is ever without the key
 /// that is about to sign.
 pub(crate) async fn serve(
     cluster: &Cluster,

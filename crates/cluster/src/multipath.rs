@@ -1,8 +1,8 @@
 //! Which addresses of a data server a client is told, in which order (RFC 8881 §13.2: the preferred one first).
 //!
-//! Linux tries the addresses of a multipath list in their order and takes what answers first; kernels before 5.11 speak TCP whatever
-//! the netid says, and skip any other. A client without RDMA that is told of it first would wait for it in vain, once for each
-//! data server, so by [`Preference::Auto`] only who came over RDMA is told of RDMA, with TCP behind it.
+//! Linux tries the addresses of a multipath list in their order and takes what answers first. Kernels before 5.11 speak TCP whatever
+//! the netid says, and skip any other. A client without RDMA that learned of RDMA first would wait for it at each data server.
+//! So with [`Preference::Auto`] only a client that came over RDMA learns of RDMA, before TCP.
 
 use nfs4::NetAddr;
 use transport::{Preference, TransportKind};

@@ -13,7 +13,7 @@ pub(crate) const NARROW_ID_MIN: u32 = 1 << 31;
 /// Most narrow groups: the rest is for whole ones.
 pub(crate) const NARROW_GROUPS_MAX: usize = GROUPS_MAX / 2;
 
-/// The runs of the data servers of now.
+/// The runs of the current data servers.
 #[derive(Default)]
 pub(crate) struct Narrow {
     /// The data servers that the runs are cut from.

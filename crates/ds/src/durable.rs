@@ -1,8 +1,8 @@
 //! Making writes durable, and telling lost objects from holes (rules R2, R9, R11).
 //!
 //! # Ownership
-//! A stripe lock orders syncs, cuts and removals of one file. Who holds it waits for nobody who may wait for it: drains come
-//! before, calls to the MDS after.
+//! A stripe lock orders syncs, cuts and removals of one file. To avoid deadlock, never drain or call the MDS while holding
+//! one: drains come before, calls to the MDS after.
 //!
 //! # Ordering
 //! Size, sync of the object, mark in the index, durable index, announced (see [`crate::rollback_guard`]), reply. The size is taken before the sync, so the mark never

@@ -48,7 +48,7 @@ impl Ds {
         }
     }
 
-    /// HEARTBEAT as of now.
+    /// The HEARTBEAT to send.
     pub(crate) fn heartbeat(&self) -> HeartbeatArgs {
         HeartbeatArgs {
             capacity: self.capacity(),

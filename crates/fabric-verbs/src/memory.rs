@@ -1,8 +1,8 @@
 //! Registered memory: protection domains, slabs in them, and pieces that are registered for one purpose.
 //!
 //! # Ownership
-//! A slab is registered in a domain when a buffer of it is first used there, as a whole, and stays so until the slab or
-//! the domain goes: who has the slabs that it needs registers none any more. Slabs carry no right of remote access, so that no peer can name them.
+//! A slab is registered in a domain when a buffer of it is first used there, as a whole, until the slab or the domain goes. A
+//! connection that has the slabs it needs registers none any more. Slabs carry no right of remote access: no peer can name them.
 //! What a peer may touch is registered for itself ([`Domain::register`]), in a domain of that connection alone, so that no
 //! other peer can, and is deregistered before its owner gets it back.
 //!

@@ -5,9 +5,9 @@
 //! as anything of theirs does: frozen buffers may be kept for long, by a store for example.
 //!
 //! Buffers come from the oldest slab that has one, there the one that was given back last: it is warm. So the youngest slabs
-//! are the first of which nobody has anything; they go back to the system while more than [`PoolConfig::free_bytes_max`] are
-//! free. Beside that only [`Pool::trim`] takes slabs that nobody needed for long, as often and as many as its caller says. So who has what
-//! it needs makes and registers no slab any more.
+//! become free first; they go back to the system while more than [`PoolConfig::free_bytes_max`] are free. Beside that only
+//! [`Pool::trim`] frees slabs that nobody needed for long, as often and as many as its caller says. Once warm, the steady
+//! state allocates and registers no slabs.
 
 use crate::slab::Listed;
 use bytes::{Bytes, BytesMut};

@@ -1,4 +1,4 @@
-//! Whom the file service acts for, and what he has seen.
+//! For whom the file service acts, and the newest transaction that the request has observed.
 
 use crate::fs::{Fs, status};
 use layout::ClientTag;

@@ -194,8 +194,8 @@ pub(crate) fn record(fs: &Fs, client: ClientId, takes: bool) -> Result<Option<Se
     stored(seq).map(|seq| (holds_nothing == Some(false)).then_some(seq))
 }
 
-/// Has the records of clients that hold nothing say so. Nobody waits for that: a record that is not written is one that
-/// others wait for in vain.
+/// Makes the records of clients that hold nothing say so, without a sync. A record that is lost in a crash only makes
+/// the next start wait longer than it must.
 pub(crate) fn note_idle(fs: &Fs) {
     let mut idle = fs.clients.lock().may_be_idle(fs.clients.now_ms(), IDLE_MS);
     {

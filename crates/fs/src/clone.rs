@@ -7,9 +7,9 @@
 //! # Ordering
 //! An object keeps the offsets of its file, so two files share storage where their stripes lie on the same data servers: in one group, by one
 //! stripe unit, shifted by whole rounds. A destination without bytes is given such a place, after a truncation that ends
-//! every handle of the old one. That it has none is looked at when nobody can write it any more: who had a layout may have told of
-//! bytes only as he returned it. All data servers have said that they can before one begins; what is cloned is durable at all of them before
-//! the name space learns of it, and that before the reply.
+//! every handle of the old one. Whether it has bytes is judged when nobody can write it any more: a client may report bytes as
+//! late as at LAYOUTRETURN. All data servers agree before one begins. What is cloned is durable at all of them before the name
+//! space learns of it, and that is durable before the reply.
 //!
 //! # Failure
 //! Nothing is changed when a data server is away or cannot share. One that fails in the middle, or a crash, leaves a part of the range
@@ -165,7 +165,7 @@ async fn move_to(
         return Err(NfsStatus::XDev);
     }
     if may_have_data(fs, dst.id) {
-        // A writer was fenced just now: soon it is known what he left.
+        // A writer was just fenced: size recovery soon knows what it left.
         return Err(NfsStatus::Delay);
     }
     let cut = SetAttr {

@@ -230,7 +230,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// A place for a chunk. Who has chunks already does not wait for one: all copies would wait for each other.
+    /// Reserves a chunk. Only a copy holding none may wait, or copies would deadlock.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         let places = Arc::clone(&self.fs.copy_chunks);
         if self.ahead.is_empty() {

@@ -6,8 +6,7 @@
 //!
 //! # Ordering
 //! Hold, recall, wait until it is gone, work. OPEN does without the hold: it looks for delegations and takes its share
-//! under one lock. The caller waits a little and is then told DELAY, so that no slot is blocked for long; the recall
-//! goes on without him.
+//! under one lock. The caller waits a little and then gets DELAY, so no slot is blocked for long. The recall continues.
 //!
 //! # Failure
 //! Nothing here is durable: after a restart clients reclaim. A delegation that does not come back in a lease is revoked: a
@@ -407,8 +406,8 @@ fn heed_holder(
     })
 }
 
-/// A modification that the server has not seen: times and the change attribute move. As root: the bits that a write by
-/// another user takes from the mode go when his write comes.
+/// A modification that the server has not seen: times and the change attribute move. It acts as root: set-id bits go
+/// when the write itself comes.
 fn touch(fs: &Fs, actor: &mut Actor, file: FileId) -> Result<Arc<Inode>, NfsStatus> {
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());

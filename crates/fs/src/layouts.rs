@@ -164,7 +164,7 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
     Ok(())
 }
 
-/// Enters a holder, and takes the key of his handle in the same step: while the layout is held, the key does not retire.
+/// Registers a holder, and takes the key of its handle in the same step. The key does not retire while the layout is held.
 fn enter(
     fs: &Fs,
     client: ClientId,
@@ -185,8 +185,8 @@ fn enter(
     entered.ok_or(NfsStatus::LayoutTryLater)?
 }
 
-/// LAYOUTCOMMIT: what the client wrote counts (R12). One under a stateid from before a truncation is refused (R3), unless that
-/// truncation was the client's own and left his layout alone: then what the data servers have since the cut bounds the size.
+/// LAYOUTCOMMIT: what the client wrote counts (R12). One under a stateid from before a truncation is refused (R3). If that
+/// truncation was the client's own and left its layout alone, what the data servers have since the cut bounds the size.
 pub async fn commit_layout(
     fs: &Arc<Fs>,
     actor: &mut Actor,

@@ -1,8 +1,9 @@
 //! What keeps others off a file while something is done to it that nobody may see half done.
 //!
 //! # Ordering
-//! A [`LayoutHold`] first: nobody joins those that are gone. Then [`layouts_gone`]: who is recalled passes the gate with his LAYOUTCOMMIT before
-//! he returns his. The [`gate`] last, of several files in the order of their numbers.
+//! 1. A [`LayoutHold`]: no new holder.
+//! 2. [`layouts_gone`]: a recalled client sends LAYOUTCOMMIT, which passes the gate, and then returns its layout.
+//! 3. The [`gate`]; of several files in the order of their numbers.
 
 use crate::fs::Fs;
 use crate::layouts;

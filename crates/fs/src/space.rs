@@ -5,8 +5,8 @@
 //! cuts it or punches holes notes it here, and soon the data servers are asked.
 //!
 //! # Ordering
-//! A file is noted behind its change, and taken off only if it was not noted again while the data servers were asked. Who looks at
-//! a file that nobody has open asks at once: right behind the last close the number is what is allocated. Listings never ask.
+//! A file is noted after its change. It leaves the table only if it was not noted again while the data servers were asked.
+//! GETATTR of a file that nobody has open asks at once, so the number is right after the last close. Listings never ask.
 //!
 //! # Failure
 //! While a data server of a file is away, and for files above a bounded number, the number stays what it was, the growth

@@ -5,17 +5,18 @@
 //! other truncations out, also after a crash.
 //!
 //! # Ordering
-//! Layouts for writing come back (all but the caller's own), before the gate closes: a client returns its layout behind its
-//! LAYOUTCOMMIT, which passes the gate. Then: the intent and the epoch are durable; LAYOUTCOMMITs from before are
-//! refused; every data server has cut and raised its floor; the size changes. When nobody but the caller ever had a handle
-//! for writing that still holds, the epoch stays: there are no late writes of others to stop, and his layout goes on; only
-//! his LAYOUTCOMMITs are measured at the data servers until he gets a new stateid. A
-//! data server answers SET_SIZE when no write below the floor is under way, so nothing grows again behind the cut.
+//! 1. Layouts for writing come back, except the caller's own. A client's LAYOUTCOMMIT precedes its LAYOUTRETURN and must pass the gate.
+//! 2. The gate closes. The intent and the new epoch are durable. Earlier LAYOUTCOMMITs are refused.
+//! 3. Every data server has cut and raised its floor. It answers SET_SIZE when no write below the floor runs, so nothing grows again.
+//! 4. The size changes.
+//!
+//! The epoch stays if nobody but the caller has a valid handle for writing: there are no late writes of others. The caller's layout
+//! stays too. Its LAYOUTCOMMITs are measured at the data servers until it gets a new stateid.
 //!
 //! # Failure
-//! With a data server away the caller gets `NFS4ERR_DELAY` and the intent stays; the tick ends it, and whoever comes
-//! meanwhile with a layout or proxied I/O waits. When a data server's store fails, all of these are told `NFS4ERR_IO` instead,
-//! until the tick has ended it after all. One that was expelled has nothing to cut.
+//! With a data server away the caller gets `NFS4ERR_DELAY` and the intent stays. The tick completes it; layouts and proxied I/O
+//! wait meanwhile. If a data server's store fails, all of them get `NFS4ERR_IO` until the tick succeeds. An expelled data server
+//! has nothing to cut.
 
 use crate::actor::{Actor, Prepared};
 use crate::fs::{Fs, status};
@@ -47,7 +48,7 @@ pub async fn truncate(
     truncate_alone(fs, actor, inode, wanted, opened_for_write, kept).await
 }
 
-/// As [`truncate`], for who holds the file and its gate already, when nobody else has a layout to write it.
+/// As [`truncate`], for a caller that holds the file and its gate already. Nobody else may have a layout to write it.
 pub(crate) async fn truncate_alone(
     fs: &Arc<Fs>,
     actor: &mut Actor,

@@ -1,8 +1,8 @@
 //! Which clients hold, or ever held, a handle for writing to a file under its present epoch.
 //!
-//! A truncation must stop the late writes of others (rule R3), which takes a new epoch, and that makes the layout of the
-//! caller himself useless in the middle of his work: Linux then writes through the MDS and fetches a new one. When
-//! nobody but the caller was ever given a handle that still holds, there is no one to stop.
+//! A truncation must stop the late writes of others (rule R3). That takes a new epoch, which also ends the caller's own
+//! layout in the middle of its work: Linux then writes through the MDS and fetches a new one. If no other client was given
+//! a handle that is still valid, there is no one to stop.
 //!
 //! # Ownership
 //! Entered under the file's grant lock with each layout for writing; forgotten when the epoch rises for all. Handles of earlier

@@ -336,7 +336,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.space_total = Some(space.total_bytes);
     a.space_free = Some(space.unused_bytes);
     a.space_avail = Some(space.free_bytes);
-    // Nobody has a quota of his own: the files that share one (§5.8.2.30) are all of them.
+    // No user has a quota: the files that share one (§5.8.2.30) are all of them.
     a.quota_avail_hard = Some(space.free_bytes);
     a.quota_avail_soft = Some(space.free_bytes);
     a.quota_used = Some(space.total_bytes.saturating_sub(space.unused_bytes));

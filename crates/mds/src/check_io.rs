@@ -8,9 +8,9 @@ use nfs4::{NfsStatus, Stateid};
 use state::{Ground, Io, StateKind};
 use std::sync::Arc;
 
-/// The file of an I/O whose stateid holds, and that the caller may do: by his open, or else by his permission (RFC 8881
-/// §18.22.3, §9.1.2). Who opened for writing alone is told ACCESS and not OPENMODE, which no client can mend. An I/O without
-/// an open stands for one: delegations of others are recalled and kept away while the guard lives (§10.4.1).
+/// The file of an I/O whose stateid is valid, and that the caller may do: by its open, or else by its permission (RFC 8881
+/// §18.22.3, §9.1.2). A write-only open gets ACCESS, not OPENMODE, from which no client recovers. An I/O without an open
+/// stands for one: delegations of others are recalled, and none is granted while the guard lives (§10.4.1).
 pub(crate) async fn check_io(
     mds: &Mds,
     cx: &mut Cx<'_>,
@@ -58,7 +58,7 @@ pub(crate) async fn check_io_on(
     Ok(Some(excluded))
 }
 
-/// Whether the caller has the permission for an I/O that no open stands for. An owner may always: he could set the mode.
+/// Whether the caller has the permission for an I/O that no open stands for. An owner may always: it could set the mode.
 pub(crate) fn may_do(cx: &Cx<'_>, inode: &Inode, want: u32) -> bool {
     let cred = &cx.actor.cred;
     cred.rights(inode) & want != 0 || cred.owns(inode)

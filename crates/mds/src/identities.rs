@@ -12,8 +12,8 @@
 //! and credentials judged without waiting.
 //!
 //! # Failure
-//! When the directory fails or is too slow, what was known before goes on to be used; failing that a user has the groups that he
-//! claims, and an owner is a number. It is asked again after [`RETRY`].
+//! If the directory fails or is too slow, earlier answers stay in use. Without one, a user has the groups that the client
+//! claims, and an owner is a number. The directory is asked again after [`RETRY`].
 
 use nfs4::{NfsStatus, Owner};
 use parking_lot::Mutex;

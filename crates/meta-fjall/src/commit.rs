@@ -1,8 +1,8 @@
 //! Group commit: a sync of the journal for all that wait at once.
 //!
-//! A thread does it while somebody waits, so that a slow disk stalls the waiters and not the event loops. Where the last
-//! syncs took less than to wake that thread and to be woken by it (a tmpfs, persistent memory), who waits does it himself, after all else that
-//! was ready in his event loop; one slow sync there, and the thread does it again.
+//! A thread syncs while somebody waits: a slow disk stalls the waiters and not the event loops. Where the last syncs took
+//! less time than waking that thread (a tmpfs, persistent memory), the waiting task syncs itself, after all else that is ready
+//! in its event loop. One slow sync gives the work back to the thread.
 //!
 //! # Ownership
 //! [`Committer`] owns the thread; dropping it stops and joins the thread. The journal's file is opened here a
@@ -145,8 +145,8 @@ impl Shared {
         self.quick_syncs.load(Ordering::Relaxed) >= self.quick.in_a_row
     }
 
-    /// Waits until `seq` is durable, and sees to it here, or leaves it to somebody who commits: he looks again behind his commit
-    /// whether more is wanted, so that nobody needs the thread for it.
+    /// Waits until `seq` is durable. Syncs here, or joins a commit in progress: the committing task looks again after its
+    /// commit whether more is wanted.
     async fn commit_here(&self, seq: Seq) -> Result<(), MetaError> {
         let queue = &self.engine.queue;
         others_first().await;

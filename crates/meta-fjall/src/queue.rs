@@ -1,4 +1,4 @@
-//! What transactions have written and the engine does not have yet, and who waits for it.
+//! What transactions have written and the engine does not have yet, and the tasks that wait for it.
 //!
 //! A transaction is applied when its writes are gathered here: from then on reads see them. All that was gathered goes into the
 //! engine as one batch, with one value for each key: when somebody waits for it, when it is much, or when a scan

@@ -37,7 +37,7 @@ pub const SYNCHRONIZE: u32 = 0x10_0000;
 
 /// What everyone may on a file without a list.
 pub(crate) const OF_ALL: u32 = READ_ATTRIBUTES | READ_ACL | SYNCHRONIZE;
-/// What an owner may whatever the list or the mode says, so that he never locks himself out.
+/// What an owner may always do, whatever the list or the mode says: an owner must never be locked out.
 pub(crate) const OF_OWNER: u32 = READ_ACL | WRITE_ACL | READ_ATTRIBUTES | WRITE_ATTRIBUTES;
 
 impl Cred {

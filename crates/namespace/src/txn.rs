@@ -383,7 +383,7 @@ impl Txn<'_> {
         self.delete(&keys::numbered(tag, number));
     }
 
-    /// Reads of keys that have no cache; what the caller observes by them he sees to himself.
+    /// Reads of keys that have no cache. The caller must note itself what it observes by them.
     pub(crate) fn store(&self) -> &dyn Tx {
         self.tx
     }

@@ -98,7 +98,7 @@ pub(crate) fn connecting((choice, config): Wish) -> Outcome<Vec<Rdma>> {
     }
 }
 
-/// Devices where there are any, then software iWARP: what a client connects with, who does not know what the server has.
+/// Devices where there are any, then software iWARP: what a client tries that does not know what the server has.
 pub(crate) fn any(config: Config) -> Vec<Rdma> {
     let verbs = Verbs::open().ok().map(|verbs| devices(verbs, config));
     verbs.into_iter().chain([software(config)]).collect()

@@ -399,7 +399,7 @@ fn is_text(tag: &[u8]) -> bool {
 
 /// What tells a retry from another request under the same slot and sequence id: the user, and length and first bytes of what follows
 /// SEQUENCE. Another user under them must never see the reply (RFC 8881 §2.10.6.1.3.1). SEQUENCE itself is no part of it: Linux
-/// encodes a retry anew, and `sa_highest_slotid` is then that of its other requests of now. It is kept on disk with the reply of a
+/// re-encodes it on a retry, with its current highest slot. It is kept on disk with the reply of a
 /// persistent session, so no other build may count differently: the algorithm is named here.
 fn fingerprint(user: u64, operations: &[u8]) -> u64 {
     let seed = user << 31 ^ operations.len() as u64;

@@ -154,7 +154,7 @@ pub struct ExportRule {
     pub atime: Atime,
 }
 
-/// A caller that may come in, as the name space sees him.
+/// An admitted caller, as the name space sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
     /// User id after squashing.

@@ -234,7 +234,7 @@ impl Connections {
         tokio::spawn(async move {
             let growing = Growing(connections);
             if let Ok(new) = growing.0.connect_to(index).await {
-                // A session that is lost is found out by who asks something of it.
+                // The next request finds out that the session is lost.
                 let _ = growing.0.tie(new, &binding).await;
             }
         });

@@ -476,7 +476,7 @@ impl Layouts {
         Ok(())
     }
 
-    /// The file is being truncated: commits under the stateids of now are refused from here on. A
+    /// The file is being truncated: commits under its present stateids are refused from here on. A
     /// client that keeps its layout gets a fresh stateid with its next LAYOUTGET, which its fenced
     /// handles make it send.
     pub fn raise_commit_floor(&mut self, file: u64) {

@@ -3,7 +3,7 @@
 //!
 //! # Ordering
 //! A charge is taken from the share first and from the budget second, and whole: charges that held parts would wait for
-//! each other. Who waits for his share keeps nothing of the budget, so one address never stops the others.
+//! each other. A charge that waits for its share holds nothing of the budget, so one address never stops the others.
 //!
 //! # Failure
 //! A charge goes back when it is dropped, whatever became of its connection.
@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::Endpoint;
 
-/// Bits of an IPv6 address that name whom it was given to; the others he chooses freely.
+/// Bits of an IPv6 address that its network assigns; the host chooses the others freely.
 const IPV6_PREFIX_BITS: u32 = 64;
 
 /// Whose share it is.

@@ -313,7 +313,7 @@ impl Context {
 }
 
 impl Shared {
-    /// A connection that a peer has made is gone; who has none left is forgotten.
+    /// A connection that a peer has made is gone. A peer without any other is forgotten.
     fn leave(&self, peer: &Peer) {
         let mut by_peer = self.by_peer.lock();
         if let Some(count) = by_peer.get_mut(peer) {

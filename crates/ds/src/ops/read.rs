@@ -50,7 +50,7 @@ pub(super) async fn read(
             ds.note(id, &fault);
             fault.nfs_status()
         })?;
-    // What follows may wait for the MDS; the bytes are those of now, whatever is fenced meanwhile.
+    // What follows may wait for the MDS. The bytes are taken before that, whatever is fenced meanwhile.
     drop(admitted);
     let (eof, data) = if data.len() == wanted as usize {
         (false, data)

@@ -158,7 +158,7 @@ fn check_claim_grace(mds: &Mds, cx: &Cx<'_>, claim: &OpenClaim<'_>) -> Result<()
     }
 }
 
-/// Whether the caller may open what was found: by permission, unless he made it or had it before.
+/// Whether the caller may open what was found: by permission, unless it made it or had it before.
 fn check_right(
     mds: &Mds,
     cx: &mut Cx<'_>,
@@ -175,7 +175,7 @@ fn check_right(
     };
     let stateid = cx.resolve(presented)?;
     open_delegation::check_presented(mds, stateid, cx.client()?, &found.inode, share)?;
-    // Opened long ago: an owner may have taken his own permission away since, as he may in open().
+    // Opened long ago: the owner may have removed its own permission since, as in open().
     if cx.actor.cred.owns(&found.inode) {
         return Ok(());
     }

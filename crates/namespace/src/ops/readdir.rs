@@ -74,7 +74,7 @@ impl Namespace {
         let mut page = page;
         loop {
             let mut out = self.scan(dir, page)?;
-            // Each change of an entry also changes the directory, so its inode as of now covers all that
+            // Each change of an entry also changes the directory, so its present inode covers all that
             // the scan saw.
             op.observe(self.load_inode(dir)?.seq);
             let last = out.entries.last().map(|e| e.cookie);

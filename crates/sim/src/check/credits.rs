@@ -1,4 +1,4 @@
-//! Credits: whoever stays within his does not notice those who do not (design R14).
+//! Credits: a client that stays within its credits does not notice those that do not (R14).
 //!
 //! Judged at the servers' ends of connections over RDMA, where calls come in and connections end, and by the clients that
 //! wait for answers. *Greedy clients* are the clients that may be cut off; all others are to be served in time, whatever those do.
@@ -32,7 +32,7 @@ struct Inner {
     connections: Mutex<BTreeMap<Id, Connection>>,
 }
 
-/// Whose end, and which of his connections.
+/// Which peer's end, and which of its connections.
 type Id = (String, u64);
 
 struct Connection {

@@ -7,7 +7,7 @@
 //! | [`once`] | a request under a slot and sequence id is executed once |
 //! | [`names`] | what clients saw of the name space fits one order of what they did (linearizability) |
 //! | [`delegations`] | a delegation excludes what it says, and what is cached under it is never stale |
-//! | [`credits`] | who stays within his credits is served in time and keeps his connections, whatever others do (R14) |
+//! | [`credits`] | a client that stays within its credits is served in time and keeps its connections, whatever others do (R14) |
 //! | [`locks`] | two conflicting locks are never held at one time |
 //! | [`io`] | no I/O under a fenced layout; no removed object comes back |
 //! | [`times`] | a modification time that was set stands until data are changed later |

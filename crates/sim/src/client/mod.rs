@@ -239,7 +239,7 @@ impl Client {
         }
     }
 
-    /// Whether an answer was given in a session before the one of now.
+    /// Whether an answer was given in an earlier session.
     fn is_past(&self, done: &Done) -> bool {
         done.generation < self.state.lock().generation
     }

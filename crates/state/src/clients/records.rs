@@ -5,7 +5,7 @@
 //! nothing and none of its requests runs: one that begins later finds it so and makes it "holds" again.
 //!
 //! # Failure
-//! A record that says "holds" too long costs those who come after a restart a wait, and nobody his state.
+//! A record that says "holds" for too long costs other clients a wait after a restart. It costs nobody its state.
 
 use nfs4::ClientId;
 

@@ -82,7 +82,7 @@ impl Clients {
         power.min(SLOTS_PER_SESSION_MAX)
     }
 
-    /// Brings every session to the share of now, if that has changed.
+    /// Brings every session to its current share, if that has changed.
     pub(super) fn share_slots(&mut self) {
         let share = self.fair_share();
         if share == self.slots_share {

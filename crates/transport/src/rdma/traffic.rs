@@ -1,4 +1,4 @@
-//! What single RDMA connections have carried, for who looks for the one in trouble.
+//! What single RDMA connections have carried, to find a faulty one.
 //!
 //! # Ownership
 //! The task of a connection writes, whenever its engine has counted something; anybody may read. A connection stands in the

@@ -1,8 +1,8 @@
 //! A place for each new connection: with the worker that has the fewest.
 //!
 //! The kernel spreads connections over the sockets that share a port by a hash of their addresses. That is even for thousands; of four
-//! connections to two workers, it gives all to one of them in one case of eight. So who accepts a connection hands it on, once and
-//! before its first byte is read: its requests never change their thread.
+//! connections to two workers, it gives all to one of them in one case of eight. So the accepting worker hands a connection on,
+//! once and before its first byte is read. Its requests never change their thread.
 //!
 //! # Ownership
 //! A connection takes its place with a [`Taken`] and gives it back by dropping that.
