@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Name of a fuzz target, what it runs, and a message of our own that is its seed. A target with several seeds has a row for
-/// each, all but the first with their name behind a slash: `target/name`.
+/// each, all but the first with their name after a slash: `target/name`.
 pub(crate) type Target = (&'static str, fn(&[u8]), fn() -> Vec<u8>);
 
 /// Inputs that are made of each target's seeds: a second or two of a build without optimisation.

@@ -493,7 +493,7 @@ mod tests {
     fn requests_are_counted_inside_the_measured_time() {
         let pause = Duration::from_millis(10);
         let sample = drive(&LOAD, |_| Ok(Box::new(Sleeper(pause))), &no_cpu).unwrap();
-        // No more than fit into the time one behind the other; a loaded machine does fewer.
+        // No more than fit into the time one after the other; a loaded machine does fewer.
         let most = 3 * sample.elapsed.as_millis() / pause.as_millis();
         let count = u128::from(sample.requests_count);
         assert!((1..=most).contains(&count), "{sample:?}");

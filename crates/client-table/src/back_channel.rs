@@ -98,9 +98,9 @@ pub(crate) struct About {
     pub(crate) begin_ms: u64,
 }
 
-/// Appends the operation of a callback behind `CB_SEQUENCE`.
+/// Appends the operation of a callback after `CB_SEQUENCE`.
 pub type BuildCallback<'a> = &'a (dyn Fn(&mut CbCompoundBuilder) + Send + Sync);
-/// Reads the result of the operation behind `CB_SEQUENCE`.
+/// Reads the result of the operation after `CB_SEQUENCE`.
 pub type TakeResult<T> = fn(&mut CbCompoundReply<'_>) -> Result<T, OpError>;
 
 /// What becomes of a callback after an answer.
@@ -126,7 +126,7 @@ enum Answer<T> {
 }
 
 impl ClientTable {
-    /// Sends one operation to a client and reads its status. `build` appends the operation behind `CB_SEQUENCE`; it may
+    /// Sends one operation to a client and reads its status. `build` appends the operation after `CB_SEQUENCE`; it may
     /// be called again for a retry and must then append the same. The operation must bear to be executed twice: a client
     /// that kept no reply of a lost call is called once more.
     ///

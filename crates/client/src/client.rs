@@ -304,7 +304,7 @@ pub(crate) fn is_busy(status: NfsStatus) -> bool {
     matches!(status, NfsStatus::Delay | NfsStatus::Grace)
 }
 
-/// A reader of the results behind SEQUENCE.
+/// A reader of the results after SEQUENCE.
 pub(crate) fn results(outcome: &Outcome) -> Result<CompoundReply<'_>, Error> {
     Ok(outcome.results()?)
 }

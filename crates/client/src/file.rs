@@ -22,7 +22,7 @@ pub(crate) const REOPENS_MAX: u32 = 4;
 pub struct ReadData {
     /// The bytes, in order; each chunk is a slice of what arrived.
     pub chunks: Vec<Bytes>,
-    /// Whether the file ends behind them.
+    /// Whether the file ends after them.
     pub eof: bool,
 }
 

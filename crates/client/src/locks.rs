@@ -30,7 +30,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex as AsyncMutex;
 use xdr::Opaque;
 
-/// Where ranges end that go on behind every byte.
+/// Where ranges end that go on after every byte.
 const NO_END: u64 = u64::MAX;
 
 /// Whether a lock goes together with others.
@@ -145,7 +145,7 @@ impl Locks {
 }
 
 impl File {
-    /// Locks a range, whose end may be `u64::MAX` for all that will ever be behind its start. What this file has locked of it
+    /// Locks a range, whose end may be `u64::MAX` for all that will ever be after its start. What this file has locked of it
     /// already changes its kind. Waits for others as long as a request is tried.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub(crate) const WANTED: Bitmap = Bitmap::of(&[
     attr::TIME_MODIFY,
 ]);
 
-/// The same behind OPEN, which is also told what the MDS wants for itself.
+/// The same after OPEN, which is also told what the MDS wants for itself.
 pub(crate) const WANTED_AT_OPEN: Bitmap = {
     let mut wanted = WANTED;
     wanted.insert(attr::MDSTHRESHOLD);
@@ -80,7 +80,7 @@ pub struct Metadata {
     pub mtime: NfsTime,
     /// Last change of metadata.
     pub ctime: NfsTime,
-    /// What I/O the MDS wants for itself; known behind OPEN only.
+    /// What I/O the MDS wants for itself; known after OPEN only.
     pub(crate) thresholds: Thresholds,
 }
 

@@ -207,7 +207,7 @@ impl Client {
         Ok(Object { fh, metadata })
     }
 
-    /// GETATTR behind an operation that has made or opened `fh`. When the server is not ready to tell, it is asked again.
+    /// GETATTR after an operation that has made or opened `fh`. When the server is not ready to tell, it is asked again.
     pub(crate) async fn take_metadata(
         &self,
         reply: &mut CompoundReply<'_>,

@@ -5,7 +5,7 @@
 //! server has done.
 //!
 //! # Failure
-//! A copy that goes on behind its answer is asked for until it has ended, by CB_OFFLOAD or OFFLOAD_STATUS. One that the server
+//! A copy that goes on after its answer is asked for until it has ended, by CB_OFFLOAD or OFFLOAD_STATUS. One that the server
 //! does not know any more is done again, as is one whose bytes a restart may have taken. What fails otherwise may be done in part.
 
 use crate::backoff::Backoff;
@@ -32,7 +32,7 @@ const ENDS_KEPT_MAX: usize = 64;
 /// How long an end is waited for before the server is asked.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
-/// How copies ended that went on behind their answers.
+/// How copies ended that went on after their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Offloads {
     ends: Mutex<VecDeque<([u8; OTHER_BYTES], OffloadInfo)>>,

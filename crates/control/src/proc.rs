@@ -173,7 +173,7 @@ macro_rules! calls {
             /// The call of a procedure number and its argument bytes.
             ///
             /// # Errors
-            /// [`CallDecodeError::Procedure`] or [`CallDecodeError::Arguments`]; bytes behind the arguments are refused too.
+            /// [`CallDecodeError::Procedure`] or [`CallDecodeError::Arguments`]; bytes after the arguments are refused too.
             pub fn decode(procedure: u32, args: &[u8]) -> Result<Self, CallDecodeError> {
                 let bad = |proc| move |e| CallDecodeError::Arguments(proc, e);
                 match Proc::from_u32(procedure) {

@@ -155,7 +155,7 @@ xdr::xdr_struct! {
         pub file_id: u64,
         /// Its generation.
         pub generation: u32,
-        /// First byte behind what was written.
+        /// First byte after what was written.
         pub end_offset: u64,
         /// When, by the data server's clock.
         pub time: NfsTime,

@@ -168,7 +168,7 @@ impl Ds {
                 if is_short || now.allocated_bytes == 0 || size_bytes >= OBJECT_BYTES_MAX {
                     return Ok(());
                 }
-                // Storage may be reserved behind the new end. A cut that comes from beyond gives it back, and takes no byte that is
+                // Storage may be reserved after the new end. A cut that comes from beyond gives it back, and takes no byte that is
                 // written before the end meanwhile.
                 objects.set_size(id, size_bytes + 1)?;
             }

@@ -518,7 +518,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: batches that stay for the next operation neither grow without a bound nor make a drain wait for what began behind it.
+    //! Goal: batches that stay for the next operation neither grow without a bound nor make a drain wait for what began after it.
 
     use super::*;
     use std::pin::pin;

@@ -38,7 +38,7 @@ pub fn setup(data: &[u8]) {
     }
 }
 
-/// A header and a Terminate behind it.
+/// A header and a Terminate after it.
 ///
 /// # Panics
 /// When a header that was understood encodes to something else.

@@ -7,7 +7,7 @@
 //! # Copies
 //! Outgoing payload is never copied here: frames are pieces, header and trailer ours, payload the caller's
 //! bytes, or a range of a file, which the system sends from where it lies. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers,
-//! and that of the segments behind it too; while such payload is due no more than headers is read in front of it, else what arrives behind a
+//! and that of the segments after it too; while such payload is due no more than headers is read in front of it, else what arrives after a
 //! header in the same read is copied once out of the inbox.
 //!
 //! # Ordering
@@ -17,7 +17,7 @@
 //!
 //! # Failure
 //! The first fault ends the stream: what was owned is handed back as flushed, and a Terminate message is left
-//! in the outgoing bytes behind the frame that is under way.
+//! in the outgoing bytes after the frame that is under way.
 
 mod ahead;
 mod aside;
@@ -151,7 +151,7 @@ enum Whose {
 }
 
 impl Machine {
-    /// A stream right behind its set-up frames.
+    /// A stream right after its set-up frames.
     #[must_use]
     pub fn new(start: Start) -> Self {
         let Start { config, agreed, .. } = start;
@@ -372,7 +372,7 @@ impl Machine {
         self.ended
     }
 
-    /// What has completed since the last call, behind what is in `out`.
+    /// What has completed since the last call, after what is in `out`.
     pub fn take_completions(&mut self, out: &mut Vec<Completion>) {
         if out.is_empty() {
             *out = std::mem::take(&mut self.completions);

@@ -121,7 +121,7 @@ pub fn private_data_bytes(
 }
 
 impl Setup {
-    /// Reads a whole frame, its private data and nothing else behind the header.
+    /// Reads a whole frame, its private data and nothing else after the header.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -381,7 +381,7 @@ pub fn conclude(wish: Wish, reply: &Setup) -> Result<Agreed, Unusable> {
     })
 }
 
-/// Octets of padding behind a ULPDU: the frame without its CRC is a multiple of four (RFC 5044 §4.1).
+/// Octets of padding after a ULPDU: the frame without its CRC is a multiple of four (RFC 5044 §4.1).
 #[must_use]
 pub const fn pad_bytes(ulpdu_bytes: usize) -> usize {
     (2 + ulpdu_bytes).wrapping_neg() & 3

@@ -133,7 +133,7 @@ fn an_answer_behind_messages_that_were_not_admitted_is_read() {
     assert_eq!(rig.b.machine.admit(3), 3);
     rig.b.take(&mut rig.done);
     assert_eq!(rig.messages(), [0, 1, 2, 3]);
-    // Nothing is owed and nothing read now: the next ones wait in the stream, behind those that were put aside.
+    // Nothing is owed and nothing read now: the next ones wait in the stream, after those that were put aside.
     rig.send(vec![10; 50]);
     rig.a_speaks();
     assert!(rig.b.machine.is_held_back());

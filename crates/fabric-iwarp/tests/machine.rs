@@ -270,7 +270,7 @@ fn responses_and_work_take_turns() {
     assert_eq!(opcodes, [2, 0, 2, 0, 2, 0, 2, 0, 0, 0]);
 }
 
-/// Reads above the depth wait, and what is posted behind them with them.
+/// Reads above the depth wait, and what is posted after them with them.
 #[test]
 fn reads_wait_at_the_outbound_depth() {
     let (mut a, _) = pair(1448, agreed(2, true, Rtr::None));
@@ -396,7 +396,7 @@ fn a_terminate_follows_the_frame_of_a_file_under_way() {
     assert!(placed[..frame_bytes] == rig::pattern(10_000, 1)[..frame_bytes]);
 }
 
-/// A refused read is the one that fails; work before it was flushed or done, work behind it is flushed.
+/// A refused read is the one that fails; work before it was flushed or done, work after it is flushed.
 #[test]
 fn the_read_that_the_peer_names_is_the_one_that_failed() {
     let (mut a, mut b) = pair(1448, agreed(4, true, Rtr::None));

@@ -149,13 +149,13 @@ pub(crate) struct CompChannel {
     refcnt: c_int,
 }
 
-/// A completion queue. The driver has more behind this.
+/// A completion queue. The driver has more after this.
 #[repr(C)]
 pub(crate) struct Cq {
     pub(crate) context: *mut Context,
 }
 
-/// A queue pair. The library has more behind this.
+/// A queue pair. The library has more after this.
 #[repr(C)]
 pub(crate) struct Qp {
     pub(crate) context: *mut Context,
@@ -166,7 +166,7 @@ pub(crate) struct Qp {
     pub(crate) qp_num: u32,
 }
 
-/// A shared receive queue. The library has more behind this.
+/// A shared receive queue. The library has more after this.
 #[repr(C)]
 pub(crate) struct Srq {
     pub(crate) context: *mut Context,

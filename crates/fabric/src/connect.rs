@@ -32,7 +32,7 @@ pub struct ProviderLimits {
     /// What comes on a connection that shares its receives beyond what was admitted waits, alone. Else it ends that connection, unless it is
     /// excused ([`Endpoint::excuse`](crate::Endpoint::excuse)).
     pub holds_back: bool,
-    /// Private data may come with zeros behind them: InfiniBand's messages have one size.
+    /// Private data may come with zeros after them: InfiniBand's messages have one size.
     pub pads_private_data: bool,
     /// A peer may take back memory that is exposed to it ([`Work::Send`](crate::Work::Send) with an invalidation). Where
     /// that is not so, no peer must be told that it may.
@@ -109,7 +109,7 @@ pub trait Incoming: Send {
 
     /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
     /// admits more. What comes beyond them waits or ends this connection ([`ProviderLimits::holds_back`]), and nobody else's; neither does it stand in
-    /// the way of the answer to a read of this side: where that comes behind such messages, a provider that holds them back may cut off a peer
+    /// the way of the answer to a read of this side: where that comes after such messages, a provider that holds them back may cut off a peer
     /// that sends many of them. Completions of these receives have the id 0.
     ///
     /// A provider that cannot share takes the receives of the claim for this connection alone.

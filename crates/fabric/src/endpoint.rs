@@ -21,7 +21,7 @@ pub struct EndpointConfig {
     pub ord: u32,
     /// Checksum over every frame. A fabric that has a choice does without only when both sides say false.
     pub crc: bool,
-    /// What the peer may write is scratch behind what it has written: these bytes may change too, which lets a provider read
+    /// What the peer may write is scratch after what it has written: these bytes may change too, which lets a provider read
     /// payload into its place before it knows where a message ends.
     pub exposed_is_scratch: bool,
 }
@@ -166,7 +166,7 @@ pub trait Endpoint: Send {
     /// So many of the messages that were admitted are not expected any more: others may have their receives. What comes all the same is not
     /// admitted, but may be excused. Returns how many they are: none where the connection has receives of its own, nor where what is not
     /// admitted waits ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)). There all that may still come is to stay admitted, since what waits
-    /// delays what is behind it, and a receive that is only set aside costs no memory.
+    /// delays what is after it, and a receive that is only set aside costs no memory.
     fn retract(&mut self, _messages: u32) -> u32 {
         0
     }

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Chunks that one copy reads ahead.
 const AHEAD_MAX: usize = 8;
-/// Bytes behind which the source is asked again where its next data are.
+/// Bytes after which the source is asked again where its next data are.
 const WINDOW_BYTES: u64 = 16 << 20;
 /// How often a copy is done again because a data server has restarted.
 const PASSES_MAX: usize = 4;
@@ -165,7 +165,7 @@ struct Pass<'a> {
     ahead: VecDeque<Piece>,
     /// Bytes of the range for which there are pieces.
     planned: u64,
-    /// The source has data at or behind `planned`, and was not looked at from here on.
+    /// The source has data at or after `planned`, and was not looked at from here on.
     window_end: u64,
     /// Where the copy ends; less than was asked for when the source has become shorter.
     end: u64,

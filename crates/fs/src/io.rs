@@ -22,7 +22,7 @@ fn target(fs: &Fs, key: &SigningKey, inode: &Inode, rights: Rights) -> Result<Ta
     Target::new(&fs.cluster, inode, rights, epoch, key)
 }
 
-/// Reads up to `count` bytes: the bytes, and whether the file ends behind them. Holes are zeros. `seen_end` is what
+/// Reads up to `count` bytes: the bytes, and whether the file ends after them. Holes are zeros. `seen_end` is what
 /// [`crate::end_of`] has said, or 0: the file does not end before it while there are layouts that it is written under.
 ///
 /// # Errors

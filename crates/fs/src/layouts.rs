@@ -71,7 +71,7 @@ pub fn grant(
     };
     let held_before = fs.state().layouts.holders(file.0, modes).contains(&client);
     let (key, stateid) = enter(fs, client, file, request)?;
-    // Looked at again behind the entry: whoever fences from here on finds this holder.
+    // Looked at again after the entry: whoever fences from here on finds this holder.
     let epoch = fs.ns.fencing_epoch(inode);
     let now = actor.ns(fs, |ns, op| ns.getattr(op, file));
     let risen = now.map_or(true, |now| {
@@ -447,7 +447,7 @@ impl KeyUsers for Fs {
     }
 }
 
-/// Recalls layouts with handles that keys up to `key` signed, as far as they are among `look_max` states behind `after`.
+/// Recalls layouts with handles that keys up to `key` signed, as far as they are among `look_max` states after `after`.
 /// Returns where to go on.
 pub(crate) fn recall_of_keys(
     fs: &Arc<Fs>,

@@ -48,7 +48,7 @@ pub enum Sought {
 /// Looks for data or for a hole.
 ///
 /// # Errors
-/// `NxIo` at or behind the end of the file.
+/// `NxIo` at or after the end of the file.
 pub async fn seek(
     fs: &Arc<Fs>,
     actor: &mut Actor,
@@ -90,7 +90,7 @@ pub async fn end_of(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<u64, NfsStatus> 
     }
 }
 
-/// The first byte at or behind `offset` that is `what` in its own object, and the sizes of the objects.
+/// The first byte at or after `offset` that is `what` in its own object, and the sizes of the objects.
 async fn look(
     spread: &Spread,
     offset: u64,
@@ -141,7 +141,7 @@ async fn look(
 /// What one data server's answer says.
 enum Next {
     Found(u64),
-    /// It did not look behind this.
+    /// It did not look after this.
     Further(u64),
     Nothing,
 }

@@ -37,7 +37,7 @@ impl SpaceNotes {
         }
     }
 
-    /// The first files behind `after`.
+    /// The first files after `after`.
     pub(crate) fn page(&self, after: FileId) -> Vec<(FileId, u64)> {
         let behind = self
             .files

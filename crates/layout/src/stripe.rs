@@ -109,7 +109,7 @@ impl Striping {
         u32::try_from(index).expect("a remainder of a u32 is one")
     }
 
-    /// The first byte at or behind `offset` that lies on the data server at `index`; `u64::MAX` when there is none.
+    /// The first byte at or after `offset` that lies on the data server at `index`; `u64::MAX` when there is none.
     #[must_use]
     pub fn next_own(self, index: u32, offset: u64) -> u64 {
         if index >= self.width {

@@ -74,7 +74,7 @@ impl CallbackHandler for Recalls {
 }
 
 impl Recalls {
-    /// The next recall behind the first `known` ones.
+    /// The next recall after the first `known` ones.
     async fn next(&self, known: usize) -> Stateid {
         for _ in 0..1200 {
             if let Some(stateid) = self.0.lock().get(known) {

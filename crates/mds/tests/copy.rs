@@ -1,4 +1,4 @@
-//! Goal: COPY within the server copies the bytes, the holes and nothing else, at once or behind the answer, and what it tells as
+//! Goal: COPY within the server copies the bytes, the holes and nothing else, at once or after the answer, and what it tells as
 //! copied is there. Method: a metadata server and real data servers over stores in memory, in one process, time paused.
 #![allow(
     clippy::unwrap_used,
@@ -347,7 +347,7 @@ async fn a_copy_waits_for_a_data_server_and_can_be_cancelled() {
 /// A record to a data server that gets lost, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lost {
-    /// A READ or a WRITE, behind so many others.
+    /// A READ or a WRITE, after so many others.
     Io(u32),
     Commit,
 }

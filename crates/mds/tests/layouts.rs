@@ -639,7 +639,7 @@ async fn what_a_client_tells_of_its_layout_is_taken_and_takes_nothing_from_it() 
     file.layout_commit(granted.stateid, 5000).await.unwrap();
     assert_eq!(file.try_attrs().await.unwrap().0, 5000);
 
-    // What comes behind the layout's return is as harmless.
+    // What comes after the layout's return is as harmless.
     file.layout_return(granted.stateid).await.unwrap();
     assert_eq!(stats(&file, granted.stateid, device_id).await, Ok(()));
     assert_eq!(failed(&file, granted.stateid, device_id).await, Ok(()));

@@ -14,7 +14,7 @@ use nfs4::{Bitmap, CompoundBuilder, Fattr, FileHandle, NfsStatus};
 use rig::{Client, Rig};
 use xdr::Opaque;
 
-/// The status of operations behind PUTFH.
+/// The status of operations after PUTFH.
 async fn end(
     client: &Client,
     fh: &FileHandle,
@@ -126,7 +126,7 @@ async fn secinfo_names_auth_sys_and_consumes_the_handle() {
             b.push(&SecInfoNoNameArgs { style }).push(&GetFhArgs {});
         }
     };
-    // GETFH behind it finds no handle (RFC 8881 §2.6.3.1.1.8).
+    // GETFH after it finds no handle (RFC 8881 §2.6.3.1.1.8).
     let consumed = NfsStatus::NoFileHandle;
     assert_eq!(end(&client, &root, by_name(b"a")).await, consumed);
     let missing = end(&client, &root, by_name(b"none")).await;

@@ -1,5 +1,5 @@
 //! Goal: NOTSUPP is answered by the operations that the README names, and by no other; docs/conformance.md says the same.
-//! Method: send every operation number bare, without arguments, behind PUTROOTFH; one that exists fails for another reason. The
+//! Method: send every operation number bare, without arguments, after PUTROOTFH; one that exists fails for another reason. The
 //! documents are read as text, and for data servers the table of their operations is.
 #![allow(
     clippy::unwrap_used,

@@ -71,7 +71,7 @@ async fn a_write_beyond_the_limit_is_a_short_one() {
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
     let limit = 1 << 20;
-    // RFC 8881 §18.32.3: the server may write fewer bytes, and the client goes on behind them.
+    // RFC 8881 §18.32.3: the server may write fewer bytes, and the client goes on after them.
     let wrote = write(&file, 0, StableHow::FileSync, &pattern(limit + 3000)).await;
     assert_eq!(wrote.count as usize, limit);
     assert_eq!(file.try_attrs().await.unwrap().0, limit as u64);
@@ -196,7 +196,7 @@ async fn what_one_client_writes_through_the_mds_and_another_by_a_layout_is_all_t
     let unstable = StableHow::Unstable;
     let mine = direct_write(&direct, &alice.caller, &handle, file.open, unstable, &first);
     mine.await.unwrap();
-    // His bytes lie behind hers, on both data servers.
+    // His bytes lie after hers, on both data servers.
     let bobs = File::create(&bob, "f").await;
     let second = pattern(6000);
     let wrote = write(&bobs, 1000, StableHow::FileSync, &second).await;

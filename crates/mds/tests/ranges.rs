@@ -190,7 +190,7 @@ async fn allocate_takes_storage_and_grows_the_file() {
     );
     assert_eq!(allocate(&file, 0, 0).await, Err(NfsStatus::Inval));
     assert_eq!(file.try_attrs().await.unwrap().0, 4 * MIB);
-    // A cut gives back what lies behind it, though no object has a byte there.
+    // A cut gives back what lies after it, though no object has a byte there.
     patiently(|| file.try_truncate(4)).await.unwrap();
     assert!(allocated() <= 128 * 1024, "{}", allocated());
     let full = File::create(&alice, "full").await;

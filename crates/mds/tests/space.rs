@@ -1,4 +1,4 @@
-//! Goal: what a file takes up is told as the data servers have allocated it, holes as holes, right behind the last close
+//! Goal: what a file takes up is told as the data servers have allocated it, holes as holes, right after the last close
 //! and soon while it is open; listings never ask a data server. Method: real data servers over stores in memory, and ones that
 //! remember what they were asked.
 #![allow(

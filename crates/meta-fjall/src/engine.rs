@@ -44,7 +44,7 @@ pub(crate) struct Written {
     pub(crate) commit: u64,
 }
 
-/// Fails the gate if the work with a batch ends by a panic, so that nobody waits for ever and nothing is written behind it.
+/// Fails the gate if the work with a batch ends by a panic, so that nobody waits for ever and nothing is written after it.
 pub(crate) struct FailOnPanic<'e>(pub(crate) &'e Engine);
 
 impl Drop for FailOnPanic<'_> {

@@ -69,7 +69,7 @@ pub(crate) fn journals(engine: &Path) -> Result<Vec<(u64, PathBuf)>, MetaError> 
     Ok(found)
 }
 
-/// Walks every journal; cuts the newest behind its last whole batch.
+/// Walks every journal; cuts the newest after its last whole batch.
 pub(crate) fn check(engine: &Path, watermark: u64) -> Result<Checked, MetaError> {
     let mut journals = journals(engine)?;
     let newest = journals.pop();

@@ -122,7 +122,7 @@ impl Queue {
 
     /// The engine shows what was begun.
     pub(crate) fn end_batch(&self) {
-        // Freed behind the lock.
+        // Freed after the lock.
         let _begun = std::mem::take(&mut self.progress.lock().begun);
     }
 

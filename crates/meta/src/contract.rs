@@ -409,7 +409,7 @@ pub fn what_is_put_later_comes_with_its_number(subject: &mut dyn Subject) {
     let taker = commit(&*store, |tx| tx.put(b"taker", b"3"));
     assert!(alone < along && along <= taker);
     assert_eq!(value(&*store, b"along").as_deref(), Some(&b"2"[..]));
-    // Also behind a transaction that writes nothing.
+    // Also after a transaction that writes nothing.
     let last = store.put_later(b"last", b"4").expect(WHY);
     let empty = store.transact(&mut |_| Ok(TxOutcome::Commit));
     empty.expect(WHY);

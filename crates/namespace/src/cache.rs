@@ -317,7 +317,7 @@ impl<K: Copy + Eq + Hash, V: Clone> State<K, V> {
         }
     }
 
-    /// The first durable entry that was not used since the hand came by, or whatever lies behind the
+    /// The first durable entry that was not used since the hand came by, or whatever lies after the
     /// last probe.
     fn victim(&mut self, durable: Seq) -> usize {
         for _ in 0..EVICT_PROBES_MAX {

@@ -48,7 +48,7 @@ pub struct Rare {
     pub layout: Option<LayoutPolicy>,
     /// The access control list, unless the mode says it all.
     pub acl: Option<Acl>,
-    /// Marks. Stored behind the others, and only where there are any: a file without them is stored as before there were any.
+    /// Marks. Stored after the others, and only where there are any: a file without them is stored as before there were any.
     pub marks: Marks,
 }
 

@@ -7,7 +7,7 @@ use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 /// Longest symlink target in bytes (PATH_MAX of Linux).
 pub const SYMLINK_BYTES_MAX: u32 = 4096;
 
-/// Version of the stored form without [`Extras`]. A later one may add fields behind those of this one.
+/// Version of the stored form without [`Extras`]. A later one may add fields after those of this one.
 const INODE_VERSION: u32 = 1;
 /// Version of the stored form that ends with [`Extras`] without [`Marks`].
 const INODE_VERSION_EXTRAS: u32 = 2;

@@ -61,7 +61,7 @@ pub(crate) fn xattr_of(key: &[u8]) -> Option<(FileId, u64)> {
     Some((FileId(number(file)), number(cookie)))
 }
 
-/// The key behind every extended attribute of a file.
+/// The key after every extended attribute of a file.
 pub(crate) fn xattr_end(file: FileId) -> Vec<u8> {
     meta::prefix_end(&numbered(XATTR, file.0))
 }
@@ -79,7 +79,7 @@ pub(crate) fn bucket_of(key: &[u8]) -> Option<(FileId, u64)> {
     (hash != 0 && hash >> 55 == 0).then_some((FileId(dir), hash))
 }
 
-/// The key behind every bucket of a directory.
+/// The key after every bucket of a directory.
 pub(crate) fn bucket_end(dir: FileId) -> Vec<u8> {
     meta::prefix_end(&numbered(BUCKET, dir.0))
 }

@@ -748,7 +748,7 @@ fn damaged_values_are_corrupt_and_never_panic() {
     ));
 }
 
-/// What few inodes have is stored behind the rest, each part in a version of its own: what earlier programs wrote opens as it
+/// What few inodes have is stored after the rest, each part in a version of its own: what earlier programs wrote opens as it
 /// is, and what they could have written is still written so.
 #[test]
 fn inodes_of_every_version_open_and_keep_their_form() {

@@ -341,7 +341,7 @@ impl Encode for Fattr<'_> {
 /// Why the values of a [`Fattr`] could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FattrError {
-    /// An attribute that this crate does not know: `NFS4ERR_ATTRNOTSUPP`. Nothing behind it can be read.
+    /// An attribute that this crate does not know: `NFS4ERR_ATTRNOTSUPP`. Nothing after it can be read.
     NotSupp(u32),
     /// A value or the length of the list is wrong: `NFS4ERR_BADXDR`.
     Decode(DecodeError),

@@ -171,7 +171,7 @@ pub struct OpReader<'a> {
 }
 
 impl<'a> OpReader<'a> {
-    /// Starts behind a header that announced `ops_count` operations; reads at most [`OPS_MAX`].
+    /// Starts after a header that announced `ops_count` operations; reads at most [`OPS_MAX`].
     #[must_use]
     pub fn new(d: Decoder<'a>, ops_count: u32) -> Self {
         Self {
@@ -220,7 +220,7 @@ pub struct OpMark {
     status: Mark,
 }
 
-/// Writes a COMPOUND or `CB_COMPOUND` reply behind whatever the encoder holds already (the RPC header).
+/// Writes a COMPOUND or `CB_COMPOUND` reply after whatever the encoder holds already (the RPC header).
 #[derive(Debug)]
 pub struct ReplyWriter<N> {
     e: Encoder,
@@ -344,7 +344,7 @@ impl<N: OpNumber> ReplyWriter<N> {
     }
 }
 
-/// Writes a request behind whatever the encoder holds already.
+/// Writes a request after whatever the encoder holds already.
 #[derive(Debug)]
 pub struct Builder<N> {
     e: Encoder,

@@ -50,7 +50,7 @@ impl Thresholds {
     /// The thresholds that `attribute` has for a layout type; none at all when it has no item of it.
     ///
     /// # Errors
-    /// When the list of hints is shorter than its set says. What unknown hints, which come behind the known ones, add is not looked at.
+    /// When the list of hints is shorter than its set says. What unknown hints, which come after the known ones, add is not looked at.
     pub fn of(attribute: &MdsThreshold, layout_type: u32) -> Result<Self, DecodeError> {
         let mut items = attribute.items.0.iter();
         let Some(item) = items.find(|item| item.layout_type == layout_type) else {

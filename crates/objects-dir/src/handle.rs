@@ -110,7 +110,7 @@ impl Handle {
         Ok((len, Arc::new(Held { handle, ticket })))
     }
 
-    /// What `read` says, unless a cut was under way meanwhile: then it may have seen the zeros that the system puts behind the new end.
+    /// What `read` says, unless a cut was under way meanwhile: then it may have seen the zeros that the system puts after the new end.
     pub(crate) fn uncut<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
         let cuts_before = self.cuts_count.load(Ordering::Acquire);
         let done = read();

@@ -148,7 +148,7 @@ pub fn spans_keep_their_bytes(subject: &mut dyn Subject) {
     assert_eq!(bytes(&span), [5; 80_000]);
 }
 
-/// After a cut, what lay behind it never shows again.
+/// After a cut, what lay after it never shows again.
 pub fn cutting_and_extending_leaves_zeros(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let id = object(6);
@@ -171,7 +171,7 @@ pub fn cutting_and_extending_leaves_zeros(subject: &mut dyn Subject) {
 
 const MIB: u64 = 1 << 20;
 
-/// What was written is found as data, megabytes that never were as holes, and nothing at or behind the end.
+/// What was written is found as data, megabytes that never were as holes, and nothing at or after the end.
 pub fn seeking_finds_data_and_holes(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let id = object(13);
@@ -233,7 +233,7 @@ pub fn a_punched_range_is_a_hole(subject: &mut dyn Subject) {
     assert!(matches!(absent, Err(ObjectError::NotFound)));
 }
 
-/// Reserving makes the object, keeps size and bytes, also beyond the end; a cut gives back what lies behind it.
+/// Reserving makes the object, keeps size and bytes, also beyond the end; a cut gives back what lies after it.
 pub fn reserved_storage_is_there_to_write(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let id = object(16);

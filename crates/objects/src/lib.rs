@@ -203,7 +203,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// [`ObjectError::NotFound`] or the store's own failure.
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError>;
 
-    /// The first byte at or behind `offset` that is `what`; `None` when there is none before the end. Only a hint: a store may
+    /// The first byte at or after `offset` that is `what`; `None` when there is none before the end. Only a hint: a store may
     /// take a hole for data, never data for a hole.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError>;
 
     /// Makes a hole of a range: it reads as zeros and what storage can be given back is. The size stays. What is
-    /// reserved behind the end may stay reserved. Not durable.
+    /// reserved after the end may stay reserved. Not durable.
     ///
     /// # Errors
     /// [`ObjectError::NotFound`], [`ObjectError::Unsupported`] or the store's own failure.
@@ -226,7 +226,7 @@ pub trait ObjectStore: Send + Sync + 'static {
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError>;
 
     /// Makes the `len` bytes of `dst` at its offset what those of `src` at its offset are, by sharing their storage. Holes stay
-    /// holes, and so becomes what lies behind the end of `src`, which need not exist. `dst` is made when it does not exist, and
+    /// holes, and so becomes what lies after the end of `src`, which need not exist. `dst` is made when it does not exist, and
     /// grows as far as `src` has bytes. The ranges may not overlap. Not durable. With a `len` of 0 nothing is done, but to tell
     /// whether the store can.
     ///
@@ -240,7 +240,7 @@ pub trait ObjectStore: Send + Sync + 'static {
         len: u64,
     ) -> Result<(), ObjectError>;
 
-    /// Cuts or extends the object, which must exist, and makes that durable; storage reserved behind the new end is given
+    /// Cuts or extends the object, which must exist, and makes that durable; storage reserved after the new end is given
     /// back. A cut waits for the spans that reach beyond it; reads that come meanwhile end at the new size.
     ///
     /// # Errors

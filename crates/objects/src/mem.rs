@@ -306,7 +306,7 @@ impl Object {
         let keep = usize::try_from(size_bytes % PAGE_BYTES).expect("within a page");
         let mut cut = self.pages.split_off(&page);
         if let Some(last) = cut.remove(&page).filter(|_| keep > 0) {
-            // A copy when shorter, so that the bytes behind the cut are given back.
+            // A copy when shorter, so that the bytes after the cut are given back.
             let last = if last.len() > keep {
                 Bytes::copy_from_slice(&last[..keep])
             } else {

@@ -40,7 +40,7 @@ fn luck(dice: &mut Dice, from: usize, to: usize) -> Luck {
     }
 }
 
-/// A file's bytes. What lies behind those that were written is zeros.
+/// A file's bytes. What lies after those that were written is zeros.
 #[derive(Debug, Default)]
 struct Content {
     bytes: Vec<u8>,

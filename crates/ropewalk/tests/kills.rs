@@ -148,7 +148,7 @@ struct Writer {
     turn: u64,
 }
 
-/// What a writer has locked of its log from its first to its last turn: far behind the bytes.
+/// What a writer has locked of its log from its first to its last turn: far after the bytes.
 const KEPT: std::ops::Range<u64> = 1 << 40..u64::MAX;
 
 impl Writer {

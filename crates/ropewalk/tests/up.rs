@@ -1,5 +1,5 @@
 //! Goal: `ropewalk up` brings a file system up, keeps it up when its servers are killed, keeps its data over restarts, and leaves
-//! nothing behind. Method: the real program, our own client, SIGKILL.
+//! nothing after. Method: the real program, our own client, SIGKILL.
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 mod rig;

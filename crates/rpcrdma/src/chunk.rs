@@ -102,7 +102,7 @@ pub enum ChunkError {
     NoStream,
     /// A position that is no multiple of four or lies in the fixed part of the call.
     BadPosition(u32),
-    /// Two chunks overlap, or one begins behind the end of the stream.
+    /// Two chunks overlap, or one begins after the end of the stream.
     Misplaced(u32),
     /// The record is longer than allowed.
     TooLong(u64),
@@ -312,7 +312,7 @@ impl std::error::Error for ReassembleError {}
 ///
 /// `locate` belongs to the upper-layer binding: given the reduced stream and the index of a chunk it
 /// tells the offset *in the reduced stream* at which the opaque's bytes are missing, which is right
-/// behind their count. It is not asked for unused chunks.
+/// after their count. It is not asked for unused chunks.
 ///
 /// # Errors
 /// [`ReassembleError`].

@@ -199,7 +199,7 @@ impl<'r, A: Actor> Compound<'r, A> {
     }
 
     /// Bytes that a result may still add to a reply of `wire_len` bytes so far, when a failure of the next
-    /// operation is to fit behind it.
+    /// operation is to fit after it.
     #[must_use]
     pub fn room(&self, wire_len: usize) -> usize {
         let max = self

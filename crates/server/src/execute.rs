@@ -27,7 +27,7 @@ use transport::{CloseReason, ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Bytes behind SEQUENCE that tell a request from another one under the same slot and sequence id: as many as XXH3 takes in its short
+/// Bytes after SEQUENCE that tell a request from another one under the same slot and sequence id: as many as XXH3 takes in its short
 /// form.
 const FINGERPRINT_BYTES: usize = 240;
 /// First size of a reply's buffer: most replies are smaller, so they are one allocation.
@@ -208,7 +208,7 @@ impl<R: Role> Nfsd<R> {
         }
     }
 
-    /// Executes the operations behind SEQUENCE.
+    /// Executes the operations after SEQUENCE.
     async fn operations<'r>(
         &'r self,
         cx: &mut Compound<'r, R::Actor>,

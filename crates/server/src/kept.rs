@@ -22,11 +22,11 @@ xdr::xdr_struct! {
         pub(crate) results: OpaqueBuf<KEPT_RESULTS_BYTES_MAX>,
         /// How the COMPOUND ended; `None` while it went on.
         pub(crate) ended: Option<NfsStatus>,
-        /// Bytes of the request behind them.
+        /// Bytes of the request after them.
         pub(crate) rest_bytes: u32,
-        /// Current file handle behind them.
+        /// Current file handle after them.
         pub(crate) current_fh: Option<FileHandle>,
-        /// Saved file handle behind them.
+        /// Saved file handle after them.
         pub(crate) saved_fh: Option<FileHandle>,
     }
 }

@@ -4,15 +4,15 @@
 //! What changes anything for good is one transaction of the role's store. With it goes what the COMPOUND had answered so far,
 //! this operation's result included, and where the COMPOUND was: [`Keeper::kept`]. After a restart such a session is dead for
 //! new requests, but a retry of the last change of a slot continues there: the results are those of then, and operations
-//! behind them that only look are executed now. So effect and answer are atomic without holding a transaction over a whole COMPOUND,
-//! and nothing is written for COMPOUNDs that only look. Results behind the last change are added before the reply leaves; only a server that
+//! after them that only look are executed now. So effect and answer are atomic without holding a transaction over a whole COMPOUND,
+//! and nothing is written for COMPOUNDs that only look. Results after the last change are added before the reply leaves; only a server that
 //! went down in between, when nobody had seen them, looks again.
 //!
 //! # Ordering
 //! A slot keeps one change, the newest: its client sends a new request only when it has the reply of the one before.
 //!
 //! # Failure
-//! A COMPOUND that went down between two changes ends behind the first one with `NFS4ERR_DELAY`: its client knows what was done and
+//! A COMPOUND that went down between two changes ends after the first one with `NFS4ERR_DELAY`: its client knows what was done and
 //! asks for the rest anew.
 
 use crate::actor::Actor;
@@ -55,7 +55,7 @@ impl<A: Actor> Compound<'_, A> {
         }
     }
 
-    /// The whole reply, when it is more than was kept with the last change: results have come behind that, or it has failed although
+    /// The whole reply, when it is more than was kept with the last change: results have come after that, or it has failed although
     /// it was begun for good. A retry then gets all as it was.
     fn kept_whole(
         &self,
@@ -134,7 +134,7 @@ impl<R: Role> Nfsd<R> {
             self.role().is_ended(file)?;
         }
         if kept.ended.is_none() {
-            // What is looked up now behind the change is kept too: another retry gets the same.
+            // What is looked up now after the change is kept too: another retry gets the same.
             let persist = Persist::new(args, fingerprint);
             persist.kept_count.store(kept.results_count, Relaxed);
             cx.persist = Some(persist);
@@ -142,7 +142,7 @@ impl<R: Role> Nfsd<R> {
         Ok(kept)
     }
 
-    /// Continues a COMPOUND of an earlier run behind its last change.
+    /// Continues a COMPOUND of an earlier run after its last change.
     pub(crate) async fn resume<'r>(
         &'r self,
         cx: &mut Compound<'r, R::Actor>,

@@ -3,7 +3,7 @@
 use nfs4::OpNum;
 
 /// Bytes of the largest result that only says how an operation failed: number, status, and the empty
-/// bitmap of SETATTR. Kept free behind each result, so that the next failure always fits.
+/// bitmap of SETATTR. Kept free after each result, so that the next failure always fits.
 pub(crate) const ERROR_RESULT_BYTES: usize = 12;
 /// More bytes than the result of any operation with effects takes (that of EXCHANGE_ID is the longest), those apart
 /// that ask [`crate::Compound::room`] themselves, such as LAYOUTGET.
@@ -35,7 +35,7 @@ pub(crate) fn is_engine_op(op: OpNum) -> bool {
 
 /// Bytes that must be free in the reply before an operation is executed. An operation that only looks may be executed and its
 /// result then be found too big; one that changes anything may not, and one that also makes a new handle current needs room for
-/// the GETFH behind it (RFC 8881 §2.10.6.4).
+/// the GETFH after it (RFC 8881 §2.10.6.4).
 pub(crate) fn effect_bytes(op: OpNum) -> usize {
     match op {
         OpNum::Open | OpNum::Create => {

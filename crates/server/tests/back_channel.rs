@@ -58,7 +58,7 @@ async fn callbacks_count_up_in_their_slot() {
         let seqid = u32::try_from(n).unwrap() + 1;
         assert_eq!((args.slot_id, args.sequence_id), (0, seqid));
         assert_eq!(args.session_id, m.session);
-        // Program and version, behind the direction and the RPC version.
+        // Program and version, after the direction and the RPC version.
         assert_eq!(record[8..16], [0x40, 0, 0, 0, 0, 0, 0, 1]);
     }
 }

@@ -246,7 +246,7 @@ async fn replies_never_exceed_what_was_negotiated() {
         }
     }
     for too_big in [NfsStatus::RepTooBig, NfsStatus::RepTooBigToCache] {
-        // At the large result, and at each operation behind it.
+        // At the large result, and at each operation after it.
         assert!(seen.contains(&(too_big as u32, 3)), "{seen:?}");
         assert!(seen.contains(&(too_big as u32, 4)), "{seen:?}");
     }

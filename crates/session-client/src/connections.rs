@@ -30,7 +30,7 @@ const STAGGER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Connections {
     connector: Arc<dyn Connector>,
-    /// Preferred first; those of one transport behind each other or not.
+    /// Preferred first; those of one transport one after the other or not.
     addresses: Vec<Address>,
     wanted: usize,
     reverse: Arc<dyn DynService>,

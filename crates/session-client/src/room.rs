@@ -74,7 +74,7 @@ fn skip<'a, R: OpRes<'a>>(d: &mut Decoder<'a>) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    //! The data of a READ are found behind whatever stands before it.
+    //! The data of a READ are found after whatever stands before it.
     use super::*;
     use nfs4::ops::ReadResPayload;
     use nfs4::{NfsStatus, ReplyWriter};

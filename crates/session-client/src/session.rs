@@ -283,7 +283,7 @@ impl Session {
         })
     }
 
-    /// Sends operations as `caller` behind a SEQUENCE and returns the reply. `build` is called again for every try
+    /// Sends operations as `caller` after a SEQUENCE and returns the reply. `build` is called again for every try
     /// and must then append the very same. The server need not keep the reply: for operations that may be repeated, when
     /// the reply of the first time was lost.
     ///
@@ -567,7 +567,7 @@ fn renewing(session: Weak<Session>) -> RenewLease {
 /// Where a try goes.
 struct Reached {
     conn: ConnHandle,
-    /// Closed behind the try.
+    /// Closed after the try.
     _own: Option<NewConn>,
 }
 

@@ -146,7 +146,7 @@ fn ask(op: OpNum, d: &mut Decoder<'_>) -> Option<Ask> {
     })
 }
 
-/// Reads a COMPOUND request behind its RPC header.
+/// Reads a COMPOUND request after its RPC header.
 #[must_use]
 pub(crate) fn request(mut d: Decoder<'_>) -> Request {
     let mut request = Request::default();
@@ -237,7 +237,7 @@ fn got(op: OpNum, status: NfsStatus, d: &mut Decoder<'_>) -> Option<Got> {
     })
 }
 
-/// Reads a COMPOUND reply behind its RPC header.
+/// Reads a COMPOUND reply after its RPC header.
 #[must_use]
 pub(crate) fn reply(d: Decoder<'_>) -> Option<Reply> {
     let mut walk = CompoundReply::new(d).ok()?;

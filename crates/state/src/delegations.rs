@@ -9,7 +9,7 @@
 //!
 //! # Ordering
 //! Whoever is about to change a file first [holds](Delegations::hold) it, so that none is granted any more, then recalls
-//! what others have, and goes on when that is gone. A recall has a deadline of a lease; behind it the caller fences the
+//! what others have, and goes on when that is gone. A recall has a deadline of a lease; after it the caller fences the
 //! client off the file and revokes.
 //!
 //! # Failure

@@ -92,7 +92,7 @@ fn the_layout_of_another_client_stands_against_it() {
     let mut s = states();
     let opened = open(&mut s, A, R | W);
     layout(&mut s, opened, A, IoMode::ReadWrite);
-    // It goes on behind the open while a delegation would keep it; here it is made to stay by not being "on close".
+    // It goes on after the open while a delegation would keep it; here it is made to stay by not being "on close".
     let mut other = states();
     let opened = open(&mut other, A, R | W);
     let want = LayoutWanted {

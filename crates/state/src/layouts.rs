@@ -355,7 +355,7 @@ impl Layouts {
         self.keys.get(&key).copied().unwrap_or(0)
     }
 
-    /// Recalls layouts that need a key up to `key`, and no others, looking at no more than `look_max` states behind
+    /// Recalls layouts that need a key up to `key`, and no others, looking at no more than `look_max` states after
     /// `after`. Returns the callbacks to send, and where to go on unless that was all.
     pub fn begin_recall_of_keys(
         &mut self,

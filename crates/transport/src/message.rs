@@ -86,7 +86,7 @@ pub struct ReplyRoom {
     pub reply_bytes_max: u32,
     /// Most bytes of its bulk result; 0 when it has none.
     pub result_bytes_max: u32,
-    /// Where the bulk result belongs: given the reply without these bytes and their padding, the offset right behind
+    /// Where the bulk result belongs: given the reply without these bytes and their padding, the offset right after
     /// their count. `None` when it has no such result.
     pub locate: fn(&[u8]) -> Option<usize>,
 }

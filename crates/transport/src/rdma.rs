@@ -85,7 +85,7 @@ impl Config {
     pub const CREDITS_MAX: u32 = 88;
 }
 
-// A reply is never behind more calls than may be read ahead of it.
+// A reply is never after more calls than may be read ahead of it.
 const _: () = assert!((Config::CREDITS_MAX + OVERRUN) as usize <= PARKED_RECORDS_MAX);
 
 impl Default for Config {
@@ -196,7 +196,7 @@ impl Rdma {
             receive_depth: self.0.config.credits + OVERRUN + calls,
             exposed_max: exposing.min(calls) * EXPOSED_PER_CALL_MAX,
             crc: self.0.config.crc,
-            // A result is as long as its reply says, and what stands around it is written behind it.
+            // A result is as long as its reply says, and what stands around it is written after it.
             exposed_is_scratch: true,
             ..EndpointConfig::default()
         }

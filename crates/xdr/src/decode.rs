@@ -57,7 +57,7 @@ impl std::error::Error for DecodeError {}
 
 /// A value that can be read from XDR.
 pub trait Decode<'a>: Sized {
-    /// Reads one value and advances the decoder behind it.
+    /// Reads one value and advances the decoder after it.
     ///
     /// # Errors
     /// [`DecodeError`] names the first byte of the item that was refused.

@@ -21,7 +21,7 @@ use suite::{Outcome, Report};
 /// and are asked for by `--flags reboot`.
 const FLAGS_DEFAULT: &str = "everything noblock noflex noreboot";
 
-/// What came with the second minor version or behind it (COPY; open_arguments of RFC 9754), which the suite says of other such
+/// What came with the second minor version or after it (COPY; open_arguments of RFC 9754), which the suite says of other such
 /// tests but not of these.
 const FLAGS_MINOR_1: [&str; 3] = ["nocopy", "noDELEG24", "noDELEG25"];
 

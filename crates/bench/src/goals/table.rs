@@ -26,7 +26,7 @@ pub(super) enum Denominator {
     /// The bare transaction of a create.
     #[serde(rename = "bare store")]
     BareStore,
-    /// Both, one behind the other.
+    /// Both, one after the other.
     #[serde(rename = "ping-pong and bare store")]
     PingPongAndStore,
     /// The same with one data server.

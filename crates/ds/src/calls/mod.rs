@@ -1,6 +1,6 @@
 //! The MDS's calls (control program, procedures from 32), served on the connection that the data server opened.
 //!
-//! Owns decoding, the order behind HELLO, and answers; what a call does is in the files beside it.
+//! Owns decoding, the order after HELLO, and answers; what a call does is in the files beside it.
 
 mod files;
 mod floors;

@@ -5,7 +5,7 @@
 //!
 //! # Ordering
 //! Verifier, data, sync, index; then, for `FILE_SYNC`, the MDS learns of it; then the reply. Fences and truncations of
-//! the file wait for all of it, so that no report of a write comes behind a truncation and makes the file long again.
+//! the file wait for all of it, so that no report of a write comes after a truncation and makes the file long again.
 //! The MDS therefore never lets WROTE wait for a fence or a truncation.
 //!
 //! # Failure

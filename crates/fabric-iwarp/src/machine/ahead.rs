@@ -4,7 +4,7 @@
 //! be read at once, each payload into its place and what stands between two of them into the inbox. What a header then says is
 //! checked before any of that counts; bytes that turn out to be something else are moved to the inbox and taken from there.
 //!
-//! Nobody knows how long a Write will be, so what follows it may get into the memory behind it, never into bytes that were
+//! Nobody knows how long a Write will be, so what follows it may get into the memory after it, never into bytes that were
 //! written. Where that is not allowed ([`fabric::EndpointConfig::exposed_is_scratch`]) Writes are read segment by segment.
 
 use super::rx::{DIRECT_BYTES_MIN, INBOX_BYTES_MIN, Segment, Target};
@@ -27,7 +27,7 @@ pub(super) struct Ahead {
     /// Payload of the next segments of the message.
     sizes: [usize; SEGMENTS_MAX],
     count: usize,
-    /// What is read behind them.
+    /// What is read after them.
     tail: usize,
 }
 
@@ -160,7 +160,7 @@ impl Machine {
         ahead
     }
 
-    /// Bytes behind those of a segment where its message may go on.
+    /// Bytes after those of a segment where its message may go on.
     fn rest_of_place(&self, segment: &Segment) -> usize {
         match segment.place {
             Target::Sink(offset) => self.reads.front().map_or(0, |read| {
@@ -201,7 +201,7 @@ impl Machine {
         self.advance_all();
     }
 
-    /// Takes what was read beside the inbox. Returns what was read into it behind that.
+    /// Takes what was read beside the inbox. Returns what was read into it after that.
     fn read_ahead(&mut self, mut count: usize, ahead: &Ahead) -> usize {
         count -= self.place(count);
         for (index, size) in ahead.sizes().iter().enumerate() {
@@ -271,7 +271,7 @@ impl Machine {
         }
     }
 
-    /// What was read behind the end of the inbox and the first `right` bytes in the places of these sizes, in the order of the stream.
+    /// What was read after the end of the inbox and the first `right` bytes in the places of these sizes, in the order of the stream.
     fn spilled(
         &mut self,
         before: &Segment,

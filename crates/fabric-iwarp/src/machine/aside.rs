@@ -1,6 +1,6 @@
 //! Messages beyond what was admitted that stand before an answer which is due.
 //!
-//! A message that was not admitted waits in the stream, and everything behind it does. Where a read of ours is under way its
+//! A message that was not admitted waits in the stream, and everything after it does. Where a read of ours is under way its
 //! answer may be behind it, and what would admit the message may need that answer. So such messages are taken out of the way:
 //! they are received whole, kept in order, and handed over as they are admitted.
 //!

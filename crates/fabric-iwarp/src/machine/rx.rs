@@ -1,6 +1,6 @@
 //! The incoming half of a stream: frames cut from bytes, each segment checked before any of it is placed.
 //!
-//! A frame's CRC comes behind its payload, so payload is placed before it is known to be whole. That is sound
+//! A frame's CRC comes after its payload, so payload is placed before it is known to be whole. That is sound
 //! because nothing is delivered before the CRC was right, and a frame that fails it ends the stream: what it
 //! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
 
@@ -566,7 +566,7 @@ impl Segment {
         self.payload_bytes - self.placed
     }
 
-    /// Where the rest of the payload goes, and `more` bytes behind it: memory that was checked when the segment began, and
+    /// Where the rest of the payload goes, and `more` bytes after it: memory that was checked when the segment began, and
     /// that nobody takes back before its end: receives and sinks by themselves, exposed memory because invalidations wait.
     pub(super) fn place<'a>(
         &self,

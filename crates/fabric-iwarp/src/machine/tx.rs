@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
 
-/// Frames are made until so many bytes wait to be written: the data of a usual READ, and the reply behind them.
+/// Frames are made until so many bytes wait to be written: the data of a usual READ, and the reply after them.
 const FRAMED_BYTES: u64 = 192 * 1024;
 /// Or so many pieces, as many as one write takes with room for the last frame.
 const FRAMED_PIECES: usize = 64;
@@ -25,7 +25,7 @@ const FRAMED_PIECES: usize = 64;
 const SMALL_CHUNK_BYTES: usize = 4096;
 /// The most that one frame adds to them, unless its payload is small as well.
 const SMALL_ROOM_BYTES: usize = 2 + 18 + TERMINATE_BYTES_MAX + 7;
-/// Payload up to this size is copied behind its header: cheaper than a piece of its own.
+/// Payload up to this size is copied after its header: cheaper than a piece of its own.
 const SMALL_PIECE_BYTES: usize = 256;
 /// Large tagged segments end where a page does, if their message begins with one.
 const PAGE_BYTES: u64 = 4096;
@@ -105,7 +105,7 @@ impl Gather {
 pub struct Outgoing<'a> {
     /// So many pieces in memory first.
     pub pieces: usize,
-    /// Behind them, bytes of a file, and something behind these.
+    /// After them, bytes of a file, and something after these.
     pub file: Option<&'a FileRange>,
 }
 
@@ -518,7 +518,7 @@ impl Machine {
     }
 
     /// Whether the next work can start or go on: a read waits while too many are outstanding, and what is
-    /// behind it with it (RFC 5040 §5.5 rule 13, §6.1).
+    /// after it with it (RFC 5040 §5.5 rule 13, §6.1).
     fn work_is_ready(&self) -> bool {
         match self.send_queue.get(self.tx.framed_items) {
             None => false,

@@ -24,7 +24,7 @@ pub async fn private_data_travel_both_ways(fabric: &dyn Fabric, address: SocketA
     }
 }
 
-/// What was said was heard, with nothing but zeros behind it where the fabric has them.
+/// What was said was heard, with nothing but zeros after it where the fabric has them.
 fn assert_heard(fabric: &dyn Fabric, heard: &[u8], said: &[u8]) {
     let rest = heard.strip_prefix(said).expect("it was heard");
     assert!(rest.is_empty() || fabric.limits().pads_private_data);

@@ -117,7 +117,7 @@ pub async fn forbidden_access_ends_that_connection_only(fabric: &dyn Fabric, add
     other.assert_all_back();
 }
 
-/// One part that the peer does not grant fails the read of which it is one; its sink and what was posted behind come
+/// One part that the peer does not grant fails the read of which it is one; its sink and what was posted after come
 /// back.
 pub async fn a_read_fails_as_a_whole(fabric: &dyn Fabric, address: SocketAddr) {
     for wrong in 0..3 {
@@ -136,7 +136,7 @@ pub async fn a_read_fails_as_a_whole(fabric: &dyn Fabric, address: SocketAddr) {
         pair.a.read_parts(3, vec![part(3), part(4)]);
         pair.until(|a, _| a.ids().len() == 3).await;
         assert_eq!(pair.a.ids(), [1, 2, 3]);
-        // Parts that were granted do not make it a success, nor what was granted behind it.
+        // Parts that were granted do not make it a success, nor what was granted after it.
         for id in 2..=3 {
             assert!(pair.a.count(|c| c.id == id && c.status == WorkStatus::Ok) == 0);
         }

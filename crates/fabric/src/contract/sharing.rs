@@ -95,7 +95,7 @@ pub async fn what_is_not_admitted_waits_alone(fabric: &dyn Fabric, address: Sock
     assert_eq!((queue.posted(), small.taken()), (0, 0));
 }
 
-/// Messages that wait to be admitted do not stand in the way of an answer to a read that was sent behind them: what admits them may
+/// Messages that wait to be admitted do not stand in the way of an answer to a read that was sent after them: what admits them may
 /// need it. They come in order all the same, and invalidate when they come.
 pub async fn answers_pass_what_is_not_admitted(fabric: &dyn Fabric, address: SocketAddr) {
     let limits = fabric.limits();

@@ -34,7 +34,7 @@ pub(super) async fn getattr(
 }
 
 /// The current file with what a holder for writing knows better, and the names that its attributes have learned: all that is waited for.
-/// Values, 1.3 kB of them, are made behind it, in their place: to move them out of futures cost 5 % of a GETATTR's instructions.
+/// Values, 1.3 kB of them, are made after it, in their place: to move them out of futures cost 5 % of a GETATTR's instructions.
 pub(super) async fn known(mds: &Mds, cx: &mut Cx<'_>, mask: &Bitmap) -> Result<Fresh, NfsStatus> {
     let mut inode = cx::current_ready(mds, cx).await?;
     if mask.contains(SPACE_USED) && fs::look_at_space(&mds.fs, inode.id).await {

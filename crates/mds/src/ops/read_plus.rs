@@ -14,7 +14,7 @@ use xdr::Opaque;
 
 /// Smallest run of zeros that is told as a hole, and the step in which they are looked for.
 const BLOCK_BYTES: usize = 4096;
-/// Most segments of a reply. What comes behind the last but one is data.
+/// Most segments of a reply. What comes after the last but one is data.
 const SEGMENTS_MAX: usize = 64;
 /// Room that a reply needs beside the bytes: 20 for each segment, and what READ needs.
 const RESULT_BYTES: usize = 256 + SEGMENTS_MAX * 20;

@@ -14,7 +14,7 @@ use xdr::Encoder;
 
 /// Smallest bytes of one entry in a reply: flag, cookie, name, bitmap, values.
 const ENTRY_BYTES_MIN: usize = 28;
-/// Bytes kept free behind READDIR for what follows it in the COMPOUND.
+/// Bytes kept free after READDIR for what follows it in the COMPOUND.
 const TAIL_BYTES: usize = 256;
 /// Holders that one READDIR asks about their files; its page ends before the next one.
 const ASKED_MAX: usize = 64;

@@ -385,7 +385,7 @@ impl Client {
     }
 }
 
-/// A reader behind PUTFH.
+/// A reader after PUTFH.
 pub fn after_putfh(done: &Outcome) -> nfs4::CompoundReply<'_> {
     let mut reply = done.results().unwrap();
     reply.take::<PutFhRes>().unwrap();

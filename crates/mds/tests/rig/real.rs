@@ -316,7 +316,7 @@ pub async fn from_to<T: OpArgs<Num = nfs4::OpNum> + Sync>(
     src.client.on(&src.fh, operations).await
 }
 
-/// A reader behind what comes before the operation of [`from_to`].
+/// A reader after what comes before the operation of [`from_to`].
 pub fn after_from_to(done: &Outcome) -> nfs4::CompoundReply<'_> {
     let mut reply = after_putfh(done);
     reply.take::<SaveFhRes>().unwrap();

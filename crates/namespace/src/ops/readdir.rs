@@ -17,7 +17,7 @@ const SCAN_BUCKETS: usize = 512;
 /// Which page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadDirRequest {
-    /// Entries behind this cookie; 0 for the first page.
+    /// Entries after this cookie; 0 for the first page.
     pub cookie: u64,
     /// Most entries; at most [`READDIR_ENTRIES_MAX`] are returned.
     pub entries_max: usize,
@@ -47,7 +47,7 @@ pub struct DirEntry {
 pub struct DirPage {
     /// Entries in the order of cookies.
     pub entries: Vec<DirEntry>,
-    /// Nothing comes behind them.
+    /// Nothing comes after them.
     pub eof: bool,
 }
 
@@ -98,7 +98,7 @@ impl Namespace {
         };
         let (mut name_bytes, mut from) = (0, cookie_parts(page.cookie).0);
         loop {
-            // One bucket more than fits tells whether anything is behind the page.
+            // One bucket more than fits tells whether anything is after the page.
             let buckets_max = (entries_max - out.entries.len() + 1).min(SCAN_BUCKETS);
             let pairs = self
                 .store

@@ -55,7 +55,7 @@ impl Namespace {
         Ok(records.into_iter().map(|(n, ())| FileId(n)).collect())
     }
 
-    /// Entries of the removal queue behind `after` (0 for its head), oldest first, at most `limit` (and
+    /// Entries of the removal queue after `after` (0 for its head), oldest first, at most `limit` (and
     /// [`PAGE_MAX`]). Tell data servers only of what is durable.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub enum SetXattr {
 pub struct XattrPage {
     /// Cookies, each above [`COOKIE_FIRST`] or equal, and names, in the order of cookies.
     pub names: Vec<(u64, Vec<u8>)>,
-    /// Nothing comes behind them.
+    /// Nothing comes after them.
     pub eof: bool,
 }
 
@@ -82,7 +82,7 @@ impl Namespace {
         found.stored.map(|s| s.value.0).ok_or(NsError::NoXattr)
     }
 
-    /// Names behind `cookie` (0 for the first), at most `bytes_max` of them as [`XattrPage`] counts: each as long as its XDR form.
+    /// Names after `cookie` (0 for the first), at most `bytes_max` of them as [`XattrPage`] counts: each as long as its XDR form.
     /// Needs read permission.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ xdr::xdr_struct! {
     pub struct ReadPlusRes<'a> {
         /// Whether the last byte of the file was read.
         pub eof: bool,
-        /// Segments, one behind the other.
+        /// Segments, one after the other.
         pub contents: List<ReadPlusContent<'a>, READ_PLUS_SEGMENTS_MAX>,
     }
 }

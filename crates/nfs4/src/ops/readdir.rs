@@ -26,7 +26,7 @@ xdr::xdr_struct! {
 
     /// One entry.
     pub struct DirEntry<'a> {
-        /// Where to go on behind this entry.
+        /// Where to go on after this entry.
         pub cookie: u64,
         /// Name.
         pub name: Name<'a>,

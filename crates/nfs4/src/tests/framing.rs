@@ -59,7 +59,7 @@ fn a_client_reads_what_a_server_writes() {
             status: NfsStatus::NoEnt
         })
     );
-    // The operations behind a failure were not evaluated.
+    // The operations after a failure were not evaluated.
     let missing = r.take::<GetFhRes<'_>>().unwrap_err();
     assert_eq!(missing.status(), Some(NfsStatus::NoEnt));
 }

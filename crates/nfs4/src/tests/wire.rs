@@ -362,7 +362,7 @@ fn thresholds_have_the_bits_and_the_order_of_the_rfc() {
     assert_eq!(encode_to_vec(&attribute), bytes);
     assert_eq!(decode_all(&bytes), Ok(attribute.clone()));
     assert_eq!(Thresholds::of(&attribute, 1), Ok(sent));
-    // A hint of a later RFC comes behind those of this one.
+    // A hint of a later RFC comes after those of this one.
     let mut more = attribute;
     more.items.0[0].hintset.insert(4);
     more.items.0[0].hints.0.extend_from_slice(&[9; 8]);

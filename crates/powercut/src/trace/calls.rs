@@ -206,7 +206,7 @@ impl Seen<'_> {
         Some(node.unwrap_or_else(|| panic!("{} was never made", link.display())))
     }
 
-    /// Where a descriptor stands, behind what it has written.
+    /// Where a descriptor stands, after what it has written.
     fn position(&self, number: u64) -> Result<u64, Error> {
         let number = number & u64::from(u32::MAX);
         let text = std::fs::read_to_string(format!("/proc/{}/fdinfo/{number}", self.pid))?;

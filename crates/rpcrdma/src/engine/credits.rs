@@ -3,13 +3,13 @@
 //! A grant is treated as a window over the count of calls: a reply that is the n-th and carries the
 //! grant g allows the peer n + g calls in all. A lower grant moves that edge only when enough replies
 //! have followed, because until then the peer may have sent calls under the older one, or when the peer has shown that it has
-//! the reply with the lower one: by its reply to a call that we sent behind that, since messages of one connection arrive in
+//! the reply with the lower one: by its reply to a call that we sent after that, since messages of one connection arrive in
 //! order. So the edge tells how many calls the peer may have outstanding. Those that it had begun before it heard of a lower
 //! grant may still arrive beyond that edge, up to the highest that it ever was told of. Each of them finds a Receive, or is
 //! excused (design R14).
 //!
 //! Which of the two depends on the provider. One that holds back what has no Receive must have one for each such call: while a
-//! call waits, so does what is behind it. It costs nothing there, since a Receive that only waits is no memory. On a device it
+//! call waits, so does what is after it. It costs nothing there, since a Receive that only waits is no memory. On a device it
 //! is, pinned, and what was taken back could so grow far beyond all that is lent; but a device cannot hold back anything, and
 //! lets through what is excused at once, by receives that it has in reserve.
 

@@ -328,7 +328,7 @@ fn give_back(holds_back: bool) {
     assert_eq!(host.servers[1].engine.calls_allowed(), 64);
 }
 
-/// The client had begun all that its older grant allowed before it heard of the lower one, and sends it behind its answers to
+/// The client had begun all that its older grant allowed before it heard of the lower one, and sends it after its answers to
 /// calls of the server: one that shows that it knows the lower grant, and another. Each message finds a receive of its own, or
 /// where that would be pinned is excused.
 #[test]

@@ -40,7 +40,7 @@ fn rpc(xid: u32, direction: u32, more: usize) -> Vec<u32> {
     out
 }
 
-/// Header words and the message behind them.
+/// Header words and the message after them.
 fn wire(header: &[u32], message: &[u32]) -> Bytes {
     Bytes::from(words(&[header, message].concat()))
 }
@@ -49,7 +49,7 @@ fn inline(xid: u32, direction: u32, credits: u32) -> Bytes {
     wire(&[xid, 1, credits, 0, 0, 0, 0], &rpc(xid, direction, 0))
 }
 
-/// A message of ours with payloads of these sizes, `more` words behind them.
+/// A message of ours with payloads of these sizes, `more` words after them.
 fn message(xid: u32, direction: u32, payloads: &[u32], more: usize) -> Message {
     let mut e = Encoder::new();
     rpc(xid, direction, 0).iter().for_each(|w| e.u32(*w));

@@ -2,7 +2,7 @@
 //! between its start and its end (Herlihy and Wing).
 //!
 //! The search walks the history once and goes deep first: at the end of an operation that has not taken effect yet it
-//! takes effect, if need be behind others that are under way. Where that leads nowhere, the latest choice is made anew; no
+//! takes effect, if need be after others that are under way. Where that leads nowhere, the latest choice is made anew; no
 //! configuration is looked at twice. An operation whose outcome its client never learned may have happened or not, and
 //! is believed to have happened only when something needs it. What only looks takes effect as soon as it can.
 
@@ -58,7 +58,7 @@ pub(crate) enum Verdict {
 /// A place in the search.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Config<S> {
-    /// Events behind it.
+    /// Events after it.
     at: usize,
     state: S,
     /// What has taken effect of that which is under way.

@@ -13,7 +13,7 @@ pub(crate) struct Hold {
     pub who: String,
     /// The file.
     pub file: u64,
-    /// First byte and the one behind the last.
+    /// First byte and the one after the last.
     pub range: (u64, u64),
     /// Whether it excludes all others.
     pub is_exclusive: bool,

@@ -324,7 +324,7 @@ impl DataWorker {
             .collect();
         let found = marks.len() as u64;
         self.tell(&format!("read {found} cells from {first} of {}", held.id));
-        // What lies behind the end is nothing, and is judged as such.
+        // What lies after the end is nothing, and is judged as such.
         marks.resize(usize::try_from(count).unwrap_or(0), Ok(NOTHING));
         let seen = Seen {
             who,

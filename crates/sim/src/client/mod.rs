@@ -173,7 +173,7 @@ impl Client {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Sends operations behind PUTFH until the answer is neither DELAY nor GRACE.
+    /// Sends operations after PUTFH until the answer is neither DELAY nor GRACE.
     pub(crate) async fn on(
         &self,
         fh: &FileHandle,
@@ -675,7 +675,7 @@ pub(crate) fn lock_type(is_exclusive: bool) -> LockType {
     }
 }
 
-/// The result behind PUTFH.
+/// The result after PUTFH.
 pub(crate) fn taken<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
     done: &'a Outcome,
 ) -> Result<T, OpError> {

@@ -525,7 +525,7 @@ impl Worker {
     }
 }
 
-/// The result behind PUTFH, and what GETFH and GETATTR say behind that.
+/// The result after PUTFH, and what GETFH and GETATTR say after that.
 fn behind<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
     done: &'a Outcome,
 ) -> Result<(T, Seen), OpError> {
@@ -536,7 +536,7 @@ fn behind<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(
     Ok((result, seen))
 }
 
-/// The result behind PUTFH, SAVEFH, PUTFH.
+/// The result after PUTFH, SAVEFH, PUTFH.
 fn after_save<'a, T: nfs4::OpRes<'a, Num = nfs4::OpNum>>(done: &'a Outcome) -> Result<T, OpError> {
     let mut reply = done.results()?;
     reply.take::<PutFhRes>()?;

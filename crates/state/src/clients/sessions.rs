@@ -34,7 +34,7 @@ pub struct CreateSessionArgs<'a> {
     /// Random bits for the session id, so that it cannot be guessed.
     pub random: u64,
     /// What the caller found wrong with arguments that are no business of the table. It is answered
-    /// in its turn, behind the client and the sequence id.
+    /// in its turn, after the client and the sequence id.
     pub refused: Option<NfsStatus>,
 }
 

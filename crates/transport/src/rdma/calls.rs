@@ -17,7 +17,7 @@ use crate::message::ReplyRoom;
 
 /// Room in front of a bulk result for the reply's beginning.
 const HEAD_BYTES: usize = 1024;
-/// Room behind it for the rest of the reply.
+/// Room after it for the rest of the reply.
 const TAIL_BYTES: usize = 1024;
 
 /// Calls of ours on one connection.

@@ -276,7 +276,7 @@ on_both_providers! {
         assert_eq!(*rig.service.ended.lock(), []);
     }
 
-    // It has begun all that its older grant allowed, and sends that behind its answers to two calls of the server: one that
+    // It has begun all that its older grant allowed, and sends that after its answers to two calls of the server: one that
     // shows that it has heard of the lower grant, and another.
     async fn calls_begun_before_a_lower_grant_are_served(on: On) {
         let rig = Rig::new(on, TransportLimits::default()).await;
@@ -395,7 +395,7 @@ on_both_providers! {
     }
 }
 
-/// Messages beyond its credits are put aside while the server needs an answer that is behind them, but not without bound.
+/// Messages beyond its credits are put aside while the server needs an answer that is after them, but not without bound.
 #[tokio::test]
 async fn a_peer_far_beyond_its_credits_before_an_answer_is_cut() {
     let reason = CloseReason::RdmaNoReceive;

@@ -1,5 +1,5 @@
 //! The I/O of the NAS benchmark BT in its full mode: a square number of processes write the solution of a cube of points, time
-//! step after time step, behind each other into one file, by collective buffering.
+//! step after time step, one after the other into one file, by collective buffering.
 //!
 //! The cube is cut into `side`^3 cells for `side`^2 processes; each has `side` cells on a diagonal, so that in every direction each
 //! process has one cell in every slice (the multi-partition decomposition). A point is five doubles, x runs fastest. What a process
@@ -70,7 +70,7 @@ impl BtCell {
 pub(crate) struct Decomposition {
     points_count: u64,
     side: u64,
-    /// Of all processes, one behind the other; a process has `side` of them.
+    /// Of all processes, one after the other; a process has `side` of them.
     cells: Vec<BtCell>,
 }
 

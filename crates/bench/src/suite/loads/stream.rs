@@ -26,7 +26,7 @@ const WARM_UP_REQUESTS: u64 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// One behind the other.
+    /// One after the other.
     Sequential,
     /// Anywhere, at a multiple of the record's size.
     Random,

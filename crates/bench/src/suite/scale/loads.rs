@@ -38,7 +38,7 @@ const MIX: [Kind; 10] = [
     Kind::Create,
 ];
 
-/// What one request is; each is one COMPOUND behind SEQUENCE and PUTFH.
+/// What one request is; each is one COMPOUND after SEQUENCE and PUTFH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// GETATTR of the 15 attributes that Linux asks for.

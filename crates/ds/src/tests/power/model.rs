@@ -86,7 +86,7 @@ impl Act {
                 }
             }
             14..=15 => {
-                // Mostly behind the end: there the storage is seen.
+                // Mostly after the end: there the storage is seen.
                 let start = dice.roll(4 * BYTES_MAX);
                 let end = start + 1 + dice.roll(4 * BYTES_MAX);
                 Self::Reserve { start, end }
