@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows how the servers work. What an operation costs is measured ([`Costs`], by `ropewalk bench scale`), and the
 //! model says what many of them do on other [`Hardware`]: [`QueueNetwork`] for requests that wait for each other, [`Costs::uses`] for
-//! which resource ends first. docs/scale.md explains both and says what the model leaves out.
+//! which resource ends first. docs/benchmarks/scale.md explains both and says what the model leaves out.
 #![forbid(unsafe_code)]
 
 mod cluster;

@@ -5,63 +5,29 @@ use crate::cli::Cli;
 use crate::config::{Checked, DsConfig, MdsConfig};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [(&str, &str); 18] = [
-    ("README.md", include_str!("../../../README.md")),
-    ("CONTRIBUTING.md", include_str!("../../../CONTRIBUTING.md")),
-    (
-        "architecture/README.md",
-        include_str!("../../../docs/architecture/README.md"),
-    ),
-    (
-        "architecture/attributes.md",
-        include_str!("../../../docs/architecture/attributes.md"),
-    ),
-    (
-        "architecture/data-server.md",
-        include_str!("../../../docs/architecture/data-server.md"),
-    ),
-    (
-        "architecture/delegations.md",
-        include_str!("../../../docs/architecture/delegations.md"),
-    ),
-    (
-        "architecture/layouts.md",
-        include_str!("../../../docs/architecture/layouts.md"),
-    ),
-    (
-        "architecture/metadata-store.md",
-        include_str!("../../../docs/architecture/metadata-store.md"),
-    ),
-    (
-        "architecture/ranges.md",
-        include_str!("../../../docs/architecture/ranges.md"),
-    ),
-    (
-        "architecture/rdma.md",
-        include_str!("../../../docs/architecture/rdma.md"),
-    ),
-    (
-        "architecture/sessions.md",
-        include_str!("../../../docs/architecture/sessions.md"),
-    ),
-    (
-        "architecture/testing.md",
-        include_str!("../../../docs/architecture/testing.md"),
-    ),
-    ("benchmarks.md", include_str!("../../../docs/benchmarks.md")),
-    (
-        "conformance.md",
-        include_str!("../../../docs/conformance.md"),
-    ),
-    (
-        "linux-client.md",
-        include_str!("../../../docs/linux-client.md"),
-    ),
-    ("rdma.md", include_str!("../../../docs/rdma.md")),
-    ("running.md", include_str!("../../../docs/running.md")),
-    ("scale.md", include_str!("../../../docs/scale.md")),
-];
+/// README, CONTRIBUTING and each page under docs, by path.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = vec![root.join("docs")];
+    let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of documents") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let read = |page: PathBuf| {
+        let text = std::fs::read_to_string(&page).expect("a page in UTF-8");
+        (page, text)
+    };
+    pages.into_iter().map(read).collect()
+}
 
 /// The command line of `ropewalk-bench`.
 #[derive(clap::Parser)]
@@ -109,8 +75,8 @@ fn typed(command: &str) -> Vec<Vec<String>> {
 #[test]
 fn the_program_takes_every_command_line_of_the_documents() {
     let mut seen = 0;
-    for (name, text) in DOCUMENTS {
-        for line in commands(text).into_iter().flat_map(typed) {
+    for (page, text) in documents() {
+        for line in commands(&text).into_iter().flat_map(typed) {
             seen += 1;
             let parsed = match line.get(1).map(String::as_str) {
                 // A program of its own.
@@ -131,7 +97,7 @@ fn the_program_takes_every_command_line_of_the_documents() {
                 ErrorKind::InvalidValue => error.get(ContextKind::InvalidValue) == Some(&nothing),
                 _ => false,
             };
-            assert!(is_short, "{name}: {line:?}: {error}");
+            assert!(is_short, "{}: {line:?}: {error}", page.display());
         }
     }
     assert!(seen > 50, "{seen}");
@@ -166,8 +132,8 @@ fn read<T: for<'de> serde::Deserialize<'de> + Checked>(text: &str) -> Result<(),
 #[test]
 fn the_servers_take_every_configuration_of_the_documents() {
     let mut seen = 0;
-    for (name, text) in DOCUMENTS {
-        for block in configurations(text) {
+    for (page, text) in documents() {
+        for block in configurations(&text) {
             seen += 1;
             // The token is cut short there.
             let block = block.replace("join_token = ", "join_token_file = ");
@@ -176,7 +142,7 @@ fn the_servers_take_every_configuration_of_the_documents() {
             } else {
                 read::<MdsConfig>(&block)
             };
-            assert_eq!(taken, Ok(()), "{name}:\n{block}");
+            assert_eq!(taken, Ok(()), "{}:\n{block}", page.display());
         }
     }
     assert!(seen >= 4, "{seen}");

@@ -13,7 +13,7 @@ use std::path::Path;
 const IDLE: usize = 10_000;
 /// Connections beyond the limit that are tried.
 const EXCESS: usize = 200;
-/// The documented bound of resident memory for each idle connection (docs/running.md, "Limits").
+/// The documented bound of resident memory for each idle connection (docs/operate/limits.md).
 const IDLE_BYTES_MAX: usize = 8 * 1024;
 /// Descriptors of the test, and what the server keeps for its files.
 const FILES_RESERVED: u64 = 4096 + 64;

@@ -1,6 +1,6 @@
 //! A Ropewalk cluster as the host sees it: what its servers say on their admin sockets, and signals to them.
 //!
-//! Knows the directory of `ropewalk up` and the admin interface of docs/running.md, nothing of the program. The
+//! Knows the directory of `ropewalk up` and the admin interface of docs/operate, nothing of the program. The
 //! directory is looked at through the server's own root, since a server command may mount file systems that only
 //! it sees. Entry points: [`Cluster::new`], then [`Cluster::status`], [`Cluster::traffic`].
 

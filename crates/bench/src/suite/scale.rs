@@ -2,7 +2,7 @@
 //!
 //! The data servers are tasks that speak the control program over TLS ([`light_ds`]), the sessions are sockets that renew their leases
 //! ([`session`]); both live in processes of their own ([`load_process`]). [`predict`] turns a part of the measurements into costs, and compares what the
-//! model (crate `model`, docs/scale.md) says of other configurations with what is measured of them in the same run. [`run`] is one run.
+//! model (crate `model`, docs/benchmarks/scale.md) says of other configurations with what is measured of them in the same run. [`run`] is one run.
 
 mod light_ds;
 pub(crate) mod load_process;

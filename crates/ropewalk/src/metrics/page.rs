@@ -369,7 +369,7 @@ fn help_of(name: &str) -> &'static str {
         "rdma_discarded" => "RDMA messages that belong to nothing",
         "replies_unmatched" => "Replies that no call waited for",
         "calls_timed_out" => "Calls without a reply in time",
-        _ => "See docs/running.md",
+        _ => "See docs/operate",
     }
 }
 
