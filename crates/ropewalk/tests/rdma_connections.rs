@@ -18,7 +18,7 @@ use transport::{Address, Connector, Context, TransportLimits};
 const IDLE: usize = 10_000;
 /// Those that are there before anything is measured.
 const FIRST: usize = 100;
-/// The documented bound of resident memory for each (docs/operate/rdma.md, "Receives and credits").
+/// The documented bound of resident memory for each (docs/architecture/rdma-credits.md).
 const IDLE_BYTES_MAX: usize = 8 * 1024;
 /// Descriptors of the test, and what the server keeps for its files.
 const FILES_RESERVED: u64 = 4096 + 64;

@@ -90,7 +90,7 @@ impl Checker {
             CloseReason::PeerClosed | CloseReason::Asked | CloseReason::Shutdown => true,
             // Calls beyond the credits wait; nobody is cut off for them.
             CloseReason::RdmaCreditFlood => false,
-            // Who cannot be asked connects again without loss (docs/operate/rdma.md).
+            // Who cannot be asked connects again without loss (docs/architecture/rdma-credits.md).
             CloseReason::RdmaCreditsKept => !peer.starts_with(GUEST),
             _ => peer.starts_with(GREEDY),
         };
