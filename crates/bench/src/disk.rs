@@ -1,8 +1,8 @@
 //! A file system of its own for a comparison of servers: ext4 with a journal, in a file, through a loop device.
 //!
-//! What a server may promise depends on the file system below it, and machines differ (some have one without a journal, where not even a
-//! synchronous directory survives a power cut). So servers whose durability is compared are put on one that is known. The file is written in full before, and the
-//! loop device goes around the page cache, so that a sync costs what it costs on the disk below.
+//! What a server may promise depends on the file system below it, and machines differ. Without a journal not even a synchronous
+//! directory survives a power cut. So servers whose durability is compared are put on a known one. The file is written in full
+//! first, and the loop device bypasses the page cache: a sync costs what it costs on the disk below.
 //!
 //! # Ownership
 //! A [`LoopDisk`] owns the file, the mount and the folder that it is mounted on. The loop device is freed by the kernel when the mount ends.

@@ -5,9 +5,9 @@
 //! last, so the MDS never shows a size whose data could still be lost.
 //!
 //! # Failure
-//! Data whose verifier changed, whose server fails, or whose LAYOUTCOMMIT is refused are written again, alone in the
-//! file, through whatever layout there is then or the MDS, until the client gives up. They leave the table only when
-//! both have answered.
+//! Data are written again if their verifier changed, their server fails, or their LAYOUTCOMMIT is refused. Nothing else writes
+//! the file meanwhile. They go through the layout of that moment or the MDS, until the client gives up. They leave the table
+//! only when both have answered.
 
 use crate::Error;
 use crate::backoff::Backoff;

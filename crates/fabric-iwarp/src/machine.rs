@@ -5,10 +5,10 @@
 //! [`Machine::take_completions`].
 //!
 //! # Copies
-//! Outgoing payload is never copied here: frames are pieces, header and trailer ours, payload the caller's
-//! bytes, or a range of a file, which the system sends from where it lies. Incoming payload of a large segment is read straight into its place, which [`Machine::room`] offers,
-//! and that of the segments after it too; while such payload is due no more than headers is read in front of it, else what arrives after a
-//! header in the same read is copied once out of the inbox.
+//! Outgoing payload is never copied here. Frames are pieces: our header and trailer, and the caller's bytes or a range of a file,
+//! which the system sends from where it lies. Incoming payload of a large segment is read straight into its place, which
+//! [`Machine::room`] offers, and that of the segments after it too. While such payload is due, only headers are read in front of
+//! it. Otherwise what arrives after a header in the same read is copied once out of the inbox.
 //!
 //! # Ordering
 //! Messages are sent whole, one after the other. A Read Response goes ahead of queued work, but the two take

@@ -1,8 +1,8 @@
-//! Devices in use, and what they say by themselves: a port that is down, a queue pair in trouble.
+//! Devices in use, and their events: a port that is down, a queue pair in an error state.
 //!
-//! librdmacm opens each device once in a process, and closes one that is gone once no identifier is on it any more. A device
-//! that a connection was made on stays open and known here as long as the process lives, with an identifier that does
-//! nothing else, and with a thread that sleeps until the device has something to say.
+//! librdmacm opens each device once in a process. It closes one that is gone when no identifier is on it any more. A device
+//! on which a connection was made stays open as long as the process lives, held by an identifier of its own. A thread sleeps
+//! until the device has an event.
 
 use crate::cm::{Channel, Id};
 use crate::library::{Api, api};

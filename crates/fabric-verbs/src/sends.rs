@@ -1,9 +1,10 @@
 //! The send side of a connection: work in the order posted, cut into the requests that a device takes.
 //!
-//! A piece of work may be many requests (the parts of a read, a write of more pieces than a request holds), a request
-//! moves at most as much as the port takes, and there are more of them than places in the queue. So work waits in
-//! [`Sends::waiting`], the first of it is being cut ([`Cursor`]), and what was cut waits in [`Sends::started`] for the
-//! completion of its last request. Some work needs no request at all and completes when its turn comes.
+//! A piece of work may be many requests: the parts of a read, or a write of more pieces than a request holds. A request moves
+//! at most as much as the port takes. There may be more requests than places in the queue.
+//!
+//! Work waits in [`Sends::waiting`]. The first of it is being cut ([`Cursor`]). What was cut waits in [`Sends::started`] for
+//! the completion of its last request. Some work needs no request and completes in its turn.
 //!
 //! # Ownership
 //! What a request reads or writes belongs to its [`Started`] until the completion, or until the queue pair is gone.

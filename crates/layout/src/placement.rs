@@ -3,9 +3,10 @@
 //! A group is a device of the files layout. Its list never changes once a file may use it: another
 //! list is another group with another device id. When a data server of it moves to other addresses
 //! only the version rises, and the device id with it: clients ask anew for one that they do not know,
-//! and keep the addresses of one that they do. The table picks by smooth weighted round robin, so
-//! a heavy group does not get its share in one burst, and rotates the first stripe index within each
-//! group, so small files spread. It is deterministic: the same calls give the same picks.
+//! and keep the addresses of one that they do.
+//!
+//! The table picks by smooth weighted round robin: a heavy group does not get its share in one burst. It rotates the first
+//! stripe index within each group, which spreads small files. It is deterministic: the same calls give the same picks.
 //!
 //! Whether a group is available (none of its data servers full, out or expelled) is the caller's
 //! policy, given by [`PlacementTable::set_available`].

@@ -1,10 +1,9 @@
 //! The metadata store seam: an ordered, transactional key-value store (decision 5).
 //!
-//! Keys and values are bytes; what they mean belongs to the crates above. A transaction is a closure
-//! over [`Tx`] that the store may run again when an engine reports a conflict, so it must compute
-//! its effects from what it reads and have no others. Applied transactions are visible at once and
-//! numbered by [`Seq`]; they are durable once [`MetaStore::durable`] says so. Replies wait for the
-//! newest transaction that they observed (rule R7), so one fsync serves all that wait.
+//! Keys and values are bytes; what they mean belongs to the crates above. A transaction is a closure over [`Tx`]. The store may
+//! run it again when an engine reports a conflict, so its effects must follow from what it reads, and it must have no others.
+//! Applied transactions are visible at once and numbered by [`Seq`]. They are durable once [`MetaStore::durable`] says so.
+//! Replies wait for the newest transaction that they observed (rule R7), so one fsync serves all that wait.
 //!
 //! Entry points: [`MetaStore`], [`Tx`], [`transact`]. Adapters use [`Gate`] for their waiters, and
 //! pass [`contract`].

@@ -1,7 +1,7 @@
-//! A closed queueing network: so many requests at a time, each of which uses stations in turn and then begins anew.
+//! A closed queueing network: a number of requests, each of which uses stations in turn and then begins anew.
 //!
-//! Solved by exact mean value analysis. A station with `m` servers is taken as one server `m` times as fast and a delay for the
-//! rest of the service (Seidmann), which is exact for one request and at saturation.
+//! Solved by exact mean value analysis. A station with `m` servers counts as one server, `m` times as fast, and a delay for the
+//! rest of the service (Seidmann). That is exact for one request and at saturation.
 
 /// What requests queue for.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,8 @@
 //! Directory entries: one bucket per hash of a name, and the READDIR cookies that follow from it.
 //!
-//! The hash is a keyed SipHash cut to 55 bits and never 0. A cookie is `hash << 8 | slot`: it belongs to
-//! its entry for as long as that lives, orders all entries, is never 0, 1 or 2 (RFC 8881 §18.23.3
-//! reserves them), and is positive as a signed 64-bit `d_off`. Names that share a hash share a bucket
-//! and differ in the slot; without the key nobody can aim at one bucket.
+//! The hash is a keyed SipHash cut to 55 bits and never 0. A cookie is `hash << 8 | slot`. It belongs to its entry for as long
+//! as that lives, and orders all entries. It is never 0, 1 or 2, which RFC 8881 §18.23.3 reserves, and positive as a signed
+//! 64-bit `d_off`. Names that share a hash share a bucket and differ in the slot. Without the key nobody can aim at one bucket.
 
 use crate::inode::FileType;
 use crate::{FileId, NsError};

@@ -1,9 +1,8 @@
 //! The POSIX name space over the metadata store: inodes, directories, attributes, recovery marks.
 //!
-//! The crate owns the keys `s i d x w t o r` of docs/formats.md, the rules of POSIX about who may do
-//! what, and the durable notes from which an MDS recovers (which files may have unreported data, which
-//! truncations and removals are unfinished). It knows no protocol, no clock, no randomness and no
-//! data server: those come in as arguments or are the caller's. Every call is synchronous.
+//! The crate owns the keys `s i d x w t o r` of docs/formats.md and the permission rules of POSIX. It also owns the durable
+//! notes from which an MDS recovers: files with unreported data, unfinished truncations and removals. It knows no protocol, no
+//! clock, no randomness and no data server: those come in as arguments or are the caller's. Every call is synchronous.
 //!
 //! Entry points: [`Namespace::open`], [`Op`] (who asks, when, and what was observed), the operations as
 //! methods of [`Namespace`], and [`check`](fn@check) (the consistency checker).

@@ -1,10 +1,13 @@
 //! One mutation: a transaction with its own view of inodes and directory entries.
 //!
 //! # Ordering
-//! The body works on staged copies. When it succeeds they are encoded into the store's transaction,
-//! their keys are marked in the caches, the store commits, and they are published under the number
-//! that the store gave (see `cache.rs`). The writer lock is held throughout: what the caches hold is
-//! exactly the store's state for the body, so it need not read the store for it.
+//! The body works on staged copies. When it succeeds:
+//!
+//! 1. they are encoded into the store's transaction, and their keys are marked in the caches;
+//! 2. the store commits;
+//! 3. they are published under the number that the store gave (see `cache.rs`).
+//!
+//! The writer lock is held throughout. For the body the caches are exactly the store's state, so it reads no store for them.
 //!
 //! # Failure
 //! A refused body changes nothing; the caller observes only what the body read.

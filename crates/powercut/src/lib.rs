@@ -1,8 +1,8 @@
-//! A power cut for tests of stores: what a process does to its files is recorded, and what a cut at any point may leave on
-//! the disk is built in another directory, where the store must open and have all that was acknowledged.
+//! A power cut for tests of stores. It records what a process does to its files. In another directory it builds what a cut at
+//! any point may leave. There the store must open and have all that was acknowledged.
 //!
-//! A test runs itself again as the workload, under ptrace(2), so everything is seen that reaches the kernel, of our own code as of
-//! the engines that we build on, and none of them needs to know. What the workload acknowledges it says with [`ack`].
+//! A test runs itself again as the workload, under ptrace(2). So it sees everything that reaches the kernel, of our own code and
+//! of the engines below, and none of them needs to know. The workload says with [`ack`] what it acknowledges.
 //!
 //! What a cut leaves, by `disk`: all that an fsync covered; of the rest any part, in sectors of 512 bytes, of data, sizes and
 //! directory entries, each by itself. That is harsher than any one file system, and nothing that POSIX promises is taken away.

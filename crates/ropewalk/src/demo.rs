@@ -1,9 +1,8 @@
 //! `ropewalk demo`: proves on one machine that the data go to the data servers and come back unchanged.
 //!
-//! It runs a cluster as `ropewalk up` does, in a temporary directory and on free ports, copies incompressible data in and
-//! out with our own client, in over RDMA and out over TCP and the other way round, and compares checksums. The judgement is
-//! by what the servers counted themselves (`judge`): a file system whose metadata server carries the data, or one that
-//! takes the wrong transport, would pass every comparison of bytes.
+//! It runs a cluster as `ropewalk up` does, in a temporary directory and on free ports. Our own client copies incompressible
+//! data in over RDMA and out over TCP, and the other way round, and compares checksums. The servers' own counters decide
+//! (`judge`): if the metadata server carried the data, or over the wrong transport, every comparison of bytes would pass.
 
 mod judge;
 

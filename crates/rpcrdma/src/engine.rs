@@ -1,9 +1,9 @@
 //! The engine of one connection: both sides of RPC-over-RDMA, in both directions.
 //!
-//! Whoever drives it hands in what happened (a received Send, a message to send, the end of an
-//! operation) and takes out [`Event`]s, which concern this host, and [`SendWork`], which goes to the
-//! send queue of the connection in this order. Work is taken only when the queue has room for it, so
-//! a full queue delays no event. Neither queue grows beyond what credits allow.
+//! Its driver hands in what happened: a received Send, a message to send, the end of an operation. The driver takes out
+//! [`Event`]s, which concern this host, and [`SendWork`], which goes to the send queue of the connection in this order.
+//! Work is taken only when the queue has room for it, so a full queue delays no event. Neither queue grows beyond what
+//! credits allow.
 //!
 //! # Ownership
 //! Work owns the bytes that it sends. Memory is owned by whoever drives the engine: sinks and exposed

@@ -1,9 +1,10 @@
 //! The COMPOUND engine and the session operations that MDS and DS share.
 //!
-//! [`Nfsd`] is a [`transport::Service`]: it judges the RPC header and the credential, walks over the
-//! operations of a COMPOUND, executes those that make up sessions (EXCHANGE_ID, CREATE_SESSION, SEQUENCE, ...) and
-//! the current file handle, and gives every other one to its [`Role`]. It owns the reply cache's use, the size limits of
-//! replies. The clients are in a [`client_table::ClientTable`]. It does not know what a file is.
+//! [`Nfsd`] is a [`transport::Service`]. It judges the credential and walks over the operations of a COMPOUND. It executes
+//! those of sessions (EXCHANGE_ID, CREATE_SESSION, SEQUENCE, ...) and of the current file handle, and gives every other one to
+//! its [`Role`]. It owns the use of the reply cache and the size limits of replies.
+//!
+//! May call: `rpc-service`, `client-table`, `state`. May not know what a file is.
 //!
 //! Entry points: [`Nfsd`], [`Role`], [`Compound`].
 #![forbid(unsafe_code)]

@@ -1,9 +1,8 @@
 //! The slots of the back channel, with the server as the caller (RFC 8881 §2.10.6.3, §20.9).
 //!
-//! Owns sequence ids and which slots are busy. Does not own the calls themselves: whoever sends a
-//! callback keeps its bytes until it is answered, because a call whose connection broke must be
-//! sent again under the same slot and sequence id, over the same session. Sequence ids survive a
-//! change of connection; only a new session starts them anew.
+//! Owns sequence ids and which slots are busy. Does not own the calls: their sender keeps the bytes until the answer. A call
+//! whose connection broke must be sent again under the same slot and sequence id, over the same session. Sequence ids survive
+//! a change of connection; only a new session starts them anew.
 
 /// Where to send a callback: the arguments of CB_SEQUENCE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

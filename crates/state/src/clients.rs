@@ -1,10 +1,10 @@
 //! The client table: EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION, DESTROY_CLIENTID, SEQUENCE and
 //! leases (RFC 8881 §18.35, §18.36, §18.37, §18.50, §18.46, §8.3).
 //!
-//! Owns client records and sessions. Does not own opens, locks or layouts: where a rule asks whether
-//! a client has such state the caller passes a closure, and each [`RemovedClient`] that comes back obliges
-//! the caller to drop that client's state, to close its sessions' callbacks, and, if `recorded`, to
-//! delete its durable record *before* any other client is granted what it held.
+//! Owns client records and sessions. Does not own opens, locks or layouts: where a rule asks whether a client has such
+//! state, the caller passes a closure. For each [`RemovedClient`] the caller must drop that client's state and close its
+//! sessions' callbacks. If it is `recorded`, the caller must delete its durable record *before* any other client is
+//! granted what it held.
 //!
 //! Memory: a client takes about 400 bytes, its owner (up to [`OWNER_BYTES_MAX`], twice) and its
 //! principal (up to [`PRINCIPAL_BYTES_MAX`]); a session about 700 bytes plus its slot table.
@@ -13,8 +13,8 @@
 //! A client owns its sessions; removing it removes them.
 //!
 //! # Ordering
-//! A record that says that its client holds something is durable before the reply that grants the first state
-//! ([`Clients::record_needed`]), and gone before another client profits from the loss of the state (RFC 8881 §8.4.3, first edge).
+//! A record "holds" is durable before the reply that grants the first state ([`Clients::record_needed`]). It is gone before
+//! another client profits from the loss of the state (RFC 8881 §8.4.3, first edge).
 //!
 //! # Failure
 //! Everything here is lost with the process; only the records are not.

@@ -249,10 +249,9 @@ impl SlotTable {
         wanted
     }
 
-    /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries;
-    /// `None`, or a longer one, leaves "executed, not cached", and so does one that the client did
-    /// not ask to keep on a slot that it should no longer use, or for which there is no room in all tables. Returns whether the
-    /// reply is kept.
+    /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries. The slot is "executed, not
+    /// cached" after `None` and after a longer reply. A reply that the client did not ask to keep is dropped on a slot that it
+    /// should no longer use, and where all tables are full. Returns whether the reply is kept.
     ///
     /// # Panics
     /// When the token is of another table: a bug of the caller.

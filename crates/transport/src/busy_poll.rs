@@ -1,13 +1,13 @@
-//! Whether the next request is so near that asking for it is cheaper than to sleep until it comes.
+//! Whether the next request is so near that polling is cheaper than sleeping until it comes.
 //!
-//! A client that has one request under way at a time sends the next a few microseconds after it has the reply. To sleep for such a
-//! time costs more than the time itself: the processor goes idle and must be woken, and comes back with cold caches. So a worker
-//! that serves one busy connection asks its socket for a short time first, as `net.core.busy_poll` does for devices.
+//! A client with one request under way sends the next a few microseconds after the reply. A sleep costs more than that: the
+//! processor goes idle, must be woken, and comes back with cold caches. So a worker that serves one busy connection polls its
+//! socket for a short time first, as `net.core.busy_poll` does for devices.
 //!
 //! # Bounds
-//! It is done only while the last [`STREAK_MIN`] records of the thread all came from this connection, only where the mean time
-//! from reply to request is below the limit, for at most that limit, and at most [`WAITS_MAX`] times before other tasks
-//! of the thread get their turn. The thread offers its processor to others between two questions.
+//! - The last [`STREAK_MIN`] records of the thread all came from this connection.
+//! - The mean time from reply to request is below the limit. A wait takes at most that limit.
+//! - After [`WAITS_MAX`] waits other tasks of the thread get their turn. The thread yields its processor between two polls.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -58,9 +58,9 @@ pub struct TransportLimits {
     pub read_pace: Duration,
     /// The same of a peer that reads: longer, since the kernel takes much at once and then nothing. Default 20 s.
     pub write_pace: Duration,
-    /// A peer whose socket takes no byte for so long while bytes wait for it is cut. The kernel
-    /// offers room again only once much of its send buffer has drained (megabytes, when it has
-    /// grown), so a peer that reads some 50 kB/s or less is cut by the default of 60 s too.
+    /// A peer whose socket takes no byte for so long while bytes wait for it is cut. Default 60 s. The kernel offers room
+    /// again only once much of its send buffer has drained, which may be megabytes. So the default also cuts a peer that reads
+    /// some 50 kB/s or less.
     pub write_stall: Duration,
     /// A peer that sends nothing for so long within a record is cut. Default 60 s.
     pub read_stall: Duration,

@@ -1,8 +1,8 @@
 //! The bare store: the transaction of a create and nothing around it.
 //!
-//! A transaction reads the parent's inode and the bucket of the new name, writes the bucket, the new inode, the parent, the
-//! counters and the answer that the task's slot keeps for a retry, and its task waits until that is durable. Keys and sizes are those
-//! of docs/formats.md. All names go to one directory, the hardest case: every transaction changes the same parent.
+//! A transaction reads the parent's inode and the bucket of the new name. It writes the bucket, the new inode, the parent, the
+//! counters, and the answer that the task's slot keeps for a retry. Its task waits until that is durable. Keys and sizes are
+//! those of docs/formats.md. All names go to one directory, the hardest case: every transaction changes the same parent.
 //!
 //! It runs in this process, over any [`MetaStore`]; its CPU time is that of the whole process.
 

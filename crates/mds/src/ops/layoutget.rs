@@ -1,11 +1,11 @@
 //! LAYOUTGET (RFC 8881 §18.43): always the whole file, sparse, return on close.
 //!
-//! A handle for writing reads as well: whoever opened for writing and may not read gets LAYOUTUNAVAILABLE, and writes through
-//! this server. One that only writes would be of no use to the readers that share the client's layout.
+//! A handle for writing reads as well. A client that opened for writing and may not read gets LAYOUTUNAVAILABLE, and writes
+//! through this server. A handle that only writes would be of no use to the readers that share the client's layout.
 //!
-//! One handle serves every data server of the file, and one would do (§13.4.2). It is repeated for each all the same: Linux kernels
-//! with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a layout with a single handle for
-//! one without stripes, and then send I/O across a stripe's end to the wrong data server.
+//! One handle serves every data server of the file, and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for each,
+//! because Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a single
+//! handle for "no stripes". They send I/O across a stripe's end to the wrong data server.
 
 use crate::Mds;
 use crate::check_io;

@@ -11,8 +11,8 @@ use nfs4::ops::{
 use nfs4::{Ace, ClientId, NfsStatus, Owner, Stateid};
 use state::{DelegationKind, DelegationWanted, NoDelegation, Origin, Share};
 
-/// What a client may modify and keep to itself when it closes a file: nothing. No room can be promised for it on data servers that others
-/// fill too (§10.4.1), and Linux returns a delegation that is recalled without writing first what it has kept.
+/// What a client may modify and keep to itself when it closes a file: nothing. No room can be promised on data servers that
+/// others fill too (§10.4.1). Linux returns a recalled delegation without writing first what it has kept.
 const KEPT_BYTES_MAX: u64 = 0;
 /// ACE4_ACCESS_ALLOWED_ACE_TYPE.
 const ACE_ALLOWED: u32 = 0;

@@ -1,5 +1,6 @@
-//! `READ_PLUS` (RFC 7862 §15.10): READ, with zeros told as holes. What is a hole at a data server reads as zeros, and the RFC
-//! wants zeros that are stored told as holes too, so there is nothing to ask beyond the bytes.
+//! `READ_PLUS` (RFC 7862 §15.10): READ, with zeros told as holes.
+//!
+//! A hole at a data server reads as zeros, and the RFC wants stored zeros told as holes too. The bytes alone are enough.
 
 use crate::Mds;
 use crate::attrs::IO_BYTES_MAX;

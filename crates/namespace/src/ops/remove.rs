@@ -2,8 +2,8 @@
 //!
 //! # Ownership
 //! A regular file without names that the caller reports open becomes an *orphan*: its inode stays until
-//! [`Namespace::orphan_closed`]. Any other file loses its inode in the same transaction, and if it has a
-//! placement its objects enter the removal queue there too, so that neither is ever without the other.
+//! [`Namespace::orphan_closed`]. Any other file loses its inode in the same transaction. The objects of a placed file enter the
+//! removal queue in that transaction too: neither happens without the other.
 //!
 //! # Ordering
 //! `is_open` is asked inside the transaction. An OPEN that found the file just before must register

@@ -1,8 +1,8 @@
 //! Extended attributes (RFC 8276): names with values, on regular files and directories.
 //!
 //! # Ownership
-//! One key `x` for each attribute, ordered by a keyed hash of its name like the entries of a directory, so that the place of a
-//! name, which is its LISTXATTRS cookie, stays while others come and go. The inode knows their number and bytes; they go with it.
+//! One key `x` for each attribute, ordered by a keyed hash of its name like the entries of a directory. The place of a name is
+//! its LISTXATTRS cookie, and stays while others come and go. The inode knows their number and bytes; they go with it.
 //!
 //! # Ordering
 //! Values have no cache. A change of any of them also changes the inode, so the inode as it is after a read covers all

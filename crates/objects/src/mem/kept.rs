@@ -1,9 +1,8 @@
 //! Buffers that were handed over, and which pages of an object are parts of them.
 //!
-//! A buffer stays in memory as long as any page is a part of it. So only buffers that whole pages fill for the most part are
-//! kept, and when pages went and what is left fills less than 1 / [`KEPT_FACTOR_MAX`] of it, the rest is copied out and the
-//! buffer given back. An object so never holds more than [`KEPT_FACTOR_MAX`] times the bytes of those pages, and nothing is
-//! copied for that more than once.
+//! A buffer stays in memory as long as any page is a part of it. So only buffers that whole pages mostly fill are kept. When
+//! the pages left fill less than 1 / [`KEPT_FACTOR_MAX`] of a buffer, they are copied out and the buffer is given back. An
+//! object never holds more than [`KEPT_FACTOR_MAX`] times the bytes of those pages, and nothing is copied twice for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};

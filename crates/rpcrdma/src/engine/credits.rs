@@ -1,17 +1,16 @@
 //! Credits (RFC 8166 §3.3, RFC 8167 §4.1): one account for each direction.
 //!
 //! A grant is treated as a window over the count of calls: a reply that is the n-th and carries the
-//! grant g allows the peer n + g calls in all. A lower grant moves that edge only when enough replies
-//! have followed, because until then the peer may have sent calls under the older one, or when the peer has shown that it has
-//! the reply with the lower one: by its reply to a call that we sent after that, since messages of one connection arrive in
-//! order. So the edge tells how many calls the peer may have outstanding. Those that it had begun before it heard of a lower
-//! grant may still arrive beyond that edge, up to the highest that it ever was told of. Each of them finds a Receive, or is
-//! excused (design R14).
+//! grant g allows the peer n + g calls in all. The edge of that window says how many calls the peer may have outstanding.
 //!
-//! Which of the two depends on the provider. One that holds back what has no Receive must have one for each such call: while a
-//! call waits, so does what is after it. It costs nothing there, since a Receive that only waits is no memory. On a device it
-//! is, pinned, and what was taken back could so grow far beyond all that is lent; but a device cannot hold back anything, and
-//! lets through what is excused at once, by receives that it has in reserve.
+//! A lower grant moves the edge in two cases. Either enough replies have followed; until then the peer may have sent calls
+//! under the older one. Or the peer has replied to a call that we sent after the lower grant, since messages of one connection
+//! arrive in order. Calls that it had begun earlier may still arrive beyond the edge, up to the highest edge that it was ever
+//! told of. Each of them finds a Receive, or is excused (R14).
+//!
+//! Which of the two depends on the provider. A provider that holds back what has no Receive must have one for each such call,
+//! or later messages would wait with it. A Receive that only waits is no memory there. On a device it is pinned memory, which
+//! could grow far beyond all that is lent. But a device holds nothing back: it takes excused calls by receives in reserve.
 
 use std::collections::VecDeque;
 

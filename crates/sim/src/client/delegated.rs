@@ -1,7 +1,7 @@
 //! A client that opens a few shared files, relies on what it is delegated, and gives it back when it is called.
 //!
-//! One that loses its session, or is told that state of its was revoked, relies on nothing any more from the last request on
-//! that went well, and begins again as another incarnation.
+//! If it loses its session, or hears that state of its was revoked, it relies on nothing after its last successful request. It
+//! begins again as another incarnation.
 
 use crate::check::Findings;
 use crate::check::delegations::{How, Use};

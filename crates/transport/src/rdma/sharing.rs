@@ -1,11 +1,13 @@
-//! What accepted connections share: receives by size class, and the credits that go with them (design R14).
+//! What accepted connections share: receives by size class, and the credits that go with them (R14).
 //!
 //! # Invariant
-//! Each message that a peer may send has a receive in the queue of its class: a connection is told to admit as many as its
-//! engine counts before the Send that allows them is posted, and the provider holds back what comes beyond, or ends that
-//! connection unless the engine excuses it. No peer can so take what another was promised. How many there are is bounded: one
-//! for each connection, and what the pool of the class has. A provider that holds back sets aside more, for each connection
-//! whose grant was lowered what it may have begun before: less than its highest grant. That is a promise, not memory.
+//! Each message that a peer may send has a receive in the queue of its class. A connection admits as many as its engine counts
+//! before the Send that allows them is posted. The provider holds back what comes beyond, or ends that connection unless the
+//! engine excuses it. So no peer takes what another was promised.
+//!
+//! # Bounds
+//! One receive for each connection, and what the pool of the class has. A provider that holds back sets aside more for a
+//! connection whose grant was lowered: what it may have begun before, less than its highest grant. That is a promise, not memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
