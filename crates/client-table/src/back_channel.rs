@@ -161,7 +161,7 @@ impl ClientTable {
         self.deliver(about, build, take).await
     }
 
-    /// As [`ClientTable::callback_about`], for somebody who waits no longer than `wait_ms`. Only the waiting ends then: what was sent by that
+    /// As [`ClientTable::callback_about`], for a caller that waits no longer than `wait_ms`. Only the waiting ends then: what was sent by that
     /// time goes on until it is answered, since a slot whose call is given up is of no more use. Nothing is begun later.
     ///
     /// # Errors

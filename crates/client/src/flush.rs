@@ -1,4 +1,4 @@
-//! Making written data durable: COMMIT at everybody who holds some, then LAYOUTCOMMIT (RFC 8881 §12.5.4, §13.7).
+//! Making written data durable: COMMIT at every server that holds some, then LAYOUTCOMMIT (RFC 8881 §12.5.4, §13.7).
 //!
 //! # Ordering
 //! A COMMIT covers the writes that were answered before it was sent; later ones wait for the next. LAYOUTCOMMIT goes

@@ -116,7 +116,7 @@ impl Groups {
         }
     }
 
-    /// Looks at who is live and has room, and regroups when that has been so for long enough.
+    /// Looks which data servers are live and have room, and regroups when that has been so for long enough.
     pub(crate) fn observe(
         &mut self,
         store: &dyn MetaStore,

@@ -330,7 +330,7 @@ impl Servers {
         ids.iter().map(conn).collect()
     }
 
-    /// Looks at who is away, unless that was done just now.
+    /// Looks which data servers are away, unless that was done just now.
     pub(crate) fn look_who_is_away(&mut self) {
         let now = Instant::now();
         if now.saturating_duration_since(self.away.1) < Duration::from_millis(LOOK_MS) {

@@ -41,7 +41,7 @@ unsafe impl Sync for Channel {}
 pub(crate) struct Event {
     pub(crate) kind: i32,
     pub(crate) status: i32,
-    /// Of a request for a connection: who asks.
+    /// Of a request for a connection: the peer.
     pub(crate) asking: Option<NonNull<CmId>>,
     pub(crate) private_data: Bytes,
     /// Reads of the other side that this side may serve at a time, as the other side sees it.
@@ -183,7 +183,7 @@ impl Id {
         Ok(Self { api, raw, channel })
     }
 
-    /// The identifier of who asks for a connection.
+    /// The identifier of the peer that asks for a connection.
     ///
     /// # Safety
     /// It came with a request on this channel, and nobody else has it.

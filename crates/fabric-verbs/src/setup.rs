@@ -67,7 +67,7 @@ impl Verbs {
 
 impl Verbs {
     /// Whether this is an address of a device, so that it can be listened on. One that stands for all addresses is if a device has any; one
-    /// of loopback is not: who is asked to listen there is to be reached by programs that have no device.
+    /// of loopback is not: a listener there is for programs that have no device.
     #[must_use]
     pub fn has(&self, address: SocketAddr) -> bool {
         if address.ip().is_unspecified() {

@@ -132,7 +132,7 @@ pub trait Incoming: Send {
 pub struct Connected {
     /// This side of it.
     pub endpoint: Box<dyn Endpoint>,
-    /// What the other side said: in its acceptance for who connects, in its request for who accepts.
+    /// What the other side said: in its acceptance if this side connects, in its request if this side accepts.
     pub private_data: Bytes,
 }
 

@@ -30,7 +30,7 @@ use std::task::{Poll, Waker};
 const BACKLOG: usize = 1024;
 /// Linux's number of "no such device".
 const ENODEV: i32 = 19;
-/// First port given to who asks for none.
+/// First port given to a listener that names none.
 const PORT_MIN: u16 = 49_152;
 
 /// A network in memory.
@@ -68,7 +68,7 @@ type Answer = Arc<Mutex<(Option<Result<Connected, ConnectError>>, Option<Waker>)
 #[derive(Debug)]
 struct MemIncoming {
     net: MemFabric,
-    /// Of who accepts, and of who connects.
+    /// Of the accepting side, and of the connecting side.
     addresses: [SocketAddr; 2],
     config: EndpointConfig,
     private_data: Bytes,
@@ -270,7 +270,7 @@ impl Drop for MemListener {
             return;
         }
         let backlog = net.listeners.remove(&self.address);
-        // Who waits there is turned away once the lock is free.
+        // A connection that waits there is refused once the lock is free.
         drop(net);
         drop(backlog);
     }
@@ -374,7 +374,7 @@ impl Incoming for MemIncoming {
 
 impl Drop for MemIncoming {
     fn drop(&mut self) {
-        // Nobody will answer; if somebody has, the one who asks may not have looked yet.
+        // Nobody will answer. If somebody has, the connecting side may not have looked yet.
         let mut answer = self.answer.lock();
         if answer.0.is_none() {
             let refused = io::Error::from(io::ErrorKind::ConnectionReset);

@@ -419,7 +419,7 @@ impl Drop for Buffer {
             return;
         };
         spare.sub(slab.buffers * config.buffer_bytes);
-        // Who has registered the memory hears of its end, and may take locks of its own.
+        // Whatever has registered the memory hears of its end, and may take locks of its own.
         drop(state);
         drop(slab);
     }

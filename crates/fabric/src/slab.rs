@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 static SLABS: RwLock<BTreeMap<usize, Arc<Slab>>> = RwLock::new(BTreeMap::new());
 
-/// Who has done something with a slab as a whole that must be undone before its memory goes.
+/// A user of a slab as a whole, which must undo something before the memory goes.
 pub trait SlabUser: Send + Sync {
     /// The slab that begins at this address is about to go. Nobody uses any byte of it.
     fn forget(&self, start: usize);

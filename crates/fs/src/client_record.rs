@@ -245,7 +245,7 @@ pub fn forget_revoked(fs: &Fs, actor: &mut Actor) -> Result<(), NfsStatus> {
 fn set_revoked(fs: &Fs, client: ClientId, revoked: bool) -> Result<Seq, NfsStatus> {
     stored(fs.store().transact(&mut |tx| {
         tx.purpose(meta::Purpose::Removal);
-        // Who has no record cannot reclaim anything.
+        // A client without a record cannot reclaim anything.
         let Some(value) = tx.get(&key(client))? else {
             return Ok(meta::TxOutcome::Abort);
         };

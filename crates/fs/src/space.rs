@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Most batches of one tick.
 const BATCHES_MAX: usize = 64;
-/// How long somebody who looks waits for data servers.
+/// How long a GETATTR waits for data servers.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 
 /// Somebody looks at one file: asks the data servers if it was written to and nobody has it open any more. Returns whether it has asked:

@@ -1,5 +1,5 @@
 //! Goal: over RDMA a reply that is longer than a message goes into the reply chunk, whichever operation's it is; and credits that an
-//! idle client holds come back over CB_RECALL_SLOT to one that lacks them (design R14).
+//! idle client holds come back over CB_RECALL_SLOT to one that lacks them (rule R14).
 //! Method: the metadata server on the provider within the process, sessions of our own client; time paused.
 #![allow(
     clippy::unwrap_used,

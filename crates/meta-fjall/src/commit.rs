@@ -51,7 +51,7 @@ impl Quick {
     };
 }
 
-/// Commits in a row by one who waits, for others who came meanwhile; then the thread goes on.
+/// Commits in a row by one waiting task, for others that came meanwhile. Then the thread takes over.
 const COMMITS_IN_A_ROW_MAX: u32 = 4;
 
 /// Those who commit: a thread, and whoever waits.

@@ -46,7 +46,7 @@ impl Progress {
     }
 }
 
-/// Who has applied what, and who waits for it.
+/// What was applied, and which tasks wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) gate: Gate,

@@ -221,9 +221,9 @@ attributes! {
     MODE_UMASK = 81, mode_umask: ModeUmask;
     /// Whether the object can have extended attributes.
     XATTR_SUPPORT = 82, xattr_support: bool;
-    /// Time of the last access as who holds a delegation says (RFC 9754 §5).
+    /// Time of the last access as the holder of a delegation says (RFC 9754 §5).
     TIME_DELEG_ACCESS = 84, time_deleg_access: NfsTime;
-    /// Time of the last change of data as who holds a delegation says.
+    /// Time of the last change of data as the holder of a delegation says.
     TIME_DELEG_MODIFY = 85, time_deleg_modify: NfsTime;
     /// What OPEN may carry.
     OPEN_ARGUMENTS = 86, open_arguments: OpenArguments;

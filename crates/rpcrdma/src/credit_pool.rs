@@ -1,4 +1,4 @@
-//! Credits that connections share: the ledger of a shared receive queue (design R14).
+//! Credits that connections share: the ledger of a shared receive queue (rule R14).
 //!
 //! Each connection has an [`CreditAccount`]. It *holds* as many credits as its peer may have calls outstanding, the newest grant
 //! and older ones that the peer may still act on included: so many messages can be on their way or in progress. One of them is its
@@ -110,7 +110,7 @@ impl CreditPool {
         self.0.lock().accounts.len()
     }
 
-    /// Looks who holds too much, if somebody had too little since the last round. To be called every few seconds: a peer that
+    /// Finds the connections that hold too much, if one had too little since the last round. To be called every few seconds: a peer that
     /// made no call from one round to the next is taken for idle.
     #[must_use]
     pub fn round(&self) -> Round {

@@ -240,7 +240,7 @@ impl Connections {
         });
     }
 
-    /// The address to which a connection is to be made, by who asks.
+    /// The address to which a connection is to be made, by the task that asks.
     fn lacking(&self) -> Option<usize> {
         let mut table = self.table.lock();
         let kind = table.live.first()?.address;

@@ -39,7 +39,7 @@ const FLOOD_MS: (u64, u64) = (100, 5_000);
 const LEAVES_PER_MILLE: u32 = 300;
 /// Calls that earn credits.
 const EARNING: (u64, u64) = (40, 300);
-/// How long credits are held, in milliseconds: mostly longer than who holds them is asked for them.
+/// How long credits are held, in milliseconds: mostly longer than until the holder is asked for them.
 const HOLD_MS: (u64, u64) = (10_000, 60_000);
 /// Rounds of the deaf one, and calls in each.
 const ROUNDS: u32 = 12;

@@ -100,7 +100,7 @@ pub(crate) fn transact(
     }
 }
 
-/// Connects, and answers FENCE in place of who is called back on the connection.
+/// Connects, and answers FENCE in place of the data server that is called on the connection.
 pub(crate) struct Unfenced(pub(crate) Arc<dyn Connector>);
 
 impl Connector for Unfenced {

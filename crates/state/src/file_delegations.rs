@@ -57,7 +57,7 @@ impl FileStates {
     #[must_use]
     pub fn in_the_way_of_open(share: Share, truncates: bool) -> InTheWay {
         let writes = share.access & ACCESS_WRITE != 0 || truncates;
-        // Who holds one for reading opens for reading without asking.
+        // A holder for reading opens for reading without asking.
         if writes || share.deny & DENY_READ != 0 {
             InTheWay::All
         } else {

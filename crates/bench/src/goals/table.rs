@@ -120,7 +120,7 @@ impl Limit {
         }
     }
 
-    /// Whether who asks for `demand` asks for more than this.
+    /// Whether `demand` is more than this.
     pub(super) fn is_below(self, demand: Spread) -> bool {
         match self {
             Self::AtLeast(least) => demand.median > least,

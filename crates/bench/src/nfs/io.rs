@@ -84,7 +84,7 @@ impl FileIo {
 
     /// The ranges of one connection.
     fn places(&self, index: usize, count: usize) -> Result<Places, BenchError> {
-        // Who has a file alone walks through all of it.
+        // A task that has a file alone walks through all of it.
         let (at, of) = if self.own_files {
             (0, 1)
         } else {

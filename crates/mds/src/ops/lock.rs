@@ -93,7 +93,7 @@ async fn test(
     let inode = cx::current_regular(mds, cx)?;
     super::open::check_grace(mds, cx, false)?;
     let range = LockRange::new(args.offset, args.length)?;
-    // Who holds the file for writing locks without asking (RFC 8881 §10.4.2).
+    // The holder of a write delegation locks without asking (RFC 8881 §10.4.2).
     fs::clear(&mds.fs, &inode, client, Clearing::READ).await?;
     let owner = args.owner.owner.0;
     let kind = kind(args.lock_type);
