@@ -53,7 +53,7 @@ pub(crate) enum Request {
     },
     /// Tokens that wait (metadata server).
     TokenList,
-    /// Put a data server out of the cluster for good (metadata server).
+    /// Remove a data server from the cluster for good (metadata server).
     Expel {
         /// Its id.
         ds_id: u32,

@@ -63,7 +63,7 @@ pub(crate) enum Command {
     /// Change the keys that sign handles for data servers
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Put a data server out of the cluster for good: what it holds is lost
+    /// Remove a data server from the cluster for good: what it holds is lost
     Expel(ExpelArgs),
     /// Show RDMA devices, and why they can or cannot be used
     Rdma(RdmaArgs),
@@ -100,7 +100,7 @@ pub(crate) struct DaemonArgs {
     /// Check the configuration and exit
     #[arg(long)]
     pub check_config: bool,
-    /// Stop when standard input is closed, as `ropewalk up` wants it of its servers
+    /// Stop when standard input is closed; `ropewalk up` starts its servers so
     #[arg(long)]
     pub exit_with_parent: bool,
 }
@@ -126,7 +126,7 @@ pub(crate) struct UpArgs {
     /// When the objects of a new file are made: lazy, by the first write to each data server, or eager, with the file [default: lazy, or what DIR says]
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
     pub create: Option<CreateChoice>,
-    /// What all paths use: tcp, rdma, or auto for RDMA with TCP behind it [default: tcp, or what DIR says]
+    /// What all paths use: tcp, rdma, or auto for RDMA, then TCP [default: tcp, or what DIR says]
     #[arg(
         long,
         value_name = "TRANSPORT",
@@ -211,7 +211,7 @@ pub(crate) enum TokenCommand {
 /// `ropewalk key ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a new key now; handles under older keys stay good until their layouts come back or are recalled
+    /// Make a new key now; handles under older keys stay valid until their layouts come back or are recalled
     Rotate {
         #[command(flatten)]
         place: MdsPlace,

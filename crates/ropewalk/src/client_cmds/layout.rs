@@ -15,7 +15,7 @@ const XATTR: &[u8] = b"ropewalk.layout";
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum LayoutCommand {
-    /// Say how new files in a directory, and in directories made below it, are striped
+    /// Set how new files in a directory, and in new directories below it, are striped
     Set(SetArgs),
     /// Show how a file is striped, or what applies to new files of a directory
     Get(GetArgs),

@@ -54,7 +54,7 @@ pub(crate) enum ClientCommand {
     Ln(ln::Args),
     /// Add up the space that directories take
     Du(du::Args),
-    /// Say or show how files are striped over data servers
+    /// Set or show how files are striped over data servers
     #[command(subcommand)]
     Layout(layout::LayoutCommand),
 }
