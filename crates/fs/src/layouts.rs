@@ -71,7 +71,7 @@ pub fn grant(
     };
     let held_before = fs.state().layouts.holders(file.0, modes).contains(&client);
     let (key, stateid) = enter(fs, client, file, request)?;
-    // Looked at again after the entry: whoever fences from here on finds this holder.
+    // Re-check after registering the holder: any fence raised from now on sees it.
     let epoch = fs.ns.fencing_epoch(inode);
     let now = actor.ns(fs, |ns, op| ns.getattr(op, file));
     let risen = now.map_or(true, |now| {

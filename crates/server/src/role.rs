@@ -29,7 +29,7 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Who this server is.
     fn identity(&self) -> &ServerIdentity;
 
-    /// Whether a peer may connect at all: what no credential could make it see anything of takes no place.
+    /// Whether to accept this address. Peers that no export admits must not use a connection slot.
     fn admits(&self, _peer: IpAddr) -> bool {
         true
     }

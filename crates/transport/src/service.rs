@@ -28,8 +28,7 @@ pub trait Service: Send + Sync + 'static {
         record: Bytes,
     ) -> impl Future<Output = Option<Message>> + Send;
 
-    /// Whether a peer may connect at all. Others are closed at once, counted, and told of in the log, at most one line in
-    /// 10 s.
+    /// Whether a peer may connect. Others are closed at once, counted, and logged, at most one line in 10 s.
     fn admits(&self, _peer: &Endpoint) -> bool {
         true
     }
@@ -40,8 +39,7 @@ pub trait Service: Send + Sync + 'static {
     /// The connection is gone. Requests of it may still be running.
     fn disconnected(&self, _conn: &ConnHandle, _reason: CloseReason) {}
 
-    /// The peer makes no calls, and other connections lack credits that it holds: it is to be asked to use fewer slots. If it
-    /// keeps them it is cut off some time later.
+    /// This idle peer holds credits that others need. Ask it to release slots; it is disconnected if it does not.
     fn credits_short(&self, _conn: &ConnHandle) {}
 }
 
