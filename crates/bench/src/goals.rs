@@ -1,8 +1,8 @@
 //! The rows that the project has set itself goals for, each measured against its bare server, or another server, in one comparison.
 //!
-//! The goals stand in one [`table`], `docs/goals.toml`. [`Row`] names its rows; each plans [`trial`]s, comparisons of several subjects. [`run`]
-//! plays them and prints, for each, the comparison, and at the end one line for each goal with the ratio, its spread, and whether it is met.
-//! Some rows show ratios without a goal too.
+//! The goals stand in one [`table`], `docs/goals.toml`. [`Row`] names its rows. Each row plans [`trial`]s: comparisons of several
+//! subjects. [`run`] plays them and prints each comparison. At the end it prints a line for each goal: the ratio, its spread, and
+//! whether it is met. Some rows show ratios without a goal too.
 
 mod creates;
 mod data;

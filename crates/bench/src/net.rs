@@ -4,15 +4,15 @@
 //!   hub: the switch, and clients without a cap --+-- tbf ===== tbf -- a server's namespace
 //!                                                +-- tbf ===== tbf -- another's
 //! ```
-//! A link is a pair of veth devices with a token bucket (tc-tbf(8)) at each end, so it has its rate in both directions at once.
+//! A link is a pair of veth devices with a token bucket (tc-tbf(8)) at each end. It has its rate in both directions at once.
 //!
 //! # Ownership
 //! Namespaces have no names and belong to nobody else: each lives as long as a process in it, which is its holder (a `cat` whose input we
 //! hold) and what is started inside. The switch and the links live in them. The network of the machine itself is not touched.
 //!
 //! # Failure
-//! When this process ends in any way, also by SIGKILL, the input of holders and servers ends, so they end, and the kernel takes namespaces,
-//! links and switch back. So no run leaves anything behind that a later one would have to find.
+//! When this process ends in any way, also by SIGKILL, the input of holders and servers ends, and so do they. The kernel then
+//! takes namespaces, links and switch back. No run leaves anything that a later one would have to find.
 
 mod link;
 mod space;

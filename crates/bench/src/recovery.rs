@@ -1,9 +1,9 @@
 //! How long clients wait for a metadata server that was killed: from SIGKILL under load to the first new file and to the first
 //! durable write of a client that lives.
 //!
-//! [`run`] starts a cluster for each round, lets clients work, kills the metadata server, whose supervisor starts it again, and
-//! prints the times of the first and of the last client. Only what began after the kill counts. With `--gone` one more client,
-//! which holds a file open for writing, vanishes at the same moment.
+//! For each round [`run`] starts a cluster, lets clients work, and kills the metadata server, which its supervisor starts again.
+//! It prints the times of the first and of the last client. Only what began after the kill counts. With `--gone` one more
+//! client, which holds a file open for writing, vanishes at the same moment.
 
 use crate::nfs::cluster::{Cluster, ClusterOptions};
 use crate::process::Launcher;

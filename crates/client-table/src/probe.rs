@@ -1,7 +1,7 @@
 //! CB_NULL (RFC 8881 §19.1), which a server may send to see that there is a path to the client.
 //!
-//! Whoever has made a session with a back channel is called with it, so that a path that does not work is in the log before
-//! a recall needs it. Nothing else comes of it: what a path is worth shows the first callback.
+//! A client that made a session with a back channel is called on it once. A path that does not work is then in the log before a
+//! recall needs it. Nothing else follows: the first callback shows what a path is worth.
 
 use crate::ClientTable;
 use crate::back_channel::CB_VERSION;

@@ -1,5 +1,5 @@
-//! A pNFS client in user space: names and attributes from a metadata server, data straight from the data servers by the
-//! files layout (RFC 8881 §12, §13), recovery from lost connections, sessions and servers.
+//! A pNFS client in user space. Names and attributes come from a metadata server, data straight from the data servers by the files
+//! layout (RFC 8881 §12, §13). It recovers from lost connections, sessions and servers.
 //!
 //! The crate knows no socket: a [`transport::Connector`] makes connections, `tokio::time` is the clock. It caches no data
 //! and no names; what it remembers are sessions, layouts, devices, and written data until they are committed.

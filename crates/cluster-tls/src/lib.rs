@@ -1,10 +1,9 @@
 //! Who is who inside a cluster: its own CA, the identities that the CA signs, join tokens, and the
 //! TLS configurations of the control port.
 //!
-//! The MDS holds the CA. A data server joins with a one-time token: the token pins the CA, so the data
-//! server knows the MDS before it has a certificate, and the token's secret tells the MDS that it may have
-//! one. From then on both sides show certificates. One port serves both: [`peer_of`] says who is there,
-//! and the control program lets a peer without a certificate do nothing but JOIN.
+//! The MDS holds the CA. A data server joins with a one-time token. The token pins the CA, so the data server knows the MDS before
+//! it has a certificate. The token's secret tells the MDS that the data server may have one. From then on both sides show
+//! certificates. One port serves both: [`peer_of`] says who is there, and a peer without a certificate may call JOIN only.
 //!
 //! Certificates do not expire in practice: a wrong clock must not stop a cluster. An expelled data
 //! server is refused because the MDS compares [`Fingerprint`]s with its table at every connection, and

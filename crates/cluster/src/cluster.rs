@@ -226,8 +226,8 @@ impl Cluster {
         groups.placement().group(group).map_or(0, Group::width)
     }
 
-    /// The group of a device, with the addresses of its data servers in stripe order that a client on a connection of
-    /// this kind is told.
+    /// The group of a device, and the addresses of its data servers in stripe order. They are those for a client on a connection
+    /// of this kind.
     pub fn device(&self, id: DeviceId, kind: TransportKind) -> Option<(Group, Vec<Vec<NetAddr>>)> {
         let group = self.groups.lock().placement().by_device(id)?.clone();
         let servers = self.servers.lock();

@@ -1,9 +1,8 @@
 //! Narrow placement groups: for directories whose layout policy wants fewer data servers than a whole group has.
 //!
-//! The data servers of the current groups that have room are cut into runs of the wanted width, the last one going on at the
-//! front; files go to the runs in turn, and begin at each of a run's data servers in turn. A run becomes a group, and is stored,
-//! when its first file comes. Ids of narrow groups have their highest bit set: so a start knows that they are none for
-//! files without a policy.
+//! The data servers with room of the current groups are cut into runs of the wanted width; the last run continues at the front.
+//! Files go to the runs in turn, and begin at each of a run's data servers in turn. A run becomes a group, and is stored, when its
+//! first file comes. Ids of narrow groups have their highest bit set: a start knows that they are none for files without a policy.
 
 use layout::GROUPS_MAX;
 use std::collections::BTreeMap;

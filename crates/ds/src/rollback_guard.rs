@@ -4,10 +4,10 @@
 //! durable before it answers, and takes no store again that comes with fewer: that one was restored from a copy.
 //!
 //! # Ordering
-//! Changes are durable here, then said, then durable there. The acknowledgement of a client's COMMIT or stable WRITE
-//! does not wait for that, except when more than [`WINDOW`] changes lie between the two: what a restored copy may lack
-//! without being recognised is bounded by that number and by [`crate::announced::NEWS`]: so long after the last one a HEARTBEAT goes out of
-//! turn when there is something to tell, and at once when half a window is used up. In practice nobody waits.
+//! Changes are durable here, then told, then durable there. The acknowledgement of a client's COMMIT or stable WRITE does not wait
+//! for that, unless more than [`WINDOW`] changes lie between the two. A HEARTBEAT goes out of turn [`crate::announced::NEWS`]
+//! after the last one if there is something to tell, and at once when half a window is used up. These two bound what a restored
+//! copy may lack without being recognised. In practice nobody waits.
 //!
 //! # Failure
 //! While the MDS cannot take the number, data stay where they are and clients are told to try later.

@@ -58,8 +58,8 @@ pub fn terminate(data: &[u8]) {
     }
 }
 
-/// A stream: the first octet says how long the pieces are, the rest arrives at an endpoint with a receive, memory of both
-/// kinds and a read under way. CRCs are off, so that changes get beyond them.
+/// A stream. The first octet says how long the pieces are. The rest arrives at an endpoint with a receive, memory of both kinds
+/// and a read under way. CRCs are off, so that changes get beyond them.
 ///
 /// # Panics
 /// When something did not come back exactly once.

@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 /// How long TCP and MPA set-up may take (RFC 5044 §7.1.2 rule 10).
 const SETUP_TIME: Duration = Duration::from_secs(10);
-/// How long a connection is silent before the peer is asked whether it is still there, how often it is asked then, and how
-/// many times it may not answer.
+/// How long a connection is silent before the peer is asked whether it is still there. How often it is asked then, and how many
+/// times it may not answer.
 const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;

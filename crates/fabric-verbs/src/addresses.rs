@@ -132,8 +132,8 @@ unsafe fn socket_address(raw: *const c_void) -> Option<SocketAddr> {
     cm::decode(&storage)
 }
 
-/// The network interfaces of a port of the device at this place of sysfs: those of its GIDs, and where GIDs have none
-/// (InfiniBand, older kernels), those of the same piece of hardware that say to be on this port.
+/// The network interfaces of a port of the device at this place of sysfs: those of its GIDs. Where GIDs have none (InfiniBand,
+/// older kernels), those of the same hardware that say to be on this port.
 pub(crate) fn interfaces(device: &Path, port: u8) -> Vec<String> {
     let of_gids = device.join(format!("ports/{port}/gid_attrs/ndevs"));
     let names = (0..GIDS_MAX).map(|at| of_gids.join(at.to_string()));

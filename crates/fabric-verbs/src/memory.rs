@@ -3,8 +3,8 @@
 //! # Ownership
 //! A slab is registered in a domain when a buffer of it is first used there, as a whole, until the slab or the domain goes. A
 //! connection that has the slabs it needs registers none any more. Slabs carry no right of remote access: no peer can name them.
-//! What a peer may touch is registered for itself ([`Domain::register`]), in a domain of that connection alone, so that no
-//! other peer can, and is deregistered before its owner gets it back.
+//! What a peer may touch is registered for itself ([`Domain::register`]), in a domain of that connection alone, out of reach of
+//! other peers. It is deregistered before its owner gets it back.
 //!
 //! # Failure
 //! A registration that the kernel refuses (the limit of locked memory, as a rule) is an error of the one connection.

@@ -10,9 +10,9 @@
 //! What a request reads or writes belongs to its [`Started`] until the completion, or until the queue pair is gone.
 //!
 //! # Ordering
-//! A device completes requests in order; the last request of each piece of work is signalled. The kernel's siw has two
-//! orders, one for reads and one for all else, so on iWARP a completion speaks for requests of its own kind only. Work is
-//! handed back in the order posted in any case.
+//! A device completes requests in order; the last request of each piece of work is signalled. The kernel's siw has two orders, one
+//! for reads and one for all else. So on iWARP a completion speaks for requests of its own kind only. Work is handed back in the
+//! order posted in any case.
 
 use crate::copies::Copies;
 use crate::device::Caps;

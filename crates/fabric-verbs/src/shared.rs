@@ -5,9 +5,9 @@
 //! has taken one of the [`RESERVE`].
 //!
 //! # Invariant
-//! As many receives are posted as messages are admitted to all connections together, and [`RESERVE`] more, as long as the queue and the
-//! pool have room. While it is short all the same (a peer sends faster than its completions are looked at) the device asks its peers
-//! to wait and try again, without end: nobody loses a connection by it.
+//! As many receives are posted as messages are admitted to all connections together, and [`RESERVE`] more, as long as the queue and
+//! the pool have room. The queue may still be short, if a peer sends faster than its completions are looked at. Then the device
+//! asks its peers to wait and try again, without end. Nobody loses a connection by it.
 //!
 //! # Ownership
 //! A posted receive is the device's until a completion names it, or until the queue is destroyed, after every queue pair on it. A

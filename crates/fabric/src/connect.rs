@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Private data that every fabric carries in both directions: InfiniBand and RoCE leave 56 octets of a
-/// connection request to the caller, iWARP 508 (512 of RFC 5044 §7.1.1 less 4 of RFC 6581 §9.1).
+/// Private data that every fabric carries in both directions. InfiniBand and RoCE leave 56 octets of a connection request to the
+/// caller, iWARP 508 (512 of RFC 5044 §7.1.1 less 4 of RFC 6581 §9.1).
 pub const PRIVATE_DATA_BYTES_PORTABLE: usize = 56;
 
 /// What a provider can do at most.

@@ -163,10 +163,12 @@ pub trait Endpoint: Send {
         0
     }
 
-    /// So many of the messages that were admitted are not expected any more: others may have their receives. What comes all the same is not
-    /// admitted, but may be excused. Returns how many they are: none where the connection has receives of its own, nor where what is not
-    /// admitted waits ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)). There all that may still come is to stay admitted, since what waits
-    /// delays what is after it, and a receive that is only set aside costs no memory.
+    /// So many of the admitted messages are not expected any more: others may have their receives. What comes all the same is not
+    /// admitted, but may be excused.
+    ///
+    /// Returns how many were taken back. That is none where the connection has receives of its own, and where a message that is
+    /// not admitted waits ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)). There, all that may still come
+    /// stays admitted: a waiting message delays later ones, and a receive that is only set aside costs no memory.
     fn retract(&mut self, _messages: u32) -> u32 {
         0
     }

@@ -1,7 +1,7 @@
 //! A provider without a network: connections inside one process, for tests and the simulator.
 //!
-//! Work is done at once and whole when it is rung for or polled for, and everything is in the order of the
-//! calls, so equal calls give equal results. Clones of a [`MemFabric`] are one network.
+//! Work is done at once and whole when it is rung for or polled for. Everything is in the order of the calls: equal calls give
+//! equal results. Clones of a [`MemFabric`] are one network.
 //!
 //! Each IP address is a device of its own, which can be taken away ([`MemFabric::take_device`]) with all that is on it.
 //!

@@ -2,10 +2,13 @@
 //! waited for. Also: that a delegation of a client was revoked, so that it reclaims none (§10.2.1).
 //!
 //! # Ordering
-//! RECLAIM_COMPLETE writes a record that says that the client holds nothing. [`ensure`] makes it "holds", at the latest in the
-//! transaction that makes a file and durably before the reply that grants an open, lock, delegation or layout. A client that has held nothing
-//! for [`IDLE_MS`] is written back, without a sync of its own. A record is deleted before others profit from the loss of its client's state. At the end of the
-//! grace period every record that must not count after another restart is deleted in one transaction, then new state is granted.
+//! - RECLAIM_COMPLETE writes a record that says "holds nothing".
+//! - [`ensure`] makes it "holds": in the transaction that makes a file at the latest, and durably before the reply that grants an
+//!   open, lock, delegation or layout.
+//! - A client that has held nothing for [`IDLE_MS`] is written back, without a sync of its own.
+//! - A record is deleted before others profit from the loss of its client's state.
+//! - At the end of the grace period one transaction deletes every record that must not count after another restart. Then new
+//!   state is granted.
 //!
 //! # Failure
 //! A record whose transaction failed is taken as stored: it is then deleted with the client. One that a full store refused is
@@ -127,8 +130,8 @@ pub fn load_client_records(store: &dyn MetaStore) -> Result<Vec<ClientRecord>, M
     Ok(records)
 }
 
-/// Makes sure that the record of the COMPOUND's client says that it holds something before the reply leaves, and before
-/// anything becomes durable that the COMPOUND does from here on.
+/// Makes the record of the COMPOUND's client say "holds": before the reply leaves, and before anything becomes durable that the
+/// COMPOUND does from here on.
 pub fn ensure(fs: &Fs, actor: &mut Actor) -> Result<(), NfsStatus> {
     let client = actor.client()?;
     let now_ms = fs.clients.now_ms();

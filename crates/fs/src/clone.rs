@@ -1,8 +1,8 @@
 //! The clone of a range of one file into another (CLONE, RFC 7862 §15.13): every data server shares the storage of its own part.
 //!
 //! # Ownership
-//! Both files are the clone's alone while it is made: layouts for writing the source and all layouts of the destination are back, but
-//! for the caller's own, nobody is granted new ones, and proxied I/O waits.
+//! Both files are the clone's alone while it is made. Layouts for writing the source and all layouts of the destination are back,
+//! except the caller's own. No new ones are granted, and proxied I/O waits.
 //!
 //! # Ordering
 //! An object keeps the offsets of its file, so two files share storage where their stripes lie on the same data servers: in one group, by one

@@ -9,9 +9,9 @@
 //! under one lock. The caller waits a little and then gets DELAY, so no slot is blocked for long. The recall continues.
 //!
 //! # Failure
-//! Nothing here is durable: after a restart clients reclaim. A delegation that does not come back in a lease is revoked: a
-//! note of that is made durable, so that its client does not reclaim it (§10.2.1), then it is fenced off the file, then others
-//! go on. What CB_GETATTR says of times and the change attribute is made durable like any other change (R7).
+//! Nothing here is durable: after a restart clients reclaim. A delegation that does not come back in a lease is revoked. A note of
+//! that becomes durable first, so that its client does not reclaim it (§10.2.1). Then the client is fenced off the file, and
+//! others go on. What CB_GETATTR says of times and the change attribute is made durable like any other change (R7).
 
 use crate::actor::Actor;
 use crate::client_record;

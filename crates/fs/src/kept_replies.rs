@@ -1,8 +1,8 @@
 //! What persistent sessions keep (RFC 8881 §2.10.6.5, rule R15): key `e` session id, slot -> the newest change of the slot.
 //!
 //! # Ordering
-//! Written in the transaction of the change itself. A session id begins with the boot number that made it, so what is of an earlier
-//! run is known without a record of the session.
+//! Written in the transaction of the change itself. A session id begins with the boot number that made it. That tells replies of
+//! earlier runs without a record of the session.
 //!
 //! # Failure
 //! What cannot be deleted now goes with the sweep of the next run.

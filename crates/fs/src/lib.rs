@@ -1,10 +1,15 @@
 //! The file service: what keeps names, state, layouts and the data servers of files in step.
 //!
-//! [`Fs`] owns the name space, the open state and what is under way on files. Each module is one thing that it does: `layouts`
-//! grants and recalls them, `delegations` likewise, `truncate` and `removal` are durable intents, `size_recovery` finds
-//! what lost writers left, `io` serves clients without layouts, `copy`, `offload` and `clone` move data within the cluster,
-//! `client_record` and `client_end` begin and end the claims of clients. Functions take an [`Actor`]: for whom they act, and
-//! what the request has observed.
+//! [`Fs`] owns the name space, the open state and what is under way on files. Each module is one thing that it does:
+//!
+//! - `layouts` and `delegations` grant and recall;
+//! - `truncate` and `removal` are durable intents;
+//! - `size_recovery` finds what lost writers left;
+//! - `io` serves clients without layouts;
+//! - `copy`, `offload` and `clone` move data within the cluster;
+//! - `client_record` and `client_end` begin and end the claims of clients.
+//!
+//! Functions take an [`Actor`]: for whom they act, and what the request has observed.
 //!
 //! May call: `namespace`, `state`, `stripes`, `cluster` and `client-table`. May not call: COMPOUNDs, sessions or
 //! attributes as they are on the wire. Those are the operations' of the `mds` crate.

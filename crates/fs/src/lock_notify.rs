@@ -1,8 +1,8 @@
 //! `CB_NOTIFY_LOCK` (RFC 8881 §20.11): those who wait for a byte-range lock hear that it may be free now.
 //!
 //! # Ordering
-//! A denied request with a blocking type is remembered under the lock under which it was denied, so none that frees the range
-//! afterwards is missed. OPEN promises notifications (`OPEN4_RESULT_MAY_NOTIFY_LOCK`), and clients poll in spite of it.
+//! A denied request with a blocking type is remembered under the lock under which it was denied. No later release of the range is
+//! missed. OPEN promises notifications (`OPEN4_RESULT_MAY_NOTIFY_LOCK`), and clients poll in spite of it.
 //!
 //! # Failure
 //! A notification that cannot be delivered, or one too many at a time, is dropped: the client asks again by itself.

@@ -11,10 +11,12 @@
 //! can see it.
 //!
 //! # Failure
-//! A cancellation is answered when nothing of the copy can be written any more, DELAY until then: what the client writes
-//! after it stays. Of a client that is gone a copy may still be writing: until that is over, others' I/O through this server and new layouts of
-//! the file are told DELAY, since the client may be back already. CB_OFFLOAD is sent until it is answered, on whatever session the client has then; meanwhile OFFLOAD_STATUS tells the result. A restart
-//! forgets all copies, and clients ask for them again when they find their state gone.
+//! A cancellation is answered when nothing of the copy can be written any more, with DELAY until then: what the client writes
+//! after it stays. A copy of a client that is gone may still be writing. Until that is over, others' I/O through this server and
+//! new layouts of the file get DELAY, since the client may be back already.
+//!
+//! CB_OFFLOAD is sent until it is answered, on whatever session the client has then. Meanwhile OFFLOAD_STATUS tells the result. A
+//! restart forgets all copies; clients ask for them again when they find their state gone.
 
 use crate::actor::{Actor, Prepared};
 use crate::copy::{Copy, Patience, run};

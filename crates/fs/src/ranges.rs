@@ -1,8 +1,8 @@
 //! Ranges of striped files: where data are, holes that are made, storage that is taken (SEEK, DEALLOCATE, ALLOCATE).
 //!
 //! # Ownership
-//! As proxied I/O: the file's gate keeps truncations out. Layouts stay: to whoever writes the range at a data server meanwhile it
-//! is a WRITE like any other, and no byte outside of the range is touched.
+//! As proxied I/O: the file's gate keeps truncations out. Layouts stay. To a client that writes the range at a data server
+//! meanwhile it is a WRITE like any other, and no byte outside of the range is touched.
 //!
 //! # Ordering
 //! A hole or a reservation is durable at every data server before the name space learns of it, and that before the reply.

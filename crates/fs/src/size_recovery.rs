@@ -4,9 +4,9 @@
 //! A file in the table belongs to the recovery: its attributes, layouts and I/O wait with `NFS4ERR_DELAY`.
 //!
 //! # Ordering
-//! At start all marked files are entered before anything is served. A file's size is taken only when every data server of
-//! its group serves (so has the cluster floor) and no fence on it is pending: nothing can grow it any more behind our
-//! back but writers that are still known. The size is durable before the mark goes, the mark before the file is served.
+//! At start all marked files are entered before anything is served. A file's size is taken when two conditions hold: every data
+//! server of its group serves, so has the cluster floor; and no fence on it is pending. Then only known writers can still grow it.
+//! The size is durable before the mark goes, and the mark is gone before the file is served.
 //!
 //! # Failure
 //! A data server that is away delays its files only; one that was expelled counts as empty. An object that is lost has the

@@ -1,8 +1,8 @@
 //! Truncation: a durable intent, then every data server, then the size (rule R3).
 //!
 //! # Ownership
-//! The file's gate keeps proxied I/O out, a hold on its layouts keeps LAYOUTGET out, and the name space's intent keeps
-//! other truncations out, also after a crash.
+//! The file's gate keeps proxied I/O out. A hold on its layouts keeps LAYOUTGET out. The name space's intent keeps other truncations
+//! out, also after a crash.
 //!
 //! # Ordering
 //! 1. Layouts for writing come back, except the caller's own. A client's LAYOUTCOMMIT precedes its LAYOUTRETURN and must pass the gate.

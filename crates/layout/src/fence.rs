@@ -9,8 +9,8 @@
 //! The MDS decides; a data server owns its table and its durable copy.
 //!
 //! # Ordering
-//! A data server applies a record (from then on [`Floors::check`] refuses), makes it durable, waits for I/O
-//! that was admitted before, and only then acknowledges it.
+//! A data server applies a record: from then on [`Floors::check`] refuses. It makes the record durable, waits for I/O that was
+//! admitted earlier, and only then acknowledges it.
 //!
 //! # Failure
 //! A full table refuses the record and stays as it was: the data server must not acknowledge it. The

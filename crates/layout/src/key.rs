@@ -120,8 +120,7 @@ pub enum KeyError {
     StillActive,
     /// A next key waits to become active already, or none does.
     NotNext,
-    /// A set of records has two active keys or two next ones, one that is not the newest, a repeated id, or an id that
-    /// is retired.
+    /// A set of records has two active keys, two next ones, a next one that is not the newest, a repeated id, or a retired id.
     Inconsistent,
 }
 

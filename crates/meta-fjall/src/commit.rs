@@ -1,19 +1,24 @@
 //! Group commit: a sync of the journal for all that wait at once.
 //!
-//! A thread syncs while somebody waits: a slow disk stalls the waiters and not the event loops. Where the last syncs took
-//! less time than waking that thread (a tmpfs, persistent memory), the waiting task syncs itself, after all else that is ready
-//! in its event loop. One slow sync gives the work back to the thread.
+//! A thread syncs while somebody waits: a slow disk stalls the waiters and not the event loops. Where the last syncs took less time
+//! than waking that thread (a tmpfs, persistent memory), the waiting task syncs itself. All else that is ready in its event loop
+//! goes first. One slow sync gives the work back to the thread.
 //!
 //! # Ownership
 //! [`Committer`] owns the thread; dropping it stops and joins the thread. The journal's file is opened here a
 //! second time for the sync alone: fjall's own sync would hold the lock that every transaction needs. A [`Round`] is of whoever commits.
 //!
 //! # Ordering
-//! A round writes out what was gathered and notes how far the engine is then, moves fjall's buffer to the page cache (fjall's lock, no
-//! disk), finds the newest journal, syncs it, and then opens the gate. fjall starts a new journal only after it
-//! has synced the old one and before the lock is free again; so after the buffer was moved, every noted
-//! batch is in the newest journal or in an older one that is synced already.
-//! The gate opens before the watermark is written: the watermark never exceeds what is durable.
+//! A round
+//!
+//! 1. writes out what was gathered, and notes how far the engine is then;
+//! 2. moves fjall's buffer to the page cache (fjall's lock, no disk);
+//! 3. finds the newest journal and syncs it;
+//! 4. opens the gate.
+//!
+//! fjall starts a new journal only after it has synced the old one, under that lock. So after step 2 every noted batch is in the
+//! newest journal, or in an older one that is synced already. The gate opens before the watermark is written: the watermark never
+//! exceeds what is durable.
 //!
 //! # Failure
 //! The first error of a sync fails the gate for good: the kernel may have dropped the pages, so a second sync

@@ -1,9 +1,8 @@
 //! Checks fjall's journals before fjall reads them, and cuts a torn tail.
 //!
-//! A power cut may leave the unsynced end of a journal in any state: cut short, or with pages that never
-//! reached the disk between pages that did. fjall cuts an incomplete last batch by itself, but refuses to open
-//! when a batch is complete and its checksum wrong, and trusts lengths before it has seen a checksum. So
-//! every journal is walked here first, batch by batch, with our own limits.
+//! A power cut may leave the unsynced end of a journal in any state: cut short, or with pages missing between others. fjall cuts an
+//! incomplete last batch by itself. It refuses to open when a batch is complete and its checksum wrong, and trusts lengths before
+//! it has seen a checksum. So every journal is walked here first, batch by batch, with our own limits.
 //!
 //! # Ownership
 //! Runs while nothing else has the engine open. Only the newest journal is ever changed.

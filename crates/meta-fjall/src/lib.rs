@@ -1,8 +1,8 @@
 //! The metadata store on fjall: an embedded LSM tree with group commit.
 //!
-//! A transaction runs under one writer lock and buffers its writes. They are applied by being gathered with those of other transactions, and
-//! go into fjall as one batch with them (see `queue`), which appends it to the journal without a sync. The journal is synced while
-//! somebody waits in `durable`, for all who wait at once (see `commit`); without a waiter nothing is synced.
+//! A transaction runs under one writer lock and buffers its writes. They are applied when they are gathered with those of other
+//! transactions. They go into fjall as one batch (see `queue`), which is appended to the journal without a sync. The journal is
+//! synced while somebody waits in `durable`, for all who wait at once (see `commit`). Without a waiter nothing is synced.
 //!
 //! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case
 //! is a stall of the engine: with four memtables unflushed or thirty runs in level 0 it sleeps in steps of

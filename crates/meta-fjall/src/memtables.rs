@@ -1,8 +1,8 @@
 //! The memory of memtables that were written out, freed where nobody waits for it.
 //!
-//! fjall lets go of a memtable under the lock that every read and write of the tree takes. Where that frees its entries, some hundred
-//! thousand at 32 MiB, all callers stand still for as long as it takes (60-90 ms, fjall 3.1.13 on a virtual machine). So a
-//! handle of each memtable is held here until nobody else has one, and the last one to go is ours.
+//! fjall drops a memtable under the lock that every read and write of the tree takes. If that frees its entries, some hundred
+//! thousand at 32 MiB, all callers stand still (60-90 ms, fjall 3.1.13 on a virtual machine). So a handle of each memtable is held
+//! here until nobody else has one, and the last one to go is ours.
 //!
 //! # Ownership
 //! [`Memtables`] owns the thread; dropping it ends and joins the thread, which frees what it holds. What is held here beyond fjall's own handles is

@@ -13,10 +13,9 @@
 //! [`StoreDir`] holds the lock until it is dropped, after the engine.
 //!
 //! # Ordering
-//! `creating` is durable before `engine/` exists and `format` is durable after it is complete, so a creation
-//! that was cut short is recognised and begun again: it can have acknowledged nothing.
-//! The watermark is written after each sync of the journal and is itself not synced: after a power cut it may
-//! be older than the truth, never newer. So what lies below it must be there.
+//! `creating` is durable before `engine/` exists, and `format` is durable after it is complete. A creation that was cut short is
+//! thus recognised and begun again: it can have acknowledged nothing. The watermark is written after each sync of the journal and
+//! is itself not synced. After a power cut it may be older than the truth, never newer: what lies below it must be there.
 //!
 //! # Failure
 //! Every message names the directory. A watermark that does not pass its checksum counts as 0.

@@ -15,10 +15,10 @@
 //! during the load spoils it, and it starts again. So a load that was not spoilt returns a value that
 //! was published earlier and evicted since.
 //!
-//! The number of an evicted entry survives in its shard's *floor*, the highest number evicted from it;
-//! a fill carries the floor. Eviction passes over entries that are not durable yet while others are
-//! found within [`EVICT_PROBES_MAX`] steps, so the floor is as a rule durable already and waits for it
-//! cost nothing; either way no reader takes an undurable value for a durable one (R7).
+//! The number of an evicted entry survives in its shard's *floor*, the highest number evicted from it. A fill carries the floor.
+//! Eviction passes over entries that are not durable yet, while others are found within [`EVICT_PROBES_MAX`] steps. So the floor
+//! is usually durable already, and waiting for it costs nothing. Either way no reader takes an undurable value for a durable one
+//! (R7).
 //!
 //! # Failure
 //! After a failed commit marks are withdrawn and the old values stay.

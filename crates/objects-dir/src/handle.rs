@@ -1,13 +1,13 @@
 //! Open objects: their files, who holds their bytes, and the bounded cache of them.
 //!
 //! # Ownership
-//! A [`Handles`] is cut into shards by object; a shard's lock covers opening, making and unlinking of its objects'
-//! files, so an object has at most one [`Handle`], and everybody who uses the object shares it. A handle in use
-//! is never evicted; above the limit the cache holds only such handles.
+//! A [`Handles`] is cut into shards by object. A shard's lock covers opening, making and unlinking of its objects' files. So an
+//! object has at most one [`Handle`], which all users of the object share. A handle in use is never evicted; above the limit the
+//! cache holds only such handles.
 //!
 //! # Ordering
-//! [`Handle::cut`] first announces the new size: spans that are made from then on end at it, so it waits only for
-//! older spans that reach beyond it, and new readers cannot starve it (rule R16).
+//! [`Handle::cut`] first announces the new size: later spans end at it. It then waits only for older spans that reach beyond it, and
+//! new readers cannot starve it (rule R16).
 
 use crate::store_dir::StoreDir;
 use objects::{Hold, ObjectError, ObjectId};

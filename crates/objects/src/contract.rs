@@ -330,8 +330,7 @@ pub fn cloned_ranges_match_a_plain_model(subject: &mut dyn Subject) {
     }
 }
 
-/// Seeded writes, holes, reservations and cuts do what they do to a vector of bytes, and no byte of it other than zero lies
-/// in a hole.
+/// Seeded writes, holes, reservations and cuts do what they do to a vector of bytes. Only zero bytes of it lie in a hole.
 pub fn holes_that_are_made_match_a_plain_model(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let id = object(17);
@@ -526,8 +525,8 @@ pub fn random_work_matches_a_plain_model(subject: &mut dyn Subject) {
     }
 }
 
-/// Buffers that are handed over are written as any bytes are: what is done to the object later changes no span that was read
-/// before, and nothing of the object shows what lies around the bytes in their buffer.
+/// Buffers that are handed over are written as any bytes are. Later changes of the object change no span that was read earlier.
+/// Nothing of the object shows what lies around the bytes in their buffer.
 pub fn shared_writes_match_a_plain_model(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let id = object(21);

@@ -1,9 +1,9 @@
 //! Objects in memory: for `--memory` clusters, tests and the simulator.
 //!
-//! An object is a map of pages of [`PAGE_BYTES`]; a page holds only the bytes up to the last one written in it,
-//! so small and sparse objects stay small. Reads share pages. Writes copy into them, but whole pages of a buffer that was
-//! handed over become pages of the object as they are ([`kept`]). A write into a page that a reader still holds, or that is
-//! part of such a buffer, copies that page first, so spans never change.
+//! An object is a map of pages of [`PAGE_BYTES`]. A page holds only the bytes up to the last one written in it, so small and sparse
+//! objects stay small. Reads share pages. Writes copy into them. Whole pages of a buffer that was handed over become pages of the
+//! object as they are ([`kept`]). A write into a page that a reader still holds, or that is part of such a buffer, copies that page
+//! first: spans never change.
 //!
 //! [`MemOptions::manual`] makes a store that remembers what was synced, and [`MemObjects::after_crash`] makes one
 //! that a power cut could have left: synced bytes are kept, all others are kept, lost or torn by a seed.

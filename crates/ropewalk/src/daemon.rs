@@ -51,9 +51,8 @@ pub(crate) fn init_logging() {
         .try_init();
 }
 
-/// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for
-/// them, since a server without descriptors fails at its own files first. Raises the limit of open files as far as needed
-/// and allowed.
+/// The limits of a server's transport: as many connections as configured, or fewer when too few files may be open for them. A
+/// server without descriptors fails at its own files first. Raises the limit of open files as far as needed and allowed.
 pub(crate) fn transport_limits(configured: &Connections) -> TransportLimits {
     let wanted = u64::from(configured.max) + FILES_RESERVED;
     let files = raise_nofile(wanted);

@@ -84,8 +84,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Outcome {
         .block_on(serve(args, &config))
 }
 
-/// Asks the system for no huge pages in this process: the store's memory grows by small entries under its writer lock, and all changes
-/// wait while one of 2 MiB is cleared (5 ms on a virtual machine whose host has to find it first).
+/// Asks the system for no huge pages in this process. The store's memory grows by small entries under its writer lock. All changes
+/// wait while a page of 2 MiB is cleared (5 ms on a virtual machine whose host has to find it first).
 fn without_huge_pages() {
     if let Err(e) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!("huge pages stay on: {e}");

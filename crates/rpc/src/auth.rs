@@ -186,8 +186,8 @@ impl<'a> Credential<'a> {
     /// Interprets a credential. The error is the verdict to reply with.
     ///
     /// # Errors
-    /// `BadCred` for a body that its flavour forbids, `RejectedCred` for AUTH_SHORT (none of ours
-    /// exists, so the client must fall back to the full form) and for flavours that we do not know.
+    /// - `BadCred`: a body that its flavour forbids.
+    /// - `RejectedCred`: AUTH_SHORT (none of ours exists, so the client must fall back to the full form), and unknown flavours.
     pub fn parse(auth: &OpaqueAuth<'a>) -> Result<Self, AuthStat> {
         match auth.flavor {
             flavor::AUTH_NONE => Ok(Self::None),

@@ -4,10 +4,9 @@
 //! [`RecordReader::feed`]; for the bulk of a large record the caller reads from its socket straight
 //! into [`RecordReader::body_buffer`], so that those bytes are never copied.
 //!
-//! A length from a peer buys no memory: the buffer is never larger than twice what has arrived, or
-//! what has arrived plus [`RESERVE_STEP_BYTES`], unless the caller has accounted for all of the record
-//! ([`RecordReader::reserve_whole`]). Sizes, fragments and empty fragments are bounded
-//! by [`RecordLimits`].
+//! A length from a peer buys no memory. The buffer is never larger than twice what has arrived, or what has arrived plus
+//! [`RESERVE_STEP_BYTES`]. An exception is a record for all of which the caller has accounted ([`RecordReader::reserve_whole`]).
+//! Sizes, fragments and empty fragments are bounded by [`RecordLimits`].
 
 /// Most bytes that one fragment can announce: its length has 31 bits.
 pub const FRAGMENT_BYTES_MAX: u32 = 0x7fff_ffff;

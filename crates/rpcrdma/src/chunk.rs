@@ -310,9 +310,8 @@ impl std::error::Error for ReassembleError {}
 /// Puts the items of returned write chunks back into a reduced reply, for consumers that want one
 /// contiguous record. Copies.
 ///
-/// `locate` belongs to the upper-layer binding: given the reduced stream and the index of a chunk it
-/// tells the offset *in the reduced stream* at which the opaque's bytes are missing, which is right
-/// after their count. It is not asked for unused chunks.
+/// `locate` belongs to the upper-layer binding. Given the reduced stream and the index of a chunk, it tells the offset *in the
+/// reduced stream* at which the opaque's bytes are missing: right after their count. It is not asked for unused chunks.
 ///
 /// # Errors
 /// [`ReassembleError`].

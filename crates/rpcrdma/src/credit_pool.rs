@@ -1,8 +1,8 @@
 //! Credits that connections share: the ledger of a shared receive queue (rule R14).
 //!
-//! Each connection has an [`CreditAccount`]. It *holds* as many credits as its peer may have calls outstanding, the newest grant
-//! and older ones that the peer may still act on included: so many messages can be on their way or in progress. One of them is its
-//! own for ever; the others are lent out of one stock, to those whose peers make use of all they have.
+//! Each connection has a [`CreditAccount`]. It *holds* as many credits as its peer may have calls outstanding, older grants that the
+//! peer may still act on included. So many messages can be on their way or in progress. One credit is its own for ever. The others
+//! are lent out of one stock, to connections whose peers use all they have.
 //!
 //! # Invariant
 //! The credits lent, the sum over all accounts of what each holds beyond its own one, never exceed the stock.

@@ -1,9 +1,9 @@
 //! RPC-over-RDMA version 1 (RFC 8166), with calls in both directions (RFC 8167) and private data of
 //! the connection manager (RFC 8797), without I/O.
 //!
-//! The crate owns the transport header, the meaning of chunks, credits and how connections share them, and the course of calls
-//! and replies on one connection. It holds no memory of its own, posts nothing and knows no upper layer:
-//! [`Engine`] says what is to be posted ([`SendWork`]) and what has happened ([`Event`]).
+//! The crate owns the transport header, the meaning of chunks, and credits with how connections share them. It owns the course of
+//! calls and replies on one connection. It holds no memory, posts nothing and knows no upper layer: [`Engine`] says what is to be
+//! posted ([`SendWork`]) and what has happened ([`Event`]).
 //!
 //! Entry points: [`Engine`], [`CreditPool`], [`Header`], [`PrivateData`], [`reassemble`].
 #![forbid(unsafe_code)]

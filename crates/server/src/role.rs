@@ -114,9 +114,9 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Whether a client holds opens, locks, layouts or delegations. Called with the client table locked.
     fn has_state(&self, client: nfs4::ClientId) -> bool;
 
-    /// A client ceased to exist (expiry, replacement, `DESTROY_CLIENTID`): its state goes, and so do
-    /// its durable records. Called before the reply of the operation that caused it, and once more for each
-    /// request of that client that was still running and may have made state afterwards.
+    /// A client ceased to exist (expiry, replacement, `DESTROY_CLIENTID`): its state and its durable records go. Called before the
+    /// reply of the operation that caused it. Called once more for each request of that client that was still running and may have
+    /// made state afterwards.
     fn client_removed(&self, removed: RemovedClient) -> impl Future<Output = ()> + Send;
 
     /// A client said RECLAIM_COMPLETE (RFC 8881 §18.51); the engine has recorded it.

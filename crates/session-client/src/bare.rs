@@ -36,9 +36,9 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// Ties a connection to the session, so that it may carry callbacks too, and finds out that it leads to the server that
-    /// has the session: a list of addresses may be wrong, and a request in another server's hands would end the session
-    /// (RFC 8881 §2.10.5.1). To the only address of a server a connection without callbacks needs no word.
+    /// Ties a connection to the session, so that it may carry callbacks too, and proves that it leads to the session's server. A list
+    /// of addresses may be wrong, and a request in another server's hands would end the session (RFC 8881 §2.10.5.1). A connection
+    /// without callbacks to the only address of a server needs no word.
     pub(crate) async fn bind(&self, conn: &ConnHandle) -> Result<(), SessionError> {
         let session_id = self.session;
         let dir = match self.config.callbacks {

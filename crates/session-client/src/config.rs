@@ -18,8 +18,8 @@ pub struct SessionConfig {
     pub owner: Vec<u8>,
     /// `co_verifier`: new for each incarnation of the client.
     pub verifier: Verifier,
-    /// Addresses of the one server, preferred first. All that are of the transport in use have connections, so that each
-    /// of the server's network interfaces has its part, and the loss of one leaves the others.
+    /// Addresses of the one server, preferred first. All of the transport in use have connections: each network interface has its
+    /// part, and the loss of one leaves the others.
     pub addresses: Vec<Address>,
     /// `EXCHGID_*` role flag to ask for, or 0.
     pub role_flag: u32,

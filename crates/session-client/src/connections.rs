@@ -1,7 +1,7 @@
 //! The connections of one session: made on demand, spread over the server's addresses, used in turn, closed together.
 //!
-//! A server with several network interfaces has an address for each. There is a connection to each address of the
-//! transport in use, so that every interface has its part of the work, and the loss of one leaves the others.
+//! A server with several network interfaces has an address for each. There is a connection to each address of the transport in use.
+//! Every interface has its part of the work, and the loss of one leaves the others.
 //!
 //! # Ownership
 //! A connection lives in a task of the transport until somebody closes it, so each one that was made is either in the

@@ -1,9 +1,9 @@
 //! The client's side of a slot table (RFC 8881 §2.10.6.1): which slots are free, and their sequence ids.
 //!
 //! # Ownership
-//! A [`SlotGuard`] owns its slot. Dropping it without saying how the request ended leaves the slot *in doubt*: nobody
-//! knows whether the server executed the request. Its next owner must first use up the sequence id with a
-//! SEQUENCE alone, whose answer is either its own or the cached one of the forgotten request.
+//! A [`SlotGuard`] owns its slot. Dropping it without saying how the request ended leaves the slot *in doubt*: nobody knows whether
+//! the server executed the request. Its next owner must first use up the sequence id with a SEQUENCE alone. The answer to that is
+//! either its own or the cached one of the forgotten request.
 //!
 //! # Ordering
 //! The lowest free slot is taken first, so that the server sees how few are needed and may take slots back.

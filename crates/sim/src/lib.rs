@@ -1,9 +1,9 @@
 //! Whole-cluster simulation: metadata server, data servers and clients in one process, under virtual time, from one seed.
 //!
-//! [`run`] builds the world of a seed on a paused tokio clock: hosts over the memory transport, stores whose durability
-//! lags, a network that loses, delays, doubles and cuts, servers that crash and come back with what was synced. Clients
-//! do seeded work and write down what they were promised; the checkers compare that, and what the wire tap
-//! saw, with what is there. The same seed gives the same run, event by event.
+//! [`run`] builds the world of a seed on a paused tokio clock: hosts over the memory transport, and stores whose durability lags. The
+//! network loses, delays, doubles and cuts. Servers crash and come back with what was synced. Clients do seeded work and write down
+//! what they were promised. The checkers compare that, and what the wire tap saw, with what is there. The same seed gives the same
+//! run, event by event.
 //!
 //! What is too large to be simulated is the [`model`]'s: how many data servers and clients a cluster can have.
 //!

@@ -8,9 +8,9 @@
 //! A client owns its delegation until it returns it, or until it is revoked or the client is removed.
 //!
 //! # Ordering
-//! Whoever is about to change a file first [holds](Delegations::hold) it, so that none is granted any more, then recalls
-//! what others have, and goes on when that is gone. A recall has a deadline of a lease; after it the caller fences the
-//! client off the file and revokes.
+//! A caller that is about to change a file first [holds](Delegations::hold) it: none is granted any more. It recalls what others have,
+//! and continues when that is gone. A recall has a deadline of a lease. After it the caller fences the client off the file and
+//! revokes.
 //!
 //! # Failure
 //! All of it is lost with the process. Clients reclaim in the grace period (§10.2.1).

@@ -202,9 +202,9 @@ impl FileStates {
         unlocked
     }
 
-    /// Checks the stateid of READ, WRITE or SETATTR of the size (RFC 8881 §8.2.5, §18.22, §18.32). A
-    /// client that opened for writing alone may read, for the sake of its page cache (§9.1.2), as far as
-    /// nobody denies reading and the caller has the permission.
+    /// Checks the stateid of READ, WRITE or SETATTR of the size (RFC 8881 §8.2.5, §18.22, §18.32). A client that opened for writing
+    /// alone may read, for the sake of its page cache (§9.1.2). It may not if somebody denies reading, or the caller lacks the
+    /// permission.
     ///
     /// # Errors
     /// `Locked` against a deny mode for what was not opened, `OpenMode`, `BadStateid`, `OldStateid`, or

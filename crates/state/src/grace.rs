@@ -10,10 +10,9 @@
 //! while the period lasts, and have nothing to reclaim: once they alone are missing, it ends.
 //!
 //! # Ordering
-//! No lock may be granted that was not reclaimed while the set counts. At the end the caller deletes,
-//! durably, the records that must not count after another restart, and only then calls
-//! [`crate::Clients::grace_finished`]: otherwise a client that could not reclaim in time might, after a second restart,
-//! reclaim what another client was given in between (the second edge condition of §8.4.3).
+//! While the set counts, only reclaimed locks may be granted. At the end the caller deletes, durably, the records that must not count
+//! after another restart. Only then it calls [`crate::Clients::grace_finished`]. Otherwise a client that could not reclaim in time
+//! might reclaim, after a second restart, what another client was given in between (the second edge condition of §8.4.3).
 //!
 //! # Failure
 //! If that deletion fails, the machine stays in `Ending` and new locks go on being refused.
@@ -134,8 +133,8 @@ impl Grace {
                 .is_some_and(|r| r.verifier == verifier && r.principal.0 == principal)
     }
 
-    /// Somebody has just reclaimed something. A client may find out late that the server has restarted and may have much to
-    /// reclaim, so while reclaims come the period goes on, up to twice its length.
+    /// A client has just reclaimed something. A client may find out late that the server has restarted, and may have much to reclaim.
+    /// So while reclaims come the period goes on, up to twice its length.
     pub(crate) fn reclaimed(&mut self, now_ms: u64) {
         if let Phase::Running {
             deadline_ms,

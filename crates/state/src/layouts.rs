@@ -8,10 +8,9 @@
 //! A client owns its layouts until it returns them, or until they are revoked or it is removed.
 //!
 //! # Ordering
-//! A recall bumps the stateid and blocks LAYOUTGET on the file, for every client, until nobody is left
-//! to answer. A caller that goes on to change the file (truncate) holds the file meanwhile with
-//! [`Layouts::hold`], so that no layout is granted between the last return and the change; then it
-//! raises the commit floor, so that a LAYOUTCOMMIT for writes from before is refused (rule R3).
+//! A recall bumps the stateid and blocks LAYOUTGET on the file, for every client, until nobody is left to answer. A caller that goes on
+//! to change the file (truncate) holds it meanwhile with [`Layouts::hold`]: no layout is granted between the last return and the
+//! change. It then raises the commit floor, and a LAYOUTCOMMIT for earlier writes is refused (rule R3).
 //!
 //! # Failure
 //! All of it is lost with the process: clients lose their layouts, and the fencing epoch of the new
@@ -612,10 +611,9 @@ impl Layouts {
             .collect()
     }
 
-    /// Takes all of a layout state away. The client learns it from the data servers
-    /// (`NFS4ERR_PNFS_NO_LAYOUT`) and from `NFS4ERR_BAD_STATEID`; it is *not* announced by
-    /// SEQ4_STATUS_RECALLABLE_STATE_REVOKED, because Linux answers that by dropping every layout it
-    /// has at each SEQUENCE, and never sends the FREE_STATEID that would end it.
+    /// Takes all of a layout state away. The client learns it from the data servers (`NFS4ERR_PNFS_NO_LAYOUT`) and from
+    /// `NFS4ERR_BAD_STATEID`. SEQ4_STATUS_RECALLABLE_STATE_REVOKED does *not* announce it: Linux would answer that by dropping every
+    /// layout at each SEQUENCE, and never sends the FREE_STATEID that would end it.
     pub fn revoke(&mut self, other: &Other) -> Option<Returned> {
         self.give_back(other, IoModes::ANY)
     }

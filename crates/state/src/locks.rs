@@ -1,9 +1,8 @@
 //! Byte-range locks of lock-owners on files (RFC 8881 §9.1 to §9.6, §18.10 to §18.12).
 //!
-//! Owns one lock state for each (client, lock-owner, file), made under an open and gone with it, and
-//! the list of those who were denied a blocking lock. Does not own opens: [`crate::FileStates`]
-//! checks them. Memory: about 300 bytes a lock state plus twice the owner, 50 bytes a range, 150
-//! bytes a waiter.
+//! Owns one lock state for each (client, lock-owner, file), made under an open and gone with it. Owns the list of clients that were
+//! denied a blocking lock. Does not own opens: [`crate::FileStates`] checks them. Memory: about 300 bytes a lock state plus twice
+//! the owner, 50 bytes a range, 150 bytes a waiter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -169,9 +169,9 @@ impl SlotTable {
 
     /// Judges a request. An answer other than `New` changes nothing (RFC 8881 §2.10.6.1.2), with one exception.
     ///
-    /// `room_bytes` is what may still be kept in all tables. A client that wants a reply kept for which there is no room, on a
-    /// slot above the target, gets `BadSlot`, and the slot is retired: by the next sequence id it has said that it has the
-    /// reply before (§2.10.6.1, on requesters that are intransigent).
+    /// `room_bytes` is what may still be kept in all tables. A client may want a reply kept for which there is no room, on a slot above
+    /// the target. It gets `BadSlot`, and the slot is retired. By the next sequence id the client had acknowledged the earlier reply
+    /// (§2.10.6.1, on requesters that are intransigent).
     pub fn sequence(&mut self, request: &Sequence, room_bytes: u64) -> Verdict {
         if request.slot > self.highest_enforced {
             return Verdict::BadSlot;

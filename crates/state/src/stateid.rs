@@ -1,8 +1,7 @@
 //! Stateids: how they are made, and the rules for their `seqid` (RFC 8881 §8.2, §12.5.5.2.1.4).
 //!
-//! `other` is `boot` (4 bytes), the kind (1 byte) and a counter (7 bytes), all big-endian, so none is
-//! ever used twice, not even after a restart. The tables own what a stateid means; here is only its
-//! form, the special values, and the current stateid of a COMPOUND.
+//! `other` is `boot` (4 bytes), the kind (1 byte) and a counter (7 bytes), all big-endian. None is ever used twice, not even after a
+//! restart. The tables own what a stateid means. Here is only its form, the special values, and the current stateid of a COMPOUND.
 
 use nfs4::{NfsStatus, OTHER_BYTES, Stateid};
 

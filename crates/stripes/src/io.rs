@@ -4,8 +4,8 @@
 //! One session for each data server, shared by all of this I/O. Handles are signed for the MDS's own client tag.
 //!
 //! # Failure
-//! The write verifier stands for those of all data servers of the file (rule R11): each that was written to counts as it
-//! answered, the others as last seen, so a data server that restarted between WRITE and COMMIT changes it.
+//! The write verifier stands for those of all data servers of the file (rule R11). A server that was written to counts as it answered,
+//! the others as last seen. So a data server that restarted between WRITE and COMMIT changes it.
 
 use crate::place::{object_of, striping_of};
 use crate::spread::{Expelled, Spread};

@@ -1,8 +1,8 @@
 //! I/O of the metadata server on the data servers of a file: the only fan-out.
 //!
-//! [`Spread`] asks all data servers of a file by the control program: ranges, sizes, cuts, commits. [`Peers`] reads and
-//! writes their objects over NFS sessions, for clients without layouts. Both wait for every answer before they tell of
-//! a failure, and [`status_of`] is the one map from what a data server refuses to what a client is told.
+//! [`Spread`] asks all data servers of a file by the control program: ranges, sizes, cuts, commits. [`Peers`] reads and writes their
+//! objects over NFS sessions, for clients without layouts. Both wait for every answer before they tell of a failure. [`status_of`]
+//! is the one map from what a data server refuses to what a client is told.
 //!
 //! May call: `cluster` for who the data servers are, `layout` for where bytes lie, `session-client` for sessions. May
 //! not call: the file service. What keeps others off a file meanwhile is its caller's.

@@ -1,9 +1,8 @@
 //! Limits, budget and counters that many connections share.
 //!
-//! A [`Context`] is made once per process and role; each worker takes a [`Context::sibling`].
-//! Memory of received data is bounded by `receive_budget_bytes` for records that do not fit the
-//! small read buffer, and by `in_flight_max` small records per connection for the others; that of replies by
-//! `send_queue_bytes` per connection and `send_budget_bytes` for all.
+//! A [`Context`] is made once per process and role; each worker takes a [`Context::sibling`]. `receive_budget_bytes` bounds the memory of
+//! received records that do not fit the small read buffer, and `in_flight_max` the small records of a connection. Replies are bounded
+//! by `send_queue_bytes` per connection and `send_budget_bytes` for all.
 
 use std::collections::HashMap;
 use std::sync::Arc;

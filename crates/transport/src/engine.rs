@@ -6,10 +6,9 @@
 //! by one write.
 //!
 //! # Ordering
-//! Replies leave in the order of completion. While a call of ours waits on the connection, reading
-//! goes on above `in_flight_max` and further requests are parked, because the reply that frees the
-//! running ones may stand behind them in the stream. Calls of ours do not count as unread replies: they must leave so
-//! that their replies come.
+//! Replies leave in the order of completion. While a call of ours waits on the connection, reading goes on above `in_flight_max`, and
+//! further requests are parked: the reply that frees the running ones may come after them in the stream. Calls of ours do not count
+//! as unread replies: they must leave, or their replies never come.
 //!
 //! # Failure
 //! When the link fails the requests in progress run on to their end without it; their replies are

@@ -1,8 +1,8 @@
 //! TCP ping-pong: a request of one fixed size, a reply of another; the floor under every small operation.
 //!
-//! Two servers answer it: a blocking thread per connection, the least that the system can do, and a
-//! tokio current-thread runtime, the least that a server built like ours can do. The reply begins with the
-//! first eight bytes of its request, so a client knows that it belongs to it.
+//! Two servers answer it. One is a blocking thread for each connection: the least that the system can do. The other is a tokio
+//! current-thread runtime: the least that a server built like ours can do. The reply begins with the first eight bytes of its
+//! request, so a client knows that it belongs to it.
 
 use super::{accept_with_threads, connect, read_message};
 use crate::load::{self, CONNECTIONS_MAX, Load, Requester};

@@ -1,8 +1,8 @@
 //! GETATTR against the ping-pong, and metadata operations on a disk beside nfs-ganesha, with one request outstanding beside the bare servers.
 //!
-//! All servers of the second stand on one file system, a [`LoopDisk`] where it can be made. Ours answers a create or a remove when it is durable. So there are
-//! two forms of the peer for these: on a folder whose changes ext4 writes at once, the one that counts, and as it comes, when a power cut takes away what was
-//! answered.
+//! All servers of the second stand on one file system, a [`LoopDisk`] where it can be made. Ours answers a create or a remove
+//! when it is durable. So the peer has two forms. The one that counts is on a folder whose changes ext4 writes at once. In the
+//! other, as it comes, a power cut takes away what was answered.
 
 use super::creates::bare_creates;
 use super::table::{Denominator, Shape};

@@ -8,7 +8,8 @@ pub const MTU_DEFAULT: u32 = 1500;
 /// Smallest and largest rate.
 const BITS_PER_S_MIN: u64 = 1_000_000;
 const BITS_PER_S_MAX: u64 = 100_000_000_000;
-/// A bucket holds what the rate gives in one tick of a slow kernel (1/250 s), and never less than some packets of the largest size.
+/// A bucket holds what the rate gives in one tick of a slow kernel (1/250 s). It never holds less than some packets of the
+/// largest size.
 const TICKS_PER_S: u64 = 250;
 const BURST_BYTES_MIN: u64 = 256 << 10;
 /// Bytes wait before a link for this part of a second, as in a switch with small buffers, and never less than two bursts.

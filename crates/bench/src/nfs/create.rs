@@ -1,5 +1,5 @@
-//! Durable creates: SEQUENCE, PUTFH, OPEN (GUARDED4 create), GETFH, as many at once as the load has tasks, spread over
-//! [`CLIENTS_COUNT`] clients, each with one session on one connection.
+//! Durable creates: SEQUENCE, PUTFH, OPEN (GUARDED4 create), GETFH. As many run at once as the load has tasks. They are spread
+//! over [`CLIENTS_COUNT`] clients, each with one session on one connection.
 //!
 //! Files stay open until the run ends: CLOSE is not part of what is measured, and leaving it out costs the server
 //! nothing but memory. All names go to one directory, as in the bare store.

@@ -1,5 +1,5 @@
-//! The client library as a program uses it: one client whose connections share the processors, one open file over several data servers,
-//! several tasks that read or write whole rows of stripes of it.
+//! The client library as a program uses it. One client's connections share the processors. Several tasks read or write whole rows
+//! of stripes of one open file over several data servers.
 //!
 //! The bytes that arrive are not copied once more, and those of the measured reads not compared: the first row of each task is.
 

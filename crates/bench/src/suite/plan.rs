@@ -1,8 +1,7 @@
 //! An experiment as data: its cells, and the figures that show them.
 //!
-//! A cell is one point: where it stands on the horizontal axis, the series that it belongs to, the server that it needs, how many
-//! workers there are, and what they do. A figure takes the cells of one group, one metric of some phases of theirs, and makes a line
-//! of each series.
+//! A cell is one point: its place on the horizontal axis, its series, the server that it needs, the number of workers, and their
+//! work. A figure takes the cells of one group and one metric of some of their phases. It makes a line of each series.
 
 use super::job::Work;
 use super::options::{Options, Peer};

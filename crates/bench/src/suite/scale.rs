@@ -1,8 +1,10 @@
-//! `scale`: one real metadata server with up to 1,000 data servers and 8,000 idle sessions, what they cost it, and what a model makes of that.
+//! `scale`: one real metadata server with up to 1,000 data servers and 8,000 idle sessions. What do they cost it, and what does a
+//! model make of that?
 //!
-//! The data servers are tasks that speak the control program over TLS ([`light_ds`]), the sessions are sockets that renew their leases
-//! ([`session`]); both live in processes of their own ([`load_process`]). [`predict`] turns a part of the measurements into costs, and compares what the
-//! model (crate `model`, docs/benchmarks/scale.md) says of other configurations with what is measured of them in the same run. [`run`] is one run.
+//! The data servers are tasks that speak the control program over TLS ([`light_ds`]). The sessions are sockets that renew their
+//! leases ([`session`]). Both live in processes of their own ([`load_process`]). [`predict`] turns a part of the measurements
+//! into costs. It compares what the model (crate `model`, docs/benchmarks/scale.md) says of other configurations with what the
+//! same run measures of them. [`run`] is one run.
 
 mod light_ds;
 pub(crate) mod load_process;

@@ -5,8 +5,8 @@
 //! they are received whole, kept in order, and handed over as they are admitted.
 //!
 //! # Ownership
-//! A message comes into one buffer beside the shared queue, so that nobody's receive is touched, and is kept in as many bytes as
-//! it has. When it is admitted it moves into its receive, as if it had come then: what it invalidates is withdrawn then, too.
+//! A message comes into one buffer beside the shared queue, and touches nobody's receive. It is kept in as many bytes as it has.
+//! When it is admitted it moves into its receive, as if it had come then: what it invalidates is withdrawn then, too.
 //!
 //! # Failure
 //! There is a bound, [`ASIDE_BYTES_MAX`]. A peer that goes beyond it is cut off, as one without a receive is (RFC 5041 §7.1):

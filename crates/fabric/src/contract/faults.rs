@@ -57,8 +57,8 @@ enum Try {
     Read(Remote),
 }
 
-/// Keys that are stale, foreign or made up, bytes that are out of bounds, and access of the wrong kind end that
-/// connection with a word for it; a second connection between the same two goes on.
+/// Stale, foreign or made-up keys, bytes out of bounds, and access of the wrong kind end that connection with a word for it. A
+/// second connection between the same two goes on.
 pub async fn forbidden_access_ends_that_connection_only(fabric: &dyn Fabric, address: SocketAddr) {
     use Fault::{BadKey, OutOfBounds, WrongRights};
     const LEN: u32 = 1000;

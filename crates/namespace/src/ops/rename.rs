@@ -34,9 +34,10 @@ impl Namespace {
     /// [`Namespace::remove`].
     ///
     /// # Errors
-    /// [`NsError::NoEnt`], [`NsError::IsDir`] or [`NsError::NotDir`] when a directory and something else
-    /// would take each other's place, [`NsError::NotEmpty`], [`NsError::Inval`] for a directory into
-    /// itself, [`NsError::MLink`], [`NsError::Access`], [`NsError::Perm`], and those of a bad name.
+    /// - [`NsError::IsDir`], [`NsError::NotDir`]: a directory and something else would take each other's place.
+    /// - [`NsError::Inval`]: a directory into itself.
+    /// - [`NsError::NoEnt`], [`NsError::NotEmpty`], [`NsError::MLink`], [`NsError::Access`], [`NsError::Perm`], and those of a bad
+    ///   name.
     pub fn rename(
         &self,
         op: &mut Op<'_>,

@@ -109,10 +109,12 @@ impl Namespace {
     /// writing, which allows a new size whatever the mode says by now.
     ///
     /// # Errors
-    /// [`NsError::Perm`] for what only the owner or root may, [`NsError::Access`] for what write
-    /// permission would allow, [`NsError::NeedsTruncate`] for a size below the present one or one of a
-    /// file with unreported data, [`NsError::Busy`] for a size during a truncation, [`NsError::Inval`],
-    /// [`NsError::IsDir`], [`NsError::FileTooBig`], [`NsError::AclTooLong`] for a mode.
+    /// - [`NsError::Perm`]: only the owner or root may.
+    /// - [`NsError::Access`]: write permission would allow it.
+    /// - [`NsError::NeedsTruncate`]: a size below the present one, or one of a file with unreported data.
+    /// - [`NsError::Busy`]: a size during a truncation.
+    /// - [`NsError::AclTooLong`]: a mode that would make the list too long.
+    /// - [`NsError::Inval`], [`NsError::IsDir`], [`NsError::FileTooBig`].
     pub fn setattr(
         &self,
         op: &mut Op<'_>,

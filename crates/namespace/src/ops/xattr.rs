@@ -5,8 +5,8 @@
 //! its LISTXATTRS cookie, and stays while others come and go. The inode knows their number and bytes; they go with it.
 //!
 //! # Ordering
-//! Values have no cache. A change of any of them also changes the inode, so the inode as it is after a read covers all
-//! that the read saw (R7). Permission is checked before the read and after it: what was private at either is not shown.
+//! Values have no cache. A change of any of them also changes the inode. So the inode after a read covers all that the read saw
+//! (R7). Permission is checked before the read and after it: what was private at either is not shown.
 //!
 //! # Failure
 //! Setting an attribute to the value that it has changes nothing (RFC 8276 §8.4.2.3).
@@ -141,8 +141,9 @@ impl Namespace {
     /// Sets an attribute. Needs write permission; in a sticky directory only its owner may, as on Linux.
     ///
     /// # Errors
-    /// [`NsError::Exist`] and [`NsError::NoXattr`] as `how` says, [`NsError::XattrTooBig`] for the value, [`NsError::NoSpace`] for too
-    /// many or too much, [`NsError::Perm`] on what is neither file nor directory, [`NsError::Access`], and those of a bad name.
+    /// - [`NsError::Exist`], [`NsError::NoXattr`]: as `how` says.
+    /// - [`NsError::XattrTooBig`]: the value. [`NsError::NoSpace`]: too many, or too much.
+    /// - [`NsError::Perm`]: neither file nor directory. [`NsError::Access`], and those of a bad name.
     pub fn set_xattr(
         &self,
         op: &mut Op<'_>,

@@ -162,9 +162,9 @@ impl Responder {
         self.answered
     }
 
-    /// The peer has shown that it has the first `answered` replies, so that it begins no call by a grant before the last of them,
-    /// and what that takes away may be lent to others. Calls that it had begun may follow all the same: see [`Self::covered`].
-    /// Where nothing is lent, nothing is concluded.
+    /// The peer has shown that it has the first `answered` replies. It begins no call by a grant before the last of them, and what
+    /// that takes away may be lent to others. Calls that it had begun may follow all the same: see [`Self::covered`]. Where nothing
+    /// is lent, nothing is concluded.
     pub(super) fn seen(&mut self, answered: u64) {
         if self.account.is_none() {
             return;

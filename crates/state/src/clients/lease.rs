@@ -178,9 +178,9 @@ impl Clients {
         self.grace.poll(now_ms)
     }
 
-    /// Whether the record under this id must not outlive the grace period: it is of an earlier run, or its client has not
-    /// completed its reclaim and may have reclaimed a part (the second edge condition of RFC 8881 §8.4.3). To be called
-    /// inside the transaction that deletes it: from now on that client has none.
+    /// Whether the record under this id must not outlive the grace period. It is of an earlier run, or its client has not completed
+    /// its reclaim and may have reclaimed a part (the second edge condition of RFC 8881 §8.4.3). Call this inside the transaction
+    /// that deletes it: from now on that client has none.
     pub fn drops_record(&mut self, id: ClientId) -> bool {
         match self.clients.get_mut(&id) {
             Some(client) if client.reclaim_complete => false,

@@ -12,9 +12,9 @@ use nfs4::ClientId;
 use super::{ClientRecord, Clients, Recorded};
 
 impl Clients {
-    /// The record to write for a client that may take state from now on (RECLAIM_COMPLETE), or that is about to (`takes`), or
-    /// `None` when it is there already. The caller writes it, then calls [`Clients::record_stored`]; a reply that grants state
-    /// waits until it is durable.
+    /// The record to write for a client that may take state from now on (RECLAIM_COMPLETE), or that is about to (`takes`). `None`
+    /// when it is there already. The caller writes it, then calls [`Clients::record_stored`]. A reply that grants state waits until
+    /// it is durable.
     ///
     /// A client that has not completed its reclaim when the grace period is over gets no record: it
     /// holds at best a part of what it had, and must not reclaim after another restart. It gets one

@@ -4,11 +4,10 @@
 //! records by the receive budget, files by the send budget; what our own calls take by `calls_max`.
 //!
 //! # Arenas
-//! Devices register slabs, so the data path must make none: bulk of each size has slabs of [`ARENA_PARTS`] buffers, which are
-//! kept while nobody uses them, up to [`FREE_BYTES_MAX`] of all sizes together. What a store keeps of a WRITE is a part of such an
-//! arena: the others go on serving, and the arena stays until all of them are back. So a store that grows costs
-//! a registration in [`ARENA_PARTS`] WRITEs, and one that was emptied but for one part of each arena holds [`ARENA_PARTS`] times that,
-//! for further records.
+//! Devices register slabs, so the data path must make none. Bulk of each size has slabs of [`ARENA_PARTS`] buffers. They are kept while
+//! nobody uses them, up to [`FREE_BYTES_MAX`] of all sizes together. What a store keeps of a WRITE is a part of such an arena. The
+//! other parts serve on, and the arena stays until all of them are back. So a growing store costs a registration in
+//! [`ARENA_PARTS`] WRITEs. A store that was emptied down to one part of each arena holds [`ARENA_PARTS`] times that.
 //!
 //! # Giving back
 //! A peak leaves its arenas behind. Those of which nobody had anything for [`QUIET`] go, a few at a time, as long as more than [`KEPT_BYTES`]

@@ -1,5 +1,5 @@
-//! `sweep`: the grid of file and record sizes that `iozone -a` makes: all powers of two from 64 KiB to 512 MiB and from 4 KiB to 16 MiB, and
-//! of files of 32 MiB and more no record below 64 KiB.
+//! `sweep`: the grid of file and record sizes of `iozone -a`. Files are all powers of two from 64 KiB to 512 MiB, records from
+//! 4 KiB to 16 MiB. Files of 32 MiB and more have no record below 64 KiB.
 
 use super::io;
 use crate::runner::Metric;

@@ -1,5 +1,5 @@
-//! The I/O of the NAS benchmark BT in its full mode: a square number of processes write the solution of a cube of points, time
-//! step after time step, one after the other into one file, by collective buffering.
+//! The I/O of the NAS benchmark BT in its full mode. A square number of processes write the solution of a cube of points. Time
+//! steps follow one another in one file, by collective buffering.
 //!
 //! The cube is cut into `side`^3 cells for `side`^2 processes; each has `side` cells on a diagonal, so that in every direction each
 //! process has one cell in every slice (the multi-partition decomposition). A point is five doubles, x runs fastest. What a process
@@ -141,8 +141,8 @@ impl Decomposition {
             .collect()
     }
 
-    /// The rows of some planes: of each cell in them, where its part lies in the area, how long it is, and for each row of it where
-    /// it belongs, counted from the first plane.
+    /// The rows of some planes: for each cell in them, where its part lies in the area, and how long it is. For each row of it,
+    /// where it belongs, counted from the first plane.
     fn parts(&self, planes: &Range<u64>) -> impl Iterator<Item = Part> {
         self.cells.iter().filter_map(move |cell| {
             let z = planes.start.max(cell.z.start)..planes.end.min(cell.z.end);

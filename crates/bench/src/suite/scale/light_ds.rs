@@ -1,5 +1,5 @@
-//! A data server without data: it joins over TLS with a token, says HELLO and HEARTBEAT, and answers what the metadata server asks,
-//! as a data server does on which nothing was ever written. No client reaches it.
+//! A data server without data. It joins over TLS with a token, and says HELLO and HEARTBEAT. It answers the metadata server as a
+//! data server on which nothing was ever written. No client reaches it.
 
 use crate::load::Tally;
 use bytes::Bytes;
