@@ -1,12 +1,10 @@
 //! Calls of the control program to a data server, over the connection that it opened; and waiting for several.
 
-use control::{Answer, Refusal, Request, Status};
+use control::{Refusal, ReplyError, Request, Status};
 use nfs4::NfsStatus;
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use transport::{CloseReason, ConnHandle};
-use xdr::{Decode, Decoder, Encode, Encoder};
 
 /// How long a data server may take to answer. FENCE and COMMIT wait for disks.
 pub const CALL_MS_MAX: u64 = 15_000;
@@ -47,36 +45,19 @@ where
     R: Request + Sync,
     R::Ok: Send,
 {
-    let mut e = Encoder::new();
-    let start = CallStart {
-        xid: 0,
-        program: control::PROGRAM,
-        version: control::VERSION_MAX,
-        procedure: R::PROC as u32,
-        credential: OpaqueAuth::NONE,
-        verifier: OpaqueAuth::NONE,
-    };
-    start.encode(&mut e);
-    args.encode(&mut e);
-    let reply = conn
-        .call(e.into(), Duration::from_millis(CALL_MS_MAX))
-        .await;
+    let wait = Duration::from_millis(CALL_MS_MAX);
+    let reply = conn.call(control::encode_call(args).into(), wait).await;
     let record = reply.map_err(|_| {
         conn.close(CloseReason::Asked);
         DsError::Lost
     })?;
-    let malformed = |_| {
-        conn.close(CloseReason::MalformedMessage);
-        DsError::Malformed
-    };
-    let mut d = Decoder::new(&record);
-    let header = ReplyHeader::decode(&mut d).map_err(malformed)?;
-    if !matches!(header.verdict, ReplyVerdict::Success { .. }) {
-        conn.close(CloseReason::MalformedMessage);
-        return Err(DsError::Malformed);
-    }
-    let answer: Answer<R::Ok> = xdr::decode_all(d.rest()).map_err(malformed)?;
-    answer.into_result().map_err(DsError::Refused)
+    control::read_reply::<R>(&record).map_err(|error| match error {
+        ReplyError::Refused(refusal) => DsError::Refused(refusal),
+        ReplyError::Verdict(_) | ReplyError::Malformed(_) => {
+            conn.close(CloseReason::MalformedMessage);
+            DsError::Malformed
+        }
+    })
 }
 
 /// The first call may overtake the answer to HELLO: such a data server says that it is not ready.

@@ -3,7 +3,8 @@
 //!
 //! The crate owns messages, versions and limits: what is said, not what is done about it, and no I/O.
 //! Each procedure has an argument type that implements [`Request`]; its result is an [`Answer`]. The
-//! side that is called finds the procedure with [`admit`], [`ToMds::decode`] and [`ToDs::decode`].
+//! side that calls uses [`encode_call`] and [`read_reply`]. The side that is called finds the procedure with [`admit`],
+//! [`ToMds::decode`] and [`ToDs::decode`].
 //!
 //! Versions: the RPC version changes when a message changes its form; a peer of another version gets
 //! `PROG_MISMATCH` with our range, an unknown procedure `PROC_UNAVAIL`. [`VersionRange`] in JOIN and
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod call;
 mod proc;
 mod to_ds;
 mod to_mds;
@@ -20,6 +22,7 @@ mod types;
 pub mod fuzz;
 
 pub use answer::{Answer, DETAIL_BYTES_MAX, Refusal, Status};
+pub use call::{ReplyError, encode_call, read_reply};
 pub use proc::{AllowedCaller, CallDecodeError, Proc, Request, ToDs, ToMds, admit};
 pub use to_ds::{
     BATCH_MAX, CloneObjectArgs, CommitObjectsArgs, CommitOk, ExpelArgs, FENCE_BATCH_MAX,

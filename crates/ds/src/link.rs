@@ -15,14 +15,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Answer, HelloArgs, HelloOk, NetAddr, Request, Status, StoreIdentity, VersionRange};
+use control::{
+    HelloArgs, HelloOk, NetAddr, ReplyError, Request, Status, StoreIdentity, VersionRange,
+};
 use layout::Floor;
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use server::Nfsd;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use transport::{Address, CloseReason, ConnHandle, Connector};
-use xdr::{Decode, Decoder, Encode, Encoder};
 
 use crate::calls::Calls;
 pub use crate::link_end::LinkEnd;
@@ -246,29 +246,13 @@ pub(crate) async fn call<R: Request>(
     args: &R,
     timeout: Duration,
 ) -> Result<R::Ok, LinkError> {
-    let mut e = Encoder::new();
-    let start = CallStart {
-        xid: 0,
-        program: control::PROGRAM,
-        version: control::VERSION_MAX,
-        procedure: R::PROC as u32,
-        credential: OpaqueAuth::NONE,
-        verifier: OpaqueAuth::NONE,
-    };
-    start.encode(&mut e);
-    args.encode(&mut e);
-    let record = conn
-        .call(e.into(), timeout)
-        .await
-        .map_err(LinkError::Call)?;
-    let mut d = Decoder::new(&record);
-    let header = ReplyHeader::decode(&mut d).map_err(LinkError::Malformed)?;
-    if let ReplyVerdict::Error(verdict) = header.verdict {
-        return Err(LinkError::Verdict(verdict));
-    }
-    let answer = Answer::<R::Ok>::decode(&mut d).map_err(LinkError::Malformed)?;
-    d.finish().map_err(LinkError::Malformed)?;
-    answer.into_result().map_err(LinkError::Refused)
+    let reply = conn.call(control::encode_call(args).into(), timeout).await;
+    let record = reply.map_err(LinkError::Call)?;
+    control::read_reply::<R>(&record).map_err(|error| match error {
+        ReplyError::Malformed(error) => LinkError::Malformed(error),
+        ReplyError::Verdict(verdict) => LinkError::Verdict(verdict),
+        ReplyError::Refused(refusal) => LinkError::Refused(refusal),
+    })
 }
 
 impl Ds {

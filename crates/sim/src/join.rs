@@ -6,14 +6,13 @@ use crate::connector::ds_address;
 use crate::trace::host;
 use cluster::{Issuer, add_token};
 use cluster_tls::{CertRole, Fingerprint, Peer};
-use control::{Answer, JoinArgs, JoinSecret, Request, StoreIdentity, VersionRange};
+use control::{JoinArgs, JoinSecret, Request, StoreIdentity, VersionRange};
 use ds::{Ds, Membership};
 use mds::Mds;
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use server::Nfsd;
 use std::time::Duration;
 use transport::{Address, CloseReason, ConnHandle, Connector, Endpoint, NoService};
-use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
+use xdr::OpaqueBuf;
 
 /// Name of the control port.
 pub(crate) const CONTROL_NAME: &str = "mds/control";
@@ -98,24 +97,8 @@ pub(crate) async fn join(
 
 /// One call of the control program.
 async fn call<R: Request>(conn: &ConnHandle, args: &R) -> Result<R::Ok, String> {
-    let mut e = Encoder::new();
-    let start = CallStart {
-        xid: 0,
-        program: control::PROGRAM,
-        version: control::VERSION_MAX,
-        procedure: R::PROC as u32,
-        credential: OpaqueAuth::NONE,
-        verifier: OpaqueAuth::NONE,
-    };
-    start.encode(&mut e);
-    args.encode(&mut e);
-    let record = conn.call(e.into(), Duration::from_millis(JOIN_MS)).await;
+    let wait = Duration::from_millis(JOIN_MS);
+    let record = conn.call(control::encode_call(args).into(), wait).await;
     let record = record.map_err(|e| format!("{e:?}"))?;
-    let mut d = Decoder::new(&record);
-    let header = ReplyHeader::decode(&mut d).map_err(|e| e.to_string())?;
-    if !matches!(header.verdict, ReplyVerdict::Success { .. }) {
-        return Err("refused by RPC".into());
-    }
-    let answer = Answer::<R::Ok>::decode(&mut d).map_err(|e| e.to_string())?;
-    answer.into_result().map_err(|e| e.to_string())
+    control::read_reply::<R>(&record).map_err(|e| e.to_string())
 }

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use cluster_tls::{CertRole, Fingerprint, Peer};
 use control::{
     Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs,
-    JoinOk, JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, Request, SizeArgs, SizeOk, StatItem,
-    StatOk, Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs,
+    JoinOk, JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, ReplyError, Request, SizeArgs, SizeOk,
+    StatItem, StatOk, Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs,
 };
 use layout::{Floor, KeyRing};
 use nfs4::{NfsTime, Verifier};
 use parking_lot::Mutex;
-use rpc::{CallHeader, CallStart, OpaqueAuth, ReplyHeader};
+use rpc::{CallHeader, OpaqueAuth};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use transport::{
     Address, CloseReason, ConnHandle, Connector, Context, Endpoint, Message, NoService, Service,
     TransportLimits,
 };
-use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
+use xdr::{Decoder, Encode, Encoder, OpaqueBuf};
 
 type Peers = Arc<Mutex<HashMap<String, Peer>>>;
 
@@ -257,23 +257,12 @@ impl Told {
 
 /// One call, either direction.
 pub async fn call<R: Request>(conn: &ConnHandle, args: &R) -> Result<R::Ok, Refusal> {
-    let mut e = Encoder::new();
-    let start = CallStart {
-        xid: 0,
-        program: control::PROGRAM,
-        version: control::VERSION_MAX,
-        procedure: R::PROC as u32,
-        credential: OpaqueAuth::NONE,
-        verifier: OpaqueAuth::NONE,
-    };
-    start.encode(&mut e);
-    args.encode(&mut e);
-    let record = conn.call(e.into(), Duration::from_secs(60)).await.unwrap();
-    let mut d = Decoder::new(&record);
-    ReplyHeader::decode(&mut d).unwrap();
-    xdr::decode_all::<Answer<R::Ok>>(d.rest())
-        .unwrap()
-        .into_result()
+    let call = control::encode_call(args).into();
+    let record = conn.call(call, Duration::from_secs(60)).await.unwrap();
+    control::read_reply::<R>(&record).map_err(|error| match error {
+        ReplyError::Refused(refusal) => refusal,
+        other => panic!("{other}"),
+    })
 }
 
 pub fn addresses(name: &str) -> Vec<NetAddr> {

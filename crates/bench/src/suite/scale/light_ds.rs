@@ -10,7 +10,7 @@ use control::{
     VersionRange,
 };
 use nfs4::{NfsTime, Verifier};
-use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
+use rpc::OpaqueAuth;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use transport::{
     Address, CloseReason, ConnHandle, Connector, Context, Message, NoService, Service,
     TransportLimits,
 };
-use xdr::{Decode, Decoder, Encode, Encoder};
+use xdr::{Decoder, Encode, Encoder};
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
@@ -84,26 +84,9 @@ fn nothing(_: &ObjectRef) -> StatItem {
 }
 
 async fn call<R: Request>(conn: &ConnHandle, args: &R) -> Result<R::Ok, Failed> {
-    let mut e = Encoder::new();
-    let start = CallStart {
-        xid: 0,
-        program: control::PROGRAM,
-        version: control::VERSION_MAX,
-        procedure: R::PROC as u32,
-        credential: OpaqueAuth::NONE,
-        verifier: OpaqueAuth::NONE,
-    };
-    start.encode(&mut e);
-    args.encode(&mut e);
-    let record = conn.call(e.into(), CALL_MAX).await;
+    let record = conn.call(control::encode_call(args).into(), CALL_MAX).await;
     let record = record.map_err(|e| format!("no answer: {e:?}"))?;
-    let mut d = Decoder::new(&record);
-    let header = ReplyHeader::decode(&mut d).map_err(failed("read an answer"))?;
-    if let ReplyVerdict::Error(verdict) = header.verdict {
-        return Err(format!("a call was refused: {verdict:?}"));
-    }
-    let answer = Answer::<R::Ok>::decode(&mut d).map_err(failed("read an answer"))?;
-    answer.into_result().map_err(failed("go on"))
+    control::read_reply::<R>(&record).map_err(failed("go on"))
 }
 
 /// A member of the cluster that has not said HELLO.
