@@ -17,7 +17,7 @@ use transport::{
 use xdr::{Decoder, Encode, Encoder};
 
 /// A fault that is built in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum InjectedBug {
     /// The metadata store says "durable" before it is.
     ReplyBeforeDurable,

@@ -58,33 +58,7 @@ struct Args {
     trace: bool,
     /// Build a fault in, which the checkers must find
     #[arg(long, value_enum)]
-    bug: Option<BugArg>,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum BugArg {
-    /// Replies leave before their transactions are durable
-    ReplyBeforeDurable,
-    /// The MDS forgets removals
-    ForgetRemovals,
-    /// The MDS forgets that it was started again
-    ForgetStarts,
-    /// COMMIT answers without syncing objects
-    CommitWithoutSync,
-    /// The first data server makes no holes
-    SkipHoles,
-    /// Data servers acknowledge fences and do nothing
-    IgnoreFences,
-    /// Clients write once more what they had written before they set a time
-    WriteAgain,
-    /// Clients go on using delegations that they have returned
-    KeepDelegations,
-    /// The MDS forgets that a client which held nothing has taken something
-    ForgetHolders,
-    /// Messages over RDMA take receives that are set aside for others
-    MixReceives,
-    /// The servers ask nobody for slots, and so for credits
-    NeverAskForSlots,
+    bug: Option<InjectedBug>,
 }
 
 fn config(args: &Args) -> Config {
@@ -111,19 +85,7 @@ fn config(args: &Args) -> Config {
         clients: args.clients.unwrap_or(usual.clients),
         rdma: args.rdma.or(usual.rdma),
         eager: args.eager,
-        bug: args.bug.map(|c| match c {
-            BugArg::ReplyBeforeDurable => InjectedBug::ReplyBeforeDurable,
-            BugArg::ForgetRemovals => InjectedBug::ForgetRemovals,
-            BugArg::ForgetStarts => InjectedBug::ForgetStarts,
-            BugArg::SkipHoles => InjectedBug::SkipHoles,
-            BugArg::IgnoreFences => InjectedBug::IgnoreFences,
-            BugArg::WriteAgain => InjectedBug::WriteAgain,
-            BugArg::KeepDelegations => InjectedBug::KeepDelegations,
-            BugArg::ForgetHolders => InjectedBug::ForgetHolders,
-            BugArg::MixReceives => InjectedBug::MixReceives,
-            BugArg::NeverAskForSlots => InjectedBug::NeverAskForSlots,
-            BugArg::CommitWithoutSync => InjectedBug::CommitWithoutSync,
-        }),
+        bug: args.bug,
         ..usual
     }
 }
