@@ -11,9 +11,8 @@ use bytes::Bytes;
 use rpc::{AcceptError, CallHeader, CallHeaderError, CallRefusal, OpaqueAuth};
 use std::future::Future;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::sync::Arc;
-use transport::{CloseReason, ConnHandle, Message};
+use transport::{BoxFuture, CloseReason, ConnHandle, Message};
 use xdr::{Decoder, Encoder};
 
 /// How replies to a caller are sealed: the verifier of their headers, and later what RPCSEC_GSS does to their bodies
@@ -77,8 +76,6 @@ pub trait Program: Send + Sync + 'static {
     /// A record that came to no program. The first program of a service is told.
     fn note(&self, _fault: ProgramFault) {}
 }
-
-type BoxFuture<'r, T> = Pin<Box<dyn Future<Output = T> + Send + 'r>>;
 
 /// [`Program`] in a form that can stand behind `Arc<dyn DynProgram>`; every program has it.
 pub trait DynProgram: Send + Sync + 'static {

@@ -10,12 +10,10 @@ use nfs4::{Bitmap, CbCompoundHeader, CbOpNum, Fattr, NfsStatus, OpReader, ReplyW
 use parking_lot::Mutex;
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal, refusal};
-use std::future::Future;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use transport::{ConnHandle, Message, Service};
+use transport::{BoxFuture, ConnHandle, Message, Service};
 use xdr::{Decode, Decoder, Encoder};
 
 /// Slots that a client offers for callbacks.
@@ -29,11 +27,7 @@ const CB_PROC_COMPOUND: u32 = 1;
 pub trait CallbackHandler: Send + Sync + 'static {
     /// Executes one operation. `args` is its body, to be decoded by `op`; a handler that does not know the operation
     /// answers `NotSupp`. The answer must not wait for requests to the same server.
-    fn callback<'a>(
-        &'a self,
-        op: CbOpNum,
-        args: &'a mut OpReader<'_>,
-    ) -> Pin<Box<dyn Future<Output = NfsStatus> + Send + 'a>>;
+    fn callback<'a>(&'a self, op: CbOpNum, args: &'a mut OpReader<'_>) -> BoxFuture<'a, NfsStatus>;
 
     /// CB_GETATTR of a file that this client holds for writing: the change attribute and the size as it has them (RFC 8881
     /// §10.4.3).
@@ -54,7 +48,7 @@ impl CallbackHandler for NoCallbacks {
         &'a self,
         _op: CbOpNum,
         _args: &'a mut OpReader<'_>,
-    ) -> Pin<Box<dyn Future<Output = NfsStatus> + Send + 'a>> {
+    ) -> BoxFuture<'a, NfsStatus> {
         Box::pin(std::future::ready(NfsStatus::NotSupp))
     }
 }
@@ -74,8 +68,7 @@ struct Bound {
 }
 
 /// Sends a SEQUENCE alone, if the session is still there. A lost session shows at its next request.
-pub(crate) type RenewLease =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub(crate) type RenewLease = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The reverse service of a session's connections.
 pub(crate) struct Callbacks {
