@@ -292,6 +292,16 @@ fn children(pid: u32) -> Vec<u32> {
     .collect()
 }
 
+/// The program fails, and its errors have these words.
+fn assert_refused(arguments: [&str; 2], words: &str) {
+    let output = command().args(arguments).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && errors.contains(words),
+        "{errors}"
+    );
+}
+
 /// Whether a process is there and no zombie, which nobody may reap here.
 fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -302,16 +312,7 @@ fn lives(pid: u32) -> bool {
 #[test]
 fn links_are_for_root_and_leave_nothing_however_a_run_ends() {
     if !rustix::process::geteuid().is_root() {
-        let output = command()
-            .args(["incast", "--link=500mbit"])
-            .output()
-            .unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            !output.status.success() && errors.contains("run as root"),
-            "{errors}"
-        );
-        return;
+        return assert_refused(["incast", "--link=500mbit"], "run as root");
     }
     let (json, text) = quick("incast", &["--link=500mbit", "--cluster=ds=2"]);
     assert_measured(&json);
@@ -367,16 +368,7 @@ fn transports_and_times_of_creation_stand_beside_each_other() {
 fn nfs_ganesha_stands_beside_ours() {
     let is_there = rustix::process::geteuid().is_root() && ropewalk_bench::peer::find().is_some();
     if !is_there {
-        let output = command()
-            .args(["threads", "--peer=ganesha"])
-            .output()
-            .unwrap();
-        let errors = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            !output.status.success() && errors.contains("nfs-ganesha"),
-            "{errors}"
-        );
-        return;
+        return assert_refused(["threads", "--peer=ganesha"], "nfs-ganesha");
     }
     let (json, text) = quick("threads", &["--peer=ganesha"]);
     assert_measured(&json);
