@@ -1,6 +1,6 @@
 //! `ropewalk-bench`: the published experiments, the goals, and the bare limits of a machine.
 //!
-//! A program of its own, since who runs servers needs none of it. `ropewalk bench` starts it when it lies beside `ropewalk`
+//! A program of its own, because running servers needs none of it. `ropewalk bench` starts it when it lies beside `ropewalk`
 //! or in the search path. Exit codes are those of `ropewalk`: 0 when done, 1 when a measurement failed, 2 for a wrong command line.
 #![forbid(unsafe_code)]
 

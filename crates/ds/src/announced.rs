@@ -1,4 +1,4 @@
-//! How many changes of the store the MDS knows of, and who waits for that.
+//! The number of changes of the store that the MDS knows of, and the tasks that wait for it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What there is for delegations beside the state table: counters, and who waits.
+//! Beside the state table, delegations have counters and tasks that wait.
 
 use cluster::Job;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Delegations: offered with an OPEN, recalled for others, asked for sizes, taken away (RFC 8881 §10.2, §10.4).
 //!
 //! # Ownership
-//! The state table says who holds what. An operation that cannot bear a delegation keeps an [`Excluded`] until its work
+//! The state table has the holders. An operation that cannot bear a delegation keeps an [`Excluded`] until its work
 //! is done: nobody is granted one meanwhile.
 //!
 //! # Ordering
@@ -238,7 +238,7 @@ async fn wait_for_return(fs: &Fs, recall: &DelegationRecall, pause_ms: u64) {
     }
 }
 
-/// A delegation is no more: whoever waits goes on, a layout that it kept is back, an unlinked file may go.
+/// A delegation is no more: waiting tasks continue, a layout that it kept is back, an unlinked file may go.
 pub fn settle_ended(fs: &Arc<Fs>, ended: Option<DelegationEnded>) {
     let Some(ended) = ended else { return };
     if let Some(layout) = ended.layout {
@@ -250,7 +250,7 @@ pub fn settle_ended(fs: &Arc<Fs>, ended: Option<DelegationEnded>) {
     }
 }
 
-/// Whoever waits for delegations looks again: a client is gone.
+/// A client is gone: tasks that wait for delegations look again.
 pub(crate) fn client_gone(fs: &Arc<Fs>) {
     fs.delegating.changed.notify_waiters();
 }

@@ -1,7 +1,7 @@
 //! Layouts: granted, committed, returned, recalled, taken away.
 //!
 //! # Ownership
-//! The state table says who holds what; the mark "RW out" on the inode says the same durably for writers (R1).
+//! The state table has the holders; the mark "RW out" on the inode says the same durably for writers (R1).
 //!
 //! # Ordering
 //! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a writer

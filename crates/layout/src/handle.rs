@@ -159,7 +159,7 @@ impl std::fmt::Display for HandleError {
 
 impl std::error::Error for HandleError {}
 
-/// The bytes of a handle for data servers, as [`DsHandle::sign`] makes them. Whoever has them has not verified them.
+/// The bytes of a handle for data servers, as [`DsHandle::sign`] makes them. Nothing in them is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SignedHandle([u8; DS_HANDLE_BYTES]);
 
