@@ -10,7 +10,7 @@
     reason = "the count is for the program that runs this"
 )]
 
-#[path = "../tests/rig/mod.rs"]
+#[path = "../tests/mds/rig/mod.rs"]
 mod rig;
 
 use bytes::Bytes;

@@ -11,28 +11,29 @@
     reason = "each test program brings the rig along"
 )]
 
-#[path = "clone.rs"]
+#[path = "mds/clone.rs"]
 mod clone;
-#[path = "copy.rs"]
+#[path = "mds/copy.rs"]
 mod copy;
-#[path = "keys.rs"]
+#[path = "mds/keys.rs"]
 mod keys;
-#[path = "layouts.rs"]
+#[path = "mds/layouts.rs"]
 mod layouts;
-#[path = "names.rs"]
+#[path = "mds/names.rs"]
 mod names;
-#[path = "persist.rs"]
+#[path = "mds/persist.rs"]
 mod persist;
-#[path = "placement.rs"]
+#[path = "mds/placement.rs"]
 mod placement;
-#[path = "proxy.rs"]
+#[path = "mds/proxy.rs"]
 mod proxy;
-#[path = "ranges.rs"]
+#[path = "mds/ranges.rs"]
 mod ranges;
-#[path = "recalls.rs"]
+#[path = "mds/recalls.rs"]
 mod recalls;
-#[path = "recovery.rs"]
+#[path = "mds/recovery.rs"]
 mod recovery;
+#[path = "mds/rig/mod.rs"]
 mod rig;
 
 use fs::{Creation, removals_waiting};

@@ -12,6 +12,7 @@ mod power {
     pub(super) mod model;
     pub(super) mod names;
 }
+#[path = "mds/rig/mod.rs"]
 mod rig;
 
 use meta_fjall::{FjallStore, Options};

@@ -1,5 +1,5 @@
 //! Goal: a retry in a session of an earlier run gets what was executed then, and nothing is executed twice (RFC 8881 §2.10.6.5).
-//! Method: a second server has what the first one kept, whole or up to the last change. With a store: `mds/tests/persist.rs`.
+//! Method: a second server has what the first one kept, whole or up to the last change. With a store: `mds/tests/mds/persist.rs`.
 #![allow(
     clippy::unwrap_used,
     clippy::wildcard_imports,

@@ -1,0 +1,34 @@
+//! Goal: a metadata server does over the wire what RFC 8881, RFC 7862 and the rules of docs/rules.md say; each module says which part.
+//! Method: one metadata server over the memory transport; data servers are doubles, or real ones where a module needs them.
+//! One program: the rig is compiled and linked once.
+
+mod access;
+mod acls;
+mod atimes;
+mod callbacks;
+mod cancel;
+mod clone;
+mod copy;
+mod courtesy;
+mod delegations;
+mod file_size;
+mod identities;
+mod keys;
+mod layouts;
+mod locks;
+mod lookups;
+mod marks;
+mod names;
+mod notsupp;
+mod persist;
+mod placement;
+mod proxy;
+mod ranges;
+mod rdma;
+mod recalls;
+mod recovery;
+mod rig;
+mod space;
+mod stores;
+mod written_before;
+mod xattrs;
