@@ -52,7 +52,7 @@ const RESERVE_DIVISOR: u64 = 100;
 /// An eighth, for small stores.
 const RESERVE_DIVISOR_SMALL: u64 = 8;
 
-/// Free bytes below which a data server counts as full.
+/// Free bytes below which a data server counts as full, if `total_bytes` are for us.
 fn reserve_bytes(total_bytes: u64) -> u64 {
     let small = RESERVE_BYTES_MIN.min(total_bytes / RESERVE_DIVISOR_SMALL);
     small.max(total_bytes / RESERVE_DIVISOR)
@@ -61,7 +61,9 @@ fn reserve_bytes(total_bytes: u64) -> u64 {
 /// Whether a data server is full by what it said. One that was full must have a quarter more than the reserve to
 /// be taken again, so that it does not come and go. A total of 0 says nothing.
 fn is_full(capacity: &Capacity, was_full: bool) -> bool {
-    let reserve = reserve_bytes(capacity.total_bytes);
+    // What the file system keeps for its administrator is not for us: it may be most of the disk.
+    let kept = capacity.unused_bytes.saturating_sub(capacity.free_bytes);
+    let reserve = reserve_bytes(capacity.total_bytes.saturating_sub(kept));
     let limit = if was_full {
         reserve.saturating_add(reserve / 4)
     } else {
@@ -426,5 +428,13 @@ mod tests {
         assert!(!is_full(&capacity(1024 * MIB, 64 * MIB), false));
         assert!(is_full(&capacity(1024 * MIB, 79 * MIB), true));
         assert!(!is_full(&capacity(1024 * MIB, 80 * MIB), true));
+    }
+
+    #[test]
+    fn what_the_administrator_keeps_does_not_raise_the_reserve() {
+        let mut kept = capacity(256 * 1024 * MIB, 1024 * MIB);
+        assert!(is_full(&kept, false));
+        kept.unused_bytes = (1 + 160) * 1024 * MIB;
+        assert!(!is_full(&kept, false));
     }
 }

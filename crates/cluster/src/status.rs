@@ -33,6 +33,8 @@ pub struct ServerStatus {
     pub lease_left_ms: u64,
     /// As it last said.
     pub capacity: Capacity,
+    /// Whether new files avoid it for want of room.
+    pub is_full: bool,
     /// As it last said.
     pub counters: Counters,
     /// Why it was refused when it last came, if it was.
@@ -93,6 +95,7 @@ impl Cluster {
                 u64::try_from(left).unwrap_or(u64::MAX)
             }),
             capacity: s.capacity,
+            is_full: s.is_member() && servers.full().contains(id),
             counters: s.counters,
             refused: s.refused.clone(),
         };

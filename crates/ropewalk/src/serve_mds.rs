@@ -585,6 +585,7 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
         addresses: server.addresses.iter().map(readable).collect(),
         total_bytes: capacity.total_bytes,
         free_bytes: capacity.free_bytes,
+        full: server.is_full,
         objects: capacity.objects_count,
         client_read_bytes: c.client_read_bytes,
         client_written_bytes: c.client_written_bytes,

@@ -117,6 +117,8 @@ pub(crate) struct DataServerRow {
     pub total_bytes: u64,
     /// What is left of it.
     pub free_bytes: u64,
+    /// Whether new files avoid it for want of room.
+    pub full: bool,
     /// Objects in its index.
     pub objects: u64,
     /// Bytes that clients read since it started, as of its last heartbeat.
@@ -139,6 +141,14 @@ impl DataServerRow {
     /// Whether it serves.
     pub(crate) fn is_online(&self) -> bool {
         self.state == STATE_SERVING
+    }
+
+    /// What to tell of it when it is full.
+    pub(crate) fn full_text(&self) -> String {
+        let (id, free) = (self.id, bytes(self.free_bytes));
+        format!(
+            "data server {id} is full ({free} free): new files avoid it; free space on its disk, or add a data server"
+        )
     }
 }
 
@@ -446,6 +456,9 @@ fn show_troubles(text: &mut String, mds: &MdsStatus) {
         if let Some(why) = &ds.refused {
             let _ = writeln!(text, "data server {} was refused: {why}", ds.id);
         }
+        if ds.full {
+            let _ = writeln!(text, "{}", ds.full_text());
+        }
     }
     for clash in &mds.name_clashes {
         let _ = writeln!(
@@ -572,6 +585,7 @@ mod tests {
                 row(1, STATE_SERVING),
                 DataServerRow {
                     refused: Some("too old".to_owned()),
+                    full: true,
                     ..row(2, "away")
                 },
             ],

@@ -96,12 +96,15 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
 /// What heartbeats have told the metadata server.
 fn of_data_servers(page: &mut Page<'_>, rows: &[DataServerRow]) -> Result<(), Error> {
     type Of = fn(&DataServerRow) -> u64;
-    let gauges: [(&str, &str, Of); 4] = [
+    let gauges: [(&str, &str, Of); 5] = [
         ("up", "1 when the data server serves", |ds| {
             ds.is_online().into()
         }),
         ("total_bytes", "Size of its store", |ds| ds.total_bytes),
         ("free_bytes", "What is left of it", |ds| ds.free_bytes),
+        ("full", "1 when new files avoid it for want of room", |ds| {
+            ds.full.into()
+        }),
         ("objects", "Objects in its index", |ds| ds.objects),
     ];
     let counters: [(&str, &str, Of); 6] = [

@@ -104,8 +104,12 @@ impl Cluster {
             }
         }
         let wanted = self.plan.ds.len();
-        self.wait_until(say, move |status| is_ready(status, wanted))
+        let status = self
+            .wait_until(say, move |status| is_ready(status, wanted))
             .await?;
+        for ds in status.data_servers.iter().filter(|ds| ds.full) {
+            say(&ds.full_text());
+        }
         for ds in &self.plan.ds {
             // Used up; a later token comes with a later join.
             let _ = std::fs::remove_file(token_path(ds));
@@ -169,18 +173,18 @@ impl Cluster {
         Ok(true)
     }
 
-    /// Asks the metadata server until `done` is content; `Err` of it says what is missing.
+    /// Asks the metadata server until `done` is content, and returns what it said then; `Err` of `done` says what is missing.
     async fn wait_until(
         &mut self,
         say: &impl Fn(&str),
         done: impl Fn(&MdsStatus) -> Result<(), String>,
-    ) -> Outcome {
+    ) -> Outcome<MdsStatus> {
         let started = Instant::now();
         let mut say_at = started + SAY_AFTER;
         loop {
             let missing = match ask_async::<MdsStatus>(self.socket(), Request::Status).await {
                 Ok(status) => match done(&status) {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return Ok(status),
                     Err(missing) => missing,
                 },
                 Err(_) => "the metadata server".to_owned(),
@@ -329,7 +333,8 @@ fn said(last_words: Option<&str>) -> String {
     last_words.map_or_else(String::new, |words| format!("; its last words: {words}"))
 }
 
-/// Whether files can be striped over all `planned` data servers that were not expelled, or what is missing.
+/// Whether files can be striped over all `planned` data servers that are not expelled and not full, or what is missing.
+/// A cluster whose data servers are all full serves reads and removals, and is ready.
 fn is_ready(status: &MdsStatus, planned: usize) -> Result<(), String> {
     let expelled = status
         .data_servers
@@ -348,12 +353,66 @@ fn is_ready(status: &MdsStatus, planned: usize) -> Result<(), String> {
     if online < wanted {
         return Err(format!("{} of {wanted} data servers", wanted - online));
     }
-    if !status
-        .groups
-        .iter()
-        .any(|group| group.ds_ids.len() >= wanted)
-    {
-        return Err(format!("a placement group over all {wanted} data servers"));
+    let full = status.data_servers.iter().filter(|ds| ds.full).count();
+    let with_room = wanted.saturating_sub(full);
+    let widest = status.groups.iter().map(|group| group.ds_ids.len()).max();
+    if widest.unwrap_or(0) < with_room {
+        return Err(format!(
+            "a placement group over {with_room} data servers with room"
+        ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{DataServerRow, GroupRow, STATE_SERVING};
+
+    /// A status of data servers in the states given, full where `true`, and of one group over `in_group` of them.
+    fn status(servers: &[(&str, bool)], in_group: u32) -> MdsStatus {
+        let row = |(id, &(state, full)): (u32, &(&str, bool))| DataServerRow {
+            id,
+            state: state.to_owned(),
+            full,
+            ..Default::default()
+        };
+        MdsStatus {
+            data_servers: (1..).zip(servers).map(row).collect(),
+            groups: vec![GroupRow {
+                id: 1,
+                ds_ids: (1..=in_group).collect(),
+            }],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn full_and_expelled_data_servers_hold_up_no_start() {
+        let serves = (STATE_SERVING, false);
+        let full = (STATE_SERVING, true);
+        let expelled = (STATE_EXPELLED, false);
+        type Case<'a> = (&'a [(&'a str, bool)], u32, Result<(), &'a str>);
+        let cases: [Case<'_>; 7] = [
+            (&[serves, serves], 2, Ok(())),
+            (
+                &[serves, serves],
+                1,
+                Err("a placement group over 2 data servers with room"),
+            ),
+            (&[serves, full], 1, Ok(())),
+            (&[full, full], 0, Ok(())),
+            (&[serves, expelled], 1, Ok(())),
+            (&[serves, ("away", false)], 2, Err("1 of 2 data servers")),
+            (
+                &[expelled, expelled],
+                0,
+                Err("a data server that was not expelled: start with a larger --ds"),
+            ),
+        ];
+        for (servers, in_group, ready) in cases {
+            let said = is_ready(&status(servers, in_group), servers.len());
+            assert_eq!(said, ready.map_err(str::to_owned), "{servers:?} {in_group}");
+        }
+    }
 }
