@@ -11,7 +11,7 @@
 //! # Ordering
 //! A round
 //!
-//! 1. writes out what was gathered, and notes how far the engine is then;
+//! 1. appends what was gathered to the log, writes it into the engine, and notes how far the engine is then;
 //! 2. moves fjall's buffer to the page cache (fjall's lock, no disk);
 //! 3. finds the newest journal and syncs it;
 //! 4. opens the gate.

@@ -9,8 +9,11 @@ use crate::store_dir::StoreDir;
 use crate::{Options, engine_error, keys, pairs};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch as WriteBatch, Readable};
-use meta::{KEY_BYTES_MAX, MetaError, Overlay, Pair, Purpose, Seq, VALUE_BYTES_MAX, Writes};
+use meta::{
+    BatchLog, KEY_BYTES_MAX, MetaError, Overlay, Pair, Purpose, Seq, VALUE_BYTES_MAX, Writes,
+};
 use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Free space is asked for again after this many written bytes, where there is plenty of it.
@@ -33,6 +36,8 @@ pub(crate) struct Engine {
     /// There was no plenty of room when somebody last looked.
     is_tight: AtomicBool,
     options: Options,
+    /// Where a batch goes before the engine; `None`: the engine's journal is the log.
+    log: Option<Arc<dyn BatchLog>>,
 }
 
 /// How far the engine is: what its batches hold.
@@ -89,6 +94,7 @@ impl Engine {
         store_dir: StoreDir,
         options: Options,
         commit: u64,
+        log: Option<Arc<dyn BatchLog>>,
     ) -> Result<Self, MetaError> {
         let room = measure_room(&store_dir, options)?;
         let engine = Self {
@@ -107,6 +113,7 @@ impl Engine {
                 commit,
             }),
             options,
+            log,
         };
         engine.note_room(room);
         Ok(engine)
@@ -199,7 +206,8 @@ impl Engine {
         if let Some((seq, writes)) = self.queue.begin_batch() {
             let commit = written.commit + 1;
             let made = self.make_room();
-            made.and_then(|()| self.write(&writes, commit))
+            made.and_then(|()| self.log(&writes, commit))
+                .and_then(|()| self.write(&writes, commit))
                 .inspect_err(|error| {
                     self.queue.gate.fail(error.clone());
                 })?;
@@ -207,6 +215,11 @@ impl Engine {
             *written = Written { seq, commit };
         }
         Ok(*written)
+    }
+
+    fn log(&self, writes: &Writes, commit: u64) -> Result<(), MetaError> {
+        let log = self.log.as_ref();
+        log.map_or(Ok(()), |log| log.append(commit, writes))
     }
 
     fn write(&self, writes: &Writes, commit: u64) -> Result<(), MetaError> {
@@ -232,17 +245,18 @@ impl Engine {
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
     }
 
-    /// Pairs with `start <= key < end`; whole transactions, and all that were applied before.
+    /// The first `limit` pairs with `start <= key < end`; whole transactions, and all that were applied before. It writes
+    /// nothing: what is not in the log must not be in the engine.
     pub(crate) fn scan(
         &self,
-        start: &[u8],
-        end: &[u8],
-    ) -> Result<impl Iterator<Item = Result<Pair, MetaError>> + use<>, MetaError> {
-        if self.queue.has_any(start, end) {
-            self.write_out()?;
-        }
+        (start, end): (&[u8], &[u8]),
+        limit: usize,
+    ) -> impl Iterator<Item = Result<Pair, MetaError>> + use<> {
+        let snapshot = || self.database.snapshot();
+        let (unwritten, snapshot) = self.queue.unwritten((start, end), limit, snapshot);
         let range = keys::stored(start)..keys::stored(end);
-        Ok(pairs(self.database.snapshot().range(&self.keyspace, range)))
+        let written = pairs(snapshot.range(&self.keyspace, range));
+        meta::merge(unwritten.into_iter(), written).take(limit)
     }
 }
 

@@ -13,7 +13,8 @@
 //!
 //! # Ordering
 //! `applied` rises before a transaction becomes visible, so it is never behind what a read has seen (rule R7).
-//! Scans go through a snapshot, and a batch holds whole transactions, so they see whole ones.
+//! Scans go through a snapshot and what is gathered at the same moment. Both hold whole transactions, so scans see whole ones.
+//! A batch is gathered, appended to the log, written into the engine, synced, and then the gate opens.
 //!
 //! # Failure
 //! The first error of a batch or a sync poisons the store: no write is accepted and nothing more becomes durable.
@@ -36,7 +37,8 @@ use commit::{Committer, Quick};
 use engine::Engine;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use meta::{
-    BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody, TxOutcome,
+    BatchLog, BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
+    TxOutcome,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -100,10 +102,28 @@ impl FjallStore {
     /// [`MetaError::Io`] with one sentence that names the directory: in use by another process, not writable, not
     /// a store, another format. [`MetaError::Corrupt`] when something that was durable is gone.
     pub fn open(dir: &Path, options: Options) -> Result<Self, MetaError> {
-        Self::open_with(dir, options, Quick::USUAL)
+        Self::open_with(dir, options, Quick::USUAL, None)
     }
 
-    fn open_with(dir: &Path, options: Options, quick: Quick) -> Result<Self, MetaError> {
+    /// As [`FjallStore::open`], with a log of its own beside the engine's journal: each batch is in `log` before the engine has
+    /// it, and a transaction is durable only then.
+    ///
+    /// # Errors
+    /// As [`FjallStore::open`].
+    pub fn open_logged(
+        dir: &Path,
+        options: Options,
+        log: Arc<dyn BatchLog>,
+    ) -> Result<Self, MetaError> {
+        Self::open_with(dir, options, Quick::USUAL, Some(log))
+    }
+
+    fn open_with(
+        dir: &Path,
+        options: Options,
+        quick: Quick,
+        log: Option<Arc<dyn BatchLog>>,
+    ) -> Result<Self, MetaError> {
         let (store_dir, new) = StoreDir::take(dir)?;
         let engine_dir = store_dir.engine_dir();
         let checked = if new {
@@ -145,6 +165,7 @@ impl FjallStore {
             store_dir,
             options,
             commit,
+            log,
         )?);
         Ok(Self {
             committer: Committer::start(engine.clone(), quick)?,
@@ -187,7 +208,7 @@ impl Read for FjallStore {
         if start >= end {
             return Ok(Vec::new());
         }
-        self.engine.scan(start, end)?.take(limit).collect()
+        self.engine.scan((start, end), limit).collect()
     }
 }
 
@@ -208,7 +229,8 @@ impl Read for FjallTx<'_> {
         if start >= end {
             return Ok(Vec::new());
         }
-        let below = self.engine.scan(start, end)?;
+        let limit_below = limit.saturating_add(self.overlay.writes_count());
+        let below = self.engine.scan((start, end), limit_below);
         self.overlay.scan(start, end, limit, below)
     }
 }

@@ -1,19 +1,19 @@
 //! What transactions have written and the engine does not have yet, and the tasks that wait for it.
 //!
 //! A transaction is applied when its writes are gathered here: from then on reads see them. All that was gathered goes into the
-//! engine as one batch, with one value for each key: when somebody waits for it, when it is much, or when a scan
-//! needs it. So what every transaction writes, such as a directory in which many files are made, is written once for all of them.
+//! engine as one batch, with one value for each key: when somebody waits for it, or when it is much. So what every transaction writes, such as a directory in which many files are made, is written once for all of them.
 //!
 //! # Ordering
 //! A read looks here first and then in the engine. A batch is found here until the engine shows it.
 //! `applied` rises under the same lock under which writes are gathered, so it is never behind what a read has seen (rule R7).
 
 use bytes::Bytes;
-use meta::{Gate, Seq, WRITE_OVERHEAD_BYTES, Writes};
+use meta::{Gate, Seq, WRITE_OVERHEAD_BYTES, Write, Writes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire};
 
 /// Bytes that may be gathered when one more transaction is: above it a batch is written first.
 pub(crate) const GATHERED_BYTES_MAX: usize = 1024 * 1024;
@@ -63,11 +63,11 @@ pub(crate) struct Full;
 impl Queue {
     /// The newest number given out.
     pub(crate) fn applied(&self) -> Seq {
-        Seq(self.applied.load(Ordering::Acquire))
+        Seq(self.applied.load(Acquire))
     }
 
     fn next_seq(&self) -> Seq {
-        Seq(self.applied.fetch_add(1, Ordering::AcqRel) + 1)
+        Seq(self.applied.fetch_add(1, AcqRel) + 1)
     }
 
     fn room(&self) -> Result<MutexGuard<'_, Progress>, Full> {
@@ -133,13 +133,28 @@ impl Queue {
         newest.or_else(|| progress.begun.get(key)).cloned()
     }
 
-    /// Whether the engine does not show all yet of the keys with `start <= key < end`; `start` is below `end`.
-    pub(crate) fn has_any(&self, start: &[u8], end: &[u8]) -> bool {
+    /// What the engine, as `look` sees it at this moment, does not show yet of the keys with `start <= key < end`.
+    /// `start` is below `end`. Of what comes after `limit` values nothing is returned.
+    pub(crate) fn unwritten<T>(
+        &self,
+        (start, end): (&[u8], &[u8]),
+        limit: usize,
+        look: impl FnOnce() -> T,
+    ) -> (Vec<Write>, T) {
         let bounds = (Bound::Included(start), Bound::Excluded(end));
+        // A batch begins and ends under this lock: `look` sees it, or it is found here.
         let progress = self.progress.lock();
-        [&progress.gathered, &*progress.begun]
-            .iter()
-            .any(|writes| writes.range::<[u8], _>(bounds).next().is_some())
+        let seen = look();
+        let own = |(key, value): (&Bytes, &Option<Bytes>)| (key.clone(), value.clone());
+        let gathered = progress.gathered.range::<[u8], _>(bounds).map(own);
+        let begun = progress.begun.range::<[u8], _>(bounds).map(own);
+        let mut values = 0;
+        let unwritten = newest_of_each(gathered, begun).take_while(|(_, value)| {
+            let is_within = values < limit;
+            values += usize::from(value.is_some());
+            is_within
+        });
+        (unwritten.collect(), seen)
     }
 
     /// Somebody waits for `seq`, and the thread shall see to it.
@@ -188,6 +203,29 @@ impl Queue {
     }
 }
 
+/// Both in the order of keys; of a key that both have, that of `newer`.
+fn newest_of_each(
+    newer: impl Iterator<Item = Write>,
+    older: impl Iterator<Item = Write>,
+) -> impl Iterator<Item = Write> {
+    let (mut newer, mut older) = (newer.peekable(), older.peekable());
+    std::iter::from_fn(move || {
+        let order = match (newer.peek(), older.peek()) {
+            (Some((new, _)), Some((old, _))) => new.cmp(old),
+            (None, _) => Ordering::Greater,
+            (_, None) => Ordering::Less,
+        };
+        match order {
+            Ordering::Less => newer.next(),
+            Ordering::Greater => older.next(),
+            Ordering::Equal => {
+                older.next();
+                newer.next()
+            }
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +235,11 @@ mod tests {
             (Bytes::from_static(key), value.map(Bytes::from_static))
         };
         pairs.iter().map(own).collect()
+    }
+
+    fn unwritten(queue: &Queue, start: &[u8], end: &[u8]) -> Writes {
+        let (unwritten, ()) = queue.unwritten((start, end), usize::MAX, || ());
+        unwritten.into_iter().collect()
     }
 
     fn apply(queue: &Queue, pairs: &[(&'static [u8], Option<&'static [u8]>)]) -> Seq {
@@ -225,10 +268,31 @@ mod tests {
         apply(&queue, &[(b"a", Some(b"2"))]);
         assert_eq!(queue.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
         assert_eq!(queue.get(b"b"), Some(None));
-        assert!(queue.has_any(b"b", b"c") && !queue.has_any(b"c", b"d"));
+        assert_eq!(unwritten(&queue, b"b", b"c"), writes(&[(b"b", None)]));
+        assert_eq!(unwritten(&queue, b"c", b"d"), writes(&[]));
+        let both = writes(&[(b"a", Some(b"2")), (b"b", None)]);
+        assert_eq!(unwritten(&queue, b"a", b"c"), both);
         queue.end_batch();
         assert_eq!(queue.get(b"b"), None);
-        assert!(queue.has_any(b"a", b"b") && !queue.has_any(b"b", b"c"));
+        assert_eq!(unwritten(&queue, b"a", b"c"), writes(&[(b"a", Some(b"2"))]));
+    }
+
+    #[test]
+    fn a_scan_gets_no_more_than_it_may_need() {
+        let queue = Queue::default();
+        apply(
+            &queue,
+            &[(b"a", None), (b"b", Some(b"1")), (b"d", Some(b"1"))],
+        );
+        queue.begin_batch().unwrap();
+        apply(&queue, &[(b"a", None), (b"c", Some(b"2")), (b"d", None)]);
+        let keys = |limit| -> Vec<_> {
+            let (unwritten, ()) = queue.unwritten((b"a", b"z"), limit, || ());
+            unwritten.into_iter().map(|(key, _)| key).collect()
+        };
+        assert_eq!(keys(1), ["a", "b"]);
+        assert_eq!(keys(2), ["a", "b", "c"]);
+        assert_eq!(keys(3), ["a", "b", "c", "d"]);
     }
 
     #[test]

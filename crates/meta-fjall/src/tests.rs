@@ -56,7 +56,7 @@ mod quick {
 
     impl OnQuickDisk {
         fn open(&self) -> Arc<dyn MetaStore> {
-            Arc::new(FjallStore::open_with(&self.0.newest(), options(), ALWAYS).unwrap())
+            Arc::new(FjallStore::open_with(&self.0.newest(), options(), ALWAYS, None).unwrap())
         }
     }
 
@@ -77,7 +77,7 @@ mod quick {
     #[test]
     fn whoever_comes_first_syncs_for_all_that_were_ready() {
         let dir = TempDir::new().unwrap();
-        let store = FjallStore::open_with(dir.path(), options(), ALWAYS).unwrap();
+        let store = FjallStore::open_with(dir.path(), options(), ALWAYS, None).unwrap();
         // Without the thread, which may come first just after it was started.
         store.engine.queue.stop();
         let mut cx = Context::from_waker(Waker::noop());
@@ -99,7 +99,7 @@ mod quick {
         ] {
             let dir = TempDir::new().unwrap();
             let quick = Quick { below, in_a_row: 2 };
-            let store = FjallStore::open_with(dir.path(), options(), quick).unwrap();
+            let store = FjallStore::open_with(dir.path(), options(), quick, None).unwrap();
             for (key, expected) in [b"a", b"b"].into_iter().zip(expected) {
                 block_on(store.durable(put(&store, key, b"").unwrap())).unwrap();
                 assert_eq!(store.committer.is_quick(), expected);
@@ -318,4 +318,97 @@ fn values_survive_flushes_and_new_journals() {
     drop(store);
     let store = FjallStore::open(dir.path(), small).unwrap();
     assert_eq!(store.scan(&[0], &[255], 999).unwrap().len(), 300);
+}
+
+/// A log of another kind: batches wait in it until the test lets them through.
+mod logged {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[derive(Debug)]
+    struct HeldLog {
+        appended: mpsc::Sender<u64>,
+        verdicts: parking_lot::Mutex<mpsc::Receiver<Result<(), MetaError>>>,
+    }
+
+    impl meta::BatchLog for HeldLog {
+        fn append(&self, commit: u64, writes: &meta::Writes) -> Result<(), MetaError> {
+            assert!(!writes.is_empty());
+            self.appended.send(commit).unwrap();
+            self.verdicts.lock().recv().unwrap()
+        }
+    }
+
+    struct Logged {
+        store: FjallStore,
+        appended: mpsc::Receiver<u64>,
+        verdicts: mpsc::Sender<Result<(), MetaError>>,
+    }
+
+    fn open(dir: &Path) -> Logged {
+        let (appends, appended) = mpsc::channel();
+        let (verdicts, of_log) = mpsc::channel();
+        let log = HeldLog {
+            appended: appends,
+            verdicts: of_log.into(),
+        };
+        Logged {
+            store: FjallStore::open_logged(dir, options(), Arc::new(log)).unwrap(),
+            appended,
+            verdicts,
+        }
+    }
+
+    fn put(store: &FjallStore, key: &[u8]) -> Result<Seq, MetaError> {
+        store.transact(&mut |tx| {
+            tx.put(key, b"value");
+            Ok(TxOutcome::Commit)
+        })
+    }
+
+    fn engine_has(store: &FjallStore, key: &[u8]) -> bool {
+        let stored = store.engine.keyspace.get(keys::stored(key)).unwrap();
+        stored.is_some()
+    }
+
+    #[test]
+    fn a_batch_is_in_the_log_before_it_is_in_the_engine_and_durable_after_both() {
+        let dir = TempDir::new().unwrap();
+        let logged = open(dir.path());
+        let store = &logged.store;
+        for commit in 1..=2 {
+            let key = [u8::try_from(commit).unwrap()];
+            let seq = put(store, &key).unwrap();
+            // Readers see it, and a scan writes nothing.
+            assert!(store.get(&key).unwrap().is_some());
+            let seen = store.scan(&[0], &[9], 9).unwrap();
+            assert_eq!(seen.len() as u64, commit);
+            std::thread::scope(|threads| {
+                let waits = threads.spawn(|| block_on(store.durable(seq)));
+                assert_eq!(logged.appended.recv(), Ok(commit));
+                assert!(!engine_has(store, &key));
+                assert!(store.durable_through() < seq);
+                assert_eq!(store.scan(&[0], &[9], 9).unwrap(), seen);
+                logged.verdicts.send(Ok(())).unwrap();
+                waits.join().unwrap().unwrap();
+            });
+            assert!(engine_has(store, &key));
+            assert_eq!(store.scan(&[0], &[9], 9).unwrap(), seen);
+        }
+    }
+
+    #[test]
+    fn what_the_log_refuses_never_reaches_the_engine_and_nothing_follows_it() {
+        let dir = TempDir::new().unwrap();
+        let logged = open(dir.path());
+        let seq = put(&logged.store, b"k").unwrap();
+        logged.verdicts.send(Err(MetaError::Poisoned)).unwrap();
+        block_on(logged.store.durable(seq)).unwrap_err();
+        assert!(!engine_has(&logged.store, b"k"));
+        assert!(matches!(put(&logged.store, b"l"), Err(MetaError::Poisoned)));
+        drop(logged.store);
+        assert_eq!(logged.appended.try_iter().count(), 1);
+        let again = FjallStore::open(dir.path(), options()).unwrap();
+        assert_eq!(again.get(b"k").unwrap(), None);
+    }
 }

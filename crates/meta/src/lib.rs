@@ -11,12 +11,14 @@
 
 pub mod contract;
 mod gate;
+mod log;
 mod mem;
 mod overlay;
 
 pub use gate::{Gate, Wait};
+pub use log::BatchLog;
 pub use mem::MemStore;
-pub use overlay::{Overlay, WRITE_OVERHEAD_BYTES, Writes};
+pub use overlay::{Overlay, WRITE_OVERHEAD_BYTES, Write, Writes, merge};
 
 use bytes::Bytes;
 use std::future::Future;

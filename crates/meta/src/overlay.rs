@@ -3,10 +3,11 @@
 //! Owns the limits of keys, values and transactions, and the merge of a scan with the transaction's own
 //! writes, so that every adapter answers alike. It knows no engine: an adapter hands in what lies below.
 //!
-//! Entry point: [`Overlay`].
+//! Entry points: [`Overlay`], [`merge`].
 
 use crate::{KEY_BYTES_MAX, MetaError, Pair, Purpose, TX_BYTES_MAX, VALUE_BYTES_MAX};
 use bytes::Bytes;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
@@ -15,6 +16,9 @@ pub const WRITE_OVERHEAD_BYTES: usize = 64;
 
 /// Writes by key; `None` removes.
 pub type Writes = BTreeMap<Bytes, Option<Bytes>>;
+
+/// One entry of [`Writes`].
+pub type Write = (Bytes, Option<Bytes>);
 
 /// The buffered writes of one transaction.
 #[derive(Debug, Default)]
@@ -115,33 +119,43 @@ impl Overlay {
         limit: usize,
         below: impl Iterator<Item = Result<Pair, MetaError>>,
     ) -> Result<Vec<Pair>, MetaError> {
-        let mut below = below.peekable();
-        let mut above = range(&self.writes, start, end).peekable();
-        let mut out = Vec::new();
-        while out.len() < limit {
-            let take_above = match (below.peek(), above.peek()) {
-                (None, None) => break,
-                (Some(_), None) | (Some(Err(_)), _) => false,
-                (None, Some(_)) => true,
-                (Some(Ok((old, _))), Some((new, _))) => {
-                    if old == *new {
-                        below.next();
-                        continue;
-                    }
-                    *new < old
-                }
+        let above = range(&self.writes, start, end);
+        let above = above.map(|(key, value)| (key.clone(), value.clone()));
+        merge(above, below).take(limit).collect()
+    }
+
+    /// Pairs of the store that a scan may need beyond its limit: one for each write that may remove or replace one.
+    #[must_use]
+    pub fn writes_count(&self) -> usize {
+        self.writes.len()
+    }
+}
+
+/// `below` as the writes `above` have changed it. Both must be ascending and within the same bounds.
+///
+/// An error of `below` is passed on where it stands.
+pub fn merge(
+    above: impl Iterator<Item = Write>,
+    below: impl Iterator<Item = Result<Pair, MetaError>>,
+) -> impl Iterator<Item = Result<Pair, MetaError>> {
+    let (mut above, mut below) = (above.peekable(), below.peekable());
+    std::iter::from_fn(move || {
+        loop {
+            let order = match (below.peek(), above.peek()) {
+                (None | Some(Ok(_)), None) | (Some(Err(_)), _) => return below.next(),
+                (None, Some(_)) => Ordering::Greater,
+                (Some(Ok((old, _))), Some((new, _))) => old.cmp(new),
             };
-            if take_above {
-                let (key, value) = above.next().expect("just peeked");
-                if let Some(value) = value {
-                    out.push((key.clone(), value.clone()));
-                }
-            } else {
-                out.push(below.next().expect("just peeked")?);
+            match order {
+                Ordering::Less => return below.next(),
+                Ordering::Equal => drop(below.next()),
+                Ordering::Greater => {}
+            }
+            if let Some((key, Some(value))) = above.next() {
+                return Some(Ok((key, value)));
             }
         }
-        Ok(out)
-    }
+    })
 }
 
 /// The entries with `start <= key < end`; none when the bounds are the wrong way round.
