@@ -7,6 +7,10 @@
 //! May call: `rpc`, `transport`. May not call: any program.
 #![forbid(unsafe_code)]
 
+mod replies;
+
+pub use replies::{ReplyCache, RunningCall, replay};
+
 use bytes::Bytes;
 use rpc::{AcceptError, CallHeader, CallHeaderError, CallRefusal, OpaqueAuth};
 use std::future::Future;

@@ -12,7 +12,7 @@
 //! retries and finds whatever survived.
 
 use crate::kept::{Kept, Persist};
-use crate::slot::RunningSlot;
+use crate::slot::{RunningSlot, Slots};
 use crate::tables::{ERROR_RESULT_BYTES, effect_bytes, is_engine_op, is_read_only};
 use crate::user::User;
 use crate::{Actor, Compound, Counters, Nfsd, Role, SessionContext};
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use nfs4::ops::{SequenceArgs, SequenceRes};
 use nfs4::{CompoundHeader, NfsStatus, OpNum, OpReader, ReplyWriter};
 use rpc::AcceptError;
-use rpc_service::{Seal, refusal};
+use rpc_service::{refusal, replay};
 use state::{RemovedClient, Sequence, SlotToken, Verdict};
 use std::sync::Arc;
 use transport::{CloseReason, ConnHandle, Message};
@@ -189,7 +189,7 @@ impl<R: Role> Nfsd<R> {
                 First::Revived(kept)
             }
             Ok(Begun::New(token, res)) => {
-                let slot = RunningSlot::new(self.clients(), res.session_id, token);
+                let slot = RunningSlot::new(Slots(self.clients()), (res.session_id, token));
                 let _ = reply.result(&res);
                 First::Sequenced(slot)
             }
@@ -427,13 +427,6 @@ fn kept<A: Actor>(
     }
     let flat = message.flatten().ok()?;
     Some(Arc::from(&flat[header_bytes..]))
-}
-
-fn replay(seal: Seal, xid: u32, cached: &[u8]) -> Message {
-    let mut e = Encoder::new();
-    seal.begin(&mut e, xid);
-    e.raw(cached);
-    e.into()
 }
 
 #[cfg(test)]

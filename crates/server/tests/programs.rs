@@ -1,15 +1,21 @@
-//! Goal: a further RPC program is one more entry beside NFSv4, on the same connection and with the same refusals.
-//! Method: a program of the test that says what it is told.
+//! Goal: a further RPC program is one more entry beside NFSv4, on the same connection and with the same refusals. It keeps replies
+//! for retries under keys of its own.
+//! Method: programs of the test: one says what it is told, and one counts, which a retry must not do again.
 
 mod rig;
 
+use bytes::Bytes;
 use nfs4::{PROGRAM, VERSION};
+use parking_lot::Mutex;
 use rig::*;
 use rpc::{AcceptError, flavor};
-use rpc_service::{Call, Program, Seal};
+use rpc_service::{Call, Program, ReplyCache, RunningCall, Seal, replay, serve};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use transport::{Address, Connector, Context, Message, NoService, TransportLimits};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
+use transport::{Address, ConnHandle, Connector, Context, Message, NoService, TransportLimits};
 use xdr::Encoder;
 
 /// Says its arguments again.
@@ -35,6 +41,114 @@ impl Program for Echo {
         e.raw(call.args.rest());
         Some(e.into())
     }
+}
+
+/// Adds up what it is told. A request is named by its connection and its transaction id, as for NFSv3.
+#[derive(Default)]
+struct Sum {
+    sum: Mutex<u32>,
+    seen: Mutex<HashMap<(u64, u32), Seen>>,
+    /// Requests never end.
+    hangs: AtomicBool,
+}
+
+#[derive(Clone)]
+enum Seen {
+    Running,
+    Ended(Option<Arc<[u8]>>),
+}
+
+impl ReplyCache for &Sum {
+    type Key = (u64, u32);
+
+    fn complete(&self, key: Self::Key, reply: Option<Arc<[u8]>>) -> bool {
+        self.seen.lock().insert(key, Seen::Ended(reply)).is_some()
+    }
+}
+
+impl Program for Sum {
+    fn number(&self) -> u32 {
+        ECHO
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        1..=1
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let (xid, key) = (call.header.xid, (call.conn.id(), call.header.xid));
+        let seen = self.seen.lock().insert(key, Seen::Running);
+        let running = match seen {
+            None => RunningCall::new(self, key),
+            Some(seen) => {
+                self.seen.lock().insert(key, seen.clone());
+                return match seen {
+                    Seen::Running => None,
+                    Seen::Ended(Some(body)) => Some(replay(Seal::None, xid, &body)),
+                    Seen::Ended(None) => call.refuse(AcceptError::SystemErr),
+                };
+            }
+        };
+        if self.hangs.load(Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let added = u32::from(call.args.rest()[0]);
+        let body = {
+            let mut sum = self.sum.lock();
+            *sum += added;
+            sum.to_be_bytes()
+        };
+        running.complete(Some(Arc::from(body)));
+        Some(replay(Seal::None, xid, &body))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_without_sessions_keeps_replies_by_connection_and_transaction() {
+    let rig = Rig::new();
+    let context = Context::new(TransportLimits::default());
+    let connector = rig.network.connector("client", context);
+    let address = Address::Memory("server".into());
+    let connect = async || connector.connect(&address, NoService::shared()).await;
+    let (one, other) = (connect().await.unwrap(), connect().await.unwrap());
+    let program = Sum::default();
+    let ask = async |conn: &ConnHandle, xid: u32, added: u8| {
+        let mut e = rpc_call(ECHO, 1, 1, flavor::AUTH_SYS, &sys(0));
+        e.raw(&[added]);
+        let mut record = e.into_bytes();
+        record[..4].copy_from_slice(&xid.to_be_bytes());
+        let reply = serve(&program, &[], conn, &record.into()).await;
+        reply.map(|reply| Bytes::from(reply.flatten().unwrap()))
+    };
+    let first = ask(&one, 7, 5).await.unwrap();
+    assert_eq!(body(&first), 5u32.to_be_bytes());
+    assert_eq!(ask(&one, 7, 5).await.unwrap(), first, "a retry");
+    let others = ask(&other, 7, 5).await.unwrap();
+    assert_eq!(body(&others), 10u32.to_be_bytes(), "another connection");
+    let next = ask(&one, 8, 5).await.unwrap();
+    assert_eq!(body(&next), 15u32.to_be_bytes(), "another transaction");
+    // Its caller gives up while it runs: a retry is neither executed nor answered with a made-up reply.
+    program.hangs.store(true, Relaxed);
+    {
+        let waits = ask(&one, 9, 5);
+        tokio::pin!(waits);
+        assert!(poll_once(&mut waits).await.is_none(), "it hangs");
+        assert!(ask(&one, 9, 5).await.is_none(), "it runs");
+    }
+    let verdict_after = verdict(&ask(&one, 9, 5).await.unwrap());
+    assert_eq!(verdict_after, AcceptError::SystemErr.into());
+    assert_eq!(*program.sum.lock(), 15);
+}
+
+/// Polls once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match std::pin::Pin::new(&mut *future).poll(cx) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
+    })
+    .await
 }
 
 #[tokio::test(start_paused = true)]
