@@ -9,9 +9,14 @@
 #![forbid(unsafe_code)]
 
 mod back_channel;
+mod callback;
+mod callback_path;
 mod probe;
 mod slot_recall;
 mod table;
 
-pub use back_channel::{BuildCallback, CALLBACK_MS_MAX, CallbackError, TakeResult};
+pub use callback_path::{
+    BuildCallback, CALLBACK_MS_MAX, CallbackError, CallbackPath, TakeResult, Taken, Try,
+    begin_cb_compound, deliver,
+};
 pub use table::{ClientTable, RandomU64};

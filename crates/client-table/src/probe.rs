@@ -4,7 +4,7 @@
 //! recall needs it. Nothing else follows: the first callback shows what a path is worth.
 
 use crate::ClientTable;
-use crate::back_channel::CB_VERSION;
+use crate::callback_path::CB_VERSION;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use std::sync::Arc;
 use std::time::Duration;

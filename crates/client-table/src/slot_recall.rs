@@ -1,7 +1,8 @@
 //! CB_RECALL_SLOT (RFC 8881 §20.8): slots that idle clients hold beyond their share are asked for.
 
 use crate::ClientTable;
-use crate::back_channel::{About, CALLBACK_MS_MAX, status_only};
+use crate::back_channel::SessionPath;
+use crate::callback_path::{CALLBACK_MS_MAX, deliver, status_only};
 use nfs4::CbCompoundBuilder;
 use nfs4::cb::CbRecallSlotArgs;
 use state::SlotRecall;
@@ -30,13 +31,8 @@ impl ClientTable {
         let build = |b: &mut CbCompoundBuilder| {
             b.push(&args);
         };
-        let about = About {
-            client: recall.client,
-            only: Some(recall.session),
-            origin: None,
-            begin_ms: CALLBACK_MS_MAX,
-        };
-        if let Err(error) = self.deliver(about, &build, status_only).await {
+        let path = SessionPath::only(self, recall.client, recall.session);
+        if let Err(error) = deliver(&path, CALLBACK_MS_MAX, &build, status_only).await {
             tracing::debug!(?error, "CB_RECALL_SLOT");
         }
     }

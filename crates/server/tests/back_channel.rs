@@ -3,7 +3,10 @@
 
 mod rig;
 
-use client_table::{CALLBACK_MS_MAX, CallbackError};
+use client_table::{
+    BuildCallback, CALLBACK_MS_MAX, CallbackError, CallbackPath, TakeResult, Taken, Try,
+    begin_cb_compound, deliver,
+};
 use nfs4::ops::*;
 use nfs4::*;
 use rig::*;
@@ -411,4 +414,95 @@ async fn a_client_whose_connections_are_gone_cannot_be_called_back() {
     m.conn.closed().await;
     rig.settle().await;
     assert!(!rig.nfsd.clients().can_call_back(m.client));
+}
+
+/// As a client of NFSv4.0 is called back (RFC 7530 §16.33): over a connection of the server's, without slots.
+struct ConnectionPath {
+    conn: transport::ConnHandle,
+    is_gone: bool,
+}
+
+impl CallbackPath for ConnectionPath {
+    type Call = ();
+
+    fn begin_try(
+        &self,
+        _held: &mut Option<()>,
+        _silent: Option<u64>,
+        build: BuildCallback<'_>,
+    ) -> Option<Try<()>> {
+        if self.is_gone {
+            return None;
+        }
+        let mut compound = begin_cb_compound(400_002, 0, &state::CallbackSecurity::None);
+        build(&mut compound);
+        Some(Try {
+            call: (),
+            conn: self.conn.clone(),
+            message: compound.finish().into(),
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    fn note_silence(&self, (): &mut ()) {}
+
+    fn take_answer<T>(&self, (): (), record: &bytes::Bytes, take: TakeResult<T>) -> Taken<(), T> {
+        let mut d = xdr::Decoder::new(record);
+        let header: Result<rpc::ReplyHeader<'_>, _> = xdr::Decode::decode(&mut d);
+        assert!(header.is_ok());
+        let mut reply = CbCompoundReply::new(d).expect("a reply to CB_COMPOUND");
+        match take(&mut reply) {
+            Ok(result) => Taken::Ended(Ok(result)),
+            Err(e) => match CallbackError::Status(e.status().expect("a status")) {
+                e @ CallbackError::Status(NfsStatus::Delay) => Taken::Again(e, None),
+                e => Taken::Ended(Err(e)),
+            },
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_a_connection_is_tried_like_a_back_channel() {
+    let rig = Rig::new();
+    // Silence, a client that wants to be asked again, and the answer.
+    let plan = [None, Some(NfsStatus::Delay), Some(OK)];
+    let asked = AtomicUsize::new(0);
+    let client = Reverse::new(move |record| {
+        let n = asked.fetch_add(1, SeqCst);
+        let status = plan[n.min(plan.len() - 1)]?;
+        let (xid, _) = rpc::peek(record).unwrap();
+        let mut e = xdr::Encoder::new();
+        rpc::begin_success(&mut e, xid, rpc::OpaqueAuth::NONE);
+        let mut w = ReplyWriter::<CbOpNum>::new(e, b"");
+        w.error(CbOpNum::Recall, status);
+        Some(w.finish(status).into_bytes())
+    });
+    let listener = rig.network.listen("callbacks").unwrap();
+    let served = listener.serve(client.clone(), rig.context().clone(), rig.shutdown.signal());
+    tokio::spawn(served);
+    let context = transport::Context::new(transport::TransportLimits::default());
+    let connector = rig.network.connector("server", context);
+    let address = transport::Address::Memory("callbacks".into());
+    let conn = transport::Connector::connect(&connector, &address, transport::NoService::shared());
+    let mut path = ConnectionPath {
+        conn: conn.await.unwrap(),
+        is_gone: false,
+    };
+    let recalled = async |path: &ConnectionPath| {
+        let take = |reply: &mut CbCompoundReply<'_>| {
+            reply
+                .status
+                .ok()
+                .map_err(|status| OpError::Status { op: None, status })
+        };
+        deliver(path, CALLBACK_MS_MAX, &recall, take).await
+    };
+    assert_eq!(recalled(&path).await, Ok(()));
+    assert_eq!(client.count(), 3);
+    path.is_gone = true;
+    assert_eq!(recalled(&path).await, Err(CallbackError::NoBackChannel));
+    assert_eq!(client.count(), 3);
 }
