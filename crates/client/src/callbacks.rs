@@ -5,13 +5,13 @@
 
 use crate::client::Inner;
 use crate::flush::Gate;
+use crate::layout_kind::KIND;
 use crate::node::Node;
 use crate::stats::add;
 use nfs4::cb::{
     CbLayoutRecallArgs, CbNotifyDeviceidArgs, CbOffloadArgs, CbRecallAnyArgs, CbRecallArgs,
     DeviceNotification, LayoutRecall, RCA_FILE_LAYOUT,
 };
-use nfs4::layout::LAYOUT_NFSV4_1_FILES;
 use nfs4::ops::{DelegReturnArgs, LayoutReturn, LayoutReturnArgs, PutFhArgs};
 use nfs4::{CbOpNum, FileHandle, IoMode, NfsStatus, OpReader, Stateid};
 use session_client::CallbackHandler;
@@ -78,7 +78,7 @@ pub(crate) fn return_delegation(inner: &Arc<Inner>, fh: FileHandle, stateid: Sta
 }
 
 fn layout_recall(inner: &Arc<Inner>, args: &CbLayoutRecallArgs<'_>) -> NfsStatus {
-    if args.layout_type != LAYOUT_NFSV4_1_FILES {
+    if args.layout_type != KIND.number() {
         return NfsStatus::NoMatchingLayout;
     }
     match &args.what {
@@ -147,7 +147,7 @@ fn recall_all(inner: &Arc<Inner>, last_word: LayoutReturn<'static>) -> NfsStatus
                 b.push(&nfs4::ops::PutRootFhArgs {});
                 b.push(&LayoutReturnArgs {
                     reclaim: false,
-                    layout_type: LAYOUT_NFSV4_1_FILES,
+                    layout_type: KIND.number(),
                     iomode: IoMode::Any,
                     what: last_word,
                 });

@@ -3,8 +3,8 @@
 use crate::ClientConfig;
 use crate::Error;
 use crate::client::{Inner, io_bytes};
+use crate::layout_kind::{DeviceBody, KIND};
 use crate::waits::{WaitReason, Waits};
-use nfs4::layout::{FileLayoutDsAddr, LAYOUT_NFSV4_1_FILES};
 use nfs4::ops::{
     EXCHGID_USE_PNFS_DS, GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE,
     NOTIFY_DEVICEID_DELETE,
@@ -245,7 +245,7 @@ impl Inner {
             .call(&|b| {
                 b.push(&GetDeviceInfoArgs {
                     device_id: id,
-                    layout_type: LAYOUT_NFSV4_1_FILES,
+                    layout_type: KIND.number(),
                     maxcount: DEVICE_BYTES_MAX,
                     notify_types: Bitmap::of(&[NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICEID_DELETE]),
                 });
@@ -255,11 +255,10 @@ impl Inner {
         let GetDeviceInfoRes::Ok(info) = outcome.results()?.take()? else {
             return Ok(None);
         };
-        let addr: FileLayoutDsAddr = xdr::decode_all(info.device_addr.body.0)
-            .map_err(|_| Error::Malformed("address of a device"))?;
-        let mut servers = Vec::with_capacity(addr.multipath_ds_list.0.len());
-        for list in &addr.multipath_ds_list.0 {
-            let addresses = list.0.iter().filter_map(address).collect();
+        let body = DeviceBody::decode(KIND, info.device_addr.body.0)?;
+        let mut servers = Vec::with_capacity(body.servers.len());
+        for addresses in &body.servers {
+            let addresses = addresses.iter().filter_map(address).collect();
             let addresses = self.config.data_transport.order(addresses);
             if addresses.is_empty() {
                 tracing::warn!("a data server has no address that this client can use");
@@ -267,9 +266,8 @@ impl Inner {
             }
             servers.push(self.devices.server(self, addresses));
         }
-        let indices = addr.stripe_indices.0.iter();
         let device = Arc::new(Device {
-            stripe_indices: indices.map(|i| *i as usize).collect(),
+            stripe_indices: body.stripe_indices,
             servers,
         });
         let mut devices = self.devices.devices.lock();

@@ -11,10 +11,10 @@
 
 use crate::Error;
 use crate::backoff::Backoff;
+use crate::layout_kind::KIND;
 use crate::node::{Node, Open, Target};
 use crate::stats::add;
 use futures_util::future::join_all;
-use nfs4::layout::LAYOUT_NFSV4_1_FILES;
 use nfs4::ops::{
     CommitArgs, CommitRes, LayoutCommitArgs, LayoutCommitRes, LayoutUpdate, PutFhArgs, PutFhRes,
 };
@@ -198,7 +198,7 @@ impl Node {
                     last_write_offset: Some(end - 1),
                     time_modify: None,
                     layout_update: LayoutUpdate {
-                        layout_type: LAYOUT_NFSV4_1_FILES,
+                        layout_type: KIND.number(),
                         body: Opaque(b""),
                     },
                 });

@@ -9,10 +9,11 @@
 
 use crate::Error;
 use crate::backoff::Backoff;
+use crate::layout_kind::{Body, KIND};
 use crate::node::{Node, Open};
 use crate::stats::add;
 use crate::stripes::{Grant, Segment};
-use nfs4::layout::{FileLayout, LAYOUT_NFSV4_1_FILES, LENGTH_TO_EOF};
+use nfs4::layout::LENGTH_TO_EOF;
 use nfs4::ops::{
     LayoutGetArgs, LayoutGetRes, LayoutReturn, LayoutReturnArgs, LayoutReturnFile, LayoutReturnRes,
     LayoutsGranted, PutFhArgs, PutFhRes,
@@ -158,7 +159,7 @@ impl Node {
                 });
                 b.push(&LayoutGetArgs {
                     signal_layout_avail: false,
-                    layout_type: LAYOUT_NFSV4_1_FILES,
+                    layout_type: KIND.number(),
                     iomode: if write { IoMode::Rw } else { IoMode::Read },
                     offset: 0,
                     length: LENGTH_TO_EOF,
@@ -206,19 +207,17 @@ impl Node {
     async fn take(&self, granted: LayoutsGranted<'_>, forgotten: u64) -> Result<Got, Error> {
         let mut segments = Vec::new();
         for layout in granted.layouts.0.iter().take(SEGMENTS_MAX) {
-            if layout.layout_type != LAYOUT_NFSV4_1_FILES {
+            let Some(body) = Body::decode(layout.layout_type, layout.body.0)? else {
                 continue;
-            }
-            let body: FileLayout =
-                xdr::decode_all(layout.body.0).map_err(|_| Error::Malformed("body of a layout"))?;
+            };
             let grant = Grant {
                 offset: layout.offset,
                 length: layout.length,
                 iomode: layout.iomode,
                 stateid: granted.stateid,
             };
-            if let Some(device) = self.client.device(body.device_id).await? {
-                segments.extend(Segment::new(grant, body, device, &self.fh));
+            if let Some(device) = self.client.device(body.device_id()).await? {
+                segments.extend(Segment::of(body, grant, device, &self.fh));
             }
         }
         add(&self.client.stats.layouts_granted, 1);
@@ -279,7 +278,7 @@ impl Node {
 pub(crate) fn layoutreturn_args(stateid: Stateid) -> LayoutReturnArgs<'static> {
     LayoutReturnArgs {
         reclaim: false,
-        layout_type: LAYOUT_NFSV4_1_FILES,
+        layout_type: KIND.number(),
         iomode: IoMode::Any,
         what: LayoutReturn::File(LayoutReturnFile {
             offset: 0,

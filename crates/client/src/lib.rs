@@ -18,6 +18,7 @@ mod error;
 mod file;
 mod flush;
 mod io;
+mod layout_kind;
 mod layouts;
 mod locks;
 mod metadata;

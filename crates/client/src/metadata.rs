@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::client::Client;
+use crate::layout_kind::KIND;
 use crate::node::Node;
-use nfs4::layout::LAYOUT_NFSV4_1_FILES;
 use nfs4::ops::{
     GetAttrArgs, GetAttrRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes, SetAttrArgs,
     SetAttrRes,
@@ -109,7 +109,7 @@ impl Metadata {
             ctime: a.time_metadata.unwrap_or_default(),
             thresholds: a
                 .mdsthreshold
-                .and_then(|t| Thresholds::of(&t, LAYOUT_NFSV4_1_FILES).ok())
+                .and_then(|t| Thresholds::of(&t, KIND.number()).ok())
                 .unwrap_or_default(),
         })
     }

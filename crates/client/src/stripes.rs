@@ -1,6 +1,7 @@
 //! From a range of a file to ranges of objects on data servers: the files layout as granted (RFC 8881 §13.3, §13.4).
 
 use crate::device::{Device, Ds};
+use crate::layout_kind::Body;
 use layout::Striping;
 use nfs4::layout::FileLayout;
 use nfs4::{FileHandle, IoMode, Stateid};
@@ -43,8 +44,20 @@ pub(crate) struct Grant {
 }
 
 impl Segment {
-    /// `None` when the layout cannot be used: the pattern is impossible or handles are missing.
-    pub(crate) fn new(
+    /// `None` when the layout cannot be used.
+    pub(crate) fn of(
+        body: Body,
+        grant: Grant,
+        device: Arc<Device>,
+        mds_fh: &FileHandle,
+    ) -> Option<Self> {
+        match body {
+            Body::Files(body) => Self::of_files(grant, body, device, mds_fh),
+        }
+    }
+
+    /// Of the files layout. `None` when the pattern is impossible or handles are missing.
+    fn of_files(
         grant: Grant,
         body: FileLayout,
         device: Arc<Device>,
@@ -152,7 +165,7 @@ mod tests {
             pattern_offset: 0,
             file_handles: List((0..handles).map(handle).collect()),
         };
-        Segment::new(grant, body, Arc::new(device), &xdr::OpaqueBuf(vec![99]))
+        Segment::of_files(grant, body, Arc::new(device), &xdr::OpaqueBuf(vec![99]))
     }
 
     fn cut(segment: &Segment, offset: u64, len: u64) -> Vec<(usize, u8, u64, u64, u64)> {
