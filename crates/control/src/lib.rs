@@ -18,6 +18,7 @@ mod to_ds;
 mod to_mds;
 mod types;
 
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
 

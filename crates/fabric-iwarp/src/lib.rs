@@ -7,6 +7,7 @@
 
 mod crc;
 pub mod ddp;
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod keys;
 pub mod machine;

@@ -17,8 +17,10 @@
 #![forbid(unsafe_code)]
 
 mod connect;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod endpoint;
+#[cfg(any(test, feature = "memory"))]
 pub mod mem;
 mod pool;
 mod queue;

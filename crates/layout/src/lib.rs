@@ -10,6 +10,7 @@
 
 mod epoch;
 mod fence;
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
 mod handle;

@@ -9,6 +9,7 @@
 //! pass [`contract`].
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod gate;
 mod log;

@@ -16,6 +16,7 @@ mod attr_types;
 mod base;
 pub mod cb;
 mod compound;
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod layout;

@@ -8,6 +8,7 @@
 //! Entry points: [`ObjectStore`], [`MemObjects`]. Adapters pass the [`contract`].
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod mem;
 

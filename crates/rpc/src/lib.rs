@@ -11,6 +11,7 @@
 mod address;
 mod auth;
 mod call;
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
 mod message;

@@ -12,6 +12,7 @@ mod chunk;
 mod counters;
 mod credit_pool;
 mod engine;
+#[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
 mod header;

@@ -18,6 +18,7 @@ mod counters;
 mod engine;
 mod handle;
 mod link;
+#[cfg(any(test, feature = "memory"))]
 pub mod memory;
 mod message;
 mod preference;
