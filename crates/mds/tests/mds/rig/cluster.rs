@@ -400,6 +400,9 @@ impl FakeDs {
                     let told = told.lock();
                     let capacity = Capacity {
                         free_bytes: told.free_bytes.unwrap_or(CAPACITY.free_bytes),
+                        unused_bytes: told
+                            .free_bytes
+                            .map_or(CAPACITY.unused_bytes, |free| free + 50),
                         disk: told.disk,
                         object_bytes_max: told
                             .object_bytes_max
