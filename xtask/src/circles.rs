@@ -32,14 +32,18 @@ const DEFINING: [&str; 8] = [
     "struct", "enum", "union", "fn", "const", "type", "trait", "static",
 ];
 
-/// Finds the circles of all crates and compares them with the list. Returns what is wrong.
-pub(crate) fn check() -> Result<Vec<String>> {
+/// Finds the circles of all crates and compares them with the list. Returns what is wrong. With `edges`, prints what each
+/// module of a circle uses of the others.
+pub(crate) fn check(edges: bool) -> Result<Vec<String>> {
     let listed = parse_list(&repo::read(LIST)?)?;
     let mut problems = Vec::new();
     let mut found = BTreeSet::new();
     for (name, files) in by_crate(&repo::files()?) {
         let modules = read_crate(&files)?;
         for circle in circles(&modules) {
+            if edges {
+                print_edges(name, &modules, &circle);
+            }
             found.insert(format!("{name}: {}", circle.join(" ")));
         }
     }
@@ -54,6 +58,18 @@ pub(crate) fn check() -> Result<Vec<String>> {
         found.len()
     );
     Ok(problems)
+}
+
+fn print_edges(name: &str, modules: &Modules, circle: &[String]) {
+    println!("{name}:");
+    for from in circle {
+        for path in &modules[from].paths {
+            let to = target(modules, path);
+            if to != *from && circle.contains(&to) {
+                println!("  {from} -> {to}: {}", path.join("::"));
+            }
+        }
+    }
 }
 
 /// Lines of the list: `crate: module module | reason`.

@@ -75,12 +75,20 @@ struct Documented {
     same_layer: Vec<(String, String)>,
 }
 
-/// Runs the check.
-pub(crate) fn run() -> Result<()> {
+/// `cargo xtask layers`.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Print the paths that make each circle of modules
+    #[arg(long)]
+    edges: bool,
+}
+
+/// Checks the layers.
+pub(crate) fn run(args: &Args) -> Result<()> {
     let packages = packages()?;
     let mut problems = arrows(&packages);
     problems.extend(absent(&packages));
-    problems.extend(circles::check()?);
+    problems.extend(circles::check(args.edges)?);
     problems.extend(document(&documented(&repo::read(DOCUMENT)?)?));
     for package in &packages {
         if layer_of(&package.name).is_some_and(|layer| layer < PURE_LAYERS_COUNT) {

@@ -42,7 +42,7 @@ enum Command {
     /// All of `test`, then a release build
     Ci,
     /// Check that crates depend only on lower layers, as docs/architecture/README.md says
-    Layers,
+    Layers(layers::Args),
     /// Check what rustfmt and clippy do not: lengths, headers, words, clocks
     Tidy,
     /// Count the instructions of single operations and compare them with the baseline in git
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Test => test::run(has_command("vm")),
         Command::Ci => ci::run(has_command("vm")),
-        Command::Layers => layers::run(),
+        Command::Layers(args) => layers::run(&args),
         Command::Tidy => tidy::run(),
         Command::Instructions(args) => instructions::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),

@@ -25,7 +25,7 @@ pub(crate) fn all(steps: &mut Steps, has_vm: bool) {
     let lints = ["--workspace", "--all-targets", "--locked", "--keep-going"];
     let deny = ["--", "-D", "warnings"];
     component(steps, "lints", "clippy", &[&lints[..], &deny[..]].concat());
-    steps.check("layers", layers::run);
+    steps.check("layers", || layers::run(&layers::Args::default()));
     steps.check("tidy", tidy::run);
     let mut tests = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
     if packages::is_root() {
