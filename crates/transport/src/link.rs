@@ -26,25 +26,19 @@ pub(crate) trait Link: Send + Unpin + 'static {
 
     /// Waits for the next record for a few microseconds without sleeping, if it is likely to come; `true` if bytes came. To be
     /// asked when everything that was asked is answered.
-    fn busy_poll(&mut self) -> bool {
-        false
-    }
+    fn busy_poll(&mut self) -> bool;
 
     /// Appends a message to those that wait to be sent.
     fn queue(&mut self, message: Message);
 
     /// Appends a reply: its bytes in memory count as [`Link::queued_reply_bytes`] until it was sent.
-    fn queue_reply(&mut self, message: Message) {
-        self.queue(message);
-    }
+    fn queue_reply(&mut self, message: Message);
 
     /// The call with this transaction id gets no reply.
-    fn unanswered(&mut self, _xid: u32) {}
+    fn unanswered(&mut self, xid: u32);
 
     /// Bytes that unsent replies hold in memory, where the transport keeps them.
-    fn queued_reply_bytes(&self) -> usize {
-        0
-    }
+    fn queued_reply_bytes(&self) -> usize;
 
     /// Messages that wait to be sent, the one that is being sent included.
     fn queued(&self) -> usize;
@@ -72,6 +66,10 @@ impl<L: Link> Link for Box<L> {
 
     fn arrived_bytes(&self) -> u64 {
         (**self).arrived_bytes()
+    }
+
+    fn busy_poll(&mut self) -> bool {
+        (**self).busy_poll()
     }
 
     fn queue(&mut self, message: Message) {

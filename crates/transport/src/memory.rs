@@ -426,8 +426,23 @@ impl Link for MemoryLink {
         0
     }
 
+    fn busy_poll(&mut self) -> bool {
+        false
+    }
+
     fn queue(&mut self, message: Message) {
         self.out.push_back(message);
+    }
+
+    fn queue_reply(&mut self, message: Message) {
+        self.queue(message);
+    }
+
+    fn unanswered(&mut self, _xid: u32) {}
+
+    /// What is queued here is not counted.
+    fn queued_reply_bytes(&self) -> usize {
+        0
     }
 
     fn queued(&self) -> usize {

@@ -394,6 +394,8 @@ impl<W: Wire> Link for StreamLink<W> {
         self.out.push(Sending::new(message, true));
     }
 
+    fn unanswered(&mut self, _xid: u32) {}
+
     fn queued_reply_bytes(&self) -> usize {
         self.out.reply_bytes
     }

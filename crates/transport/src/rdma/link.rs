@@ -554,6 +554,10 @@ impl Link for RdmaLink {
         self.endpoint.counters().received_bytes
     }
 
+    fn busy_poll(&mut self) -> bool {
+        false
+    }
+
     fn queue(&mut self, message: Message) {
         self.is_driven = false;
         if let Some(filled) = self.replies.call(message) {
