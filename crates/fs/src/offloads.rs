@@ -2,6 +2,7 @@
 
 use namespace::FileId;
 use nfs4::{ClientId, NfsStatus, OTHER_BYTES, Stateid, Verifier};
+use state::{Other, StateKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,12 +12,8 @@ use tokio::sync::Notify;
 const CLIENT_COPIES_MAX: usize = 16;
 /// Copies of all clients at one time.
 const COPIES_MAX: usize = 1024;
-/// What the fifth byte of a stateid says of a copy; other kinds are those of the `state` crate.
-const KIND_COPY: u8 = 5;
 /// Sequence id of all copy stateids: never 0 (RFC 7862 §4.8).
 pub(crate) const SEQID: u32 = 1;
-
-pub(crate) type Other = [u8; OTHER_BYTES];
 
 /// All copies that go on.
 #[derive(Debug, Default)]
@@ -51,7 +48,7 @@ impl Offloads {
         let mut other = [0; OTHER_BYTES];
         other[..4].copy_from_slice(&boot.to_be_bytes());
         other[4..].copy_from_slice(&self.counter.to_be_bytes());
-        other[4] = KIND_COPY;
+        other[4] = StateKind::Copy as u8;
         let progress = Arc::new(Progress::default());
         let offload = Offload {
             client,
@@ -151,7 +148,7 @@ mod tests {
         }
         assert!(offloads.add(7, A, FileId(5)).is_none());
         let (of_b, progress) = offloads.add(7, B, FileId(5)).expect("of another client");
-        assert_eq!(&of_b[..5], [0, 0, 0, 7, KIND_COPY]);
+        assert_eq!(&of_b[..5], [0, 0, 0, 7, StateKind::Copy as u8]);
         let stateid = |seqid, other| Stateid { seqid, other };
         assert!(offloads.find(A, FileId(5), stateid(1, last)).is_ok());
         for (client, file, stateid) in [

@@ -254,7 +254,7 @@ impl FileStates {
                 Ok(open.ok_or(NfsStatus::BadStateid)?.access())
             }
             Some(StateKind::Delegation) => self.delegated_access(stateid, client, file),
-            _ => Err(NfsStatus::BadStateid),
+            Some(StateKind::Layout | StateKind::Copy) | None => Err(NfsStatus::BadStateid),
         }
     }
 
@@ -462,7 +462,7 @@ impl FileStates {
             Some(StateKind::Lock) => self.locks.by_other(other).map(|l| (l.client, l.seqid)),
             Some(StateKind::Layout) => self.layouts.by_other(other),
             Some(StateKind::Delegation) => self.delegations.by_other(other),
-            None => None,
+            Some(StateKind::Copy) | None => None,
         };
         match found {
             Some((holder, seqid)) if holder == client => check_seqid(stateid.seqid, seqid)

@@ -23,6 +23,8 @@ pub enum StateKind {
     Layout = 3,
     /// A delegation.
     Delegation = 4,
+    /// A copy that goes on after its COPY was answered (RFC 7862 §4.8). The file service has their table.
+    Copy = 5,
 }
 
 impl StateKind {
@@ -34,6 +36,7 @@ impl StateKind {
             2 => Some(Self::Lock),
             3 => Some(Self::Layout),
             4 => Some(Self::Delegation),
+            5 => Some(Self::Copy),
             _ => None,
         }
     }
