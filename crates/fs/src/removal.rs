@@ -13,7 +13,7 @@ use crate::fs::Fs;
 use cluster::DsError;
 use control::{BATCH_MAX, RemoveItem};
 use layout::Epoch;
-use namespace::{Cred, FileId, Inode, NsError, Op, PAGE_MAX, Removal};
+use namespace::{Cred, FileId, Inode, NsError, Op, PAGE_MAX, Removal, RemovalAck};
 use nfs4::NfsStatus;
 use state::IoModes;
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ async fn remove_batch(fs: &Fs, batch: &[Removal]) {
         let lacks = |ds: &u32| removal.acked.0.binary_search(ds).is_err();
         if !members.iter().any(lacks) {
             // The others were expelled: nobody has the objects any more.
-            acked(fs, removal, 0, &members);
+            acked(fs, 0, &[ack(removal, members.clone())]);
         }
         for ds in members.into_iter().filter(lacks) {
             by_server.entry(ds).or_default().push(removal);
@@ -180,19 +180,32 @@ fn item(removal: &Removal, through_key: u32) -> RemoveItem {
     }
 }
 
-/// Takes in which objects a data server has durable tombstones of.
+/// Takes in which objects a data server has durable tombstones of: one transaction for its answer.
 fn note_gone(fs: &Fs, ds: u32, removals: &[&Removal], gone: &[bool]) {
-    for (removal, _) in removals.iter().zip(gone).filter(|(_, gone)| **gone) {
-        let ids = fs.cluster.group_servers(removal.placement.group);
-        let members = fs.cluster.members_of(&ids);
-        acked(fs, removal, ds, &members);
+    let gone = removals.iter().zip(gone).filter(|(_, gone)| **gone);
+    let acks: Vec<RemovalAck> = gone
+        .map(|(removal, _)| {
+            let ids = fs.cluster.group_servers(removal.placement.group);
+            ack(removal, fs.cluster.members_of(&ids))
+        })
+        .collect();
+    acked(fs, ds, &acks);
+}
+
+fn ack(removal: &Removal, members: Vec<u32>) -> RemovalAck {
+    RemovalAck {
+        seq: removal.seq,
+        members,
     }
 }
 
-fn acked(fs: &Fs, removal: &Removal, ds: u32, members: &[u32]) {
+fn acked(fs: &Fs, ds: u32, acks: &[RemovalAck]) {
+    if acks.is_empty() {
+        return;
+    }
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
-    let result: Result<_, NsError> = fs.ns.removal_acked(&mut op, removal.seq, ds, members);
+    let result: Result<_, NsError> = fs.ns.removals_acked(&mut op, ds, acks);
     if let Err(error) = result {
         tracing::error!(%error, "removal queue");
     }

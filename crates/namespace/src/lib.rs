@@ -45,7 +45,7 @@ pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;
 pub use ops::link::Linked;
 pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDirRequest};
-pub use ops::removal::{PAGE_MAX, RemovalState};
+pub use ops::removal::{PAGE_MAX, RemovalAck, RemovalState};
 pub use ops::remove::{RemovedName, What};
 pub use ops::rename::Renamed;
 pub use ops::setattr::{AtimeMove, AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, SetTime};

@@ -6,11 +6,21 @@
 
 use crate::ops::remove::discard;
 use crate::records::{self, Removal};
+use crate::txn::Txn;
 use crate::{FileId, Namespace, NsError, Op, keys};
 use meta::Purpose;
 
 /// Most records of one page of any list.
 pub const PAGE_MAX: usize = 4096;
+
+/// An entry of the removal queue whose objects a data server does not have any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalAck {
+    /// The entry.
+    pub seq: u64,
+    /// All data servers that must remove: those of the entry's placement group that still exist.
+    pub members: Vec<u32>,
+}
 
 /// What became of a removal after an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,37 +80,39 @@ impl Namespace {
         Ok(records.into_iter().map(|(_, r)| r).collect())
     }
 
-    /// Data server `ds` has durably removed the objects of entry `seq`. `members` are all data servers
-    /// that must: those of the entry's placement group that still exist.
+    /// Data server `ds` has durably removed the objects of some entries. All are noted in one transaction.
     ///
     /// # Errors
-    /// [`NsError::TooMany`] acknowledgements for one group, and the store's.
-    pub fn removal_acked(
+    /// [`NsError::TooMany`] acknowledgements for one group, and the store's. Nothing is noted then.
+    pub fn removals_acked(
         &self,
         op: &mut Op<'_>,
-        seq: u64,
         ds: u32,
-        members: &[u32],
-    ) -> Result<RemovalState, NsError> {
+        acks: &[RemovalAck],
+    ) -> Result<Vec<RemovalState>, NsError> {
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
-            let Some(value) = txn.record(keys::REMOVAL, seq)? else {
-                return Ok(RemovalState::Unknown);
-            };
-            let mut removal: Removal = records::decode(&value, "removal")?;
-            let acked = &mut removal.acked.0;
-            if let Err(at) = acked.binary_search(&ds) {
-                acked.insert(at, ds);
-            }
-            if members.iter().all(|m| acked.binary_search(m).is_ok()) {
-                txn.delete_record(keys::REMOVAL, seq);
-                return Ok(RemovalState::Done);
-            }
-            if acked.len() > records::DS_PER_GROUP_MAX as usize {
-                return Err(NsError::TooMany);
-            }
-            txn.put_record(keys::REMOVAL, seq, &records::encode(&removal));
-            Ok(RemovalState::Waiting)
+            acks.iter().map(|ack| note_ack(txn, ds, ack)).collect()
         })
     }
+}
+
+fn note_ack(txn: &mut Txn<'_>, ds: u32, ack: &RemovalAck) -> Result<RemovalState, NsError> {
+    let Some(value) = txn.record(keys::REMOVAL, ack.seq)? else {
+        return Ok(RemovalState::Unknown);
+    };
+    let mut removal: Removal = records::decode(&value, "removal")?;
+    let acked = &mut removal.acked.0;
+    if let Err(at) = acked.binary_search(&ds) {
+        acked.insert(at, ds);
+    }
+    if ack.members.iter().all(|m| acked.binary_search(m).is_ok()) {
+        txn.delete_record(keys::REMOVAL, ack.seq);
+        return Ok(RemovalState::Done);
+    }
+    if acked.len() > records::DS_PER_GROUP_MAX as usize {
+        return Err(NsError::TooMany);
+    }
+    txn.put_record(keys::REMOVAL, ack.seq, &records::encode(&removal));
+    Ok(RemovalState::Waiting)
 }

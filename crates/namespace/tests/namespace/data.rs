@@ -1,7 +1,7 @@
 //! Goal: the notes from which an MDS recovers are there from before they are needed until they are not.
 
 use crate::common::*;
-use meta::{MemStore, Purpose};
+use meta::{MemStore, MetaStore, Purpose};
 use ropewalk_namespace::*;
 use std::sync::Arc;
 
@@ -160,13 +160,45 @@ fn an_open_file_is_an_orphan_and_then_waits_for_every_data_server() {
         (1, f, PLACEMENT)
     );
     assert!(queue[0].floor > floor);
-    let ack = |ds| call(|op| ns.removal_acked(op, queue[0].seq, ds, &[4, 5]));
+    let ack = |ds| {
+        let acks = [RemovalAck {
+            seq: queue[0].seq,
+            members: vec![4, 5],
+        }];
+        call(|op| ns.removals_acked(op, ds, &acks))[0]
+    };
     assert_eq!(ack(5), RemovalState::Waiting);
     assert_eq!(ack(5), RemovalState::Waiting);
     assert!(ns.check().unwrap().is_clean());
     assert_eq!(ack(4), RemovalState::Done);
     assert_eq!(ack(4), RemovalState::Unknown);
     assert_eq!(call(|op| ns.removal_batch(op, 0, 9)), []);
+}
+
+#[test]
+fn what_a_data_server_has_removed_is_one_transaction() {
+    let store = Arc::new(MemStore::new());
+    let ns = open(store.clone());
+    let root = Cred::root();
+    for name in ["f", "g", "h"] {
+        touch(&ns, &root, ROOT, name, 0o644);
+        call(|op| ns.remove(op, ROOT, name.as_bytes(), What::Any, &|_| false));
+    }
+    let queue = call(|op| ns.removal_batch(op, 0, 9));
+    let members = [vec![4, 5], vec![4], vec![4]];
+    let acks = queue.iter().zip(members);
+    let acks: Vec<_> = acks
+        .map(|(removal, members)| RemovalAck {
+            seq: removal.seq,
+            members,
+        })
+        .collect();
+    let before = store.applied().0;
+    let states = call(|op| ns.removals_acked(op, 4, &acks));
+    let (waiting, done) = (RemovalState::Waiting, RemovalState::Done);
+    assert_eq!(states, [waiting, done, done]);
+    assert_eq!(store.applied().0, before + 1);
+    assert_eq!(call(|op| ns.removal_batch(op, 0, 9)).len(), 1);
 }
 
 #[test]
@@ -214,8 +246,9 @@ fn a_full_store_starts_cuts_removes_and_takes_what_was_written() {
     call(|op| ns.remove(op, ROOT, b"g", What::Any, &|_| false));
     let queue = call(|op| ns.removal_batch(op, 0, 10));
     assert_eq!(queue.len(), 2);
-    let members = [1, 2];
-    call(|op| ns.removal_acked(op, 1, 1, &members));
+    let members = vec![1, 2];
+    let acks = [RemovalAck { seq: 1, members }];
+    call(|op| ns.removals_acked(op, 1, &acks));
     store.admit_from(Purpose::Ordinary);
     touch(&ns, &root, ROOT, "i", 0o644);
 }
