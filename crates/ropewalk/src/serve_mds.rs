@@ -203,7 +203,7 @@ fn serve_control(
         Arc::new(tls_peer),
         issuer,
     );
-    Ok(tokio::spawn(transport::tls::serve(
+    Ok(tokio::spawn(transport::tcp::serve_tls(
         listeners,
         tls,
         Arc::new(service),

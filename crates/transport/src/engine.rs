@@ -29,8 +29,9 @@ use tokio::time::{Instant, Sleep};
 
 use crate::busy_poll::WAITS_MAX;
 use crate::context::Admission;
+use crate::end::End;
 use crate::handle::Outgoing;
-use crate::link::{End, Link, Received};
+use crate::link::{Link, Received};
 use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, DynService, Message};
 
 /// Records handled before other tasks of the thread get their turn.

@@ -5,7 +5,6 @@
 //! has not taken yet; both are bounded by `calls_max`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
@@ -15,61 +14,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::budget::Share;
-use crate::link::End;
-use crate::{Charge, CloseReason, Context, Counters, Message};
-
-/// The kind of transport under a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TransportKind {
-    /// TCP in clear.
-    Tcp,
-    /// TLS on TCP.
-    Tls,
-    /// RPC-over-RDMA.
-    Rdma,
-    /// Within the process.
-    Memory,
-}
-
-/// One end of a connection.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// An address of the Internet.
-    Socket(SocketAddr),
-    /// A name in a [`crate::memory::MemoryNetwork`].
-    Memory(Arc<str>),
-}
-
-impl Endpoint {
-    /// The socket address, unless in memory.
-    #[must_use]
-    pub const fn socket(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Socket(a) => Some(*a),
-            Self::Memory(_) => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Socket(a) => write!(f, "{a}"),
-            Self::Memory(name) => f.write_str(name),
-        }
-    }
-}
-
-/// Who the peer proved to be by its TLS certificate, which the TLS configuration has verified.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TlsIdentity {
-    /// SHA-256 of the certificate's DER.
-    pub certificate_sha256: [u8; 32],
-    /// The certificate's DER.
-    pub certificate_der: Vec<u8>,
-    /// Common name of the subject, when it has one in UTF-8.
-    pub common_name: Option<String>,
-}
+use crate::end::End;
+use crate::{
+    Charge, CloseReason, Context, Counters, Endpoint, Message, TlsIdentity, TransportKind,
+};
 
 /// Why a call on a connection has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

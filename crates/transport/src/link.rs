@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
+use crate::end::End;
 use crate::{Charge, CloseReason, ConnHandle, Message, TransportLimits};
 
 /// A transport under one connection.
@@ -106,31 +107,6 @@ impl<L: Link> Link for Box<L> {
 pub(crate) struct Received {
     pub(crate) bytes: Bytes,
     pub(crate) charge: Option<Charge>,
-}
-
-/// Why a connection ends, with words for the log.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) reason: CloseReason,
-    pub(crate) detail: String,
-}
-
-impl From<CloseReason> for End {
-    fn from(reason: CloseReason) -> Self {
-        Self {
-            reason,
-            detail: String::new(),
-        }
-    }
-}
-
-impl End {
-    pub(crate) fn with(reason: CloseReason, detail: impl std::fmt::Display) -> Self {
-        Self {
-            reason,
-            detail: detail.to_string(),
-        }
-    }
 }
 
 /// Notices that a peer makes no progress for a time.

@@ -18,8 +18,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use crate::accept::{Host, Tasks};
+use crate::end::End;
 use crate::handle::ConnInfo;
-use crate::link::{End, Link, Received, StallTimer};
+use crate::link::{Link, Received, StallTimer};
 use crate::workers::ShutdownSignal;
 use crate::{
     Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, Context, Counters,

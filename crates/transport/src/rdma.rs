@@ -16,6 +16,8 @@ mod calls;
 mod incoming;
 mod link;
 pub(crate) mod memory;
+mod metered;
+mod pieces;
 mod replies;
 mod sharing;
 pub(crate) mod traffic;

@@ -26,7 +26,8 @@ use xdr::{PayloadSpan, padding};
 
 use crate::budget::Share;
 use crate::busy_poll::BusyPoll;
-use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
+use crate::end::End;
+use crate::link::{Link, Pace, Received, StallTimer, Unread};
 use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
 
 /// Bytes of the read buffer, and the size up to which a record is copied out of it. A call or reply with 8 KiB of data fits: to read it

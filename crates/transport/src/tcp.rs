@@ -1,6 +1,7 @@
 //! TCP: listeners, serving and connecting, with sendfile for payloads in files.
 
 mod reserve;
+pub(crate) mod sockets;
 mod spread;
 
 pub use reserve::Reservation;
@@ -18,14 +19,14 @@ use std::time::Duration;
 
 use bytes::BufMut;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::Socket;
 use tokio::io::{AsyncReadExt, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
+use self::sockets::{prepare, socket};
 use self::spread::{Arrival, Serving};
 use crate::accept::{Host, Tasks};
 use crate::context::Admission;
-use crate::handle::ConnInfo;
 use crate::stream::{StreamLink, Wire};
 use crate::workers::ShutdownSignal;
 use crate::{
@@ -37,13 +38,6 @@ use crate::{
 const BACKLOG: i32 = 1024;
 /// Pause after accept failed, so that a lack of descriptors is no busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Silence after which the kernel asks a peer whether it is still there.
-const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
-/// Time between such questions.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// Questions without an answer after which the connection fails.
-const KEEPALIVE_RETRIES: u32 = 6;
-
 /// Up to so many bytes, pieces are put together and leave by send: to copy them takes less time than the kernel takes to read a list.
 const JOINED_BYTES_MAX: usize = 4096;
 
@@ -85,20 +79,6 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<Listener>> {
     Ok(Listener::sharing(listening.collect::<io::Result<_>>()?))
 }
 
-fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    Ok(socket)
-}
-
 /// Serves TCP connections in clear until the shutdown signal, then drains them.
 ///
 /// # Errors
@@ -112,7 +92,22 @@ pub async fn serve(
     serve_with(listeners, Host::new(context, service), None, shutdown).await
 }
 
-pub(crate) async fn serve_with(
+/// Serves TLS connections until the shutdown signal, then drains them.
+///
+/// # Errors
+/// When the listeners cannot be registered with the runtime.
+pub async fn serve_tls(
+    listeners: Vec<Listener>,
+    config: Arc<rustls::ServerConfig>,
+    service: Arc<dyn DynService>,
+    context: Context,
+    shutdown: ShutdownSignal,
+) -> io::Result<()> {
+    let tls = tls::ServerTls::new(config);
+    serve_with(listeners, Host::new(context, service), Some(tls), shutdown).await
+}
+
+async fn serve_with(
     listeners: Vec<Listener>,
     host: Host,
     tls: Option<tls::ServerTls>,
@@ -184,24 +179,6 @@ async fn serve_clear(stream: TcpStream, host: Host, admission: Admission) {
     let conn = ConnHandle::new(info, host.context.clone());
     let link = StreamLink::new(TcpWire::new(stream), &conn);
     host.run(link, conn, admission).await;
-}
-
-/// Sets the options of a connected socket and says whom it joins.
-pub(crate) fn prepare(stream: &TcpStream, kind: TransportKind) -> io::Result<ConnInfo> {
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_TIME)
-        .with_interval(KEEPALIVE_INTERVAL)
-        .with_retries(KEEPALIVE_RETRIES);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
-    let peer = Endpoint::Socket(stream.peer_addr()?);
-    let local = Endpoint::Socket(stream.local_addr()?);
-    Ok(ConnInfo {
-        kind,
-        peer,
-        local,
-        tls: None,
-    })
 }
 
 /// Connects in clear. Calls that the server sends go to `reverse`.

@@ -311,7 +311,7 @@ impl Rig {
                 let (listeners, address) = bind();
                 let (server_tls, client_tls) = tls_configs();
                 let server_name = "server.test".to_owned();
-                let serve = tls::serve(listeners, server_tls, dynamic, context, signal);
+                let serve = tcp::serve_tls(listeners, server_tls, dynamic, context, signal);
                 (
                     Address::Tls {
                         address,

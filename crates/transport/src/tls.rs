@@ -19,35 +19,25 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use crate::accept::Host;
 use crate::context::Admission;
 use crate::stream::{StreamLink, Wire};
+use crate::tcp::sockets::prepare;
 use crate::workers::ShutdownSignal;
 use crate::{
     CloseReason, ConnHandle, ConnectError, Context, Counters, DynService, TlsIdentity,
-    TransportKind, engine, tcp,
+    TransportKind, engine,
 };
 
 /// Bytes of a file that are read at once: four TLS records.
 const FILE_CHUNK_BYTES: usize = 64 * 1024;
-
-/// Serves TLS connections until the shutdown signal, then drains them.
-///
-/// # Errors
-/// When the listeners cannot be registered with the runtime.
-pub async fn serve(
-    listeners: Vec<tcp::Listener>,
-    config: Arc<rustls::ServerConfig>,
-    service: Arc<dyn DynService>,
-    context: Context,
-    shutdown: ShutdownSignal,
-) -> io::Result<()> {
-    let tls = ServerTls(TlsAcceptor::from(config));
-    tcp::serve_with(listeners, Host::new(context, service), Some(tls), shutdown).await
-}
 
 /// The server's side of handshakes.
 #[derive(Clone)]
 pub(crate) struct ServerTls(TlsAcceptor);
 
 impl ServerTls {
+    pub(crate) fn new(config: Arc<rustls::ServerConfig>) -> Self {
+        Self(TlsAcceptor::from(config))
+    }
+
     pub(crate) async fn serve(
         self,
         stream: TcpStream,
@@ -55,7 +45,7 @@ impl ServerTls {
         admission: Admission,
         shutdown: ShutdownSignal,
     ) {
-        let Ok(mut info) = tcp::prepare(&stream, TransportKind::Tls) else {
+        let Ok(mut info) = prepare(&stream, TransportKind::Tls) else {
             return;
         };
         let handshake =
@@ -102,7 +92,7 @@ pub async fn connect(
         let stream = TcpStream::connect(address)
             .await
             .map_err(ConnectError::Io)?;
-        let info = tcp::prepare(&stream, TransportKind::Tls).map_err(ConnectError::Io)?;
+        let info = prepare(&stream, TransportKind::Tls).map_err(ConnectError::Io)?;
         let connector = TlsConnector::from(config);
         let stream = connector
             .connect(name, stream)

@@ -11,8 +11,8 @@ use fabric::{Buffer, Endpoint};
 use rpcrdma::{RegionId, ReplyRecord, Segment};
 use xdr::padding;
 
-use super::link::gather;
 use super::memory::Memory;
+use super::pieces::gather;
 use crate::message::ReplyRoom;
 
 /// Room in front of a bulk result for the reply's beginning.

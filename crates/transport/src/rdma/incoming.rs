@@ -11,8 +11,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rpcrdma::{Pull, RecordPlan};
 
-use super::link::remote;
 use super::memory::Memory;
+use super::pieces::remote;
 use crate::budget::Share;
 use crate::link::Received;
 use crate::{BoxFuture, Charge, ConnHandle};

@@ -7,18 +7,20 @@
 use std::collections::VecDeque;
 use std::task::{Context as TaskContext, Poll};
 
-use bytes::Bytes;
 use fabric::{
-    Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Remote, Stall, WorkRefusal, WorkStatus,
+    Buffer, Close, Completion, Done, Ended, Endpoint, Fault, Stall, WorkRefusal, WorkStatus,
 };
-use rpcrdma::{Engine, Event, FailReason, Record, Segment, SendWork};
+use rpcrdma::{Engine, Event, FailReason, Record, SendWork};
 
 use super::calls::Calls;
 use super::incoming::Records;
 use super::memory::Memory;
+use super::metered::Metered;
+use super::pieces::remote;
 use super::replies::{self, Filled, Replies};
-use super::traffic::{Carried, Metered};
-use crate::link::{End, Link, Pace, Received, StallTimer, Unread};
+use super::traffic::Carried;
+use crate::end::End;
+use crate::link::{Link, Pace, Received, StallTimer, Unread};
 use crate::{CloseReason, ConnHandle, Counters, Message, TransportLimits};
 
 /// Room in the send queue below which every request is signalled, since only signalled ones free their places.
@@ -642,14 +644,6 @@ fn delta(now: u64, then: u64) -> usize {
     usize::try_from(now - then).unwrap_or(usize::MAX)
 }
 
-pub(super) fn remote(segment: &Segment) -> Remote {
-    Remote {
-        key: segment.handle,
-        offset: segment.offset,
-        len: segment.length,
-    }
-}
-
 fn why(ended: Ended) -> (CloseReason, String) {
     let reason = match ended {
         Ended::Closed => CloseReason::Asked,
@@ -682,14 +676,4 @@ const fn fail_reason(reason: FailReason) -> CloseReason {
         FailReason::ForeignInvalidation => CloseReason::RdmaForeignInvalidation,
         FailReason::StrayMessages => CloseReason::RdmaStrayMessages,
     }
-}
-
-/// Bytes of several pieces in one.
-pub(super) fn gather(mut pieces: Vec<Bytes>) -> (Bytes, usize) {
-    if pieces.len() == 1 {
-        return (pieces.remove(0), 0);
-    }
-    let bytes = pieces.concat();
-    let copied = bytes.len();
-    (bytes.into(), copied)
 }

@@ -18,7 +18,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use xdr::PayloadSpan;
 
 use super::memory::Memory;
-use crate::link::End;
+use crate::end::End;
 use crate::message::ReplyRoom;
 use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, Message, Payload};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{ConnHandle, Endpoint};
+use crate::Endpoint;
 
 /// What one connection has carried since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,46 +88,42 @@ pub struct Traffic {
 pub(crate) struct Meters(Mutex<BTreeMap<u64, Arc<Meter>>>);
 
 #[derive(Debug)]
-struct Meter {
-    conn: ConnHandle,
+pub(super) struct Meter {
+    peer: Endpoint,
+    local: Endpoint,
     carried: Mutex<Carried>,
 }
 
+impl Meter {
+    pub(super) fn set(&self, carried: Carried) {
+        *self.carried.lock() = carried;
+    }
+}
+
 impl Meters {
+    /// Enters connection `id`.
+    pub(super) fn add(&self, id: u64, peer: Endpoint, local: Endpoint) -> Arc<Meter> {
+        let meter = Arc::new(Meter {
+            peer,
+            local,
+            carried: Mutex::default(),
+        });
+        self.0.lock().insert(id, Arc::clone(&meter));
+        meter
+    }
+
+    /// Takes connection `id` out.
+    pub(super) fn remove(&self, id: u64) {
+        self.0.lock().remove(&id);
+    }
+
     pub(crate) fn read(&self) -> Vec<Traffic> {
         let meters: Vec<_> = self.0.lock().values().cloned().collect();
         let read = |meter: Arc<Meter>| Traffic {
-            peer: meter.conn.peer().clone(),
-            local: meter.conn.local().clone(),
+            peer: meter.peer.clone(),
+            local: meter.local.clone(),
             carried: *meter.carried.lock(),
         };
         meters.into_iter().map(read).collect()
-    }
-}
-
-/// A connection's place in the list, given back when dropped.
-#[derive(Debug)]
-pub(super) struct Metered(Arc<Meter>);
-
-impl Metered {
-    pub(super) fn new(conn: &ConnHandle) -> Self {
-        let meter = Arc::new(Meter {
-            conn: conn.clone(),
-            carried: Mutex::default(),
-        });
-        let meters = conn.context().meters();
-        meters.0.lock().insert(conn.id(), Arc::clone(&meter));
-        Self(meter)
-    }
-
-    pub(super) fn set(&self, carried: Carried) {
-        *self.0.carried.lock() = carried;
-    }
-}
-
-impl Drop for Metered {
-    fn drop(&mut self) {
-        let conn = &self.0.conn;
-        conn.context().meters().0.lock().remove(&conn.id());
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use socket2::{SockRef, Socket};
 
-use super::socket;
+use super::sockets::socket;
 
 /// An address that stays free until its listener binds it, and again whenever that one is gone.
 ///

@@ -388,7 +388,7 @@ async fn both_ends_know_whom_tls_has_proved() {
     let who = Arc::new(Who(Mutex::default()));
     let shutdown = Shutdown::new();
     let context = Context::new(TransportLimits::default());
-    let serve = tls::serve(
+    let serve = tcp::serve_tls(
         listeners,
         server_tls.clone(),
         who.clone(),
