@@ -1,43 +1,9 @@
 //! Which connections carry which sessions (RFC 8881 §2.10.3.1), found from the side of the connection.
-//!
-//! Each [`Session`] knows its connections, of which there are at most [`crate::CONNECTIONS_PER_SESSION_MAX`]. [`Bindings`] is the same
-//! from the other side, so that a connection that ends costs what it carried and not a walk over all sessions. Only this
-//! table and [`Clients`] change both, together.
-
-use std::collections::BTreeSet;
 
 use nfs4::{NfsStatus, SessionId};
 
-use super::Clients;
+use super::table::Clients;
 use crate::{BindRequest, BoundDirection, Session};
-
-/// Every connection of every session.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Bindings(BTreeSet<(u64, SessionId)>);
-
-impl Bindings {
-    pub(super) fn add(&mut self, connection: u64, session: SessionId) {
-        self.0.insert((connection, session));
-    }
-
-    fn remove(&mut self, connection: u64, session: SessionId) {
-        self.0.remove(&(connection, session));
-    }
-
-    /// A session that is no more.
-    pub(super) fn remove_session(&mut self, session: &Session) {
-        for connection in session.connections() {
-            self.remove(connection, session.id());
-        }
-    }
-
-    /// The sessions of a connection, in ascending order.
-    pub(super) fn of(&self, connection: u64) -> impl Iterator<Item = SessionId> + '_ {
-        let first = (connection, SessionId { bytes: [0; 16] });
-        let last = (connection, SessionId { bytes: [0xff; 16] });
-        self.0.range(first..=last).map(|(_, session)| *session)
-    }
-}
 
 impl Clients {
     /// BIND_CONN_TO_SESSION (RFC 8881 §18.34). `back_possible` says whether the connection's

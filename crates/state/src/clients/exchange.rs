@@ -2,10 +2,8 @@
 
 use nfs4::{ClientId, NfsStatus, Verifier};
 
-use super::{
-    Client, Clients, CreateSlot, OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal, Recorded,
-    RemovedClient,
-};
+use super::record::{OWNER_BYTES_MAX, PRINCIPAL_BYTES_MAX, Principal};
+use super::table::{Client, Clients, CreateSlot, Recorded, RemovedClient};
 
 /// The arguments that decide about client records.
 #[derive(Debug, Clone, Copy)]

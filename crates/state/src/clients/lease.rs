@@ -2,7 +2,7 @@
 
 use nfs4::{ClientId, NfsStatus};
 
-use super::{Client, Clients, Recorded, RemovedClient};
+use super::table::{Client, Clients, Recorded, RemovedClient};
 use crate::GraceEnd;
 
 impl Clients {

@@ -9,7 +9,8 @@
 
 use nfs4::ClientId;
 
-use super::{ClientRecord, Clients, Recorded};
+use super::record::ClientRecord;
+use super::table::{Clients, Recorded};
 
 impl Clients {
     /// The record to write for a client that may take state from now on (RECLAIM_COMPLETE), or that is about to (`takes`). `None`

@@ -2,7 +2,8 @@
 
 use nfs4::{ClientId, NfsStatus, SessionId};
 
-use super::{Clients, CreateSlot, Principal, RemovedClient};
+use super::record::Principal;
+use super::table::{Clients, CreateSlot, RemovedClient, SessionCreated};
 use crate::{
     BindRequest, BoundDirection, CallbackSecurity, ChannelAttrs, Channels, Sequence, Session,
     SessionName, SlotToken, Verdict, status_flags,
@@ -36,23 +37,6 @@ pub struct CreateSessionArgs<'a> {
     /// What the caller found wrong with arguments that are no business of the table. It is answered
     /// in its turn, after the client and the sequence id.
     pub refused: Option<NfsStatus>,
-}
-
-/// A created session: what CREATE_SESSION answers, the first time and for each retry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionCreated {
-    /// `csr_sessionid`.
-    pub session: SessionId,
-    /// `csr_sequence`.
-    pub seqid: u32,
-    /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN of `csr_flags`. CONN_RDMA is never granted.
-    pub back_channel: bool,
-    /// CREATE_SESSION4_FLAG_PERSIST of `csr_flags`.
-    pub persistent: bool,
-    /// `csr_fore_chan_attrs`.
-    pub fore: ChannelAttrs,
-    /// `csr_back_chan_attrs`.
-    pub back: ChannelAttrs,
 }
 
 /// Outcome of CREATE_SESSION.

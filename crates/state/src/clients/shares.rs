@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use nfs4::{ClientId, SessionId};
 
-use super::Clients;
+use super::table::Clients;
 use crate::{SLOTS_PER_SESSION_MAX, Session};
 
 /// How long a client has sent nothing when it is asked for slots.
@@ -107,6 +107,7 @@ mod tests {
     use super::super::tests::{call, mount, table_with};
     use super::super::*;
     use crate::{BindRequest, BoundDirection};
+    use nfs4::SessionId;
     use std::collections::BTreeSet;
 
     fn targets(t: &Clients, sessions: &[SessionId]) -> Vec<(u32, u32)> {

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use nfs4::NfsStatus;
+use nfs4::{ClientId, NfsStatus, SessionId, Verifier};
 
+use super::connection_index::Bindings;
 use super::*;
-use crate::{CallbackSecurity, ChannelAttrs, GraceEnd, Sequence, Verdict, status_flags};
+use crate::{CallbackSecurity, ChannelAttrs, Grace, GraceEnd, Sequence, Verdict, status_flags};
 
 mod replies;
 mod tables;
