@@ -4,10 +4,10 @@
 //! RFC 8881 §6.2.1.3 and §6.2.1.4. Entry points: [`Acl::decide`], [`Acl::mode`], [`Acl::with_mode`], [`Acl::of_mode`],
 //! [`Acl::inherited`].
 
-use crate::perm::{
+use crate::NsError;
+use crate::rights::{
     APPEND, DELETE_CHILD, EXECUTE, OF_ALL, OF_OWNER, READ, READ_XATTRS, WRITE, WRITE_XATTRS,
 };
-use crate::{Cred, Inode, NsError};
 use xdr::List;
 
 /// Most entries of a list.
@@ -96,16 +96,6 @@ impl Who {
     pub fn is_special(self) -> bool {
         !matches!(self.kind, WhoKind::User | WhoKind::NamedGroup)
     }
-
-    fn is(self, cred: &Cred, inode: &Inode) -> bool {
-        match self.kind {
-            WhoKind::Owner => cred.uid == inode.uid,
-            WhoKind::Group => cred.in_group(inode.gid),
-            WhoKind::Everyone => true,
-            WhoKind::User => cred.uid == self.id,
-            WhoKind::NamedGroup => cred.in_group(self.id),
-        }
-    }
 }
 
 impl Ace {
@@ -150,14 +140,9 @@ const fn bits_of(mask: u32) -> u32 {
 }
 
 impl Acl {
-    /// Which bits of `want` the list allows, and which it says anything about (RFC 8881 §6.2.1): the first entry for the
-    /// caller that has a bit decides about it.
-    #[must_use]
-    pub fn decide(&self, cred: &Cred, inode: &Inode, want: u32) -> (u32, u32) {
-        self.walk(want, |who| who.is(cred, inode))
-    }
-
-    fn walk(&self, want: u32, is: impl Fn(Who) -> bool) -> (u32, u32) {
+    /// Which bits of `want` the entries allow that are about the file itself and whose `who` matches, and which they say anything
+    /// about.
+    pub(crate) fn walk(&self, want: u32, is: impl Fn(Who) -> bool) -> (u32, u32) {
         let (mut allowed, mut decided) = (0, 0);
         for ace in self.aces.0.iter().filter(|a| a.is_effective() && is(a.who)) {
             let bits = ace.mask & want & !decided;

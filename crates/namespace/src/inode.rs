@@ -1,6 +1,6 @@
 //! The inode: attributes of a file and the state of its data, and its stored form.
 
-use crate::perm::without_privileges;
+use crate::mode::{MODE_BITS, STICKY, SYMLINK_MODE, without_privileges};
 use crate::{Acl, Device, Extras, FileId, Marks, NsError, Placement, Time, XattrTotals};
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
@@ -13,17 +13,6 @@ const INODE_VERSION: u32 = 1;
 const INODE_VERSION_EXTRAS: u32 = 2;
 /// Version of the stored form that ends with [`Marks`].
 const INODE_VERSION_MARKS: u32 = 3;
-
-/// Set-user-ID and set-group-ID in a mode.
-pub const SET_ID_BITS: u32 = SETUID | SETGID;
-/// Mode of every symbolic link, as on Linux: its permissions mean nothing, and no umask cuts them.
-pub(crate) const SYMLINK_MODE: u32 = 0o777;
-/// Permission bits with setuid, setgid and sticky.
-pub(crate) const MODE_BITS: u32 = 0o7777;
-pub(crate) const SETUID: u32 = 0o4000;
-pub(crate) const SETGID: u32 = 0o2000;
-pub(crate) const STICKY: u32 = 0o1000;
-pub(crate) const GROUP_EXECUTE: u32 = 0o0010;
 
 xdr::xdr_enum! {
     /// What an inode is, with the numbers of nfs_ftype4 (RFC 8881 §3.2).

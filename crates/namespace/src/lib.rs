@@ -27,10 +27,12 @@ mod error;
 mod extras;
 mod inode;
 mod keys;
+mod mode;
 mod namespace;
 mod ops;
 mod perm;
 mod records;
+mod rights;
 mod txn;
 mod types;
 
@@ -39,7 +41,8 @@ pub use bucket::{COOKIE_FIRST, NAME_BYTES_MAX};
 pub use check::{PROBLEMS_MAX, Report, check};
 pub use error::NsError;
 pub use extras::{Extras, LayoutPolicy, Marks, Rare, XattrTotals};
-pub use inode::{FileType, Inode, SET_ID_BITS, SYMLINK_BYTES_MAX};
+pub use inode::{FileType, Inode, SYMLINK_BYTES_MAX};
+pub use mode::SET_ID_BITS;
 pub use namespace::{Format, Namespace, NamespaceLimits, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;
@@ -52,11 +55,11 @@ pub use ops::setattr::{AtimeMove, AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, Se
 pub use ops::xattr::{
     SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
 };
-pub use perm::{
+pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
+pub use rights::{
     APPEND, DELETE, DELETE_CHILD, EXECUTE, READ, READ_ACL, READ_ATTRIBUTES, READ_XATTRS,
     SYNCHRONIZE, WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, WRITE_XATTRS,
 };
-pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
 pub use types::{ChangeInfo, Cred, Device, FileId, Keep, Op, Placement, Time};
 
 #[cfg(test)]

@@ -1,44 +1,12 @@
 //! Who may do what: access control lists and permission bits, sticky directories, what survives a write or a chown.
 //!
-//! Rights are masks with the numbers of RFC 8881 §6.2.1.3; the permission bits of a file without a list are translated to them.
+//! The permission bits of a file without a list are translated to them.
 
-use crate::acl::mask_of;
-use crate::inode::{GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SETUID, STICKY};
+use crate::acl::{Acl, Who, WhoKind, mask_of};
+use crate::inode::Inode;
+use crate::mode::{MODE_BITS, SETGID, STICKY, without_privileges};
+use crate::rights::{APPEND, DELETE, DELETE_CHILD, EXECUTE, OF_ALL, OF_OWNER, WRITE};
 use crate::{Cred, NsError};
-
-/// May read a file or list a directory.
-pub const READ: u32 = 0x1;
-/// May write a file or make files in a directory.
-pub const WRITE: u32 = 0x2;
-/// May append to a file or make directories in a directory.
-pub const APPEND: u32 = 0x4;
-/// May read extended attributes.
-pub const READ_XATTRS: u32 = 0x8;
-/// May change extended attributes.
-pub const WRITE_XATTRS: u32 = 0x10;
-/// May execute a file or search a directory.
-pub const EXECUTE: u32 = 0x20;
-/// May remove what is in a directory.
-pub const DELETE_CHILD: u32 = 0x40;
-/// May read attributes: nobody is asked for it.
-pub const READ_ATTRIBUTES: u32 = 0x80;
-/// May set times.
-pub const WRITE_ATTRIBUTES: u32 = 0x100;
-/// May remove the file.
-pub const DELETE: u32 = 0x1_0000;
-/// May read the access control list.
-pub const READ_ACL: u32 = 0x2_0000;
-/// May change it and the mode.
-pub const WRITE_ACL: u32 = 0x4_0000;
-/// May take the file over, or give it to a group of one's own.
-pub const WRITE_OWNER: u32 = 0x8_0000;
-/// May wait for local I/O: means nothing here.
-pub const SYNCHRONIZE: u32 = 0x10_0000;
-
-/// What everyone may on a file without a list.
-pub(crate) const OF_ALL: u32 = READ_ATTRIBUTES | READ_ACL | SYNCHRONIZE;
-/// What an owner may always do, whatever the list or the mode says: an owner must never be locked out.
-pub(crate) const OF_OWNER: u32 = READ_ACL | WRITE_ACL | READ_ATTRIBUTES | WRITE_ATTRIBUTES;
 
 impl Cred {
     /// Whether `gid` is one of the groups.
@@ -57,7 +25,7 @@ impl Cred {
     #[must_use]
     pub fn rights(&self, inode: &Inode) -> u32 {
         if self.is_root {
-            let somebody = || inode.acl().is_some_and(crate::acl::Acl::lets_execute);
+            let somebody = || inode.acl().is_some_and(Acl::lets_execute);
             let execute = inode.is_dir() || inode.mode & 0o111 != 0 || somebody();
             return if execute { u32::MAX } else { !EXECUTE };
         }
@@ -155,9 +123,23 @@ pub(crate) fn mode_after_chmod(mode: u32, gid: u32, cred: &Cred) -> u32 {
     }
 }
 
-/// A mode without the bits that a write by others than root takes away.
-pub(crate) fn without_privileges(mode: u32) -> u32 {
-    // Setgid without group execute once meant mandatory locking; it grants nothing and stays.
-    let setgid = if mode & GROUP_EXECUTE != 0 { SETGID } else { 0 };
-    mode & !(SETUID | setgid)
+impl Who {
+    fn is(self, cred: &Cred, inode: &Inode) -> bool {
+        match self.kind {
+            WhoKind::Owner => cred.uid == inode.uid,
+            WhoKind::Group => cred.in_group(inode.gid),
+            WhoKind::Everyone => true,
+            WhoKind::User => cred.uid == self.id,
+            WhoKind::NamedGroup => cred.in_group(self.id),
+        }
+    }
+}
+
+impl Acl {
+    /// Which bits of `want` the list allows, and which it says anything about (RFC 8881 §6.2.1): the first entry for the
+    /// caller that has a bit decides about it.
+    #[must_use]
+    pub fn decide(&self, cred: &Cred, inode: &Inode, want: u32) -> (u32, u32) {
+        self.walk(want, |who| who.is(cred, inode))
+    }
 }

@@ -1,10 +1,10 @@
 //! New inodes: files for OPEN, directories, symlinks, devices, pipes and sockets.
 
-use crate::inode::{
-    FileType, GROUP_EXECUTE, Inode, MODE_BITS, SETGID, SYMLINK_BYTES_MAX, SYMLINK_MODE,
-};
+use crate::inode::{FileType, Inode, SYMLINK_BYTES_MAX};
+use crate::mode::{GROUP_EXECUTE, MODE_BITS, SETGID, SYMLINK_MODE};
 use crate::ops::setattr::{SetMarks, SetTime, require_group, require_owner};
-use crate::perm::{EXECUTE, making};
+use crate::perm::making;
+use crate::rights::EXECUTE;
 use crate::txn::Txn;
 use crate::{
     Acl, ChangeInfo, Cred, Device, Extras, FileId, Namespace, NsError, Op, Placement, Time,

@@ -1,7 +1,7 @@
 //! LINK: one more name for a file.
 
 use crate::inode::Inode;
-use crate::perm::{EXECUTE, WRITE};
+use crate::rights::{EXECUTE, WRITE};
 use crate::{ChangeInfo, FileId, Namespace, NsError, Op};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::bucket::{check_name, hash_name};
 use crate::inode::{FileType, Inode};
-use crate::perm::EXECUTE;
+use crate::rights::EXECUTE;
 use crate::{FileId, Namespace, NsError, Op};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 
 use crate::bucket::{Bucket, COOKIE_FIRST, cookie_parts};
 use crate::inode::{FileType, Inode};
-use crate::perm::{EXECUTE, READ};
+use crate::rights::{EXECUTE, READ};
 use crate::{FileId, Namespace, NsError, Op, keys};
 use std::sync::Arc;
 

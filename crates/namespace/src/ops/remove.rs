@@ -11,8 +11,8 @@
 
 use crate::inode::Inode;
 use crate::ops::xattr;
-use crate::perm::EXECUTE;
 use crate::records::Removal;
+use crate::rights::EXECUTE;
 use crate::txn::Txn;
 use crate::{ChangeInfo, FileId, Namespace, NsError, Op, Time, keys, records};
 use meta::Purpose;

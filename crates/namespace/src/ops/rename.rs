@@ -6,7 +6,8 @@
 
 use crate::inode::Inode;
 use crate::ops::remove::unlink;
-use crate::perm::{EXECUTE, WRITE, making};
+use crate::perm::making;
+use crate::rights::{EXECUTE, WRITE};
 use crate::txn::Txn;
 use crate::{ChangeInfo, Cred, FileId, Namespace, NsError, Op, Time};
 use std::sync::Arc;

@@ -1,10 +1,9 @@
 //! SETATTR: who may change which attribute, and what follows from it.
 
-use crate::inode::{FileType, Inode, MODE_BITS, SYMLINK_MODE};
-use crate::perm::{
-    WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, mode_after_chmod, mode_after_chown,
-    mode_after_write,
-};
+use crate::inode::{FileType, Inode};
+use crate::mode::{MODE_BITS, SYMLINK_MODE};
+use crate::perm::{mode_after_chmod, mode_after_chown, mode_after_write};
+use crate::rights::{WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER};
 use crate::txn::Txn;
 use crate::{Acl, Cred, FileId, Marks, Namespace, NsError, Op, Time};
 use meta::Purpose;

@@ -13,7 +13,7 @@
 
 use crate::bucket::{COOKIE_FIRST, COOKIES_PER_HASH, NAME_BYTES_MAX, hash_name};
 use crate::inode::Inode;
-use crate::perm::{READ_XATTRS, WRITE_XATTRS};
+use crate::rights::{READ_XATTRS, WRITE_XATTRS};
 use crate::txn::Txn;
 use crate::{ChangeInfo, Cred, FileId, Namespace, NsError, Op, keys, records};
 use meta::{Pair, Purpose, Read};

@@ -133,9 +133,10 @@ pub(crate) struct Holder {
 
 impl Holder {
     pub(crate) fn new(parts: HolderParts) -> Self {
-        let caller = super::root_caller(&parts.name);
+        let caller = super::shared::root_caller(&parts.name);
         let back = Arc::new(Back::default());
-        let session = super::session_of(&parts.name, &parts.wires, &caller, 0, Some(back.clone()));
+        let session =
+            super::shared::session_of(&parts.name, &parts.wires, &caller, 0, Some(back.clone()));
         let files = (0..parts.files).map(|_| File::default()).collect();
         Self {
             alive: parts.history.now(),
@@ -181,7 +182,7 @@ impl Holder {
             .tell(&self.parts.name, format_args!("! begins again"));
         self.incarnation += 1;
         self.back = Arc::new(Back::default());
-        self.session = super::session_of(
+        self.session = super::shared::session_of(
             &self.parts.name,
             &self.parts.wires,
             &self.caller,
@@ -331,7 +332,7 @@ impl Holder {
                 seqid: 0,
                 share_access: access,
                 share_deny: 0,
-                owner: super::owner("o"),
+                owner: super::shared::owner("o"),
                 how: OpenHow::Create(CreateHow::Unchecked(attrs.clone())),
                 claim: OpenClaim::Null(Opaque(name.as_bytes())),
             });
@@ -402,7 +403,7 @@ impl Holder {
         let to = if done.is_ok() { now } else { self.alive };
         self.ended(file, open, to);
         let done = done?;
-        self.expect(super::taken::<CloseRes>(&done).map(drop), "CLOSE")
+        self.expect(super::shared::taken::<CloseRes>(&done).map(drop), "CLOSE")
     }
 
     /// Returns a delegation: what was cached under it is what is there.
@@ -468,7 +469,7 @@ impl Holder {
             });
         };
         let done = self.ask_patiently(&build).await?;
-        let set = super::taken::<SetAttrRes>(&done);
+        let set = super::shared::taken::<SetAttrRes>(&done);
         self.expect(set.map(drop), "SETATTR")
     }
 

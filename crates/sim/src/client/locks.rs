@@ -1,6 +1,7 @@
 //! Locking by a worker: a few small ranges of the files it has open.
 
-use super::{HeldLock, OpenKey, Worker, lock_type, owner, taken};
+use super::Worker;
+use super::shared::{HeldLock, OpenKey, lock_type, owner, taken};
 use nfs4::ops::{ExistLockOwner, LockArgs, LockRes, LockUArgs, LockURes, Locker, OpenToLockOwner};
 
 /// Ranges are chunks of this many bytes, of so many.

@@ -1,6 +1,6 @@
 //! A worker: one thread of a client, which works on a few names that all clients share.
 
-use super::{Client, Gone, OpenKey, owner, taken};
+use super::shared::{Client, Gone, MODE, OpenKey, mode, owner, taken};
 use crate::check::linear::{Moment, Timed};
 use crate::check::names::{Do, End, ModeOp, Place};
 use crate::rng::Rng;
@@ -11,7 +11,7 @@ use nfs4::ops::{
     OpenRes, PutFhArgs, PutFhRes, RemoveArgs, RemoveRes, RenameArgs, RenameRes, SHARE_ACCESS_BOTH,
     SaveFhArgs, SaveFhRes, SetAttrArgs, SetAttrRes,
 };
-use nfs4::{Bitmap, CompoundReply, Fattr, FileHandle, NfsStatus, OpError, Stateid};
+use nfs4::{Bitmap, CompoundReply, FileHandle, NfsStatus, OpError, Stateid};
 use session_client::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +32,6 @@ const LONG_PER_MILLE: u32 = 50;
 const CLOSES_MAX: u32 = 10;
 /// Operations before which the client reboots.
 const REBOOT_PER_MILLE: u32 = 4;
-/// Mode of new files.
-const MODE: u32 = 0o644;
-
-/// The mode of every new file and directory.
-#[must_use]
-pub(crate) const fn first_mode() -> u32 {
-    MODE
-}
 
 const fn is_dir(place: Place) -> bool {
     place % PLACES_PER_DIR >= FILES.len()
@@ -66,13 +58,6 @@ fn attributes() -> GetAttrArgs {
     GetAttrArgs {
         attr_request: Bitmap::of(&attrs),
     }
-}
-
-pub(super) fn mode(mode: u32) -> Fattr<'static> {
-    Fattr::new(&Attrs {
-        mode: Some(mode),
-        ..Attrs::default()
-    })
 }
 
 /// The handle and attributes of what GETFH and GETATTR answered.
