@@ -6,7 +6,6 @@
 //!
 //! Entry points: [`serve`], [`ask`], [`find_socket`].
 
-use crate::cli::MdsPlace;
 use crate::failure::{Outcome, cannot, failed};
 use crate::up::dirs::default_dir;
 use serde::de::DeserializeOwned;
@@ -193,6 +192,14 @@ pub(crate) fn find_socket(dir: &Path) -> Outcome<PathBuf> {
             dir.display()
         ))
     })
+}
+
+/// Where the metadata server's admin socket is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MdsPlace {
+    /// state_dir of the metadata server, or the directory of `ropewalk up` [default: that of `ropewalk up`]
+    #[arg(long = "dir", alias = "state-dir", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
 }
 
 /// The admin socket of the metadata server at `place`.

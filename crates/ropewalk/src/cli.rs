@@ -1,8 +1,11 @@
 //! The command line: what may be typed. What is done with it is in the module of each command.
 
+use crate::admin::MdsPlace;
 use crate::client_cmds::ClientCommand;
 use crate::config::{Access, AtimeName, CreateChoice, ExportTable, SquashName, TransportChoice};
-use crate::rdma::ProviderChoice;
+use crate::rdma_provider::ProviderChoice;
+use crate::status::StatusArgs;
+use crate::up::dirs::UP_DS_MAX;
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -14,8 +17,6 @@ use std::time::Duration;
 
 /// Data servers of `ropewalk up` and `ropewalk demo` when nothing else is said.
 pub(crate) const UP_DS_DEFAULT: u16 = 4;
-/// Most data servers that one `up` starts: processes of one machine, not a limit of a cluster.
-pub(crate) const UP_DS_MAX: u16 = 64;
 /// Longest life of a join token.
 const TTL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -158,33 +159,6 @@ pub(crate) struct RdmaArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// `ropewalk status`.
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
-    #[arg(
-        long,
-        alias = "state-dir",
-        value_name = "DIR",
-        conflicts_with = "socket"
-    )]
-    pub dir: Option<PathBuf>,
-    /// Admin socket of one server
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Where the metadata server's admin socket is.
-#[derive(Debug, Args)]
-pub(crate) struct MdsPlace {
-    /// state_dir of the metadata server, or the directory of `ropewalk up` [default: that of `ropewalk up`]
-    #[arg(long = "dir", alias = "state-dir", value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
 }
 
 /// `ropewalk token ...`.

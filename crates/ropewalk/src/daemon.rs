@@ -8,15 +8,14 @@
 //! the option to change.
 
 use crate::config::Connections;
-use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::failure::{Outcome, cannot, failed};
 use crate::rdma::RdmaListen;
 use crate::status::{RDMA_ROWS_MAX, RdmaRow};
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -271,34 +270,6 @@ pub(crate) fn make_dir(path: &Path) -> Outcome {
 pub(crate) fn workers_count(configured: usize) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     if configured == 0 { cores() } else { configured }.min(WORKERS_MAX)
-}
-
-/// Listens on every address with one socket per worker. `change` says how to choose another port.
-pub(crate) fn listen(
-    addresses: &[SocketAddr],
-    workers: usize,
-    change: &str,
-) -> Outcome<Vec<Vec<Listener>>> {
-    let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-    for address in addresses {
-        let sockets =
-            transport::tcp::bind(*address, workers).map_err(|e| busy(*address, &e, change))?;
-        for (worker, socket) in by_worker.iter_mut().zip(sockets) {
-            worker.push(socket);
-        }
-    }
-    Ok(by_worker)
-}
-
-/// Why an address cannot be listened on, and what to do.
-pub(crate) fn busy(address: SocketAddr, error: &std::io::Error, change: &str) -> Failure {
-    let why = match error.kind() {
-        ErrorKind::AddrInUse => format!("port {} is in use by another program", address.port()),
-        ErrorKind::PermissionDenied => format!("port {} needs privileges", address.port()),
-        ErrorKind::AddrNotAvailable => format!("this machine has no address {}", address.ip()),
-        _ => error.to_string(),
-    };
-    failed(format!("cannot listen on {address}: {why}; {change}"))
 }
 
 /// A service that is being served.

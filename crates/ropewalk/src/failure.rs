@@ -5,7 +5,7 @@ use std::fmt::Display;
 /// Exit code of a command that was right and did not work out.
 const EXIT_FAILED: u8 = 1;
 /// Exit code of a command line that makes no sense (clap uses the same).
-const EXIT_USAGE: u8 = 2;
+pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// Exit code of a data server that has no place in the cluster any more: starting it again cannot help.
 pub(crate) const EXIT_EXPELLED: u8 = 3;
@@ -62,20 +62,4 @@ pub(crate) fn usage(text: impl Into<String>) -> Failure {
 /// For `map_err`: "cannot WHAT: REASON".
 pub(crate) fn cannot<E: Display>(what: impl Display) -> impl FnOnce(E) -> Failure {
     move |e| Failure::Failed(format!("cannot {what}: {e}"))
-}
-
-impl From<crate::config::ConfigError> for Failure {
-    fn from(e: crate::config::ConfigError) -> Self {
-        Self::Failed(e.to_string())
-    }
-}
-
-impl From<crate::client_cmds::CliError> for Failure {
-    fn from(e: crate::client_cmds::CliError) -> Self {
-        match e.exit_code() {
-            EXIT_USAGE => Self::Usage(e.to_string()),
-            code if e.is_interruption() => Self::Interrupted(code, e.to_string()),
-            _ => Self::Failed(e.to_string()),
-        }
-    }
 }

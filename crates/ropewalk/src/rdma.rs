@@ -1,29 +1,16 @@
 //! RDMA of the server processes and client commands: which provider, and its listeners.
 
 use crate::config::{DsConfig, MdsConfig};
-use crate::daemon;
 use crate::failure::{Outcome, failed};
+use crate::listeners;
+use crate::rdma_provider::ProviderChoice;
 use bytesize::ByteSize;
 use fabric_verbs::Verbs;
-use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use transport::rdma::{self, Config, Rdma};
 use transport::workers::ShutdownSignal;
 use transport::{Context, DynService};
-
-/// What moves the bytes of RDMA.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ProviderChoice {
-    /// RDMA devices where every address is on one that can be used, else software iWARP.
-    #[default]
-    Auto,
-    /// RDMA devices, through rdma-core.
-    Verbs,
-    /// The software iWARP that is built in.
-    Iwarp,
-}
 
 /// A provider, and how connections over it are made.
 pub(crate) type Wish = (ProviderChoice, Config);
@@ -179,13 +166,13 @@ impl RdmaListen {
 /// Software iWARP listens on a port of TCP. Workers share the address, as another process of the same user could; these
 /// sockets find that out, and are gone before the workers listen.
 fn reserve_tcp(addresses: &[SocketAddr], change: &str) -> Outcome<Vec<SocketAddr>> {
-    let probes = daemon::listen(addresses, 1, change)?;
+    let probes = listeners::listen(addresses, 1, change)?;
     let taken = probes.iter().flatten();
     taken
         .map(|probe| {
             probe
                 .local_addr()
-                .map_err(|e| daemon::busy(addresses[0], &e, change))
+                .map_err(|e| listeners::busy(addresses[0], &e, change))
         })
         .collect()
 }

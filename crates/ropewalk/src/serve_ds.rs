@@ -17,6 +17,7 @@ use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
+use crate::listeners;
 use crate::metrics::{self, Watched};
 use crate::out;
 use crate::rdma::RdmaListen;
@@ -75,10 +76,10 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let state = StateDir::take(&config.state_dir)?;
     let workers = daemon::workers_count(config.workers);
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
-    let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
+    let listeners = listeners::listen(&config.listen, workers, &change("listen"))?;
     let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
     let rdma_provider = rdma.provider();
-    let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
+    let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(&config.connections()));
 
     let (index, objects) = open_stores(config, state.path())?;

@@ -19,6 +19,7 @@ use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
+use crate::listeners;
 use crate::metrics::{self, Watched};
 use crate::nss::NameService;
 use crate::out;
@@ -97,11 +98,11 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
     let state = StateDir::take(&config.state_dir)?;
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let workers = daemon::workers_count(config.workers);
-    let listeners = daemon::listen(&config.listen, workers, &change("listen"))?;
+    let listeners = listeners::listen(&config.listen, workers, &change("listen"))?;
     let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
     let rdma_provider = rdma.provider();
-    let control = daemon::listen(&config.control_listen, 1, &change("control_listen"))?;
-    let metrics_sockets = daemon::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
+    let control = listeners::listen(&config.control_listen, 1, &change("control_listen"))?;
+    let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(&config.connections()));
     let control_context = Context::new(TransportLimits::default());
 

@@ -4,16 +4,34 @@
 //! interface: fields are added, never renamed.
 
 use crate::admin::{Request, SOCKET_NAME, ask};
-use crate::cli::StatusArgs;
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
-use crate::up::dirs::default_dir;
+use crate::up::dirs::{UP_DS_MAX, default_dir};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// `ropewalk status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Directory of `ropewalk up`, or the state_dir of one server [default: that of `ropewalk up`]
+    #[arg(
+        long,
+        alias = "state-dir",
+        value_name = "DIR",
+        conflicts_with = "socket"
+    )]
+    pub dir: Option<PathBuf>,
+    /// Admin socket of one server
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// State of a data server that serves.
 pub(crate) const STATE_SERVING: &str = "serving";
@@ -316,7 +334,7 @@ fn sockets_in(dir: &Path) -> Outcome<Vec<PathBuf>> {
         return Ok(vec![own]);
     }
     let mut sockets = vec![dir.join("mds").join(SOCKET_NAME)];
-    let numbers = 1..=crate::cli::UP_DS_MAX;
+    let numbers = 1..=UP_DS_MAX;
     sockets.extend(numbers.map(|n| dir.join(format!("ds-{n}")).join(SOCKET_NAME)));
     let mut denied = None;
     sockets.retain(|socket| {

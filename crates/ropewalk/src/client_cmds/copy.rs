@@ -1,8 +1,7 @@
 //! Copying the bytes of one file: many chunks in flight, each read and then written by itself.
 
-use super::output;
+use super::error::{CliError, CopyError, complain};
 use bytes::Bytes;
-use client::Error;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::SeekFrom;
@@ -27,34 +26,6 @@ static ZEROS: [u8; CHUNK_BYTES as usize] = [0; CHUNK_BYTES as usize];
 pub(crate) enum End {
     Local(Arc<LocalFile>),
     Remote(client::File),
-}
-
-/// Why a copy failed.
-#[derive(Debug)]
-pub(crate) enum CopyError {
-    Local(io::Error),
-    Remote(Error),
-}
-
-impl std::fmt::Display for CopyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Local(e) => write!(f, "{e}"),
-            Self::Remote(e) => write!(f, "{e}"),
-        }
-    }
-}
-
-impl From<io::Error> for CopyError {
-    fn from(e: io::Error) -> Self {
-        Self::Local(e)
-    }
-}
-
-impl From<Error> for CopyError {
-    fn from(e: Error) -> Self {
-        Self::Remote(e)
-    }
 }
 
 /// What all copies of a command share: progress and the bound of memory.
@@ -103,10 +74,10 @@ impl Shared {
     }
 
     /// Prints to standard error without disturbing the bar.
-    pub(crate) fn complain(&self, e: &super::CliError) {
+    pub(crate) fn complain(&self, e: &CliError) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| output::complain(e)),
-            None => output::complain(e),
+            Some(bar) => bar.suspend(|| complain(e)),
+            None => complain(e),
         }
     }
 

@@ -1,6 +1,7 @@
 //! `ropewalk cp`: to, from and between servers, many files at once.
 
-use super::copy::{self, CopyError, End, Shared};
+use super::copy::{self, End, Shared};
+use super::error::CopyError;
 use super::remote::{Place, Servers, URL_VARIABLE, Unfinished};
 use super::{CliError, output};
 use client::{Error, NfsTime, NfsUrl, OpenOptions, SetAttrs};

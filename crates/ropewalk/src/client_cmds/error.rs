@@ -1,9 +1,10 @@
 //! How a client command fails: one sentence that says what could not be done, and why.
 
-use super::copy::CopyError;
+use crate::failure::{EXIT_USAGE, Failure};
 use client::{Error, NfsStatus};
 use std::any::Any;
 use std::fmt::Display;
+use std::io;
 
 /// Why root was refused: what people look for first, and no status says.
 const ROOT_IS_SQUASHED: &str = "; the export squashes root: do it as the owner, or set squash = \"none\" in the [[export]] of this machine";
@@ -99,6 +100,49 @@ impl CliError {
     }
 }
 
+/// Why a copy failed.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    Local(io::Error),
+    Remote(Error),
+}
+
+impl std::fmt::Display for CopyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Local(e) => write!(f, "{e}"),
+            Self::Remote(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+impl From<io::Error> for CopyError {
+    fn from(e: io::Error) -> Self {
+        Self::Local(e)
+    }
+}
+
+impl From<Error> for CopyError {
+    fn from(e: Error) -> Self {
+        Self::Remote(e)
+    }
+}
+
+/// Prints a sentence to standard error, above any progress bar.
+pub(crate) fn complain(e: &CliError) {
+    crate::out::say(e);
+}
+
+impl From<CliError> for Failure {
+    fn from(e: CliError) -> Self {
+        match e.exit_code() {
+            EXIT_USAGE => Self::Usage(e.to_string()),
+            code if e.is_interruption() => Self::Interrupted(code, e.to_string()),
+            _ => Self::Failed(e.to_string()),
+        }
+    }
+}
+
 /// Whether the server refused for lack of rights. Root has all rights, unless it is squashed.
 fn is_denial(reason: &dyn Any) -> bool {
     let error = match reason.downcast_ref::<CopyError>() {
@@ -130,7 +174,7 @@ impl Failures {
             Err(e) if e.is_closed_output() => return Err(e),
             Err(e) => {
                 self.count += 1;
-                super::output::complain(&e);
+                complain(&e);
             }
             Ok(()) => {}
         }

@@ -1,6 +1,6 @@
 //! Standard output of client commands: lines, and a list of JSON objects that begins before its end is known.
 
-use super::CliError;
+use super::error::CliError;
 use serde_json::Value;
 use std::io::Write;
 
@@ -12,11 +12,6 @@ pub(crate) fn line(text: &str) -> Result<(), CliError> {
 fn write(text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
     let written = std::io::stdout().lock().write_fmt(text);
     written.map_err(|e| CliError::output(&e))
-}
-
-/// Prints a sentence to standard error, above any progress bar.
-pub(crate) fn complain(e: &CliError) {
-    crate::out::say(e);
 }
 
 /// Prints what a command says about files: lines for people, or one JSON array.

@@ -1,6 +1,6 @@
 //! What no server can run with, whichever it is: one sentence each.
 
-use super::{ConfigError, wrong};
+use super::common::{ConfigError, wrong};
 use crate::times::Length;
 use bytesize::ByteSize;
 use std::net::{IpAddr, SocketAddr};

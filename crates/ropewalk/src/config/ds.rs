@@ -4,11 +4,11 @@ use super::checks::{
     need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close, need_inline,
     need_listener, need_reachable,
 };
-use super::{
+use super::common::{
     Checked, ConfigError, Connections, StoreKind, default_busy_poll_us, default_connections_max,
     default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size, wrong,
 };
-use crate::rdma::ProviderChoice;
+use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
 use ::ds::PeerFilter;
 use bytesize::ByteSize;

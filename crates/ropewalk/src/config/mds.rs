@@ -4,13 +4,13 @@ use super::checks::{
     is_loopback, need_busy_poll, need_connections, need_directory, need_distinct, need_idle_close,
     need_inline, need_listener, need_reachable,
 };
-use super::tables::{Access, AtimeName, ExportTable, PlacementTable, RootTable, SquashName};
-use super::{
+use super::common::{
     Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
     default_connections_max, default_nfs_listen, default_rdma_crc, default_rdma_inline, exact_size,
     wrong,
 };
-use crate::rdma::ProviderChoice;
+use super::tables::{Access, AtimeName, ExportTable, PlacementTable, RootTable, SquashName};
+use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
 use ::server::exports::{Atime, ClientRule, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;

@@ -1,15 +1,18 @@
 //! Goal: every wrong configuration gives one sentence that says what to do.
 use super::*;
+use bytesize::ByteSize;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 fn mds(text: &str) -> Result<MdsConfig, String> {
     let config: MdsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
-    config.check().map_err(|e| e.0)?;
+    config.check().map_err(|e| e.to_string())?;
     Ok(config)
 }
 
 fn ds(text: &str) -> Result<DsConfig, String> {
     let config: DsConfig = toml::from_str(text).map_err(|e| e.to_string())?;
-    config.check().map_err(|e| e.0)?;
+    config.check().map_err(|e| e.to_string())?;
     Ok(config)
 }
 

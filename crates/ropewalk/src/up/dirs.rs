@@ -4,6 +4,8 @@ use crate::failure::{Outcome, usage};
 use rustix::process::geteuid;
 use std::path::PathBuf;
 
+/// Most data servers that one `up` starts: processes of one machine, not a limit of a cluster.
+pub(crate) const UP_DS_MAX: u16 = 64;
 /// The default directory of `up`: persistent, and the same at the next start.
 pub(crate) fn default_dir() -> Outcome<PathBuf> {
     if geteuid().is_root() {

@@ -8,11 +8,12 @@
 //! # Failure
 //! A plan that contradicts what is in the directory is refused before anything is written.
 
-use crate::cli::{UP_DS_DEFAULT, UP_DS_MAX, UpArgs};
+use crate::cli::{UP_DS_DEFAULT, UpArgs};
 use crate::config::{self, Checked, DsConfig, MdsConfig, StoreKind, TransportChoice};
 use crate::daemon::make_dir;
 use crate::failure::{Outcome, cannot, failed, usage};
-use crate::rdma::ProviderChoice;
+use crate::rdma_provider::ProviderChoice;
+use crate::up::dirs::UP_DS_MAX;
 use crate::up::ports::{Ports, need_free};
 use bytesize::ByteSize;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Ports for the servers of one machine: chosen free once, kept in the configuration files, reserved from then on, and
 //! checked before anything is started.
 
-use crate::daemon::busy;
 use crate::failure::{Outcome, failed};
+use crate::listeners::busy;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use transport::tcp::Reservation;
