@@ -10,9 +10,11 @@
 
 mod content;
 pub(crate) mod environment;
+mod experiment;
 mod experiments;
 pub(crate) mod files;
 mod job;
+mod link;
 pub(crate) mod loads;
 mod measure;
 mod options;
@@ -26,6 +28,7 @@ pub(crate) mod single_cell;
 mod spec;
 #[cfg(test)]
 mod tests;
+pub(crate) mod work;
 pub(crate) mod worker;
 mod worker_group;
 

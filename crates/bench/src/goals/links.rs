@@ -7,7 +7,8 @@ use crate::BenchError;
 use crate::net::{self, Link, MTU_DEFAULT, Rate};
 use crate::runner::Metric;
 use crate::suite::environment::Environment;
-use crate::suite::loads::stream::Access;
+use crate::suite::work::Access;
+
 use crate::suite::single_cell::SingleCell;
 
 const LINK: Link = Link {

@@ -1,7 +1,8 @@
 //! What cells run against: clusters of our own, bare servers, and what the user named.
 
 use super::job::Place;
-use super::loads::bare::BareServers;
+use crate::suite::work::BareServers;
+
 use super::options::{Options, Peer};
 use super::plan::{Own, Server};
 use super::spec::{Create, Store, Transport};

@@ -14,45 +14,13 @@ mod sweep;
 mod threads;
 mod zipf;
 
+use super::experiment::Experiment;
 use super::plan::{Plan, Setting};
 
 /// What a reader must know of the quick form.
 const QUICK_NOTE: &str = "In the quick form, which shows that everything works and measures nothing: few points, small files, phases of a quarter of a second.";
 
-/// One experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Experiment {
-    SmallOps,
-    Create,
-    Sequential,
-    Zipf,
-    Btio,
-    Records,
-    Threads,
-    Cached,
-    Clients,
-    Sweep,
-    Metadata,
-    Incast,
-}
-
 impl Experiment {
-    /// All of them, in the order of the suite.
-    pub(crate) const ALL: [Self; 12] = [
-        Self::SmallOps,
-        Self::Create,
-        Self::Sequential,
-        Self::Zipf,
-        Self::Btio,
-        Self::Records,
-        Self::Threads,
-        Self::Cached,
-        Self::Clients,
-        Self::Sweep,
-        Self::Metadata,
-        Self::Incast,
-    ];
-
     /// Its plan.
     pub(crate) fn plan(self, setting: &Setting) -> Plan {
         let mut plan = self.points(setting);

@@ -11,14 +11,11 @@
 //! ```
 
 use super::files::Bypass;
-use super::loads::bare::{BareServers, BareWork};
-use super::loads::btio::{BtioWork, POINT_BYTES};
-use super::loads::create::CreateWork;
-use super::loads::metadata::MetadataWork;
-use super::loads::small::SmallWork;
-use super::loads::stream::StreamWork;
-use super::plan::Workers;
-use super::scale::ScaleWork;
+use crate::suite::work::{
+    BareServers, BareWork, BtioWork, CreateWork, MetadataWork, POINT_BYTES, ScaleWork, SmallWork,
+    StreamWork, Workers,
+};
+
 use crate::load::Tally;
 use crate::nfs::server::Server;
 use serde::{Deserialize, Serialize};

@@ -370,7 +370,7 @@ impl Around for Watch<'_> {
 mod tests {
     //! What has no room is not tried, and reports say how reads went around the page cache.
     use super::*;
-    use crate::suite::experiments::Experiment;
+    use crate::suite::experiment::Experiment;
     use crate::suite::plan::Setting;
 
     #[test]

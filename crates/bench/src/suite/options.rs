@@ -1,6 +1,6 @@
 //! The command line of the experiments.
 
-use super::experiments::Experiment;
+use super::experiment::Experiment;
 use super::spec::{ClusterSpec, Transport};
 use crate::BenchError;
 use crate::net::Rate;

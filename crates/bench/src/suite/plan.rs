@@ -7,6 +7,7 @@ use super::job::Work;
 use super::options::{Options, Peer};
 use super::published::Published;
 use super::spec::{ClusterSpec, Create, Store, Transport};
+use super::work::Workers;
 use crate::net::{Link, MTU_DEFAULT, Rate};
 use crate::nfs::providers::OwnRdma;
 use crate::runner::Metric;
@@ -326,27 +327,6 @@ impl X {
         Self {
             value: bytes as f64,
             label,
-        }
-    }
-}
-
-/// Workers of a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Workers {
-    /// Processes; each is a client of its own.
-    pub(crate) processes_count: u32,
-    /// Tasks of each process at the same time.
-    pub(crate) tasks_count: u32,
-    /// Whether they are behind a link as each server is; without a cap otherwise.
-    pub(crate) behind_link: bool,
-}
-
-impl Workers {
-    pub(crate) const fn processes(processes_count: u32) -> Self {
-        Self {
-            processes_count,
-            tasks_count: 1,
-            behind_link: false,
         }
     }
 }

@@ -92,9 +92,10 @@ mod tests {
     use crate::nfs::providers::Carriers;
     use crate::runner::Metric;
     use crate::suite::job::Work;
-    use crate::suite::loads::create::CreateWork;
+    use crate::suite::work::{CreateWork, Workers};
+
     use crate::suite::measure::{Failed, Run, Used, sample};
-    use crate::suite::plan::{Cell, Figure, Own, Plan, Server, Workers};
+    use crate::suite::plan::{Cell, Figure, Own, Plan, Server};
     use crate::suite::published::{Published, PublishedSeries};
     use crate::suite::spec::{Create, Store, Transport};
     use crate::suite::worker_group::Phase;

@@ -21,23 +21,14 @@ use super::measure::Results;
 use super::plan::{Plan, Setting};
 use super::progress::Progress;
 use super::spec::ClusterSpec;
+use super::work::ScaleWork;
 use crate::nfs::providers::Carriers;
 use crate::{BenchError, interrupt};
 use recorder::Recorder;
 use run::{ScaleRun, Size};
-use serde::{Deserialize, Serialize};
 
 /// What stands in front of what a run with `--quick` says.
 const QUICK_NOTE: &str = "With --quick the costs come from a few requests: nothing below is a measurement, nor are the predictions made of it.";
-
-/// The size of the cluster at a point.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ScaleWork {
-    /// Data servers that hold no data.
-    pub(crate) ds_count: u32,
-    /// Idle sessions.
-    pub(crate) sessions_count: u32,
-}
 
 /// Refuses settings under which it cannot run: its clusters are its own, and none other than it needs.
 pub(super) fn check(setting: &Setting) -> Result<(), BenchError> {

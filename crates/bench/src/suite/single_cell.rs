@@ -3,10 +3,10 @@
 use super::environment::Environment;
 use super::experiments::io;
 use super::job::Work;
-use super::loads::bare::BareWork;
-use super::loads::stream::Access;
+use crate::suite::work::{Access, BareWork, Workers};
+
 use super::measure::run_cell;
-use super::plan::{Cell, Own, Server, Workers, X};
+use super::plan::{Cell, Own, Server, X};
 use super::spec::{Create, Store, Transport};
 use crate::load::Load;
 use crate::net::Link;

@@ -1,18 +1,18 @@
 //! Every experiment in a tiny form: its cells on a temporary directory, with workers as threads of this process. Nothing here is a
 //! measurement; what counts is that all phases come through, that bytes are right, and that nothing is left behind.
 
-use super::experiments::Experiment;
+use super::experiment::Experiment;
 use super::job::{Job, Place, Said};
-use super::loads::btio::BtioWork;
+use super::link::Link;
 use super::measure::{Used, jobs, sample};
 use super::options::{BOTH, Peer};
 use super::plan::{Cell, Setting};
 use super::spec::{ClusterSpec, Create, Transport};
-use super::worker::{self, Link};
+use super::worker;
 use super::worker_group::{self, Around, Member, Phase};
-use super::{job::Work, plan};
+use super::{job::Work, plan, work::BtioWork};
 use crate::BenchError;
-use crate::nfs::cluster::MEMORY_TOTAL_BYTES;
+use crate::nfs::cluster::options::MEMORY_TOTAL_BYTES;
 use crate::nfs::providers::OwnRdma;
 use std::io;
 use std::sync::mpsc;
@@ -327,7 +327,7 @@ fn a_worker_that_fails_ends_the_run_with_its_reason() {
         x: plan::X::count(3),
         series: String::new(),
         server: plan::Server::Given,
-        workers: plan::Workers::processes(3),
+        workers: crate::suite::work::Workers::processes(3),
         work: Work::Btio(BtioWork {
             points_count: 12,
             steps_count: 1,
@@ -346,7 +346,7 @@ fn btio_is_verified_with_several_processes() {
             x: plan::X::count(1),
             series: String::new(),
             server: plan::Server::Given,
-            workers: plan::Workers::processes(processes),
+            workers: crate::suite::work::Workers::processes(processes),
             work: Work::Btio(BtioWork {
                 points_count: 13,
                 steps_count: 3,

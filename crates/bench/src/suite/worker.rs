@@ -2,87 +2,19 @@
 //!
 //! A worker ends when its standard input does, so it never outlives its parent.
 
+use super::files::Files;
 use super::files::mounted::Mounted;
 use super::files::remote::Remote;
-use super::files::{Bypass, Files};
-use super::job::{Counted, GO, Job, Place, Said, Work};
+use super::job::{GO, Job, Place, Said, Work};
+use super::link::Link;
 use super::loads::{self, bare, small};
 use crate::BenchError;
-use crate::load::{self, Tally};
-use crate::process::cpu_of_this_process;
-use std::future::Future;
+use crate::load;
 use std::io::{self, BufRead, Write};
 use tokio::sync::mpsc;
 
 /// Messages of the parent that wait: there is never more than one.
 const GO_WAITING_MAX: usize = 2;
-
-/// Brings a message to the parent.
-pub(crate) type Say = Box<dyn FnMut(&Said) -> io::Result<()> + Send>;
-
-/// How a worker speaks with its parent.
-pub(crate) struct Link {
-    say: Say,
-    go: mpsc::Receiver<()>,
-    /// How the reads of the work are kept from the page cache of this machine, where that has to be.
-    pub(crate) bypass: Option<Bypass>,
-}
-
-impl Link {
-    pub(crate) fn new(say: Say, go: mpsc::Receiver<()>) -> Self {
-        Self {
-            say,
-            go,
-            bypass: None,
-        }
-    }
-
-    fn say(&mut self, said: &Said) -> Result<(), BenchError> {
-        (self.say)(said).map_err(BenchError::io("speak with the parent"))
-    }
-
-    async fn wait(&mut self) -> Result<(), BenchError> {
-        self.go.recv().await.ok_or(BenchError::Alone)
-    }
-
-    /// Waits until all workers of the run are here.
-    pub(crate) async fn barrier(&mut self) -> Result<(), BenchError> {
-        self.say(&Said::Waiting)?;
-        self.wait().await
-    }
-
-    /// Waits until all workers are ready, works, and says what was done.
-    pub(crate) async fn phase(
-        &mut self,
-        name: &str,
-        work: impl Future<Output = Result<Vec<Tally>, BenchError>>,
-    ) -> Result<Vec<Tally>, BenchError> {
-        self.ready(name).await?;
-        let cpu = cpu_of_this_process()?;
-        let tallies = work.await?;
-        let mut sum = Tally::new();
-        tallies.iter().for_each(|tally| sum.merge(tally));
-        self.done(&sum, cpu)?;
-        Ok(tallies)
-    }
-
-    /// Waits until all workers are ready for a phase, which must end with [`Link::done`].
-    pub(crate) async fn ready(&mut self, phase: &str) -> Result<(), BenchError> {
-        self.say(&Said::Ready(phase.to_owned()))?;
-        self.wait().await
-    }
-
-    /// Ends a phase at whose start this process had used so much CPU time.
-    pub(crate) fn done(
-        &mut self,
-        tally: &Tally,
-        cpu_before: std::time::Duration,
-    ) -> Result<(), BenchError> {
-        let cpu = cpu_of_this_process()?.saturating_sub(cpu_before);
-        let cpu_us = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
-        self.say(&Said::Done(Counted::new(tally, cpu_us, self.bypass)))
-    }
-}
 
 /// The hidden command `worker`: does the job that its first line of standard input is.
 ///

@@ -1,7 +1,8 @@
 //! A cluster whose servers each have a link of their own: started one by one, in network namespaces, by files of configuration
 //! as a user writes them.
 
-use super::{ClusterOptions, MEMORY_TOTAL_BYTES, ask_to_stop, mds_status, wait_for_end};
+use super::child::{ask_to_stop, mds_status, wait_for_end};
+use super::options::{ClusterOptions, MEMORY_TOTAL_BYTES};
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::server::Transport;
 use crate::process::last_line;

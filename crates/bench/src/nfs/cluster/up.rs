@@ -1,6 +1,7 @@
 //! A cluster by `ropewalk up`.
 
-use super::{ClusterOptions, MEMORY_TOTAL_BYTES, STATE_DIR, ask_to_stop, wait_for_end};
+use super::child::{ask_to_stop, wait_for_end};
+use super::options::{ClusterOptions, MEMORY_TOTAL_BYTES, STATE_DIR};
 use crate::BenchError;
 use crate::nfs::server::Transport;
 use crate::process::last_line;

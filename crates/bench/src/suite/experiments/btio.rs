@@ -3,9 +3,10 @@
 use super::io::{READ, WRITE};
 use crate::runner::Metric;
 use crate::suite::job::Work;
-use crate::suite::loads::btio::BtioWork;
+use crate::suite::work::{BtioWork, Workers};
+
 use crate::suite::options::BOTH;
-use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 

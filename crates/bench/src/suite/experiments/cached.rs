@@ -2,8 +2,9 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::loads::stream::Access;
-use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
+use crate::suite::work::{Access, Workers};
+
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 

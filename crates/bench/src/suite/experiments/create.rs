@@ -2,9 +2,10 @@
 
 use crate::runner::Metric;
 use crate::suite::job::Work;
-use crate::suite::loads::create::CreateWork;
+use crate::suite::work::{CreateWork, Workers};
+
 use crate::suite::options::BOTH;
-use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::{Create, Store};
 

@@ -2,7 +2,8 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::loads::stream::Access;
+use crate::suite::work::Access;
+
 use crate::suite::plan::{Cell, Figure, ONE, Plan, Server, Setting};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;

@@ -2,8 +2,9 @@
 
 use crate::net::Rate;
 use crate::suite::job::Work;
-use crate::suite::loads::stream::{Access, Order, StreamWork};
-use crate::suite::plan::{Cell, Server, Workers, X};
+use crate::suite::work::{Access, Order, StreamWork, Workers};
+
+use crate::suite::plan::{Cell, Server, X};
 
 /// Names of the phases of streams.
 pub(super) const WRITE_READ: &[&str] = &["write", "read"];

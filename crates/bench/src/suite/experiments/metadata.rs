@@ -2,8 +2,9 @@
 
 use crate::runner::Metric;
 use crate::suite::job::Work;
-use crate::suite::loads::metadata::MetadataWork;
-use crate::suite::plan::{Cell, Figure, Plan, Setting, Workers, X};
+use crate::suite::work::{MetadataWork, Workers};
+
+use crate::suite::plan::{Cell, Figure, Plan, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 

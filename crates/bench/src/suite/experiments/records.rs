@@ -3,8 +3,9 @@
 use super::io;
 use crate::runner::Metric;
 use crate::suite::job::Work;
-use crate::suite::loads::bare::BareWork;
-use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, Workers, X};
+use crate::suite::work::{BareWork, Workers};
+
+use crate::suite::plan::{Cell, Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;
 

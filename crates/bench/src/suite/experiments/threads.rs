@@ -2,7 +2,8 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::loads::stream::Order;
+use crate::suite::work::Order;
+
 use crate::suite::plan::{Figure, Plan, Server, Setting, X};
 use crate::suite::published::Name;
 use crate::suite::spec::Store;

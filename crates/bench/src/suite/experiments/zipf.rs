@@ -2,7 +2,8 @@
 
 use super::io;
 use crate::runner::Metric;
-use crate::suite::loads::stream::{Order, StreamWork};
+use crate::suite::work::{Order, StreamWork};
+
 use crate::suite::options::BOTH;
 use crate::suite::plan::{Figure, Plan, Setting};
 use crate::suite::published::Name;

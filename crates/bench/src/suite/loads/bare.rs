@@ -1,39 +1,16 @@
 //! What the line carries: ranges of a file to and from the bare servers, over one plain socket for each worker.
 
-use super::Until;
+use super::until::Until;
 use crate::BenchError;
 use crate::bare::{Walk, pwrite, sendfile};
 use crate::load::{Requester, Tally};
 use crate::suite::job::Job;
-use crate::suite::worker::Link;
-use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use crate::suite::link::Link;
+use crate::suite::work::{BareServers, BareWork};
 use std::time::Instant;
 
 /// Requests before the measured ones.
 const WARM_UP_REQUESTS: u64 = 2;
-
-/// Where the servers are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BareServers {
-    /// Writes ranges of its file.
-    pub(crate) writes: SocketAddr,
-    /// Sends ranges of its file.
-    pub(crate) reads: SocketAddr,
-    /// Size of each file.
-    pub(crate) file_bytes: u64,
-}
-
-/// Parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct BareWork {
-    /// Of each request.
-    pub(crate) payload_bytes: u32,
-    /// Requests of each worker and phase.
-    pub(crate) requests_count: u64,
-    /// Time limit of a phase.
-    pub(crate) limit_ms: Option<u64>,
-}
 
 /// A phase that writes and one that reads, each a stream of requests of this worker.
 pub(crate) async fn run(

@@ -16,30 +16,19 @@ use crate::process::cpu_of_this_process;
 use crate::suite::content::Content;
 use crate::suite::files::Files;
 use crate::suite::job::Job;
-use crate::suite::worker::Link;
+use crate::suite::link::Link;
+use crate::suite::work::{BtioWork, POINT_BYTES};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Five doubles for each point.
-pub(crate) const POINT_BYTES: u64 = 40;
 /// Most processes that write; the others only hand over their pieces.
 const AGGREGATORS_MAX: u32 = 8;
 /// An aggregator writes at most so much at once, unless a plane is longer.
 const BUFFER_BYTES: u64 = 4 << 20;
-
-/// Parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct BtioWork {
-    /// Points along one edge of the cube.
-    pub(crate) points_count: u64,
-    /// How many times the solution is written.
-    pub(crate) steps_count: u64,
-}
 
 /// A cell's place among cells and its points in each direction.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,28 +1,19 @@
 //! Rounds of stat, open-create, chmod and close on new names, in the worker's own directory: what `cp` or `tar` does to each small
 //! file. One round is one request.
 
-use super::Until;
+use super::until::Until;
 use crate::BenchError;
 use crate::load::Tally;
 use crate::suite::files::Files;
 use crate::suite::job::Job;
-use crate::suite::worker::Link;
-use serde::{Deserialize, Serialize};
+use crate::suite::link::Link;
+use crate::suite::work::CreateWork;
 use std::time::Instant;
 
 /// Rounds before the measured ones.
 const WARM_UP_ROUNDS: u64 = 4;
 /// What chmod sets.
 const MODE: u32 = 0o600;
-
-/// Parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CreateWork {
-    /// Rounds of each task.
-    pub(crate) rounds_count: u64,
-    /// Time limit.
-    pub(crate) limit_ms: Option<u64>,
-}
 
 pub(crate) async fn run<F: Files>(
     work: &CreateWork,

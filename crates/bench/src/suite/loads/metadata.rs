@@ -3,27 +3,16 @@
 //! A phase `write` puts one byte into each file, so that its removal has work at a data server. Readdir counts entries as
 //! requests; its latency is that of a whole listing. All other phases count files.
 
-use super::Until;
+use super::until::Until;
 use crate::BenchError;
 use crate::load::Tally;
 use crate::suite::files::Files;
 use crate::suite::job::Job;
-use crate::suite::worker::Link;
+use crate::suite::link::Link;
+use crate::suite::work::MetadataWork;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::time::Instant;
-
-/// Parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MetadataWork {
-    /// Files of each task.
-    pub(crate) files_count: u64,
-    /// Whether all tasks work in one directory.
-    pub(crate) one_directory: bool,
-    /// Time limit of the phase that creates; the others do the same files.
-    pub(crate) limit_ms: Option<u64>,
-}
 
 /// Names of one task's files.
 #[derive(Debug, Clone)]

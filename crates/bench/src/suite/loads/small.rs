@@ -1,7 +1,7 @@
 //! One small request after another, whose reply carries a given number of bytes: a READ of a file, through whatever
 //! [`Files`] there is, or a call of the bare RPC program.
 
-use super::Until;
+use super::until::Until;
 use crate::BenchError;
 use crate::bare::rpc_echo::EchoClient;
 use crate::load::Tally;
@@ -9,25 +9,14 @@ use crate::nfs::server::Server;
 use crate::suite::content::Content;
 use crate::suite::files::Files;
 use crate::suite::job::Job;
-use crate::suite::worker::Link;
-use serde::{Deserialize, Serialize};
+use crate::suite::link::Link;
+use crate::suite::work::SmallWork;
 use std::time::Instant;
 
 /// Size of the file: large enough that a metadata server leaves it to the data servers (RFC 8881 §5.12.4).
 const FILE_BYTES: u32 = 1 << 20;
 /// Requests before the measured ones.
 const WARM_UP_REQUESTS: u64 = 16;
-
-/// Parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SmallWork {
-    /// Bytes that a reply carries.
-    pub(crate) payload_bytes: u32,
-    /// Requests.
-    pub(crate) requests_count: u64,
-    /// Time limit.
-    pub(crate) limit_ms: Option<u64>,
-}
 
 /// READs of the start of a file.
 pub(crate) async fn run<F: Files>(

@@ -5,15 +5,15 @@
 //! Every byte that is read is compared. A phase that writes ends when the data are durable. What is not written by a measured
 //! phase is written before.
 
-use super::Until;
+use super::until::Until;
 use crate::BenchError;
 use crate::load::Tally;
 use crate::suite::content::Content;
 use crate::suite::files::{Buffer, Files};
 use crate::suite::job::Job;
+use crate::suite::link::Link;
 use crate::suite::random::{Random, Zipf, shuffled};
-use crate::suite::worker::Link;
-use serde::{Deserialize, Serialize};
+use crate::suite::work::{Access, Order, StreamWork};
 use std::time::Instant;
 
 /// Records with which files are filled before a phase, and how many at once.
@@ -21,63 +21,6 @@ const FILL_BYTES: u32 = 1 << 20;
 const FILL_LANES: u32 = 4;
 /// Requests of each task before a phase.
 const WARM_UP_REQUESTS: u64 = 2;
-
-/// Where the next record is.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Order {
-    /// One after the other.
-    Sequential,
-    /// Anywhere, at a multiple of the record's size.
-    Random,
-    /// At one of the file's units by Zipf's law over shuffled units, with a length of 1 to `units_max` units by the same law.
-    Zipf {
-        /// The exponent.
-        alpha: f64,
-        /// Longest record in units; `record_bytes` is the unit.
-        units_max: u32,
-    },
-}
-
-/// A phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Access {
-    /// Write records.
-    Write,
-    /// Read records.
-    Read,
-}
-
-impl Access {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-        }
-    }
-}
-
-/// Parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StreamWork {
-    /// Size of each file, a multiple of `record_bytes`.
-    pub(crate) file_bytes: u64,
-    /// Size of a record, or the unit of sizes.
-    pub(crate) record_bytes: u32,
-    /// Where records are.
-    pub(crate) order: Order,
-    /// Requests of one task that are in flight at the same time, as a kernel does by reading ahead and writing behind.
-    pub(crate) window: u32,
-    /// Phases, in order.
-    pub(crate) phases: Vec<Access>,
-    /// Whether the tasks of a worker share one file; each has its own otherwise.
-    pub(crate) one_file: bool,
-    /// Requests of each task and phase; none goes once through the file.
-    pub(crate) requests_count: Option<u64>,
-    /// Time limit of a phase. With `requests_count` above what can be done in it, it is the time that is measured.
-    pub(crate) limit_ms: Option<u64>,
-}
 
 impl StreamWork {
     fn record_bytes_max(&self) -> u32 {

@@ -6,9 +6,10 @@ use crate::load::Tally;
 use crate::runner::Metric;
 use crate::suite::job::Work;
 use crate::suite::measure::Run;
-use crate::suite::plan::{Cell, Figure, Own, Server, Workers, X};
+use crate::suite::plan::{Cell, Figure, Own, Server, X};
 use crate::suite::published::Name;
 use crate::suite::spec::{Create, Store, Transport};
+use crate::suite::work::Workers;
 use std::time::Duration;
 
 /// Cells and their runs so far.

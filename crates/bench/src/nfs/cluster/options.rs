@@ -1,0 +1,134 @@
+//! What cluster is to be started.
+
+use super::file_system::file_system;
+use crate::net::Link;
+use crate::nfs::providers::OwnRdma;
+use crate::nfs::server::Transport;
+use serde::Deserialize;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// The cluster's own folder in the one that is made for it.
+pub(super) const STATE_DIR: &str = "state";
+/// What the data of a cluster in memory may take: more than any experiment makes. It is taken only as far as there are data.
+pub(crate) const MEMORY_TOTAL_BYTES: u64 = 8 << 30;
+
+/// What carries requests, as goals tell it apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carrier {
+    /// TCP of the kernel.
+    #[default]
+    Tcp,
+    /// Software iWARP.
+    Iwarp,
+    /// The same without checksums.
+    IwarpWithoutCrc,
+}
+
+impl Carrier {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Iwarp => "iwarp",
+            Self::IwarpWithoutCrc => "iwarp without crc",
+        }
+    }
+
+    /// The transport.
+    #[must_use]
+    pub const fn transport(self) -> Transport {
+        match self {
+            Self::Tcp => Transport::Tcp,
+            Self::Iwarp | Self::IwarpWithoutCrc => Transport::Rdma,
+        }
+    }
+}
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// The program.
+    pub program: PathBuf,
+    /// Where the cluster's folder is made.
+    pub dir: PathBuf,
+    /// Data servers.
+    pub ds_count: u16,
+    /// Whether metadata and objects stay in memory.
+    pub in_memory: bool,
+    /// What all paths use.
+    pub transport: Transport,
+    /// Whether frames of RDMA have checksums.
+    pub rdma_crc: bool,
+    /// Whether the objects of a file are made with it, on all of its data servers.
+    pub is_eager: bool,
+    /// The address of a device that servers listen on, for RDMA over it; without one they are at loopback.
+    pub device: Option<IpAddr>,
+    /// What each server is behind; without one all share the loopback interface.
+    pub link: Option<Link>,
+}
+
+impl ClusterOptions {
+    /// One data server in memory, over TCP, all else as it comes.
+    #[must_use]
+    pub const fn new(program: PathBuf, dir: PathBuf) -> Self {
+        Self {
+            program,
+            dir,
+            ds_count: 1,
+            in_memory: true,
+            transport: Transport::Tcp,
+            rdma_crc: true,
+            is_eager: false,
+            device: None,
+            link: None,
+        }
+    }
+
+    /// The same cluster with another number of data servers.
+    #[must_use]
+    pub fn with_ds_count(&self, ds_count: u16) -> Self {
+        Self {
+            ds_count,
+            ..self.clone()
+        }
+    }
+
+    /// The same cluster with another carrier on all paths.
+    #[must_use]
+    pub fn over(&self, carrier: Carrier) -> Self {
+        Self {
+            transport: carrier.transport(),
+            rdma_crc: carrier != Carrier::IwarpWithoutCrc,
+            ..self.clone()
+        }
+    }
+
+    /// What carries requests to it.
+    #[must_use]
+    pub const fn carrier(&self) -> Carrier {
+        match (self.transport, self.rdma_crc) {
+            (Transport::Tcp, _) => Carrier::Tcp,
+            (Transport::Rdma, true) => Carrier::Iwarp,
+            (Transport::Rdma, false) => Carrier::IwarpWithoutCrc,
+        }
+    }
+
+    /// What a reader must know to repeat a run.
+    #[must_use]
+    pub fn settings(&self) -> serde_json::Value {
+        serde_json::json!({
+            "ds_count": self.ds_count,
+            "in_memory": self.in_memory,
+            "dir": self.dir,
+            "file_system": file_system(&self.dir),
+            "transport": self.transport.name(),
+            "provider": OwnRdma::SOFTWARE.provider(self.transport),
+            "rdma_crc": (self.transport == Transport::Rdma).then_some(self.rdma_crc),
+            "create": if self.is_eager { "eager" } else { "lazy" },
+            "link": self.link,
+        })
+    }
+}
