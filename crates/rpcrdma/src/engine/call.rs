@@ -8,103 +8,15 @@
 //! A call leaves the table when it is done and nothing of it is exposed. One that was cancelled after
 //! it was sent gives its memory back at once, but keeps its credit until the reply comes.
 
-use bytes::Bytes;
-
-use super::plan::{Plan, Role, regions};
-use super::{
-    CallError, CallRefused, CallReply, Engine, Event, Exposure, Queued, RegionId, ReplyRoom,
-    SendWork,
+use super::interface::{
+    CallError, CallRefused, CallReply, Event, Exposure, RegionId, ReplyRoom, SendWork,
 };
-use crate::header::{Body, ChunkLists, Header, ReadSegment, Segment, encode_header};
+use super::outgoing::{Outgoing, Phase, Region};
+use super::plan::{Role, regions};
+use super::state::{Engine, Queued};
+use crate::header::{Body, Header, Segment, encode_header};
 use crate::message::Message;
-
-/// A call of ours.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    message: Message,
-    plan: Plan,
-    /// What it exposes, in the order of the plan.
-    pub(super) regions: Vec<Region>,
-    phase: Phase,
-    /// Somebody waits for the outcome.
-    wanted: bool,
-    /// Invalidations asked for and not complete.
-    invalidations: usize,
-    /// Replies of ours that had left when it was sent.
-    sent_behind: u64,
-    outcome: Option<Result<CallReply, CallError>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Exposing { missing: usize },
-    Queued,
-    Sent,
-    Done,
-}
-
-#[derive(Debug)]
-pub(super) struct Region {
-    pub(super) role: Role,
-    bytes: u32,
-    pub(super) segments: Vec<Segment>,
-    /// Handles whose access has not been taken back, nor asked to be.
-    live: Vec<u32>,
-}
-
-impl Outgoing {
-    pub(super) const fn is_wanted(&self) -> bool {
-        self.wanted
-    }
-
-    pub(super) fn is_sent(&self) -> bool {
-        self.phase == Phase::Sent
-    }
-
-    /// Replies of ours that the peer has once it answers this.
-    pub(super) const fn sent_behind(&self) -> u64 {
-        self.sent_behind
-    }
-
-    pub(super) const fn writes_asked(&self) -> usize {
-        self.plan.writes_asked
-    }
-
-    pub(super) const fn writes_offered(&self) -> usize {
-        self.plan.writes.len()
-    }
-
-    pub(super) fn owns(&self, handle: u32) -> bool {
-        let mut segments = self.regions.iter().flat_map(|r| &r.segments);
-        segments.any(|s| s.handle == handle)
-    }
-
-    /// The peer has invalidated `handle`.
-    pub(super) fn was_invalidated(&mut self, handle: u32) {
-        for region in &mut self.regions {
-            region.live.retain(|live| *live != handle);
-        }
-    }
-
-    fn lists(&self) -> ChunkLists {
-        let mut lists = ChunkLists {
-            writes: vec![Vec::new(); self.plan.writes.len()],
-            ..ChunkLists::default()
-        };
-        for region in &self.regions {
-            match region.role {
-                Role::Read { position } => {
-                    let read = |&target| ReadSegment { position, target };
-                    lists.reads.extend(region.segments.iter().map(read));
-                }
-                Role::Write { chunk } => lists.writes[chunk].clone_from(&region.segments),
-                Role::Reply => lists.reply = Some(region.segments.clone()),
-            }
-        }
-        lists
-    }
-}
+use bytes::Bytes;
 
 impl Engine {
     /// Sends a call, now or when there is a credit. [`Event::Reply`] follows, unless it is cancelled.

@@ -1,9 +1,9 @@
-//! What goes into an engine and comes out of it. Values only; what they mean is said by [`Engine`].
+//! What goes into an engine and comes out of it. Values only; what they mean is said by [`crate::Engine`].
 
 use bytes::Bytes;
 
 #[cfg(doc)]
-use super::{CREDITS_MAX, Engine};
+use super::credits::CREDITS_MAX;
 use crate::chunk::RecordPlan;
 use crate::counters::FailReason;
 use crate::header::{RdmaError, Segment};
@@ -19,7 +19,7 @@ pub struct EngineConfig {
     pub peer: PrivateData,
     /// Credits that we ask for: most calls of ours at once. 1 to [`CREDITS_MAX`].
     pub credits_requested: u32,
-    /// Credits that we grant at first; see [`Engine::set_grant`]. 1 to [`CREDITS_MAX`].
+    /// Credits that we grant at first; see [`crate::Engine::set_grant`]. 1 to [`CREDITS_MAX`].
     pub grant: u32,
     /// Calls above its grant that a peer may send before it is cut off. A client may count the credit of
     /// a call that was interrupted as free while the call is still running here.
@@ -30,7 +30,7 @@ pub struct EngineConfig {
     pub record_bytes_max: u32,
     /// Most bytes of RDMA Reads in progress. One record may always be read.
     pub read_bytes_max: u64,
-    /// Most segments in which [`Engine::exposed`] describes one region.
+    /// Most segments in which [`crate::Engine::exposed`] describes one region.
     pub region_segments_max: usize,
     /// Most read chunks in a call of ours, that at position zero not counted. RFC 8267 §6.4.2: a server
     /// need not take more than one.
@@ -104,14 +104,14 @@ pub enum SendWork {
         segment: Segment,
     },
     /// Put the record of a call together in the buffer that was allocated: copy the pieces, and read
-    /// the rest into its place. [`Engine::pulled`] once that is complete.
+    /// the rest into its place. [`crate::Engine::pulled`] once that is complete.
     Pull {
         /// The call.
         xid: u32,
         /// What goes where.
         placement: RecordPlan,
     },
-    /// End the peer's access. [`Engine::invalidated`] once that is complete.
+    /// End the peer's access. [`crate::Engine::invalidated`] once that is complete.
     Invalidate {
         /// What was exposed.
         region: RegionId,
@@ -123,14 +123,14 @@ pub enum SendWork {
 /// For this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Expose this, then call [`Engine::exposed`] or [`Engine::expose_failed`].
+    /// Expose this, then call [`crate::Engine::exposed`] or [`crate::Engine::expose_failed`].
     Expose {
         /// Its name from now on.
         region: RegionId,
         /// The memory.
         memory: Exposure,
     },
-    /// Allocate a buffer for a record of the peer, then call [`Engine::allocated`]. That may take as long
+    /// Allocate a buffer for a record of the peer, then call [`crate::Engine::allocated`]. That may take as long
     /// as it likes: nothing else waits for it.
     Allocate {
         /// The call.
@@ -138,7 +138,7 @@ pub enum Event {
         /// Bytes of the record.
         bytes: u32,
     },
-    /// A call of the peer. Ends with [`Engine::reply`], [`Engine::refuse`] or [`Engine::forget`].
+    /// A call of the peer. Ends with [`crate::Engine::reply`], [`crate::Engine::refuse`] or [`crate::Engine::forget`].
     Call {
         /// XID of the header. A pulled record whose own XID differs is to be refused.
         xid: u32,

@@ -5,13 +5,14 @@
 //! a call of ours with its XID is outstanding, and is discarded; else it is a faulty call, and is
 //! answered.
 
+use super::incoming::Incoming;
+use super::interface::{CallError, CallReply, Record, RegionId, ReplyRecord, ReturnedChunk};
+use super::outgoing::Outgoing;
+use super::plan::Role;
+use super::state::Engine;
 use bytes::Bytes;
 use rpc::MessageType;
 
-use super::call::Outgoing;
-use super::plan::Role;
-use super::reply::Incoming;
-use super::{CallError, CallReply, Engine, Record, RegionId, ReplyRecord, ReturnedChunk};
 use crate::chunk::{place, read_chunks};
 use crate::counters::{DiscardReason, FailReason, RefuseReason};
 use crate::header::{Body, ChunkLists, Header, HeaderFault, Segment, VERSION};

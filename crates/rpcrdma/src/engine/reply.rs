@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{Engine, Event, Queued, Record, ReplyRefused, SendWork};
 use crate::chunk::{RecordPlan, fill};
 use crate::counters::RefuseReason;
 use crate::header::{
@@ -18,31 +17,9 @@ use crate::header::{
 };
 use crate::message::{HostBytes, Message, take};
 
-/// A call of the peer.
-#[derive(Debug)]
-pub(super) struct Incoming {
-    /// The write list.
-    pub(super) writes: Vec<WriteChunk>,
-    /// The reply chunk.
-    pub(super) reply: Option<WriteChunk>,
-    /// The handle that the reply invalidates.
-    pub(super) invalidate: Option<u32>,
-    /// The record is at the upper layer.
-    pub(super) delivered: bool,
-    /// How its record is to be put together, until there is a buffer for that.
-    pub(super) placement: Option<RecordPlan>,
-    /// Bytes of its share of the RDMA Reads in progress.
-    pub(super) pulling: u64,
-}
-
-/// A reply that fits.
-struct Planned {
-    lists: ChunkLists,
-    /// For each payload: the write chunk that it fills.
-    places: Vec<Option<usize>>,
-    /// The stream goes into the reply chunk.
-    long: bool,
-}
+use super::incoming::{Incoming, Planned};
+use super::interface::{Event, Record, ReplyRefused, SendWork};
+use super::state::{Engine, Queued};
 
 impl Engine {
     /// Sends the reply to the call with its XID.
