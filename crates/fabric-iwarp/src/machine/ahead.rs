@@ -7,71 +7,14 @@
 //! Nobody knows how long a Write will be, so what follows it may get into the memory after it, never into bytes that were
 //! written. Where that is not allowed ([`fabric::EndpointConfig::exposed_is_scratch`]) Writes are read segment by segment.
 
-use super::rx::{DIRECT_BYTES_MIN, INBOX_BYTES_MIN, Segment, Target};
-use super::{Exposure, Machine, to_usize};
+use super::gather::to_usize;
+use super::inbox::{DIRECT_BYTES_MIN, Segment, Target};
+use super::parts::Exposure;
+use super::read_ahead::{Ahead, Room, SEGMENTS_MAX, TAGGED_HEAD_BYTES, gap_bytes, trailer_bytes};
+use super::spare::INBOX_BYTES_MIN;
+use super::state::Machine;
 use crate::ddp::{Place, SegmentHeader, TAGGED_BYTES};
-use crate::mpa;
 use fabric::Memory;
-use std::io::IoSliceMut;
-
-/// Segments that are read ahead at most: with the first one half a mebibyte in frames of ours.
-const SEGMENTS_MAX: usize = 8;
-/// Most pieces of a [`Room`].
-const PIECES_MAX: usize = 2 * (SEGMENTS_MAX + 1);
-/// Length and header of a tagged segment.
-const TAGGED_HEAD_BYTES: usize = 2 + TAGGED_BYTES;
-
-/// What should follow the payload of a segment.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ahead {
-    /// Payload of the next segments of the message.
-    sizes: [usize; SEGMENTS_MAX],
-    count: usize,
-    /// What is read after them.
-    tail: usize,
-}
-
-impl Ahead {
-    fn sizes(&self) -> &[usize] {
-        &self.sizes[..self.count]
-    }
-}
-
-/// Padding and CRC.
-fn trailer_bytes(ulpdu_bytes: usize) -> usize {
-    mpa::pad_bytes(ulpdu_bytes) + 4
-}
-
-/// What stands between the payloads of two tagged segments.
-fn gap_bytes(ulpdu_bytes: usize) -> usize {
-    trailer_bytes(ulpdu_bytes) + TAGGED_HEAD_BYTES
-}
-
-/// Where the next bytes are to be read to, in this order.
-#[derive(Debug)]
-pub struct Room<'a> {
-    pieces: [IoSliceMut<'a>; PIECES_MAX],
-    count: usize,
-}
-
-impl<'a> Room<'a> {
-    fn new() -> Self {
-        Self {
-            pieces: std::array::from_fn(|_| IoSliceMut::new(&mut [])),
-            count: 0,
-        }
-    }
-
-    fn push(&mut self, piece: &'a mut [u8]) {
-        self.pieces[self.count] = IoSliceMut::new(piece);
-        self.count += 1;
-    }
-
-    /// At least one; none is empty.
-    pub fn pieces(&mut self) -> &mut [IoSliceMut<'a>] {
-        &mut self.pieces[..self.count]
-    }
-}
 
 impl Machine {
     /// Where the next bytes belong. Follow with [`Machine::read`].

@@ -12,59 +12,12 @@
 //! There is a bound, [`ASIDE_BYTES_MAX`]. A peer that goes beyond it is cut off, as one without a receive is (RFC 5041 §7.1):
 //! neither can it be read on, nor would its answer ever come. One that keeps to its credits has nothing here.
 
-use super::{Machine, Op};
+use super::parts::Op;
+use super::put_aside::{ASIDE_BYTES_MAX, Message};
+use super::state::Machine;
 use crate::ddp::SegmentHeader;
 use bytes::Bytes;
 use fabric::{Buffer, Claim, Receive};
-use std::collections::VecDeque;
-
-/// Bytes of messages, and of the books about them, from which on no other is put aside: on one connection as much as its inbox
-/// takes at most. The last one may go beyond it.
-const ASIDE_BYTES_MAX: usize = 64 * 1024;
-
-/// What one connection has put aside, oldest first. While there is any, nothing is admitted.
-#[derive(Debug, Default)]
-pub(super) struct Aside {
-    messages: VecDeque<Message>,
-    bytes: usize,
-    /// The oldest receive is no receive: the message in it will be put aside.
-    is_under_way: bool,
-}
-
-#[derive(Debug)]
-struct Message {
-    data: Bytes,
-    invalidate: Option<u32>,
-    /// Its last segment, and the bytes of that.
-    segment: (SegmentHeader, usize),
-}
-
-impl Message {
-    /// What it takes here.
-    fn bytes(&self) -> usize {
-        self.data.len() + size_of::<Self>()
-    }
-}
-
-impl Aside {
-    pub(super) fn is_under_way(&self) -> bool {
-        self.is_under_way
-    }
-
-    fn push(&mut self, message: Message) {
-        self.bytes += message.bytes();
-        self.messages.push_back(message);
-    }
-
-    fn pop(&mut self) -> Option<Message> {
-        let message = self.messages.pop_front()?;
-        self.bytes -= message.bytes();
-        if self.messages.is_empty() {
-            self.messages = VecDeque::new();
-        }
-        Some(message)
-    }
-}
 
 impl Machine {
     /// Whether a read of ours is not complete.

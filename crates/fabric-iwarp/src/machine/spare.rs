@@ -1,8 +1,9 @@
 //! Inboxes that nobody has: a connection has one only while bytes arrive, and most have none.
 
-use super::rx::INBOX_BYTES_MIN;
 use std::cell::RefCell;
 
+/// Size of a new inbox.
+pub(super) const INBOX_BYTES_MIN: usize = 4 * 1024;
 /// Inboxes that a thread keeps.
 const SPARES_MAX: usize = 4;
 
