@@ -4,7 +4,7 @@
 //! An identifier keeps its channel; a queue pair of it must be gone before it ([`crate::queue`] sees to that). Events are
 //! copied and acknowledged at once, since destroying an identifier waits for its last acknowledgement.
 
-use crate::device;
+use crate::context;
 use crate::library::{Api, api};
 use crate::sys::{self, CmEvent, CmId, ConnParam, Context, EventChannel, SockaddrStorage};
 use bytes::Bytes;
@@ -214,7 +214,7 @@ impl Id {
     pub(crate) fn device_name(&self) -> Option<String> {
         // SAFETY: the library keeps the context open as long as an identifier is on it.
         self.context()
-            .map(|context| unsafe { device::name(context.as_ptr()) })
+            .map(|context| unsafe { context::name(context.as_ptr()) })
     }
 
     pub(crate) fn port(&self) -> u8 {

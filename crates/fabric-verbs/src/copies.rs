@@ -1,7 +1,6 @@
 //! Registered memory for bytes that are in none: heads of messages, payload of others' making.
 
-use crate::memory::Domain;
-use crate::sends::local_key;
+use crate::memory::{Domain, local_key};
 use crate::sys::Sge;
 use bytes::Bytes;
 use fabric::{Buffer, Pool, PoolConfig};

@@ -1,22 +1,19 @@
-//! Devices in use, and their events: a port that is down, a queue pair in an error state.
+//! A device, what it can do, and what it says of connections: a port that is down, a queue pair in an error state.
 //!
 //! librdmacm opens each device once in a process. It closes one that is gone when no identifier is on it any more. A device
-//! on which a connection was made stays open as long as the process lives, held by an identifier of its own. A thread sleeps
-//! until the device has an event.
+//! on which a connection was made stays open as long as the process lives, held by an identifier of its own.
 
 use crate::cm::{Channel, Id};
+use crate::context::{attributes, check, name, port};
 use crate::library::{Api, api};
-use crate::memory::Domain;
-use crate::shared::SharedReceives;
-use crate::sys::{self, AsyncEvent, Context, DeviceAttr, PortAttr, Qp};
-use fabric::{Fault, ReceiveQueue};
+use crate::sys::{self, AsyncEvent, Context, Qp};
+use fabric::Fault;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 
 /// Largest part of a transfer that goes in one work request. Larger ones would only keep others waiting.
 const REQUEST_BYTES_MAX: u32 = 4 << 20;
@@ -50,10 +47,6 @@ pub(crate) struct Device {
     context: *mut Context,
     pub(crate) name: String,
     pub(crate) caps: Caps,
-    /// Memory of connections that expose none.
-    shared: OnceLock<Arc<Domain>>,
-    /// Receives that connections share. A queue goes with its last connection.
-    receives: Mutex<Vec<Weak<SharedReceives>>>,
     notices: Mutex<HashMap<usize, Arc<Notice>>>,
     /// Keeps the context open.
     _keeper: Id,
@@ -65,15 +58,10 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// The device of this identifier.
-    pub(crate) fn of(id: &Id) -> io::Result<&'static Self> {
-        static DEVICES: Mutex<Vec<&Device>> = Mutex::new(Vec::new());
+    /// The device that this identifier is on.
+    pub(crate) fn open(id: &Id) -> io::Result<Self> {
         let absent = io::ErrorKind::AddrNotAvailable;
         let context = id.context().ok_or(absent)?;
-        let mut devices = DEVICES.lock();
-        if let Some(device) = devices.iter().find(|d| d.context == context.as_ptr()) {
-            return Ok(device);
-        }
         let keeper = Id::new(Channel::new()?)?;
         keeper.bind(id.local().ok_or(absent)?)?;
         if keeper.context() != Some(context) {
@@ -83,21 +71,14 @@ impl Device {
         let api = api().map_err(io::Error::other)?;
         // SAFETY: it is open as long as the identifiers are.
         let (name, caps) = unsafe { (name(context), caps(api, context)?) };
-        // There are as many as the machine has had devices.
-        let device: &'static Self = Box::leak(Box::new(Self {
+        Ok(Self {
             api,
             context,
             name,
             caps,
-            shared: OnceLock::new(),
-            receives: Mutex::default(),
             notices: Mutex::default(),
             _keeper: keeper,
-        }));
-        let listening = std::thread::Builder::new().name("rdma-events".to_owned());
-        listening.spawn(|| device.listen())?;
-        devices.push(device);
-        Ok(device)
+        })
     }
 
     pub(crate) fn context(&self) -> *mut Context {
@@ -115,42 +96,6 @@ impl Device {
         }
     }
 
-    /// Memory that all connections share which expose none of theirs.
-    pub(crate) fn shared(&'static self) -> io::Result<Arc<Domain>> {
-        if let Some(domain) = self.shared.get() {
-            return Ok(Arc::clone(domain));
-        }
-        let domain = Domain::new(self)?;
-        Ok(Arc::clone(self.shared.get_or_init(|| domain)))
-    }
-
-    /// Receives of `queue` that connections of this device share, with room for a connection that begins with so many messages; `None`
-    /// where there is no such thing.
-    pub(crate) fn receives(
-        &'static self,
-        queue: &ReceiveQueue,
-        messages: u32,
-    ) -> io::Result<Option<Arc<SharedReceives>>> {
-        if self.caps.shared_max == 0 {
-            return Ok(None);
-        }
-        let fits = |known: &Arc<SharedReceives>| known.is_of(queue) && known.takes(messages);
-        if let Some(known) = self.known_receives().into_iter().find(fits) {
-            return Ok(Some(known));
-        }
-        let made = SharedReceives::new(self.shared()?, queue.clone())?;
-        let mut receives = self.receives.lock();
-        receives.retain(|known| known.strong_count() > 0);
-        receives.push(Arc::downgrade(&made));
-        Ok(Some(made))
-    }
-
-    /// Those that are there, without the lock: the last handle of one waits for the thread of this device when it goes.
-    fn known_receives(&self) -> Vec<Arc<SharedReceives>> {
-        let receives = self.receives.lock();
-        receives.iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// Has a queue pair's troubles told.
     pub(crate) fn watch(&self, qp: *mut Qp, port: u8) -> Arc<Notice> {
         let notice = Arc::new(Notice::new(port));
@@ -163,51 +108,8 @@ impl Device {
         self.notices.lock().remove(&qp.addr());
     }
 
-    /// Takes what the device says, for ever.
-    fn listen(&self) {
-        loop {
-            let mut event = AsyncEvent {
-                element: std::ptr::null_mut(),
-                event_type: 0,
-            };
-            // SAFETY: the context is open for ever; `event` takes an event.
-            if unsafe { (self.api.verbs.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
-                let e = io::Error::last_os_error();
-                if e.kind() == io::ErrorKind::Interrupted {
-                    continue;
-                }
-                tracing::warn!(device = %self.name, "no more news of the device: {e}");
-                return;
-            }
-            let of_receives = self.heard_of_receives(&event);
-            if of_receives.is_none() {
-                self.heard(&event);
-            }
-            // SAFETY: it was just got, and is acknowledged once. What it names lives until then.
-            unsafe { (self.api.verbs.ibv_ack_async_event)(&raw mut event) };
-            // After it: this may be the last one, and destroying a queue waits for the acknowledgement.
-            drop(of_receives);
-        }
-    }
-
-    /// Tells receives that are shared what the device says of them.
-    fn heard_of_receives(&self, event: &AsyncEvent) -> Option<Arc<SharedReceives>> {
-        if ![sys::EVENT_SRQ_ERR, sys::EVENT_SRQ_LIMIT_REACHED].contains(&event.event_type) {
-            return None;
-        }
-        let at = event.element.addr();
-        let mut known = self.known_receives().into_iter();
-        let known = known.find(|known| known.address() == at)?;
-        if event.event_type == sys::EVENT_SRQ_ERR {
-            tracing::error!(device = %self.name, "a shared receive queue has failed");
-            known.failed();
-        } else {
-            known.ran_low();
-        }
-        Some(known)
-    }
-
-    fn heard(&self, event: &AsyncEvent) {
+    /// Tells those whom an event of the device concerns.
+    pub(crate) fn heard(&self, event: &AsyncEvent) {
         let notices = self.notices.lock();
         let trouble = match event.event_type {
             sys::EVENT_QP_FATAL | sys::EVENT_QP_REQ_ERR => Trouble::BadRequest,
@@ -303,33 +205,6 @@ impl Notice {
 
 /// # Safety
 /// The context is open.
-pub(crate) unsafe fn name(context: *mut Context) -> String {
-    // SAFETY: an open context has a device, whose name ends with a zero.
-    let name = unsafe { CStr::from_ptr((*(*context).device).name.as_ptr()) };
-    name.to_string_lossy().into_owned()
-}
-
-/// # Safety
-/// The context is open.
-pub(crate) unsafe fn attributes(api: &Api, context: *mut Context) -> io::Result<DeviceAttr> {
-    // SAFETY: all zeros are a value of this type: numbers and arrays of numbers.
-    let mut attr: DeviceAttr = unsafe { std::mem::zeroed() };
-    // SAFETY: the context is open, and `attr` is what the function fills.
-    check(unsafe { (api.verbs.ibv_query_device)(context, &raw mut attr) })?;
-    Ok(attr)
-}
-
-/// # Safety
-/// The context is open.
-pub(crate) unsafe fn port(api: &Api, context: *mut Context, number: u8) -> io::Result<PortAttr> {
-    let mut attr = PortAttr::default();
-    // SAFETY: the context is open, and `attr` is what the function fills.
-    check(unsafe { (api.verbs.ibv_query_port)(context, number, &raw mut attr) })?;
-    Ok(attr)
-}
-
-/// # Safety
-/// The context is open.
 unsafe fn caps(api: &Api, context: *mut Context) -> io::Result<Caps> {
     // SAFETY: as the caller promises.
     let attr = unsafe { attributes(api, context)? };
@@ -361,15 +236,6 @@ unsafe fn caps(api: &Api, context: *mut Context) -> io::Result<Caps> {
         invalidates: attr.device_cap_flags & sys::DEVICE_MEM_MGT_EXTENSIONS != 0,
         request_bytes_max,
     })
-}
-
-/// The error of a function that gives 0 or an error number. Some drivers give it negative.
-pub(crate) fn check(result: i32) -> io::Result<()> {
-    match result {
-        0 => Ok(()),
-        -1 => Err(io::Error::last_os_error()),
-        e => Err(io::Error::from_raw_os_error(e.abs())),
-    }
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@
 use crate::cm::{Events, Id};
 use crate::device::Trouble;
 use crate::limits::LIMITS;
+use crate::memory::local_key;
 use crate::memory::{Access, Registered};
 use crate::queue::Queue;
-use crate::sends::{Sends, local_key};
+use crate::sends::Sends;
 use crate::shared::{RECEIVE, Share, TooMany};
 use crate::sys::{self, Sge, Wc};
 use fabric::{

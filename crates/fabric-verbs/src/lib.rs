@@ -19,8 +19,10 @@
 
 mod addresses;
 mod cm;
+mod context;
 mod copies;
 mod device;
+mod devices;
 mod endpoint;
 mod library;
 mod limits;

@@ -146,6 +146,13 @@ impl Domain {
     }
 }
 
+/// The key of memory of a buffer, which lies in a slab of its pool.
+pub(crate) fn local_key(domain: &Domain, start: usize, length: u32) -> io::Result<u32> {
+    let len = usize::try_from(length).expect("usize has 32 bits at least");
+    let key = domain.local_key(start, len)?;
+    Ok(key.expect("a buffer lies in a slab"))
+}
+
 impl SlabUser for Domain {
     fn forget(&self, start: usize) {
         let mut slabs = self.slabs.write();

@@ -6,7 +6,8 @@
 //! ([`crate::shared`]).
 
 use crate::cm::{Id, set_nonblocking};
-use crate::device::{Notice, check};
+use crate::context::check;
+use crate::device::Notice;
 use crate::library::Verbs;
 use crate::memory::Domain;
 use crate::shared::SharedReceives;

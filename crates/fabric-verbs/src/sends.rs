@@ -16,7 +16,7 @@
 
 use crate::copies::Copies;
 use crate::device::Caps;
-use crate::memory::{Access, Domain, Registered};
+use crate::memory::{Access, Domain, Registered, local_key};
 use crate::queue::{Queue, Sizes};
 use crate::sys::{self, SendWr, Sge};
 use bytes::Bytes;
@@ -499,13 +499,6 @@ impl Cutting<'_> {
         cursor.bytes += u64::from(length);
         Ok((remote.key, remote.offset.wrapping_add(u64::from(done))))
     }
-}
-
-/// The key of memory of a buffer, which lies in a slab of its pool.
-pub(crate) fn local_key(domain: &Domain, start: usize, length: u32) -> io::Result<u32> {
-    let len = usize::try_from(length).expect("usize has 32 bits at least");
-    let key = domain.local_key(start, len)?;
-    Ok(key.expect("a buffer lies in a slab"))
 }
 
 fn total(data: &[Bytes]) -> u64 {

@@ -1,7 +1,7 @@
 //! The provider: listening, connecting and accepting.
 
 use crate::cm::{Channel, Event, Events, Id};
-use crate::device::Device;
+use crate::devices::InUse;
 use crate::endpoint::VerbsEndpoint;
 use crate::limits::LIMITS;
 use crate::memory::Domain;
@@ -188,15 +188,16 @@ fn make(
     config: EndpointConfig,
     receives: Receives,
 ) -> Result<Made, ConnectError> {
-    let device = Device::of(&id)?;
+    let in_use = InUse::of(&id)?;
+    let device = &in_use.device;
     // Without exposed memory there is nothing in the domain that a peer could name, so all share it.
     let domain = match config.exposed_max {
-        0 => device.shared()?,
+        0 => in_use.shared()?,
         _ => Domain::new(device)?,
     };
     let share = match &receives {
         // The queue is in the domain that all share: a device may hold a message's receive to that of the queue pair.
-        Receives::Claimed(claim) if config.exposed_max == 0 => share_of(device, claim),
+        Receives::Claimed(claim) if config.exposed_max == 0 => share_of(in_use, claim),
         _ => None,
     };
     let shared = share.as_ref().map(|share| Arc::clone(share.receives()));
@@ -228,11 +229,11 @@ fn make(
 }
 
 /// A share of the device's queue, unless it has no such thing: then receives of its own do.
-fn share_of(device: &'static Device, claim: &Claim) -> Option<Share> {
+fn share_of(in_use: &'static InUse, claim: &Claim) -> Option<Share> {
     let messages = claim.admitted();
-    let found = device.receives(claim.queue(), messages);
+    let found = in_use.receives(claim.queue(), messages);
     let found = found.unwrap_or_else(|e| {
-        tracing::warn!(device = %device.name, "receives cannot be shared: {e}");
+        tracing::warn!(device = %in_use.device.name, "receives cannot be shared: {e}");
         None
     });
     found.map(|shared| Share::new(shared, messages))

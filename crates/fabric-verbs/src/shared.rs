@@ -19,10 +19,9 @@
 //! queue has run low then says the device ([`SharedReceives::ran_low`]), and others are posted beyond the books. A queue that is half
 //! full of such is not used for new connections.
 
-use crate::device::check;
+use crate::context::check;
 use crate::library::Verbs;
-use crate::memory::Domain;
-use crate::sends::local_key;
+use crate::memory::{Domain, local_key};
 use crate::sys::{self, RecvWr, Sge, Srq, SrqAttr, SrqInitAttr};
 use fabric::{Buffer, ReceiveQueue};
 use parking_lot::Mutex;

@@ -2,7 +2,7 @@
 
 use crate::addresses::{Bound, PortAddress, bound, interfaces, read};
 use crate::cm::Channel;
-use crate::device::{attributes, check, port};
+use crate::context::{attributes, check, port};
 use crate::library::{Api, api};
 use crate::sys::{self, Context, Device};
 use std::ffi::{CStr, c_char};
