@@ -3,10 +3,10 @@
 //! A callback is answered at once; the work it asks for runs in a task of its own, because the answer must not wait
 //! for requests to the same server.
 
-use crate::client::Inner;
 use crate::flush::Gate;
 use crate::layout_kind::KIND;
-use crate::node::Node;
+use crate::state::Inner;
+use crate::state::Node;
 use crate::stats::add;
 use nfs4::cb::{
     CbLayoutRecallArgs, CbNotifyDeviceidArgs, CbOffloadArgs, CbRecallAnyArgs, CbRecallArgs,

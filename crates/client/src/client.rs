@@ -2,29 +2,25 @@
 
 use crate::backoff::Backoff;
 use crate::callbacks::Recaller;
+use crate::config::io_bytes;
 use crate::device::Devices;
-use crate::node::Node;
-use crate::ranges::Offloads;
-use crate::recovery::Recovery;
+use crate::offloads::Offloads;
+use crate::state::Inner;
 use crate::stats::Stats;
 use crate::waits::{WaitReason, Waits};
 use crate::{ClientConfig, Error, StatsSnapshot};
 use nfs4::ops::{EXCHGID_USE_NON_PNFS, EXCHGID_USE_PNFS_MDS};
-use nfs4::{CompoundReply, FileHandle, NfsStatus, SessionId};
+use nfs4::{CompoundReply, NfsStatus};
 use parking_lot::Mutex;
 use session_client::{
     Build, CallbackHandler, Caller, Established, Outcome, Session, SessionConfig, SessionError,
 };
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use transport::{Address, Connector};
 
-/// Bytes of a request or reply beside the data of one READ or WRITE: headers, credential, the other operations.
-pub(crate) const IO_OVERHEAD_BYTES: u32 = 1024;
 /// Lease until the server has told its own.
 const LEASE_S_DEFAULT: u32 = 30;
 /// Longest time between renewals, whatever the lease.
@@ -47,41 +43,6 @@ enum Kind {
 /// A mounted file system. Cheap to clone; all clones are one client.
 #[derive(Debug, Clone)]
 pub struct Client(pub(crate) Arc<Inner>);
-
-pub(crate) struct Inner {
-    pub(crate) config: ClientConfig,
-    pub(crate) connector: Arc<dyn Connector>,
-    pub(crate) caller: Caller,
-    pub(crate) session: Arc<Session>,
-    pub(crate) recovery: tokio::sync::Mutex<Recovery>,
-    /// The session whose state was reclaimed; requests of others wait for recovery.
-    pub(crate) ready: Mutex<Option<SessionId>>,
-    pub(crate) nodes: Mutex<HashMap<FileHandle, Weak<Node>>>,
-    pub(crate) devices: Devices,
-    pub(crate) offloads: Offloads,
-    pub(crate) stats: Stats,
-    pub(crate) waits: Waits,
-    /// Dropped files that are being closed.
-    pub(crate) closing: Mutex<JoinSet<()>>,
-    pub(crate) next_owner: AtomicU64,
-    pub(crate) lease_s: AtomicU32,
-    closed: AtomicBool,
-    stop: Arc<Notify>,
-}
-
-impl std::fmt::Debug for Inner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client")
-            .field("session", &self.session)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.stop.notify_one();
-    }
-}
 
 impl Client {
     /// Makes a client of the server at `addresses` (of one server, preferred first): a session, the end of reclaim, and
@@ -282,26 +243,6 @@ impl Inner {
             granted.map(|e| e.request_bytes_max),
         )
     }
-
-    /// Files in use, in the order of their handles: recoveries go the same way in every simulated run.
-    pub(crate) fn live_nodes(&self) -> Vec<Arc<Node>> {
-        let mut nodes = self.nodes.lock();
-        nodes.retain(|_, node| node.strong_count() > 0);
-        let mut live: Vec<_> = nodes.values().filter_map(Weak::upgrade).collect();
-        live.sort_unstable_by(|a, b| a.fh.cmp(&b.fh));
-        live
-    }
-}
-
-/// Data of one READ or WRITE in messages of `message_bytes_max`.
-pub(crate) fn io_bytes(configured: u32, message_bytes_max: Option<u32>) -> u32 {
-    let room = message_bytes_max.map_or(configured, |m| m.saturating_sub(IO_OVERHEAD_BYTES));
-    configured.min(room).max(1)
-}
-
-/// Whether the same request may succeed later without anybody doing something.
-pub(crate) fn is_busy(status: NfsStatus) -> bool {
-    matches!(status, NfsStatus::Delay | NfsStatus::Grace)
 }
 
 /// A reader of the results after SEQUENCE.

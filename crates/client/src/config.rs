@@ -90,3 +90,12 @@ impl ClientConfig {
         }
     }
 }
+
+/// Bytes of a request or reply beside the data of one READ or WRITE: headers, credential, the other operations.
+pub(crate) const IO_OVERHEAD_BYTES: u32 = 1024;
+
+/// Data of one READ or WRITE in messages of `message_bytes_max`.
+pub(crate) fn io_bytes(configured: u32, message_bytes_max: Option<u32>) -> u32 {
+    let room = message_bytes_max.map_or(configured, |m| m.saturating_sub(IO_OVERHEAD_BYTES));
+    configured.min(room).max(1)
+}

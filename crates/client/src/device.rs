@@ -1,33 +1,23 @@
 //! Devices and the data servers behind them: GETDEVICEINFO, and one session for each DS, made when it is first used.
 
 use crate::ClientConfig;
-use crate::Error;
-use crate::client::{Inner, io_bytes};
-use crate::layout_kind::{DeviceBody, KIND};
+use crate::config::io_bytes;
 use crate::waits::{WaitReason, Waits};
-use nfs4::ops::{
-    EXCHGID_USE_PNFS_DS, GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE,
-    NOTIFY_DEVICEID_DELETE,
-};
-use nfs4::{Bitmap, DeviceId, NetAddr};
+use nfs4::DeviceId;
+use nfs4::ops::EXCHGID_USE_PNFS_DS;
 use parking_lot::Mutex;
-use rpc::{Netid, UniversalAddress};
 use session_client::{Build, Caller, Outcome, Session, SessionConfig, SessionError};
 use std::collections::{BTreeMap, HashMap};
 use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::Address;
+use transport::{Address, Connector};
 
-/// Most devices that are remembered; a cluster has few (decision 1).
-const DEVICES_MAX: usize = 1024;
 /// Most data servers that are remembered.
 const SERVERS_MAX: usize = 4096;
 /// How long a data server that failed is passed over.
 const DOWN: Duration = Duration::from_secs(5);
-/// Bytes of `device_addr4` that we take: every device of the files layout within our limits fits.
-const DEVICE_BYTES_MAX: u32 = 256 << 10;
 /// Connections that a request may find dead, one after the other, before its server is given up: each address is that of
 /// another network interface.
 const DEAD_MAX: u32 = 3;
@@ -44,7 +34,7 @@ pub(crate) struct Device {
 
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
-    devices: Mutex<HashMap<DeviceId, Arc<Device>>>,
+    pub(crate) devices: Mutex<HashMap<DeviceId, Arc<Device>>>,
     /// Ordered, as the files are.
     servers: Mutex<BTreeMap<Vec<Address>, Arc<Ds>>>,
 }
@@ -71,15 +61,23 @@ impl Devices {
         }
     }
 
-    fn server(&self, inner: &Inner, addresses: Vec<Address>) -> Arc<Ds> {
+    pub(crate) fn server(&self, making: Making<'_>, addresses: Vec<Address>) -> Arc<Ds> {
         let mut servers = self.servers.lock();
         if servers.len() >= SERVERS_MAX {
             servers.clear();
         }
         let entry = servers.entry(addresses);
-        let make = |addresses: &Vec<Address>| Ds::new(inner, addresses.clone());
+        let make = |addresses: &Vec<Address>| Ds::new(making, addresses.clone());
         Arc::clone(entry.or_insert_with_key(make))
     }
+}
+
+/// What sessions with data servers are made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Making<'c> {
+    pub(crate) config: &'c ClientConfig,
+    pub(crate) caller: &'c Caller,
+    pub(crate) connector: &'c Arc<dyn Connector>,
 }
 
 /// A data server.
@@ -93,8 +91,8 @@ pub(crate) struct Ds {
 }
 
 impl Ds {
-    fn new(inner: &Inner, addresses: Vec<Address>) -> Arc<Self> {
-        let config: &ClientConfig = &inner.config;
+    fn new(making: Making<'_>, addresses: Vec<Address>) -> Arc<Self> {
+        let config = making.config;
         let alike = |a: &Address| discriminant(a) == discriminant(&addresses[0]);
         let try_timeout = match addresses.iter().filter(|a| alike(a)).count() {
             0 | 1 => config.ds_give_up,
@@ -107,7 +105,7 @@ impl Ds {
             addresses,
             role_flag: EXCHGID_USE_PNFS_DS,
             minor_version: config.minor_version,
-            caller: inner.caller.clone(),
+            caller: making.caller.clone(),
             slots: config.slots,
             connections: config.connections,
             callbacks: None,
@@ -116,7 +114,7 @@ impl Ds {
         };
         Arc::new(Self {
             name: name.join(" or ").into(),
-            session: Session::new(Arc::clone(&inner.connector), session),
+            session: Session::new(Arc::clone(making.connector), session),
             io_bytes_max: config.io_bytes_max,
             down_until: Mutex::default(),
         })
@@ -232,67 +230,11 @@ impl Ds {
     }
 }
 
-impl Inner {
-    /// A device, from memory or by GETDEVICEINFO. `None` when none of its addresses is of a kind that we can use.
-    pub(crate) async fn device(
-        self: &Arc<Self>,
-        id: DeviceId,
-    ) -> Result<Option<Arc<Device>>, Error> {
-        if let Some(device) = self.devices.devices.lock().get(&id) {
-            return Ok(Some(Arc::clone(device)));
-        }
-        let outcome = self
-            .call(&|b| {
-                b.push(&GetDeviceInfoArgs {
-                    device_id: id,
-                    layout_type: KIND.number(),
-                    maxcount: DEVICE_BYTES_MAX,
-                    notify_types: Bitmap::of(&[NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICEID_DELETE]),
-                });
-                Vec::new()
-            })
-            .await?;
-        let GetDeviceInfoRes::Ok(info) = outcome.results()?.take()? else {
-            return Ok(None);
-        };
-        let body = DeviceBody::decode(KIND, info.device_addr.body.0)?;
-        let mut servers = Vec::with_capacity(body.servers.len());
-        for addresses in &body.servers {
-            let addresses = addresses.iter().filter_map(address).collect();
-            let addresses = self.config.data_transport.order(addresses);
-            if addresses.is_empty() {
-                tracing::warn!("a data server has no address that this client can use");
-                return Ok(None);
-            }
-            servers.push(self.devices.server(self, addresses));
-        }
-        let device = Arc::new(Device {
-            stripe_indices: body.stripe_indices,
-            servers,
-        });
-        let mut devices = self.devices.devices.lock();
-        if devices.len() >= DEVICES_MAX {
-            devices.clear();
-        }
-        devices.insert(id, Arc::clone(&device));
-        Ok(Some(device))
-    }
-}
-
 /// An address, for people.
 fn named(address: &Address) -> String {
     match address {
         Address::Tcp(socket) => socket.to_string(),
         Address::Rdma(socket) => format!("{socket} over RDMA"),
         other => other.to_string(),
-    }
-}
-
-/// An address of a transport that we have.
-fn address(addr: &NetAddr) -> Option<Address> {
-    let parsed = UniversalAddress::parse(&addr.netid.0, &addr.uaddr.0).ok()?;
-    match parsed.netid {
-        Netid::Tcp | Netid::Tcp6 => Some(Address::Tcp(parsed.address)),
-        Netid::Rdma | Netid::Rdma6 => Some(Address::Rdma(parsed.address)),
     }
 }

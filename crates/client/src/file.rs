@@ -2,9 +2,10 @@
 
 use crate::client::Client;
 use crate::layouts::layoutreturn_args;
-use crate::locks;
-use crate::node::{Node, Open};
-use crate::recovery::is_stateid_gone;
+use crate::retry::REOPENS_MAX;
+use crate::retry::is_stateid_gone;
+use crate::state::{Node, Open};
+use crate::unlock::unlock_all;
 use crate::{Error, Metadata, SetAttrs};
 use bytes::Bytes;
 use nfs4::ops::{CloseArgs, CloseRes, LayoutReturnRes, PutFhArgs, PutFhRes};
@@ -14,8 +15,6 @@ use xdr::Opaque;
 
 /// Most bytes of one [`File::read_at`]; more are answered short.
 const READ_BYTES_MAX: u32 = 64 << 20;
-/// How often an open that the server does not know any more is opened again for one request.
-pub(crate) const REOPENS_MAX: u32 = 4;
 
 /// What a read brought.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -277,7 +276,7 @@ async fn close(node: &Arc<Node>, open: &Arc<Open>) -> Result<(), Error> {
     } else {
         Ok(())
     };
-    let unlocked = locks::unlock_all(node, open).await;
+    let unlocked = unlock_all(node, open).await;
     let _one = node.flushing.lock().await;
     let last = node.is_only_open(open);
     let _alone = match last {

@@ -10,11 +10,11 @@
 
 use crate::Error;
 use crate::backoff::Backoff;
-use crate::client::is_busy;
 use crate::device::Ds;
-use crate::file::REOPENS_MAX;
-use crate::node::{Node, Open, Target};
-use crate::recovery::is_stateid_gone;
+use crate::retry::REOPENS_MAX;
+use crate::retry::is_busy;
+use crate::retry::is_stateid_gone;
+use crate::state::{Node, Open, Target};
 use crate::stats::add;
 use crate::stripes::Segment;
 use bytes::Bytes;

@@ -13,136 +13,20 @@
 //! Locks that the server does not give back are lost for good: every further use of the file says so until it is closed.
 
 use crate::backoff::Backoff;
-use crate::client::Inner;
-use crate::file::REOPENS_MAX;
-use crate::node::{Node, Open};
-use crate::recovery::is_stateid_gone;
+use crate::held_locks::{LockConflict, LockKind, length_of};
+use crate::retry::REOPENS_MAX;
+use crate::retry::is_stateid_gone;
+use crate::state::Inner;
+use crate::state::{Node, Open};
+use crate::unlock::{ask, regain, unlock};
 use crate::{Error, File};
 use nfs4::ops::{
-    ExistLockOwner, LockArgs, LockDenied, LockRes, LockTArgs, LockTRes, LockUArgs, LockURes,
-    Locker, OpenToLockOwner, PutFhArgs, PutFhRes,
+    ExistLockOwner, LockArgs, LockRes, LockTArgs, LockTRes, Locker, OpenToLockOwner, PutFhArgs,
+    PutFhRes,
 };
-use nfs4::{ClientId, LockType, NfsStatus, StateOwner, Stateid};
-use parking_lot::Mutex;
-use session_client::{Build, Outcome};
+use nfs4::{ClientId, StateOwner, Stateid};
 use std::ops::Range;
-use std::sync::Arc;
-use tokio::sync::Mutex as AsyncMutex;
 use xdr::Opaque;
-
-/// Where ranges end that go on after every byte.
-const NO_END: u64 = u64::MAX;
-
-/// Whether a lock goes together with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockKind {
-    /// With others of this kind.
-    Shared,
-    /// With none.
-    Exclusive,
-}
-
-impl LockKind {
-    const fn wire(self) -> LockType {
-        match self {
-            Self::Shared => LockType::Read,
-            Self::Exclusive => LockType::Write,
-        }
-    }
-}
-
-/// Somebody else's lock that is in the way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockConflict {
-    /// Its kind.
-    pub kind: LockKind,
-    /// Its bytes; the end is `u64::MAX` where it has none.
-    pub range: Range<u64>,
-}
-
-impl From<LockDenied<'_>> for LockConflict {
-    fn from(denied: LockDenied<'_>) -> Self {
-        Self {
-            kind: match denied.lock_type.is_write() {
-                true => LockKind::Exclusive,
-                false => LockKind::Shared,
-            },
-            range: denied.offset..denied.offset.saturating_add(denied.length),
-        }
-    }
-}
-
-/// The locks of one open.
-#[derive(Debug, Default)]
-pub(crate) struct Locks {
-    asking: AsyncMutex<()>,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    /// Names them at the server, once there was one.
-    stateid: Option<Stateid>,
-    /// No two overlap.
-    ranges: Vec<(Range<u64>, LockKind)>,
-    lost: bool,
-}
-
-impl Held {
-    /// Sets what the range is locked for.
-    fn set(&mut self, range: &Range<u64>, kind: Option<LockKind>) {
-        let mut left = Vec::with_capacity(self.ranges.len() + 2);
-        for (old, kind) in self.ranges.drain(..) {
-            let before = old.start..old.end.min(range.start);
-            let behind = old.start.max(range.end)..old.end;
-            left.extend([before, behind].map(|part| (part, kind)));
-        }
-        left.extend(kind.map(|kind| (range.clone(), kind)));
-        left.retain(|(part, _)| !part.is_empty());
-        self.ranges = left;
-    }
-}
-
-impl Locks {
-    /// # Errors
-    /// [`Error::LocksLost`].
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.held.lock().lost {
-            Err(Error::LocksLost)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The server has forgotten what was locked.
-    pub(crate) fn lose(&self) {
-        let mut held = self.held.lock();
-        held.lost |= !held.ranges.is_empty();
-        held.ranges.clear();
-        held.stateid = None;
-    }
-
-    fn stateid(&self) -> Option<Stateid> {
-        self.held.lock().stateid
-    }
-
-    /// Notes what a request that was sent under `opened` has done, unless a recovery came between.
-    fn note(
-        &self,
-        (open, opened): (&Open, Stateid),
-        stateid: Stateid,
-        range: &Range<u64>,
-        kind: Option<LockKind>,
-    ) -> bool {
-        let mut held = self.held.lock();
-        let is_same = open.stateid() == opened;
-        if is_same {
-            held.stateid = Some(stateid);
-            held.set(range, kind);
-        }
-        is_same
-    }
-}
 
 impl File {
     /// Locks a range, whose end may be `u64::MAX` for all that will ever be after its start. What this file has locked of it
@@ -197,8 +81,8 @@ impl File {
             reply.take::<PutFhRes>()?;
             match reply.take::<LockRes<'_>>() {
                 Ok(LockRes::Ok(granted)) => {
-                    let at = (&**open, opened);
-                    if (open.locks).note(at, granted.lock_stateid, &range, Some(kind)) {
+                    let is_same = || open.stateid() == opened;
+                    if (open.locks).note(is_same, granted.lock_stateid, &range, Some(kind)) {
                         return Ok(None);
                     }
                 }
@@ -247,76 +131,6 @@ impl File {
             LockTRes::Denied(denied) => Ok(Some(denied.into())),
         }
     }
-}
-
-/// Gives up everything that an open has locked, before it is closed.
-pub(crate) async fn unlock_all(node: &Arc<Node>, open: &Arc<Open>) -> Result<(), Error> {
-    let holds_any = !open.locks.held.lock().ranges.is_empty();
-    if holds_any && !open.is_lost() {
-        unlock(node, open, &(0..NO_END)).await?;
-    }
-    Ok(())
-}
-
-async fn unlock(node: &Arc<Node>, open: &Arc<Open>, range: &Range<u64>) -> Result<(), Error> {
-    let length = length_of(range)?;
-    let _one = open.locks.asking.lock().await;
-    for _ in 0..REOPENS_MAX {
-        open.locks.check()?;
-        let opened = open.stateid();
-        let Some(lock_stateid) = open.locks.stateid() else {
-            return Ok(());
-        };
-        let args = LockUArgs {
-            lock_type: LockType::Write,
-            seqid: 0,
-            lock_stateid,
-            offset: range.start,
-            length,
-        };
-        let outcome = ask(node, &|b| {
-            b.push(&args);
-        })
-        .await?;
-        let mut reply = outcome.results()?;
-        reply.take::<PutFhRes>()?;
-        match reply.take::<LockURes>() {
-            Ok(left) => {
-                if (open.locks).note((&**open, opened), left.lock_stateid, range, None) {
-                    return Ok(());
-                }
-            }
-            Err(e) if is_stateid_gone(&e) => regain(node, open, opened).await?,
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Err(Error::OpenLost)
-}
-
-/// Sends one operation about locks. Once more it does what it did.
-async fn ask(
-    node: &Arc<Node>,
-    push: &(dyn Fn(&mut nfs4::CompoundBuilder) + Send + Sync),
-) -> Result<Outcome, Error> {
-    let build: &Build<'_> = &|b| {
-        b.push(&PutFhArgs {
-            object: Opaque(&node.fh.0),
-        });
-        push(b);
-        Vec::new()
-    };
-    node.client.call_once(build).await
-}
-
-/// A stateid was refused: a recovery has brought another, or the open is made anew.
-async fn regain(node: &Arc<Node>, open: &Arc<Open>, opened: Stateid) -> Result<(), Error> {
-    if open.is_lost() {
-        return Err(Error::OpenLost);
-    }
-    if open.stateid() == opened {
-        node.client.reopen(node, open).await?;
-    }
-    Ok(())
 }
 
 impl Inner {
@@ -380,14 +194,5 @@ fn locker(open: &Open, opened: Stateid, locked: Option<Stateid>) -> Locker<'_> {
             lock_seqid: 0,
             lock_owner: owner_of(open),
         }),
-    }
-}
-
-/// Bytes of a range as LOCK counts them: all ones for one without an end.
-fn length_of(range: &Range<u64>) -> Result<u64, Error> {
-    match range.end {
-        _ if range.is_empty() => Err(Error::Status(NfsStatus::Inval)),
-        NO_END => Ok(u64::MAX),
-        end => Ok(end - range.start),
     }
 }

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::client::Client;
 use crate::layout_kind::KIND;
-use crate::node::Node;
+use crate::state::Node;
 use nfs4::ops::{
     GetAttrArgs, GetAttrRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes, SetAttrArgs,
     SetAttrRes,

@@ -1,8 +1,9 @@
 //! Names: looking up, making, removing, renaming, linking.
 
-use crate::client::{Client, is_busy};
+use crate::client::Client;
 use crate::metadata::WANTED;
 use crate::path::{COMPONENTS_MAX, components, split_last};
+use crate::retry::is_busy;
 use crate::{Error, Metadata, SetAttrs};
 use nfs4::ops::{
     CreateArgs, CreateRes, CreateType, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LinkArgs,

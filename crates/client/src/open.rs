@@ -4,8 +4,8 @@ use crate::callbacks::return_delegation;
 use crate::client::Client;
 use crate::metadata::WANTED_AT_OPEN;
 use crate::names::{Object, take_handle};
-use crate::node::Open;
 use crate::path::components;
+use crate::state::Open;
 use crate::{Error, File, SetAttrs};
 use nfs4::ops::{
     CreateHow, Delegation, GetAttrArgs, GetFhArgs, OpenArgs, OpenClaim, OpenHow, OpenRes,

@@ -9,9 +9,9 @@
 //! does not know any more is done again, as is one whose bytes a restart may have taken. What fails otherwise may be done in part.
 
 use crate::backoff::Backoff;
-use crate::file::REOPENS_MAX;
 use crate::flush::Gate;
-use crate::recovery::is_stateid_gone;
+use crate::retry::REOPENS_MAX;
+use crate::retry::is_stateid_gone;
 use crate::{Error, File};
 use nfs4::cb::OffloadInfo;
 use nfs4::ops::{
@@ -19,43 +19,13 @@ use nfs4::ops::{
     DeallocateArgs, DeallocateRes, OffloadStatusArgs, OffloadStatusRes, PutFhArgs, PutFhRes,
     SaveFhArgs, SaveFhRes, WriteResponse,
 };
-use nfs4::{CompoundBuilder, NfsStatus, OTHER_BYTES, OpError, StableHow, Stateid, Verifier};
-use parking_lot::Mutex;
+use nfs4::{CompoundBuilder, NfsStatus, OpError, StableHow, Stateid, Verifier};
 use session_client::Outcome;
-use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::sync::Notify;
 use xdr::Opaque;
 
-/// Ends of copies that are kept until somebody wants them; the oldest go first, and such a copy is done again.
-const ENDS_KEPT_MAX: usize = 64;
 /// How long an end is waited for before the server is asked.
 const ASK_AFTER: Duration = Duration::from_secs(1);
-
-/// How copies ended that went on after their answers.
-#[derive(Debug, Default)]
-pub(crate) struct Offloads {
-    ends: Mutex<VecDeque<([u8; OTHER_BYTES], OffloadInfo)>>,
-    ended: Notify,
-}
-
-impl Offloads {
-    /// CB_OFFLOAD, which may come before the answer of its COPY.
-    pub(crate) fn end(&self, copy: Stateid, info: OffloadInfo) {
-        let mut ends = self.ends.lock();
-        if ends.len() == ENDS_KEPT_MAX {
-            ends.pop_front();
-        }
-        ends.push_back((copy.other, info));
-        self.ended.notify_waiters();
-    }
-
-    fn take(&self, copy: Stateid) -> Option<OffloadInfo> {
-        let mut ends = self.ends.lock();
-        let at = ends.iter().position(|(other, _)| *other == copy.other)?;
-        ends.remove(at).map(|(_, info)| info)
-    }
-}
 
 /// A copy that has ended well.
 struct Ended {

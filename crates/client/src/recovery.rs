@@ -1,7 +1,7 @@
 //! From a lost session to one whose opens are there again.
 //!
 //! # Ownership
-//! One recovery runs at a time; requests wait for it at [`Inner::request`](crate::client::Inner).
+//! One recovery runs at a time; requests wait for it at [`Inner::request`](crate::state::Inner).
 //!
 //! # Ordering
 //! Session, then reclaims (`CLAIM_PREVIOUS`, each with its locks), then `RECLAIM_COMPLETE`, then what the server would not give back, opened
@@ -14,8 +14,9 @@
 
 use crate::Error;
 use crate::backoff::Backoff;
-use crate::client::{Inner, is_busy};
-use crate::node::{Node, Open};
+use crate::retry::is_busy;
+use crate::state::Inner;
+use crate::state::{Node, Open};
 use crate::stats::add;
 use nfs4::ops::{
     GetAttrArgs, GetAttrRes, OpenArgs, OpenClaim, OpenHow, OpenRes, PutFhArgs, PutFhRes,
@@ -24,7 +25,7 @@ use nfs4::ops::{
     SEQ_STATUS_EXPIRED_SOME_STATE_REVOKED, SEQ_STATUS_RECALLABLE_STATE_REVOKED,
     SEQ_STATUS_RESTART_RECLAIM_NEEDED, SHARE_DENY_NONE, SHARE_WANT_NO_DELEG,
 };
-use nfs4::{Bitmap, ClientId, NfsStatus, OpError, StateOwner, attr};
+use nfs4::{Bitmap, ClientId, NfsStatus, StateOwner, attr};
 use session_client::{Build, Outcome, SessionError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,12 +33,6 @@ use xdr::Opaque;
 
 /// Sessions that are made in a row before recovery gives up.
 const ATTEMPTS_MAX: u32 = 16;
-
-/// Whose state the server holds.
-#[derive(Debug, Default)]
-pub(crate) struct Recovery {
-    client: Option<ClientId>,
-}
 
 impl Inner {
     /// Makes the session if there is none, and reclaims. Returns when requests may go on.
@@ -215,17 +210,4 @@ impl Inner {
             *self.ready.lock() = None;
         }
     }
-}
-
-/// Statuses that say that an open stateid is no good any more, while the file may be.
-pub(crate) fn is_stateid_gone(e: &OpError) -> bool {
-    matches!(
-        e.status(),
-        Some(
-            NfsStatus::BadStateid
-                | NfsStatus::StaleStateid
-                | NfsStatus::Expired
-                | NfsStatus::AdminRevoked
-        )
-    )
 }

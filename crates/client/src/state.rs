@@ -1,21 +1,82 @@
-//! A file in use: its opens, its layout, its written data. All handles of one file share it.
+//! The state of a client: its session with the MDS, and the files in use, each with its opens, its layout and its written data.
+//! All handles of one file share it.
 //!
 //! # Ordering
 //! Locks are taken in this order: `flushing`, `gate`, `getting`; the small mutexes inside are leaves.
 //! I/O holds `gate` shared; returning the layout and writing lost data again hold it alone.
 
-use crate::client::Inner;
-use crate::device::Ds;
+use crate::ClientConfig;
+use crate::device::{Devices, Ds};
 use crate::dirty::Dirty;
-use crate::layouts::LayoutState;
-use crate::locks::Locks;
+use crate::held_layout::LayoutState;
+use crate::held_locks::Locks;
+use crate::offloads::Offloads;
+use crate::stats::Stats;
 use crate::threshold::Small;
+use crate::waits::Waits;
 use nfs4::ops::{SHARE_ACCESS_READ, SHARE_ACCESS_WRITE};
-use nfs4::{FileHandle, Stateid};
+use nfs4::{ClientId, FileHandle, SessionId, Stateid};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use session_client::{Caller, Session};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use tokio::sync::{Mutex as AsyncMutex, RwLock};
+use tokio::sync::{Mutex as AsyncMutex, Notify, RwLock};
+use tokio::task::JoinSet;
+use transport::Connector;
+
+/// What all clones of a client share.
+pub(crate) struct Inner {
+    pub(crate) config: ClientConfig,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) caller: Caller,
+    pub(crate) session: Arc<Session>,
+    pub(crate) recovery: tokio::sync::Mutex<Recovery>,
+    /// The session whose state was reclaimed; requests of others wait for recovery.
+    pub(crate) ready: Mutex<Option<SessionId>>,
+    pub(crate) nodes: Mutex<HashMap<FileHandle, Weak<Node>>>,
+    pub(crate) devices: Devices,
+    pub(crate) offloads: Offloads,
+    pub(crate) stats: Stats,
+    pub(crate) waits: Waits,
+    /// Dropped files that are being closed.
+    pub(crate) closing: Mutex<JoinSet<()>>,
+    pub(crate) next_owner: AtomicU64,
+    pub(crate) lease_s: AtomicU32,
+    pub(crate) closed: AtomicBool,
+    pub(crate) stop: Arc<Notify>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+    }
+}
+
+impl Inner {
+    /// Files in use, in the order of their handles: recoveries go the same way in every simulated run.
+    pub(crate) fn live_nodes(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes.lock();
+        nodes.retain(|_, node| node.strong_count() > 0);
+        let mut live: Vec<_> = nodes.values().filter_map(Weak::upgrade).collect();
+        live.sort_unstable_by(|a, b| a.fh.cmp(&b.fh));
+        live
+    }
+}
+
+/// Whose state the server holds.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    pub(crate) client: Option<ClientId>,
+}
 
 /// Who holds written data, and answers for them by one COMMIT.
 #[derive(Debug, Clone)]
