@@ -24,7 +24,7 @@ const COUNTED: &str = "--toggle-collect=*one_counted_poll*";
 /// How much an operation may grow with the compiler of the baseline, in percent.
 const GROWTH_PERCENT_MAX: u64 = 5;
 /// The same with another version of it: another optimiser moves counts by some percent in both directions, which is nothing
-/// that a change of ours did; an operation that does something twice is still found.
+/// that a change of ours did. An operation that does something twice is still found.
 const GROWTH_PERCENT_OTHER_RUSTC_MAX: u64 = 25;
 
 #[derive(Debug, Default, clap::Args)]

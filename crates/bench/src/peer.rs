@@ -47,7 +47,7 @@ pub const MEM_FILE_BYTES_MAX: u32 = 2 << 20;
 pub enum Fsal {
     /// A folder, through handles of the kernel.
     Vfs {
-        /// Whether a name is on the disk when its reply leaves. FSAL_VFS itself never waits for the disk when it creates or removes; with this the exported
+        /// Whether a name is on the disk when its reply leaves. FSAL_VFS itself never waits for the disk when it creates or removes. With this the exported
         /// folder has the attribute that makes ext4 wait (`chattr +D`). What a SETATTR changes is still not waited for.
         is_durable: bool,
     },
@@ -288,7 +288,7 @@ impl Files {
     }
 }
 
-/// The whole configuration. The export is the root of the name space, so that requests are the same as to our own server; without grace it
+/// The whole configuration. The export is the root of the name space, so that requests are the same as to our own server. Without grace it
 /// serves at once.
 fn config(files: &Files, listen: SocketAddr, fsal: Fsal) -> String {
     let module = match fsal {

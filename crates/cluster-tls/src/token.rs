@@ -159,7 +159,7 @@ impl std::fmt::Display for TokenRefusal {
 impl std::error::Error for TokenRefusal {}
 
 /// The tokens that wait to be used. Times are wall-clock milliseconds, so that they mean the same
-/// after a restart; the caller stores what it adds and deletes what is redeemed, in the transaction of
+/// after a restart. The caller stores what it adds and deletes what is redeemed, in the transaction of
 /// the JOIN.
 #[derive(Debug, Default)]
 pub struct TokenTable {

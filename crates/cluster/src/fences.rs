@@ -66,7 +66,7 @@ impl Fences {
     }
 
     /// Drops what only keys up to `key` need. For data servers that serve nothing, and have other keys before they
-    /// serve again; at one that serves, a fence also says that older I/O has ended.
+    /// serve again. At one that serves, a fence also says that older I/O has ended.
     pub(crate) fn retire_key(&mut self, ds: u32, key: u32) {
         if let Some(of_ds) = self.pending.get_mut(&ds) {
             of_ds.retain(|_, floor| floor.through_key().is_none_or(|through| through > key));

@@ -6,7 +6,7 @@
 //! transactions: no file ever refers to a group that a crash took.
 //!
 //! # Failure
-//! A group with a member that is away or full takes no new files; when no other is left, those that serve and have room make
+//! A group with a member that is away or full takes no new files. When no other is left, those that serve and have room make
 //! one, down to a single data server. A member that stays away for [`REGROUP_MS`] is left out of all groups for new files; the
 //! old ones are taken up again when their members are back. When all are away, files go where they went before.
 
@@ -234,7 +234,7 @@ impl Groups {
         }
     }
 
-    /// Where a new file goes; `width` is the number of data servers that it is to have (no more than [`FILE_WIDTH_MAX`] count), 0 for
+    /// Where a new file goes. `width` is the number of data servers that it is to have (no more than [`FILE_WIDTH_MAX`] count), 0 for
     /// all of a group. Its members serve, as far as is known, unless none does: an inode needs no data server.
     pub(crate) fn pick(
         &mut self,
@@ -262,7 +262,7 @@ impl Groups {
 }
 
 impl Groups {
-    /// Where a new file over `width` data servers goes; `None` when that is no fewer than there are, or no group can be made for
+    /// Where a new file over `width` data servers goes. `None` when that is no fewer than there are, or no group can be made for
     /// it: then it goes where any other does.
     fn pick_narrow(
         &mut self,

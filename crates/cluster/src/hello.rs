@@ -75,7 +75,7 @@ pub(crate) async fn hello(
 }
 
 /// Compares the store with what is known of it (R9), and stores what is new. With other addresses its groups get other
-/// device ids, since clients keep what they know of a device; Linux asks about a new one at its next LAYOUTGET, and
+/// device ids, since clients keep what they know of a device. Linux asks about a new one at its next LAYOUTGET, and
 /// takes CB_NOTIFY_DEVICEID (RFC 8881 §20.12) for no more than that.
 fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
     let mut groups = cluster.groups.lock();

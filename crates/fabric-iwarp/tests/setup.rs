@@ -345,7 +345,7 @@ async fn a_rejection_is_final_whatever_the_revision() {
 }
 
 /// A responder that looks for the first frame too late is told again that we are there, until it has said
-/// something; then it may be silent for as long as it likes.
+/// something. Then it may be silent for as long as it likes.
 #[tokio::test]
 async fn a_responder_that_missed_the_first_frame_hears_another() {
     let (mut peer, mut connected) = connected_to_a_socket().await;

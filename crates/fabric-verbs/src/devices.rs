@@ -52,7 +52,7 @@ impl InUse {
         Ok(Arc::clone(self.shared.get_or_init(|| domain)))
     }
 
-    /// Receives of `queue` that connections of this device share, with room for a connection that begins with so many messages; `None`
+    /// Receives of `queue` that connections of this device share, with room for a connection that begins with so many messages. `None`
     /// where there is no such thing.
     pub(crate) fn receives(
         &'static self,

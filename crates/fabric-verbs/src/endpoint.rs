@@ -129,7 +129,7 @@ impl VerbsEndpoint {
         Ok(self.events.as_ref().ok_or(io::ErrorKind::NotConnected)?)
     }
 
-    /// Takes receives from a queue that is shared, or as many of its own as the claim has admitted; `false` when they cannot be posted.
+    /// Takes receives from a queue that is shared, or as many of its own as the claim has admitted. `false` when they cannot be posted.
     pub(crate) fn share(&mut self, share: Option<Share>, claim: Claim) -> bool {
         self.share = share;
         if self.share.is_some() {
@@ -256,7 +256,7 @@ impl VerbsEndpoint {
         }
         let is_receive = wc.wr_id & RECEIVE != 0;
         let ended = match wc.status {
-            // Neither side has said why. iWARP flushes also when the peer has closed, and says so afterwards; elsewhere
+            // Neither side has said why. iWARP flushes also when the peer has closed, and says so afterwards. Elsewhere
             // it is the answer of this side to what the peer must not do.
             sys::WC_WR_FLUSH_ERR if self.is_iwarp => {
                 self.late.get_or_insert_with(|| Box::pin(sleep(LINGER)));

@@ -66,7 +66,7 @@ impl Verbs {
 }
 
 impl Verbs {
-    /// Whether this is an address of a device, so that it can be listened on. One that stands for all addresses is if a device has any; one
+    /// Whether this is an address of a device, so that it can be listened on. One that stands for all addresses is if a device has any. One
     /// of loopback is not: a listener there is for programs that have no device.
     #[must_use]
     pub fn has(&self, address: SocketAddr) -> bool {

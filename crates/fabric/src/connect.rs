@@ -108,7 +108,7 @@ pub trait Incoming: Send {
     ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
 
     /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
-    /// admits more. What comes beyond them waits or ends this connection ([`ProviderLimits::holds_back`]), and nobody else's; neither does it stand in
+    /// admits more. What comes beyond them waits or ends this connection ([`ProviderLimits::holds_back`]), and nobody else's. Neither does it stand in
     /// the way of the answer to a read of this side: where that comes after such messages, a provider that holds them back may cut off a peer
     /// that sends many of them. Completions of these receives have the id 0.
     ///

@@ -14,7 +14,7 @@ use crate::{Buffer, Pool};
 pub struct ReceiveQueue(Pool);
 
 impl ReceiveQueue {
-    /// An empty queue. Its receives are buffers of `pool` that are set aside; the one that was given back last is used first, and for those
+    /// An empty queue. Its receives are buffers of `pool` that are set aside. The one that was given back last is used first, and for those
     /// which only wait there need not be memory yet.
     #[must_use]
     pub fn new(pool: Pool) -> Self {

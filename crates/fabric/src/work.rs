@@ -94,7 +94,7 @@ pub enum Work {
         /// Where to; at least as long as the data.
         remote: Remote,
     },
-    /// As [`Work::Write`], out of a file and without a copy in this process; bytes that are overwritten meanwhile may
+    /// As [`Work::Write`], out of a file and without a copy in this process. Bytes that are overwritten meanwhile may
     /// be sent as they were or as they are. Only where [`Negotiated::files`](crate::Negotiated::files) says so.
     WriteFile {
         /// The bytes.

@@ -49,7 +49,7 @@ pub struct CloneJob {
 /// Clones a range.
 ///
 /// # Errors
-/// `Inval` for ranges that the protocol forbids; `XDev` when the two files cannot lie on the same data servers; `NotSupp` when a
+/// `Inval` for ranges that the protocol forbids. `XDev` when the two files cannot lie on the same data servers; `NotSupp` when a
 /// data server's file system shares no storage; `Delay`.
 pub async fn clone_range(
     fs: &Arc<Fs>,

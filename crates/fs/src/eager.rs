@@ -7,7 +7,7 @@
 //!
 //! # Failure
 //! The file is there without its objects, as every file is under lazy creation, and the first WRITE makes what is missing. So a data server that
-//! is away holds nobody up; one that fails, or does not answer in time, is told of in the log and not asked again for a while. A crash in between
+//! is away holds nobody up. One that fails, or does not answer in time, is told of in the log and not asked again for a while. A crash in between
 //! leaves the same; so does a create that is answered again after a restart.
 
 use crate::actor::Actor;

@@ -341,7 +341,7 @@ impl Fs {
     /// Where a new file goes, under the policy of its directory.
     ///
     /// # Errors
-    /// [`NfsStatus::NoSpc`] when all data servers are full; [`NfsStatus::Delay`] as long as none has joined, or the
+    /// [`NfsStatus::NoSpc`] when all data servers are full. [`NfsStatus::Delay`] as long as none has joined, or the
     /// ones with room have just gone: a file made without a place would never get one.
     pub fn place(&self, policy: LayoutPolicy) -> Result<Placement, NfsStatus> {
         let picked = self.cluster.pick(policy.stripe_count);

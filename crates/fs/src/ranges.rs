@@ -167,7 +167,7 @@ fn next(spread: &Spread, place: usize, at: u64, what: Content, answer: &MapOk) -
     }
 }
 
-/// Makes a hole of a range. The size stays. One that is not `durable` is so after a COMMIT; the write verifiers of the data
+/// Makes a hole of a range. The size stays. One that is not `durable` is so after a COMMIT. The write verifiers of the data
 /// servers tell whether that was the same run of theirs.
 ///
 /// # Errors

@@ -168,7 +168,7 @@ impl Striping {
     /// The size of a file whose objects have `object_sizes` (by place in the group; a missing object
     /// has size 0): one more than the highest byte that some object holds within its own stripes.
     ///
-    /// It is exact when every object ends at its last written byte; a hole at the end of a file that
+    /// It is exact when every object ends at its last written byte. A hole at the end of a file that
     /// was extended by SETATTR is known to the MDS alone.
     #[must_use]
     pub fn file_size(self, object_sizes: &[u64]) -> u64 {

@@ -1,4 +1,4 @@
-//! Goal: with eager creation the objects of a file are there when its OPEN is answered; nobody waits for a data server that is away, and none
+//! Goal: with eager creation the objects of a file are there when its OPEN is answered. Nobody waits for a data server that is away, and none
 //! is lost or left behind; and all that holds with lazy creation holds.
 //! Method: the tests of other programs that touch data servers once more, since [`rig::creation`] is eager in this program, and some of
 //! its own.

@@ -46,7 +46,7 @@ use store_dir::StoreDir;
 
 /// Smallest limit of journal bytes that fjall takes.
 pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
-/// Threads that flush and compact. fjall's default is one for each processor, 4 at most; with 2 one of them compacts and the other, which
+/// Threads that flush and compact. fjall's default is one for each processor, 4 at most. With 2 one of them compacts and the other, which
 /// is kept for flushes, hands the next compaction round and round: a processor lost for as long as that lasts (fjall 3.1.13, `worker_tick`).
 const WORKER_THREADS: usize = 4;
 /// The one keyspace of the engine.
@@ -174,8 +174,8 @@ impl FjallStore {
         })
     }
 
-    /// Bytes at the end of the journal that a crash had torn and that were cut when the store was opened;
-    /// none of them was ever reported as durable. For the log.
+    /// Bytes at the end of the journal that a crash had torn and that were cut when the store was opened.
+    /// None of them was ever reported as durable. For the log.
     #[must_use]
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes

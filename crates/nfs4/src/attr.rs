@@ -419,7 +419,7 @@ impl Encode for FattrOf<'_> {
 /// Decodes the values of a `fattr4`.
 ///
 /// # Errors
-/// [`FattrError::NotSupp`] for the first unknown number, unless a value before it is malformed;
+/// [`FattrError::NotSupp`] for the first unknown number, unless a value before it is malformed.
 /// [`FattrError::Decode`] when a value is malformed or the list's length is not the sum of its values.
 pub fn decode_fattr(fattr: &Fattr<'_>) -> Result<Attrs, FattrError> {
     let mut d = Decoder::new(&fattr.values);

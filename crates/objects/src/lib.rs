@@ -187,7 +187,7 @@ pub trait ObjectStore: Send + Sync + 'static {
         self.write(id, offset, data)
     }
 
-    /// Bytes that reads and writes have copied so far, in memory or between memory and files; what leaves a file without
+    /// Bytes that reads and writes have copied so far, in memory or between memory and files. What leaves a file without
     /// passing through this process is not among them.
     fn copied_bytes(&self) -> u64;
 

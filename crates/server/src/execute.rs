@@ -408,7 +408,7 @@ fn fingerprint(user: u64, operations: &[u8]) -> u64 {
 }
 
 /// The bytes for the reply cache. Every small reply is kept, asked for or not, which makes a retry after a broken
-/// connection exact; payloads are kept only on request, since they are copied for it.
+/// connection exact. Payloads are kept only on request, since they are copied for it.
 fn kept<A: Actor>(
     cx: &Compound<'_, A>,
     message: &Message,

@@ -107,7 +107,7 @@ impl<R: Role> Nfsd<R> {
     /// A SEQUENCE in a session that this run does not have: of an earlier run, whose slot kept this very request?
     ///
     /// # Errors
-    /// `BadSession` for what never was; `DeadSession` for what an earlier run did not keep; `Delay` for what it began and this
+    /// `BadSession` for what never was. `DeadSession` for what an earlier run did not keep; `Delay` for what it began and this
     /// one has not ended.
     pub(crate) fn revive(
         &self,

@@ -34,7 +34,7 @@ pub(crate) fn is_engine_op(op: OpNum) -> bool {
 }
 
 /// Bytes that must be free in the reply before an operation is executed. An operation that only looks may be executed and its
-/// result then be found too big; one that changes anything may not, and one that also makes a new handle current needs room for
+/// result then be found too big. One that changes anything may not, and one that also makes a new handle current needs room for
 /// the GETFH after it (RFC 8881 §2.10.6.4).
 pub(crate) fn effect_bytes(op: OpNum) -> usize {
     match op {

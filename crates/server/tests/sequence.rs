@@ -425,7 +425,7 @@ async fn a_request_gets_delay_when_the_send_budget_does_not_come_in_time() {
     assert_eq!(outcome(&running.await.unwrap()).0, NfsStatus::Ok);
 }
 
-/// As many replies as there is room for are kept for clients that use more slots than they are asked to; then these slots go.
+/// As many replies as there is room for are kept for clients that use more slots than they are asked to. Then these slots go.
 #[tokio::test(start_paused = true)]
 async fn without_room_for_a_reply_that_is_to_be_kept_nothing_is_executed() {
     let rig = Rig::with(None, |limits| {

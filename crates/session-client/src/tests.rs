@@ -332,7 +332,7 @@ async fn a_request_whose_reply_is_lost_or_cut_is_executed_once() {
 }
 
 /// A server with persistent sessions goes down after two changes whose replies nobody has seen. Binding a connection fails and
-/// one request learns that the session is lost; each still gets the answer of what was done, and what was not sent is told.
+/// one request learns that the session is lost. Each still gets the answer of what was done, and what was not sent is told.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_session_that_died_is_answered_and_not_made_again() {
     let world = World::established(Some(Arc::new(Recalls::default()))).await;

@@ -93,7 +93,7 @@ impl ChannelLimits {
     }
 
     /// Answers the back channel that a client offers. Sizes, operations and slots are the client's own and
-    /// come back unchanged (RFC 8881 §18.36.3 says MUST of the last two); we may use fewer slots, see
+    /// come back unchanged (RFC 8881 §18.36.3 says MUST of the last two). We may use fewer slots, see
     /// [`ChannelLimits::back_slots`], and never ask the client to cache a reply.
     #[must_use]
     pub fn back(&self, offered: &ChannelAttrs) -> ChannelAttrs {

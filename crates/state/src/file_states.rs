@@ -392,7 +392,7 @@ impl FileStates {
     /// permission.
     ///
     /// # Errors
-    /// Those of the stateid; `OpenMode` to write without an open for writing; `Access` to read, and
+    /// Those of the stateid. `OpenMode` to write without an open for writing. `Access` to read, and
     /// `LayoutUnavailable` to write, for one that may not read; else as the layouts say: `RecallConflict`,
     /// `ReturnConflict`, `LayoutTryLater`.
     pub fn layout_get(

@@ -72,7 +72,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// Begins a grace period for the clients of `records`, in the order of their ids; with none it is over at once, and
+    /// Begins a grace period for the clients of `records`, in the order of their ids. With none it is over at once, and
     /// due to be ended at once when none of them held anything. `grace_ms` must be at least the lease of the
     /// previous run (RFC 8881 §8.4.2.1). Records are as many as clients may be ([`crate::ClientLimits::clients_max`]).
     #[must_use]

@@ -379,7 +379,7 @@ impl Layouts {
     }
 
     /// LAYOUTRETURN of a file. A return of a part of the file is noted but gives nothing back,
-    /// because segments are whole files; `whole_file` says that the range covers all.
+    /// because segments are whole files. `whole_file` says that the range covers all.
     ///
     /// # Errors
     /// `BadStateid`, `OldStateid`.
@@ -457,7 +457,7 @@ impl Layouts {
     /// after the file's last truncate.
     ///
     /// # Errors
-    /// `BadStateid`, `OldStateid`; `BadLayout` for a layout not held for writing, and for one from
+    /// `BadStateid`, `OldStateid`. `BadLayout` for a layout not held for writing, and for one from
     /// before a truncate, which Linux takes to mean that nothing need be committed.
     pub fn check_commit(
         &self,

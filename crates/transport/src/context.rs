@@ -32,7 +32,7 @@ pub struct TransportLimits {
     /// Connections of all siblings together; more are closed on accept, counted, and told of in the
     /// log, at most one line in 10 s. Default [`TransportLimits::CONNECTIONS_MAX_DEFAULT`].
     pub connections_max: u32,
-    /// Connections that peers made from one address (one /64 of IPv6), all siblings together; more are closed on accept,
+    /// Connections that peers made from one address (one /64 of IPv6), all siblings together. More are closed on accept,
     /// counted, and told of in the log in the same way. Default a quarter of the default of `connections_max`.
     pub connections_per_address_max: u32,
     /// Bytes of large records that are arriving or being served, over all siblings; beyond it,
@@ -47,7 +47,7 @@ pub struct TransportLimits {
     /// What the connections of one address (one /64 of IPv6) take of `send_budget_bytes` together. Default 128 MiB.
     pub send_share_bytes: u32,
     /// Bytes of unsent replies in memory beyond which a connection's further requests are not started. What is more
-    /// than that, because requests were running already, is charged to the budget; a connection for which the budget
+    /// than that, because requests were running already, is charged to the budget. A connection for which the budget
     /// has nothing left is cut. Default 256 KiB.
     pub send_queue_bytes: u32,
     /// While others wait for a budget, a peer that holds some of it must move so many bytes a second, or is cut.

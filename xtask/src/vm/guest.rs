@@ -237,7 +237,7 @@ fn shared_memory() -> &'static str {
 }
 
 /// The processor that a guest is bound to, the last one for the first guest. The guest's kernel and
-/// its processes are threads of control that only ever take turns; on one processor a turn costs a
+/// its processes are threads of control that only ever take turns. On one processor a turn costs a
 /// third of what it costs between two (a gcc in the guest: 0.45 s bound, 1.4 s not).
 fn processor(slot: u8) -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

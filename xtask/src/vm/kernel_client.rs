@@ -127,7 +127,7 @@ fn run_pass(
     Ok(outcomes)
 }
 
-/// The command that puts a disk of its own below the state; one that is mounted in the server's own mount namespace ends with it.
+/// The command that puts a disk of its own below the state. One that is mounted in the server's own mount namespace ends with it.
 fn mount_of(disk: Disk, state: &Path) -> String {
     let state = state.display();
     match disk {

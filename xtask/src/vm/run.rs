@@ -89,8 +89,8 @@ impl ScenarioArgs {
 /// `cargo xtask vm run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// The server, as `sh -c` reads it. It must listen on 192.0.2.1 and stay in the foreground;
-    /// start it with exec when it needs a shell in front, so that signals reach it.
+    /// The server, as `sh -c` reads it. It must listen on 192.0.2.1 and stay in the foreground.
+    /// Start it with exec when it needs a shell in front, so that signals reach it.
     #[arg(long, value_name = "CMD")]
     server_cmd: String,
     /// The TCP port that the server listens on when it is ready.

@@ -92,7 +92,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects and checks the bytes of one first read; the measured ones are not looked at, as
+    /// Connects and checks the bytes of one first read. The measured ones are not looked at, as
     /// comparing them would cost more than serving them.
     pub(crate) fn connect(server: SocketAddr, walk: Walk) -> Result<Self, BenchError> {
         let mut client = Self {

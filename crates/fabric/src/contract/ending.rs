@@ -128,7 +128,7 @@ pub async fn closing_flushes_what_was_posted(fabric: &dyn Fabric, address: Socke
     pair.assert_all_back();
 }
 
-/// A device that is taken away under load ends the connections on it at both sides, and hands everything back once, in order; what
+/// A device that is taken away under load ends the connections on it at both sides, and hands everything back once, in order. What
 /// runs over another device goes on. For adapters that can take a device away, by `take`: connections to the first address are on it,
 /// those to the second are not.
 pub async fn a_device_that_goes_away_flushes_everything(

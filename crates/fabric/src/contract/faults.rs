@@ -117,7 +117,7 @@ pub async fn forbidden_access_ends_that_connection_only(fabric: &dyn Fabric, add
     other.assert_all_back();
 }
 
-/// One part that the peer does not grant fails the read of which it is one; its sink and what was posted after come
+/// One part that the peer does not grant fails the read of which it is one. Its sink and what was posted after come
 /// back.
 pub async fn a_read_fails_as_a_whole(fabric: &dyn Fabric, address: SocketAddr) {
     for wrong in 0..3 {

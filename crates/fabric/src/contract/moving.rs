@@ -179,7 +179,7 @@ pub async fn reads_beyond_the_depth_wait_their_turn(fabric: &dyn Fabric, address
 }
 
 /// Parts of several pieces of memory land in one buffer, more of them than may be outstanding, and complete as
-/// one request in its turn; what lies between them stays.
+/// one request in its turn. What lies between them stays.
 pub async fn a_read_of_many_parts_completes_once(fabric: &dyn Fabric, address: SocketAddr) {
     const PART: u32 = 1001;
     const STRIDE: usize = 1004;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 const ROUNDS: u64 = 4;
 
-/// A slab is registered when a buffer of it is first used, and never again; what the peer is let into is counted each time.
+/// A slab is registered when a buffer of it is first used, and never again. What the peer is let into is counted each time.
 pub async fn memory_is_registered_once(fabric: &dyn Fabric, address: SocketAddr) {
     let mut pair = Pair::new(fabric, address).await;
     let mut counted = Vec::new();

@@ -46,7 +46,7 @@ async fn sharing_and_exposing(
     (side(a.expect(WHY)), side(b))
 }
 
-/// Who sends more than was admitted to it waits, without a fault, until more is; who shares the queue with it does not notice, and the queue
+/// Who sends more than was admitted to it waits, without a fault, until more is. Who shares the queue with it does not notice, and the queue
 /// never has fewer receives than it must.
 pub async fn what_is_not_admitted_waits_alone(fabric: &dyn Fabric, address: SocketAddr) {
     let limits = fabric.limits();

@@ -18,7 +18,7 @@ const ENTRY_BYTES_MIN: usize = 28;
 const TAIL_BYTES: usize = 256;
 /// Holders that one READDIR asks about their files; its page ends before the next one.
 const ASKED_MAX: usize = 64;
-/// What a directory entry itself says. Linux asks for no more when it only lists names, and then no file is looked at; as in POSIX this does not need
+/// What a directory entry itself says. Linux asks for no more when it only lists names, and then no file is looked at. As in POSIX this does not need
 /// the right to search the directory.
 const OF_ENTRY: Bitmap = Bitmap::of(&[TYPE, RDATTR_ERROR, FILEID, MOUNTED_ON_FILEID]);
 /// Cookies are valid as long as their directory: the verifier never changes.
@@ -190,7 +190,7 @@ fn of_entry(file: FileId, kind: FileType, status: NfsStatus) -> Attrs {
 }
 
 /// The `fattr4` of entries of which only [`OF_ENTRY`] is told: encoded once for a page, since that costs more than all else of an
-/// entry; for each entry its type and number are put into their places.
+/// entry. For each entry its type and number are put into their places.
 struct EntryFattr {
     bytes: Vec<u8>,
     type_at: Option<usize>,

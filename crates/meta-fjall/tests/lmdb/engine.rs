@@ -57,7 +57,7 @@ impl Engine {
             env: null_mut(),
             table: 0,
         };
-        // SAFETY: the pointers are to our own variables, which live over each call; the environment is opened once in this
+        // SAFETY: the pointers are to our own variables, which live over each call. The environment is opened once in this
         // process, in a directory of the test alone. What failed to open is closed by `drop`.
         unsafe {
             check(lmdb::mdb_env_create(&raw mut engine.env))?;

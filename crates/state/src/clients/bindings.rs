@@ -7,7 +7,7 @@ use crate::{BindRequest, BoundDirection, Session};
 
 impl Clients {
     /// BIND_CONN_TO_SESSION (RFC 8881 §18.34). `back_possible` says whether the connection's
-    /// transport can carry callbacks. Binding again is no change and succeeds; an `..OrBoth` request
+    /// transport can carry callbacks. Binding again is no change and succeeds. An `..OrBoth` request
     /// widens a connection that SEQUENCE had bound to one channel, because Linux repairs its back
     /// channel so.
     ///

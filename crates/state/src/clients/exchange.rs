@@ -37,7 +37,7 @@ impl Clients {
     /// EXCHANGE_ID. `has_state` tells whether a client has opens, locks, layouts or the like.
     ///
     /// # Errors
-    /// `ClidInUse`, `NoEnt`, `NotSame`, `Perm` as the cases say; `Inval` for an empty owner or one
+    /// `ClidInUse`, `NoEnt`, `NotSame`, `Perm` as the cases say. `Inval` for an empty owner or one
     /// beyond the limits; `Delay` when all client ids of this run are used.
     pub fn exchange_id(
         &mut self,

@@ -110,7 +110,7 @@ impl Clients {
     ///
     /// # Errors
     /// `NoGrace` for a reclaim after RECLAIM_COMPLETE, outside the grace period, or by a client that
-    /// is not known to have held anything; `Grace` for a new lock in the grace period or before
+    /// is not known to have held anything. `Grace` for a new lock in the grace period or before
     /// RECLAIM_COMPLETE (RFC 8881 §8.4.2.1, §18.51.3).
     pub fn check_grace(&self, id: ClientId, reclaim: bool) -> Result<(), NfsStatus> {
         let client = self.clients.get(&id).ok_or(NfsStatus::StaleClientId)?;
@@ -152,7 +152,7 @@ impl Clients {
     }
 
     /// Whether READ, WRITE and SETATTR of size may run now. Byte-range locks are advisory, so a
-    /// stateid of a reclaimed open suffices; a special stateid could pass a deny mode that is still
+    /// stateid of a reclaimed open suffices. A special stateid could pass a deny mode that is still
     /// to be reclaimed.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl Clients {
 
     /// Ends the grace period if it is time. On `Some` the caller deletes, in one durable transaction
     /// that looks at every record there is, those that [`Clients::drops_record`] names, then
-    /// calls [`Clients::grace_finished`]; until then new locks are refused.
+    /// calls [`Clients::grace_finished`]. Until then new locks are refused.
     pub fn poll_grace(&mut self, now_ms: u64) -> Option<GraceEnd> {
         self.grace.poll(now_ms)
     }

@@ -45,7 +45,7 @@ pub struct ClientLimits {
     pub unconfirmed_clients_max: usize,
     /// Most sessions of a client; beyond it CREATE_SESSION gets NOSPC.
     pub sessions_per_client_max: usize,
-    /// Most fore slots of all sessions together that clients are asked to use; with the largest reply that a slot keeps this
+    /// Most fore slots of all sessions together that clients are asked to use. With the largest reply that a slot keeps this
     /// bounds the reply caches. Each session's share is the same, and it shrinks and grows with their number.
     pub slots_total_max: u32,
     /// Bytes that the replies in all slots may take while clients use more slots than they are asked to: beyond it such slots

@@ -10,7 +10,7 @@ use super::sockets::socket;
 /// An address that stays free until its listener binds it, and again whenever that one is gone.
 ///
 /// A port that was free when it was chosen may be another's when its server starts: that of another listener, or of an outgoing connection.
-/// While a reservation lives, no other reservation, no search for any free port and no outgoing connection gets its port; [`bind`](super::bind)
+/// While a reservation lives, no other reservation, no search for any free port and no outgoing connection gets its port. [`bind`](super::bind)
 /// does, in this process or another. Nobody listens: a connection is refused until a listener is there.
 #[derive(Debug)]
 pub struct Reservation {
