@@ -127,8 +127,8 @@ where
     }
 }
 
-/// Serves ranges of `file` for ever: `serve_range` is called for each request whose range lies inside the file, with a buffer
-/// that is the connection's own. The file's size must not change meanwhile.
+/// Serves ranges of `file` for ever. `serve_range` is called for each request whose range lies inside the file, with
+/// the connection's own buffer. The file's size must not change meanwhile.
 fn serve_ranges<F>(listener: &TcpListener, file: File, serve_range: F) -> io::Result<()>
 where
     F: Fn(&mut TcpStream, &File, Range, &mut Vec<u8>) -> io::Result<()> + Send + Sync + 'static,

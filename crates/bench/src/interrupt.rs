@@ -1,8 +1,8 @@
 //! A signal that asks for an end: measurements stop between two runs, and what they own goes with them.
 //!
-//! Every command of the benchmarks that owns more than processes (a folder, a mount) calls [`watch`]. The first SIGINT or SIGTERM then sets a flag that
-//! [`check`] sees, and kills the load generators, for which their parent may be waiting; a later one ends the process. A terminal signals
-//! the servers too, which end by themselves.
+//! Every command of the benchmarks that owns more than processes (a folder, a mount) calls [`watch`]. The first SIGINT
+//! or SIGTERM then sets a flag that [`check`] sees, and kills the load generators, for which their parent may be
+//! waiting. A later one ends the process. A terminal signals the servers too, which end by themselves.
 
 use crate::{BenchError, load};
 use rustix::process::{Pid, Signal, kill_process};

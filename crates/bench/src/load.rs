@@ -1,10 +1,9 @@
 //! Load generators: closed loops of requests, one after another on each connection.
 //!
-//! A run warms up first, then measures for a fixed time, or longer where no request would count: a measurement of nothing is none.
-//! A request counts when it began and ended inside that time; its latency goes into a histogram of its worker, and they are added up
-//! at the end.
-//! [`drive`] has one blocking thread per connection; [`drive_tasks`] has tasks on one current-thread runtime, for
-//! subjects inside this process.
+//! A run warms up first, then measures for a fixed time, or longer where no request would count: a measurement of
+//! nothing is none. A request counts when it began and ended inside that time. Its latency goes into a histogram of its
+//! worker; the histograms are added up at the end. [`drive`] has one blocking thread per connection; [`drive_tasks`]
+//! has tasks on one current-thread runtime, for subjects inside this process.
 
 use crate::process::{MachineTimes, cpu_of_this_process};
 use crate::{BenchError, Sample};

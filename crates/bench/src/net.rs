@@ -7,8 +7,9 @@
 //! A link is a pair of veth devices with a token bucket (tc-tbf(8)) at each end. It has its rate in both directions at once.
 //!
 //! # Ownership
-//! Namespaces have no names and belong to nobody else: each lives as long as a process in it, which is its holder (a `cat` whose input we
-//! hold) and what is started inside. The switch and the links live in them. The network of the machine itself is not touched.
+//! Namespaces have no names and belong to nobody else. Each lives as long as a process in it: its holder (a `cat` whose
+//! input we hold) or what is started inside. The switch and the links live in them. The network of the machine itself
+//! is not touched.
 //!
 //! # Failure
 //! When this process ends in any way, also by SIGKILL, the input of holders and servers ends, and so do they. The kernel then

@@ -1,10 +1,10 @@
 //! Ropewalk as a subject: the real program as a cluster on this machine, and the requests made to it.
 //!
-//! [`cluster`] starts and stops the processes and adds up their CPU time. [`client`] makes files and finds out where they lie,
-//! over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no task; it is built like the
-//! clients of the bare servers, so that a ratio to them compares servers. [`server`] says what carries requests, [`providers`] by which RDMA provider, [`host`] which server is
-//! asked. The subjects are [`io`], [`metadata`], [`create`], [`stripes`], [`library`], [`idle`] and
-//! [`reconnect`].
+//! [`cluster`] starts and stops the processes and adds up their CPU time. [`client`] makes files and finds out where
+//! they lie, over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no
+//! task. It is built like the clients of the bare servers, and a ratio to them compares servers. [`server`] says what
+//! carries requests, [`providers`] by which RDMA provider, [`host`] which server is asked. The subjects are [`io`],
+//! [`metadata`], [`create`], [`stripes`], [`library`], [`idle`] and [`reconnect`].
 
 pub mod client;
 pub mod cluster;

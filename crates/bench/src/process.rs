@@ -203,8 +203,8 @@ pub(crate) fn resident_bytes(pid: Pid) -> Result<u64, BenchError> {
     memory_bytes(&text, "VmRSS").ok_or_else(|| doing(std::io::ErrorKind::InvalidData.into()))
 }
 
-/// Sees to it that this process may have so many connections, and servers that it starts too: they raise their own limit as far as the
-/// hard one goes.
+/// Raises this process's limit of open files for so many connections. Servers that it starts raise their own limit as
+/// far as the hard one goes.
 ///
 /// # Errors
 /// [`BenchError::Files`] when that is too low.

@@ -1,5 +1,5 @@
-//! How long clients wait for a metadata server that was killed: from SIGKILL under load to the first new file and to the first
-//! durable write of a client that lives.
+//! How long clients wait for a metadata server that was killed. Counted from SIGKILL under load to the first new file,
+//! and to the first durable write of a living client.
 //!
 //! For each round [`run`] starts a cluster, lets clients work, and kills the metadata server, which its supervisor starts again.
 //! It prints the times of the first and of the last client. Only what began after the kill counts. With `--gone` one more

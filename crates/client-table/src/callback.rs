@@ -25,8 +25,8 @@ impl ClientTable {
         self.callback_about(client, None, build, status_only).await
     }
 
-    /// As [`ClientTable::callback`], about what the reply to `origin` has granted, or is about to: a client that has not seen that
-    /// reply can tell (RFC 8881 §2.10.6.3). `take` reads the result.
+    /// As [`ClientTable::callback`], about what the reply to `origin` has granted or is about to grant. A client that
+    /// has not seen that reply can tell (RFC 8881 §2.10.6.3). `take` reads the result.
     ///
     /// # Errors
     /// [`CallbackError`].
@@ -41,8 +41,9 @@ impl ClientTable {
         deliver(&path, CALLBACK_MS_MAX, build, take).await
     }
 
-    /// As [`ClientTable::callback_about`], for a caller that waits no longer than `wait_ms`. Only the waiting ends then: what was sent by that
-    /// time goes on until it is answered, since a slot whose call is given up is of no more use. Nothing is begun later.
+    /// As [`ClientTable::callback_about`], for a caller that waits no longer than `wait_ms`. Only the waiting ends
+    /// then. A call that was sent goes on until it is answered, because a slot whose call is given up is of no more
+    /// use. Nothing is begun later.
     ///
     /// # Errors
     /// [`CallbackError`]; `Lost` when no answer came in time.

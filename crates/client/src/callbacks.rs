@@ -1,7 +1,7 @@
 //! What the MDS asks of the client: layouts and delegations back, and devices forgotten (RFC 8881 §20.2, §20.3, §20.6, §20.12).
 //!
-//! A callback is answered at once; the work it asks for runs in a task of its own, because the answer must not wait
-//! for requests to the same server.
+//! A callback is answered at once. The work it asks for runs in a task of its own: the answer must not wait for
+//! requests to the same server.
 
 use crate::flush::Gate;
 use crate::layout_kind::KIND;

@@ -45,8 +45,8 @@ enum Kind {
 pub struct Client(pub(crate) Arc<Inner>);
 
 impl Client {
-    /// Makes a client of the server at `addresses` (of one server, preferred first): a session, the end of reclaim, and
-    /// a task that renews the lease until the last clone is dropped.
+    /// Makes a client of the server at `addresses` (of one server, preferred first). This makes a session, ends
+    /// reclaim, and starts a task that renews the lease until the last clone is dropped.
     ///
     /// # Errors
     /// When the server cannot be reached within [`ClientConfig::give_up`] or refuses.

@@ -61,8 +61,8 @@ pub struct ClientConfig {
     pub uncommitted_bytes_max: u64,
     /// How long one try waits for its reply.
     pub try_timeout: Duration,
-    /// How long a request to the MDS is tried in all, a grace period included; and how long data that servers keep losing
-    /// are written again.
+    /// How long a request to the MDS is tried in all, a grace period included. Also how long data that servers keep
+    /// losing are written again.
     pub give_up: Duration,
     /// How long a request to a DS is tried before its data go through the MDS.
     pub ds_give_up: Duration,

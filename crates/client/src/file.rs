@@ -98,8 +98,8 @@ impl File {
         let _gate = self.node.gate.read().await;
         let parts = self.node.read_range(&self.open, offset, len).await?;
         let end = offset + len;
-        // Data servers may not know of bytes that another one holds but the MDS was not told of yet: a short answer
-        // in the middle is a hole.
+        // Data servers may not know of bytes that another one holds and the MDS was not told of yet. A short answer in
+        // the middle is therefore a hole.
         let reached = parts.iter().map(|p| {
             let got: usize = p.chunks.iter().map(Bytes::len).sum();
             if got == 0 {

@@ -1,7 +1,7 @@
 //! The layout of one file: asked for when it is needed, used until it fails or is recalled, returned at the last close.
 //!
 //! # Ordering
-//! One LAYOUTGET of a file at a time; a recall that comes meanwhile is answered DELAY, so that grant and recall are seen in
+//! One LAYOUTGET of a file at a time. A recall that comes meanwhile is answered DELAY, which keeps grant and recall in
 //! the server's order (RFC 8881 §12.5.5.2). The newest stateid wins.
 //!
 //! # Failure

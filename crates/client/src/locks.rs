@@ -5,9 +5,9 @@
 //! An open knows what it has locked, to reclaim it from a server that was restarted.
 //!
 //! # Ordering
-//! One request about locks of an open is under way at a time. Its effect is noted if the open is still the one that it was sent
-//! under; otherwise a recovery came between, which reclaimed what was noted before, and the request is sent again. Written data are
-//! durable before their lock is given up (§10.3.2).
+//! One request about locks of an open is under way at a time. Its effect is noted if the open is still the one that it
+//! was sent under. Otherwise a recovery came between, which reclaimed what was noted before, and the request is sent
+//! again. Written data are durable before their lock is given up (§10.3.2).
 //!
 //! # Failure
 //! Locks that the server does not give back are lost for good: every further use of the file says so until it is closed.

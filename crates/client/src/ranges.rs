@@ -1,8 +1,8 @@
 //! Work on ranges that the server does by itself: ALLOCATE, DEALLOCATE, COPY and CLONE (RFC 7862 §15.1, §15.4, §15.2, §15.13).
 //!
 //! # Ordering
-//! What this client has written to the files is durable before the server is asked: nothing of it is sent again later, over what the
-//! server has done.
+//! What this client has written to the files is durable before the server is asked. Nothing of it is sent again later,
+//! over what the server has done.
 //!
 //! # Failure
 //! A copy that goes on after its answer is asked for until it has ended, by CB_OFFLOAD or OFFLOAD_STATUS. One that the server

@@ -4,8 +4,8 @@
 //! One recovery runs at a time; requests wait for it at [`Inner::request`](crate::state::Inner).
 //!
 //! # Ordering
-//! Session, then reclaims (`CLAIM_PREVIOUS`, each with its locks), then `RECLAIM_COMPLETE`, then what the server would not give back, opened
-//! anew (`CLAIM_FH`); only then other requests (RFC 8881 §8.4.2.1).
+//! Session, then reclaims (`CLAIM_PREVIOUS`, each with its locks), then `RECLAIM_COMPLETE`. Then what the server would
+//! not give back is opened anew (`CLAIM_FH`). Only then come other requests (RFC 8881 §8.4.2.1).
 //!
 //! # Failure
 //! Cut off anywhere, the whole is done again: reclaims may be repeated. A file that cannot be had any more

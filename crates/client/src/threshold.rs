@@ -1,9 +1,10 @@
-//! Which I/O goes through the MDS because the file is small (`mdsthreshold`, RFC 8881 §5.12.4): for a few KiB, LAYOUTGET and
-//! LAYOUTCOMMIT cost more than the hop that they save.
+//! Which I/O goes through the MDS because the file is small (`mdsthreshold`, RFC 8881 §5.12.4). For a few KiB,
+//! LAYOUTGET and LAYOUTCOMMIT cost more than the hop that they save.
 //!
-//! The RFC would have a request by layout only when file size and request reach both thresholds that are given. Linux sends one
-//! through the MDS only when both are below, and so does this client: small requests to large files belong to the data servers.
-//! The hint moves bytes, and never says what is right: a size that others have changed meanwhile does no harm.
+//! The RFC would have a request by layout only when file size and request reach both thresholds that are given. Linux
+//! sends one through the MDS only when both are below, and so does this client. Small requests to large files belong to
+//! the data servers. The hint moves bytes, and never says what is right: a size that others have changed meanwhile does
+//! no harm.
 
 use nfs4::{StableHow, Thresholds};
 

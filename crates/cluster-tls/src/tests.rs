@@ -1,6 +1,6 @@
-//! Goal: only members of this cluster are members, a joining data server takes only the MDS of its
-//! token, and a token is good once and in time. Method: real handshakes over two buffers in memory,
-//! one thing wrong at a time; files in a temporary directory.
+//! Goal: only members of this cluster are members. A joining data server takes only the MDS of its token. A token is
+//! good once, and in time. Method: real handshakes over two buffers in memory, one thing wrong at a time; files in a
+//! temporary directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,7 @@
 //! Join tokens: what an administrator carries from the MDS to a new data server.
 //!
-//! `rwj1.` and base 32 of: addresses of the MDS, fingerprint of its CA, a secret, and a checksum that
-//! tells a typing error from a forgery. The MDS keeps only a hash of the secret, with an expiry, and
-//! takes it once.
+//! `rwj1.` and base 32 of: addresses of the MDS, fingerprint of its CA, a secret, and a checksum. The checksum tells a
+//! typing error from a forgery. The MDS keeps only a hash of the secret, with an expiry, and takes it once.
 
 use std::collections::BTreeMap;
 

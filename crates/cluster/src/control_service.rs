@@ -1,7 +1,7 @@
 //! The MDS's end of the control program: what data servers say (JOIN, HELLO, HEARTBEAT, SIZE, WROTE).
 //!
-//! [`ControlService`] is served over TLS with the cluster's configuration; who the peer is comes from a function, so
-//! that a transport without TLS (tests, the simulator) can vouch for its peers itself.
+//! [`ControlService`] is served over TLS with the cluster's configuration. A function says who the peer is: a transport
+//! without TLS (tests, the simulator) can vouch for its peers itself.
 //!
 //! May call: the tables of the cluster, and [`Files`] for what concerns a file.
 

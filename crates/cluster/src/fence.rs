@@ -1,13 +1,13 @@
 //! Fences: floors that data servers must have before what they forbid may be granted to others (rules R5, R6).
 //!
 //! # Ownership
-//! A floor is pending at a data server from when it is decided until the data server has acknowledged FENCE: durable,
-//! and nothing that it forbids still going on.
+//! A floor is pending at a data server from when it is decided until the data server has acknowledged FENCE. Then it is
+//! durable, and nothing that it forbids is still going on.
 //!
 //! # Ordering
-//! The file's epoch rises, then the floors are sent; LAYOUTGET on the file is refused until each data server of the
-//! file has acknowledged, or has no lease and so serves nothing. One that comes back gets what is pending
-//! before its first layout I/O.
+//! The file's epoch rises, then the floors are sent. LAYOUTGET on the file is refused until each data server of the
+//! file has acknowledged, or has no lease and serves nothing. One that comes back gets what is pending before its first
+//! layout I/O.
 //!
 //! # Failure
 //! A data server that does not answer FENCE loses its connection, and with it the renewal of its lease. Pending floors

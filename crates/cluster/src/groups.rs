@@ -3,12 +3,13 @@
 //!
 //! # Ordering
 //! A group's record is a transaction before that of the first file in it, and durability is in the order of
-//! transactions: no file ever refers to a group that a crash took.
+//! transactions. No file ever refers to a group that a crash took.
 //!
 //! # Failure
-//! A group with a member that is away or full takes no new files. When no other is left, those that serve and have room make
-//! one, down to a single data server. A member that stays away for [`REGROUP_MS`] is left out of all groups for new files; the
-//! old ones are taken up again when their members are back. When all are away, files go where they went before.
+//! A group with a member that is away or full takes no new files. When no other is left, those that serve and have room
+//! make one, down to a single data server. A member that stays away for [`REGROUP_MS`] is left out of all groups for
+//! new files. The old groups are taken up again when their members are back. When all are away, files go where they
+//! went before.
 
 use crate::layout_limits::{FILE_WIDTH_MAX, fits};
 use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};

@@ -10,15 +10,16 @@
 //! [`rotate_key`]. The state table counts layouts by the oldest key of their handles.
 //!
 //! # Ordering
-//! A key is durable before anyone gets it, and signs only when each data server that serves has it; one that comes gets
-//! the current keys before it counts as serving. LAYOUTGET takes the key and counts the layout under it in one step, and
-//! reads the file's epoch after that: a floor above this epoch is noted later, so the newest key that it names is not
-//! older. A key is retired in the store, then here, then at the data servers. Removals name the newest key when they are
-//! sent, and proxied I/O takes the active key each time; one that is refused for its key is asked for again.
+//! A key is durable before anyone gets it, and signs only when each data server that serves has it. A data server that
+//! comes gets the current keys before it counts as serving. LAYOUTGET takes the key and counts the layout under it in
+//! one step, and reads the file's epoch after that. A floor above this epoch is noted later, and the newest key that it
+//! names is not older. A key is retired in the store, then here, then at the data servers. Removals name the newest key
+//! when they are sent, and proxied I/O takes the active key each time. A call that is refused for its key is sent
+//! again.
 //!
 //! # Failure
 //! Records are written from memory and memory follows them, so a step that was cut short is done again. A restart finds
-//! keys in any state: a next key is handed out again, and old ones retire at once, for no handle of an earlier boot is
+//! keys in any state. A next key is handed out again. Old ones retire at once, because no handle of an earlier boot is
 //! above the cluster floor. A data server that does not take its keys loses its connection and says HELLO again.
 
 use crate::call::{DsError, call_when_ready};
@@ -44,7 +45,7 @@ const BUSY_MS_MAX: u64 = 5_000;
 const SIGNS_MS_MAX: u64 = 5_000;
 /// Pause between two looks at that.
 const POLL_MS: u64 = 100;
-/// How full the floors of a data server may be before keys change early: only retired ones empty its tables, and REMOVE
+/// How full the floors of a data server may be before keys change early. Only retired keys empty its tables, and REMOVE
 /// and truncation fail when those are full.
 const FLOORS_FILL_PERCENT_MAX: u32 = 50;
 /// How long keys are used then, at most: the old ones are to retire while there is room.
@@ -210,7 +211,7 @@ async fn retire(cluster: &Cluster, users: &dyn KeyUsers) -> Result<bool, MetaErr
     Ok(true)
 }
 
-/// Drops pending floors of data servers that serve nothing, where only retired keys need them: before such a server
+/// Drops pending floors of data servers that serve nothing, where only retired keys need them. Before such a server
 /// serves again it has the current keys. One that was expelled does not come back at all.
 fn forget_fences(cluster: &Cluster) {
     let keys = cluster.keys.lock();
@@ -278,8 +279,8 @@ pub(crate) async fn bring_up(cluster: &Cluster, conn: &ConnHandle) -> Result<(),
     }
 }
 
-/// Lets a data server count as serving, once it has the current keys: in one step, so that none is ever without the key
-/// that is about to sign.
+/// Lets a data server count as serving, once it has the current keys. It is one step: none is ever without the key that
+/// is about to sign.
 pub(crate) async fn serve(
     cluster: &Cluster,
     conn: &ConnHandle,

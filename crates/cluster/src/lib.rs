@@ -1,8 +1,9 @@
 //! The data servers of a cluster as the metadata server knows them: members, groups, keys, fences.
 //!
-//! [`Cluster`] owns the table of data servers and their leases, the placement groups, the keys that sign handles, and the fences
-//! that data servers must acknowledge. [`ControlService`] serves the control program to data servers. Files, their layouts and
-//! their sizes belong to the file service, which hands in [`Files`] and [`KeyUsers`].
+//! [`Cluster`] owns the table of data servers and their leases, and the placement groups. It also owns the keys that
+//! sign handles, and the fences that data servers must acknowledge. [`ControlService`] serves the control program to
+//! data servers. Files, their layouts and their sizes belong to the file service, which hands in [`Files`] and
+//! [`KeyUsers`].
 //!
 //! May call: `control`, `layout`, `meta`, `transport`, `cluster-tls` and the codecs. May not call: the name space, open
 //! state, or anything that serves clients.

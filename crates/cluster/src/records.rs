@@ -1,8 +1,9 @@
-//! Durable records of the data plane: data servers (`n`), how far their stores have come (`m`), placement groups (`g`), signing keys (`k`) and
-//! join tokens (`j`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md has the table.
+//! Durable records of the data plane: data servers (`n`), changes of their stores (`m`), placement groups (`g`),
+//! signing keys (`k`) and join tokens (`j`). Keys are a tag byte and big-endian numbers, values XDR; docs/formats.md
+//! has the table.
 //!
-//! Fences need no record: they live for one boot. The cluster floor of the next boot is above every epoch that this one signs,
-//! and no data server serves before it has that floor (rule R6, decision 13).
+//! Fences need no record: they live for one boot. The cluster floor of the next boot is above every epoch that this one
+//! signs. No data server serves before it has that floor (rule R6, decision 13).
 
 use bytes::Bytes;
 use control::{ADDRESSES_MAX, NetAddr};

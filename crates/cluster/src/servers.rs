@@ -9,12 +9,12 @@
 //! The connection belongs to the data server; the table holds a handle.
 //!
 //! # Ordering
-//! A data server counts its lease from when it sent HELLO or HEARTBEAT, the table from when it answers: the table's
-//! end is never before the data server's own (rule R6).
+//! A data server counts its lease from when it sent HELLO or HEARTBEAT; the table counts from when it answers. The
+//! table's end is never before the data server's own (rule R6).
 //!
 //! # Failure
-//! A store that was copied may come twice. While the first is connected and has its lease, the second must wait; once the
-//! first is gone, what either changed tells which of them went back (R9).
+//! A store that was copied may come twice. While the first is connected and has its lease, the second must wait. Once
+//! the first is gone, what either changed tells which of them went back (R9).
 //!
 //! After a restart of the MDS every known data server is taken to have a lease: the previous run may have renewed it.
 
@@ -44,8 +44,8 @@ const RETURN_MS: u64 = 5_000;
 /// Least time between two looks at which data servers are away.
 const LOOK_MS: u64 = 200;
 
-/// Room that new files leave to those that are there: 1 % of a data server, at least this, but of a small store
-/// no more than an eighth.
+/// Room that new files leave to those that are there: 1 % of a data server, at least this. Of a small store it is no
+/// more than an eighth.
 const RESERVE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// 1 % as a divisor.
 const RESERVE_DIVISOR: u64 = 100;

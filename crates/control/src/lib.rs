@@ -1,5 +1,5 @@
-//! The control program between the MDS and its data servers: an ONC RPC program of our own, over
-//! mutual TLS, on one connection per data server with calls in both directions.
+//! The control program between the MDS and its data servers: an ONC RPC program of our own, over mutual TLS. Each data
+//! server has one connection, with calls in both directions.
 //!
 //! The crate owns messages, versions and limits: what is said, not what is done about it, and no I/O.
 //! Each procedure has an argument type that implements [`Request`]; its result is an [`Answer`]. The

@@ -1,6 +1,6 @@
-//! Goal: every message comes back as it was sent, no prefix of one is taken for a message, the largest
-//! ones fit into a record, and calls that are not ours get the answer of the RFC. Method: one full sample
-//! of each type, random bytes through the fuzz entry point.
+//! Goal: every message comes back as it was sent, and no prefix of one is taken for a message. The largest ones fit
+//! into a record. Calls that are not ours get the answer of the RFC. Method: one full sample of each type, random bytes
+//! through the fuzz entry point.
 
 use layout::{ClientTag, Epoch, Floor, KeyBytes, KeyRing, SigningKey, Striping};
 use nfs4::{NfsTime, Verifier};

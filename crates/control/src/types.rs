@@ -102,8 +102,8 @@ xdr::xdr_struct! {
         pub high: u32,
     }
 
-    /// An address as clients are told it (RFC 5665): kept as text, so that a transport which the MDS
-    /// does not know still reaches a client that does.
+    /// An address as clients are told it (RFC 5665), kept as text. A transport which the MDS does not know still
+    /// reaches a client that does.
     pub struct NetAddr {
         /// Transport.
         pub netid: Text<NETID_BYTES_MAX>,

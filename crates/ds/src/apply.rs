@@ -1,10 +1,10 @@
 //! Every change of an object: the one way to the object store and the index.
 //!
 //! # Ordering
-//! A write, a hole, storage and a clone: the object is compared with its mark, changed, and noted in the index; durable after
-//! [`Ds::sync`]. Storage is noted first, since only a removal gives it back. A cut and a removal are durable themselves, under
-//! the file's stripe lock: index lowered durably, then the object. A crash in between leaves an object that is longer than its
-//! mark, or one without an entry; the MDS repeats the call and finds it.
+//! A write, a hole, storage and a clone: the object is compared with its mark, changed, and noted in the index; durable
+//! after [`Ds::sync`]. Storage is noted first, since only a removal gives it back. A cut and a removal are durable
+//! themselves, under the file's stripe lock: index lowered durably, then the object. A crash in between leaves an
+//! object that is longer than its mark, or one without an entry. The MDS repeats the call and finds it.
 //!
 //! # Failure
 //! A change that fails may have done a part; each may be repeated.

@@ -9,8 +9,8 @@
 //! promises a byte that the sync did not cover.
 //!
 //! # Failure
-//! A failed sync changes the write verifier before its file's next sync may begin: data of unknown state that some
-//! client still has are written again. A failed index leaves the mark where it was.
+//! A failed sync changes the write verifier before its file's next sync may begin. Clients that still have data of
+//! unknown state write them again. A failed index leaves the mark where it was.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

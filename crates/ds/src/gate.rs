@@ -1,7 +1,7 @@
 //! Who may touch what: lease, keys, floors, and the I/O that was let in.
 //!
-//! [`Gate::admit`] judges a handle (rules R5, R6, R10) and counts the operation as in flight on its file; a fence raises
-//! floors here and then waits with [`Gate::drain`].
+//! [`Gate::admit`] judges a handle (rules R5, R6, R10) and counts the operation as in flight on its file. A fence
+//! raises floors here and then waits with [`Gate::drain`].
 //!
 //! ```text
 //!   Away ── HELLO answered ─► CatchingUp ── floors durable ─► Serving
@@ -13,9 +13,10 @@
 //! operation on its file, until there are many.
 //!
 //! # Ordering
-//! Floors are checked and the operation counted under the same lock under which floors rise: an operation is either refused by
-//! a floor or seen by the drain that follows it. A drain seals the batches that exist, so later admissions never delay it. What
-//! the keys of a generation have verified is looked up without the lock; under it the generation is compared once more.
+//! Floors are checked and the operation is counted under the lock under which floors rise. An operation is either
+//! refused by a floor or seen by the drain that follows it. A drain seals the batches that exist, so later admissions
+//! never delay it. What the keys of a generation have verified is looked up without the lock; under it the generation
+//! is compared once more.
 //!
 //! # Failure
 //! Everything here but the floors ends with the process; floors come back from the index.

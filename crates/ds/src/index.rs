@@ -7,16 +7,16 @@
 //! The index owns its store. A bounded table in memory holds what was looked up lately; it never says more than the store does.
 //!
 //! # Ordering
-//! A high-water mark rises only to a size that the object store has synced before, and falls before the object is
-//! cut or removed: what the index promises is always there (R9). Whoever acknowledges waits for [`Index::durable`].
+//! A high-water mark rises only to a size that the object store has synced before, and falls before the object is cut
+//! or removed. What the index promises is always there (R9). Whoever acknowledges waits for [`Index::durable`].
 //!
 //! Every transaction but that of a start is a change, and changes are counted. What is acknowledged to a client is one: a
 //! COMMIT of an overwrite too, which stores its time. The MDS is told the count ([`crate::rollback_guard`]), so that it
 //! recognises a store that went back (R9).
 //!
 //! # Failure
-//! After a write of which nobody knows whether it is on the disk, the store refuses further ones and so every
-//! acknowledgement: the data server answers I/O errors until it is started again, when the index tells what had become
+//! After a write of which nobody knows whether it is on the disk, the store refuses further ones, and so every
+//! acknowledgement. The data server answers I/O errors until it is started again. Then the index tells what had become
 //! durable. A transaction that a full disk refuses changes nothing, and the index goes on.
 
 use std::collections::BTreeMap;
@@ -98,8 +98,8 @@ impl Known {
     }
 }
 
-/// The time of a write that follows one at `last`: `now`, but always later, so that the metadata server sees of each write
-/// that there was one, whatever the clock does.
+/// The time of a write that follows one at `last`. It is `now`, but always later: the metadata server sees of each
+/// write that there was one, whatever the clock does.
 fn after(last: NfsTime, now: NfsTime) -> NfsTime {
     const NANOS: u32 = 1_000_000_000;
     if (now.seconds, now.nanoseconds) > (last.seconds, last.nanoseconds) {
@@ -322,8 +322,8 @@ impl Index {
         if let Some(known) = self.known.lock().get(&id) {
             return Ok(*known);
         }
-        // Read outside of the lock. A mark that rises meanwhile is in the table before the store says so, and
-        // an entry that is there already is never replaced by an older one.
+        // Read outside of the lock. A mark that rises meanwhile is in the table before the store says so. An entry that
+        // is there already is never replaced by an older one.
         let record: Option<ObjectRecord> = value(&*self.store, &object_key(id))?;
         let found = record.map_or_else(Known::default, |r| Known {
             indexed: true,

@@ -4,8 +4,8 @@
 //! The membership is durable in the index before the identity's file exists; whoever finds the file finds the membership.
 //!
 //! # Failure
-//! After the MDS has answered, a crash before the identity is saved leaves a store that must be made anew and needs a new token:
-//! the MDS knows a data server that will never say HELLO, and an administrator expels it.
+//! After the MDS has answered, a crash before the identity is saved leaves a store that must be made anew and needs a
+//! new token. The MDS knows a data server that will never say HELLO. An administrator expels it.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The data server: sparse objects behind handles that the MDS signs.
 //!
-//! [`Ds`] is a [`server::Role`]: READ, WRITE and COMMIT over an object store. Every operation shows a signed handle, which
-//! is checked against keys, fences and tombstones (`gate`); what must survive a crash (high-water marks, floors,
-//! tombstones, the identity of the store) lies in an `index` of its own. One control connection, opened by
-//! [`link::run`], ties it to the MDS: lease, keys and floors come over it, sizes and stable writes are reported over
+//! [`Ds`] is a [`server::Role`]: READ, WRITE and COMMIT over an object store. Every operation shows a signed handle,
+//! which is checked against keys, fences and tombstones (`gate`). High-water marks, floors, tombstones and the identity
+//! of the store must survive a crash: they lie in an `index` of its own. One control connection, opened by
+//! [`link::run`], ties it to the MDS. Lease, keys and floors come over it; sizes and stable writes are reported over
 //! it. Without a valid lease nothing is served.
 //!
 //! The crate opens no socket and no file: stores and connectors are handed in, so the simulator runs the same code.

@@ -4,9 +4,9 @@
 //! cluster's identity in a daemon, memory in the simulator. It proves that the other side is the MDS.
 //!
 //! # Ordering
-//! The lease counts from when HELLO or HEARTBEAT was sent. Calls of the MDS that come before HELLO's answer was taken wait for it.
-//! Before anything is served, the keys and the cluster floor of HELLO and the announced pages of floors are in place and durable,
-//! and older I/O has ended.
+//! The lease counts from when HELLO or HEARTBEAT was sent. Calls of the MDS that come before HELLO's answer was taken
+//! wait for it. Three things come before anything is served. The keys and the cluster floor of HELLO are durable, as
+//! are the announced pages of floors. Older I/O has ended.
 //!
 //! # Failure
 //! A broken connection is made again with growing pauses. Serving goes on until the lease ends; after that, or after

@@ -1,13 +1,14 @@
 //! Telling the MDS how far the store has come, so that it recognises one that went back (rule R9).
 //!
-//! The index counts its changes. HELLO and HEARTBEAT say how many no crash takes back any more; the MDS makes the number
-//! durable before it answers, and takes no store again that comes with fewer: that one was restored from a copy.
+//! The index counts its changes. HELLO and HEARTBEAT say how many changes no crash takes back any more. The MDS makes
+//! the number durable before it answers. It takes no store again that comes with fewer: that one was restored from a
+//! copy.
 //!
 //! # Ordering
-//! Changes are durable here, then told, then durable there. The acknowledgement of a client's COMMIT or stable WRITE does not wait
-//! for that, unless more than [`WINDOW`] changes lie between the two. A HEARTBEAT goes out of turn [`crate::announced::NEWS`]
-//! after the last one if there is something to tell, and at once when half a window is used up. These two bound what a restored
-//! copy may lack without being recognised. In practice nobody waits.
+//! Changes are durable here, then told, then durable there. The acknowledgement of a client's COMMIT or stable WRITE
+//! does not wait for that, unless more than [`WINDOW`] changes lie between the two. A HEARTBEAT goes out of turn
+//! [`crate::announced::NEWS`] after the last one if there is something to tell. It goes at once when half a window is
+//! used up. These two bound what a restored copy may lack without being recognised. In practice nobody waits.
 //!
 //! # Failure
 //! While the MDS cannot take the number, data stay where they are and clients are told to try later.

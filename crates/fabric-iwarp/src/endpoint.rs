@@ -1,9 +1,9 @@
 //! A stream on a TCP connection.
 //!
 //! # Failure
-//! A stream may end with a last word (a Terminate message) or by our own closing. A task of its own then sees the TCP connection
-//! out, for a bounded time: closing with unread bytes would reset it and lose that word at the peer (RFC 5040 §6.2.1). That task
-//! holds no memory of the caller.
+//! A stream may end with a last word (a Terminate message) or by our own closing. A task of its own then sees the TCP
+//! connection out, for a bounded time. Closing with unread bytes would reset it and lose that word at the peer (RFC
+//! 5040 §6.2.1). That task holds no memory of the caller.
 
 use crate::machine::{Machine, Outgoing};
 use crate::watch::{Verdict, Watch};

@@ -1,8 +1,8 @@
 //! Steering tags of one stream.
 //!
-//! A tag is 24 bits of an index that look random and a generation of 8 bits. A slot that is used again gets the next generation
-//! and rests for a while first: a stale tag names nothing for 256 uses of its slot. The random bits come from a keyed hash
-//! (RFC 5040 §8.1.1: tags are hard to predict and sparse).
+//! A tag is 24 bits of an index that look random and a generation of 8 bits. A slot that is used again gets the next
+//! generation and rests for a while first. A stale tag names nothing for 256 uses of its slot. The random bits come
+//! from a keyed hash (RFC 5040 §8.1.1: tags are hard to predict and sparse).
 
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};

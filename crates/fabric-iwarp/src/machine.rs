@@ -1,7 +1,7 @@
 //! One iWARP stream as a state machine over bytes: no sockets, no clock.
 //!
-//! Work, receives and memory go in by [`Machine::post`] and its like; bytes go out by [`Machine::outgoing`] and
-//! [`Machine::wrote`], and come in by [`Machine::room`] and [`Machine::read`]; what is complete collects until
+//! Work, receives and memory go in by [`Machine::post`] and its like. Bytes go out by [`Machine::outgoing`] and
+//! [`Machine::wrote`], and come in by [`Machine::room`] and [`Machine::read`]. What is complete collects until
 //! [`Machine::take_completions`].
 //!
 //! # Copies
@@ -16,8 +16,8 @@
 //! tagged, or of two untagged, messages interleaved.) Work completes in the order posted.
 //!
 //! # Failure
-//! The first fault ends the stream: what was owned is handed back as flushed, and a Terminate message is left
-//! in the outgoing bytes after the frame that is under way.
+//! The first fault ends the stream. What was owned is handed back as flushed. A Terminate message is left in the
+//! outgoing bytes after the frame that is under way.
 
 mod ahead;
 mod aside;

@@ -238,8 +238,8 @@ pub fn request(wish: Wish, private_data: &[u8]) -> Setup {
     }
 }
 
-/// The request of revision 1, for a responder that knows no other: this side speaks first, and read depths are as
-/// each side likes them (RFC 6581 §10).
+/// The request of revision 1, for a responder that knows no other. This side speaks first, and each side chooses its
+/// read depths (RFC 6581 §10).
 #[must_use]
 pub fn plain_request(wish: Wish, private_data: &[u8]) -> Setup {
     Setup {

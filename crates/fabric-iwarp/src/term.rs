@@ -1,6 +1,7 @@
 //! The codes of a Terminate message, every one that we send or know.
 //!
-//! Those of RDMAP are from RFC 5040 §4.8, those of DDP from RFC 5041 §7.2, those of MPA from RFC 5044 §8 and RFC 6581 §8.
+//! Those of RDMAP are from RFC 5040 §4.8, and those of DDP from RFC 5041 §7.2. Those of MPA are from RFC 5044 §8 and
+//! RFC 6581 §8.
 
 use fabric::Fault;
 

@@ -1,5 +1,6 @@
-//! Goal: payload that is read into its place before its header was seen is where it belongs, whatever the headers say, and none of
-//! usual messages is copied. Method: a machine and frames of another one, or made by hand, handed over in one piece and in many.
+//! Goal: payload that is read into its place before its header was seen is where it belongs, whatever the headers say.
+//! No byte of usual messages is copied. Method: a machine and frames of another one, or made by hand, handed over in
+//! one piece and in many.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod rig;
@@ -147,8 +148,8 @@ fn small_send(msn: u32) -> Vec<u8> {
     framed(&header, b"between")
 }
 
-/// Segments that grow, shrink, jump and stop early, another message between them, another Write behind them: nothing of it is
-/// forbidden, and nothing of it is what was expected.
+/// Segments that grow, shrink, jump and stop early, another message between them, another Write after them. Nothing of
+/// it is forbidden, and nothing of it was expected.
 #[test]
 fn segments_that_are_not_as_expected_are_placed_all_the_same() {
     let sizes = [2100, 5000, 3000, 4, 2500, 6001, 2048, 7];

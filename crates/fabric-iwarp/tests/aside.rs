@@ -1,6 +1,6 @@
-//! Goal: messages that were not admitted never stand before an answer that this side needs, arrive in order once they are, take
-//! nobody's receive, and are bounded. Method: two machines, of which the one that accepts takes its receives from a shared queue,
-//! with bytes moved between them in pieces; no sockets, no clock.
+//! Goal: messages that were not admitted never stand before an answer that this side needs. They arrive in order once
+//! they are admitted, take nobody's receive, and are bounded. Method: two machines, with bytes moved between them in
+//! pieces; no sockets, no clock. The one that accepts takes its receives from a shared queue.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod rig;

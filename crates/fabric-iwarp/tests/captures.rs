@@ -1,6 +1,5 @@
-//! Goal: what we say is what others understand. Method: everything that two endpoints say to each other on loopback
-//! passes a wire tap that writes it down as a capture, which tshark decodes: every frame of it, each CRC
-//! good, nothing malformed.
+//! Goal: what we say is what others understand. Method: a wire tap writes down everything that two endpoints say to
+//! each other on loopback. tshark decodes every frame of the capture: each CRC good, nothing malformed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use bytes::Bytes;

@@ -13,8 +13,8 @@ use ropewalk_fabric_iwarp::machine::Machine;
 use ropewalk_fabric_iwarp::mpa::Rtr;
 use std::collections::HashMap;
 
-/// Random work of both sides, with frames and pieces of all sizes: bytes arrive where and as they should, all
-/// completes in order, nothing is lost.
+/// Random work of both sides, with frames and pieces of all sizes. Bytes arrive where and as they should, all completes
+/// in order, and nothing is lost.
 #[test]
 fn random_work_arrives_whatever_the_pieces() {
     for seed in 0..60 {

@@ -258,8 +258,8 @@ async fn replies_that_cannot_be_used_are_answered() {
     }
 }
 
-/// A responder that knows revision 1 only closes, or takes what it misreads for a refusal: it is asked once more, in its
-/// own words (RFC 6581 §10).
+/// A responder that knows revision 1 only closes, or takes what it misreads for a refusal. It is asked once more, in
+/// its own words (RFC 6581 §10).
 #[tokio::test]
 async fn an_old_responder_is_asked_again_with_revision_1() {
     for first_reply in [

@@ -1,5 +1,5 @@
-//! Goal: each thing that a peer can do wrong is answered with the layer, type and code that the RFCs have for it, and with the headers
-//! that RFC 5040 Figure 10 wants included. Method: one wrong frame after good ones, made by hand.
+//! Goal: each thing that a peer can do wrong is answered with the layer, type and code of the RFCs. The answer includes
+//! the headers that RFC 5040 Figure 10 wants. Method: one wrong frame after good ones, made by hand.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod rig;

@@ -1,7 +1,7 @@
 //! IP addresses of this machine, and the device and port that each is on.
 //!
-//! Connections are made to and from addresses, so a port without one cannot be used. Which port an address is on is for
-//! librdmacm to say: an identifier that is bound to the address has the device, over VLANs and IPoIB, too. sysfs names the
+//! Connections are made to and from addresses, so a port without one cannot be used. librdmacm says which port an
+//! address is on. An identifier that is bound to the address has the device, also over VLANs and IPoIB. sysfs names the
 //! network interfaces of a port, for those that have no address yet.
 
 use crate::cm::{self, Channel, Id};

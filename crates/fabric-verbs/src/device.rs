@@ -85,8 +85,9 @@ impl Device {
         self.context
     }
 
-    /// The error of a function that takes something back, unless it only says that the device is gone. Then nothing works on its
-    /// context any more, and the kernel took back all that was there before it said so: nobody reaches any memory through it.
+    /// The error of a function that takes something back, unless it only says that the device is gone. Then nothing
+    /// works on its context any more. The kernel took back all that was there before it said so, and nobody reaches any
+    /// memory through it.
     pub(crate) fn taken_back(&self, result: i32) -> io::Result<()> {
         // SAFETY: the context is open for ever, also without its device.
         let ask = || unsafe { attributes(self.api, self.context) };

@@ -13,9 +13,9 @@
 //! holds back the others.
 //!
 //! # Failure
-//! A failed completion, a word of the device (port down, device gone) or of the peer (disconnect) ends the connection:
-//! completions that are there are taken, the queue pair is destroyed, and all else comes back as flushed. A device that is gone
-//! stays open in this process ([`device`]).
+//! A failed completion, a word of the device (port down, device gone) or of the peer (disconnect) ends the connection.
+//! Completions that are there are taken, the queue pair is destroyed, and all else comes back as flushed. A device that
+//! is gone stays open in this process ([`device`]).
 
 mod addresses;
 mod cm;

@@ -1,10 +1,10 @@
 //! Registered memory: protection domains, slabs in them, and pieces that are registered for one purpose.
 //!
 //! # Ownership
-//! A slab is registered in a domain when a buffer of it is first used there, as a whole, until the slab or the domain goes. A
-//! connection that has the slabs it needs registers none any more. Slabs carry no right of remote access: no peer can name them.
-//! What a peer may touch is registered for itself ([`Domain::register`]), in a domain of that connection alone, out of reach of
-//! other peers. It is deregistered before its owner gets it back.
+//! A slab is registered in a domain, as a whole, when a buffer of it is first used there. It stays until the slab or
+//! the domain goes. A connection that has the slabs it needs registers none any more. Slabs carry no right of remote
+//! access: no peer can name them. What a peer may touch is registered for itself ([`Domain::register`]), in a domain of
+//! that connection alone, out of reach of other peers. It is deregistered before its owner gets it back.
 //!
 //! # Failure
 //! A registration that the kernel refuses (the limit of locked memory, as a rule) is an error of the one connection.
@@ -167,7 +167,7 @@ impl SlabUser for Domain {
 impl Drop for Domain {
     fn drop(&mut self) {
         self.slabs.get_mut().clear();
-        // SAFETY: it is live until here, and nothing is registered in it: slabs are gone, and whatever was registered for
+        // SAFETY: it is live until here, and nothing is registered in it. Slabs are gone; whatever was registered for
         // itself, or is a queue pair, holds the domain.
         let result = unsafe { (self.device.api.verbs.ibv_dealloc_pd)(self.pd()) };
         if let Err(e) = self.device.taken_back(result) {

@@ -2,8 +2,8 @@
 //!
 //! # Ownership
 //! Memory that was posted belongs to the device until its completion is taken or the queue pair is destroyed
-//! ([`Queue::into_id`], or dropping it): destroying waits until the device has let go. Receives that are shared stay with their queue
-//! ([`crate::shared`]).
+//! ([`Queue::into_id`], or dropping it). Destroying waits until the device has let go. Receives that are shared stay
+//! with their queue ([`crate::shared`]).
 
 use crate::cm::{Id, set_nonblocking};
 use crate::context::check;
@@ -197,8 +197,9 @@ impl Queue {
         result == 0 && [sys::QPS_ERR, sys::QPS_SQE].contains(&attr.qp_state)
     }
 
-    /// Ends the queue pair: the device has let go of all memory. The identifier remains. What it completed of receives that are shared
-    /// goes to `last`: before it is destroyed, since some drivers then forget its completions, and after, since others complete until then.
+    /// Ends the queue pair: the device has let go of all memory. The identifier remains. What it completed of receives
+    /// that are shared goes to `last`, before it is destroyed and after. Some drivers then forget its completions;
+    /// others complete until then.
     pub(crate) fn into_id(mut self, mut last: impl FnMut(&Wc)) -> Id {
         self.take_last(&mut last);
         self.destroy();

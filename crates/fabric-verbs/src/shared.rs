@@ -1,13 +1,13 @@
 //! Receives that the connections of a device share (SRQ): one queue for a device and a [`ReceiveQueue`].
 //!
-//! A device takes the next receive for whoever sends first, so no single connection can be held back in front of it. Instead each
-//! connection has a [`Share`] that counts: a message that was neither admitted nor excused ends its connection, and until that is seen it
-//! has taken one of the [`RESERVE`].
+//! A device takes the next receive for whoever sends first, so no single connection can be held back in front of it.
+//! Instead each connection has a [`Share`] that counts. A message that was neither admitted nor excused ends its
+//! connection. Until that is seen it has taken one of the [`RESERVE`].
 //!
 //! # Invariant
-//! As many receives are posted as messages are admitted to all connections together, and [`RESERVE`] more, as long as the queue and
-//! the pool have room. The queue may still be short, if a peer sends faster than its completions are looked at. Then the device
-//! asks its peers to wait and try again, without end. Nobody loses a connection by it.
+//! As many receives are posted as messages are admitted to all connections together, and [`RESERVE`] more. The queue
+//! and the pool must have room for them. The queue may still be short, if a peer sends faster than its completions are
+//! looked at. Then the device asks its peers to wait and try again, without end. Nobody loses a connection by it.
 //!
 //! # Ownership
 //! A posted receive is the device's until a completion names it, or until the queue is destroyed, after every queue pair on it. A

@@ -45,7 +45,7 @@ pub struct DeviceReport {
     /// Most reads that one connection serves, and has outstanding.
     pub reads_max: (i32, i32),
     /// Whether it has the memory management extensions: messages that take back memory of their receiver (Send with
-    /// invalidation), fast registration and local invalidation by work requests.
+    /// invalidation), and fast registration and local invalidation by work requests.
     pub invalidates: bool,
     /// Most receives that connections may share, 0 without shared receive queues.
     pub shared_receives_max: i32,

@@ -1,10 +1,11 @@
 //! The binary interface of rdma-core: what its functions take and give, as laid out in memory.
 //!
-//! Written from the documented interface of libibverbs and librdmacm (`IBVERBS_1.1`, `RDMACM_1.0`). What is used here has not
-//! changed since 2008. Only the fields that are used have their names; the rest is room. Sizes and offsets are those that a C
-//! compiler gives for the public headers on 64-bit Linux. They are asserted at the end of this file, so a slip does not compile.
-//! The verbs of the data path (`ibv_post_send`, `ibv_post_recv`, `ibv_post_srq_recv`, `ibv_poll_cq`, `ibv_req_notify_cq`) are no
-//! symbols of the library: the C header defines them as calls through the table in [`Context`], and so does this crate.
+//! Written from the documented interface of libibverbs and librdmacm (`IBVERBS_1.1`, `RDMACM_1.0`). What is used here
+//! has not changed since 2008. Only the fields that are used have their names; the rest is room. Sizes and offsets are
+//! those that a C compiler gives for the public headers on 64-bit Linux. They are asserted at the end of this file, so
+//! a slip does not compile. The verbs of the data path (`ibv_post_send`, `ibv_post_recv`, `ibv_post_srq_recv`,
+//! `ibv_poll_cq`, `ibv_req_notify_cq`) are no symbols of the library. The C header defines them as calls through the
+//! table in [`Context`], and so does this crate.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,6 +1,7 @@
-//! What becomes of connections when their port goes down or their device goes away, on the device `ROPEWALK_RDMA_DEVICE`
-//! over the network interface `ROPEWALK_RDMA_INTERFACE` with the address `ROPEWALK_RDMA_ADDRESS`. Another device of the
-//! kind `ROPEWALK_RDMA_KIND` is made over the interface `ROPEWALK_RDMA_SPARE`.
+//! What becomes of connections when their port goes down or their device goes away. The device is
+//! `ROPEWALK_RDMA_DEVICE`, over the network interface `ROPEWALK_RDMA_INTERFACE` with the address
+//! `ROPEWALK_RDMA_ADDRESS`. Another device of the kind `ROPEWALK_RDMA_KIND` is made over the interface
+//! `ROPEWALK_RDMA_SPARE`.
 //!
 //! These take the machine's network away: `cargo xtask vm rdma` runs them in a guest, each in a process of its own.
 

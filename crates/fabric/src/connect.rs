@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Private data that every fabric carries in both directions. InfiniBand and RoCE leave 56 octets of a connection request to the
-/// caller, iWARP 508 (512 of RFC 5044 §7.1.1 less 4 of RFC 6581 §9.1).
+/// Private data that every fabric carries in both directions. InfiniBand and RoCE leave 56 octets of a connection
+/// request to the caller. iWARP leaves 508 (512 of RFC 5044 §7.1.1 less 4 of RFC 6581 §9.1).
 pub const PRIVATE_DATA_BYTES_PORTABLE: usize = 56;
 
 /// What a provider can do at most.
@@ -107,10 +107,11 @@ pub trait Incoming: Send {
         receives: Vec<Receive>,
     ) -> BoxFuture<'static, Result<Connected, ConnectError>>;
 
-    /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of them; [`Endpoint::admit`]
-    /// admits more. What comes beyond them waits or ends this connection ([`ProviderLimits::holds_back`]), and nobody else's. Neither does it stand in
-    /// the way of the answer to a read of this side: where that comes after such messages, a provider that holds them back may cut off a peer
-    /// that sends many of them. Completions of these receives have the id 0.
+    /// Says yes. Messages of the peer take their receives from the queue of `claim`, which has admitted the first of
+    /// them; [`Endpoint::admit`] admits more. What comes beyond them waits or ends this connection
+    /// ([`ProviderLimits::holds_back`]), and nobody else's. Nor does it stand in the way of the answer to a read of
+    /// this side. Where the answer comes after such messages, a provider that holds them back may cut off a peer that
+    /// sends many. Completions of these receives have the id 0.
     ///
     /// A provider that cannot share takes the receives of the claim for this connection alone.
     fn accept_sharing(

@@ -21,7 +21,7 @@ pub struct EndpointConfig {
     pub ord: u32,
     /// Checksum over every frame. A fabric that has a choice does without only when both sides say false.
     pub crc: bool,
-    /// What the peer may write is scratch after what it has written: these bytes may change too, which lets a provider read
+    /// What the peer may write is scratch after what it has written. These bytes may change too: a provider may read
     /// payload into its place before it knows where a message ends.
     pub exposed_is_scratch: bool,
 }
@@ -173,9 +173,10 @@ pub trait Endpoint: Send {
         0
     }
 
-    /// From now on up to so many messages of the peer may come beyond those that are admitted without ending the connection: what it had
-    /// begun before it heard that it may send less. They have no receives of their own and may have to wait. Where everything that is not
-    /// admitted waits anyway ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)) this is nothing.
+    /// From now on up to so many messages of the peer may come beyond those that are admitted, without ending the
+    /// connection. The peer had begun them before it heard that it may send less. They have no receives of their own
+    /// and may have to wait. Where everything that is not admitted waits anyway
+    /// ([`ProviderLimits::holds_back`](crate::ProviderLimits::holds_back)) this is nothing.
     fn excuse(&mut self, _messages: u32) {}
 
     /// Lets the peer touch this memory under a new key, until it is invalidated by either side.
@@ -189,9 +190,9 @@ pub trait Endpoint: Send {
 
     /// Moves the connection forward and appends what has completed.
     ///
-    /// Ready with Ok when `completions` grew and there may be more at once; ready with the end once everything that
-    /// was owned has come back, and again on each later call. Pending otherwise, though `completions` may have grown
-    /// then too: the task is woken for more, as long as nothing is posted or closed before the next call.
+    /// Ready with Ok when `completions` grew and there may be more at once. Ready with the end once everything that was
+    /// owned has come back, and again on each later call. Pending otherwise, though `completions` may have grown then
+    /// too. The task is woken for more, as long as nothing is posted or closed before the next call.
     fn poll_completions(
         &mut self,
         cx: &mut Context<'_>,

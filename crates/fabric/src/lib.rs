@@ -5,9 +5,9 @@
 //! Memory comes from a [`Pool`], whose slabs a provider may register as a whole ([`slab_at`]).
 //!
 //! # Ownership
-//! A work request owns its buffers and a provider owns exposed memory; each comes back exactly once: by its
-//! [`Completion`], by the completion of what ended the remote access, or at teardown. What was refused comes
-//! back at once. Hence nobody reads memory that a peer may still write.
+//! A work request owns its buffers and a provider owns exposed memory. Each comes back exactly once: by its
+//! [`Completion`], by the completion of what ended the remote access, or at teardown. What was refused comes back at
+//! once. Hence nobody reads memory that a peer may still write.
 //!
 //! # Failure
 //! The first fault ends a connection: what it had accepted completes as flushed, then

@@ -158,8 +158,8 @@ impl MemFabric {
         fabric
     }
 
-    /// Takes away the device with this address: connections over it end at both sides, who listens on it is told, and nobody can
-    /// until it is given back.
+    /// Takes away the device with this address. Connections over it end at both sides, listeners on it are told, and
+    /// nobody can listen until it is given back.
     pub fn take_device(&self, ip: IpAddr) {
         let mut net = self.0.lock();
         net.away.insert(ip);

@@ -1,8 +1,8 @@
 //! Buffers of one size, cut from slabs.
 //!
 //! A slab is one allocation, so that a provider registers few and large ranges instead of every buffer
-//! ([`crate::slab_at`]). Slabs are made when first needed, up to [`PoolConfig::bytes_max`], and live as long
-//! as anything of theirs does: frozen buffers may be kept for long, by a store for example.
+//! ([`crate::slab_at`]). Slabs are made when first needed, up to [`PoolConfig::bytes_max`], and live as long as
+//! anything of theirs does. Frozen buffers may be kept for long, by a store for example.
 //!
 //! Buffers come from the oldest slab that has one, there the one that was given back last: it is warm. So the youngest slabs
 //! become free first; they go back to the system while more than [`PoolConfig::free_bytes_max`] are free. Beside that only

@@ -5,7 +5,7 @@
 //! admitted to it finds one, whatever the others do.
 //!
 //! A provider whose device has a queue of its own keeps these books itself, with receives of the same pool
-//! ([`ReceiveQueue::receive`]): nobody can set aside what a device must have in hand.
+//! ([`ReceiveQueue::receive`]). Nobody can set aside what a device must have in hand.
 
 use crate::{Buffer, Pool};
 

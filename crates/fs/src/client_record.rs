@@ -24,8 +24,9 @@ use xdr::OpaqueBuf;
 const TAG: u8 = b'c';
 /// Records read in one step.
 const PAGE: usize = 1024;
-/// How long a client has taken nothing before its record may say that it holds nothing. Shorter would have who opens a file
-/// now and then wait for a sync each time; longer has more restarts wait for clients that have nothing to reclaim.
+/// How long a client has taken nothing before its record may say that it holds nothing. With a shorter time, a client
+/// that opens a file now and then waits for a sync each time. With a longer one, more restarts wait for clients that
+/// have nothing to reclaim.
 const IDLE_MS: u64 = 2_000;
 /// Most clients that one tick writes back.
 const IDLE_MAX: usize = 1024;
@@ -147,8 +148,9 @@ pub fn ensure(fs: &Fs, actor: &mut Actor) -> Result<(), NfsStatus> {
     Ok(())
 }
 
-/// Writes the record of a client that is about to take state (`takes`), or that may do so from now on; unless it is there or
-/// must not be. Returns the transaction to wait for where it says that the client holds something.
+/// Writes the record of a client that is about to take state (`takes`), or that may do so from now on. It writes
+/// nothing if the record is there or must not be. Returns the transaction to wait for where it says that the client
+/// holds something.
 pub(crate) fn record(fs: &Fs, client: ClientId, takes: bool) -> Result<Option<Seq>, NfsStatus> {
     if fs.clients.lock().record_needed(client, takes).is_none() {
         return Ok(None);

@@ -5,11 +5,11 @@
 //! except the caller's own. No new ones are granted, and proxied I/O waits.
 //!
 //! # Ordering
-//! An object keeps the offsets of its file, so two files share storage where their stripes lie on the same data servers: in one group, by one
-//! stripe unit, shifted by whole rounds. A destination without bytes is given such a place, after a truncation that ends
-//! every handle of the old one. Whether it has bytes is judged when nobody can write it any more: a client may report bytes as
-//! late as at LAYOUTRETURN. All data servers agree before one begins. What is cloned is durable at all of them before the name
-//! space learns of it, and that is durable before the reply.
+//! An object keeps the offsets of its file. Two files therefore share storage where their stripes lie on the same data
+//! servers: in one group, by one stripe unit, shifted by whole rounds. A destination without bytes is given such a
+//! place, after a truncation that ends every handle of the old one. Whether it has bytes is judged when nobody can
+//! write it any more: a client may report bytes as late as at LAYOUTRETURN. All data servers agree before one begins.
+//! What is cloned is durable at all of them before the name space learns of it, and that is durable before the reply.
 //!
 //! # Failure
 //! Nothing is changed when a data server is away or cannot share. One that fails in the middle, or a crash, leaves a part of the range

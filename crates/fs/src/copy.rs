@@ -9,8 +9,9 @@
 //! destination, and its size and times; both are durable before anybody is told. Runs of zeros become holes.
 //!
 //! # Failure
-//! A data server that is away is waited for. One that has another write verifier at the COMMIT than when it was written to may have
-//! lost what it was given: the whole copy is done again. What fails otherwise leaves a part of the range copied.
+//! A data server that is away is waited for. A data server may have lost what it was given if its write verifier at the
+//! COMMIT is not that of the write. The whole copy is done again. What fails otherwise leaves a part of the range
+//! copied.
 
 use crate::actor::{Actor, Prepared};
 use crate::fs::Fs;

@@ -1,5 +1,6 @@
-//! Eager creation: the objects of a new file are made on all of its data servers before OPEN is answered, as the published system does it.
-//! The default is lazy: the first WRITE to a data server makes the object there, and a create costs the same however many there are.
+//! Eager creation: the objects of a new file are made on all of its data servers before OPEN is answered. The published
+//! system does so. The default is lazy: the first WRITE to a data server makes the object there, and a create costs the
+//! same however many there are.
 //!
 //! # Ordering
 //! The file is durable before a data server hears of it, so no object ever belongs to a number that a crash takes back. A removal may

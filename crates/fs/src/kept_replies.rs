@@ -19,7 +19,7 @@ const TAG: u8 = b'e';
 const SESSION_KEY_BYTES: usize = 17;
 /// Records deleted in one step.
 const PAGE: usize = 1024;
-/// Leases after a start for which the sessions of earlier runs are kept: clients have found their way back by then, or
+/// Leases after a start for which the sessions of earlier runs are kept. Clients have found their way back by then, or
 /// have lost their leases.
 const KEPT_LEASES: u64 = 2;
 

@@ -4,15 +4,15 @@
 //! The state table has the holders; the mark "RW out" on the inode says the same durably for writers (R1).
 //!
 //! # Ordering
-//! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a writer
-//! is. The mark's transaction is observed by LAYOUTGET, so it is durable before the reply. A handle carries the epoch that
-//! is read last, and that must be the one of the inode by which the permission was judged: a chmod, fence or truncation
-//! that comes in between refuses it or makes it stale, never the other way round. Its key is taken before that, together
-//! with the entry in the state table, which keeps the key from retiring (see `keys`).
+//! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a
+//! writer is. The mark's transaction is observed by LAYOUTGET, so it is durable before the reply. A handle carries the
+//! epoch that is read last. It must be the epoch of the inode by which the permission was judged: a chmod, fence or
+//! truncation in between refuses it or makes it stale. Its key is taken before that, together with the entry in the
+//! state table, which keeps the key from retiring (see `keys`).
 //!
 //! # Failure
-//! A recall that does not arrive is sent again. A client that does not answer one in a lease is fenced off the file at every data server and loses its layout; a
-//! writer's file then waits until its size was taken from the data servers.
+//! A recall that does not arrive is sent again. A client that does not answer one in a lease is fenced off the file at
+//! every data server and loses its layout. A writer's file then waits until its size was taken from the data servers.
 
 use crate::actor::{Actor, Prepared};
 use crate::fencing::raise_epoch;
@@ -118,8 +118,9 @@ pub fn grant(
 /// Returns whether it waited: what was found of the file before is old then.
 ///
 /// # Errors
-/// `LayoutTryLater` when that takes longer. `LayoutUnavailable` for clients that share a name and end each other's sessions: each end
-/// would cost a fence and a recovery of all that they write. Through this server they lose nothing but their sessions.
+/// `LayoutTryLater` when that takes longer. `LayoutUnavailable` for clients that share a name and end each other's
+/// sessions. Each end would cost a fence and a recovery of all that they write. Through this server they lose nothing
+/// but their sessions.
 pub async fn grantable(fs: &Arc<Fs>, actor: &Actor, inode: &Inode) -> Result<bool, NfsStatus> {
     if fs.clients.is_name_shared(actor.owner()?) {
         return Err(NfsStatus::LayoutUnavailable);
@@ -471,8 +472,8 @@ pub(crate) fn recall_of_keys(
     next
 }
 
-/// Sends one CB_LAYOUTRECALL, again as long as the layout is out and its time is not over: the client may be cut off for a while, or
-/// have a new session that knows nothing of it.
+/// Sends one CB_LAYOUTRECALL, again as long as the layout is out and its time is not over. The client may be cut off
+/// for a while, or have a new session that knows nothing of it.
 async fn send_recall(fs: &Arc<Fs>, mut recall: Recall, fh: &[u8]) {
     while fs.clients.now_ms() < recall.deadline_ms {
         let sent = send_once(fs, &recall, fh).await;

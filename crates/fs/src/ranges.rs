@@ -1,8 +1,8 @@
 //! Ranges of striped files: where data are, holes that are made, storage that is taken (SEEK, DEALLOCATE, ALLOCATE).
 //!
 //! # Ownership
-//! As proxied I/O: the file's gate keeps truncations out. Layouts stay. To a client that writes the range at a data server
-//! meanwhile it is a WRITE like any other, and no byte outside of the range is touched.
+//! As proxied I/O: the file's gate keeps truncations out. Layouts stay. A client that writes the range at a data server
+//! meanwhile sees a WRITE like any other. No byte outside of the range is touched.
 //!
 //! # Ordering
 //! A hole or a reservation is durable at every data server before the name space learns of it, and that before the reply.
@@ -10,8 +10,8 @@
 //! stripes alone.
 //!
 //! # Failure
-//! What fails may be done in part, and asking again does the rest. A data server that is away delays all of it, an expelled one
-//! makes an I/O error of it: its part of the file is lost.
+//! What fails may be done in part, and asking again does the rest. A data server that is away delays all of it. An
+//! expelled one makes an I/O error of it: its part of the file is lost.
 
 use crate::actor::{Actor, Prepared};
 use crate::fs::Fs;

@@ -1,9 +1,9 @@
 //! Removal: objects of files without names, taken off the data servers in batches (rule R4).
 //!
 //! # Ordering
-//! The inode and its entry of the queue change places in one transaction; data servers are told only of what is durable;
-//! an entry goes when each data server of the group has a durable tombstone, which no late write passes. So nobody waits
-//! for layouts of a removed file: the tombstone fences them.
+//! The inode and its entry of the queue change places in one transaction. Data servers are told only of what is
+//! durable. An entry goes when each data server of the group has a durable tombstone, which no late write passes. So
+//! nobody waits for layouts of a removed file: the tombstone fences them.
 //!
 //! # Failure
 //! A data server that is away keeps its entries in the queue. REMOVE may be repeated.

@@ -4,14 +4,15 @@
 //! A file in the table belongs to the recovery: its attributes, layouts and I/O wait with `NFS4ERR_DELAY`.
 //!
 //! # Ordering
-//! At start all marked files are entered before anything is served. A file's size is taken when two conditions hold: every data
-//! server of its group serves, so has the cluster floor; and no fence on it is pending. Then only known writers can still grow it.
-//! The size is durable before the mark goes, and the mark is gone before the file is served.
+//! At start all marked files are entered before anything is served. A file's size is taken when two conditions hold.
+//! Every data server of its group serves, and so has the cluster floor. No fence on the file is pending. Then only
+//! known writers can still grow it. The size is durable before the mark goes, and the mark is gone before the file is
+//! served.
 //!
 //! # Failure
-//! A data server that is away delays its files only; one that was expelled counts as empty. An object that is lost has the
-//! size that the data server's index has durably; one that cannot be read just now delays its file: it may be as long as
-//! any. What fails is done again at the next tick.
+//! A data server that is away delays its files only; one that was expelled counts as empty. An object that is lost has
+//! the size that the data server's index has durably. An object that cannot be read just now delays its file: it may be
+//! as long as any. What fails is done again at the next tick.
 
 use crate::fs::Fs;
 use crate::hint::SOME;
@@ -185,8 +186,9 @@ async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), S
     Ok(())
 }
 
-/// When the data servers of a file have last written its objects, each by its own clock, if that may matter: an explicitly set
-/// modification time stands while none of these has risen. To be asked for before a layout for writing is granted.
+/// When the data servers of a file have last written its objects, each by its own clock, if that may matter. An
+/// explicitly set modification time stands while none of these has risen. To be asked for before a layout for writing
+/// is granted.
 ///
 /// # Errors
 /// `LayoutTryLater` when a data server does not say.

@@ -1,7 +1,7 @@
 //! What files take up on the data servers (`space_used`, RFC 8881 §5.8.2.35).
 //!
 //! # Ownership
-//! The inode has the number. What grows a file adds the growth to it, as if it had no holes; whatever writes to a file,
+//! The inode has the number. What grows a file adds the growth to it, as if it had no holes. Whatever writes to a file,
 //! cuts it or punches holes notes it here, and soon the data servers are asked.
 //!
 //! # Ordering

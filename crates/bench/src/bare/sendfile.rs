@@ -1,8 +1,8 @@
 //! The bare READ: a range of one file from the page cache to the socket by sendfile.
 //!
-//! A request is offset and length, a reply is the length and the bytes. The length goes out with MSG_MORE, so it
-//! shares a segment with the first bytes of the file. One blocking thread serves each connection: with
-//! replies of this size the copy in the kernel is the cost, and a thread needs no readiness calls between.
+//! A request is offset and length, a reply is the length and the bytes. The length goes out with MSG_MORE, so it shares
+//! a segment with the first bytes of the file. One blocking thread serves each connection. With replies of this size
+//! the copy in the kernel is the cost, and a thread needs no readiness calls.
 
 use super::{PAYLOAD_BYTES_MAX, Range, Ranges, Walk, connect, read_status, serve_ranges};
 use crate::load::{Load, Requester};

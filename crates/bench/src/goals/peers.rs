@@ -1,6 +1,7 @@
 //! Beside nfs-ganesha with everything in memory: its FSAL_VFS on the same tmpfs, and its FSAL_MEM.
 //!
-//! Where there is a bare server for the operation it stands beside them: what the machine can do at all, of which no goal asks for more than 0.95.
+//! A bare server stands beside them where there is one for the operation. It shows what the machine can do; no goal
+//! asks for more than 0.95 of it.
 //!
 //! The client is the same for all: a blocking socket with a session for each connection. Where data are read or written each connection has a file of its
 //! own, no longer than what FSAL_MEM keeps of one.

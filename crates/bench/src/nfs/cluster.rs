@@ -1,5 +1,5 @@
-//! A cluster of the real program in a folder of its own, gone with it: `ropewalk up`, or where links have a cap servers that are
-//! started one by one, each in a network namespace.
+//! A cluster of the real program, in a folder that is removed with it. It is `ropewalk up`, or, where links have a cap,
+//! servers in network namespaces of their own.
 //!
 //! # Ownership
 //! A [`Cluster`] owns the processes, their folder and all that is in it.

@@ -65,7 +65,8 @@ const MAKERS_COUNT: u32 = 64;
 /// Names that READDIR lists, and the room for its reply: all of them come at once.
 const NAMES_COUNT: u64 = 100;
 const READDIR_BYTES: u32 = 32 * 1024;
-/// Files that REMOVE finds at most, and at least for each task; between them the time that their creation may take counts, in that of the removals.
+/// Most files that REMOVE finds, and the least for each task. Between the two, the time that their creation may take
+/// counts as time of the removals.
 const STOCK_MAX: u64 = 100_000;
 const STOCK_PER_TASK: usize = 4;
 const STOCK_TIMES: u32 = 2;

@@ -1,9 +1,10 @@
 //! A file's first life by number of data servers: the create alone, with a first write to every stripe and close, and its end.
 //!
-//! The whole is OPEN create, LAYOUTGET, one DATA_SYNC WRITE to each data server (all at once), LAYOUTCOMMIT, LAYOUTRETURN and CLOSE;
-//! the create alone is OPEN create and CLOSE. Objects are made by the first write, so the create must not depend on
-//! the number of data servers. The end is REMOVE, until no data server has anything of the file: many files are removed one after
-//! another and waited for together, as asking whether all is clean takes longer than a removal does.
+//! The whole is OPEN create, LAYOUTGET, one DATA_SYNC WRITE to each data server (all at once), LAYOUTCOMMIT,
+//! LAYOUTRETURN and CLOSE. The create alone is OPEN create and CLOSE. Objects are made by the first write, so the
+//! create must not depend on the number of data servers. The end is REMOVE, until no data server has anything of the
+//! file. Many files are removed one after another and waited for together: asking whether all is clean takes longer
+//! than a removal.
 
 use crate::load::{self, Load, Tally, TaskRequester};
 use crate::nfs::client::{FileMap, OpenFile, Owner, Peer, at_ds};

@@ -1,6 +1,7 @@
-//! The bytes of the files of experiments: any range is a slice of one buffer, so that making them and checking them costs next to nothing.
+//! The bytes of the files of experiments. Any range is a slice of one buffer, so making and checking them costs next to
+//! nothing.
 //!
-//! They repeat with a period that is no multiple of a stripe unit or a record: bytes that come from a wrong stripe or a wrong
+//! They repeat with a period that is no multiple of a stripe unit or a record. Bytes that come from a wrong stripe or
 //! record differ from those expected.
 
 use crate::{BenchError, pattern};

@@ -1,5 +1,5 @@
-//! What a suite writes: a table, on the terminal too, and for each experiment CSV (every run), JSON (all that is needed to repeat it) and plots;
-//! and one HTML page of all of them, with the published figures beside ours.
+//! What a suite writes: a table, on the terminal too. Each experiment also has CSV (every run), JSON (all that is
+//! needed to repeat it) and plots. One HTML page has all of them, with the published figures beside ours.
 
 mod chart;
 mod csv;

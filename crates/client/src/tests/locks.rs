@@ -1,5 +1,5 @@
-//! Goal: locks keep others out until they are given up, over restarts of the server too, and a lock that is lost is
-//! never taken for one that is held.
+//! Goal: locks keep others out until they are given up, also over restarts of the server. A lock that is lost is never
+//! taken for one that is held.
 
 use super::*;
 use crate::{LockConflict, LockKind};

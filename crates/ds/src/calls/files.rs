@@ -1,8 +1,8 @@
 //! SET_SIZE and REMOVE (rules R3, R4, R9).
 //!
 //! # Ordering
-//! Floor or tombstone durable, I/O of before ended, index lowered durably, then the object. A crash in between leaves an
-//! object that is longer than its mark, or one without an entry; the MDS repeats the call and finds it.
+//! Floor or tombstone durable, I/O of before ended, index lowered durably, then the object. A crash in between leaves
+//! an object that is longer than its mark, or one without an entry. The MDS repeats the call and finds it.
 //!
 //! # Failure
 //! Items fail one by one; what was lowered stays lowered.

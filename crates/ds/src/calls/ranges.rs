@@ -1,10 +1,10 @@
-//! MAP, PUNCH, RESERVE and CLONE: where an object has data, holes that are made, storage that is taken and that is shared (RFC 7862 §15.1,
-//! §15.4, §15.11, §15.13).
+//! MAP, PUNCH, RESERVE and CLONE (RFC 7862 §15.1, §15.4, §15.11, §15.13): where an object has data, making holes,
+//! taking storage, and sharing it.
 //!
 //! # Ordering
-//! What changes an object counts as in flight on its file, like a WRITE: fences and removals wait for it, and one that the
-//! MDS has given up on ends before this server serves again. The index has the object before storage is taken that only a removal
-//! gives back.
+//! What changes an object counts as in flight on its file, like a WRITE: fences and removals wait for it. A change that
+//! the MDS has given up on ends before this server serves again. The index has the object before storage is taken that
+//! only a removal gives back.
 //!
 //! # Failure
 //! A call that fails may have done a part; each may be repeated.

@@ -1,5 +1,6 @@
-//! READ (RFC 8881 §18.22, §13.6). From the page cache the data leave by sendfile, or copied where they are few; what may wait for a disk is read
-//! where it blocks nobody. Past the end of the object the MDS is asked how long the file is (rule R8).
+//! READ (RFC 8881 §18.22, §13.6). From the page cache the data leave by sendfile, or are copied where they are few. A
+//! read that may wait for a disk is done where it blocks nobody. Past the end of the object the MDS is asked how long
+//! the file is (rule R8).
 
 use std::os::unix::fs::FileExt;
 

@@ -4,9 +4,9 @@
 //! The data lie in the request's record; nothing is copied before the object store, which may keep them as they are.
 //!
 //! # Ordering
-//! Verifier, data, sync, index. For `FILE_SYNC` the MDS learns of it next. Then the reply. Fences and truncations of the file wait
-//! for all of it: no report of a write may come after a truncation and make the file long again. The MDS therefore never lets
-//! WROTE wait for a fence or a truncation.
+//! Verifier, data, sync, index. For `FILE_SYNC` the MDS learns of it next. Then the reply. Fences and truncations of
+//! the file wait for all of it. No report of a write may come after a truncation and make the file long again. The MDS
+//! therefore never lets WROTE wait for a fence or a truncation.
 //!
 //! # Failure
 //! Data may be in the object, even durable, when the client is told of an error; it writes them again.

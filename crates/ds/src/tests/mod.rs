@@ -1,5 +1,6 @@
-//! Goal: each rule of a data server, from the wire. Method: a data server over stores in memory, a false MDS that speaks the
-//! control program, and clients with real sessions, all in one process under paused time. Handles are signed by the test.
+//! Goal: each rule of a data server, from the wire. Method: a data server over stores in memory, a false MDS that
+//! speaks the control program, and clients with real sessions. All are in one process under paused time. Handles are
+//! signed by the test.
 
 mod control_calls;
 mod copies;

@@ -1,7 +1,8 @@
-//! Goal: a power cut at any call of a data server, under its index, its objects and what ties them, takes nothing that was
-//! acknowledged. Method: `powercut` records this test as its own workload: writes, commits, cuts, holes, reservations, creations,
-//! removals and fences of several files at once, each said before it begins and when it is answered. A data server over what a cut left must have what was answered,
-//! of the rest no byte that was never written, and nothing to report as lost.
+//! Goal: a power cut at any call of a data server, under its index, its objects and what ties them, takes nothing that
+//! was acknowledged. Method: `powercut` records this test as its own workload. It writes, commits, cuts, punches,
+//! reserves, creates, removes and fences several files at once. Each act is said before it begins and when it is
+//! answered. A data server over what a cut left must have what was answered. Of the rest it has no byte that was never
+//! written, and nothing to report as lost.
 
 use super::*;
 use meta_fjall::FjallStore;

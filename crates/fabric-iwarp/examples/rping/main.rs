@@ -1,7 +1,7 @@
 //! Both sides of rping, the ping of librdmacm, on our software iWARP: for interoperation with other implementations.
 //!
-//! `rping serve ADDRESS CONNECTIONS` answers that many peers one after the other and prints a line for each;
-//! `rping ping ADDRESS BYTES COUNT` pings a server and compares what comes back.
+//! `rping serve ADDRESS CONNECTIONS` answers that many peers one after the other and prints a line for each. `rping
+//! ping ADDRESS BYTES COUNT` pings a server and compares what comes back.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,

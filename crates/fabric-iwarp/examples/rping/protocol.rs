@@ -1,5 +1,5 @@
-//! The protocol of rping: the client names its data, the server reads them and says so; the client names an empty
-//! buffer, the server writes the data there and says so. What names memory are 16 octets: address, key, length.
+//! The protocol of rping. The client names its data; the server reads them and says so. The client names an empty
+//! buffer; the server writes the data there and says so. What names memory are 16 octets: address, key, length.
 
 use crate::peer::{CONFIG, PING_BYTES_MAX, Peer, Result, receives};
 use bytes::Bytes;

@@ -1,8 +1,9 @@
 //! Where bytes are read to: payload into its place, the payload of segments that should follow too, all else into the inbox.
 //!
-//! A message of several segments goes on where it stopped, in segments of the same size until the last one. So all of it can
-//! be read at once, each payload into its place and what stands between two of them into the inbox. What a header then says is
-//! checked before any of that counts; bytes that turn out to be something else are moved to the inbox and taken from there.
+//! A message of several segments goes on where it stopped, in segments of the same size until the last one. So all of
+//! it can be read at once, each payload into its place and what stands between two of them into the inbox. What a
+//! header then says is checked before any of that counts. Bytes that turn out to be something else are moved to the
+//! inbox and taken from there.
 //!
 //! Nobody knows how long a Write will be, so what follows it may get into the memory after it, never into bytes that were
 //! written. Where that is not allowed ([`fabric::EndpointConfig::exposed_is_scratch`]) Writes are read segment by segment.
@@ -214,7 +215,8 @@ impl Machine {
         }
     }
 
-    /// What was read after the end of the inbox and the first `right` bytes in the places of these sizes, in the order of the stream.
+    /// What was read after the end of the inbox, in the order of the stream: the first `right` bytes in the places of
+    /// these sizes.
     fn spilled(
         &mut self,
         before: &Segment,

@@ -9,8 +9,8 @@
 //! When it is admitted it moves into its receive, as if it had come then: what it invalidates is withdrawn then, too.
 //!
 //! # Failure
-//! There is a bound, [`ASIDE_BYTES_MAX`]. A peer that goes beyond it is cut off, as one without a receive is (RFC 5041 §7.1):
-//! neither can it be read on, nor would its answer ever come. One that keeps to its credits has nothing here.
+//! There is a bound, [`ASIDE_BYTES_MAX`]. A peer that goes beyond it is cut off, as one without a receive is (RFC 5041
+//! §7.1). It cannot be read on, and its answer would never come. One that keeps to its credits has nothing here.
 
 use super::parts::Op;
 use super::put_aside::{ASIDE_BYTES_MAX, Message};

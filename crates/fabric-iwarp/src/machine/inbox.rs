@@ -179,8 +179,9 @@ impl Segment {
         self.payload_bytes - self.placed
     }
 
-    /// Where the rest of the payload goes, and `more` bytes after it: memory that was checked when the segment began, and
-    /// that nobody takes back before its end: receives and sinks by themselves, exposed memory because invalidations wait.
+    /// Where the rest of the payload goes, and `more` bytes after it. The memory was checked when the segment began.
+    /// Nobody takes it back before the segment's end: receives and sinks are held, and invalidations of exposed memory
+    /// wait.
     pub(super) fn place<'a>(
         &self,
         keys: &'a mut Keys<Exposure>,

@@ -4,8 +4,8 @@ use crate::ddp::SegmentHeader;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Bytes of messages, and of the books about them, from which on no other is put aside: on one connection as much as its inbox
-/// takes at most. The last one may go beyond it.
+/// Bytes of messages, and of the books about them, from which on no other is put aside. One connection has as much as
+/// its inbox takes at most. The last one may go beyond it.
 pub(super) const ASIDE_BYTES_MAX: usize = 64 * 1024;
 
 /// What one connection has put aside, oldest first. While there is any, nothing is admitted.

@@ -1,8 +1,8 @@
 //! The incoming half of a stream: frames cut from bytes, each segment checked before any of it is placed.
 //!
-//! A frame's CRC comes after its payload, so payload is placed before it is known to be whole. That is sound
-//! because nothing is delivered before the CRC was right, and a frame that fails it ends the stream: what it
-//! may have damaged is still exposed, still being read, or a receive, and comes back as flushed.
+//! A frame's CRC comes after its payload, so payload is placed before it is known to be whole. That is sound because
+//! nothing is delivered before the CRC was right, and a frame that fails it ends the stream. What it may have damaged
+//! is still exposed, still being read, or a receive, and comes back as flushed.
 
 use super::gather::to_usize;
 use super::inbox::admit_control;

@@ -99,8 +99,8 @@ impl Machine {
         ready
     }
 
-    /// Whether the next work can start or go on: a read waits while too many are outstanding, and what is
-    /// after it with it (RFC 5040 §5.5 rule 13, §6.1).
+    /// Whether the next work can start or go on. A read waits while too many are outstanding, and what is after it
+    /// waits too (RFC 5040 §5.5 rule 13, §6.1).
     fn work_is_ready(&self) -> bool {
         match self.send_queue.get(self.tx.framed_items) {
             None => false,

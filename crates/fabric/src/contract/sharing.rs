@@ -95,8 +95,8 @@ pub async fn what_is_not_admitted_waits_alone(fabric: &dyn Fabric, address: Sock
     assert_eq!((queue.posted(), small.taken()), (0, 0));
 }
 
-/// Messages that wait to be admitted do not stand in the way of an answer to a read that was sent after them: what admits them may
-/// need it. They come in order all the same, and invalidate when they come.
+/// Messages that wait to be admitted do not stand in the way of an answer to a read that was sent after them. What
+/// admits them may need it. They come in order all the same, and invalidate when they come.
 pub async fn answers_pass_what_is_not_admitted(fabric: &dyn Fabric, address: SocketAddr) {
     let limits = fabric.limits();
     if !limits.shares_receives || !limits.holds_back {
@@ -238,8 +238,8 @@ pub async fn what_is_excused_arrives_without_being_admitted(
     assert_eq!((queue.posted(), small.taken()), (0, 0));
 }
 
-/// However many connections end with messages that nobody took, and however they end: who is left finds a receive for each message that
-/// is admitted, and everything goes back in the end.
+/// It does not matter how many connections end with messages that nobody took, or how they end. The others find a
+/// receive for each message that is admitted, and everything goes back in the end.
 pub async fn ended_connections_leave_the_queue_whole(fabric: &dyn Fabric, address: SocketAddr) {
     const MESSAGES: u32 = 4;
     if !fabric.limits().shares_receives {

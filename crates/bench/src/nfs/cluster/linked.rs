@@ -1,5 +1,5 @@
-//! A cluster whose servers each have a link of their own: started one by one, in network namespaces, by files of configuration
-//! as a user writes them.
+//! A cluster whose servers each have a link of their own. They are started one by one, in network namespaces, from
+//! configuration files as a user writes them.
 
 use super::child::{ask_to_stop, mds_status, wait_for_end};
 use super::options::{ClusterOptions, MEMORY_TOTAL_BYTES};

@@ -15,7 +15,8 @@ pub(super) const STRIPE_UNIT_BYTES: u32 = 1 << 20;
 /// Records in flight of one stream, where a kernel would read ahead and write behind.
 pub(super) const WINDOW: u32 = 8;
 
-/// Records in flight of one client: where servers have links of their own, a stripe of each of them, so that all links are in use.
+/// Records in flight of one client. Where servers have links of their own, each of them gets a stripe, and all links
+/// are in use.
 pub(in crate::suite) fn window(server: Server, record_bytes: u32) -> u32 {
     match server {
         Server::Own(own) if own.link.is_some() => {

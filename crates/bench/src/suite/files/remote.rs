@@ -1,7 +1,7 @@
 //! A server through our client library: one client, and so one session, for each worker.
 //!
-//! What a worker does at the same time are futures of one thread. It has several threads where the client of a published figure
-//! had: then each has its share of them, and the runtime's own threads carry the connections.
+//! What a worker does at the same time are futures of one thread. It has several threads where the client of a
+//! published figure had. Then each has its share of the tasks, and the runtime's own threads carry the connections.
 
 use super::{Bypass, DIR_MODE, FILE_MODE, Files};
 use crate::BenchError;

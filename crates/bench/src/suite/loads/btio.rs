@@ -1,9 +1,9 @@
 //! The I/O of the NAS benchmark BT in its full mode. A square number of processes write the solution of a cube of points. Time
 //! steps follow one another in one file, by collective buffering.
 //!
-//! The cube is cut into `side`^3 cells for `side`^2 processes; each has `side` cells on a diagonal, so that in every direction each
-//! process has one cell in every slice (the multi-partition decomposition). A point is five doubles, x runs fastest. What a process
-//! has are therefore many short pieces of the file.
+//! The cube is cut into `side`^3 cells for `side`^2 processes. Each process has `side` cells on a diagonal: one cell in
+//! every slice of every direction (the multi-partition decomposition). A point is five doubles, x runs fastest. What a
+//! process has are therefore many short pieces of the file.
 //!
 //! *Collective buffering* writes them as a few long ones: processes put their pieces into a shared area, in one piece each; when all
 //! have done so, some of them, the aggregators, take whole planes out of the area and write them. Reading goes the other way. The

@@ -1,4 +1,4 @@
-//! One small request after another, whose reply carries a given number of bytes: a READ of a file, through whatever
+//! One small request after another, whose reply carries a given number of bytes. It is a READ through whatever
 //! [`Files`] there is, or a call of the bare RPC program.
 
 use super::until::Until;

@@ -1,5 +1,5 @@
-//! Records of one size, or of sizes by Zipf's law, written to and read from files: in order, at random places, or at places by
-//! Zipf's law.
+//! Records of one size, or of sizes by Zipf's law, written to and read from files. Their order is sequential, random,
+//! or by Zipf's law.
 //!
 //! What a phase reads more than once does not come from the page cache of this machine: a server is measured, not the client's memory.
 //! Every byte that is read is compared. A phase that writes ends when the data are durable. What is not written by a measured

@@ -184,8 +184,8 @@ pub(super) fn reads_per_s(costs: &Costs, cores: f64, bytes: u32, requests: u32) 
     network.solve(requests).throughput_per_s
 }
 
-/// Syncs that a request waits for when others wait too: a sync is going on when it comes, of which half is left as a rule, and
-/// then its own, which it shares.
+/// Syncs that a request waits for when others wait too. A sync is going on when it comes, of which half is left as a
+/// rule; then comes its own, which it shares.
 const SYNCS_SHARED: f64 = 1.5;
 
 /// Durable creates per second on one machine.
