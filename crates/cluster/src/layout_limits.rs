@@ -9,8 +9,8 @@ use layout::Group;
 
 /// Bytes of `LAYOUTGET4resok` that each client takes: what Linux asks for, whatever the file (`PNFS_LAYOUT_MAXSIZE`).
 const RESULT_BYTES_MAX: usize = 4096;
-/// Bytes of a result without handles: "return on close", stateid and count (24), the one segment (28), and of its body
-/// all but the handles (36). See RFC 8881 §18.43.2 and §13.3.
+/// Bytes of a result without handles: "return on close", stateid and count (24), and the one segment (28). Of its body
+/// they are all but the handles (36). See RFC 8881 §18.43.2 and §13.3.
 const RESULT_FIXED_BYTES: usize = 88;
 /// A handle and its length.
 const HANDLE_BYTES: usize = 4 + layout::DS_HANDLE_BYTES;

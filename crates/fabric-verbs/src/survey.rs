@@ -44,8 +44,8 @@ pub struct DeviceReport {
     pub pieces_max: i32,
     /// Most reads that one connection serves, and has outstanding.
     pub reads_max: (i32, i32),
-    /// Whether it has the memory management extensions: messages that take back memory of their receiver (Send with
-    /// invalidation), and fast registration and local invalidation by work requests.
+    /// Whether it has the memory management extensions. They are messages that take back memory of their receiver (Send
+    /// with invalidation), and fast registration and local invalidation by work requests.
     pub invalidates: bool,
     /// Most receives that connections may share, 0 without shared receive queues.
     pub shared_receives_max: i32,

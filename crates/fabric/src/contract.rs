@@ -1,8 +1,8 @@
 //! What every provider must do, as tests that each adapter runs.
 //!
-//! An adapter calls [`contract_tests!`](crate::contract_tests) with three things: a function that makes its [`Fabric`],
-//! the address to listen on, and a function that runs a future. Every promise becomes a test of its own. The functions
-//! panic where the provider breaks its promise.
+//! An adapter calls [`contract_tests!`](crate::contract_tests) with three things. They are a function that makes its
+//! [`Fabric`], the address to listen on, and a function that runs a future. Every promise becomes a test of its own.
+//! The functions panic where the provider breaks its promise.
 
 mod connecting;
 mod ending;

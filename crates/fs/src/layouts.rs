@@ -6,9 +6,9 @@
 //! # Ordering
 //! Holder and mark are entered under the file's grant lock, and taken off under it, so a mark is there whenever a
 //! writer is. The mark's transaction is observed by LAYOUTGET, so it is durable before the reply. A handle carries the
-//! epoch that is read last. It must be the epoch of the inode by which the permission was judged: a chmod, fence or
-//! truncation in between refuses it or makes it stale. Its key is taken before that, together with the entry in the
-//! state table, which keeps the key from retiring (see `keys`).
+//! epoch that is read last. It must be the epoch of the inode by which the permission was judged. A chmod, fence or
+//! truncation in between refuses the handle or makes it stale. Its key is taken before that, together with the entry in
+//! the state table, which keeps the key from retiring (see `keys`).
 //!
 //! # Failure
 //! A recall that does not arrive is sent again. A client that does not answer one in a lease is fenced off the file at

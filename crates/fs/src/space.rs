@@ -9,8 +9,8 @@
 //! GETATTR of a file that nobody has open asks at once, so the number is right after the last close. Listings never ask.
 //!
 //! # Failure
-//! While a data server of a file is away, and for files above a bounded number, the number stays what it was, the growth
-//! included; so it does when the server restarts before it has asked, until the file is written to again.
+//! While a data server of a file is away, and for files above a bounded number, the number stays what it was, the
+//! growth included. It also stays when the server restarts before it has asked, until the file is written to again.
 
 use crate::fs::Fs;
 use crate::hint::SOME;

@@ -122,8 +122,9 @@ async fn alone(
     Ok(gate)
 }
 
-/// Makes every data server of the file cut its object. What is done again is done already. When it is not done, the answer is
-/// what others are told until it is: `Io` when a data server's store failed, since asking again may help and waiting does not.
+/// Makes every data server of the file cut its object. What is done again is done already. When it is not done, the
+/// answer is what others are told until it is. It is `Io` when a data server's store failed: asking again may help and
+/// waiting does not.
 async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
     let Some(spread) = Spread::of(&fs.cluster, inode, Expelled::Skipped)? else {
         return Ok(());

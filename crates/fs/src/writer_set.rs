@@ -9,8 +9,9 @@
 //! boots are below the cluster floor, so an empty table is right at start.
 //!
 //! # Failure
-//! A full table forgets its oldest file, the one with the lowest number, for a newer one. From then on it answers "others" for files that it
-//! does not know, up to the newest that it has forgotten: what was made later is known, or nobody has a handle of it.
+//! A full table forgets its oldest file, the one with the lowest number, for a newer one. From then on it answers
+//! "others" for files that it does not know, up to the newest that it has forgotten. What was made later is known, or
+//! nobody has a handle of it.
 
 use layout::ClientTag;
 use namespace::FileId;

@@ -53,8 +53,8 @@ impl Epoch {
         self.0 as u32
     }
 
-    /// The next epoch of the same boot, or `None` when the counter is used up: only the next boot
-    /// can fence then, and running on into the boot half would collide with its floor.
+    /// The next epoch of the same boot, or `None` when the counter is used up. Then only the next boot can fence:
+    /// running on into the boot half would collide with its floor.
     #[must_use]
     pub const fn next(self) -> Option<Self> {
         match self.counter().checked_add(1) {

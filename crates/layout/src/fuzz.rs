@@ -17,8 +17,8 @@ pub fn key() -> SigningKey {
     SigningKey::new(5, KeyBytes::from_random([0x5a; KEY_BYTES]))
 }
 
-/// A data-server handle of a client, and the handle that the same bytes would make up: what passes was signed by us, bit by
-/// bit, and what we signed passes until one bit of it changes.
+/// A data-server handle of a client, and the handle that the same bytes would make up. What passes was signed by us,
+/// bit by bit. What we signed passes until one bit of it changes.
 ///
 /// # Panics
 /// When that is not so.

@@ -51,8 +51,8 @@ impl Rights {
     }
 }
 
-/// Which client owner a handle was given to (R5): derived from the `co_ownerid` that the same client
-/// shows to the MDS and to every data server (RFC 8881 §13.1).
+/// Which client owner a handle was given to (R5). It is derived from the `co_ownerid` that the same client shows to the
+/// MDS and to every data server (RFC 8881 §13.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientTag([u8; CLIENT_TAG_BYTES]);
 
@@ -234,8 +234,8 @@ impl DsHandle {
     }
 }
 
-/// Compares a truncated MAC in constant time: `blake3::Hash` compares so over its whole 32 bytes, so
-/// the sent half is completed with the second half of the expected hash.
+/// Compares a truncated MAC in constant time. `blake3::Hash` compares so over its whole 32 bytes, and the sent half is
+/// completed with the second half of the expected hash.
 fn mac_matches(expected: &blake3::Hash, sent: &[u8]) -> bool {
     let mut whole = *expected.as_bytes();
     whole[..MAC_BYTES].copy_from_slice(sent);

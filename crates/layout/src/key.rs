@@ -3,10 +3,9 @@
 //! ```text
 //!   insert_next --> Next --(activate_next)--> Active --(the next activate_next)--> Valid --(retire_through)--> Retired
 //! ```
-//! The active key signs; every live key verifies, so that a next key can be everywhere before it signs; of a retired key
-//! only the id is remembered.
-//! Ids only rise, and keys retire oldest first, so "every key up to this id is gone" is one number:
-//! floors and tombstones are dropped by it. Debug output never shows key bytes.
+//! The active key signs. Every live key verifies, and a next key can be everywhere before it signs. Of a retired key
+//! only the id is remembered. Ids only rise, and keys retire oldest first. "Every key up to this id is gone" is
+//! therefore one number; floors and tombstones are dropped by it. Debug output never shows key bytes.
 
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -120,7 +119,8 @@ pub enum KeyError {
     StillActive,
     /// A next key waits to become active already, or none does.
     NotNext,
-    /// A set of records has two active keys, two next ones, a next one that is not the newest, a repeated id, or a retired id.
+    /// A set of records is impossible: two active keys, two next ones, a next one that is not the newest, a repeated
+    /// id, or a retired id.
     Inconsistent,
 }
 

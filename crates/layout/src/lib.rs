@@ -1,5 +1,5 @@
-//! Where the bytes of a file lie and who may touch them: stripe arithmetic, placement groups, signed
-//! data-server handles, fencing epochs and the floors that a data server checks them against.
+//! Where the bytes of a file lie and who may touch them. It has stripe arithmetic, placement groups, signed data-server
+//! handles, fencing epochs, and the floors that a data server checks them against.
 //!
 //! The crate is sans-IO: keys are made from random bytes of the caller, nothing reads a clock, and
 //! persistence is records in and out. The MDS signs and places; a data server verifies and fences;

@@ -1,9 +1,8 @@
 //! Placement groups: which ordered list of data servers a new file is cut over, and where it starts.
 //!
-//! A group is a device of the files layout. Its list never changes once a file may use it: another
-//! list is another group with another device id. When a data server of it moves to other addresses
-//! only the version rises, and the device id with it: clients ask anew for one that they do not know,
-//! and keep the addresses of one that they do.
+//! A group is a device of the files layout. Its list never changes once a file may use it: another list is another
+//! group with another device id. When a data server of it moves to other addresses, only the version rises, and the
+//! device id with it. Clients ask anew for an id that they do not know, and keep the addresses of one that they do.
 //!
 //! The table picks by smooth weighted round robin: a heavy group does not get its share in one burst. It rotates the first
 //! stripe index within each group, which spreads small files. It is deterministic: the same calls give the same picks.

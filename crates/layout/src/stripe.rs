@@ -1,5 +1,5 @@
-//! Stripe arithmetic of the files layout with sparse packing (RFC 8881 §13.4, decision 2): which data
-//! server holds a byte, and what a file's size says about its objects and back.
+//! Stripe arithmetic of the files layout with sparse packing (RFC 8881 §13.4, decision 2). It says which data server
+//! holds a byte, and what a file's size says about its objects and back.
 //!
 //! Sparse means that an object's offset is the file's offset. The list of stripe indices is the
 //! identity (0, 1, 2, ... width-1) and the pattern offset is 0, so "stripe index" and "place in the
@@ -143,8 +143,8 @@ impl Striping {
         index < self.width && end > offset && self.object_end(index, end) > offset
     }
 
-    /// The end of the object on the data server at `index` in a file of `file_size_bytes`: one more
-    /// than the highest byte that it may hold, 0 when it holds none.
+    /// The end of the object on the data server at `index` in a file of `file_size_bytes`. It is one more than the
+    /// highest byte that the object may hold, 0 when it holds none.
     #[must_use]
     pub fn object_end(self, index: u32, file_size_bytes: u64) -> u64 {
         let Some(last) = file_size_bytes.checked_sub(1) else {
@@ -165,8 +165,8 @@ impl Striping {
         }
     }
 
-    /// The size of a file whose objects have `object_sizes` (by place in the group; a missing object
-    /// has size 0): one more than the highest byte that some object holds within its own stripes.
+    /// The size of a file whose objects have `object_sizes` (by place in the group; a missing object has size 0). It is
+    /// one more than the highest byte that some object holds within its own stripes.
     ///
     /// It is exact when every object ends at its last written byte. A hole at the end of a file that
     /// was extended by SETATTR is known to the MDS alone.

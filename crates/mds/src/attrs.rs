@@ -274,9 +274,10 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
 
 /// What should be written through this server, of a file that has layouts: while it is small, and little of it was written.
 ///
-/// Reads are not named: by a layout, which OPEN brings along, they take one hop, and here two. Of the two write thresholds the one
-/// for file sizes alone would do by the RFC. Linux takes the I/O size for what it wrote since it last had a layout, and needs
-/// both: its first O_DIRECT requests to a new file come while the size is still 0, however large they are.
+/// Reads are not named: by a layout, which OPEN brings along, they take one hop, and here two. Of the two write
+/// thresholds the one for file sizes alone would do by the RFC. Linux takes the I/O size for what it wrote since it
+/// last had a layout, and needs both. Its first O_DIRECT requests to a new file come while the size is still 0, however
+/// large they are.
 fn threshold(mds: &Mds, inode: &Inode) -> MdsThreshold {
     let bytes = mds.fs.mds_threshold_bytes();
     let thresholds = Thresholds {

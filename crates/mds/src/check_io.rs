@@ -8,9 +8,10 @@ use nfs4::{NfsStatus, Stateid};
 use state::{Ground, Io, StateKind};
 use std::sync::Arc;
 
-/// The file of an I/O whose stateid is valid, and that the caller may do: by its open, or else by its permission (RFC 8881
-/// §18.22.3, §9.1.2). A write-only open gets ACCESS, not OPENMODE, from which no client recovers. An I/O without an open
-/// stands for one: delegations of others are recalled, and none is granted while the guard lives (§10.4.1).
+/// The file of an I/O whose stateid is valid and that the caller may do. The caller may by its open, or else by its
+/// permission (RFC 8881 §18.22.3, §9.1.2). A write-only open gets ACCESS, not OPENMODE, from which no client recovers.
+/// An I/O without an open stands for one: delegations of others are recalled, and none is granted while the guard lives
+/// (§10.4.1).
 pub(crate) async fn check_io(
     mds: &Mds,
     cx: &mut Cx<'_>,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// One COMPOUND on the metadata server.
 pub(crate) type Cx<'r> = Compound<'r, MdsActor>;
 
-/// Calls the name space for the change that the operation in execution is about: its result, as `answer` tells it with the
-/// handle that it makes current, becomes durable with it (rule R15).
+/// Calls the name space for the change that the operation in execution is about. Its result becomes durable with it, as
+/// `answer` tells it with the handle that it makes current (rule R15).
 pub(crate) fn change<T: Any, B: OpBody<Num = OpNum>>(
     mds: &Mds,
     cx: &mut Cx<'_>,

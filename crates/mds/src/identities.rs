@@ -270,9 +270,8 @@ impl Identities {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: each question goes to the directory once while its answer is good, a directory that fails or hangs takes away
-    //! nothing that was known, and the cache has a bound.
-    //! Method: a directory that counts, on paused time.
+    //! Goal: each question goes to the directory once while its answer is good. A directory that fails or hangs takes
+    //! away nothing that was known. The cache has a bound. Method: a directory that counts, on paused time.
 
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

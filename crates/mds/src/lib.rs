@@ -1,8 +1,8 @@
 //! The metadata server: NFSv4.1 and 4.2 operations over the file service.
 //!
-//! [`Mds`] is the [`server::Role`] of the metadata server. `ops` has one file for each operation of RFC 8881, RFC 7862 and RFC 8276: it
-//! decodes, judges what the protocol says of arguments and stateids, calls the file service and answers. `attrs`, `acl` and
-//! [`identities`] translate between inodes and attributes on the wire.
+//! [`Mds`] is the [`server::Role`] of the metadata server. `ops` has one file for each operation of RFC 8881, RFC 7862
+//! and RFC 8276. It decodes, judges what the protocol says of arguments and stateids, calls the file service and
+//! answers. `attrs`, `acl` and [`identities`] translate between inodes and attributes on the wire.
 //!
 //! May call: `fs`, `server` and what lies below. May not call: data servers directly.
 //!

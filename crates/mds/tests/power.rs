@@ -1,8 +1,9 @@
-//! Goal: a power cut at any call of the metadata server's store takes no change of names that was acknowledged, and what a metadata server
-//! recovers from it is a name space: every name leads to its file, links are counted right, parents are those that list a
-//! directory, and nothing is left over that is not to be removed. Method: `powercut` records this test as its own workload: three clients
-//! make, link, rename, change and remove files and directories, each act said before it begins and when it is answered. A metadata
-//! server over what a cut left is asked for all names, by a client; one act of each may have happened or not.
+//! Goal: a power cut at any call of the metadata server's store takes no change of names that was acknowledged. What a
+//! metadata server recovers from it is a name space. Every name leads to its file, links are counted right, and parents
+//! are those that list a directory. Nothing is left over that is not to be removed. Method: `powercut` records this
+//! test as its own workload. Three clients make, link, rename, change and remove files and directories. Each act is
+//! said before it begins and when it is answered. A metadata server over what a cut left is asked for all names, by a
+//! client; one act of each may have happened or not.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -21,8 +21,8 @@
 //! exceeds what is durable.
 //!
 //! # Failure
-//! The first error of a sync fails the gate for good: the kernel may have dropped the pages, so a second sync
-//! that succeeds would prove nothing.
+//! The first error of a sync fails the gate for good. The kernel may have dropped the pages, and a second sync that
+//! succeeds would prove nothing.
 
 use crate::engine::{Engine, FailOnPanic};
 use crate::memtables::Memtables;

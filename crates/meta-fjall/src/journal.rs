@@ -8,9 +8,9 @@
 //! Runs while nothing else has the engine open. Only the newest journal is ever changed.
 //!
 //! # Ordering
-//! fjall syncs a journal before it starts the next one, so only the newest may have a torn tail. When the
-//! last whole batch before the torn one is below the watermark, the torn one was durable once: that is
-//! damage, not a crash, and the store refuses to open with the file as it was.
+//! fjall syncs a journal before it starts the next one, so only the newest may have a torn tail. When the last whole
+//! batch before the torn one is below the watermark, the torn one was durable once. That is damage, not a crash: the
+//! store refuses to open and leaves the file as it was.
 //!
 //! # Failure
 //! Damage is [`MetaError::Corrupt`] with file and position. The format read here is that of fjall 3
@@ -130,8 +130,8 @@ enum Stop {
     Io(std::io::Error),
 }
 
-/// Reads a journal. `commit` is the last number of the journal right before it, if that is there: numbers have
-/// no gaps, so a batch that was wiped out whole is noticed too.
+/// Reads a journal. `commit` is the last number of the journal right before it, if that is there. Numbers have no gaps,
+/// so a batch that was wiped out whole is noticed too.
 fn walk(path: &Path, commit: Option<u64>) -> Result<Walk, MetaError> {
     let mut reader = Reader {
         inner: BufReader::with_capacity(256 * 1024, File::open(path)?),

@@ -4,9 +4,9 @@
 //! transactions. They go into fjall as one batch (see `queue`), which is appended to the journal without a sync. The journal is
 //! synced while somebody waits in `durable`, for all who wait at once (see `commit`). Without a waiter nothing is synced.
 //!
-//! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case
-//! is a stall of the engine: with four memtables unflushed or thirty runs in level 0 it sleeps in steps of
-//! 10-100 ms until the flush or the compaction has caught up with the disk.
+//! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case is
+//! a stall of the engine. With four memtables unflushed or thirty runs in level 0 it sleeps in steps of 10-100 ms until
+//! the flush or the compaction has caught up with the disk.
 //!
 //! # Ownership
 //! A [`FjallStore`] owns its directory (see `store_dir`); a second one, in this process or another, is refused.
@@ -46,8 +46,9 @@ use store_dir::StoreDir;
 
 /// Smallest limit of journal bytes that fjall takes.
 pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
-/// Threads that flush and compact. fjall's default is one for each processor, 4 at most. With 2 one of them compacts and the other, which
-/// is kept for flushes, hands the next compaction round and round: a processor lost for as long as that lasts (fjall 3.1.13, `worker_tick`).
+/// Threads that flush and compact. fjall's default is one for each processor, 4 at most. With 2 one of them compacts.
+/// The other, which is kept for flushes, hands the next compaction round and round, and a processor is lost for that
+/// long (fjall 3.1.13, `worker_tick`).
 const WORKER_THREADS: usize = 4;
 /// The one keyspace of the engine.
 const KEYSPACE: &str = "meta";
@@ -61,8 +62,8 @@ pub struct Options {
     pub journal_bytes: u64,
     /// Writes in memory before they are flushed into a table; up to four such tables wait for the disk.
     pub memtable_bytes: u64,
-    /// Free space of the file system below which ordinary transactions are refused. Upkeep goes on to half of it, removals
-    /// to a quarter ([`Purpose`]): what is then left is for the engine, which writes out tables of
+    /// Free space of the file system below which ordinary transactions are refused. Upkeep goes on to half of it,
+    /// removals to a quarter ([`Purpose`]). What is then left is for the engine, which writes out tables of
     /// `memtable_bytes`. 0 never refuses.
     pub reserve_bytes: u64,
 }
@@ -105,8 +106,8 @@ impl FjallStore {
         Self::open_with(dir, options, Quick::USUAL, None)
     }
 
-    /// As [`FjallStore::open`], with a log of its own beside the engine's journal: each batch is in `log` before the engine has
-    /// it, and a transaction is durable only then.
+    /// As [`FjallStore::open`], with a log of its own beside the engine's journal. Each batch is in `log` before the
+    /// engine has it, and a transaction is durable only then.
     ///
     /// # Errors
     /// As [`FjallStore::open`].

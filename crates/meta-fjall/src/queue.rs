@@ -1,7 +1,9 @@
 //! What transactions have written and the engine does not have yet, and the tasks that wait for it.
 //!
-//! A transaction is applied when its writes are gathered here: from then on reads see them. All that was gathered goes into the
-//! engine as one batch, with one value for each key: when somebody waits for it, or when it is much. So what every transaction writes, such as a directory in which many files are made, is written once for all of them.
+//! A transaction is applied when its writes are gathered here: from then on reads see them. All that was gathered goes
+//! into the engine as one batch, with one value for each key. That happens when somebody waits for it, or when it is
+//! much. So what every transaction writes, such as a directory in which many files are made, is written once for all of
+//! them.
 //!
 //! # Ordering
 //! A read looks here first and then in the engine. A batch is found here until the engine shows it.

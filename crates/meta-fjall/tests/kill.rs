@@ -1,6 +1,6 @@
-//! Goal: kill -9 at any moment loses nothing acknowledged and leaves nothing half. Method: this test runs itself
-//! as a child that writes from eight threads and prints each acknowledged transaction to a pipe; it is killed,
-//! the store is opened and compared with what the pipe said, several times in one directory.
+//! Goal: kill -9 at any moment loses nothing acknowledged and leaves nothing half. Method: this test runs itself as a
+//! child that writes from eight threads and prints each acknowledged transaction to a pipe. The child is killed, and
+//! the store is opened and compared with what the pipe said. This is done several times in one directory.
 
 // Helpers of a test are test code too; the child speaks through its standard output.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]

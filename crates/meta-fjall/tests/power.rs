@@ -1,6 +1,7 @@
-//! Goal: a power cut at any call of the store, the engine's threads included, takes nothing that was acknowledged and leaves a
-//! whole number of transactions in their order; also when the cut hits what recovers from an earlier one. Method: `powercut`
-//! records this test as its own workload; each image is opened and compared with a model; work goes on in some of them.
+//! Goal: a power cut at any call of the store, the engine's threads included, takes nothing that was acknowledged. It
+//! leaves a whole number of transactions in their order, also when the cut hits what recovers from an earlier one.
+//! Method: `powercut` records this test as its own workload; each image is opened and compared with a model; work goes
+//! on in some of them.
 
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 

@@ -4,12 +4,12 @@
 //! or [`Gate::fail`] when the fsync failed. A failed gate never opens again.
 //!
 //! # Ownership
-//! A waiter's entry lives as long as its future: a future that is dropped takes its entry with it, so the
-//! table is never larger than the number of futures that callers hold.
+//! A waiter's entry lives as long as its future. A future that is dropped takes its entry with it, and the table is
+//! never larger than the number of futures that callers hold.
 //!
 //! # Ordering
-//! The watermark and the failure change only under the lock, and a waiter looks at both under it before
-//! it goes to sleep: no wake-up is missed. Wakers run after the lock is released.
+//! The watermark and the failure change only under the lock. A waiter looks at both under it before it goes to sleep,
+//! so no wake-up is missed. Wakers run after the lock is released.
 //!
 //! # Failure
 //! Waiters for what was durable before the failure still succeed; all others get the error.

@@ -1,9 +1,10 @@
 //! The metadata store seam: an ordered, transactional key-value store (decision 5).
 //!
-//! Keys and values are bytes; what they mean belongs to the crates above. A transaction is a closure over [`Tx`]. The store may
-//! run it again when an engine reports a conflict, so its effects must follow from what it reads, and it must have no others.
-//! Applied transactions are visible at once and numbered by [`Seq`]. They are durable once [`MetaStore::durable`] says so.
-//! Replies wait for the newest transaction that they observed (rule R7), so one fsync serves all that wait.
+//! Keys and values are bytes; what they mean belongs to the crates above. A transaction is a closure over [`Tx`]. The
+//! store may run it again when an engine reports a conflict. Its effects must follow from what it reads, and it must
+//! have no others. Applied transactions are visible at once and numbered by [`Seq`]. They are durable once
+//! [`MetaStore::durable`] says so. Replies wait for the newest transaction that they observed (rule R7), so one fsync
+//! serves all that wait.
 //!
 //! Entry points: [`MetaStore`], [`Tx`], [`transact`]. Adapters use [`Gate`] for their waiters, and
 //! pass [`contract`].
@@ -47,8 +48,8 @@ pub enum MetaError {
     Corrupt(String),
     /// An earlier write failed, so the store refuses this one.
     Poisoned,
-    /// An empty key, or a key, value or transaction above its limit: a bug of the caller, answered as an
-    /// error of the transaction that wrote it. Nothing is applied and the store goes on.
+    /// An empty key, or a key, value or transaction above its limit. It is a bug of the caller, answered as an error of
+    /// the transaction that wrote it. Nothing is applied and the store goes on.
     TooLarge,
     /// The file system under the store is too full for this transaction's [`Purpose`]. Nothing is applied and the
     /// store goes on. From [`MetaStore::durable`] it is a failed sync, after which nothing is written any more.

@@ -1,8 +1,8 @@
 //! The store in memory: for `--memory` clusters, tests and the simulator.
 //!
-//! [`MemStore::new`] is durable at once. [`MemStore::manual`] is durable only when [`MemStore::sync`] is
-//! called, and [`MemStore::after_crash`] makes the store that a power cut would have left: the transactions
-//! that were synced and no other.
+//! [`MemStore::new`] is durable at once. [`MemStore::manual`] is durable only when [`MemStore::sync`] is called.
+//! [`MemStore::after_crash`] makes the store that a power cut would have left: the transactions that were synced and no
+//! other.
 
 use crate::Writes;
 use crate::overlay::range;
@@ -79,8 +79,8 @@ impl MemStore {
         self.after_crash_keeping(0)
     }
 
-    /// The manual store that a crash may leave as well: all that was synced and the `unsynced` oldest of
-    /// the other transactions, which had reached the disk by chance. Never one without those before it.
+    /// The manual store that a crash may leave as well. It has all that was synced and the `unsynced` oldest of the
+    /// other transactions, which had reached the disk by chance. Never one without those before it.
     #[must_use]
     pub fn after_crash_keeping(&self, unsynced: usize) -> Self {
         let inner = self.inner.read();

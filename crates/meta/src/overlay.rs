@@ -107,8 +107,8 @@ impl Overlay {
         }
     }
 
-    /// Pairs with `start <= key < end`, at most `limit`: those of `below`, which must be ascending and
-    /// within the same bounds, as this transaction has changed them.
+    /// Pairs with `start <= key < end`, at most `limit`. They are those of `below` as this transaction has changed
+    /// them; `below` must be ascending and within the same bounds.
     ///
     /// # Errors
     /// The first error that `below` yields before `limit` pairs are found.

@@ -200,8 +200,8 @@ impl Acl {
         Self::around(0, mode, is_dir, Vec::new(), Vec::new())
     }
 
-    /// The entries of a mode, with `named` ones between those of the owner and those of the group: so neither overrides
-    /// what the mode says of the owner, and what it says of the group does not override them.
+    /// The entries of a mode, with `named` ones between those of the owner and those of the group. Named entries do not
+    /// override what the mode says of the owner, and its entry for the group does not override them.
     fn around(flags: u32, mode: u32, is_dir: bool, named: Vec<Ace>, tail: Vec<Ace>) -> Self {
         let [owner, group, other] = [6, 3, 0].map(|shift| mask_of(mode >> shift & 7, is_dir));
         let of_named = named.iter().fold(0, |sum, ace| sum | ace.mask);
@@ -224,8 +224,8 @@ impl Acl {
         }
     }
 
-    /// The list after a chmod (RFC 8881 §6.4.1.1): its mode is `mode`, nobody named has what the group bits do not allow, and
-    /// what is for inheritance only stays. `None` when the mode says it all.
+    /// The list after a chmod (RFC 8881 §6.4.1.1). Its mode is `mode`, no named entry has what the group bits do not
+    /// allow, and what is for inheritance only stays. `None` when the mode says it all.
     ///
     /// # Errors
     /// [`NsError::AclTooLong`]: the entries of the mode come to the others, and what is handed down may part from what is in

@@ -10,10 +10,9 @@
 //! # Ordering
 //! Before a transaction commits, its keys are *marked*; after the commit their new values are
 //! *published* together with its number. A reader that meets a marked key waits for the publication,
-//! so a reader sees the old value before, or the new one with the right number after, and two readers
-//! never see new and then old. A reader that fills from the store registers its load first: a mark
-//! during the load spoils it, and it starts again. So a load that was not spoilt returns a value that
-//! was published earlier and evicted since.
+//! so a reader sees the old value before, or the new one with the right number after. Two readers never see new and
+//! then old. A reader that fills from the store registers its load first: a mark during the load spoils it, and it
+//! starts again. So a load that was not spoilt returns a value that was published earlier and evicted since.
 //!
 //! The number of an evicted entry survives in its shard's *floor*, the highest number evicted from it. A fill carries the floor.
 //! Eviction passes over entries that are not durable yet, while others are found within [`EVICT_PROBES_MAX`] steps. So the floor

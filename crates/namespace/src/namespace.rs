@@ -1,8 +1,8 @@
 //! The name space object: opening, identity, and reads that need no transaction.
 //!
 //! # Ordering
-//! `boot` is raised by a transaction of [`Namespace::open`]; the caller waits for it to be durable
-//! before it serves anything, so that no two lives of a server share a boot number.
+//! `boot` is raised by a transaction of [`Namespace::open`]. The caller waits for it to be durable before it serves
+//! anything: no two lives of a server share a boot number.
 
 use crate::bucket::Bucket;
 use crate::cache::Cache;

@@ -62,8 +62,8 @@ impl Cred {
         self.require(inode, want).map_err(|_| NsError::Perm)
     }
 
-    /// Whether this one may take the name of `inode` out of `dir`: either file may allow it (RFC 8881 §6.2.1.3.2); when
-    /// neither says anything, whoever may make files there may remove them.
+    /// Whether this one may take the name of `inode` out of `dir`. Either file may allow it (RFC 8881 §6.2.1.3.2). When
+    /// neither says anything, a caller that may make files there may remove them.
     pub(crate) fn require_removable(&self, dir: &Inode, inode: &Inode) -> Result<(), NsError> {
         self.require(dir, EXECUTE)?;
         if !self.is_root && !self.may_remove(dir, inode) {
@@ -136,8 +136,8 @@ impl Who {
 }
 
 impl Acl {
-    /// Which bits of `want` the list allows, and which it says anything about (RFC 8881 §6.2.1): the first entry for the
-    /// caller that has a bit decides about it.
+    /// Which bits of `want` the list allows, and which it says anything about (RFC 8881 §6.2.1). The first entry for
+    /// the caller that has a bit decides about it.
     #[must_use]
     pub fn decide(&self, cred: &Cred, inode: &Inode, want: u32) -> (u32, u32) {
         self.walk(want, |who| who.is(cred, inode))

@@ -65,8 +65,9 @@ xdr::xdr_struct! {
 pub struct RwOut {
     /// Client ids, ascending.
     pub clients: List<u64, RW_OUT_CLIENTS_MAX>,
-    /// When each data server of the file had last written its object as the mark was made: in the order of its placement group, by
-    /// its own clock. Empty where nobody had set the modification time: then recovery takes the newest.
+    /// When each data server of the file had last written its object as the mark was made. The order is that of its
+    /// placement group, and each time is by the data server's own clock. Empty where nobody had set the modification
+    /// time: then recovery takes the newest.
     pub stamps: List<Time, DS_PER_GROUP_MAX>,
 }
 

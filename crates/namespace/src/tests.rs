@@ -1,8 +1,7 @@
-//! Goal: whatever is asked in whatever order, results, attributes and listings are those of a plain
-//! tree; what was acknowledged survives a crash; the checker finds nothing; and no read passes off an
-//! undurable state as durable (R7).
-//! Method: random operations by root and two users against a naive model, with caches so small that they
-//! evict all the time, and with names that nearly all share hash buckets.
+//! Goal: whatever is asked in whatever order, results, attributes and listings are those of a plain tree. What was
+//! acknowledged survives a crash. The checker finds nothing. No read passes off an undurable state as durable (R7).
+//! Method: random operations by root and two users against a naive model. Caches are so small that they evict all the
+//! time, and nearly all names share hash buckets.
 
 use crate::*;
 use meta::{MemStore, MetaStore, Seq};
@@ -748,8 +747,8 @@ fn damaged_values_are_corrupt_and_never_panic() {
     ));
 }
 
-/// What few inodes have is stored after the rest, each part in a version of its own: what earlier programs wrote opens as it
-/// is, and what they could have written is still written so.
+/// What few inodes have is stored after the rest, each part in a version of its own. What earlier programs wrote opens
+/// as it is, and what they could have written is still written so.
 #[test]
 fn inodes_of_every_version_open_and_keep_their_form() {
     let store = Arc::new(MemStore::new());

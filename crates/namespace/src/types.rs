@@ -104,8 +104,8 @@ pub struct Op<'c> {
     keep: Option<&'c Keep<'c>>,
 }
 
-/// From what a transaction's call returns to a key and a value that are written in it, not of this crate's own keys: how a
-/// reply becomes durable with the effect that it tells of (rule R15).
+/// From what a transaction's call returns to a key and a value that are written in it, not of this crate's own keys. A
+/// reply so becomes durable with the effect that it tells of (rule R15).
 pub type Keep<'c> = dyn Fn(&dyn Any) -> Option<(Vec<u8>, Vec<u8>)> + Sync + 'c;
 
 impl std::fmt::Debug for Op<'_> {

@@ -1,5 +1,5 @@
-//! Values of attributes that are more than a number, and the constants that go with them (RFC 8881 §5, §6; RFC 7862
-//! §12.2; RFC 8275 §5).
+//! Values of attributes that are more than a number, and the constants that go with them. They are in RFC 8881 §5, §6,
+//! RFC 7862 §12.2 and RFC 8275 §5.
 
 use xdr::{List, OpaqueBuf};
 

@@ -1,9 +1,9 @@
 //! Framing of COMPOUND and `CB_COMPOUND` (RFC 8881 §16.2, §20.2): headers, the walk over operations, and both
 //! forms of reply.
 //!
-//! The crate owns counts and numbers; what an operation does is the server's. A request is read with a header and
-//! an [`OpReader`], answered with a [`ReplyWriter`]; a client writes it with a [`Builder`] and reads the answer with
-//! a [`Reply`]. The same types serve the fore channel (`OpNum`) and the back channel (`CbOpNum`).
+//! The crate owns counts and numbers; what an operation does is the server's. A request is read with a header and an
+//! [`OpReader`], and answered with a [`ReplyWriter`]. A client writes it with a [`Builder`] and reads the answer with a
+//! [`Reply`]. The same types serve the fore channel (`OpNum`) and the back channel (`CbOpNum`).
 
 use std::marker::PhantomData;
 

@@ -1,7 +1,7 @@
 //! How large a reply may get, for transports where the caller makes room for it (RFC 8267 §6.2).
 //!
-//! Estimates from above for what servers answer in practice. Some results have no bound in the protocol (ACLs, owners, opaque
-//! bodies of layouts); a caller whose estimate was too small hears of it and asks again with more room.
+//! Estimates from above for what servers answer in practice. Some results have no bound in the protocol (ACLs, owners,
+//! opaque bodies of layouts). A caller whose estimate was too small hears of it and asks again with more room.
 
 use xdr::{Decode, Decoder};
 

@@ -1,6 +1,6 @@
 //! Tests of the wire format. Goal: every type round-trips, refuses every truncation and has the bytes of the RFC.
-//! Method: a table with samples of every operation (`samples`), bytes written out by hand (`wire`), framing
-//! (`framing`), generated values (`random`) and replay of the fuzz corpus (`corpus`).
+//! Method: a table with samples of every operation (`samples`), bytes written out by hand (`wire`) and framing
+//! (`framing`). Also generated values (`random`) and replay of the fuzz corpus (`corpus`).
 
 mod corpus;
 mod framing;

@@ -10,8 +10,8 @@
 //! what it has made.
 //!
 //! # Ordering
-//! Making, opening and unlinking one object happen one after the other; a write that began before a removal
-//! may go to the removed file, as if it had come before.
+//! Making, opening and unlinking one object happen one after the other. A write that began before a removal may go to
+//! the removed file, as if it had come before.
 //!
 //! # Failure
 //! A full disk, quota or reserve is `NoSpace`; part of the data may be in the page cache then, as the trait says.
@@ -46,9 +46,9 @@ const SPACE_CHECK_BYTES: u64 = 4 * 1024 * 1024;
 const PROBE_STEP_BYTES: u64 = 64 * 1024;
 /// Most bytes that `is_cached` looks at; longer ranges are probed at larger distances.
 const PROBES_MAX: u64 = 16;
-/// Reads of at most so many bytes are copied out of the page cache, by one call of the system. A span for sendfile takes a look at
-/// the size, a send of its own for what stands before it, and a hold on the bytes until they have left. No more than servers let a
-/// reply hold in memory without a charge.
+/// Reads of at most so many bytes are copied out of the page cache, by one call of the system. A span for sendfile
+/// costs a look at the size, a send of its own for what stands before it, and a hold on the bytes until they have left.
+/// No more than servers let a reply hold in memory without a charge.
 const COPIED_READ_BYTES_MAX: u32 = 16 * 1024;
 /// A multiple of what file systems call a block.
 const PUNCH_STEP_BYTES: u64 = 64 * 1024;
@@ -290,8 +290,8 @@ fn fallocate(file: &File, flags: FallocateFlags, offset: u64, len: u64) -> Resul
     done.map_err(|e| io_error(e.into()))
 }
 
-/// A number for the file system that a directory is on: the device number within this run of this machine, of which
-/// the kernel's boot id tells (in containers too). 0 where it does not.
+/// A number for the file system that a directory is on. It is the device number within this run of this machine, of
+/// which the kernel's boot id tells (in containers too). 0 where it does not.
 fn disk_of(dir: &Path) -> Result<u64, Error> {
     let Ok(boot) = std::fs::read(BOOT_ID) else {
         return Ok(0);

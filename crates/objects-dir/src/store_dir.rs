@@ -290,8 +290,8 @@ fn is_foreign(e: &Error) -> bool {
     )
 }
 
-/// Makes the entries of the directory's ancestors durable, as far as this user may: a new store must not vanish
-/// with the entry of a directory that was made for it.
+/// Makes the entries of the directory's ancestors durable, as far as this user may. A new store must not vanish with
+/// the entry of a directory that was made for it.
 fn sync_ancestors(dir: &Path) -> std::io::Result<()> {
     for ancestor in dir.canonicalize()?.ancestors().skip(1) {
         match File::open(ancestor).and_then(|ancestor| ancestor.sync_all()) {

@@ -1,6 +1,5 @@
-//! Goal: the contract on a real directory, holds against cuts, full disks, and what opening may answer.
-//! Method: a disk that is full after some bytes is a function in place of pwrite; a real small tmpfs is one more
-//! test for root.
+//! Goal: the contract on a real directory, holds against cuts, full disks, and what opening may answer. Method: a disk
+//! that is full after some bytes is a function in place of pwrite. A real small tmpfs is one more test for root.
 
 use super::*;
 use objects::contract::{Subject, bytes, object};
@@ -191,8 +190,8 @@ fn the_cache_probe_knows_cold_from_warm() {
     }
     store.sync(id).unwrap();
     let handle = store.handles.cached(id).unwrap();
-    // Pages that another processor is at stay, and a probe of a cold page may read it ahead:
-    // each try drops the pages again, and asks for each range once.
+    // Pages that another processor is at stay, and a probe of a cold page may read it ahead. Each try drops the pages
+    // again, and asks for each range once.
     let cold = (0..100).any(|_| {
         let drop_pages = rustix::fs::Advice::DontNeed;
         rustix::fs::fadvise(&*handle.file, 0, None, drop_pages).unwrap();

@@ -266,8 +266,8 @@ pub fn reserved_storage_is_there_to_write(subject: &mut dyn Subject) {
     assert_eq!(read(&*store, id, MIB, 9999), [3; 1000]);
 }
 
-/// A cloned range reads as its source did, also when that changes later, and nothing else changes: in the middle of blocks, past the
-/// end of either object, from an object that is not there, and within one object.
+/// A cloned range reads as its source did, also when that changes later, and nothing else changes. It may lie in the
+/// middle of blocks, past the end of either object, in an object that is not there, or within one object.
 pub fn cloned_ranges_match_a_plain_model(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let ids = [object(18), object(19), object(20)];

@@ -5,8 +5,8 @@
 //! object as they are ([`kept`]). A write into a page that a reader still holds, or that is part of such a buffer, copies that page
 //! first: spans never change.
 //!
-//! [`MemOptions::manual`] makes a store that remembers what was synced, and [`MemObjects::after_crash`] makes one
-//! that a power cut could have left: synced bytes are kept, all others are kept, lost or torn by a seed.
+//! [`MemOptions::manual`] makes a store that remembers what was synced. [`MemObjects::after_crash`] makes one that a
+//! power cut could have left: synced bytes are kept; all others are kept, lost or torn by a seed.
 //!
 //! # Ordering
 //! One lock covers all objects: each call happens at once. `set_size` and `remove` are durable at once, as in
@@ -246,8 +246,8 @@ impl Object {
         copied
     }
 
-    /// The range is about to change: none of its pages is a part of a buffer that was handed over afterwards, and those
-    /// that become too empty are given back. Returns how many bytes were copied for that.
+    /// The range is about to change. Afterwards none of its pages is a part of a buffer that was handed over, and
+    /// buffers that become too empty are given back. Returns how many bytes were copied for that.
     fn let_go(&mut self, offset: u64, len: u64) -> usize {
         if len == 0 || self.kept.is_empty() {
             return 0;
@@ -355,9 +355,9 @@ impl MemObjects {
         }
     }
 
-    /// The store that a power cut at this moment may leave. What was synced is there. Of the rest the seed
-    /// decides: an object that was never synced may be gone, a page may be old, new or torn, and the size old or new.
-    /// Only of use to a manual store; any other loses everything.
+    /// The store that a power cut at this moment may leave. What was synced is there. Of the rest the seed decides. An
+    /// object that was never synced may be gone, a page may be old, new or torn, and the size old or new. Only of use
+    /// to a manual store; any other loses everything.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> Self {
         let inner = self.inner.lock();

@@ -6,7 +6,7 @@
 //!
 //! # Failure
 //! A call below the root that is not understood here (a mapping that writes, io_uring, an exchange of names) ends the
-//! recording with a panic: silence would be a cut that misses something.
+//! recording with a panic. Silence would be a cut that misses something.
 
 mod calls;
 mod memory;
@@ -133,9 +133,9 @@ fn stop_of(pid: Pid) -> Result<Option<Stop>, Error> {
         unsafe { std::mem::zeroed() }
     };
     let mut info = NOTHING;
-    // Not by nix, which passes a size of 0 (0.30), so that nothing is filled in.
-    // SAFETY: the kernel writes at most as many bytes as the address argument says, which is the size of what the
-    // data argument points to; that lives until the call is over.
+    // Not by nix, which passes a size of 0 (0.30), so that nothing is filled in. SAFETY: the kernel writes at most as
+    // many bytes as the address argument says. That is the size of what the data argument points to, which lives until
+    // the call is over.
     let filled = unsafe {
         libc::ptrace(
             libc::PTRACE_GET_SYSCALL_INFO,

@@ -1,5 +1,5 @@
-//! Goal: a cut takes what was not synced and only that. Method: a workload that says of each thing whether it is safe, cut at
-//! every point with several dice; what must be there is, and each way of losing the rest is met.
+//! Goal: a cut takes what was not synced and only that. Method: a workload that says of each thing whether it is safe,
+//! cut at every point with several dice. What must be there is there, and each way of losing the rest is met.
 
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 

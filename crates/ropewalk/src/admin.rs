@@ -2,7 +2,7 @@
 //! the server's user can open.
 //!
 //! The response is `{"ok": VALUE}` or `{"error": "one sentence"}`. The socket lies in the server's state directory,
-//! which is locked by the server, so a socket file that is there at start is a left-over.
+//! which is locked by the server. A socket file that is there at start is therefore a left-over.
 //!
 //! Entry points: [`serve`], [`ask`], [`find_socket`].
 

@@ -28,8 +28,9 @@ use transport::{Context, CountersSnapshot, DynService, TransportLimits};
 
 /// Signal of a write beyond the file size limit (signal(7)).
 const SIGXFSZ: i32 = 25;
-/// Descriptors kept beside those of the connections of clients: for the data server its 256 directories, 512 idle and some
-/// busy objects; for the metadata server the connections from and to 1,000 data servers; for both the files of a store.
+/// Descriptors kept beside those of the connections of clients. The data server has its 256 directories, 512 idle and
+/// some busy objects. The metadata server has the connections from and to 1,000 data servers. Both have the files of a
+/// store.
 const FILES_RESERVED: u64 = 4096;
 /// Most worker threads that a configuration may ask for.
 pub(crate) const WORKERS_MAX: usize = 256;
@@ -43,7 +44,7 @@ pub(crate) fn init_logging() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // It tells standard error that standard error cannot be written, and panics when that fails: a log on a full
+        // It tells standard error that standard error cannot be written, and panics when that fails. A log on a full
         // disk would take the server down.
         .log_internal_errors(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))

@@ -5,9 +5,9 @@
 //! threads; the control port, the tick and the admin socket run on the main thread.
 //!
 //! # Ordering
-//! Ports are bound before the store is opened, so that a busy one is told before anything changes; connections are
-//! accepted only after the start is durable. At the end NFS drains first, the control port last: what is still
-//! being served may need the data servers.
+//! Ports are bound before the store is opened: a busy port is told before anything changes. Connections are accepted
+//! only after the start is durable. At the end NFS drains first, the control port last: what is still being served may
+//! need the data servers.
 //!
 //! # Failure
 //! Everything before "serving" ends the process with one sentence. Later, a failed store stops replies (see
@@ -289,8 +289,8 @@ fn wall_time() -> Time {
     }
 }
 
-/// Gives the root directory the configured owner and mode while nobody has touched the file system: at its first
-/// start, and at the next one when a crash came between.
+/// Gives the root directory the configured owner and mode while nobody has touched the file system. That is at its
+/// first start, and at the next one when a crash came between.
 async fn make_root(nfsd: &Nfsd<Mds>, wanted: RootTable) -> Outcome {
     let fs = nfsd.role().fs();
     let cred = Cred::root();

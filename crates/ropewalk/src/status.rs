@@ -1,7 +1,7 @@
 //! `ropewalk status`: what servers say of themselves, and how it is shown.
 //!
-//! The structs are the answers of the admin socket; `--json` prints them as they came, so their names are an
-//! interface: fields are added, never renamed.
+//! The structs are the answers of the admin socket. `--json` prints them as they came, so their names are an interface:
+//! fields are added, never renamed.
 
 use crate::admin::{Request, SOCKET_NAME, ask};
 use crate::failure::{Outcome, failed};

@@ -1,8 +1,9 @@
-//! Goal: servers that are killed again and again under load lose nothing that was acknowledged, do nothing twice, and clients see
-//! no error. Method: the real programs, our own client; writers that know what must be there make, write, sync, rename and
-//! remove files and directories, while one server after the other gets SIGKILL; an operation that was done twice or half would
-//! answer an error (a name that is there, or not there any more). In the end all names and bytes are compared. A file stays open and
-//! locked in each client over all kills, and nobody else ever gets a lock of it; ranges of it are locked and unlocked all the time.
+//! Goal: servers that are killed again and again under load lose nothing that was acknowledged, do nothing twice, and
+//! clients see no error. Method: the real programs and our own client. Writers that know what must be there make,
+//! write, sync, rename and remove files and directories, while one server after the other gets SIGKILL. An operation
+//! that was done twice or half would answer an error (a name that is there, or not there any more). In the end all
+//! names and bytes are compared. A file stays open and locked in each client over all kills, and nobody else ever gets
+//! a lock of it. Ranges of it are locked and unlocked all the time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -176,8 +177,8 @@ impl Writer {
         }
     }
 
-    /// A file is made, written, read and renamed; another is looked at; the oldest goes; a directory comes and goes; the
-    /// log, which stays open, grows.
+    /// A file is made, written, read and renamed. Another is looked at, and the oldest goes. A directory comes and
+    /// goes. The log, which stays open, grows.
     async fn turn(&mut self) {
         self.turn += 1;
         let (turn, dir) = (self.turn, self.dir.clone());

@@ -1,6 +1,6 @@
-//! Goal: data servers with several addresses are used by all of them, and the loss of one in the middle of the work is nobody's
-//! failure. Method: the real program, whose data servers are reached by two relays each at addresses of loopback; one relay of
-//! each ends while our client writes.
+//! Goal: data servers with several addresses are used by all of them. The loss of one address in the middle of the work
+//! is nobody's failure. Method: the real program, whose data servers are reached by two relays each at addresses of
+//! loopback. One relay of each ends while our client writes.
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 mod rig;

@@ -1,5 +1,5 @@
-//! Goal: what cannot work is refused with one sentence that names the file, the key, the port or the directory, and
-//! with the right exit code. Method: the real program.
+//! Goal: what cannot work is refused with one sentence and the right exit code. The sentence names the file, the key,
+//! the port or the directory. Method: the real program.
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 
 mod rig;

@@ -1,8 +1,8 @@
 //! The shell of an RPC service (RFC 5531): headers, programs and versions, refusals, and the seal of replies.
 //!
-//! A [`Program`] executes calls of one RPC program. [`serve`] reads the header of a record, finds the program, and answers for
-//! it what RFC 5531 §9 says of calls that no program can be asked about. A further program, such as NFSv3 or MOUNT, is one more
-//! entry in the list: it shares the connection, its limits and its credits.
+//! A [`Program`] executes calls of one RPC program. [`serve`] reads the header of a record and finds the program. It
+//! answers for it what RFC 5531 §9 says of calls that no program can be asked about. A further program, such as NFSv3
+//! or MOUNT, is one more entry in the list: it shares the connection, its limits and its credits.
 //!
 //! May call: `rpc`, `transport`. May not call: any program.
 #![forbid(unsafe_code)]

@@ -45,8 +45,9 @@ pub(super) fn getdeviceinfo(
             }),
         );
     }
-    // Other addresses come with another device id, so there is never anything to notify. The wish is echoed because Linux does not cache a device
-    // whose server declines it: it would connect to every data server anew for every file.
+    // Other addresses come with another device id, so there is never anything to notify. The wish is echoed because
+    // Linux does not cache a device whose server declines it. It would connect to every data server anew for every
+    // file.
     let wanted = args.notify_types.intersection(&NOTIFICATIONS);
     answer(
         reply,

@@ -4,8 +4,8 @@
 //! is the policy for new files and directories below; reading shows what applies, set or not. On a file it shows where
 //! the file lies, and cannot be set: that is decided at its creation.
 //!
-//! The value is text: `stripe_unit=1048576 stripe_count=4`, each word optional; sizes may end in K, M or G (powers of 1024, `KiB` too),
-//! and `stripe_count=all` is a whole placement group.
+//! The value is text: `stripe_unit=1048576 stripe_count=4`, each word optional. Sizes may end in K, M or G (powers of
+//! 1024, `KiB` too). `stripe_count=all` is a whole placement group.
 
 use crate::Mds;
 use crate::cx::Cx;

@@ -3,9 +3,9 @@
 //! A handle for writing reads as well. A client that opened for writing and may not read gets LAYOUTUNAVAILABLE, and writes
 //! through this server. A handle that only writes would be of no use to the readers that share the client's layout.
 //!
-//! One handle serves every data server of the file, and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for each,
-//! because Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a single
-//! handle for "no stripes". They send I/O across a stripe's end to the wrong data server.
+//! One handle serves every data server of the file, and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for
+//! each. Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a
+//! single handle for "no stripes". They send I/O across a stripe's end to the wrong data server.
 
 use crate::Mds;
 use crate::check_io;

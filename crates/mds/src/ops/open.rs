@@ -1,8 +1,9 @@
 //! OPEN (RFC 8881 §18.16): find or make the file, judge who may, take the share reservation, offer a delegation.
 //!
 //! # Ordering
-//! Existence and permission come from the name space, the share from the file states; a file that is removed between the two is found
-//! by looking again after the share is taken. Delegations of others are looked for under the lock under which the share is taken.
+//! Existence and permission come from the name space, the share from the file states. Looking again after the share is
+//! taken finds a file that was removed between the two. Delegations of others are looked for under the lock under which
+//! the share is taken.
 //!
 //! # Failure
 //! A file that was made stays when its share is refused, as on any POSIX system.

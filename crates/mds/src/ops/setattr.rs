@@ -1,4 +1,4 @@
-//! SETATTR (RFC 8881 §18.30). A size that may cut data off goes through the data plane (rule R3); a mode or owner that
+//! SETATTR (RFC 8881 §18.30). A size that may cut data off goes through the data plane (rule R3). A mode or owner that
 //! takes access away, or sets a set-id bit, fences what was granted before the reply (rule R10).
 //!
 //! # Ordering
@@ -71,8 +71,8 @@ async fn set(mds: &Mds, cx: &mut Cx<'_>, args: &SetAttrArgs<'_>) -> Result<Bitma
     Ok(args.attrs.mask)
 }
 
-/// Whether what was written before may be reported only before these attributes are set: else the report would take the
-/// modification time back, or find set-id bits that the write is not to take away.
+/// Whether what was written before may be reported only before these attributes are set. Otherwise the report would
+/// take the modification time back, or find set-id bits that the write is not to take away.
 fn must_come_last(inode: &Inode, wanted: &SetAttr) -> bool {
     let time = match wanted.mtime {
         Some(SetTime::Client(_)) => true,

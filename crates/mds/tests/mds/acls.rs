@@ -1,6 +1,6 @@
-//! Goal: access control lists over the wire: set, read, refused where they make no sense, enforced by OPEN and answered by
-//! ACCESS; how they are judged and inherited is tested in the name space.
-//! Method: COMPOUNDs over the memory transport, by users of one client; time paused.
+//! Goal: access control lists over the wire are set, read, refused where they make no sense, enforced by OPEN and
+//! answered by ACCESS. How they are judged and inherited is tested in the name space. Method: COMPOUNDs over the memory
+//! transport, by users of one client; time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: reads move the access time in the manner of relatime, and nothing else of a file; what is set stands; the store learns
-//! of it later.
-//! Method: a metadata server and a real data server over the memory transport, time paused, a wall clock that the test moves.
+//! Goal: reads move the access time in the manner of relatime, and nothing else of a file. What is set stands. The
+//! store learns of it later. Method: a metadata server and a real data server over the memory transport, time paused, a
+//! wall clock that the test moves.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,5 +1,6 @@
-//! Goal: what a client is asked reaches it in the end, also one that is slow or was cut off, and its back channel outlives that
-//! (RFC 8881 §2.10.6, §20.1, §20.3). Method: clients behind a gate that holds their callbacks up, or cuts their connections, time paused.
+//! Goal: what a client is asked reaches it in the end, also a client that is slow or was cut off. Its back channel
+//! outlives that (RFC 8881 §2.10.6, §20.1, §20.3). Method: clients behind a gate that holds their callbacks up, or cuts
+//! their connections, time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: CLONE gives a file the bytes and holes of another without touching the rest, whatever data servers they lie on, and refuses what
-//! cannot share storage. Method: a metadata server and real data servers over stores in memory, in one process, time paused. Stripe units have
-//! 4 KiB; the file systems that share storage are the object store's tests.
+//! Goal: CLONE gives a file the bytes and holes of another without touching the rest, whatever data servers they lie
+//! on. It refuses what cannot share storage. Method: a metadata server and real data servers over stores in memory, in
+//! one process, time paused. Stripe units have 4 KiB; the file systems that share storage are the object store's tests.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,5 +1,6 @@
-//! Goal: COPY within the server copies the bytes, the holes and nothing else, at once or after the answer, and what it tells as
-//! copied is there. Method: a metadata server and real data servers over stores in memory, in one process, time paused.
+//! Goal: COPY within the server copies the bytes, the holes and nothing else, at once or after the answer. What it
+//! tells as copied is there. Method: a metadata server and real data servers over stores in memory, in one process,
+//! time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: a client whose lease is over keeps what nobody else wants; what somebody wants is taken, and the client hears of it
-//! (RFC 8881 §8.3, §8.4.3).
-//! Method: one metadata server over the memory transport, time paused; its table of clients is gone through as the server does.
+//! Goal: a client whose lease is over keeps what nobody else wants. What somebody wants is taken, and the client hears
+//! of it (RFC 8881 §8.3, §8.4.3). Method: one metadata server over the memory transport, time paused; its table of
+//! clients is gone through as the server does.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,5 +1,6 @@
-//! Goal: a file is delegated to clients that nobody else's work can hurt, and called back before that changes (RFC 8881
-//! §10.2, §10.4, §18.6, §18.16, §18.49). Method: clients whose back channels note what they are asked, time paused.
+//! Goal: a file is delegated to clients that nobody else's work can hurt. It is called back before that changes (RFC
+//! 8881 §10.2, §10.4, §18.6, §18.16, §18.49). Method: clients whose back channels note what they are asked, time
+//! paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

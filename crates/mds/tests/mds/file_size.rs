@@ -1,6 +1,6 @@
-//! Goal: no file grows beyond what its data servers' file systems hold, and clients learn that limit before they write
-//! (MAXFILESIZE, RFC 8881 §5.8.2.11; FBIG before anything is changed).
-//! Method: a metadata server and data servers that say what they hold, over the memory transport, time paused.
+//! Goal: no file grows beyond what its data servers' file systems hold. Clients learn that limit before they write
+//! (MAXFILESIZE, RFC 8881 §5.8.2.11). They get FBIG before anything is changed. Method: a metadata server and data
+//! servers that say what they hold, over the memory transport, time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

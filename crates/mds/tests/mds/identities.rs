@@ -1,6 +1,6 @@
-//! Goal: with `manage_gids` a user has the groups of the directory, all of them, and with a domain owners have names; the client's
-//! own claims count only for who is unknown.
-//! Method: a directory of this test, over the memory transport; time is real, since the directory is asked on other threads.
+//! Goal: with `manage_gids` a user has the groups of the directory, all of them; with a domain owners have names. A
+//! client's own claims count only for users that the directory does not know. Method: a directory of this test, over
+//! the memory transport; time is real, since the directory is asked on other threads.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,5 +1,5 @@
-//! Goal: keys change while layouts are out, and nothing that a client holds breaks before it was asked for (rule R13); a crash
-//! in the middle is gone on with. Method: as in layouts.rs, with a wall clock that the test sets.
+//! Goal: keys change while layouts are out, and nothing that a client holds breaks before it was asked for (rule R13).
+//! A change that a crash interrupted goes on. Method: as in layouts.rs, with a wall clock that the test sets.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: layouts are granted over all data servers, signed, committed, returned and recalled, and what was fenced
-//! is fenced everywhere before it is granted again (rules R1, R3, R5, R6, R10, R12).
-//! Method: a metadata server and data servers that remember what they were told, over the memory transport, time paused.
+//! Goal: layouts are granted over all data servers, signed, committed, returned and recalled. What was fenced is fenced
+//! everywhere before it is granted again (rules R1, R3, R5, R6, R10, R12). Method: a metadata server and data servers
+//! that remember what they were told, over the memory transport, time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

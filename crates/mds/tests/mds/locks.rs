@@ -1,6 +1,6 @@
-//! Goal: share reservations, exclusive creation, byte-range locks with those who wait for them, TEST_STATEID and FREE_STATEID work
-//! over the wire as RFC 8881 §9, §18.16, §18.38, §18.48 and §20.11 say.
-//! Method: one metadata server over the memory transport, COMPOUNDs by hand.
+//! Goal: share reservations, exclusive creation, byte-range locks with waiters, TEST_STATEID and FREE_STATEID work over
+//! the wire. They do what RFC 8881 §9, §18.16, §18.38, §18.48 and §20.11 say. Method: one metadata server over the
+//! memory transport, COMPOUNDs by hand.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

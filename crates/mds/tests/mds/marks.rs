@@ -1,6 +1,6 @@
-//! Goal: hidden, system, archive and time_backup (RFC 8881 §5.8.2) are what their owner set, wherever attributes can be set and
-//! asked for, and outlive the server; a file that was written to is archived no more. Method: COMPOUNDs by hand; what is written goes
-//! to a data server over a store in memory.
+//! Goal: hidden, system, archive and time_backup (RFC 8881 §5.8.2) are what their owner set, wherever attributes can be
+//! set and asked for. They outlive the server. A file that was written to is archived no more. Method: COMPOUNDs by
+//! hand; what is written goes to a data server over a store in memory.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,5 @@
-//! Goal: new files go where there is room, and only there (D1, issue item 4); without a data server none is made that could
-//! never get one.
-//! Method: as in layouts.rs; data servers say in heartbeats how much room they have.
+//! Goal: new files go where there is room, and only there (D1, issue item 4). Without a data server no file is made
+//! that could never get one. Method: as in layouts.rs; data servers say in heartbeats how much room they have.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: clients without layouts read and write the same bytes as clients with them, and the write verifier changes when
-//! that of any data server does (decision 4, rule R11).
-//! Method: a metadata server and real data servers over stores in memory, in one process, time paused.
+//! Goal: clients without layouts read and write the same bytes as clients with them. The write verifier changes when
+//! that of any data server does (decision 4, rule R11). Method: a metadata server and real data servers over stores in
+//! memory, in one process, time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: over RDMA a reply that is longer than a message goes into the reply chunk, whichever operation's it is; and credits that an
-//! idle client holds come back over CB_RECALL_SLOT to one that lacks them (rule R14).
-//! Method: the metadata server on the provider within the process, sessions of our own client; time paused.
+//! Goal: over RDMA a reply that is longer than a message goes into the reply chunk, whichever operation's it is.
+//! Credits that an idle client holds come back over CB_RECALL_SLOT to one that lacks them (rule R14). Method: the
+//! metadata server on the provider within the process, sessions of our own client; time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"
@@ -178,8 +178,8 @@ impl OverRdma {
         calls.values().map(|(_, most)| *most).max().unwrap()
     }
 
-    /// Has one client take all the credits, and then another want as many; how many calls the other can make at once at first, and
-    /// in the end.
+    /// Has one client take all the credits, and then another want as many. Returns how many calls the other can make at
+    /// once at first, and in the end.
     async fn wanted_by_another(&self, idle: &Client) -> (usize, usize) {
         let mut most = 0;
         for _ in 0..AT_ONCE {

@@ -1,6 +1,6 @@
 //! Goal: nothing that a client was told is lost when the metadata server or a data server goes away (rules R1, R2, R3,
-//! R4, R6, R8, R9), and only members are listened to.
-//! Method: as in layouts.rs; a restart of the metadata server is a second one over the same store.
+//! R4, R6, R8, R9). Only members are listened to. Method: as in layouts.rs; a restart of the metadata server is a
+//! second one over the same store.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

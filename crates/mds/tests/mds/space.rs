@@ -1,6 +1,6 @@
-//! Goal: what a file takes up is told as the data servers have allocated it, holes as holes, right after the last close
-//! and soon while it is open; listings never ask a data server. Method: real data servers over stores in memory, and ones that
-//! remember what they were asked.
+//! Goal: what a file takes up is told as the data servers have allocated it, holes as holes. It is told right after the
+//! last close, and soon while the file is open. Listings never ask a data server. Method: real data servers over stores
+//! in memory, and ones that remember what they were asked.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -1,6 +1,6 @@
-//! Goal: what is set after a write stands, however late the write is reported: modification time and set-id bits; and whoever
-//! writes a file with set-id bits takes them off before its bytes lie on a data server (POSIX futimens, fchmod, write).
-//! Method: a metadata server, data servers that remember or real ones, over the memory transport, time paused.
+//! Goal: what is set after a write stands, however late the write is reported: modification time and set-id bits. A
+//! write to a file with set-id bits takes them off before its bytes lie on a data server (POSIX futimens, fchmod,
+//! write). Method: a metadata server, data servers that remember or real ones, over the memory transport, time paused.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

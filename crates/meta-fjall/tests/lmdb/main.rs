@@ -1,6 +1,6 @@
-//! Goal: the store does what LMDB does, an engine of another make. Method: a store over LMDB passes the contract too; then seeded
-//! transactions, with reads inside of them, aborts, failures and limits, go to both stores and both must say the same, also after
-//! they were opened again.
+//! Goal: the store does what LMDB does, an engine of another make. Method: a store over LMDB passes the contract too.
+//! Then seeded transactions, with reads inside of them, aborts, failures and limits, go to both stores. Both must say
+//! the same, also after they were opened again.
 
 #![allow(clippy::unwrap_used, reason = "tests unwrap")]
 

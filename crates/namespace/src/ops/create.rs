@@ -328,8 +328,9 @@ fn make(
 
 /// Mode and access control list (RFC 8881 §6.4.3, RFC 8275 §5).
 ///
-/// What is inherited takes the umask's place as far as it allows what the umask would take: taken literally, RFC 8275 would
-/// ignore the umask also where only one named user is inherited, and open the new file to all. Neither is for symbolic links.
+/// What is inherited takes the umask's place as far as it allows what the umask would take. Taken literally, RFC 8275
+/// would ignore the umask also where only one named user is inherited, and open the new file to all. Neither is for
+/// symbolic links.
 fn permissions(
     parent: &Inode,
     kind: FileType,

@@ -248,9 +248,9 @@ impl Namespace {
         })
     }
 
-    /// Begins to change the size of a file that may have data beyond the new one: writes the intent and, with
-    /// `fence`, raises the epoch; without it no handle but the caller's own may be out. The other attributes of the
-    /// request are checked now and set at the end.
+    /// Begins to change the size of a file that may have data beyond the new one. It writes the intent and, with
+    /// `fence`, raises the epoch. Without `fence` no handle but the caller's own may be out. The other attributes of
+    /// the request are checked now and set at the end.
     ///
     /// # Errors
     /// [`NsError::Busy`] while another truncation is under way; otherwise as [`Namespace::setattr`].

@@ -81,8 +81,8 @@ impl Namespace {
         Ok(op.cred.rights(&inode))
     }
 
-    /// Observes only what the check reads: entries come and go in a busy directory, and a lookup of an
-    /// old name need not wait for them to be durable.
+    /// Observes only what the check reads. Entries come and go in a busy directory, and a lookup of an old name need
+    /// not wait for them to be durable.
     fn searchable(&self, op: &mut Op<'_>, dir: FileId) -> Result<(), NsError> {
         let hit = self.load_inode(dir)?;
         let Some(dir) = hit.value else {

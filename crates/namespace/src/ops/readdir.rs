@@ -1,7 +1,7 @@
 //! READDIR: a directory in the order of its cookies, page by page.
 //!
-//! A cookie belongs to its entry and not to a position, so pages stay right while entries come and go:
-//! an entry that is there all the time is seen exactly once. Nothing is kept between pages.
+//! A cookie belongs to its entry and not to a position. Pages stay right while entries come and go: an entry that is
+//! there all the time is seen exactly once. Nothing is kept between pages.
 
 use crate::bucket::{Bucket, COOKIE_FIRST, cookie_parts};
 use crate::inode::{FileType, Inode};

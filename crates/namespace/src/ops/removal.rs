@@ -1,8 +1,8 @@
 //! Files whose last name is gone: orphans until their last close, then the removal queue (R4).
 //!
 //! # Ordering
-//! An inode leaves in the same transaction in which its entry of the queue comes; the entry leaves when
-//! the last data server has durably acknowledged. So a crash at any moment loses no removal.
+//! An inode leaves in the same transaction in which its entry of the queue comes. The entry leaves when the last data
+//! server has durably acknowledged. So a crash at any moment loses no removal.
 
 use crate::ops::remove::discard;
 use crate::records::{self, Removal};

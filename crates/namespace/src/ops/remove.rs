@@ -6,8 +6,8 @@
 //! removal queue in that transaction too: neither happens without the other.
 //!
 //! # Ordering
-//! `is_open` is asked inside the transaction. An OPEN that found the file just before must register
-//! itself first and then look again whether the inode still exists; one of the two then sees the other.
+//! `is_open` is asked inside the transaction. An OPEN that found the file just before must register itself first and
+//! then look again whether the inode still exists. One of the two then sees the other.
 
 use crate::inode::Inode;
 use crate::ops::xattr;

@@ -1,8 +1,8 @@
 //! RENAME: a file changes its name, and may take another's place, all at once.
 //!
 //! # Ordering
-//! The way up from the new parent to the root is walked inside the transaction: no other rename can move
-//! a directory meanwhile, so a directory never ends up below itself.
+//! The way up from the new parent to the root is walked inside the transaction. No other rename can move a directory
+//! meanwhile, so a directory never ends up below itself.
 
 use crate::inode::Inode;
 use crate::ops::remove::unlink;

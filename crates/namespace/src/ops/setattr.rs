@@ -97,7 +97,7 @@ pub struct SetAttr {
 pub struct AttrsSet {
     /// The inode after the transaction.
     pub inode: Arc<Inode>,
-    /// Handles given out so far must stop working: somebody lost rights on a regular file, or the file gained set-id
+    /// Handles given out so far must stop working. Somebody lost rights on a regular file, or the file gained set-id
     /// bits, which only a write through the metadata server takes away. The epoch was raised in the same transaction,
     /// and the caller fences what was granted before it replies (R10).
     pub access_narrowed: bool,
@@ -189,8 +189,8 @@ pub struct AtimeMove {
 }
 
 impl Inode {
-    /// Whether a read at `now_s` moves the access time `atime` in the manner of relatime: it is not newer than the last
-    /// change, or it is a day old.
+    /// Whether a read at `now_s` moves the access time `atime` in the manner of relatime. It does when `atime` is not
+    /// newer than the last change, or is a day old.
     #[must_use]
     pub fn is_atime_due(&self, atime: Time, now_s: i64) -> bool {
         let age_s = now_s.saturating_sub(atime.secs);

@@ -22,8 +22,8 @@ use xdr::OpaqueBuf;
 
 /// Longest value in bytes (XATTR_SIZE_MAX of Linux).
 pub const XATTR_VALUE_BYTES_MAX: u32 = 1 << 16;
-/// Most attributes of a file: with their longest names, and `user.` before each, Linux can still list them all in the 64 KiB
-/// that it has for that.
+/// Most attributes of a file. With their longest names, and `user.` before each, Linux can still list them all in the
+/// 64 KiB that it has for that.
 pub const XATTRS_COUNT_MAX: u32 = 250;
 /// Most bytes of names and values of one file.
 pub const XATTRS_BYTES_MAX: u32 = 1 << 20;

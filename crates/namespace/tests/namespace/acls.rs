@@ -1,5 +1,5 @@
-//! Goal: lists are enforced by every operation, set by whom they or the owner allow, handed down to new objects, and in step
-//! with the mode.
+//! Goal: lists are enforced by every operation, and set by users whom they or the owner allow. They are handed down to
+//! new objects, and stay in step with the mode.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

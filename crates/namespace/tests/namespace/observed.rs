@@ -1,5 +1,5 @@
-//! Goal: what a call reports as observed covers all that its answer shows (R7), also when it failed, also
-//! while transactions commit on other threads, and no more than that where it matters.
+//! Goal: what a call reports as observed covers all that its answer shows (R7). That holds also when it failed, and
+//! while transactions commit on other threads. It covers no more than that where it matters.
 
 use crate::common::*;
 use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Read, Seq, TxBody};

@@ -1,5 +1,5 @@
-//! Goal: extended attributes are set, read, listed and removed as RFC 8276 says, within their limits, by whom the mode allows,
-//! and go with their file.
+//! Goal: extended attributes are set, read, listed and removed as RFC 8276 says, within their limits, by users whom the
+//! mode allows. They go with their file.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"

@@ -42,8 +42,8 @@ xdr::xdr_struct! {
         pub length: u64,
     }
 
-    /// Result of `READ_PLUS`. The data lie in the record, on both sides. Unlike those of READ they are not eligible for direct data
-    /// placement (RFC 8267 §6.1 does not list them), so they are no payload of the transport.
+    /// Result of `READ_PLUS`. The data lie in the record, on both sides. Unlike those of READ they are not eligible for
+    /// direct data placement (RFC 8267 §6.1 does not list them). They are therefore no payload of the transport.
     pub struct ReadPlusRes<'a> {
         /// Whether the last byte of the file was read.
         pub eof: bool,

@@ -4,8 +4,8 @@ use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder, Mark};
 
 use crate::{Attrs, Bitmap, Fattr, Name, OpNum, Verifier, encode_fattr};
 
-/// Most entries of one READDIR reply that a client takes: at 24 bytes for the smallest entry they fill more than
-/// any reply that we ask for.
+/// Most entries of one READDIR reply that a client takes. At 24 bytes for the smallest entry they fill more than any
+/// reply that we ask for.
 pub const ENTRIES_MAX: u32 = 1 << 16;
 
 xdr::xdr_struct! {

@@ -52,8 +52,8 @@ impl Kept {
         self.buffers.insert(id, Buffer { pages, left, bytes });
     }
 
-    /// Pages that are no longer to be parts of buffers: those of the range, and of the buffers that would be too empty
-    /// without them, all others.
+    /// Pages that are no longer to be parts of buffers. They are those of the range, and all others of the buffers that
+    /// would be too empty without them.
     pub(super) fn release(&mut self, range: RangeInclusive<u64>) -> Vec<u64> {
         let found = self.of_page.range(range);
         let found: Vec<(u64, u64)> = found.map(|(page, id)| (*page, *id)).collect();

@@ -97,7 +97,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// A name for people. On a terminal, one with control characters or bytes that are not UTF-8 is quoted as shells
-/// understand it (`$'a\nb'`), so that no name moves the cursor or looks like two.
+/// understand it (`$'a\nb'`). No name moves the cursor or looks like two.
 pub(crate) fn name(bytes: &[u8]) -> String {
     if std::io::stdout().is_terminal() {
         quoted(bytes)

@@ -124,8 +124,8 @@ impl RootTable {
         }
     }
 
-    /// A root directory in which whoever starts a private cluster can write: his own, or with root, who is squashed,
-    /// one that everybody can write to as to /tmp.
+    /// A root directory in which the user that starts a private cluster can write. It is that user's own, or, with
+    /// root, who is squashed, one that everybody can write to as to /tmp.
     pub(crate) fn for_invoker() -> Self {
         let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
         if uid.is_root() {

@@ -1,16 +1,16 @@
 //! One server process: started, watched, started again when it dies, and stopped.
 //!
 //! # Ownership
-//! The child's standard input is a pipe whose other end we hold: when we die in any way the pipe closes and the
-//! child stops by itself. Its standard error goes to `log` in its directory.
+//! The child's standard input is a pipe whose other end we hold. When we die in any way, the pipe closes and the child
+//! stops by itself. Its standard error goes to `log` in its directory.
 //!
 //! # Ordering
 //! A stop is SIGTERM, then SIGKILL after [`STOP_GRACE`]. Children are in process groups of their own, so
 //! that Ctrl-C in a terminal reaches us alone and we choose the order.
 //!
 //! # Failure
-//! A child that ends by itself is started again after a pause that doubles up to [`BACKOFF_MAX`], and is short
-//! again once it has lived for [`STABLE_AFTER`]; one that was expelled stays down.
+//! A child that ends by itself is started again after a pause. The pause doubles up to [`BACKOFF_MAX`], and is short
+//! again once the child has lived for [`STABLE_AFTER`]. An expelled one stays down.
 
 use crate::daemon::STOP_MAX;
 use crate::failure::{EXIT_EXPELLED, Outcome, cannot};
@@ -227,8 +227,8 @@ fn shorten(log: &Path) {
     }
 }
 
-/// What a process said of its own end: the last line after byte `from` of its log that is no message of a running server, but for
-/// errors. A process that was killed says nothing.
+/// What a process said of its own end. It is the last line after byte `from` of its log that is no message of a running
+/// server, but for errors. A process that was killed says nothing.
 fn last_words(log: &Path, from: u64) -> Option<String> {
     let tail = || {
         let mut file = File::open(log)?;

@@ -1,9 +1,9 @@
 //! A running cluster of one machine: its servers as child processes, from the plan to the last exit.
 //!
 //! # Ordering
-//! The metadata server starts first; each new data server gets a join token of its own; the cluster is ready when
-//! every data server is online and a placement group holds all of them. The metadata server stops first,
-//! while the data servers still take what it proxies.
+//! The metadata server starts first; each new data server gets a join token of its own. The cluster is ready when every
+//! data server is online and a placement group holds all that have room. The metadata server stops first, while the
+//! data servers still take what it proxies.
 //!
 //! # Failure
 //! A server that ends before the cluster is ready ends the start, with the last line of its log. Later it is started

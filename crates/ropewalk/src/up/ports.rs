@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use transport::tcp::Reservation;
 
-/// Where a search begins when the metadata server's port is to be free too: below the range that kernels
-/// take ports of outgoing connections from, so that a chosen port stays free while we are down.
+/// Where a search begins when the metadata server's port is to be free too. It is below the range that kernels take
+/// ports of outgoing connections from: a chosen port stays free while we are down.
 const FREE_RANGE: std::ops::Range<u16> = 20_000..30_000;
 /// Ports that a search tries.
 const TRIES_MAX: u16 = 4096;
