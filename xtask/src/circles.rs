@@ -2,7 +2,8 @@
 //!
 //! A module reaches another by a path that begins with `crate`, `super` or `self`, or by the name of one of its own
 //! submodules. A name that a module re-exports counts for the module which defines it. Tests are left out. Circles that
-//! stay are in [`LIST`], each with its reason; a new one fails the check, and so does a line that is no circle any more.
+//! stay are in [`LIST`], each with its reason. A new one fails the check, and so does a line that is no circle any
+//! more.
 
 use crate::repo::{self, Result};
 use std::collections::{BTreeMap, BTreeSet};

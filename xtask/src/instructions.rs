@@ -1,10 +1,11 @@
 //! Instructions of single operations, counted by callgrind and compared with a baseline that is kept in git.
 //!
-//! The program that does the operations is `crates/mds/benches/instructions.rs`: a CALL's bytes in, its reply's bytes out, stores in
-//! memory, no sockets, no clock. It is built as packages are (profile `dist`). What is counted does not depend on how fast or how
-//! busy the machine is, and two runs of one program count the same to the last instruction. It does depend on the compiler, so the baseline
-//! says for which it holds; and a little on the C library (`malloc`, `memcpy`), which has its forms chosen by a processor that
-//! valgrind makes up, the same on every x86-64 with AVX2.
+//! The program that does the operations is `crates/mds/benches/instructions.rs`: a CALL's bytes in, its reply's bytes
+//! out, stores in memory, no sockets, no clock. It is built as packages are (profile `dist`). What is counted does not
+//! depend on how fast or how busy the machine is. Two runs of one program count the same to the last instruction. It
+//! does depend on the compiler, so the baseline says for which it holds. It depends a little on the C library
+//! (`malloc`, `memcpy`), whose forms follow from a processor that valgrind makes up. That one is the same on every
+//! x86-64 with AVX2.
 //!
 //! Entry points: [`run`], [`check`].
 
@@ -23,8 +24,8 @@ const BASELINE: &str = "crates/mds/benches/instructions.json";
 const COUNTED: &str = "--toggle-collect=*one_counted_poll*";
 /// How much an operation may grow with the compiler of the baseline, in percent.
 const GROWTH_PERCENT_MAX: u64 = 5;
-/// The same with another version of it: another optimiser moves counts by some percent in both directions, which is nothing
-/// that a change of ours did. An operation that does something twice is still found.
+/// The same with another version of it. Another optimiser moves counts by some percent in both directions, which is
+/// nothing that a change of ours did. An operation that does something twice is still found.
 const GROWTH_PERCENT_OTHER_RUSTC_MAX: u64 = 25;
 
 #[derive(Debug, Default, clap::Args)]

@@ -1,7 +1,7 @@
 //! The system packages of the tests, from the one list in `.ci/apt-packages`.
 //!
-//! `.ci/run` installs the same list before there is a cargo to run this; here it serves those who call
-//! `cargo xtask test` as root by hand.
+//! `.ci/run` installs the same list before there is a cargo to run this. Here it serves developers who call `cargo
+//! xtask test` as root by hand.
 
 use crate::repo::{self, Result};
 use crate::tools;

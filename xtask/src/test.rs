@@ -60,8 +60,8 @@ fn component(steps: &mut Steps, name: &str, subcommand: &str, arguments: &[&str]
     }
 }
 
-/// The tests with a Linux kernel as the client run in their own processes: they take part in the count
-/// by the closing line that they print.
+/// The tests with a Linux kernel as the client run in their own processes. They take part in the count by the closing
+/// line that they print.
 fn vm(steps: &mut Steps, name: &str, arguments: &[&str]) {
     if !packages::is_root() {
         let reason = "it needs root for network namespaces and packages";

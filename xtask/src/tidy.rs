@@ -1,9 +1,9 @@
 //! The linter for what rustfmt and clippy do not look at.
 //!
-//! It reads the files that git tracks: lengths of files and functions, the head comment of every
-//! module, characters, words that must not be committed, and clocks and randomness in the crates
-//! that take them as arguments. A length may be waived by name in `xtask/tidy-waivers.txt`; a waiver
-//! is exact, so that what it allows can only shrink.
+//! It reads the files that git tracks. It checks lengths of files and functions, the head comment of every module,
+//! characters, and words that must not be committed. Crates that take clocks and randomness as arguments must not use
+//! them. A length may be waived by name in `xtask/tidy-waivers.txt`; a waiver is exact, so that what it allows can only
+//! shrink.
 //!
 //! Entry point: [`run`]. The rules are in [`text`] and [`functions`], waivers in [`waivers`].
 

@@ -1,8 +1,8 @@
 //! The programs of others that developer commands run, and the Debian package that brings each.
 //!
-//! A command calls [`need`] before it does anything, so that nobody finds out in the middle of its work, or by a
-//! guest that does not boot. Programs are looked up by reading `PATH`; nothing is started. The few that every
-//! Debian has (`sh`, `env`, `stat`, `id`) and the Rust toolchain are not asked for, and no package brings `apt-get`.
+//! A command calls [`need`] before it does anything. Nobody finds out in the middle of its work, or by a guest that
+//! does not boot. Programs are looked up by reading `PATH`; nothing is started. The few that every Debian has (`sh`,
+//! `env`, `stat`, `id`) and the Rust toolchain are not asked for, and no package brings `apt-get`.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The hints of `mdsthreshold` (RFC 8881 §5.12.4) as numbers.
 //!
-//! A file's data go to the metadata server in two cases: its size is below the size threshold of their direction, or
+//! A file's data go to the metadata server in two cases. Its size is below the size threshold of their direction, or
 //! the request is below the I/O size threshold. See `threshold_item4` for the form on the wire.
 
 use xdr::{Decode, DecodeError, Decoder, Encoder, OpaqueBuf};

@@ -47,8 +47,8 @@ const PROBE_STEP_BYTES: u64 = 64 * 1024;
 /// Most bytes that `is_cached` looks at; longer ranges are probed at larger distances.
 const PROBES_MAX: u64 = 16;
 /// Reads of at most so many bytes are copied out of the page cache, by one call of the system. A span for sendfile
-/// costs a look at the size, a send of its own for what stands before it, and a hold on the bytes until they have left.
-/// No more than servers let a reply hold in memory without a charge.
+/// costs a look at the size, and a send of its own for what stands before it. It also holds the bytes until they have
+/// left. No more than servers let a reply hold in memory without a charge.
 const COPIED_READ_BYTES_MAX: u32 = 16 * 1024;
 /// A multiple of what file systems call a block.
 const PUNCH_STEP_BYTES: u64 = 64 * 1024;

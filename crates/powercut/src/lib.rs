@@ -4,9 +4,9 @@
 //! A test runs itself again as the workload, under ptrace(2). So it sees everything that reaches the kernel, of our own code and
 //! of the engines below, and none of them needs to know. The workload says with [`ack`] what it acknowledges.
 //!
-//! What a cut leaves, by `disk`. It has all that an fsync covered; of the rest any part, in sectors of 512 bytes, of
-//! data, sizes and directory entries, each by itself. That is harsher than any one file system, and nothing that POSIX
-//! promises is taken away.
+//! What a cut leaves, by `disk`. It has all that an fsync covered. Of the rest it has any part, in sectors of 512
+//! bytes, of data, sizes and directory entries, each by itself. That is harsher than any one file system, and nothing
+//! that POSIX promises is taken away.
 //!
 //! Entry points: [`record`], [`workload`], [`Recording::leave`].
 

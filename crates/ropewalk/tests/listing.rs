@@ -1,6 +1,6 @@
 //! Goal: a directory is listed whole, each name once, whatever its size, and neither the metadata server nor the client
-//! keeps what it has listed. Method: the real server on its embedded store. Our own client makes the entries and, once
-//! the server was started anew, lists them by pages while the peak of its resident memory is watched. Neither the peak
+//! keeps what it has listed. Method: the real server on its embedded store. Our own client makes the entries. Once the
+//! server was started anew, it lists them by pages while the peak of its resident memory is watched. Neither the peak
 //! of making them nor that of an earlier listing hides what a listing takes. `cargo xtask listing` does it with a
 //! million entries.
 #![allow(

@@ -5,8 +5,8 @@
 //! What they share is here: the guard of a running request, and what of a reply is kept.
 //!
 //! # Ownership
-//! A [`RunningCall`] owns the entry of its request. Whatever becomes of the request (it ends, its program panics, its future is
-//! dropped at the end of a shutdown), the entry is completed: a busy entry would turn every retry away.
+//! A [`RunningCall`] owns the entry of its request. The entry is completed whatever becomes of the request: it ends,
+//! its program panics, its future is dropped at the end of a shutdown. A busy entry would turn every retry away.
 //!
 //! # Failure
 //! Dropped without a reply, the entry says "executed, not kept". Nobody knows how far the request came, so a retry must not

@@ -1,7 +1,7 @@
 //! Netids and universal addresses (RFC 5665): how a server names a transport address on the wire.
 //!
-//! Only the four netids that we serve are known; an address of another one is a value that the
-//! caller may pass over, not a decode error.
+//! Only the four netids that we serve are known. An address of another one is a value that the caller may pass over,
+//! not a decode error.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

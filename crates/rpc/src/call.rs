@@ -1,7 +1,7 @@
 //! The first bytes of every message and the CALL header (RFC 5531 §9).
 //!
-//! Owns what comes before the procedure's arguments. A call that cannot be served is told apart by
-//! who must answer: a verdict goes back to the peer, a malformed message closes the connection.
+//! Owns what comes before the procedure's arguments. A call that cannot be served is told apart by what answers it. A
+//! verdict goes back to the peer; a malformed message closes the connection.
 
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder};
 

@@ -1,8 +1,8 @@
 //! Record marking for stream transports (RFC 5531 §11), as a state machine without I/O.
 //!
-//! [`RecordReader`] owns the record that is arriving. Small input is handed to
-//! [`RecordReader::feed`]; for the bulk of a large record the caller reads from its socket straight
-//! into [`RecordReader::body_buffer`], so that those bytes are never copied.
+//! [`RecordReader`] owns the record that is arriving. Small input is handed to [`RecordReader::feed`]. For the bulk of
+//! a large record the caller reads from its socket straight into [`RecordReader::body_buffer`]: those bytes are never
+//! copied.
 //!
 //! A length from a peer buys no memory. The buffer is never larger than twice what has arrived, or what has arrived plus
 //! [`RESERVE_STEP_BYTES`]. An exception is a record for all of which the caller has accounted ([`RecordReader::reserve_whole`]).

@@ -1,5 +1,5 @@
-//! Goal: every message of RFC 5531 round-trips, every truncation and each malformed message in the
-//! table is refused with the right verdict, and record marking is independent of how bytes arrive.
+//! Goal: every message of RFC 5531 round-trips. Every truncation and each malformed message in the table is refused
+//! with the right verdict. Record marking is independent of how bytes arrive.
 
 use xdr::{Decode, DecodeErrorKind, Decoder, Encoder, encode_to_vec};
 

@@ -1,9 +1,8 @@
 //! Chunks: what a list of segments of a peer means for a payload stream (RFC 8166 §3.4).
 //!
-//! [`place`] turns an inline stream and the read chunks of a call into a plan for one contiguous
-//! record: which bytes are copied where, and which RDMA Read lands where. Padding after a chunk is
-//! part of the plan, whether or not the peer left it out of the chunk (§3.4.5.2). [`fill`] spreads
-//! bytes over the segments of a write chunk.
+//! [`place`] turns an inline stream and the read chunks of a call into a plan for one contiguous record. The plan says
+//! which bytes are copied where, and which RDMA Read lands where. Padding after a chunk is part of the plan, whether or
+//! not the peer left it out of the chunk (§3.4.5.2). [`fill`] spreads bytes over the segments of a write chunk.
 
 use bytes::Bytes;
 
@@ -310,8 +309,9 @@ impl std::error::Error for ReassembleError {}
 /// Puts the items of returned write chunks back into a reduced reply, for consumers that want one
 /// contiguous record. Copies.
 ///
-/// `locate` belongs to the upper-layer binding. Given the reduced stream and the index of a chunk, it tells the offset *in the
-/// reduced stream* at which the opaque's bytes are missing: right after their count. It is not asked for unused chunks.
+/// `locate` belongs to the upper-layer binding. Given the reduced stream and the index of a chunk, it tells the offset
+/// *in the reduced stream* at which the opaque's bytes are missing. That is right after their count. It is not asked
+/// for unused chunks.
 ///
 /// # Errors
 /// [`ReassembleError`].

@@ -8,10 +8,10 @@
 //! The credits lent, the sum over all accounts of what each holds beyond its own one, never exceed the stock.
 //!
 //! # Taking back
-//! What is lent comes back by lower grants in replies, or with the connection. When somebody got less than it could use, a
-//! round ([`CreditPool::round`]) names the accounts whose peers do not use what they hold: their clients are to be asked
-//! (CB_RECALL_SLOT, a lower slot in SEQUENCE), so that they call and hear of the lower grant. A peer that still holds too much
-//! [`ROUNDS_MAX`] rounds later is to be cut off.
+//! What is lent comes back by lower grants in replies, or with the connection. When somebody got less than it could
+//! use, a round ([`CreditPool::round`]) names the accounts whose peers do not use what they hold. Their clients are to
+//! be asked (CB_RECALL_SLOT, a lower slot in SEQUENCE). Then they call and hear of the lower grant. A peer that still
+//! holds too much [`ROUNDS_MAX`] rounds later is to be cut off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -139,8 +139,8 @@ impl CreditPool {
 }
 
 impl Ledger {
-    /// An account holds so much from now on: less than wished where the stock does not allow it, but at least `floor` of what
-    /// it has. (Calls beyond any grant are in nobody's books.)
+    /// An account holds so much from now on. It is less than wished where the stock does not allow it, but at least
+    /// `floor` of what it has. (Calls beyond any grant are in nobody's books.)
     fn hold(&mut self, id: u64, floor: u32, wish: u32) -> u32 {
         let entry = self.accounts.get_mut(&id).expect("an open account");
         let rest = self.lent - (entry.held - 1);
@@ -222,8 +222,8 @@ impl Drop for CreditAccount {
     }
 }
 
-/// How many credits a peer makes use of, judged after a number of calls: more if one of them took the last credit, less if half
-/// of the credits were always left. Who makes one call after the other has one or two in the end.
+/// How many credits a peer makes use of, judged after a number of calls. It is more if one of them took the last
+/// credit, less if half of the credits were always left. Who makes one call after the other has one or two in the end.
 #[derive(Debug)]
 struct Demand {
     wish: u32,

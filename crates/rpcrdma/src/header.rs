@@ -1,8 +1,8 @@
 //! The transport header (RFC 8166 §4): what stands before, or instead of, the RPC message in a Send.
 //!
-//! Chunk lists come from a peer: each list and chunk has a named limit, and a length buys no memory.
-//! What may be answered to a header that cannot be used is decided by the engine; here it is told
-//! apart by [`HeaderFault`], with the four fixed fields when they could be read.
+//! Chunk lists come from a peer: each list and chunk has a named limit, and a length buys no memory. The engine decides
+//! what may be answered to a header that cannot be used. [`HeaderFault`] tells such headers apart here, with the four
+//! fixed fields when they could be read.
 
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder, xdr_struct};
 

@@ -1,6 +1,6 @@
-//! Tests of the crate: the header against hand-written bytes (`header`), private data (`private_data`),
-//! chunks (`chunk`), shared credits (`credit_pool`), an engine against hand-written messages (`script`), and two engines against each
-//! other (`pair`) on a simulated connection (`sim`).
+//! Tests of the crate. They compare the header with hand-written bytes (`header`), and test private data
+//! (`private_data`), chunks (`chunk`) and shared credits (`credit_pool`). An engine meets hand-written messages
+//! (`script`). Two engines meet each other (`pair`) on a simulated connection (`sim`).
 
 mod chunk;
 mod credit_pool;

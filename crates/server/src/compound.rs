@@ -98,8 +98,8 @@ impl<'r, A: Actor> Compound<'r, A> {
     /// fetched, and without holding anything that others wait for.
     ///
     /// # Errors
-    /// `Delay` when peers that do not read hold all there is, or when an earlier operation of the same request holds a
-    /// charge already and more cannot be had at once.
+    /// `Delay` when peers that do not read hold all there is. Also when an earlier operation of the same request holds
+    /// a charge already and more cannot be had at once.
     pub async fn charge_reply(&mut self, bytes: u32) -> Result<(), NfsStatus> {
         if bytes <= UNCHARGED_BYTES_MAX {
             return Ok(());
@@ -198,8 +198,8 @@ impl<'r, A: Actor> Compound<'r, A> {
         self.actor.observe(seq);
     }
 
-    /// Bytes that a result may still add to a reply of `wire_len` bytes so far, when a failure of the next
-    /// operation is to fit after it.
+    /// Bytes that a result may still add to a reply of `wire_len` bytes so far. A failure of the next operation must
+    /// still fit after it.
     #[must_use]
     pub fn room(&self, wire_len: usize) -> usize {
         let max = self

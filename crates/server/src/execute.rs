@@ -27,8 +27,8 @@ use transport::{CloseReason, ConnHandle, Message};
 use xdr::{Decode, Decoder, Encoder};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Bytes after SEQUENCE that tell a request from another one under the same slot and sequence id: as many as XXH3 takes in its short
-/// form.
+/// Bytes after SEQUENCE that tell a request from another one under the same slot and sequence id. They are as many as
+/// XXH3 takes in its short form.
 const FINGERPRINT_BYTES: usize = 240;
 /// First size of a reply's buffer: most replies are smaller, so they are one allocation.
 const REPLY_BYTES: usize = 512;

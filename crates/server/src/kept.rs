@@ -76,8 +76,8 @@ pub struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// What is to be made durable in the transaction of the operation in execution, for a retry after a restart: `res`, its
-    /// result, and `made`, the handle that it will make current. `None` when the session is not persistent.
+    /// What is to be made durable in the transaction of the operation in execution, for a retry after a restart. `res`
+    /// is its result, and `made` the handle that it will make current. `None` when the session is not persistent.
     pub fn kept<B>(&self, res: &B, made: Option<FileHandle>) -> Option<(SlotOf, Vec<u8>)>
     where
         B: OpBody<Num = OpNum>,

@@ -1,19 +1,20 @@
 //! Persistent sessions (RFC 8881 §2.10.6.5, rule R15): a retry after a restart of the server gets the reply of what was
 //! executed before it.
 //!
-//! What changes anything for good is one transaction of the role's store. With it goes what the COMPOUND had answered so far,
-//! this operation's result included, and where the COMPOUND was: [`Keeper::kept`]. After a restart such a session is dead for
-//! new requests, but a retry of the last change of a slot continues there: the results are those of then, and operations
-//! after them that only look are executed now. So effect and answer are atomic without holding a transaction over a whole COMPOUND,
-//! and nothing is written for COMPOUNDs that only look. Results after the last change are added before the reply leaves; only a server that
-//! went down in between, when nobody had seen them, looks again.
+//! What changes anything for good is one transaction of the role's store. With it goes what the COMPOUND had answered
+//! so far, this operation's result included, and where the COMPOUND was: [`Keeper::kept`]. After a restart such a
+//! session is dead for new requests, but a retry of the last change of a slot continues there. The results are those of
+//! then, and operations after them that only look are executed now. So effect and answer are atomic without holding a
+//! transaction over a whole COMPOUND, and nothing is written for COMPOUNDs that only look. Results after the last
+//! change are added before the reply leaves. Only a server that went down in between, when nobody had seen them, looks
+//! again.
 //!
 //! # Ordering
 //! A slot keeps one change, the newest: its client sends a new request only when it has the reply of the one before.
 //!
 //! # Failure
-//! A COMPOUND that went down between two changes ends after the first one with `NFS4ERR_DELAY`: its client knows what was done and
-//! asks for the rest anew.
+//! A COMPOUND that went down between two changes ends after the first one with `NFS4ERR_DELAY`. Its client knows what
+//! was done and asks for the rest anew.
 
 use crate::actor::Actor;
 use crate::compound::Compound;
@@ -55,8 +56,8 @@ impl<A: Actor> Compound<'_, A> {
         }
     }
 
-    /// The whole reply, when it is more than was kept with the last change: results have come after that, or it has failed although
-    /// it was begun for good. A retry then gets all as it was.
+    /// The whole reply, when it is more than was kept with the last change. Results have come after that, or it has
+    /// failed although it was begun for good. A retry then gets all as it was.
     fn kept_whole(
         &self,
         reply: &ReplyWriter<OpNum>,

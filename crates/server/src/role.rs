@@ -11,8 +11,8 @@ use std::future::Future;
 use std::net::IpAddr;
 use transport::ConnHandle;
 
-/// Who a server says it is in EXCHANGE_ID (rule R17): stable over restarts, equal on all addresses
-/// and transports of one server, different for each server.
+/// Who a server says it is in EXCHANGE_ID (rule R17). It is stable over restarts, equal on all addresses and transports
+/// of one server, and different for each server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerIdentity {
     /// `so_major_id`, and the server scope.

@@ -5,8 +5,8 @@ use nfs4::OpNum;
 /// Bytes of the largest result that only says how an operation failed: number, status, and the empty
 /// bitmap of SETATTR. Kept free after each result, so that the next failure always fits.
 pub(crate) const ERROR_RESULT_BYTES: usize = 12;
-/// More bytes than the result of any operation with effects takes (that of EXCHANGE_ID is the longest), those apart
-/// that ask [`crate::Compound::room`] themselves, such as LAYOUTGET.
+/// More bytes than the result of any operation with effects takes (that of EXCHANGE_ID is the longest). Operations such
+/// as LAYOUTGET are apart: they ask [`crate::Compound::room`] themselves.
 const EFFECT_RESULT_BYTES: usize = 256;
 /// Bytes of the result of GETFH.
 const GETFH_RESULT_BYTES: usize = 12 + nfs4::FH_BYTES_MAX as usize;

@@ -1,4 +1,4 @@
-//! Goal: a callback is executed once by the client, whatever its connections do, and a client that does not answer costs a
+//! Goal: a callback is executed once by the client, whatever its connections do. A client that does not answer costs a
 //! bounded time (RFC 8881 §2.10.6.2, §20.9). Method: a client whose reverse service answers as each test says.
 
 mod rig;

@@ -191,8 +191,8 @@ impl Callbacks {
         e.into()
     }
 
-    /// Fewer slots are used from now on. Once that is so, a SEQUENCE alone tells the server, which over RDMA takes its credits back by the
-    /// reply (RFC 8881 §20.8.3): it is not waited for here.
+    /// Fewer slots are used from now on. Once that is so, a SEQUENCE alone tells the server, which over RDMA takes its
+    /// credits back by the reply (RFC 8881 §20.8.3). It is not waited for here.
     fn recall_slot(&self, ops: &mut OpReader<'_>) -> NfsStatus {
         let Ok(args) = ops.args::<CbRecallSlotArgs>() else {
             return NfsStatus::BadXdr;

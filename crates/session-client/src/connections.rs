@@ -4,8 +4,8 @@
 //! Every interface has its part of the work, and the loss of one leaves the others.
 //!
 //! # Ownership
-//! A connection lives in a task of the transport until somebody closes it, so each one that was made is either in the
-//! table here or closed.
+//! A connection lives in a task of the transport until somebody closes it. Each one that was made is therefore either
+//! in the table here or closed.
 //!
 //! # Failure
 //! While one connection lives, the failure to make another is nobody's error, and nobody waits for it. An address that

@@ -1,10 +1,11 @@
 //! One NFSv4.1 session of a client to one server: EXCHANGE_ID, CREATE_SESSION, slots, retry over a new connection,
 //! the back channel, lease renewal (RFC 8881 §2.10).
 //!
-//! [`Session::compound`] sends operations after a SEQUENCE and hands back the reply. A broken connection is repaired, and the request
-//! is sent again under the same slot and sequence id: the server's reply cache makes it exactly once. If the server has forgotten
-//! the session (it restarted, or the lease ended) the call ends with [`SessionError::Lost`]. Only the caller knows what must be
-//! reclaimed, and whether to ask again. [`Session::establish`] then makes a new one.
+//! [`Session::compound`] sends operations after a SEQUENCE and hands back the reply. A broken connection is repaired,
+//! and the request is sent again under the same slot and sequence id. The server's reply cache makes it exactly once.
+//! If the server has forgotten the session (it restarted, or the lease ended) the call ends with
+//! [`SessionError::Lost`]. Only the caller knows what must be reclaimed, and whether to ask again.
+//! [`Session::establish`] then makes a new one.
 //!
 //! Used by the client library, by the MDS for proxy I/O, and by tests and benchmarks.
 #![forbid(unsafe_code)]

@@ -8,9 +8,10 @@
 //!
 //! # Failure
 //! A broken connection: connect again, bind, send the same request. Too long without an answer: the request fails and
-//! leaves its slot in doubt; the session lives on. A server that does not know the session: it is lost for
-//! everybody, those who wait included, and stays so until [`Session::establish`]. Only a request that must not be repeated and may have
-//! been executed is asked for again even so: a server with persistent sessions still answers that (RFC 8881 §2.10.6.5).
+//! leaves its slot in doubt; the session lives on. A server that does not know the session: it is lost for everybody,
+//! those who wait included, and stays so until [`Session::establish`]. Only a request that must not be repeated and may
+//! have been executed is asked for again even so. A server with persistent sessions still answers that (RFC 8881
+//! §2.10.6.5).
 
 use crate::bare::{Binding, bare};
 use crate::callback::{BACK_SLOTS, CB_PROGRAM, Callbacks, RenewLease};
@@ -47,8 +48,8 @@ const PAUSE_MS_MAX: u64 = 1_000;
 /// What the server said when the session was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Established {
-    /// The client id. State stands only if this is the one that it was made under: `EXCHGID4_FLAG_CONFIRMED_R` is also set when
-    /// the reply to an earlier CREATE_SESSION was lost.
+    /// The client id. State stands only if this is the one that it was made under. `EXCHGID4_FLAG_CONFIRMED_R` is also
+    /// set when the reply to an earlier CREATE_SESSION was lost.
     pub client: ClientId,
     /// The session.
     pub session: SessionId,
@@ -393,8 +394,8 @@ impl Session {
                 Err(e) => Err(e),
             };
             let error = match tried {
-                // A reply that was too long for its room is asked for again (RFC 8267 §4.1): the server either has
-                // not executed the request or answers the retry as it answers every other.
+                // A reply that was too long for its room is asked for again (RFC 8267 §4.1). The server either has not
+                // executed the request or answers the retry as it answers every other.
                 Err(SessionError::NotCarried) if *estimate == Estimate::Usual => {
                     *estimate = Estimate::Most;
                     continue;

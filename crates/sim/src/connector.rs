@@ -1,8 +1,8 @@
 //! Connections between the hosts: by name, over whatever transport chance chooses.
 //!
-//! Data servers say TCP addresses, as real ones do, and the simulator knows whose they are. To the NFS port of a server a
-//! connection is made over memory or over RDMA, each time anew: so sessions use both, and retries change from one to
-//! the other.
+//! Data servers say TCP addresses, as real ones do, and the simulator knows whose they are. To the NFS port of a server
+//! a connection is made over memory or over RDMA, each time anew. Sessions use both, and retries change from one to the
+//! other.
 
 use crate::check::credits::{self, Checker};
 use crate::fabric::{Commons, Names, SimFabric};

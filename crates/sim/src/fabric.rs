@@ -1,6 +1,6 @@
 //! RDMA between the hosts: the provider within the process, under the troubles of the [`Net`].
 //!
-//! A fabric that delivers in order and once has fewer troubles than records: what is doubled arrives once, and what is
+//! A fabric that delivers in order and once has fewer troubles than records. What is doubled arrives once, and what is
 //! lost ends its connection once the device has given up. Everything posted leaves in its order.
 
 use crate::net::Net;

@@ -1,7 +1,8 @@
-//! Clients over RDMA that do not keep to their credits: a bare end of the fabric, or a session that is deaf on its back channel.
+//! Clients over RDMA that do not keep to their credits. Such a client is a bare end of the fabric, or a session that is
+//! deaf on its back channel.
 //!
-//! A greedy client sits down at one server after the other, each time in another manner: it sends far more calls than it was
-//! granted and perhaps leaves in the middle; or it earns credits, makes no call any more and answers to nothing.
+//! A greedy client goes to one server after the other, each time in another manner. It sends far more calls than it was
+//! granted and perhaps leaves in the middle. Or it earns credits, makes no call any more and answers to nothing.
 
 use crate::check::credits::GREEDY;
 use crate::client::{root_caller, session_over};

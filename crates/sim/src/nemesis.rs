@@ -36,7 +36,7 @@ pub(crate) struct Nemesis {
 impl Nemesis {
     /// Makes trouble until dropped.
     ///
-    /// A run may do without some kinds of it: what needs a server that lives long, as a lease that ends does, would
+    /// A run may do without some kinds of it. What needs a server that lives long, as a lease that ends does, would
     /// never be met otherwise.
     pub(crate) async fn run(mut self) {
         let parts = self.rng.chance(USED_PER_MILLE);

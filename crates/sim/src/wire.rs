@@ -67,8 +67,8 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Whether SEQUENCE passed, and says that this is the reply to `key`: a reply that went to an earlier incarnation of a client may
-    /// have the XID of another call of the new one.
+    /// Whether SEQUENCE passed, and says that this is the reply to `key`. A reply that went to an earlier incarnation
+    /// of a client may have the XID of another call of the new one.
     #[must_use]
     pub(crate) fn answers(&self, key: &SlotKey) -> bool {
         matches!(self.ops.first(), Some((_, NfsStatus::Ok, Got::Sequence(said))) if said == key)

@@ -1,4 +1,4 @@
-//! Goal: the promises of the cluster hold on some hundred seeds, the same seed is the same run, and the checkers find
+//! Goal: the promises of the cluster hold on some hundred seeds. The same seed is the same run. The checkers find
 //! faults that are built in. A failing seed is named with the command that replays it.
 
 use ropewalk_sim::{Config, InjectedBug, run};

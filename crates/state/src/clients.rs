@@ -6,8 +6,8 @@
 //! sessions' callbacks. If it is `recorded`, the caller must delete its durable record *before* any other client is
 //! granted what it held.
 //!
-//! Memory: a client takes about 400 bytes, its owner (up to [`OWNER_BYTES_MAX`], twice) and its
-//! principal (up to [`PRINCIPAL_BYTES_MAX`]); a session about 700 bytes plus its slot table.
+//! Memory: a client takes about 400 bytes, its owner (up to [`OWNER_BYTES_MAX`], twice) and its principal (up to
+//! [`PRINCIPAL_BYTES_MAX`]). A session takes about 700 bytes plus its slot table.
 //!
 //! # Ownership
 //! A client owns its sessions; removing it removes them.

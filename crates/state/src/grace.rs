@@ -10,9 +10,10 @@
 //! while the period lasts, and have nothing to reclaim: once they alone are missing, it ends.
 //!
 //! # Ordering
-//! While the set counts, only reclaimed locks may be granted. At the end the caller deletes, durably, the records that must not count
-//! after another restart. Only then it calls [`crate::Clients::grace_finished`]. Otherwise a client that could not reclaim in time
-//! might reclaim, after a second restart, what another client was given in between (the second edge condition of §8.4.3).
+//! While the set counts, only reclaimed locks may be granted. At the end the caller deletes, durably, the records that
+//! must not count after another restart. Only then it calls [`crate::Clients::grace_finished`]. Otherwise, after a
+//! second restart, a client that could not reclaim in time might reclaim what another client was given in between (the
+//! second edge condition of §8.4.3).
 //!
 //! # Failure
 //! If that deletion fails, the machine stays in `Ending` and new locks go on being refused.

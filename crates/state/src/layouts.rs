@@ -8,13 +8,14 @@
 //! A client owns its layouts until it returns them, or until they are revoked or it is removed.
 //!
 //! # Ordering
-//! A recall bumps the stateid and blocks LAYOUTGET on the file, for every client, until nobody is left to answer. A caller that goes on
-//! to change the file (truncate) holds it meanwhile with [`Layouts::hold`]: no layout is granted between the last return and the
-//! change. It then raises the commit floor, and a LAYOUTCOMMIT for earlier writes is refused (rule R3).
+//! A recall bumps the stateid and blocks LAYOUTGET on the file, for every client, until nobody is left to answer. A
+//! caller that goes on to change the file (truncate) holds it meanwhile with [`Layouts::hold`]. No layout is granted
+//! between the last return and the change. It then raises the commit floor, and a LAYOUTCOMMIT for earlier writes is
+//! refused (rule R3).
 //!
 //! # Failure
-//! All of it is lost with the process: clients lose their layouts, and the fencing epoch of the new
-//! boot keeps the old ones out of the data servers.
+//! All of it is lost with the process. Clients lose their layouts, and the fencing epoch of the new boot keeps the old
+//! ones out of the data servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -24,8 +25,8 @@ use nfs4::{ClientId, NfsStatus, Stateid};
 use crate::holders::Holders;
 use crate::stateid::{Other, StateKind, StateidSource, check_layout_seqid, is_after, next_seqid};
 
-/// How far behind a layout stateid may be: more than the operations that the slots of a client's
-/// sessions can have under way (RFC 8881 §12.5.5.2.1.4).
+/// How far a layout stateid may lag: more than the operations that the slots of a client's sessions can have under way
+/// (RFC 8881 §12.5.5.2.1.4).
 pub const LAYOUT_SEQID_WINDOW: u32 = 1 << 20;
 
 /// `layoutiomode4` of a segment that is held.

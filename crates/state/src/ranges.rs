@@ -1,5 +1,5 @@
-//! A set of locked byte ranges of one owner on one file, with POSIX rules: a new lock replaces what
-//! it overlaps, neighbours of one kind merge, an unlock may split.
+//! A set of locked byte ranges of one owner on one file, with POSIX rules. A new lock replaces what it overlaps,
+//! neighbours of one kind merge, and an unlock may split.
 //!
 //! Ranges are inclusive at both ends, so that the last byte of a 64-bit file has a name.
 

@@ -100,8 +100,8 @@ pub(crate) struct Channels {
     pub(crate) back_slots: u32,
 }
 
-/// What a session id says of itself: boot number (4 bytes), counter (4), 63 random bits, and in the last bit whether the session is
-/// persistent. So a later run knows of a session that it has no record of.
+/// What a session id says of itself: boot number (4 bytes), counter (4) and 63 random bits. The last bit says whether
+/// the session is persistent. So a later run knows of a session that it has no record of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionName {
     /// The run of the server that made it.

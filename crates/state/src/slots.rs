@@ -5,9 +5,10 @@
 //! that a retry may come over another transport. Entry points: [`SlotTable::sequence`], then
 //! [`SlotTable::complete`] for each [`Verdict::New`].
 //!
-//! Memory: 56 bytes for each slot up to the highest that was used, plus the cached replies, at most slots × `response_cached_bytes_max`.
-//! What all tables together keep is the business of [`crate::Clients`], which says how much room there is: without room a table
-//! keeps the replies of the slots that its client was asked to use, when that client wants it, and no others.
+//! Memory: 56 bytes for each slot up to the highest that was used, plus the cached replies, at most slots ×
+//! `response_cached_bytes_max`. [`crate::Clients`] bounds what all tables together keep, and says how much room there
+//! is. Without room a table keeps the replies of the slots that its client was asked to use, when that client wants it,
+//! and no others.
 
 use std::sync::Arc;
 
@@ -249,9 +250,9 @@ impl SlotTable {
         wanted
     }
 
-    /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries. The slot is "executed, not
-    /// cached" after `None` and after a longer reply. A reply that the client did not ask to keep is dropped on a slot that it
-    /// should no longer use, and where all tables are full. Returns whether the reply is kept.
+    /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries. The slot is "executed,
+    /// not cached" after `None` and after a longer reply. A reply that the client did not ask to keep is dropped in two
+    /// cases: on a slot that it should no longer use, and where all tables are full. Returns whether the reply is kept.
     ///
     /// # Panics
     /// When the token is of another table: a bug of the caller.
@@ -337,9 +338,10 @@ impl SlotTable {
         0
     }
 
-    /// The target to ask for by CB_RECALL_SLOT, when the client may use more slots and was not asked for this target yet.
-    /// The client's answer to it enforces nothing: a request that it sent before may still be on its way, and would speak of
-    /// less than is outstanding by then. The SEQUENCE that it sends on it (RFC 8881 §20.8.3) is answered with the target.
+    /// The target to ask for by CB_RECALL_SLOT, when the client may use more slots and was not asked for this target
+    /// yet. The client's answer to it enforces nothing. A request that it sent before may still be on its way, and
+    /// would speak of less than is outstanding by then. The SEQUENCE that it sends on it (RFC 8881 §20.8.3) is answered
+    /// with the target.
     pub fn recall(&mut self) -> Option<u32> {
         let wanted = self.highest_enforced > self.highest_target
             && self.recalled_generation != self.target_generation;
@@ -375,8 +377,8 @@ impl SlotTable {
         slot.regrown = true;
     }
 
-    /// Whether the client has used the slot again since the request with this sequence id, or the slot is retired: so it has the
-    /// reply, or does not wait for it any more.
+    /// Whether the client has used the slot again since the request with this sequence id, or the slot is retired. The
+    /// client then has the reply, or does not wait for it any more.
     #[must_use]
     pub fn has_moved_on(&self, slot: u32, seqid: u32) -> bool {
         self.slots

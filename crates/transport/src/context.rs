@@ -66,8 +66,8 @@ pub struct TransportLimits {
     /// A connection without any request or call for so long is closed. Default: never; peers that
     /// vanish are found by TCP keep-alive.
     pub idle: Option<Duration>,
-    /// Longest time for which a thread asks the socket of its one busy connection for the next request before it sleeps, where
-    /// requests use to come sooner than that. Default zero: never.
+    /// Longest time for which a thread asks the socket of its one busy connection for the next request before it
+    /// sleeps. It does so where requests use to come sooner than that. Default zero: never.
     pub busy_poll: Duration,
     /// How long a shutdown waits for requests in progress. Default 10 s.
     pub drain: Duration,

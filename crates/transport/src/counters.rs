@@ -234,8 +234,8 @@ counters! {
     rdma_file_bytes,
     /// Payload bytes of our replies that the provider sent straight out of files: no copy.
     rdma_sent_file_bytes,
-    /// Payload bytes of RDMA connections that this process copied once more in memory: results put together with their
-    /// reply, scattered arguments gathered, and what the provider itself copied.
+    /// Payload bytes of RDMA connections that this process copied once more in memory. They are results put together
+    /// with their reply, scattered arguments gathered, and what the provider itself copied.
     rdma_copied_bytes,
     /// Slabs of memory that were registered with an RDMA device. The data path of a server registers none once it has what it
     /// needs.

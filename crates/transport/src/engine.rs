@@ -1,14 +1,13 @@
 //! One connection, both directions, in one task.
 //!
-//! Owns the requests in progress, back-pressure and the end of the connection. A new request is
-//! polled at once; if it is ready its reply is sent before anything else is done, so that a short
-//! request costs neither a spawn nor a wake-up. Several records that arrived together are answered
-//! by one write.
+//! Owns the requests in progress, back-pressure and the end of the connection. A new request is polled at once. If it
+//! is ready, its reply is sent before anything else is done, and a short request costs neither a spawn nor a wake-up.
+//! Several records that arrived together are answered by one write.
 //!
 //! # Ordering
-//! Replies leave in the order of completion. While a call of ours waits on the connection, reading goes on above `in_flight_max`, and
-//! further requests are parked: the reply that frees the running ones may come after them in the stream. Calls of ours do not count
-//! as unread replies: they must leave, or their replies never come.
+//! Replies leave in the order of completion. While a call of ours waits on the connection, reading goes on above
+//! `in_flight_max`, and further requests are parked. The reply that frees the running ones may come after them in the
+//! stream. Calls of ours do not count as unread replies: they must leave, or their replies never come.
 //!
 //! # Failure
 //! When the link fails the requests in progress run on to their end without it; their replies are

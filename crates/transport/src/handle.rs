@@ -1,8 +1,8 @@
 //! The handle of a connection: who is at the other end, closing it, and calling in the reverse
 //! direction.
 //!
-//! Owns the table of calls that wait for a reply and the queue of calls that the connection's task
-//! has not taken yet; both are bounded by `calls_max`.
+//! Owns the table of calls that wait for a reply, and the queue of calls that the connection's task has not taken yet.
+//! Both are bounded by `calls_max`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};

@@ -256,8 +256,8 @@ impl Unread {
         self.pace.disarm();
     }
 
-    /// The peer does not read now, while replies of so many bytes that no charge stands for wait for it, and so many
-    /// messages with a charge.
+    /// The peer does not read now. Replies of so many bytes that no charge stands for wait for it, and so many messages
+    /// with a charge.
     pub(crate) fn poll(
         &mut self,
         cx: &mut TaskContext<'_>,

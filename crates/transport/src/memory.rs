@@ -1,5 +1,5 @@
-//! A transport within the process, for tests and the simulator: whole records between named ends,
-//! under a fault function that may delay, lose or double them or cut the connection.
+//! A transport within the process, for tests and the simulator. Whole records go between named ends, under a fault
+//! function that may delay, lose or double them or cut the connection.
 //!
 //! Messages are flattened to bytes, so that both ends run the same code as over a socket. Time is
 //! `tokio::time`, so it may be simulated. Records of one direction keep their order, as on TCP.

@@ -1,9 +1,9 @@
 //! An outgoing message: an XDR buffer, and payloads that are inserted at its spans while sending.
 //!
 //! # Ownership
-//! A payload's guard is held until its last byte was handed to the socket (rule R16). With
-//! sendfile the kernel may then still refer to pages of the file: a later overwrite can show in
-//! bytes that are not yet on the wire, as with any server that sends from the page cache.
+//! A payload's guard is held until its last byte was handed to the socket (rule R16). With sendfile the kernel may then
+//! still refer to pages of the file. A later overwrite can show in bytes that are not yet on the wire, as with any
+//! server that sends from the page cache.
 //!
 //! # Failure
 //! A file that turns out shorter than promised cannot be repaired once the header has left: the

@@ -1,5 +1,5 @@
-//! Log lines about what a peer can repeat as fast as it likes: one in a period, which says how many it stands for, or a
-//! few in each second where every one says something else.
+//! Log lines about what a peer can repeat as fast as it likes. There is one in a period, which says how many it stands
+//! for, or a few in each second where every one says something else.
 
 use std::time::Duration;
 

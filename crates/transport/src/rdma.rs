@@ -5,7 +5,7 @@
 //!
 //! # Ownership
 //! Memory that a peer may touch belongs to the provider until the peer's access has ended. A record that was fetched by
-//! RDMA Read is one buffer, which the decoder borrows from; a bulk result is placed into the buffer that becomes its
+//! RDMA Read is one buffer, which the decoder borrows from. A bulk result is placed into the buffer that becomes its
 //! reply's record.
 //!
 //! # Failure
@@ -150,8 +150,8 @@ impl Rdma {
         &*self.0.fabric
     }
 
-    /// Credits of the connections accepted with this that are lent to them now, beside the one that each has, and all that could
-    /// be: receives of all sizes together.
+    /// Credits that are lent now to the connections accepted with this, beside the one that each has, and all that
+    /// could be. They are receives of all sizes together.
     #[must_use]
     pub fn credits_lent(&self) -> (u32, u32) {
         self.0.classes.lent()

@@ -1,9 +1,8 @@
 //! What serves the calls of a connection.
 //!
-//! A request's future is polled in the task of its connection, so it must not block the thread. It
-//! is never dropped half-way because its connection died: it runs to its end and its reply is
-//! discarded (a half-executed COMPOUND would leave its slot busy for ever). Only the end of the
-//! drain time of a shutdown drops it.
+//! A request's future is polled in the task of its connection, so it must not block the thread. It is never dropped
+//! half-way because its connection died. It runs to its end and its reply is discarded (a half-executed COMPOUND would
+//! leave its slot busy for ever). Only the end of the drain time of a shutdown drops it.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -6,8 +6,8 @@
 //! go out by whatever the wire has for them.
 //!
 //! # Ownership
-//! A message stays here until its last byte was taken by the wire; each payload is dropped (and
-//! with it its guard) as soon as its own bytes were.
+//! A message stays here until its last byte was taken by the wire. Each payload is dropped, and with it its guard, as
+//! soon as its own bytes were.
 //!
 //! # Failure
 //! Every error ends the connection: a stream that lost its place cannot be mended.
@@ -33,8 +33,8 @@ use crate::{BoxFuture, Charge, CloseReason, ConnHandle, Counters, FilePayload, M
 /// Bytes of the read buffer, and the size up to which a record is copied out of it. A call or reply with 8 KiB of data fits: to read it
 /// in two steps would cost more than the copy.
 const READ_CHUNK_BYTES: usize = 16 * 1024;
-/// Bytes of the first read of a record where the one before it was larger than a chunk: less than stands in front of the bulk of a
-/// call or reply, so that all of that is read into its place.
+/// Bytes of the first read of a record where the one before it was larger than a chunk. It is less than stands in front
+/// of the bulk of a call or reply: all of the bulk is read into its place.
 const HEAD_READ_BYTES: usize = 64;
 /// Most pieces gathered into one write.
 const WRITE_PIECES_MAX: usize = 32;
@@ -478,8 +478,8 @@ fn gather<'a>(
 
 /// A message on its way out, and how far it got.
 ///
-/// Its parts are: the record mark, then for each item the bytes of the head before it, its payload
-/// and the padding, then the rest of the head.
+/// Its parts are the record mark, then for each item the bytes of the head before it, its payload and the padding. The
+/// rest of the head comes last.
 struct Sending {
     mark: [u8; 4],
     head: Vec<u8>,

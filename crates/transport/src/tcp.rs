@@ -38,7 +38,8 @@ use crate::{
 const BACKLOG: i32 = 1024;
 /// Pause after accept failed, so that a lack of descriptors is no busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Up to so many bytes, pieces are put together and leave by send: to copy them takes less time than the kernel takes to read a list.
+/// Up to so many bytes, pieces are put together and leave by send. Copying them takes less time than the kernel takes
+/// to read a list.
 const JOINED_BYTES_MAX: usize = 4096;
 
 thread_local! {

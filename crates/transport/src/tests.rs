@@ -1,7 +1,7 @@
-//! Goal: one behaviour on every transport (`contract`), and the failures that only sockets
-//! (`sockets`), injected faults (`faults`), slow peers (`pace`), RDMA peers that are faulty (`rdma_peers`) or
-//! take messages of other sizes (`inline`), or devices that go away (`devices`) can show. Method: a service whose procedures are the situations to
-//! test, behind a rig that hides the transport.
+//! Goal: one behaviour on every transport (`contract`). Also the failures that only sockets (`sockets`), injected
+//! faults (`faults`) and slow peers (`pace`) can show. RDMA peers are faulty (`rdma_peers`) or take messages of other
+//! sizes (`inline`), and devices go away (`devices`). Method: a service whose procedures are the situations to test,
+//! behind a rig that hides the transport.
 
 mod contract;
 mod devices;

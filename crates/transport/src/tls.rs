@@ -145,8 +145,8 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     out
 }
 
-/// The subject's common name: the certificate's outer sequences are opened one by one (RFC 5280
-/// §4.1), then the subject's attributes are looked through for the last one of id 2.5.4.3.
+/// The subject's common name. The certificate's outer sequences are opened one by one (RFC 5280 §4.1). Then the
+/// subject's attributes are looked through for the last one of id 2.5.4.3.
 fn common_name(certificate: &[u8]) -> Option<String> {
     const SEQUENCE: u8 = 0x30;
     const SET: u8 = 0x31;

@@ -1,8 +1,8 @@
 //! The encoder: appends to one buffer and notes where bulk payloads belong.
 //!
-//! A payload is not copied into the buffer. [`Encoder::payload`] writes its length and records a [`PayloadSpan`]. The transport sends
-//! `buf[..span.at]`, then the payload from where it lies (memory, a file for sendfile, a registered buffer for an RDMA Write), then
-//! its padding, then the rest.
+//! A payload is not copied into the buffer. [`Encoder::payload`] writes its length and records a [`PayloadSpan`]. The
+//! transport sends `buf[..span.at]`, then the payload from where it lies (memory, a file for sendfile, a registered
+//! buffer for an RDMA Write). Its padding and the rest follow.
 //!
 //! What writes a word or two is `#[inline]`: without it each field of each message is a call into this crate.
 

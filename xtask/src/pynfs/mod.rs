@@ -1,9 +1,10 @@
 //! pynfs: the NFSv4.1 and 4.2 tests of others, run against a cluster of ours and judged by a table of exceptions.
 //!
 //! The suite is somebody else's and stays where it is: the command takes a checkout. It needs Python 3 with `ply` and
-//! `xdrlib3`. Owns: building Ropewalk, a cluster on loopback with a short lease ([`server`]), one run of the suite for each
-//! minor version ([`suite`]) in a directory of its own, and the comparison with `xtask/pynfs-expected.txt` ([`expected`]).
-//! A test fails the command when it fails without a row there, or passes in spite of one.
+//! `xdrlib3`. Owns building Ropewalk, a cluster on loopback with a short lease ([`server`]), and one run of the suite
+//! for each minor version ([`suite`]) in a directory of its own. It compares the results with
+//! `xtask/pynfs-expected.txt` ([`expected`]). A test fails the command when it fails without a row there, or passes in
+//! spite of one.
 
 mod expected;
 mod server;
@@ -17,12 +18,12 @@ use server::Server;
 use std::path::{Path, PathBuf};
 use suite::{Outcome, Report};
 
-/// What applies to a server of files layouts: everything but the layouts of other types, and the restarts, which take long
-/// and are asked for by `--flags reboot`.
+/// What applies to a server of files layouts: everything but the layouts of other types, and the restarts. Those take
+/// long and are asked for by `--flags reboot`.
 const FLAGS_DEFAULT: &str = "everything noblock noflex noreboot";
 
-/// What came with the second minor version or after it (COPY; open_arguments of RFC 9754), which the suite says of other such
-/// tests but not of these.
+/// What came with the second minor version or after it (COPY; open_arguments of RFC 9754). The suite says so of other
+/// such tests but not of these.
 const FLAGS_MINOR_1: [&str; 3] = ["nocopy", "noDELEG24", "noDELEG25"];
 
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,8 @@
 //! Finds functions and their lengths in source that rustfmt has formatted.
 //!
-//! rustfmt puts the closing brace of a function at the indent of its `fn` line, and nothing else of
-//! that function at this indent but parts of its head (`) -> T {`, `where`, `{`). So a scan of lines is
-//! enough, and needs no parser. Raw strings that hold such lines are the known exception.
+//! rustfmt puts the closing brace of a function at the indent of its `fn` line. Nothing else of that function is at
+//! this indent but parts of its head (`) -> T {`, `where`, `{`). So a scan of lines is enough, and needs no parser. Raw
+//! strings that hold such lines are the known exception.
 
 /// A function with a body.
 #[derive(Debug, Clone, PartialEq, Eq)]

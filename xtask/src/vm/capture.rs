@@ -1,7 +1,7 @@
 //! The traffic of a guest under the eyes of other people's software: dumpcap records it, tshark decodes it.
 //!
-//! Fails when a frame is malformed, when the dissectors of RPC or NFS find an error, and when an operation of interest
-//! was not seen, so that it cannot pass on nothing. Entry point: [`capture`].
+//! Fails when a frame is malformed, or when the dissectors of RPC or NFS find an error. It also fails when an operation
+//! of interest was not seen: it cannot pass on nothing. Entry point: [`capture`].
 
 use std::collections::BTreeMap;
 use std::fs;

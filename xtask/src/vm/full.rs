@@ -1,4 +1,4 @@
-//! The host's part of `full`: it has the small disk of the store, fills what the server leaves of it, and copies files
+//! The host's part of `full`. It has the small disk of the store, fills what the server leaves of it, and copies files
 //! in with the server's own program while there is no room.
 
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use super::hosted::{Finding, Stage};
 use super::net::SERVER_IP;
 use super::process::output;
 
-/// Size of the disk, MiB: the data servers leave 256 of it to metadata and indices (and take no new file in an eighth
-/// of the rest), the metadata store refuses at 128, and everything at 64.
+/// Size of the disk in MiB. The data servers leave 256 of it to metadata and indices (and take no new file in an eighth
+/// of the rest). The metadata store refuses at 128, and everything at 64.
 pub(crate) const DISK_MIB: u64 = 512;
 
 /// Free room when the metadata store only takes removals, MiB.

@@ -1,10 +1,10 @@
 //! One guest (User Mode Linux, or QEMU with RDMA): boot, run a script, collect its output and exit status, tear down.
 //!
-//! The guest's root is the host's root, read-only. Its job directory is a directory of the host
-//! that both can write: the script's exit status and the signals between guest and host are files
-//! in it, so host code can act in the middle of the guest's work ([`Guest::await_signal`],
-//! [`Guest::signal`]; in scripts `signal NAME` and `await NAME`). Output comes over the console,
-//! line by line. Entry points: [`Guest::builder`] or [`Guest::with_rdma`], then `run` or `spawn`.
+//! The guest's root is the host's root, read-only. Its job directory is a directory of the host that both can write.
+//! The script's exit status and the signals between guest and host are files in it, so host code can act in the middle
+//! of the guest's work. See [`Guest::await_signal`] and [`Guest::signal`]; in scripts `signal NAME` and `await NAME`.
+//! Output comes over the console, line by line. Entry points: [`Guest::builder`] or [`Guest::with_rdma`], then `run` or
+//! `spawn`.
 
 use std::collections::VecDeque;
 use std::fs::{self, Permissions};

@@ -1,7 +1,7 @@
 //! Scenarios in which the host has a part: it kills servers while a guest works, or looks at what they count.
 //!
 //! Such a scenario has a guest of its own. Guest and host take turns by signals: the guest's script says where it is,
-//! the host does its part and answers. What "kill" and "bring back" mean is the caller's ([`Victim`]); what needs more,
+//! the host does its part and answers. The caller says what "kill" and "bring back" mean ([`Victim`]). What needs more,
 //! such as a kill of one data server, needs a Ropewalk cluster ([`Cluster`]).
 
 use std::thread;
@@ -149,8 +149,8 @@ const FSYNC_ATTEMPTS: u32 = 8;
 /// How long a data server serves at least after it last heard of the MDS: its lease without a heartbeat's time.
 const FSYNC_WINDOW: Duration = Duration::from_secs(9);
 
-/// kill -9 of the MDS when the data servers have the data of a write and the MDS has not heard of it: it is stopped
-/// before the guest's fsync begins, and killed when the data servers count the bytes and have been told to COMMIT.
+/// kill -9 of the MDS when the data servers have the data of a write and the MDS has not heard of it. It is stopped
+/// before the guest's fsync begins. It is killed when the data servers count the bytes and have been told to COMMIT.
 pub(crate) fn fsync_crash(stage: &mut Stage<'_>) -> Result<Finding> {
     let cluster = stage.cluster()?;
     for attempt in 0..FSYNC_ATTEMPTS {
@@ -237,8 +237,8 @@ pub(crate) fn pnfs(stage: &mut Stage<'_>) -> Result<Finding> {
 /// The size of the file of `pnfs`, MiB, and a bit; the script reads it from here.
 pub(crate) const PNFS_MIB: u64 = 64;
 
-/// What the servers count of small files and of large ones that begin with nothing: the MDS carries all of those, as it
-/// asks for by `mdsthreshold`, and nothing of these.
+/// What the servers count of small files and of large ones that begin with nothing. The MDS carries all of the small
+/// ones, as it asks for by `mdsthreshold`, and nothing of the large ones.
 pub(crate) fn small(stage: &mut Stage<'_>) -> Result<Finding> {
     let Some(cluster) = stage.victim.cluster() else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! The host's part of `identities`: a name service of the MDS's own, `manage_gids`, and a domain for owners' names.
 //!
-//! The users are bound over /etc/passwd and /etc/group in the mount namespace of the server, which no other process is in:
-//! `ip netns exec` gives each command one. Entry point: [`identities`].
+//! The users are bound over /etc/passwd and /etc/group in the mount namespace of the server, which no other process is
+//! in. `ip netns exec` gives each command one. Entry point: [`identities`].
 
 use std::fs;
 use std::path::Path;

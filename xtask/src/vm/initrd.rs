@@ -1,7 +1,7 @@
 //! Packs a folder as the first file system of a kernel: a cpio archive, compressed.
 //!
-//! Each step is a process of its own whose end is looked at: in a pipeline of a shell only the last one's counts, and
-//! a kernel that is given an empty archive ends without a word. Entry point: [`pack`].
+//! Each step is a process of its own whose end is looked at. In a pipeline of a shell only the last one's counts, and a
+//! kernel that is given an empty archive ends without a word. Entry point: [`pack`].
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! `cargo xtask vm kernel-client`: Ropewalk itself under a real Linux client, as CI runs it.
 //!
-//! Builds the `ropewalk` binary, starts `ropewalk up` in the namespace and runs every scenario: kill -9 of servers, a decoded
-//! capture and, on a cluster of its own, a full disk among them. Ends with the closing line that the test command counts.
+//! Builds the `ropewalk` binary, starts `ropewalk up` in the namespace and runs every scenario. Among them are kill -9
+//! of servers, a decoded capture and, on a cluster of its own, a full disk. Ends with the closing line that the test
+//! command counts.
 
 use super::error::{Context, Failure, Result};
 use super::full::DISK_MIB;

@@ -1,14 +1,13 @@
 //! The kernel-client harness: a real Linux NFS client, as an ordinary process, against any server.
 //!
-//! The client is User Mode Linux: a Linux kernel that runs in user space, with the host's root
-//! file system (read-only) as its own, so every tool of the host is there and no disk image is
-//! built. Servers and clients meet in a network namespace of their own.
+//! The client is User Mode Linux: a Linux kernel that runs in user space. It has the host's root file system
+//! (read-only) as its own: every tool of the host is there, and no disk image is built. Servers and clients meet in a
+//! network namespace of their own.
 //!
-//! Owns: fetching the tools ([`prepare`]), the namespace ([`net`]), servers in it ([`server`]),
-//! guests ([`guest`]), the scenarios that guests run ([`scenario`], scripts in `vm/guest`), those
-//! in which the host has a part ([`hosted`], [`capture`], [`full`], [`trunks`], [`identities`], [`cluster`]) and the harness's own test
-//! ([`selftest`]). Does not own: what a particular server needs to start; that is the caller's
-//! command line. Entry point: [`Args::run`].
+//! Owns fetching the tools ([`prepare`]), the namespace ([`net`]), servers in it ([`server`]), and guests ([`guest`]).
+//! Guests run scenarios ([`scenario`], scripts in `vm/guest`); in some the host has a part ([`hosted`], [`capture`],
+//! [`full`], [`trunks`], [`identities`], [`cluster`]). [`selftest`] is the harness's own test. Does not own: what a
+//! particular server needs to start; that is the caller's command line. Entry point: [`Args::run`].
 
 #![allow(
     clippy::print_stdout,

@@ -5,9 +5,9 @@
 //! (RFC 5737) and exist only inside the namespace.
 //!
 //! # Ownership
-//! The keeper is a shell that waits for the end of a pipe of which this process holds the only
-//! writing end. However this process ends (return, panic, Ctrl-C, SIGKILL) the pipe closes, and
-//! the keeper kills by pid what is left in the namespace and deletes it.
+//! The keeper is a shell that waits for the end of a pipe of which this process holds the only writing end. However
+//! this process ends (return, panic, Ctrl-C, SIGKILL), the pipe closes. The keeper then kills by pid what is left in
+//! the namespace and deletes it.
 //!
 //! # Failure
 //! If the keeper itself is killed, the namespace stays: `ip netns del rw-vm-...` removes it.

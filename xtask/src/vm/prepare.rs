@@ -232,8 +232,8 @@ fn apt(arguments: &[&str], packages: &[&str]) -> Result<()> {
     run().map(drop)
 }
 
-/// Gives modprobe the layout that it expects (`lib/modules`) and a name that does not depend on
-/// where the tree is: the package's own link to kmod is absolute.
+/// Gives modprobe the layout that it expects (`lib/modules`), and a name that does not depend on where the tree is. The
+/// package's own link to kmod is absolute.
 fn link_modules(client: &Path) -> Result<()> {
     let links = [
         ("harness/lib/modules", "../../usr/lib/uml/modules"),

@@ -1,5 +1,5 @@
-//! Small things about processes that `std` does not bring: signals by pid, descendants, waiting
-//! with a limit, and running a tool whose output matters only when it fails.
+//! Small things about processes that `std` does not bring: signals by pid, descendants, and waiting with a limit. Also
+//! running a tool whose output matters only when it fails.
 //!
 //! Signals go through the shell's `kill`, always to pids that the caller started, never by name.
 

@@ -1,9 +1,9 @@
 //! `cargo xtask vm rdma`: our provider over rdma-core, on the RDMA devices that Linux has in software.
 //!
-//! In a QEMU guest with soft-RoCE (rdma_rxe), or with soft-iWARP (siw) when asked, the provider keeps its contract
-//! ([`contract`]), and a cluster serves over it the kernel's own client in the same guest, which goes on after every
-//! server was killed, and when one of two devices fails ([`cluster`]).
-//! Ends with the closing line that the test command counts.
+//! A QEMU guest has soft-RoCE (rdma_rxe), or soft-iWARP (siw) when asked. The provider keeps its contract there
+//! ([`contract`]). A cluster serves over it the kernel's own client in the same guest ([`cluster`]). The client goes on
+//! after every server was killed, and when one of two devices fails. Ends with the closing line that the test command
+//! counts.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! `cargo xtask vm selftest`: the harness against nfs-ganesha, a server that is known to work.
 //!
-//! Proves that guests boot, mount and pass every scenario that needs no layouts, that the host
-//! can kill a server in the middle, and that two guests at once are two clients. Ganesha is
-//! unpacked, not installed, and serves NFSv4 only. What it exports is on disk: of a tmpfs of recent
-//! kernels it lists a changing directory for ever, because it cannot go on from that one's cookies.
+//! Proves that guests boot, mount and pass every scenario that needs no layouts. Also that the host can kill a server
+//! in the middle, and that two guests at once are two clients. Ganesha is unpacked, not installed, and serves NFSv4
+//! only. What it exports is on disk. It lists a changing directory of a tmpfs of recent kernels for ever, because it
+//! cannot go on from that one's cookies.
 
 use std::fs;
 use std::path::Path;

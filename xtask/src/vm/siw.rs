@@ -1,7 +1,7 @@
 //! `cargo xtask vm siw`: our RDMA against that of a Linux kernel.
 //!
 //! The guest's kernel has siw, software iWARP by other people. rping of librdmacm talks to the rping of `fabric-iwarp`
-//! in both roles ([`rping`]), and the kernel mounts a cluster over RDMA ([`nfs`]); data are compared, and tshark decodes
+//! in both roles ([`rping`]). The kernel mounts a cluster over RDMA ([`nfs`]). Data are compared, and tshark decodes
 //! what was said ([`decode`]). Ends with the closing line that the test command counts.
 
 mod decode;

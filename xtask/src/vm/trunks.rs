@@ -1,6 +1,6 @@
 //! The host's part of `trunks`: a second address for the MDS, a kill of it, and what the wire says of connections and sessions.
 //!
-//! A connection belongs to a session when the session's requests come over it (RFC 8881 §2.10.3.1), so the proof is in the
+//! A connection belongs to a session when the session's requests come over it (RFC 8881 §2.10.3.1). The proof is in the
 //! recorded SEQUENCEs: which session they name, and by which connection they came. Entry point: [`trunks`].
 
 use std::collections::BTreeMap;

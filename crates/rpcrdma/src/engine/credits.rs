@@ -1,7 +1,7 @@
 //! Credits (RFC 8166 §3.3, RFC 8167 §4.1): one account for each direction.
 //!
-//! A grant is treated as a window over the count of calls: a reply that is the n-th and carries the
-//! grant g allows the peer n + g calls in all. The edge of that window says how many calls the peer may have outstanding.
+//! A grant is treated as a window over the count of calls. A reply that is the n-th and carries the grant g allows the
+//! peer n + g calls in all. The edge of that window says how many calls the peer may have outstanding.
 //!
 //! A lower grant moves the edge in two cases. Either enough replies have followed; until then the peer may have sent calls
 //! under the older one. Or the peer has replied to a call that we sent after the lower grant, since messages of one connection
@@ -76,8 +76,8 @@ pub(super) struct Responder {
     overrun: u32,
     received: u64,
     answered: u64,
-    /// What the replies allow that the peer may still go by, oldest first: the number of the reply, and how many calls in all it
-    /// allows. Of two the older one allows more, else it says nothing.
+    /// What the replies allow that the peer may still go by, oldest first. An entry has the number of the reply, and
+    /// how many calls in all it allows. Of two the older one allows more, else it says nothing.
     windows: VecDeque<(u64, u64)>,
     /// The most calls that it was ever allowed.
     allowed: u64,

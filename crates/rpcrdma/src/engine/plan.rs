@@ -1,9 +1,9 @@
 //! The form of a call of ours: what stays in the stream, and what is offered to the peer.
 //!
-//! A call that fits is sent inline. Else payloads leave the stream as read chunks, the largest first,
-//! until the rest fits; if it never does, the rest becomes a read chunk at position zero (RFC 8166
-//! §3.5.3). Write chunks and a reply chunk are offered only if the reply may not fit inline. Lengths of
-//! headers are upper bounds, as the memory is exposed only later.
+//! A call that fits is sent inline. Otherwise payloads leave the stream as read chunks, the largest first, until the
+//! rest fits. If it never does, the rest becomes a read chunk at position zero (RFC 8166 §3.5.3). Write chunks and a
+//! reply chunk are offered only if the reply may not fit inline. Lengths of headers are upper bounds, as the memory is
+//! exposed only later.
 
 use crate::message::Message;
 

@@ -1,9 +1,8 @@
 //! What arrives in a Send: direction, credits, and the checks of RFC 8166 §4.5.
 //!
-//! The direction is that of the RPC message (RFC 8167 §5). Without one in the Send, a read list tells a
-//! call, because replies have none (RFC 8166 §4.3.1). A header that tells nothing is a faulty reply if
-//! a call of ours with its XID is outstanding, and is discarded; else it is a faulty call, and is
-//! answered.
+//! The direction is that of the RPC message (RFC 8167 §5). Without one in the Send, a read list tells a call, because
+//! replies have none (RFC 8166 §4.3.1). A header that tells nothing is a faulty reply if a call of ours with its XID is
+//! outstanding, and is discarded. Otherwise it is a faulty call, and is answered.
 
 use super::incoming::Incoming;
 use super::interface::{CallError, CallReply, Record, RegionId, ReplyRecord, ReturnedChunk};

@@ -1,9 +1,9 @@
 //! Calls of the peer, from the pull of their read chunks to the reply.
 //!
-//! A reply is planned as a whole before anything of it is posted (RFC 8267 §3.1): results fill the
-//! write chunks in order, what remains goes inline if it fits, else into the reply chunk; a peer that
-//! made no room for it gets ERR_CHUNK. Every list of the call comes back with the lengths that were
-//! used, unused chunks with zeros (RFC 8166 §3.4.6, §4.3).
+//! A reply is planned as a whole before anything of it is posted (RFC 8267 §3.1). Results fill the write chunks in
+//! order. What remains goes inline if it fits, else into the reply chunk. A peer that made no room for it gets
+//! ERR_CHUNK. Every list of the call comes back with the lengths that were used, unused chunks with zeros (RFC 8166
+//! §3.4.6, §4.3).
 
 use std::collections::VecDeque;
 

@@ -123,8 +123,8 @@ impl Engine {
         !self.work.is_empty()
     }
 
-    /// Receives that must be posted now so that no message of the peer finds none, but those that are [`Engine::excused`]: calls
-    /// that its credits allow, and replies to ours. 0 once the connection has ended.
+    /// Receives that must be posted now so that no message of the peer finds none. They are for calls that its credits
+    /// allow, and for replies to ours, but for those that are [`Engine::excused`]. 0 once the connection has ended.
     #[must_use]
     pub fn receives(&self) -> u32 {
         if self.ended {
@@ -134,9 +134,9 @@ impl Engine {
         calls.saturating_add(self.unanswered)
     }
 
-    /// Messages that may come beyond [`Engine::receives`] where grants are lent, without the peer having broken a rule: the overrun,
-    /// and, where the provider does not hold back, calls that it had begun before it heard of a lower grant. 0 once the connection
-    /// has ended.
+    /// Messages that may come beyond [`Engine::receives`] where grants are lent, without the peer having broken a rule.
+    /// They are the overrun, and, where the provider does not hold back, calls that it had begun before it heard of a
+    /// lower grant. 0 once the connection has ended.
     #[must_use]
     pub fn excused(&self) -> u32 {
         if self.ended {

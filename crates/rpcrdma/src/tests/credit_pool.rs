@@ -1,6 +1,7 @@
-//! Goal: no more is lent than there is, every connection keeps one credit, whoever stays within its grant finds a receive whatever
-//! the others do, and what is lent comes back. Method: the ledger by itself, then servers' engines that share a pool and a queue of
-//! receives, against clients of ours and clients that ignore their credits, hold what they got, or never answer.
+//! Goal: no more is lent than there is, and every connection keeps one credit. A peer that stays within its grant finds
+//! a receive whatever the others do. What is lent comes back. Method: the ledger by itself. Then servers' engines that
+//! share a pool and a queue of receives, against clients of ours and clients that ignore their credits, hold what they
+//! got, or never answer.
 
 use std::collections::VecDeque;
 
@@ -328,9 +329,9 @@ fn give_back(holds_back: bool) {
     assert_eq!(host.servers[1].engine.calls_allowed(), 64);
 }
 
-/// The client had begun all that its older grant allowed before it heard of the lower one, and sends it after its answers to
-/// calls of the server: one that shows that it knows the lower grant, and another. Each message finds a receive of its own, or
-/// where that would be pinned is excused.
+/// The client had begun all that its older grant allowed before it heard of the lower one. It sends that after its
+/// answers to two calls of the server: one that shows that it knows the lower grant, and another. Each message finds a
+/// receive of its own, or where that would be pinned is excused.
 #[test]
 fn calls_begun_before_a_lower_grant_find_their_receives_beside_answers_to_calls() {
     [true, false].into_iter().for_each(begun_before);

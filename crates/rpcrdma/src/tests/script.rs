@@ -1,6 +1,5 @@
-//! Goal: an engine answers each message of a peer as RFC 8166, 8167 and 8797 say, and a peer that breaks the
-//! rules is refused, ignored or cut off for a counted reason. Method: one engine against messages and
-//! answers written as words.
+//! Goal: an engine answers each message of a peer as RFC 8166, 8167 and 8797 say. A peer that breaks the rules is
+//! refused, ignored or cut off for a counted reason. Method: one engine against messages and answers written as words.
 
 mod caller;
 mod responder;

@@ -1,8 +1,8 @@
 //! A simulated connection: memory under keys, Sends and RDMA Writes in order, RDMA Reads and completions
 //! whenever the generator of random numbers likes.
 //!
-//! It is as strict as a provider: a key that is not exposed, a range outside of it, a Send without a
-//! posted Receive or longer than one are panics. Exactly [`Engine::receives`] Receives are posted.
+//! It is as strict as a provider. A key that is not exposed, a range outside of it, and a Send without a posted Receive
+//! or longer than one are panics. Exactly [`Engine::receives`] Receives are posted.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,7 +1,7 @@
 //! A toy server behind the engine over the memory transport, and a client that writes COMPOUNDs by hand.
 //!
-//! The toy knows three operations. REMOVE counts (and, by its name, waits, panics or makes state), READLINK answers as many
-//! bytes as the current handle says, READ answers a payload of the asked size.
+//! The toy knows three operations. REMOVE counts (and, by its name, waits, panics or makes state). READLINK answers as
+//! many bytes as the current handle says. READ answers a payload of the asked size.
 #![allow(
     dead_code,
     unreachable_pub,

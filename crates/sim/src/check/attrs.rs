@@ -1,7 +1,7 @@
 //! Attributes as replies showed them: a change value stands for one content, and none goes back (rule R7).
 //!
-//! A reply that showed what a crash then took back is found here too: the next change of the file gives the same
-//! value to another content, or an older value appears again.
+//! A reply that showed what a crash then took back is found here too. The next change of the file gives the same value
+//! to another content, or an older value appears again.
 
 use nfs4::attr::Attrs;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! Acknowledged bytes: what is read is what was written, unless it was overwritten, cut or made a hole since.
 //!
-//! A file is a row of cells; each write gives each of its cells a mark of its own. A read may see any write that nothing certain
-//! replaced: a write that was acknowledged (written and flushed) before the read began, and that began after the other
-//! was. Writes without acknowledgement may be seen for ever, or never. Cuts and holes write "nothing".
+//! A file is a row of cells; each write gives each of its cells a mark of its own. A read may see any write that
+//! nothing certain replaced. A write replaces another for certain if it began after it and was acknowledged (written
+//! and flushed) before the read began. Writes without acknowledgement may be seen for ever, or never. Cuts and holes
+//! write "nothing".
 //!
 //! A copy or a clone writes to each cell what somebody who had read its source while it went on might have seen.
 //!

@@ -1,5 +1,5 @@
-//! A delegation is never held while another client uses the file in a way that it excludes, and what a client cached under it is
-//! never stale (RFC 8881 §10.4).
+//! A delegation is never held while another client uses the file in a way that it excludes. What a client cached under
+//! it is never stale (RFC 8881 §10.4).
 //!
 //! A use counts as a lock's hold does (see `locks`). The second half is judged by the client itself: the change value at
 //! the grant is that at the return.

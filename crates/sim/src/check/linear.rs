@@ -1,10 +1,10 @@
-//! Linearizability: whether results of concurrent operations fit one order in which each took effect at one moment
+//! Linearizability: whether results of concurrent operations fit one order. In it each took effect at one moment
 //! between its start and its end (Herlihy and Wing).
 //!
-//! The search walks the history once and goes deep first: at the end of an operation that has not taken effect yet it
-//! takes effect, if need be after others that are under way. Where that leads nowhere, the latest choice is made anew; no
-//! configuration is looked at twice. An operation whose outcome its client never learned may have happened or not, and
-//! is believed to have happened only when something needs it. What only looks takes effect as soon as it can.
+//! The search walks the history once and goes deep first. At the end of an operation that has not taken effect yet it
+//! takes effect, if need be after others that are under way. Where that leads nowhere, the latest choice is made anew;
+//! no configuration is looked at twice. An operation whose outcome its client never learned may have happened or not,
+//! and is believed to have happened only when something needs it. What only looks takes effect as soon as it can.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;

@@ -1,6 +1,6 @@
 //! Two conflicting byte-range locks are never held at one time, restarts and reclaims included.
 //!
-//! A hold counts from the reply that granted it to the request that gave it up, or, when it was lost, to the last
+//! A hold counts from the reply that granted it to the request that gave it up. When it was lost, it counts to the last
 //! request that renewed the lease.
 
 use super::Findings;

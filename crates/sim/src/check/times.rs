@@ -1,5 +1,5 @@
-//! Modification times: what somebody set stands until data are changed later, and then it does not, whenever the change is reported
-//! (POSIX futimens; RFC 8881 §12.5.4.1 leaves it to the server).
+//! Modification times: what somebody set stands until data are changed later, and no longer, whenever the change is
+//! reported (POSIX futimens). RFC 8881 §12.5.4.1 leaves it to the server.
 //!
 //! It is judged at the end, when all reports have come in. Only what certainly came before or after counts, as in [`super::data`].
 

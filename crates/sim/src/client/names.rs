@@ -288,7 +288,8 @@ impl Worker {
             Err(e) if e.status() == Some(NfsStatus::Exist) && is_guarded => {
                 self.note(start, what, Ok(End::Exist));
             }
-            // The machine has begun again meanwhile, and with its opens went a file that another had removed: the answer is to one that is no more.
+            // The machine has begun again meanwhile, and with its opens went a file that another had removed. The
+            // answer is to a life of the client that is over.
             Err(e) if e.status() == Some(NfsStatus::Stale) && self.client.is_past(&done) => {
                 let until = self.client.now();
                 self.note(start, what, Err(Gone { until }));

@@ -189,8 +189,8 @@ impl Client {
         build: &(impl Fn(&mut CompoundBuilder) + Send + Sync),
     ) -> Result<Done, Gone> {
         let (generation, since, session) = {
-            // Not before RECLAIM_COMPLETE is answered: state that was granted earlier in the new session would be taken for
-            // state of the old one, and forgotten here alone.
+            // Not before RECLAIM_COMPLETE is answered. State that was granted earlier in the new session would be taken
+            // for state of the old one, and forgotten here alone.
             let _recovered = self.recovering.lock().await;
             let state = self.state.lock();
             (state.generation, state.since, self.session())

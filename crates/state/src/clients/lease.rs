@@ -25,9 +25,9 @@ impl Clients {
         self.remove(id)
     }
 
-    /// Ends what is over: unconfirmed clients after a lease, lapsed clients without state, lapsed
-    /// clients with state after the courtesy time or beyond the courtesy count, longest lapsed first.
-    /// Slots that are free then are shared out anew. To be called every few seconds; a pass looks at every client once.
+    /// Ends what is over: unconfirmed clients after a lease, and lapsed clients without state. Lapsed clients with
+    /// state end after the courtesy time, or beyond the courtesy count, longest lapsed first. Slots that are free then
+    /// are shared out anew. To be called every few seconds; a pass looks at every client once.
     #[must_use = "the clients' state and durable records must be removed"]
     pub fn expire(
         &mut self,
@@ -128,8 +128,8 @@ impl Clients {
         }
     }
 
-    /// Notes that a client has just been allowed to reclaim something: the grace period goes on while reclaims come, up to
-    /// twice its length (see [`crate::Grace`]).
+    /// Notes that a client has just been allowed to reclaim something. The grace period goes on while reclaims come, up
+    /// to twice its length (see [`crate::Grace`]).
     pub fn reclaimed(&mut self, now_ms: u64) {
         self.grace.reclaimed(now_ms);
     }
@@ -178,9 +178,9 @@ impl Clients {
         self.grace.poll(now_ms)
     }
 
-    /// Whether the record under this id must not outlive the grace period. It is of an earlier run, or its client has not completed
-    /// its reclaim and may have reclaimed a part (the second edge condition of RFC 8881 §8.4.3). Call this inside the transaction
-    /// that deletes it: from now on that client has none.
+    /// Whether the record under this id must not outlive the grace period. It is of an earlier run, or its client has
+    /// not completed its reclaim. Such a client may have reclaimed a part (the second edge condition of RFC 8881
+    /// §8.4.3). Call this inside the transaction that deletes it: from now on that client has none.
     pub fn drops_record(&mut self, id: ClientId) -> bool {
         match self.clients.get_mut(&id) {
             Some(client) if client.reclaim_complete => false,

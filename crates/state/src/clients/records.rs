@@ -1,8 +1,8 @@
 //! Which durable record a client needs, and when it may say that its client holds nothing (RFC 8881 §8.4.3).
 //!
 //! # Ordering
-//! A record goes from "holds nothing" to "holds" before the reply that grants state, and back only while the client holds
-//! nothing and none of its requests runs: one that begins later finds it so and makes it "holds" again.
+//! A record goes from "holds nothing" to "holds" before the reply that grants state. It goes back only while the client
+//! holds nothing and none of its requests runs. A request that begins later finds it so and makes it "holds" again.
 //!
 //! # Failure
 //! A record that says "holds" for too long costs other clients a wait after a restart. It costs nobody its state.
@@ -17,10 +17,10 @@ impl Clients {
     /// when it is there already. The caller writes it, then calls [`Clients::record_stored`]. A reply that grants state waits until
     /// it is durable.
     ///
-    /// A client that has not completed its reclaim when the grace period is over gets no record: it
-    /// holds at best a part of what it had, and must not reclaim after another restart. It gets one
-    /// once it says RECLAIM_COMPLETE, which is before it can be granted anything new. Ask again inside
-    /// the transaction that writes the record: the grace period may have ended meanwhile.
+    /// A client that has not completed its reclaim when the grace period is over gets no record. It holds at best a
+    /// part of what it had, and must not reclaim after another restart. It gets one once it says RECLAIM_COMPLETE,
+    /// which is before it can be granted anything new. Ask again inside the transaction that writes the record: the
+    /// grace period may have ended meanwhile.
     #[must_use]
     pub fn record_needed(&self, id: ClientId, takes: bool) -> Option<ClientRecord> {
         let client = self.clients.get(&id)?;

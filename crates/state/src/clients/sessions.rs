@@ -199,9 +199,9 @@ impl Clients {
         })
     }
 
-    /// DESTROY_SESSION. `own_requests_count` is 1 when the COMPOUND began with a SEQUENCE of this
-    /// very session, else 0. It must come on a connection of the session (RFC 8881 §18.37.3), unless
-    /// none is left: then nobody else is there to be protected, and the client need not bind one first.
+    /// DESTROY_SESSION. `own_requests_count` is 1 when the COMPOUND began with a SEQUENCE of this very session, else 0.
+    /// It must come on a connection of the session (RFC 8881 §18.37.3), unless none is left. Then nobody else is there
+    /// to be protected, and the client need not bind one first.
     ///
     /// # Errors
     /// `BadSession`; `ConnNotBoundToSession`; `Delay` while other requests run in it;

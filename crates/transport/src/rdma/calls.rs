@@ -1,7 +1,7 @@
 //! Calls of ours: the memory that they expose, and their replies put together in it.
 //!
 //! A sink for a bulk result leaves room in front of and behind it. When the result is there, the reply around it, which
-//! came in the message, is copied into that room: one contiguous record, and no byte of the result was moved.
+//! came in the message, is copied into that room. The record is contiguous, and no byte of the result was moved.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

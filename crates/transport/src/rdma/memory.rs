@@ -1,7 +1,7 @@
 //! Memory of RDMA connections: pools of a few sizes.
 //!
 //! The pools have no limit of their own. What a peer can make this process take is bounded before: receives by credits,
-//! records by the receive budget, files by the send budget; what our own calls take by `calls_max`.
+//! records by the receive budget, files by the send budget. What our own calls take is bounded by `calls_max`.
 //!
 //! # Arenas
 //! Devices register slabs, so the data path must make none. Bulk of each size has slabs of [`ARENA_PARTS`] buffers. They are kept while
@@ -10,9 +10,10 @@
 //! [`ARENA_PARTS`] WRITEs. A store that was emptied down to one part of each arena holds [`ARENA_PARTS`] times that.
 //!
 //! # Giving back
-//! A peak leaves its arenas behind. Those of which nobody had anything for [`QUIET`] go, a few at a time, as long as more than [`KEPT_BYTES`]
-//! of all sizes are free: what comes again within that time, or needs no more than that, finds its arenas, and registers none. One task for
-//! each process' memory does it ([`Memory::tend`]), and another thread gives the memory back: a device takes its time for that.
+//! A peak leaves its arenas behind. Arenas of which nobody had anything for [`QUIET`] go, a few at a time, as long as
+//! more than [`KEPT_BYTES`] of all sizes are free. What comes again within that time, or needs no more than that, finds
+//! its arenas and registers none. One task for each process' memory does it ([`Memory::tend`]), and another thread
+//! gives the memory back: a device takes its time for that.
 
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, Weak};
@@ -40,8 +41,8 @@ const BULK_BYTES_MIN: usize = 64 << 10;
 const ARENA_PARTS: usize = 8;
 /// Bytes of a slab of smaller ones, which stay. So large a piece comes from the system zeroed, and costs nothing until it is touched.
 const SLAB_BYTES: usize = 4 << 20;
-/// Most bytes of bulk buffers that nobody has, of all sizes together: what the budgets for receiving and sending allow to be in use at
-/// a time ([`crate::TransportLimits`]), so that no burst gives back what the next one needs.
+/// Most bytes of bulk buffers that nobody has, of all sizes together. It is what the budgets for receiving and sending
+/// allow to be in use at a time ([`crate::TransportLimits`]): no burst gives back what the next one needs.
 const FREE_BYTES_MAX: usize = 512 << 20;
 
 /// Bytes of bulk buffers that nobody has and that stay, however long nobody needs them: some 50 requests of 1 MiB at a time.
@@ -93,8 +94,8 @@ impl Memory {
         }))
     }
 
-    /// Sees to it that what nobody needs goes back, as long as this memory is used: by a task on the runtime that calls, unless
-    /// one does so already.
+    /// Sees to it that what nobody needs goes back, as long as this memory is used. A task on the runtime that calls
+    /// does it, unless one does so already.
     pub(super) fn tend(&self) {
         if !self.0.is_tended.swap(true, AcqRel) {
             tokio::spawn(Tender(Arc::downgrade(&self.0)).run());

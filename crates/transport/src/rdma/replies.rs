@@ -1,4 +1,4 @@
-//! Messages on their way into the engine: payloads in files are read into memory first, under the send budget, unless
+//! Messages on their way into the engine. Payloads in files are read into memory first, under the send budget, unless
 //! the provider sends them from where they lie.
 //!
 //! What a reply holds in memory is counted as long as anybody has a part of it, so until the provider has sent it.
@@ -306,8 +306,8 @@ fn read_cached(payload: &FilePayload, buffer: &mut Buffer) -> bool {
     true
 }
 
-/// A file system that cannot say what it has in memory is asked as sendfile asks all of them: the service hands out files
-/// of which it believes that reading them waits for nothing, and of tmpfs that is true.
+/// A file system that cannot say what it has in memory is asked as sendfile asks all of them. The service hands out
+/// files of which it believes that reading them waits for nothing. Of tmpfs that is true.
 fn read_now(file: &File, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut slices = [io::IoSliceMut::new(into)];
     match rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {

@@ -6,8 +6,9 @@
 //! engine excuses it. So no peer takes what another was promised.
 //!
 //! # Bounds
-//! One receive for each connection, and what the pool of the class has. A provider that holds back sets aside more for a
-//! connection whose grant was lowered: what it may have begun before, less than its highest grant. That is a promise, not memory.
+//! One receive for each connection, and what the pool of the class has. A provider that holds back sets aside more for
+//! a connection whose grant was lowered. That is what it may have begun before, less than its highest grant. That is a
+//! promise, not memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;

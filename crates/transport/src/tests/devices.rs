@@ -1,6 +1,6 @@
-//! Goal: a server whose RDMA device goes away goes on over its others, and listens again once the device is back. Method: the
-//! fabric in memory, whose devices can be taken away, in simulated time; also under load, again and again, with budgets that do not bear
-//! a loss.
+//! Goal: a server whose RDMA device goes away goes on over its others, and listens again once the device is back.
+//! Method: the fabric in memory, whose devices can be taken away, in simulated time. It is also done under load, again
+//! and again, with budgets that do not bear a loss.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU32;

@@ -1,5 +1,5 @@
-//! Goal: a message over RDMA is as long as both ends allow, by what each says of itself when it connects (RFC 8797 §4), and what is longer
-//! goes by chunks. Method: ends with sizes of their own, and what the server counts.
+//! Goal: a message over RDMA is as long as both ends allow, by what each says of itself when it connects (RFC 8797 §4).
+//! What is longer goes by chunks. Method: ends with sizes of their own, and what the server counts.
 
 use super::*;
 use crate::CountersSnapshot;

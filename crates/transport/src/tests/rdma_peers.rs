@@ -276,8 +276,8 @@ on_both_providers! {
         assert_eq!(*rig.service.ended.lock(), []);
     }
 
-    // It has begun all that its older grant allowed, and sends that after its answers to two calls of the server: one that
-    // shows that it has heard of the lower grant, and another.
+    // It has begun all that its older grant allowed, and sends that after its answers to two calls of the server. One
+    // shows that it has heard of the lower grant; another follows.
     async fn calls_begun_before_a_lower_grant_are_served(on: On) {
         let rig = Rig::new(on, TransportLimits::default()).await;
         let mut peer = Peer::new(&rig).await;
