@@ -119,8 +119,8 @@ pub enum KeyError {
     StillActive,
     /// A next key waits to become active already, or none does.
     NotNext,
-    /// A set of records is impossible: two active keys, two next ones, a next one that is not the newest, a repeated
-    /// id, or a retired id.
+    /// A set of records is impossible: two active keys, two next ones, or a next one that is not the newest. A repeated
+    /// id or a retired id is impossible too.
     Inconsistent,
 }
 

@@ -5,8 +5,8 @@
 //! synced while somebody waits in `durable`, for all who wait at once (see `commit`). Without a waiter nothing is synced.
 //!
 //! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case is
-//! a stall of the engine. With four memtables unflushed or thirty runs in level 0 it sleeps in steps of 10-100 ms until
-//! the flush or the compaction has caught up with the disk.
+//! a stall of the engine. With four memtables unflushed or thirty runs in level 0 it sleeps in steps of 10-100 ms. It
+//! goes on when the flush or the compaction has caught up with the disk.
 //!
 //! # Ownership
 //! A [`FjallStore`] owns its directory (see `store_dir`); a second one, in this process or another, is refused.

@@ -106,8 +106,8 @@ pub trait Read {
     fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<Pair>, MetaError>;
 }
 
-/// What a transaction is for. It decides how far a nearly full file system's reserve is open to it: each may go
-/// deeper than those before it, so that a full store can still be started, read and made empty.
+/// What a transaction is for. It decides how far a nearly full file system's reserve is open to it. Each may go deeper
+/// than those before it: a full store can still be started, read and made empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Purpose {
     /// Makes something new. Stops at the reserve.
@@ -115,7 +115,7 @@ pub enum Purpose {
     Ordinary,
     /// Records what was accepted before: sizes and times of data that were written, what is open for writing.
     Upkeep,
-    /// Makes room, or must be possible before anything can: removals, cuts, floors and tombstones, and all that a
+    /// Makes room, or must be possible before anything can: removals, cuts, floors and tombstones. Also all that a
     /// start, a client and a data server need to get so far. A transaction that deletes a key is one of these.
     Removal,
 }

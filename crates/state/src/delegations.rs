@@ -364,8 +364,8 @@ impl Delegations {
         }
     }
 
-    /// The holder for writing has set the modification time itself, after all that it had modified: only what it modifies
-    /// from now on moves the time again.
+    /// The holder for writing has set the modification time itself, after all that it had modified. Only what it
+    /// modifies from now on moves the time again.
     pub fn note_time_set(&mut self, file: u64, client: ClientId) {
         let held = self.holders.find(client, file);
         if let Some(d) = held.and_then(|other| self.states.get_mut(&other)) {

@@ -65,8 +65,8 @@ impl FileStates {
         }
     }
 
-    /// Grants a delegation with an open that was just granted, if nobody else can be hurt by it: for writing when nobody
-    /// else has the file open, for reading when nobody has it open for writing.
+    /// Grants a delegation with an open that was just granted, if nobody else can be hurt by it. It is for writing when
+    /// nobody else has the file open, for reading when nobody has it open for writing.
     ///
     /// # Errors
     /// Why there is none.

@@ -1,5 +1,5 @@
 //! Goal: delegations as RFC 8881 §10.4 says. Method: scenarios with two clients, then random steps against the one rule
-//! that matters: nobody has a delegation that another client's open, delegation or layout contradicts.
+//! that matters. Nobody has a delegation that another client's open, delegation or layout contradicts.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! All state of all files: opens, locks, delegations, layouts and revoked stateids under one roof, because the
-//! rules of RFC 8881 §8.2, §9 and §10.4 join them. What concerns delegations is in `file_delegations`.
+//! All state of all files: opens, locks, delegations, layouts and revoked stateids. They are together because the rules
+//! of RFC 8881 §8.2, §9 and §10.4 join them. What concerns delegations is in `file_delegations`.
 //!
 //! Owns the stateids. Does not own clients: it is told which client calls, from the session, and which
 //! are gone ([`FileStates::remove_client`]). File ids are those of inodes, never reused. Stateids that

@@ -252,7 +252,7 @@ impl SlotTable {
 
     /// Ends the request of `token`. A reply of at most the negotiated size is kept for retries. The slot is "executed,
     /// not cached" after `None` and after a longer reply. A reply that the client did not ask to keep is dropped in two
-    /// cases: on a slot that it should no longer use, and where all tables are full. Returns whether the reply is kept.
+    /// cases. Its slot should no longer be used, or all tables are full. Returns whether the reply is kept.
     ///
     /// # Panics
     /// When the token is of another table: a bug of the caller.

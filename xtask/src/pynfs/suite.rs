@@ -1,7 +1,8 @@
 //! One run of the suite: its program, and what its closing table says.
 //!
-//! The suite's own JSON file does not tell a test that passed from one that was not asked for, so the table is read:
-//! a line `CODE MODULE.FUNCTION : OUTCOME` for each test that was asked for, with a message below when it did not pass.
+//! The suite's own JSON file does not tell a test that passed from one that was not asked for. The table is read
+//! instead: a line `CODE MODULE.FUNCTION : OUTCOME` for each test that was asked for, with a message below when it did
+//! not pass.
 
 use crate::repo::{self, Result};
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Goal: no more is lent than there is, and every connection keeps one credit. A peer that stays within its grant finds
 //! a receive whatever the others do. What is lent comes back. Method: the ledger by itself. Then servers' engines that
-//! share a pool and a queue of receives, against clients of ours and clients that ignore their credits, hold what they
+//! share a pool and a queue of receives. Their clients are ours, and others that ignore their credits, hold what they
 //! got, or never answer.
 
 use std::collections::VecDeque;

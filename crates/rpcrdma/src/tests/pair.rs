@@ -1,6 +1,6 @@
-//! Goal: whatever is sent comes out equal at the other side, in both directions at once, for any sizes, thresholds,
-//! credits, chunks and orders of completion. A lost connection gives every call one verdict. Method: two engines on the
-//! simulated connection, calls and replies from one seed.
+//! Goal: whatever is sent comes out equal at the other side, in both directions at once. That holds for any sizes,
+//! thresholds, credits, chunks and orders of completion. A lost connection gives every call one verdict. Method: two
+//! engines on the simulated connection, calls and replies from one seed.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! How many slots each session may use, when there are many sessions (RFC 8881 §2.10.6.1, §18.46).
 //!
-//! All sessions have the same share of [`super::ClientLimits::slots_total_max`], rounded down to a power of two so that it changes
-//! rarely. Clients hear of it as `sr_target_highest_slotid` of their next SEQUENCE, of which an idle one sends some in each lease; the
-//! slot table enforces it once the client has shown that it saw it. One that has sent nothing for a while is asked by CB_RECALL_SLOT
-//! ([`Clients::slot_recalls`]). What was negotiated is never exceeded.
+//! All sessions have the same share of [`super::ClientLimits::slots_total_max`], rounded down to a power of two so that
+//! it changes rarely. Clients hear of it as `sr_target_highest_slotid` of their next SEQUENCE, of which an idle one
+//! sends some in each lease. The slot table enforces it once the client has shown that it saw it. One that has sent
+//! nothing for a while is asked by CB_RECALL_SLOT ([`Clients::slot_recalls`]). What was negotiated is never exceeded.
 
 use std::collections::BTreeSet;
 
@@ -53,8 +53,9 @@ impl Clients {
         recalls.take(RECALLS_MAX).collect()
     }
 
-    /// Sessions over these connections, to be asked for all their slots but one: they have made no requests for a while, and the
-    /// transport lacks credits that the connections hold. They get the slots back as soon as they make requests.
+    /// Sessions over these connections, to be asked for all their slots but one. They have made no requests for a
+    /// while, and the transport lacks credits that the connections hold. They get the slots back as soon as they make
+    /// requests.
     pub fn shrink_sessions(&mut self, connections: &BTreeSet<u64>) -> Vec<SlotRecall> {
         let over = connections.iter().flat_map(|id| self.bindings.of(*id));
         let over: BTreeSet<SessionId> = over.collect();

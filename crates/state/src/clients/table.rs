@@ -48,8 +48,9 @@ pub struct ClientLimits {
     /// Most fore slots of all sessions together that clients are asked to use. With the largest reply that a slot keeps this
     /// bounds the reply caches. Each session's share is the same, and it shrinks and grows with their number.
     pub slots_total_max: u32,
-    /// Bytes that the replies in all slots may take while clients use more slots than they are asked to: beyond it such slots
-    /// keep none, and those within the share only what their clients want kept (see [`crate::SlotTable::sequence`]).
+    /// Bytes that the replies in all slots may take while clients use more slots than they are asked to. Beyond it such
+    /// slots keep none, and those within the share keep only what their clients want kept (see
+    /// [`crate::SlotTable::sequence`]).
     pub reply_cache_bytes_max: u64,
     /// Length of a lease in milliseconds.
     pub lease_ms: u64,

@@ -1,6 +1,6 @@
-//! Goal: clients that use all slots they were ever given, and want each reply kept, hold no more replies together than one limit and
-//! the share of each; nothing is executed twice over it, and who keeps to the share notices nothing. Method: many such clients beside one
-//! that obeys, on a table with small limits.
+//! Goal: clients that use all slots they were ever given, and want each reply kept, hold no more replies together than
+//! one limit and the share of each. Nothing is executed twice over it. A client that keeps to its share notices
+//! nothing. Method: many such clients beside one that obeys, on a table with small limits.
 
 use super::*;
 use std::sync::Arc;
