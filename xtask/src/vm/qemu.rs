@@ -262,9 +262,10 @@ impl Qemu {
             .arg(format!(
                 "tap,id=net,ifname=tap{slot},script=no,downscript=no"
             ))
+            // A guest lost its network for good while it sent: with event indices a wake-up can be lost under emulation.
             .arg("-device")
             .arg(format!(
-                "virtio-net-pci,netdev=net,mac=02:00:00:00:02:{slot:02x},romfile="
+                "virtio-net-pci,netdev=net,mac=02:00:00:00:02:{slot:02x},romfile=,event_idx=off"
             ));
         command
     }

@@ -25,7 +25,7 @@ const RDMA_PORT: u16 = 20049;
 const DS_COUNT: u16 = 2;
 
 /// How long the guest may take; it ends a hang and measures nothing.
-const GUEST_LIMIT: Duration = Duration::from_secs(1800);
+const GUEST_LIMIT: Duration = Duration::from_secs(600);
 
 /// How the guest's data travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

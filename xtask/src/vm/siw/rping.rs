@@ -23,7 +23,7 @@ const CLIENT: &[(u32, u32)] = &[(64, 100), (1447, 20), (4096, 20), (65_535, 10)]
 const SERVE: &[(u32, u32)] = &[(64, 50), (1448, 20), (65_535, 10)];
 
 /// How long the guest may take; it ends a hang and measures nothing.
-const GUEST_LIMIT: Duration = Duration::from_secs(1800);
+const GUEST_LIMIT: Duration = Duration::from_secs(600);
 
 /// Both roles of rping in one guest.
 pub(super) fn rping(net: &Net, qemu: &Qemu, echo: bool) -> Result<Outcome> {
