@@ -10,9 +10,8 @@
 //! `applied` rises under the same lock under which writes are gathered, so it is never behind what a read has seen (rule R7).
 
 use bytes::Bytes;
-use meta::{Gate, Seq, WRITE_OVERHEAD_BYTES, Write, Writes};
+use meta::{Gate, Seq, WRITE_OVERHEAD_BYTES, Write, Writes, newest_of_each};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire};
@@ -151,11 +150,13 @@ impl Queue {
         let gathered = progress.gathered.range::<[u8], _>(bounds).map(own);
         let begun = progress.begun.range::<[u8], _>(bounds).map(own);
         let mut values = 0;
-        let unwritten = newest_of_each(gathered, begun).take_while(|(_, value)| {
-            let is_within = values < limit;
-            values += usize::from(value.is_some());
-            is_within
-        });
+        let unwritten = newest_of_each(gathered, begun, |new, old| new.0.cmp(&old.0)).take_while(
+            |(_, value)| {
+                let is_within = values < limit;
+                values += usize::from(value.is_some());
+                is_within
+            },
+        );
         (unwritten.collect(), seen)
     }
 
@@ -203,29 +204,6 @@ impl Queue {
         self.progress.lock().stop = true;
         self.wake.notify_one();
     }
-}
-
-/// Both in the order of keys; of a key that both have, that of `newer`.
-fn newest_of_each(
-    newer: impl Iterator<Item = Write>,
-    older: impl Iterator<Item = Write>,
-) -> impl Iterator<Item = Write> {
-    let (mut newer, mut older) = (newer.peekable(), older.peekable());
-    std::iter::from_fn(move || {
-        let order = match (newer.peek(), older.peek()) {
-            (Some((new, _)), Some((old, _))) => new.cmp(old),
-            (None, _) => Ordering::Greater,
-            (_, None) => Ordering::Less,
-        };
-        match order {
-            Ordering::Less => newer.next(),
-            Ordering::Greater => older.next(),
-            Ordering::Equal => {
-                older.next();
-                newer.next()
-            }
-        }
-    })
 }
 
 #[cfg(test)]

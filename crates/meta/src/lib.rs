@@ -20,7 +20,7 @@ mod overlay;
 pub use gate::{Gate, Wait};
 pub use log::BatchLog;
 pub use mem::MemStore;
-pub use overlay::{Overlay, WRITE_OVERHEAD_BYTES, Write, Writes, merge};
+pub use overlay::{Overlay, WRITE_OVERHEAD_BYTES, Write, Writes, merge, newest_of_each};
 
 use bytes::Bytes;
 use std::future::Future;

@@ -138,21 +138,38 @@ pub fn merge(
     above: impl Iterator<Item = Write>,
     below: impl Iterator<Item = Result<Pair, MetaError>>,
 ) -> impl Iterator<Item = Result<Pair, MetaError>> {
-    let (mut above, mut below) = (above.peekable(), below.peekable());
+    let below = below.map(|pair| pair.map(|(key, value)| (key, Some(value))));
+    let order = |new: &Result<Write, MetaError>, old: &Result<Write, MetaError>| match (new, old) {
+        (_, Err(_)) => Ordering::Greater,
+        (Err(_), Ok(_)) => Ordering::Less,
+        (Ok((new, _)), Ok((old, _))) => new.cmp(old),
+    };
+    let newest = newest_of_each(above.map(Ok), below, order);
+    newest.filter_map(|write| match write {
+        Ok((key, value)) => value.map(|value| Ok((key, value))),
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// The entries of two ascending sequences, ascending by `order`. Of equal ones that of `newer`.
+pub fn newest_of_each<T>(
+    newer: impl Iterator<Item = T>,
+    older: impl Iterator<Item = T>,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> impl Iterator<Item = T> {
+    let (mut newer, mut older) = (newer.peekable(), older.peekable());
     std::iter::from_fn(move || {
-        loop {
-            let order = match (below.peek(), above.peek()) {
-                (None | Some(Ok(_)), None) | (Some(Err(_)), _) => return below.next(),
-                (None, Some(_)) => Ordering::Greater,
-                (Some(Ok((old, _))), Some((new, _))) => old.cmp(new),
-            };
-            match order {
-                Ordering::Less => return below.next(),
-                Ordering::Equal => drop(below.next()),
-                Ordering::Greater => {}
-            }
-            if let Some((key, Some(value))) = above.next() {
-                return Some(Ok((key, value)));
+        let next = match (newer.peek(), older.peek()) {
+            (Some(new), Some(old)) => order(new, old),
+            (None, _) => Ordering::Greater,
+            (_, None) => Ordering::Less,
+        };
+        match next {
+            Ordering::Less => newer.next(),
+            Ordering::Greater => older.next(),
+            Ordering::Equal => {
+                older.next();
+                newer.next()
             }
         }
     })
