@@ -236,7 +236,7 @@ impl Fs {
             delegating: Delegating::new(config.delegations.is_some()),
             atimes: Atimes::new(clock()),
             space_noted: Hinted::default(),
-            offloads: Mutex::default(),
+            offloads: Mutex::new(Offloads::new(ns.boot())),
             copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),
             lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
             jobs: Jobs::default(),

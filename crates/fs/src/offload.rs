@@ -45,7 +45,7 @@ pub fn start(
     copy: Copy,
 ) -> Option<Stateid> {
     let mut offloads = fs.offloads.lock();
-    let (other, progress) = offloads.add(fs.ns.boot(), client, copy.dst.id)?;
+    let (other, progress) = offloads.add(client, copy.dst.id)?;
     let stateid = Stateid {
         seqid: SEQID,
         other,

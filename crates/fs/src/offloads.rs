@@ -1,8 +1,8 @@
 //! The table of copies that go on after their COPY was answered.
 
 use namespace::FileId;
-use nfs4::{ClientId, NfsStatus, OTHER_BYTES, Stateid, Verifier};
-use state::{Other, StateKind};
+use nfs4::{ClientId, NfsStatus, Stateid, Verifier};
+use state::{Other, StateKind, StateidSource};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,10 +16,10 @@ const COPIES_MAX: usize = 1024;
 pub(crate) const SEQID: u32 = 1;
 
 /// All copies that go on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Offloads {
     pub(crate) copies: BTreeMap<Other, Offload>,
-    counter: u64,
+    source: StateidSource,
 }
 
 #[derive(Debug)]
@@ -33,22 +33,21 @@ pub(crate) struct Offload {
 }
 
 impl Offloads {
+    /// An empty table. `boot` was never used before by this server.
+    pub(crate) fn new(boot: u32) -> Self {
+        Self {
+            copies: BTreeMap::new(),
+            source: StateidSource::new(boot),
+        }
+    }
+
     /// Enters a copy, unless there are too many.
-    pub(crate) fn add(
-        &mut self,
-        boot: u32,
-        client: ClientId,
-        dst: FileId,
-    ) -> Option<(Other, Arc<Progress>)> {
+    pub(crate) fn add(&mut self, client: ClientId, dst: FileId) -> Option<(Other, Arc<Progress>)> {
         let of_client = self.copies.values().filter(|c| c.client == client).count();
         if of_client >= CLIENT_COPIES_MAX || self.copies.len() >= COPIES_MAX {
             return None;
         }
-        self.counter += 1;
-        let mut other = [0; OTHER_BYTES];
-        other[..4].copy_from_slice(&boot.to_be_bytes());
-        other[4..].copy_from_slice(&self.counter.to_be_bytes());
-        other[4] = StateKind::Copy as u8;
+        let other = self.source.next(StateKind::Copy);
         let progress = Arc::new(Progress::default());
         let offload = Offload {
             client,
@@ -135,19 +134,20 @@ pub(crate) struct Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nfs4::OTHER_BYTES;
 
     const A: ClientId = ClientId { value: 1 };
     const B: ClientId = ClientId { value: 2 };
 
     #[test]
     fn copies_of_a_client_are_bounded_and_its_own() {
-        let mut offloads = Offloads::default();
+        let mut offloads = Offloads::new(7);
         let mut last = [0; OTHER_BYTES];
         for _ in 0..CLIENT_COPIES_MAX {
-            last = offloads.add(7, A, FileId(5)).expect("there is room").0;
+            last = offloads.add(A, FileId(5)).expect("there is room").0;
         }
-        assert!(offloads.add(7, A, FileId(5)).is_none());
-        let (of_b, progress) = offloads.add(7, B, FileId(5)).expect("of another client");
+        assert!(offloads.add(A, FileId(5)).is_none());
+        let (of_b, progress) = offloads.add(B, FileId(5)).expect("of another client");
         assert_eq!(&of_b[..5], [0, 0, 0, 7, StateKind::Copy as u8]);
         let stateid = |seqid, other| Stateid { seqid, other };
         assert!(offloads.find(A, FileId(5), stateid(1, last)).is_ok());
@@ -163,6 +163,6 @@ mod tests {
         offloads.cancel(&of_b);
         assert!(progress.is_cancelled.load(Relaxed));
         offloads.cancel(&last);
-        assert!(offloads.add(7, A, FileId(5)).is_some());
+        assert!(offloads.add(A, FileId(5)).is_some());
     }
 }

@@ -142,18 +142,20 @@ pub(crate) async fn drain(fs: &Fs) {
 
 async fn remove_batch(fs: &Fs, batch: &[Removal]) {
     let mut by_server: BTreeMap<u32, Vec<&Removal>> = BTreeMap::new();
+    let mut done = Vec::new();
     for removal in batch {
         let ids = fs.cluster.group_servers(removal.placement.group);
         let members = fs.cluster.members_of(&ids);
         let lacks = |ds: &u32| removal.acked.0.binary_search(ds).is_err();
-        if !members.iter().any(lacks) {
-            // The others were expelled: nobody has the objects any more.
-            acked(fs, 0, &[ack(removal, members.clone())]);
-        }
-        for ds in members.into_iter().filter(lacks) {
+        for ds in members.iter().copied().filter(lacks) {
             by_server.entry(ds).or_default().push(removal);
         }
+        if !members.iter().any(lacks) {
+            // The others were expelled: nobody has the objects any more.
+            done.push(ack(removal, members));
+        }
     }
+    acked(fs, 0, &done);
     // The files of a batch lie on the same data servers as a rule: all are told at the same time.
     let mut tasks = JoinSet::new();
     for (ds, removals) in &by_server {
