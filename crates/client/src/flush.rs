@@ -12,6 +12,7 @@
 use crate::Error;
 use crate::backoff::Backoff;
 use crate::layout_kind::KIND;
+use crate::retry::is_busy;
 use crate::state::{Node, Open, Target};
 use crate::stats::add;
 use futures_util::future::join_all;
@@ -116,7 +117,7 @@ impl Node {
                 let _waiting = self.client.waits.enter(ds.wait());
                 loop {
                     match ds.call(&self.client.caller, build).await {
-                        Ok(o) if crate::retry::is_busy(o.results()?.status) => {
+                        Ok(o) if is_busy(o.results()?.status) => {
                             if !backoff.wait().await {
                                 return Ok(self.ds_failed());
                             }

@@ -2,7 +2,10 @@
 
 use super::gather::Gather;
 use super::gather::{to_usize, total};
+use super::inbox::{DIRECT_BYTES_MIN, Rx};
+use super::outbox::Tx;
 use super::parts::{Exposure, Item, Op, ReadOut, Whose};
+use super::put_aside::Aside;
 use crate::ddp::SegmentHeader;
 use crate::keys::Keys;
 use crate::mpa::{Agreed, MULPDU_BYTES_MIN, Rtr, ULPDU_BYTES_MAX};
@@ -54,7 +57,7 @@ pub struct Machine {
     /// Where a message finds its receive when there is none of its own.
     pub(super) claim: Option<Claim>,
     /// Messages beyond what was admitted, which stood before an answer that is due.
-    pub(super) aside: super::put_aside::Aside,
+    pub(super) aside: Aside,
     pub(super) send_queue: VecDeque<Item>,
     /// Requests sent and not answered, in order.
     pub(super) reads: VecDeque<ReadOut>,
@@ -62,8 +65,8 @@ pub struct Machine {
     pub(super) sinks: VecDeque<Buffer>,
     completions: Vec<Completion>,
     pub(super) counters: Counters,
-    pub(super) tx: super::outbox::Tx,
-    pub(super) rx: super::inbox::Rx,
+    pub(super) tx: Tx,
+    pub(super) rx: Rx,
 }
 
 impl Machine {
@@ -84,14 +87,14 @@ impl Machine {
             writable: 0,
             receives: VecDeque::new(),
             claim: None,
-            aside: super::put_aside::Aside::default(),
+            aside: Aside::default(),
             send_queue: VecDeque::new(),
             reads: VecDeque::new(),
             sinks: VecDeque::new(),
             completions: Vec::new(),
             counters: Counters::default(),
-            tx: super::outbox::Tx::new(start.mulpdu.clamp(MULPDU_BYTES_MIN, ULPDU_BYTES_MAX)),
-            rx: super::inbox::Rx::default(),
+            tx: Tx::new(start.mulpdu.clamp(MULPDU_BYTES_MIN, ULPDU_BYTES_MAX)),
+            rx: Rx::default(),
         };
         if start.is_initiator {
             machine.announce(agreed.rtr);
@@ -479,7 +482,7 @@ impl Machine {
         }
         self.flush_receives(ended);
         self.claim = None;
-        self.aside = super::put_aside::Aside::default();
+        self.aside = Aside::default();
         for (key, exposure) in self.keys.drain() {
             if let Exposure::Memory(memory, _) = exposure {
                 let done = Done::Exposed { memory };
@@ -510,7 +513,7 @@ impl Machine {
 
 /// Whether much may be written into it, so that it is worth to be read straight into its place.
 fn is_bulk(memory: &Memory) -> bool {
-    matches!(memory, Memory::Buffer(buffer) if buffer.len() >= super::inbox::DIRECT_BYTES_MIN)
+    matches!(memory, Memory::Buffer(buffer) if buffer.len() >= DIRECT_BYTES_MIN)
 }
 
 /// Whether a Write of so many bytes goes beyond its place.

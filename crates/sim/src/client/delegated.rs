@@ -3,6 +3,7 @@
 //! If it loses its session, or hears that state of its was revoked, it relies on nothing after its last successful request. It
 //! begins again as another incarnation.
 
+use super::shared::{owner, root_caller, session_of, taken};
 use crate::check::Findings;
 use crate::check::delegations::{How, Use};
 use crate::check::linear::Moment;
@@ -133,10 +134,9 @@ pub(crate) struct Holder {
 
 impl Holder {
     pub(crate) fn new(parts: HolderParts) -> Self {
-        let caller = super::shared::root_caller(&parts.name);
+        let caller = root_caller(&parts.name);
         let back = Arc::new(Back::default());
-        let session =
-            super::shared::session_of(&parts.name, &parts.wires, &caller, 0, Some(back.clone()));
+        let session = session_of(&parts.name, &parts.wires, &caller, 0, Some(back.clone()));
         let files = (0..parts.files).map(|_| File::default()).collect();
         Self {
             alive: parts.history.now(),
@@ -182,7 +182,7 @@ impl Holder {
             .tell(&self.parts.name, format_args!("! begins again"));
         self.incarnation += 1;
         self.back = Arc::new(Back::default());
-        self.session = super::shared::session_of(
+        self.session = session_of(
             &self.parts.name,
             &self.parts.wires,
             &self.caller,
@@ -332,7 +332,7 @@ impl Holder {
                 seqid: 0,
                 share_access: access,
                 share_deny: 0,
-                owner: super::shared::owner("o"),
+                owner: owner("o"),
                 how: OpenHow::Create(CreateHow::Unchecked(attrs.clone())),
                 claim: OpenClaim::Null(Opaque(name.as_bytes())),
             });
@@ -403,7 +403,7 @@ impl Holder {
         let to = if done.is_ok() { now } else { self.alive };
         self.ended(file, open, to);
         let done = done?;
-        self.expect(super::shared::taken::<CloseRes>(&done).map(drop), "CLOSE")
+        self.expect(taken::<CloseRes>(&done).map(drop), "CLOSE")
     }
 
     /// Returns a delegation: what was cached under it is what is there.
@@ -469,7 +469,7 @@ impl Holder {
             });
         };
         let done = self.ask_patiently(&build).await?;
-        let set = super::shared::taken::<SetAttrRes>(&done);
+        let set = taken::<SetAttrRes>(&done);
         self.expect(set.map(drop), "SETATTR")
     }
 

@@ -1,6 +1,6 @@
 //! A client that makes use of credits and gives them back: many calls at a time, then a rest, in which it can be asked.
 
-use super::shared::session_of;
+use super::shared::{root_caller, session_of};
 use crate::check::Findings;
 use crate::connector::Wires;
 use crate::rng::Rng;
@@ -41,7 +41,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn new(parts: GuestParts) -> Self {
-        let caller = super::shared::root_caller(&parts.name);
+        let caller = root_caller(&parts.name);
         let callbacks = Arc::new(NoCallbacks);
         let session = session_of(&parts.name, &parts.wires, &caller, 0, Some(callbacks));
         Self { parts, session }
