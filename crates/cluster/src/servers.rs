@@ -343,6 +343,11 @@ impl Servers {
         self.away = (away, now);
     }
 
+    /// Members that were away at the last look.
+    pub(crate) fn away(&self) -> &BTreeSet<u32> {
+        &self.away.0
+    }
+
     /// Those that have no room for new files, and those that were expelled.
     pub(crate) fn full(&self) -> &BTreeSet<u32> {
         &self.full

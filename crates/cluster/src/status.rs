@@ -73,11 +73,18 @@ impl Cluster {
 
     fn servers_status(&self) -> Vec<ServerStatus> {
         let now = Instant::now();
-        let servers = self.servers.lock();
-        let is_there = |s: &Server| s.conn.is_some() && !s.is_silent(now, self.ds_lease_ms);
+        let mut servers = self.servers.lock();
+        servers.look_who_is_away();
+        let servers = &*servers;
+        // Of one that serves, silence is what makes new files avoid it: a data server shown as away gets none.
+        let is_quiet = |id: &u32, s: &Server| match s.is_live(now) {
+            true => servers.away().contains(id),
+            false => s.is_silent(now, self.ds_lease_ms),
+        };
+        let is_there = |id: &u32, s: &Server| s.conn.is_some() && !is_quiet(id, s);
         let status = |(id, s): (&u32, &Server)| ServerStatus {
             id: *id,
-            state: match (s.record.membership, is_there(s), s.is_live(now)) {
+            state: match (s.record.membership, is_there(id, s), s.is_live(now)) {
                 (Membership::Expelled, ..) => ServerState::Expelled,
                 (_, true, true) => ServerState::Serving,
                 (_, true, false) => ServerState::Joining,

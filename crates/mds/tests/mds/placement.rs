@@ -83,6 +83,29 @@ async fn new_files_avoid_full_data_servers_and_come_back_to_them() {
     assert_eq!(groups().len(), count, "the old group is taken up again");
 }
 
+/// However close to that moment somebody asks, and however often files are made before it.
+#[tokio::test(start_paused = true)]
+async fn a_data_server_that_status_shows_as_away_gets_no_new_file() {
+    let (rig, _port, servers) = cluster(2).await;
+    let data = || rig.nfsd.role().fs();
+    let is_away = || data().cluster().status().servers[1].state == ServerState::Away;
+    for offset_ms in (0..200).step_by(20) {
+        heartbeats().await;
+        servers[1].fall_silent();
+        tokio::time::sleep(Duration::from_millis(offset_ms)).await;
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let is_away = is_away();
+            let id = data().place(LayoutPolicy::default()).unwrap().group;
+            let groups = data().cluster().status().groups;
+            let group = groups.into_iter().find(|g| g.0 == id).unwrap().1;
+            assert!(!is_away || !group.contains(&2), "{offset_ms}: {group:?}");
+        }
+        assert!(is_away());
+        servers[1].speak_again();
+    }
+}
+
 /// One that is connected and says nothing, as a stopped process; and one whose connection is gone.
 #[tokio::test(start_paused = true)]
 async fn new_files_avoid_a_data_server_that_is_away_within_two_seconds() {
