@@ -1,8 +1,7 @@
 //! Group commit: a sync of the journal for all that wait at once.
 //!
-//! A thread syncs while somebody waits: a slow disk stalls the waiters and not the event loops. Where the last syncs took less time
-//! than waking that thread (a tmpfs, persistent memory), the waiting task syncs itself. All else that is ready in its event loop
-//! goes first. One slow sync gives the work back to the thread.
+//! A thread syncs while somebody waits: a slow disk stalls the waiters and not the event loops. A task that is alone, or that
+//! waits where syncs are quick, syncs itself (see [`meta::OnTheSpot`]). All else that is ready in its event loop goes first.
 //!
 //! # Ownership
 //! [`Committer`] owns the thread; dropping it stops and joins the thread. The journal's file is opened here a
@@ -28,33 +27,13 @@ use crate::engine::{Engine, FailOnPanic};
 use crate::memtables::Memtables;
 use crate::{engine_error, journal};
 use fjall::PersistMode;
-use meta::{BoxFuture, MetaError, Seq};
+use meta::{BoxFuture, MetaError, OnTheSpot, Seq, SpotLimits, others_first};
 use parking_lot::Mutex;
 use std::fs::File;
-use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// When those who wait sync themselves.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Quick {
-    /// A sync that takes less is quick.
-    pub(crate) below: Duration,
-    /// Quick syncs in a row that it takes.
-    pub(crate) in_a_row: u32,
-}
-
-impl Quick {
-    /// Less than the two switches of threads that it saves.
-    pub(crate) const USUAL: Self = Self {
-        below: Duration::from_micros(20),
-        in_a_row: 8,
-    };
-}
 
 /// Commits in a row by one waiting task, for others that came meanwhile. Then the thread takes over.
 const COMMITS_IN_A_ROW_MAX: u32 = 4;
@@ -68,15 +47,14 @@ pub(crate) struct Committer {
 
 impl Committer {
     /// Starts the thread.
-    pub(crate) fn start(engine: Arc<Engine>, quick: Quick) -> std::io::Result<Self> {
+    pub(crate) fn start(engine: Arc<Engine>, limits: SpotLimits) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             engine,
-            quick,
+            spot: OnTheSpot::new(limits),
             round: Mutex::new(Round {
                 journal: None,
                 memtables: Memtables::start()?,
             }),
-            quick_syncs: AtomicU32::new(0),
         });
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
@@ -90,20 +68,17 @@ impl Committer {
 
     /// Waits until `seq` is durable.
     pub(crate) fn durable(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
-        let queue = &self.shared.engine.queue;
-        if queue.gate.durable_through() < seq {
-            if self.shared.is_quick() {
-                return Box::pin(self.shared.commit_here(seq));
-            }
-            queue.want(seq);
+        let gate = &self.shared.engine.queue.gate;
+        if gate.durable_through() >= seq {
+            return gate.wait_boxed(seq);
         }
-        queue.gate.wait_boxed(seq)
+        Box::pin(self.shared.wait(seq))
     }
 
     /// Whether those who wait sync themselves.
     #[cfg(test)]
     pub(crate) fn is_quick(&self) -> bool {
-        self.shared.is_quick()
+        self.shared.spot.is_quick()
     }
 }
 
@@ -123,9 +98,7 @@ impl Drop for Committer {
 struct Shared {
     engine: Arc<Engine>,
     round: Mutex<Round>,
-    quick: Quick,
-    /// Quick syncs since the last slow one; changes only under the lock of `round`.
-    quick_syncs: AtomicU32,
+    spot: OnTheSpot,
 }
 
 /// What a commit works with.
@@ -146,18 +119,27 @@ impl Shared {
         while self.engine.queue.sleep() && self.commit(&mut self.round.lock()) {}
     }
 
-    fn is_quick(&self) -> bool {
-        self.quick_syncs.load(Ordering::Relaxed) >= self.quick.in_a_row
+    /// Waits until `seq` is durable: by the thread, or by a sync here.
+    async fn wait(&self, seq: Seq) -> Result<(), MetaError> {
+        let _waiting = self.spot.enter();
+        if self.spot.is_here() {
+            others_first().await;
+            // Those others may wait too by now.
+            if self.spot.is_here() {
+                return self.commit_here(seq).await;
+            }
+        }
+        let queue = &self.engine.queue;
+        queue.want(seq);
+        queue.gate.wait(seq).await
     }
 
-    /// Waits until `seq` is durable. Syncs here, or joins a commit in progress: the committing task looks again after its
-    /// commit whether more is wanted.
+    /// Syncs here, or joins a commit in progress: the committing task looks again after its commit whether more is wanted.
     async fn commit_here(&self, seq: Seq) -> Result<(), MetaError> {
         let queue = &self.engine.queue;
-        others_first().await;
         queue.want_of_committers(seq);
         for _ in 0..COMMITS_IN_A_ROW_MAX {
-            if !queue.is_wanted() || !self.is_quick() {
+            if !queue.is_wanted() || !self.spot.is_here() {
                 break;
             }
             let Some(mut round) = self.round.try_lock() else {
@@ -187,11 +169,7 @@ impl Shared {
         let engine = &self.engine;
         let written = engine.write_out()?;
         let took = round.sync(engine)?;
-        let quick_syncs = match took < self.quick.below {
-            true => self.quick_syncs.load(Ordering::Relaxed).saturating_add(1),
-            false => 0,
-        };
-        self.quick_syncs.store(quick_syncs, Ordering::Relaxed);
+        self.spot.synced(took);
         engine.queue.gate.advance(written.seq);
         round.memtables.look(&engine.keyspace);
         engine.store_dir.record(written.commit)
@@ -217,18 +195,6 @@ impl Round {
         journal.file.sync_data()?;
         Ok(started.elapsed())
     }
-}
-
-/// Lets everything else run that is ready in this event loop.
-fn others_first() -> impl Future<Output = ()> {
-    let mut is_first = true;
-    poll_fn(move |cx| {
-        if std::mem::take(&mut is_first) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(())
-    })
 }
 
 fn open_newest(engine: &std::path::Path) -> Result<Journal, MetaError> {

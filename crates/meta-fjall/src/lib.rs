@@ -33,12 +33,12 @@ mod queue;
 mod store_dir;
 
 use bytes::Bytes;
-use commit::{Committer, Quick};
+use commit::Committer;
 use engine::Engine;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use meta::{
-    BatchLog, BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, Tx, TxBody,
-    TxOutcome,
+    BatchLog, BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, SpotLimits, Tx,
+    TxBody, TxOutcome,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl FjallStore {
     /// [`MetaError::Io`] with one sentence that names the directory: in use by another process, not writable, not
     /// a store, another format. [`MetaError::Corrupt`] when something that was durable is gone.
     pub fn open(dir: &Path, options: Options) -> Result<Self, MetaError> {
-        Self::open_with(dir, options, Quick::USUAL, None)
+        Self::open_with(dir, options, SpotLimits::USUAL, None)
     }
 
     /// As [`FjallStore::open`], with a log of its own beside the engine's journal. Each batch is in `log` before the
@@ -116,13 +116,13 @@ impl FjallStore {
         options: Options,
         log: Arc<dyn BatchLog>,
     ) -> Result<Self, MetaError> {
-        Self::open_with(dir, options, Quick::USUAL, Some(log))
+        Self::open_with(dir, options, SpotLimits::USUAL, Some(log))
     }
 
     fn open_with(
         dir: &Path,
         options: Options,
-        quick: Quick,
+        limits: SpotLimits,
         log: Option<Arc<dyn BatchLog>>,
     ) -> Result<Self, MetaError> {
         let (store_dir, new) = StoreDir::take(dir)?;
@@ -169,7 +169,7 @@ impl FjallStore {
             log,
         )?);
         Ok(Self {
-            committer: Committer::start(engine.clone(), quick)?,
+            committer: Committer::start(engine.clone(), limits)?,
             engine,
             torn_bytes: checked.torn_bytes,
         })

@@ -49,9 +49,10 @@ mod quick {
     #[derive(Default)]
     struct OnQuickDisk(OnDisk);
 
-    const ALWAYS: Quick = Quick {
-        below: Duration::MAX,
-        in_a_row: 0,
+    const ALWAYS: SpotLimits = SpotLimits {
+        quick_below: Duration::MAX,
+        quick_in_a_row: 0,
+        ..SpotLimits::USUAL
     };
 
     impl OnQuickDisk {
@@ -93,13 +94,17 @@ mod quick {
 
     #[test]
     fn only_after_quick_syncs_in_a_row_is_it_left_to_those_who_wait() {
-        for (below, expected) in [
+        for (quick_below, expected) in [
             (Duration::MAX, [false, true]),
             (Duration::ZERO, [false, false]),
         ] {
             let dir = TempDir::new().unwrap();
-            let quick = Quick { below, in_a_row: 2 };
-            let store = FjallStore::open_with(dir.path(), options(), quick, None).unwrap();
+            let limits = SpotLimits {
+                quick_below,
+                quick_in_a_row: 2,
+                ..SpotLimits::USUAL
+            };
+            let store = FjallStore::open_with(dir.path(), options(), limits, None).unwrap();
             for (key, expected) in [b"a", b"b"].into_iter().zip(expected) {
                 block_on(store.durable(put(&store, key, b"").unwrap())).unwrap();
                 assert_eq!(store.committer.is_quick(), expected);

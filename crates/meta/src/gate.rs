@@ -18,30 +18,44 @@ use crate::{BoxFuture, MetaError, Seq};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-/// A watermark of durable transactions and those who wait for it.
-#[derive(Debug, Default)]
-pub struct Gate {
+/// A watermark of durable transactions and those who wait for it. `E` is the failure of what makes them durable.
+#[derive(Debug)]
+pub struct Gate<E = MetaError> {
     durable: AtomicU64,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner<E>>,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
+#[derive(Debug)]
+struct Inner<E> {
     /// By what they wait for, then by ticket: an advance takes a prefix.
     waiters: BTreeMap<(Seq, u64), Waker>,
     last_ticket: u64,
-    failed: Option<MetaError>,
+    failed: Option<E>,
 }
 
-impl Gate {
+impl<E: Clone + Send> Default for Gate<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: Clone + Send> Gate<E> {
     /// A gate at [`Seq`] 0.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            durable: AtomicU64::new(0),
+            inner: Mutex::new(Inner {
+                waiters: BTreeMap::new(),
+                last_ticket: 0,
+                failed: None,
+            }),
+        }
     }
 
     /// The newest durable transaction.
@@ -68,7 +82,7 @@ impl Gate {
     }
 
     /// Nothing further becomes durable: every waiter, now and later, gets `error`. The first failure stays.
-    pub fn fail(&self, error: MetaError) {
+    pub fn fail(&self, error: E) {
         let woken = {
             let mut inner = self.inner.lock();
             inner.failed.get_or_insert(error);
@@ -81,7 +95,7 @@ impl Gate {
 
     /// The failure, if there was one.
     #[must_use]
-    pub fn failure(&self) -> Option<MetaError> {
+    pub fn failure(&self) -> Option<E> {
         self.inner.lock().failed.clone()
     }
 
@@ -93,7 +107,7 @@ impl Gate {
 
     /// Waits until `seq` is durable.
     #[must_use]
-    pub fn wait(&self, seq: Seq) -> Wait<'_> {
+    pub fn wait(&self, seq: Seq) -> Wait<'_, E> {
         Wait {
             gate: self,
             seq,
@@ -103,20 +117,20 @@ impl Gate {
 
     /// [`Gate::wait`] as adapters return it; allocates nothing when `seq` is durable already.
     #[must_use]
-    pub fn wait_boxed(&self, seq: Seq) -> BoxFuture<'_, Result<(), MetaError>> {
+    pub fn wait_boxed(&self, seq: Seq) -> BoxFuture<'_, Result<(), E>> {
         if self.durable_through() >= seq {
             // A box of a type without fields is not an allocation.
-            Box::pin(Durable)
+            Box::pin(Durable(PhantomData))
         } else {
             Box::pin(self.wait(seq))
         }
     }
 }
 
-struct Durable;
+struct Durable<E>(PhantomData<fn() -> E>);
 
-impl Future for Durable {
-    type Output = Result<(), MetaError>;
+impl<E> Future for Durable<E> {
+    type Output = Result<(), E>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(Ok(()))
@@ -125,14 +139,14 @@ impl Future for Durable {
 
 /// Future of [`Gate::wait`].
 #[derive(Debug)]
-pub struct Wait<'a> {
-    gate: &'a Gate,
+pub struct Wait<'a, E: Clone + Send = MetaError> {
+    gate: &'a Gate<E>,
     seq: Seq,
     ticket: Option<u64>,
 }
 
-impl Future for Wait<'_> {
-    type Output = Result<(), MetaError>;
+impl<E: Clone + Send> Future for Wait<'_, E> {
+    type Output = Result<(), E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.gate.durable_through() >= self.seq {
@@ -160,7 +174,7 @@ impl Future for Wait<'_> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl<E: Clone + Send> Drop for Wait<'_, E> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             self.gate.inner.lock().waiters.remove(&(self.seq, ticket));
@@ -193,7 +207,7 @@ mod tests {
 
     #[test]
     fn wakes_exactly_those_who_are_served() {
-        let gate = Gate::new();
+        let gate: Gate = Gate::new();
         let count = Arc::new(Count::default());
         let mut first = gate.wait(Seq(1));
         let mut second = gate.wait(Seq(2));
@@ -212,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_dropped_future_leaves_nothing() {
-        let gate = Gate::new();
+        let gate: Gate = Gate::new();
         let count = Arc::new(Count::default());
         for _ in 0..1000 {
             let mut wait = gate.wait(Seq(5));
@@ -223,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_future_polled_often_keeps_one_entry_and_its_last_waker() {
-        let gate = Gate::new();
+        let gate: Gate = Gate::new();
         let (old, new) = (Arc::new(Count::default()), Arc::new(Count::default()));
         let mut wait = gate.wait(Seq(1));
         for _ in 0..10 {
@@ -238,7 +252,7 @@ mod tests {
 
     #[test]
     fn failure_is_final_but_takes_nothing_back() {
-        let gate = Gate::new();
+        let gate: Gate = Gate::new();
         let count = Arc::new(Count::default());
         gate.advance(Seq(3));
         let mut wait = gate.wait(Seq(4));

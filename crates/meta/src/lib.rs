@@ -15,11 +15,13 @@ pub mod contract;
 mod gate;
 mod log;
 mod mem;
+mod on_the_spot;
 mod overlay;
 
 pub use gate::{Gate, Wait};
 pub use log::BatchLog;
 pub use mem::MemStore;
+pub use on_the_spot::{OnTheSpot, SpotLimits, others_first};
 pub use overlay::{Overlay, WRITE_OVERHEAD_BYTES, Write, Writes, merge, newest_of_each};
 
 use bytes::Bytes;
