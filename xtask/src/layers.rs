@@ -13,12 +13,13 @@ use std::path::PathBuf;
 const LAYERS: [&[&str]; 9] = [
     &["xdr", "rpc", "nfs4"],
     &[
-        "control", "state", "layout", "rpcrdma", "model", "meta", "objects", "fabric",
+        "control", "state", "layout", "rpcrdma", "model", "meta", "objects", "redo", "fabric",
     ],
     &[
         "transport",
         "meta-fjall",
         "objects-dir",
+        "ring-log",
         "cluster-tls",
         "fabric-iwarp",
         "fabric-verbs",
@@ -37,6 +38,8 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("rpc", "xdr"),
     ("nfs4", "xdr"),
     ("control", "layout"),
+    ("redo", "meta"),
+    ("redo", "objects"),
     ("sim", "mds"),
     ("sim", "ds"),
     ("sim", "client"),

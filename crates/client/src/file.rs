@@ -9,7 +9,7 @@ use crate::unlock::unlock_all;
 use crate::{Error, Metadata, SetAttrs};
 use bytes::Bytes;
 use nfs4::ops::{CloseArgs, CloseRes, LayoutReturnRes, PutFhArgs, PutFhRes};
-use nfs4::{FileHandle, OpError};
+use nfs4::{FileHandle, OpError, StableHow};
 use std::sync::Arc;
 use xdr::Opaque;
 
@@ -141,6 +141,19 @@ impl File {
     /// # Errors
     /// [`Error`]; some of the bytes may have been written.
     pub async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.write_as(offset, data, StableHow::Unstable).await?;
+        self.limit_uncommitted().await
+    }
+
+    /// Writes bytes that are durable when this returns, with the size of the file, as a file that is open with `O_SYNC`.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub async fn write_sync_at(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.write_as(offset, data, StableHow::FileSync).await
+    }
+
+    async fn write_as(&self, offset: u64, data: Bytes, stable: StableHow) -> Result<(), Error> {
         if !self.open.can_write() {
             return Err(Error::NotOpenFor("writing"));
         }
@@ -151,12 +164,9 @@ impl File {
         if data.is_empty() {
             return Ok(());
         }
-        {
-            let _gate = self.node.gate.read().await;
-            let ranges = vec![(offset, data)];
-            self.node.write_ranges(&self.open, ranges).await?;
-        }
-        self.limit_uncommitted().await
+        let _gate = self.node.gate.read().await;
+        let ranges = vec![(offset, data)];
+        self.node.write_ranges(&self.open, ranges, stable).await
     }
 
     /// Commits when too much is kept for it. One writer does; others go on until there is twice as much.

@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use nfs4::ops::{
     CommitArgs, CommitRes, LayoutCommitArgs, LayoutCommitRes, LayoutUpdate, PutFhArgs, PutFhRes,
 };
-use nfs4::{NfsStatus, Verifier};
+use nfs4::{NfsStatus, StableHow, Verifier};
 use session_client::{Build, SessionError};
 use std::sync::Arc;
 use xdr::Opaque;
@@ -75,7 +75,7 @@ impl Node {
         let bytes = lost.iter().map(|(_, d)| d.len() as u64).sum();
         add(&self.client.stats.resent_bytes, bytes);
         let open: Arc<Open> = self.writable_open().ok_or(Error::OpenLost)?;
-        self.write_ranges(&open, lost).await
+        self.write_ranges(&open, lost, StableHow::Unstable).await
     }
 
     /// Commits the pieces up to `seq` and marks those that may be lost.

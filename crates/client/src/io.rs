@@ -99,11 +99,12 @@ impl Node {
         Ok(done)
     }
 
-    /// Writes ranges. Bytes that a server may still lose are in the node's table afterwards.
+    /// Writes ranges, at least as stable as `least`. Bytes that a server may still lose are in the node's table afterwards.
     pub(crate) async fn write_ranges(
         self: &Arc<Self>,
         open: &Arc<Open>,
         ranges: Vec<(u64, Bytes)>,
+        least: StableHow,
     ) -> Result<(), Error> {
         let mut todo: Vec<(u64, u64)> =
             ranges.iter().map(|(at, d)| (*at, d.len() as u64)).collect();
@@ -121,7 +122,10 @@ impl Node {
             todo.clear();
             let with_data = jobs.into_iter().map(|job| (data_of(&job), job));
             let results: Vec<_> = stream::iter(with_data.collect::<Vec<_>>())
-                .map(|(data, job)| async move { (self.write_job(open, &job, data).await, job) })
+                .map(|(data, job)| async move {
+                    let stable = job.stable().max(least);
+                    (self.write_job(open, &job, data, stable).await, job)
+                })
                 .buffer_unordered(self.client.config.in_flight_max.max(1))
                 .collect()
                 .await;
@@ -271,6 +275,7 @@ impl Node {
         open: &Arc<Open>,
         job: &Job,
         data: Bytes,
+        stable: StableHow,
     ) -> Result<(), Failure> {
         let mut at = 0;
         while at < job.len {
@@ -280,7 +285,7 @@ impl Node {
                     b.push(&WriteArgsPayload {
                         stateid,
                         offset,
-                        stable: job.stable(),
+                        stable,
                         len: job.len - at,
                     });
                     vec![Payload::Bytes(rest.clone())]
@@ -291,6 +296,10 @@ impl Node {
             let res = reply.take::<WriteRes>().map_err(fatal)?;
             if res.count == 0 || res.count > job.len - at {
                 return Err(Failure::Fatal(Error::Malformed("count of a WRITE")));
+            }
+            if res.committed < stable {
+                let why = "a WRITE less stable than asked for";
+                return Err(Failure::Fatal(Error::Malformed(why)));
             }
             add(counter.1, u64::from(res.count));
             let offset = job.offset + u64::from(at);

@@ -2,7 +2,8 @@
 //!
 //! # Ordering
 //! A write, a hole, storage and a clone: the object is compared with its mark, changed, and noted in the index; durable
-//! after [`Ds::sync`]. Storage is noted first, since only a removal gives it back. A cut and a removal are durable
+//! after [`Ds::sync`]. A small stable write has a record instead, and is durable with that. Before a cut the object is made
+//! durable past its records. Storage is noted first, since only a removal gives it back. A cut and a removal are durable
 //! themselves, under the file's stripe lock: index lowered durably, then the object. A crash in between leaves an
 //! object that is longer than its mark, or one without an entry. The MDS repeats the call and finds it.
 //!
@@ -26,6 +27,8 @@ pub(crate) enum Change<'a> {
         offset: u64,
         data: &'a Bytes,
         buffer_bytes: usize,
+        /// With a record in the redo log, if there is room for one.
+        is_stable: bool,
     },
     /// A hole.
     Punch(Range),
@@ -50,6 +53,8 @@ pub(crate) struct Applied {
     pub(crate) is_changed: bool,
     /// When, as the index has it.
     pub(crate) time: NfsTime,
+    /// The redo record of the change: it is durable after [`Ds::record_durable`].
+    pub(crate) record: Option<u64>,
     /// How far storage was taken.
     pub(crate) through: u64,
     /// There may be more objects of the file to remove.
@@ -64,7 +69,15 @@ impl Ds {
                 offset,
                 data,
                 buffer_bytes,
-            } => self.write(id, offset, data, buffer_bytes),
+                is_stable,
+            } => {
+                let apply = || self.write(id, offset, data, buffer_bytes);
+                if !is_stable {
+                    return apply();
+                }
+                let (applied, record) = self.write_with_record(id, offset, data, apply)?;
+                Ok(Applied { record, ..applied })
+            }
             Change::Punch(range) => self.punch(id, range).await,
             Change::Reserve { own, range } => self.reserve(id, own, range).await,
             Change::Clone {
@@ -81,7 +94,7 @@ impl Ds {
     }
 
     fn changed(&self, id: ObjectId, time: NfsTime) -> Result<Applied, Fault> {
-        self.index.wrote(id, time)?;
+        let time = self.index.wrote(id, time)?;
         Ok(Applied {
             is_changed: true,
             time,
@@ -145,6 +158,7 @@ impl Ds {
     }
 
     async fn cut(&self, id: ObjectId, size_bytes: u64) -> Result<(), Fault> {
+        self.without_records(id).await?;
         let _order = self.stripe(id.file_id).lock().await;
         let now = match self.objects.stat(id) {
             Ok(now) => now,
@@ -181,8 +195,17 @@ impl Ds {
         let _order = self.stripe(id.file_id).lock().await;
         let below = id.generation.saturating_add(1);
         let mut ids = self.index.objects_below(id.file_id, below)?;
-        if !ids.is_empty() {
-            let seq = self.index.forget(&ids)?;
+        let mut records = Vec::new();
+        for id in ids.iter().chain([&id]) {
+            // Those that its own syncs have covered too: the entry that says so is about to go.
+            let covered = self.index.known(*id)?.redo_through;
+            let newest = self.redo.newest_of(*id).unwrap_or(0).max(covered);
+            if newest > self.redo.retired() {
+                records.push((*id, newest));
+            }
+        }
+        if !ids.is_empty() || !records.is_empty() {
+            let seq = self.index.forget(&ids, &records)?;
             self.index.durable(seq).await?;
         }
         // An object whose entry was lost in a crash, or forgotten by a call that a crash cut short: usually this one.
@@ -190,6 +213,7 @@ impl Ds {
             ids.push(id);
         }
         let is_more = ids.len() >= OBJECTS_PER_FILE_MAX;
+        self.redo.forget(&ids);
         let all = self.blocking(move |objects| {
             ids.iter().try_for_each(|id| match objects.remove(*id) {
                 Ok(()) | Err(ObjectError::NotFound) => Ok(()),

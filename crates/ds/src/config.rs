@@ -6,6 +6,7 @@ use std::sync::Arc;
 use meta::MetaStore;
 use nfs4::NfsTime;
 use objects::ObjectStore;
+use redo::RedoLog;
 use state::ClientLimits;
 
 /// Says whether an address may connect.
@@ -17,6 +18,8 @@ pub struct DsConfig {
     pub index: Arc<dyn MetaStore>,
     /// The objects. Index and objects belong together: one is worth nothing without the other.
     pub objects: Arc<dyn ObjectStore>,
+    /// The redo log of the index; `None` for stores that no process outlives. Nobody else writes to it.
+    pub redo: Option<Arc<dyn RedoLog>>,
     /// Random 64-bit values of the operating system, or of the simulator's seed.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The wall clock: times of writes.

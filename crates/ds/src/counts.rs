@@ -93,6 +93,10 @@ pub struct DsStatus {
     pub free_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
+    /// Bytes of the redo log that records take; 0 without a log.
+    pub redo_used_bytes: u64,
+    /// Size of the redo log in bytes; 0 without one.
+    pub redo_capacity_bytes: u64,
     /// Objects in the index.
     pub objects_count: u64,
     /// Floors and tombstones.

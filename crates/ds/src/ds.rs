@@ -17,6 +17,7 @@ use crate::counts::{Counts, DsStatus};
 use crate::error::OpenError;
 use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::index::{Index, Membership};
+use crate::redo_table::RedoTable;
 use crate::size_answers::SizeAnswers;
 
 /// Blocking calls under way at once; more wait for a place.
@@ -31,6 +32,7 @@ pub struct Ds {
     pub(crate) identity: ServerIdentity,
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) index: Index,
+    pub(crate) redo: Arc<RedoTable>,
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
     pub(crate) sizes: SizeAnswers,
@@ -74,6 +76,10 @@ impl Ds {
             .objects
             .tie(index.store_id(), index.objects_count() > 0)
             .map_err(OpenError::Objects)?;
+        if let Some(log) = &config.redo {
+            index.tie_redo(&**log).await?;
+        }
+        let redo = Arc::new(RedoTable::new(config.redo));
         // Client and session ids carry it, so that none of an earlier start is taken for one of this.
         let boot = u32::try_from(index.counter()).map_err(|_| OpenError::CounterExhausted)?;
         let mut limits = config.clients;
@@ -84,9 +90,10 @@ impl Ds {
                 role_flag: nfs4::ops::EXCHGID_USE_PNFS_DS,
             },
             objects: config.objects,
-            announced: Announced::new(index.durable_changes()),
+            announced: Announced::new(index.durable_changes() + redo.durable_through()),
             gate: Gate::new(opened.floors, opened.membership),
             index,
+            redo,
             sizes: SizeAnswers::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
@@ -99,6 +106,7 @@ impl Ds {
             client_lease_s: u32::try_from(limits.lease_ms / 1000).unwrap_or(u32::MAX),
             stripes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
         };
+        ds.replay()?;
         let clients = Clients::new(limits, boot, Grace::none());
         let random = Box::new(move || random());
         Ok(Nfsd::new(ds, ClientTable::new(clients, random)))
@@ -124,12 +132,14 @@ impl Ds {
         DsStatus {
             store_id: self.index.store_id(),
             counter: self.index.counter(),
-            changes: self.index.durable_changes(),
+            changes: self.durable_changes(),
             ds_id: self.membership().map(|m| m.ds_id),
             lease: self.gate.lease_state(),
             total_bytes: capacity.total_bytes,
             free_bytes: capacity.free_bytes,
             index_bytes: self.index.disk_bytes(),
+            redo_used_bytes: self.redo.fill().used_bytes,
+            redo_capacity_bytes: self.redo.fill().capacity_bytes,
             objects_count: capacity.objects_count,
             floors_count: self.gate.with_floors(|f| f.len() as u64),
             client_read_bytes: c.client_read_bytes.load(Relaxed),

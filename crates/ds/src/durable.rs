@@ -5,8 +5,8 @@
 //! one: drains come before, calls to the MDS after.
 //!
 //! # Ordering
-//! Size, sync of the object, mark in the index, durable index, announced (see [`crate::rollback_guard`]), reply. The size is taken before the sync, so the mark never
-//! promises a byte that the sync did not cover.
+//! Size, sync of the object, mark in the index, durable index, announced (see [`crate::rollback_guard`]), reply. The size
+//! is taken before the sync, so the mark never promises a byte that the sync did not cover. So is the newest redo record.
 //!
 //! # Failure
 //! A failed sync changes the write verifier before its file's next sync may begin. Clients that still have data of
@@ -70,6 +70,11 @@ impl Ds {
                 count(&self.counts.io_errors);
                 tracing::error!(file = id.file_id, "{e}");
             }
+            Fault::Redo(e) => {
+                count(&self.counts.io_errors);
+                tracing::error!(file = id.file_id, "{e}");
+            }
+            Fault::Sick => count(&self.counts.io_errors),
             Fault::Object(_) | Fault::Unannounced => {}
         }
     }
@@ -108,10 +113,14 @@ impl Ds {
     /// Makes everything that was applied to the object before this call durable. An object that was never made is so
     /// already. The only way to a sync: COMMIT, stable WRITEs and calls of the MDS all come here.
     pub(crate) async fn sync(&self, id: ObjectId) -> Result<(), Fault> {
-        let seq = {
+        let (seq, redo_through) = {
             let _order = self.stripe(id.file_id).lock().await;
             // Before the sync: a write that comes meanwhile has not been made durable by it.
             let write = self.index.known(id)?.write;
+            let redo_through = self.redo.newest_of(id).unwrap_or(0);
+            if self.redo.is_sick(id) {
+                return Err(Fault::Sick);
+            }
             let synced = self.blocking(move |objects| {
                 let size_bytes = objects.stat(id)?.size_bytes;
                 objects.sync(id).map(|()| size_bytes)
@@ -128,13 +137,16 @@ impl Ds {
                 }
                 Err(e) => {
                     self.verifier.store((self.random)(), SeqCst);
+                    self.redo.failed(id);
                     return Err(Fault::Object(e));
                 }
             };
             self.check_mark(id, Some(size_bytes))?;
-            self.index.raise(id, size_bytes, write)?
+            let covered = (write, redo_through);
+            (self.index.raise(id, size_bytes, covered)?, redo_through)
         };
         self.index.durable(seq).await?;
-        self.until_announced(seq).await
+        self.redo.synced(id, redo_through);
+        self.until_announced(self.changes_at(seq)).await
     }
 }

@@ -3,6 +3,7 @@
 use control::Refusal;
 use meta::MetaError;
 use objects::ObjectError;
+use redo::RedoError;
 use transport::{CallError, ConnectError};
 
 /// Why a data server does not start.
@@ -12,6 +13,8 @@ pub enum OpenError {
     Index(MetaError),
     /// The objects failed.
     Objects(ObjectError),
+    /// The redo log failed.
+    Redo(RedoError),
     /// The index holds what this version does not understand.
     Format(&'static str),
     /// The index is new but there are objects: they belong to another index, and are not touched.
@@ -25,6 +28,7 @@ impl std::fmt::Display for OpenError {
         match self {
             Self::Index(e) => write!(f, "index: {e}"),
             Self::Objects(e) => write!(f, "objects: {e}"),
+            Self::Redo(e) => write!(f, "{e}"),
             Self::Format(what) => write!(f, "index: {what}"),
             Self::ObjectsWithoutIndex => write!(
                 f,
@@ -40,6 +44,7 @@ impl std::error::Error for OpenError {
         match self {
             Self::Index(e) => Some(e),
             Self::Objects(e) => Some(e),
+            Self::Redo(e) => Some(e),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use control::Status;
 use meta::MetaError;
 use nfs4::NfsStatus;
 use objects::ObjectError;
+use redo::RedoError;
 
 /// What an operation on an object came to, when not success.
 #[derive(Debug)]
@@ -14,6 +15,10 @@ pub(crate) enum Fault {
     Object(ObjectError),
     /// The index's failure.
     Index(MetaError),
+    /// The redo log's failure.
+    Redo(RedoError),
+    /// An earlier sync failed while the redo log held records of the object (see [`crate::redo_table`]).
+    Sick,
     /// Durable, but too far ahead of what the MDS knows of the store to be acknowledged.
     Unannounced,
 }
@@ -33,7 +38,9 @@ impl Fault {
             Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
             Self::Object(ObjectError::Unsupported) => NfsStatus::NotSupp,
             Self::Object(ObjectError::Busy) | Self::Unannounced => NfsStatus::Delay,
-            Self::Lost | Self::Object(_) | Self::Index(_) => NfsStatus::Io,
+            Self::Lost | Self::Sick | Self::Object(_) | Self::Index(_) | Self::Redo(_) => {
+                NfsStatus::Io
+            }
         }
     }
 
@@ -43,7 +50,9 @@ impl Fault {
             Self::Object(ObjectError::TooLarge) => Status::TooLarge,
             Self::Object(ObjectError::Unsupported) => Status::Unsupported,
             Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
-            Self::Lost | Self::Object(_) | Self::Index(_) => Status::Io,
+            Self::Lost | Self::Sick | Self::Object(_) | Self::Index(_) | Self::Redo(_) => {
+                Status::Io
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What a data server must remember of its objects: identity, high-water marks, floors, tombstones.
 //!
-//! Keys: `s` + name (store id, starts, changes, membership, count of objects), `o` + file id, generation, mirror (big-endian) to
-//! [`ObjectRecord`], `f` + [`layout::FloorKey`] to [`Floor`]. All values are XDR.
+//! Keys: `s` + name (store id, starts, changes, membership, count of objects, redo log), `o` + file id, generation, mirror
+//! (big-endian) to [`ObjectRecord`], `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
+//! of its newest redo record. All values are XDR.
 //!
 //! # Ownership
 //! The index owns its store. A bounded table in memory holds what was looked up lately; it never says more than the store does.
@@ -28,8 +29,9 @@ use meta::{MetaError, MetaStore, Purpose, Read, Seq, Tx, TxBody, TxOutcome};
 use nfs4::NfsTime;
 use objects::ObjectId;
 use parking_lot::Mutex;
+use redo::RedoLog;
 use rustc_hash::FxHashMap;
-use xdr::{Decode, Encode};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;
 
@@ -48,6 +50,8 @@ const COUNTER_KEY: &[u8] = b"scounter";
 const CHANGES_KEY: &[u8] = b"schanges";
 const MEMBERSHIP_KEY: &[u8] = b"smembership";
 const OBJECTS_KEY: &[u8] = b"sobjects";
+/// Set with the first redo log that the index was tied to.
+const REDO_KEY: &[u8] = b"sredo";
 
 xdr::xdr_struct! {
     /// Which cluster the store belongs to, and as whom.
@@ -59,13 +63,40 @@ xdr::xdr_struct! {
         pub ds_id: u32,
     }
 
-    /// What is stored of an object.
-    #[derive(Copy)]
-    pub(crate) struct ObjectRecord {
-        /// The object is durable up to here, in bytes.
-        pub(crate) high_water_bytes: u64,
-        /// When it was last written before that mark was made or confirmed.
-        pub(crate) modified: NfsTime,
+}
+
+/// What is stored of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ObjectRecord {
+    /// The object is durable up to here, in bytes.
+    pub(crate) high_water_bytes: u64,
+    /// When it was last written before that mark was made or confirmed.
+    pub(crate) modified: NfsTime,
+    /// The object is durable without the redo records up to this one. Stored at the end, and only when there was one:
+    /// what was made before there was a redo log has no such field.
+    pub(crate) redo_through: u64,
+}
+
+impl Encode for ObjectRecord {
+    fn encode(&self, e: &mut Encoder) {
+        e.u64(self.high_water_bytes);
+        self.modified.encode(e);
+        if self.redo_through > 0 {
+            e.u64(self.redo_through);
+        }
+    }
+}
+
+impl<'a> Decode<'a> for ObjectRecord {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            high_water_bytes: d.u64()?,
+            modified: NfsTime::decode(d)?,
+            redo_through: match d.remaining() {
+                0 => 0,
+                _ => d.u64()?,
+            },
+        })
     }
 }
 
@@ -76,6 +107,8 @@ pub(crate) struct Known {
     pub(crate) indexed: bool,
     /// Durable up to here, in bytes.
     pub(crate) high_water_bytes: u64,
+    /// Durable without the redo records up to this one.
+    pub(crate) redo_through: u64,
     /// Last write that this process saw, or the one stored with the mark.
     pub(crate) modified: NfsTime,
     /// The newest write of this process, 0 for none.
@@ -140,6 +173,8 @@ pub(crate) struct Index {
     start_seq: Seq,
     objects_count: AtomicU64,
     known: Mutex<FxHashMap<ObjectId, Known>>,
+    /// Removed objects by their newest redo record, as stored under `v`.
+    removed: Mutex<BTreeMap<u64, ObjectId>>,
     writes: AtomicU64,
     /// A write has failed: memory may be ahead of the disk, so nothing may be acknowledged any more.
     failed: AtomicBool,
@@ -170,9 +205,16 @@ fn object_key(id: ObjectId) -> Vec<u8> {
     key
 }
 
+/// Key of a removed object that has redo records.
+fn removed_key(id: ObjectId) -> Vec<u8> {
+    let mut key = object_key(id);
+    key[0] = b'v';
+    key
+}
+
 fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
     let parse = || {
-        let rest = key.strip_prefix(b"o")?;
+        let (_, rest) = key.split_first()?;
         let (file_id, rest) = rest.split_first_chunk()?;
         let (generation, rest) = rest.split_first_chunk()?;
         let [mirror] = rest else { return None };
@@ -216,6 +258,7 @@ impl Index {
         })?;
         store.durable(seq).await?;
         let floors = load_floors(&*store)?;
+        let removed = load_removed(&*store)?;
         let membership = value(&*store, MEMBERSHIP_KEY)?;
         let objects_count = value(&*store, OBJECTS_KEY)?.unwrap_or(0);
         let changes_before = value(&*store, CHANGES_KEY)?.unwrap_or(0);
@@ -228,6 +271,7 @@ impl Index {
                 start_seq: seq,
                 objects_count: AtomicU64::new(objects_count),
                 known: Mutex::default(),
+                removed: Mutex::new(removed),
                 writes: AtomicU64::new(0),
                 failed: AtomicBool::new(false),
                 floors_order: Mutex::default(),
@@ -328,6 +372,7 @@ impl Index {
         let found = record.map_or_else(Known::default, |r| Known {
             indexed: true,
             high_water_bytes: r.high_water_bytes,
+            redo_through: r.redo_through,
             modified: r.modified,
             ..Known::default()
         });
@@ -350,19 +395,19 @@ impl Index {
     }
 
     /// The object was written: it gets an entry, so that a removal finds it. Not durable, and need not be: what was not
-    /// committed may be lost.
-    pub(crate) fn wrote(&self, id: ObjectId, time: NfsTime) -> Result<(), MetaError> {
-        let indexed = {
+    /// committed may be lost. Returns the time of the write, which is later than that of the one before.
+    pub(crate) fn wrote(&self, id: ObjectId, time: NfsTime) -> Result<NfsTime, MetaError> {
+        let (indexed, time) = {
             let mut table = self.known.lock();
             let known = table.entry(id).or_default();
             known.write = self.writes.fetch_add(1, Relaxed) + 1;
             known.modified = after(known.modified, time);
-            known.indexed
+            (known.indexed, known.modified)
         };
         if !indexed {
             self.enter(id, time)?;
         }
-        Ok(())
+        Ok(time)
     }
 
     /// Gives an object an entry that promises nothing, unless it has one.
@@ -371,34 +416,34 @@ impl Index {
             // The data are written already.
             tx.purpose(Purpose::Upkeep);
             old.is_none().then_some(ObjectRecord {
-                high_water_bytes: 0,
                 modified,
+                ..ObjectRecord::default()
             })
         })?;
         Ok(())
     }
 
-    /// The object is durable up to `size_bytes`, and with it all writes up to `write`. Returns what to wait for.
+    /// The object is durable up to `size_bytes`, and with it all writes up to `write` and all redo records up to
+    /// `redo_through`. Returns what to wait for.
     pub(crate) fn raise(
         &self,
         id: ObjectId,
         size_bytes: u64,
-        write: WriteNumber,
+        (write, redo_through): (WriteNumber, u64),
     ) -> Result<Seq, MetaError> {
         let known = self.known(id)?;
         let has_write = known.stored_write.is_some_and(|stored| stored >= write);
-        if known.indexed && known.high_water_bytes >= size_bytes && has_write {
+        let has_redo = known.redo_through >= redo_through;
+        if known.indexed && known.high_water_bytes >= size_bytes && has_write && has_redo {
             return Ok(known.seq);
         }
         let seq = self.store_record(id, &mut |tx, old| {
             tx.purpose(Purpose::Upkeep);
-            let old = old.unwrap_or(ObjectRecord {
-                high_water_bytes: 0,
-                modified: known.modified,
-            });
+            let old = old.unwrap_or_default();
             Some(ObjectRecord {
                 high_water_bytes: old.high_water_bytes.max(size_bytes),
                 modified: old.modified.max(known.modified),
+                redo_through: old.redo_through.max(redo_through),
             })
         })?;
         if let Some(known) = self.known.lock().get_mut(&id) {
@@ -435,6 +480,7 @@ impl Index {
         known.seq = known.seq.max(seq);
         if let Some(record) = record {
             known.high_water_bytes = known.high_water_bytes.max(record.high_water_bytes);
+            known.redo_through = known.redo_through.max(record.redo_through);
         }
         Ok(seq)
     }
@@ -489,8 +535,12 @@ impl Index {
         pairs.iter().map(|(key, _)| object_of_key(key)).collect()
     }
 
-    /// Forgets objects that are about to be removed.
-    pub(crate) fn forget(&self, ids: &[ObjectId]) -> Result<Seq, MetaError> {
+    /// Forgets objects that are about to be removed. `records` says which redo records of them replay must pass over.
+    pub(crate) fn forget(
+        &self,
+        ids: &[ObjectId],
+        records: &[(ObjectId, u64)],
+    ) -> Result<Seq, MetaError> {
         let mut gone = 0_u64;
         let seq = self.transact(&mut |tx| {
             gone = 0;
@@ -501,7 +551,10 @@ impl Index {
                     gone += 1;
                 }
             }
-            if gone == 0 {
+            for (id, number) in records {
+                put(tx, &removed_key(*id), number);
+            }
+            if gone == 0 && records.is_empty() {
                 return Ok(TxOutcome::Abort);
             }
             let count = value::<u64>(tx, OBJECTS_KEY)?.unwrap_or(0);
@@ -515,7 +568,50 @@ impl Index {
             // Not taken out: a look-up that read the store before must find that it is gone.
             table.insert(*id, Known::default());
         }
+        let mut removed = self.removed.lock();
+        removed.extend(records.iter().map(|(id, number)| (*number, *id)));
         Ok(seq)
+    }
+
+    /// Up to which redo record objects were removed, as far as the log may still have records of them.
+    pub(crate) fn removed_records(&self) -> FxHashMap<ObjectId, u64> {
+        let removed = self.removed.lock();
+        removed.iter().map(|(number, id)| (*id, *number)).collect()
+    }
+
+    /// The redo log has no records any more up to `number`.
+    pub(crate) fn drop_removed_records(&self, number: u64) -> Result<(), MetaError> {
+        let mut removed = self.removed.lock();
+        let left = removed.split_off(&(number + 1));
+        let gone = std::mem::replace(&mut *removed, left);
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let done = self.transact(&mut |tx| {
+            for id in gone.values() {
+                tx.delete(&removed_key(*id));
+            }
+            Ok(TxOutcome::Commit)
+        });
+        if done.is_err() {
+            removed.extend(gone);
+        }
+        done.map(drop)
+    }
+
+    /// Ties the index to the redo log, and the log to the index.
+    pub(crate) async fn tie_redo(&self, log: &dyn RedoLog) -> Result<(), OpenError> {
+        let is_known = value::<bool>(&*self.store, REDO_KEY)?.unwrap_or(false);
+        log.tie(self.store_id, is_known).map_err(OpenError::Redo)?;
+        if is_known {
+            return Ok(());
+        }
+        let seq = self.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
+            put(tx, REDO_KEY, &true);
+            Ok(TxOutcome::Commit)
+        })?;
+        Ok(self.durable(seq).await?)
     }
 
     /// Stores changes of floors, in one transaction; `None` deletes.
@@ -533,20 +629,42 @@ impl Index {
     }
 }
 
-fn load_floors(store: &dyn MetaStore) -> Result<Floors, OpenError> {
-    let mut floors = Floors::new();
-    let end = meta::prefix_end(b"f");
-    let mut start = b"f".to_vec();
+/// Visits the pairs with this first byte, page by page.
+fn each_pair(
+    store: &dyn MetaStore,
+    prefix: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), OpenError>,
+) -> Result<(), OpenError> {
+    let end = meta::prefix_end(prefix);
+    let mut start = prefix.to_vec();
     loop {
         let page = store.scan(&start, &end, SCAN_PAIRS)?;
         let Some((last, _)) = page.last() else {
-            return Ok(floors);
+            return Ok(());
         };
         start = [last, &[0][..]].concat();
-        for (_, bytes) in &page {
-            let floor: Floor = decoded(bytes)?;
-            let applied = floors.apply(floor);
-            applied.map_err(|_| OpenError::Format("has more floors than this version keeps"))?;
+        for (key, bytes) in &page {
+            visit(key, bytes)?;
         }
     }
+}
+
+fn load_floors(store: &dyn MetaStore) -> Result<Floors, OpenError> {
+    let mut floors = Floors::new();
+    each_pair(store, b"f", |_, bytes| {
+        let floor: Floor = decoded(bytes)?;
+        let applied = floors.apply(floor);
+        applied.map_err(|_| OpenError::Format("has more floors than this version keeps"))?;
+        Ok(())
+    })?;
+    Ok(floors)
+}
+
+fn load_removed(store: &dyn MetaStore) -> Result<BTreeMap<u64, ObjectId>, OpenError> {
+    let mut removed = BTreeMap::new();
+    each_pair(store, b"v", |key, bytes| {
+        removed.insert(decoded(bytes)?, object_of_key(key)?);
+        Ok(())
+    })?;
+    Ok(removed)
 }

@@ -29,10 +29,12 @@ pub mod link;
 mod link_end;
 mod ops;
 mod own_stripes;
+mod redo_table;
 mod role;
 mod rollback_guard;
 mod size_answers;
 mod sizes;
+mod stable_writes;
 
 pub use config::{DsConfig, PeerFilter};
 pub use counts::{DsStatus, LeaseState, Refusals};

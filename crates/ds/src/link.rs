@@ -270,7 +270,7 @@ impl Ds {
         StoreIdentity {
             store_id: self.index.store_id(),
             counter: self.index.counter(),
-            changes: self.index.durable_changes(),
+            changes: self.durable_changes(),
         }
     }
 }

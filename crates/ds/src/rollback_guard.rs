@@ -1,6 +1,6 @@
 //! Telling the MDS how far the store has come, so that it recognises one that went back (rule R9).
 //!
-//! The index counts its changes. HELLO and HEARTBEAT say how many changes no crash takes back any more. The MDS makes
+//! The index counts its changes, and the redo log its records. HELLO and HEARTBEAT say how many changes no crash takes back any more. The MDS makes
 //! the number durable before it answers. It takes no store again that comes with fewer: that one was restored from a
 //! copy.
 //!
@@ -28,9 +28,18 @@ const WAIT: Duration = Duration::from_secs(5);
 const LAST: Duration = Duration::from_secs(2);
 
 impl Ds {
-    /// Waits until a durable change may be acknowledged to a client.
-    pub(crate) async fn until_announced(&self, seq: Seq) -> Result<(), Fault> {
-        let changes = self.index.changes_at(seq);
+    /// Changes that no crash takes back: transactions of the index and redo records.
+    pub(crate) fn durable_changes(&self) -> u64 {
+        self.index.durable_changes() + self.redo.durable_through()
+    }
+
+    /// Changes up to a durable transaction of the index.
+    pub(crate) fn changes_at(&self, seq: Seq) -> u64 {
+        self.index.changes_at(seq) + self.redo.durable_through()
+    }
+
+    /// Waits until so many durable changes may be acknowledged to a client.
+    pub(crate) async fn until_announced(&self, changes: u64) -> Result<(), Fault> {
         let ahead = |known: u64| changes.saturating_sub(known);
         let known = *self.announced.known.borrow();
         if ahead(known) > WINDOW / 2 {
@@ -55,7 +64,7 @@ impl Ds {
             capacity: self.capacity(),
             counters: self.counts.to_wire(),
             floors_fill_percent: self.gate.with_floors(|f| f.fill_percent()),
-            changes: self.index.durable_changes(),
+            changes: self.durable_changes(),
         }
     }
 

@@ -33,6 +33,8 @@ use meta_fjall::FjallStore;
 use nfs4::NfsTime;
 use objects::{MemObjects, MemOptions, ObjectStore};
 use objects_dir::DirObjects;
+use redo::RedoLog;
+use ring_log::FileRedo;
 use server::Nfsd;
 use state::ClientLimits;
 use std::net::SocketAddr;
@@ -50,6 +52,10 @@ const TICK: Duration = Duration::from_secs(1);
 const MDS_FILE: &str = "mds.json";
 /// Bytes of the largest such file.
 const MDS_FILE_BYTES_MAX: u64 = 64 * 1024;
+/// Name of the redo log.
+const REDO_NAME: &str = "redo.log";
+/// Size of the redo log. A start reads it in less than a second.
+const REDO_BYTES: u64 = 64 * 1024 * 1024;
 /// Free space that is left to the index.
 const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -82,10 +88,11 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(&config.connections()));
 
-    let (index, objects) = open_stores(config, state.path())?;
+    let (index, objects, redo) = open_stores(config, state.path())?;
     let parts = Parts {
         index: Arc::clone(&index),
         objects,
+        redo,
         random: Arc::new(daemon::random_u64),
         clock: Arc::new(wall_time),
         offload: true,
@@ -99,7 +106,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
 
     let shutdown = Shutdown::new();
     let socket = AdminSocket::bind(state.path())?;
-    let nfs = nfsd.clone();
+    let nfs = Arc::clone(&nfsd);
     let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
@@ -109,10 +116,8 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
         started: Instant::now(),
     });
     let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
-    let metrics = tokio::spawn(metrics::serve(
-        metrics_sockets.into_iter().flatten().collect(),
-        view,
-    ));
+    let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
+    let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
     let link = link::run(Arc::clone(&nfsd), link_config);
@@ -161,7 +166,11 @@ fn out_of_cluster(end: LinkEnd) -> Outcome {
     }
 }
 
-type Stores = (Arc<dyn MetaStore>, Arc<dyn ObjectStore>);
+type Stores = (
+    Arc<dyn MetaStore>,
+    Arc<dyn ObjectStore>,
+    Option<Arc<dyn RedoLog>>,
+);
 
 fn open_stores(config: &DsConfig, state_dir: &Path) -> Outcome<Stores> {
     if config.store == StoreKind::Memory {
@@ -175,6 +184,7 @@ fn open_stores(config: &DsConfig, state_dir: &Path) -> Outcome<Stores> {
         return Ok((
             Arc::new(MemStore::new()),
             Arc::new(MemObjects::new(options)),
+            None,
         ));
     }
     let options = meta_fjall::Options {
@@ -187,7 +197,9 @@ fn open_stores(config: &DsConfig, state_dir: &Path) -> Outcome<Stores> {
         .map_err(cannot("open the object index"))?;
     let objects = DirObjects::open(&state_dir.join("data"), objects_dir::Options::default())
         .map_err(cannot("open the object store"))?;
-    Ok((Arc::new(index), Arc::new(objects)))
+    let log = FileRedo::open(&state_dir.join(REDO_NAME), REDO_BYTES)
+        .map_err(cannot("open the redo log"))?;
+    Ok((Arc::new(index), Arc::new(objects), Some(Arc::new(log))))
 }
 
 fn wall_time() -> NfsTime {
@@ -353,13 +365,23 @@ fn read_mds_file(state_dir: &Path) -> Outcome<Vec<String>> {
 }
 
 async fn tick(nfsd: Arc<Nfsd<Ds>>) {
+    // It waits for the disk, so the clients' clock does not wait for it.
+    let sync_records = async {
+        loop {
+            tokio::time::sleep(TICK).await;
+            nfsd.role().tick().await;
+        }
+    };
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        nfsd.expire().await;
-        nfsd.clients().recall_slots();
-    }
+    let expire = async {
+        loop {
+            ticks.tick().await;
+            nfsd.expire().await;
+            nfsd.clients().recall_slots();
+        }
+    };
+    tokio::join!(sync_records, expire);
 }
 
 /// What the admin socket looks at.
@@ -454,6 +476,8 @@ impl View {
             total_bytes: s.total_bytes,
             free_bytes: s.free_bytes,
             index_bytes: s.index_bytes,
+            redo_used_bytes: s.redo_used_bytes,
+            redo_capacity_bytes: s.redo_capacity_bytes,
             objects: s.objects_count,
             client_read_bytes: s.client_read_bytes,
             client_written_bytes: s.client_written_bytes,

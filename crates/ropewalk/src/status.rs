@@ -251,6 +251,9 @@ pub(crate) struct DsStatus {
     pub free_bytes: u64,
     /// Bytes of its index.
     pub index_bytes: u64,
+    /// Bytes of the redo log that records take, and its size; 0 without one.
+    pub redo_used_bytes: u64,
+    pub redo_capacity_bytes: u64,
     /// Objects in its index.
     pub objects: u64,
     /// Bytes that clients read since it started.

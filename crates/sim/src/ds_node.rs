@@ -1,16 +1,17 @@
 //! A data server as a host that can crash and start again.
 //!
 //! # Ownership
-//! A running server is a set of tasks over an index and an object store. What is kept here beside the two disks is the
+//! A running server is a set of tasks over an index, a redo log and an object store. What is kept here beside the two disks is the
 //! membership, which a daemon has in the file of its identity.
 //!
 //! # Ordering
-//! The images of both stores are taken first and at one moment, as a power cut takes them.
+//! The images of all stores are taken first and at one moment, as a power cut takes them.
 
 use crate::connector::{Wires, ds_address, ds_name};
 use crate::injected_bug::{self, InjectedBug, Unfenced};
 use crate::join;
 use crate::net::Net;
+use crate::redo::SimRedo;
 use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
@@ -60,6 +61,7 @@ pub(crate) struct Parts {
 pub(crate) struct DsNode {
     parts: Parts,
     index: Arc<SimStore>,
+    redo: Arc<SimRedo>,
     objects: Arc<MemObjects>,
     start: Instant,
     incarnation: u32,
@@ -70,7 +72,9 @@ pub(crate) struct DsNode {
 impl DsNode {
     /// A host that is switched off, with empty disks.
     pub(crate) fn new(mut parts: Parts) -> Self {
-        let index = SimStore::new(parts.rng.split(), None);
+        let of_index = parts.bug.filter(|bug| bug.is_of_index());
+        let index = SimStore::new(parts.rng.split(), of_index);
+        let redo = SimRedo::new(parts.rng.split(), parts.bug);
         let objects = MemObjects::new(MemOptions {
             capacity_bytes: CAPACITY_BYTES,
             manual: true,
@@ -78,6 +82,7 @@ impl DsNode {
         Self {
             parts,
             index,
+            redo,
             objects: Arc::new(objects),
             start: Instant::now(),
             incarnation: 0,
@@ -110,6 +115,7 @@ impl DsNode {
         DsConfig {
             index: self.index.clone(),
             objects,
+            redo: Some(self.redo.clone()),
             random: self.parts.rng.split().into_source(),
             clock: Arc::new(move || {
                 let run = start.elapsed();
@@ -141,6 +147,7 @@ impl DsNode {
         self.parts.tap.incarnation(&host, self.incarnation);
         let mut tasks = JoinSet::new();
         tasks.spawn(Arc::clone(&self.index).run());
+        tasks.spawn(Arc::clone(&self.redo).run());
         let opened = Ds::open(self.config()).await;
         let nfsd = opened.map_err(|e| format!("{host} does not start: {e}"))?;
         self.parts.net.up(&host);
@@ -175,6 +182,7 @@ impl DsNode {
                 tokio::time::sleep(Duration::from_millis(TICK_MS)).await;
                 ticking.expire().await;
                 ticking.clients().recall_slots();
+                ticking.role().tick().await;
             }
         });
         self.running = Some(Running {
@@ -194,6 +202,7 @@ impl DsNode {
         self.parts.net.down(&host);
         self.parts.net.kill(&self.name());
         let (index, lost) = self.index.crash();
+        self.redo = self.redo.crash();
         let seed = self.parts.rng.bits();
         self.objects = Arc::new(self.objects.after_crash(seed));
         self.index = index;

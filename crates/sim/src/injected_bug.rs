@@ -27,6 +27,10 @@ pub enum InjectedBug {
     ForgetStarts,
     /// The data servers' object stores say "synced" and do nothing.
     CommitWithoutSync,
+    /// The indexes of the data servers forget up to which redo record an object is durable: a start applies old ones.
+    ApplyOldRecords,
+    /// The redo logs of the data servers drop a record before its object is synced.
+    DropRecords,
     /// The object store of the first data server says "punched" and does nothing.
     SkipHoles,
     /// The data servers acknowledge FENCE and do nothing.
@@ -43,7 +47,17 @@ pub enum InjectedBug {
     NeverAskForSlots,
 }
 
-/// A transaction of the metadata store that drops some of what is put.
+/// Bytes of what an index has of an object that was never in a redo log.
+const OBJECT_RECORD_BYTES: usize = 20;
+
+impl InjectedBug {
+    /// Whether it is in the indexes of the data servers.
+    pub(crate) fn is_of_index(self) -> bool {
+        self == Self::ApplyOldRecords
+    }
+}
+
+/// A transaction that drops some of what is put.
 struct Forgetful<'a> {
     tx: &'a mut dyn Tx,
     bug: InjectedBug,
@@ -78,7 +92,11 @@ impl Tx for Forgetful<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) {
-        if !self.forgets(key) {
+        if self.bug == InjectedBug::ApplyOldRecords && key.starts_with(b"o") {
+            // The record of an object without the field at its end.
+            let short = value.len().min(OBJECT_RECORD_BYTES);
+            self.tx.put(key, &value[..short]);
+        } else if !self.forgets(key) {
             self.tx.put(key, value);
         }
     }
@@ -88,7 +106,7 @@ impl Tx for Forgetful<'_> {
     }
 }
 
-/// Runs the body of a transaction of the metadata server with the fault in it.
+/// Runs the body of a transaction with the fault in it.
 pub(crate) fn transact(
     bug: Option<InjectedBug>,
     body: &mut TxBody<'_>,

@@ -23,6 +23,7 @@ mod mds_node;
 mod nemesis;
 mod net;
 mod panics;
+mod redo;
 mod rng;
 mod store;
 mod tap;

@@ -81,7 +81,8 @@ impl MdsNode {
         mut rng: Rng,
         (bug, creation, lease_ms): (Option<InjectedBug>, Creation, u64),
     ) -> Self {
-        let store = SimStore::new(rng.split(), bug);
+        let of_store = bug.filter(|bug| !bug.is_of_index());
+        let store = SimStore::new(rng.split(), of_store);
         Self {
             creation,
             lease_ms,

@@ -23,6 +23,15 @@ const SYNC_MS_MAX: u64 = 12;
 const STALL_MS_MAX: u64 = 400;
 const STALL_PER_MILLE: u32 = 20;
 
+/// How long a sync takes.
+pub(crate) fn sync_ms(rng: &mut Rng) -> u64 {
+    let most = match rng.chance(STALL_PER_MILLE) {
+        true => STALL_MS_MAX,
+        false => SYNC_MS_MAX,
+    };
+    rng.within(0, most)
+}
+
 /// A store whose durability lags.
 #[derive(Debug)]
 pub(crate) struct SimStore {
@@ -56,15 +65,10 @@ impl SimStore {
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             self.wanted.notified().await;
-            let ms = {
-                let mut rng = self.rng.lock();
-                // A disk that lies is slow as well, so that the lie matters.
-                let most = if self.lies() || rng.chance(STALL_PER_MILLE) {
-                    STALL_MS_MAX
-                } else {
-                    SYNC_MS_MAX
-                };
-                rng.within(0, most)
+            // A disk that lies is slow as well, so that the lie matters.
+            let ms = match self.lies() {
+                true => self.rng.lock().within(0, STALL_MS_MAX),
+                false => sync_ms(&mut self.rng.lock()),
             };
             tokio::time::sleep(Duration::from_millis(ms)).await;
             self.inner.sync();

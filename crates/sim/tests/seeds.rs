@@ -5,6 +5,8 @@ use ropewalk_sim::{Config, InjectedBug, run};
 
 /// Seeds that a built-in fault may take to be found.
 const SEEDS: std::ops::Range<u64> = 0..20;
+/// The same for a fault of the redo log, which shows after a crash of a data server.
+const SEEDS_OF_RECORDS: std::ops::Range<u64> = 0..200;
 /// The same for one that is met in one run of about sixty.
 const RARE_CANARY_SEEDS: u64 = 300;
 
@@ -224,6 +226,20 @@ fn commits_without_a_sync_are_found() {
         )
     };
     assert!(found("which was replaced or never written"));
+}
+
+#[test]
+fn records_that_are_applied_over_newer_committed_bytes_are_found() {
+    let words = "which was replaced or never written";
+    let fault = InjectedBug::ApplyOldRecords;
+    assert!(is_found(fault, Config::cluster(), SEEDS_OF_RECORDS, words));
+}
+
+#[test]
+fn records_that_are_dropped_before_their_object_is_synced_are_found() {
+    let words = "which was replaced or never written";
+    let fault = InjectedBug::DropRecords;
+    assert!(is_found(fault, Config::cluster(), SEEDS_OF_RECORDS, words));
 }
 
 #[test]

@@ -4,9 +4,9 @@
 //! The data lie in the request's record; nothing is copied before the object store, which may keep them as they are.
 //!
 //! # Ordering
-//! Verifier, data, sync, index. For `FILE_SYNC` the MDS learns of it next. Then the reply. Fences and truncations of
-//! the file wait for all of it. No report of a write may come after a truncation and make the file long again. The MDS
-//! therefore never lets WROTE wait for a fence or a truncation.
+//! Verifier, data, then what makes them durable: a redo record, or a sync of the object. For `FILE_SYNC` the MDS learns
+//! of it meanwhile. Then the reply. Fences and truncations of the file wait for all of it. No report of a write may come
+//! after a truncation and make the file long again. The MDS therefore never lets WROTE wait for a fence or a truncation.
 //!
 //! # Failure
 //! Data may be in the object, even durable, when the client is told of an error; it writes them again.
@@ -58,14 +58,29 @@ pub(super) async fn write<'r>(
         ds.note(id, &fault);
         fault.nfs_status()
     };
+    let is_stable = args.stable != StableHow::Unstable;
     let change = Change::Write {
         offset: args.offset,
         data: &cx.share(data),
         buffer_bytes: cx.buffer_bytes(),
+        is_stable,
     };
     let applied = ds.apply(id, change).await.map_err(failed)?;
-    if args.stable != StableHow::Unstable {
-        ds.sync(id).await.map_err(failed)?;
+    let durable = async {
+        match applied.record {
+            Some(number) => ds.record_durable(number).await.map_err(failed),
+            None if is_stable => ds.sync(id).await.map_err(failed),
+            None => Ok(()),
+        }
+    };
+    if args.stable == StableHow::FileSync && !is_proxy {
+        let end_offset = args.offset.saturating_add(u64::from(len));
+        // Both at once: the MDS tells of it what this server could still lose, but nothing that a client was promised.
+        let told = report(ds, &handle, end_offset, applied.time);
+        let (told, durable) = tokio::join!(told, durable);
+        durable.and(told)?;
+    } else {
+        durable.await?;
     }
     let counter = if is_proxy {
         &ds.counts.proxy_written_bytes
@@ -73,10 +88,6 @@ pub(super) async fn write<'r>(
         &ds.counts.client_written_bytes
     };
     add(counter, data.len());
-    if args.stable == StableHow::FileSync && !is_proxy {
-        let end_offset = args.offset.saturating_add(u64::from(len));
-        report(ds, &handle, end_offset, applied.time).await?;
-    }
     drop(admitted);
     Ok(written)
 }

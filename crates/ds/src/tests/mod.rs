@@ -14,6 +14,7 @@ mod rdma;
 mod real;
 mod registrations;
 mod restart;
+mod stable_writes;
 mod stores;
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ use nfs4::ops::{
 use nfs4::{NfsStatus, NfsTime, OpError, StableHow, Stateid, Verifier};
 use objects::{MemObjects, MemOptions, ObjectStore};
 use parking_lot::Mutex;
+use redo::{MemRedo, RedoLog};
 use rpc::{AuthSys, CallHeader, OpaqueAuth};
 use server::Nfsd;
 use session_client::{Caller, Session, SessionConfig};
@@ -210,11 +212,15 @@ impl Service for Mds {
     }
 }
 
+/// Room of a redo log.
+const REDO_BYTES: u64 = 1 << 20;
+
 /// Stores that outlive a data server.
 #[derive(Clone)]
 pub(super) struct Stores {
     pub(super) index: Arc<MemStore>,
     pub(super) objects: Arc<MemObjects>,
+    pub(super) redo: Option<Arc<MemRedo>>,
 }
 
 impl Stores {
@@ -222,6 +228,7 @@ impl Stores {
         Self {
             index: Arc::new(MemStore::new()),
             objects: Arc::new(MemObjects::new(MemOptions::default())),
+            redo: None,
         }
     }
 
@@ -233,6 +240,20 @@ impl Stores {
                 manual: true,
                 ..MemOptions::default()
             })),
+            redo: None,
+        }
+    }
+
+    pub(super) fn disks(&self) -> Disks {
+        let redo = self.redo.clone().map(|log| log as Arc<dyn RedoLog>);
+        (self.index.clone(), self.objects.clone(), redo)
+    }
+
+    /// As [`Stores::manual`], with a redo log.
+    pub(super) fn logged() -> Self {
+        Self {
+            redo: Some(Arc::new(MemRedo::manual(REDO_BYTES))),
+            ..Self::manual()
         }
     }
 
@@ -240,6 +261,7 @@ impl Stores {
         Self {
             index: Arc::new(self.index.after_crash()),
             objects: Arc::new(self.objects.after_crash(seed)),
+            redo: self.redo.as_ref().map(|log| Arc::new(log.after_crash(0))),
         }
     }
 }
@@ -266,12 +288,17 @@ pub(super) async fn open(
     index: Arc<dyn MetaStore>,
     objects: Arc<dyn ObjectStore>,
 ) -> Result<Arc<Nfsd<Ds>>, crate::OpenError> {
-    open_with(index, objects, false).await
+    open_with((index, objects, None), false).await
 }
 
+type Disks = (
+    Arc<dyn MetaStore>,
+    Arc<dyn ObjectStore>,
+    Option<Arc<dyn RedoLog>>,
+);
+
 async fn open_with(
-    index: Arc<dyn MetaStore>,
-    objects: Arc<dyn ObjectStore>,
+    (index, objects, redo): Disks,
     offload: bool,
 ) -> Result<Arc<Nfsd<Ds>>, crate::OpenError> {
     let seed = std::sync::atomic::AtomicU64::new(std::process::id().into());
@@ -282,6 +309,7 @@ async fn open_with(
     Ds::open(DsConfig {
         index,
         objects,
+        redo,
         random: Arc::new(random),
         clock: Arc::new(|| NfsTime {
             seconds: CLOCK_S.get(),
@@ -313,7 +341,14 @@ impl World {
     }
 
     pub(super) async fn over(stores: &Stores) -> Self {
-        Self::with(stores.index.clone(), stores.objects.clone(), Mds::new()).await
+        Self::opened(stores.disks(), false).await
+    }
+
+    pub(super) async fn opened(disks: Disks, offload: bool) -> Self {
+        let nfsd = open_with(disks, offload).await.unwrap();
+        let world = Self::around(nfsd, Mds::new());
+        world.until_serving().await;
+        world
     }
 
     pub(super) async fn with(
@@ -340,10 +375,7 @@ impl World {
         index: Arc<dyn MetaStore>,
         objects: Arc<dyn ObjectStore>,
     ) -> Self {
-        let nfsd = open_with(index, objects, true).await.unwrap();
-        let world = Self::around(nfsd, Mds::new());
-        world.until_serving().await;
-        world
+        Self::opened((index, objects, None), true).await
     }
 
     fn around(nfsd: Arc<Nfsd<Ds>>, mds: Arc<Mds>) -> Self {

@@ -8,6 +8,7 @@ use super::*;
 use meta_fjall::FjallStore;
 use objects_dir::DirObjects;
 use powercut::{Dice, ack, record, scratch, workload};
+use ring_log::FileRedo;
 
 mod model;
 
@@ -52,7 +53,10 @@ async fn daemon(root: &std::path::Path, at: &str) -> World {
     };
     let objects = DirObjects::open(&root.join("objects"), options);
     let objects = objects.unwrap_or_else(|e| panic!("{at}: the objects: {e}"));
-    let nfsd = open_with(Arc::new(index), Arc::new(objects), true).await;
+    let log = FileRedo::open(&root.join("redo.log"), ring_log::CAPACITY_BYTES_MIN);
+    let log = log.unwrap_or_else(|e| panic!("{at}: {e}"));
+    let disks: Disks = (Arc::new(index), Arc::new(objects), Some(Arc::new(log)));
+    let nfsd = open_with(disks, true).await;
     let nfsd = nfsd.unwrap_or_else(|e| panic!("{at}: {e}"));
     let mds = Mds::new();
     {
@@ -200,6 +204,9 @@ async fn client_work(world: &World, peers: &Peers, targets: &mut [Target], dice:
         let name = target.name;
         perform(world, peers, target, act).await;
         ack(&format!("{name} ends"));
+        if dice.one_in(6) {
+            world.ds().tick().await;
+        }
         // What the MDS has heard of is promised too.
         let told = world.mds.state.lock().heartbeats.last().map(|h| h.changes);
         ack(&format!("told {}", told.unwrap_or(0)));

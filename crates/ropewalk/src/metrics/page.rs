@@ -153,6 +153,16 @@ fn data_server(page: &mut Page<'_>, ds: &DsStatus) -> Result<(), Error> {
         ),
         ("store_free_bytes", "What is left of it", ds.free_bytes),
         ("index_bytes", "Size of the index", ds.index_bytes),
+        (
+            "redo_log_used_bytes",
+            "Redo records whose objects are not durable by themselves yet",
+            ds.redo_used_bytes,
+        ),
+        (
+            "redo_log_size_bytes",
+            "Size of the redo log",
+            ds.redo_capacity_bytes,
+        ),
         ("objects", "Objects in the index", ds.objects),
     ] {
         page.gauge(name, help, n)?;

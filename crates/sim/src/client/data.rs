@@ -33,6 +33,8 @@ const LONG_PER_MILLE: u32 = 60;
 const RANGES_PER_MILLE: u32 = 400;
 /// Times that are set: no clock of a run comes so far.
 const TIMES_FROM: i64 = 1_000_000_000;
+/// Writes that are durable when they return.
+const SYNC_PER_MILLE: u32 = 300;
 /// Settings of a modification time, where there are any.
 const TIMES_PER_MILLE: u32 = 200;
 /// Tries of the final look.
@@ -263,14 +265,24 @@ impl DataWorker {
             return;
         };
         let at = self.begin(id, What::Write(first, first + count, tag));
-        self.tell(&format!("writes {tag} to {first}+{count} of {id}"));
+        let is_sync = self.parts.rng.chance(SYNC_PER_MILLE);
+        let how = if is_sync { ", durably" } else { "" };
+        self.tell(&format!("writes {tag} to {first}+{count} of {id}{how}"));
         let Some(held) = &mut self.held else { return };
         let data = cells(first, count, tag);
         let offset = first * CELL_BYTES;
-        match held.file.write_at(offset, data.clone()).await {
+        let written = match is_sync {
+            true => held.file.write_sync_at(offset, data.clone()).await,
+            false => held.file.write_at(offset, data.clone()).await,
+        };
+        match written {
             Ok(()) => {
-                held.unflushed.push(at);
                 held.last = Some((offset, data));
+                if is_sync {
+                    self.acknowledge(id, &[at]);
+                } else {
+                    held.unflushed.push(at);
+                }
                 let now = self.parts.history.now();
                 self.parts
                     .history

@@ -154,10 +154,10 @@ impl fmt::Display for Act {
     }
 }
 
-/// One object: for each byte what it may be, the last one what it was written to.
+/// One object: for each byte what it may be, and what it is while the process lives, if that is known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Object {
-    bytes: Vec<(BTreeSet<u8>, u8)>,
+    bytes: Vec<(BTreeSet<u8>, Option<u8>)>,
     /// What it is at least as long as, once synced and now.
     safe_size: u64,
     now_size: u64,
@@ -178,13 +178,13 @@ fn place(at: u64) -> usize {
 impl Object {
     fn write(&mut self, offset: u64, len: u64, fill: u8) {
         let end = offset + len;
-        let unwritten = || ([0].into(), 0);
+        let unwritten = || ([0].into(), Some(0));
         if self.bytes.len() < place(end) {
             self.bytes.resize_with(place(end), unwritten);
         }
         for (may, last) in &mut self.bytes[place(offset)..place(end)] {
             may.insert(fill);
-            *last = fill;
+            *last = Some(fill);
         }
         self.now_size = self.now_size.max(end);
         self.longest = self.longest.max(end);
@@ -192,14 +192,34 @@ impl Object {
 
     fn synced(&mut self) {
         for (may, last) in &mut self.bytes {
-            *may = [*last].into();
+            if let Some(last) = last {
+                *may = [*last].into();
+            }
         }
         self.safe_size = self.now_size;
         self.is_indexed |= self.now_size > 0;
     }
 
-    fn made(&mut self) {
-        self.synced();
+    /// A stable write has promised its own bytes, and nothing of what was written before.
+    fn wrote_stably(&mut self, offset: u64, len: u64, fill: u8) {
+        let end = offset + len;
+        for (may, _) in &mut self.bytes[place(offset)..place(end)] {
+            *may = [fill].into();
+        }
+        self.safe_size = self.safe_size.max(end);
+        self.created();
+    }
+
+    /// A process begins: redo records are applied over what was written later without a promise.
+    fn restarted(&mut self) {
+        for (may, last) in &mut self.bytes {
+            if may.len() > 1 {
+                *last = None;
+            }
+        }
+    }
+
+    fn created(&mut self) {
         self.is_made = true;
         self.is_indexed = true;
     }
@@ -213,7 +233,7 @@ impl Object {
         self.give_back(size..u64::MAX);
         for (may, last) in self.bytes.iter_mut().skip(place(size)) {
             may.insert(0);
-            *last = 0;
+            *last = Some(0);
         }
     }
 
@@ -227,7 +247,7 @@ impl Object {
         let end = place(end).min(self.bytes.len());
         for (may, last) in self.bytes.iter_mut().take(end).skip(place(start)) {
             may.insert(0);
-            *last = 0;
+            *last = Some(0);
         }
     }
 
@@ -279,7 +299,7 @@ impl Object {
 
     /// What is there was on the disk before anything else is done.
     pub(super) fn settle(&mut self, bytes: &[u8]) {
-        self.bytes = bytes.iter().map(|b| ([*b].into(), *b)).collect();
+        self.bytes = bytes.iter().map(|b| ([*b].into(), Some(*b))).collect();
         let size = bytes.len() as u64;
         (self.safe_size, self.now_size, self.longest) = (size, size, size);
         // The next recording takes over the bytes, and no storage beside them.
@@ -313,7 +333,10 @@ impl Model {
     pub(super) fn take(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["store", id] => self.store_id = Some(id.parse().unwrap()),
+            ["store", id] => {
+                self.store_id = Some(id.parse().unwrap());
+                self.objects.values_mut().for_each(Object::restarted);
+            }
             ["told", changes] => self.told = self.told.max(changes.parse().unwrap()),
             ["file", file_id, generation, "begins", ..] => {
                 let name = name_of(file_id, generation);
@@ -361,7 +384,10 @@ impl Model {
         let epochs = self.epochs.get_mut(&name.file_id).unwrap();
         match act {
             Act::Write { stable: 0, .. } => {}
-            Act::Write { .. } | Act::Commit => object.synced(),
+            Act::Write {
+                offset, len, fill, ..
+            } => object.wrote_stably(offset, len, fill),
+            Act::Commit => object.synced(),
             Act::Cut { size_bytes, epoch } => {
                 object.was_cut(size_bytes);
                 epochs.0 = epoch;
@@ -374,10 +400,11 @@ impl Model {
             Act::Punch { durable: false, .. } => {}
             Act::Punch { .. } => object.synced(),
             Act::Reserve { start, end } => {
-                object.made();
+                object.synced();
+                object.created();
                 object.reserved.push(start..end);
             }
-            Act::Create => object.made(),
+            Act::Create => object.created(),
         }
     }
 

@@ -58,6 +58,7 @@ impl Real {
         let config = DsConfig {
             index: self.index.clone(),
             objects: Arc::clone(&self.objects),
+            redo: None,
             random: random(seed),
             clock: Arc::new(|| NfsTime {
                 seconds: 2_000_000,

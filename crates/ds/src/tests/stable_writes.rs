@@ -1,0 +1,319 @@
+//! Goal: a small stable write is durable with its record alone, and no record is applied over anything newer (R19, R20).
+//! Method: stores that become durable by hand; after a crash a data server over what it left.
+
+use super::*;
+use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Syncs the log all the time, and the index as long as it may; ends with the handle.
+struct Syncing(tokio::task::JoinHandle<()>);
+
+impl Drop for Syncing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn syncing(stores: &Stores, index_too: bool) -> Syncing {
+    let (index, log) = (stores.index.clone(), stores.redo.clone().unwrap());
+    Syncing(tokio::spawn(async move {
+        loop {
+            log.sync();
+            if index_too {
+                index.sync();
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }))
+}
+
+/// Joins, so that the index knows its cluster after a crash too.
+async fn ready(stores: &Stores) -> World {
+    let _all = syncing(stores, true);
+    World::over(stores).await
+}
+
+fn fh(epoch: u32) -> Vec<u8> {
+    Grant::to(b"a").epoch(epoch).fh()
+}
+
+async fn bytes(world: &World, epoch: u32) -> Vec<u8> {
+    world.mds.state.lock().sizes = [(FILE, 1 << 20)].into();
+    let client = world.client(b"a").await;
+    let (_, mut bytes) = client.read(&fh(epoch), 0, 1000).await.unwrap();
+    bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1));
+    bytes
+}
+
+const ID: ObjectId = ObjectId {
+    file_id: FILE,
+    generation: 1,
+    mirror: 0,
+};
+
+#[tokio::test]
+async fn a_small_stable_write_waits_for_its_record_alone() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _log_alone = syncing(&stores, false);
+    for (offset, stable) in [(0, StableHow::DataSync), (2, StableHow::FileSync)] {
+        let wrote = client.write(&fh(1), offset, b"abc", stable).await.unwrap();
+        assert_eq!(wrote.committed, stable);
+    }
+    assert_eq!(world.ds().status().wrote_reports, 1, "as without a log");
+    drop(world);
+    // Neither object nor index has any of it, where the crash has not kept it by chance.
+    let is_lost = |left: &Stores| left.objects.stat(ID).is_err();
+    let left = (0..).map(|seed| stores.after_crash(seed)).find(is_lost);
+    let left = left.unwrap();
+    let world = ready(&left).await;
+    assert_eq!(bytes(&world, 1).await, b"ababc");
+    // Twice is once.
+    drop(world);
+    let world = ready(&left.after_crash(2)).await;
+    assert_eq!(bytes(&world, 1).await, b"ababc");
+}
+
+#[tokio::test]
+async fn a_record_is_not_applied_over_newer_committed_bytes() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _all = syncing(&stores, true);
+    let fh = fh(1);
+    let write = |data: &'static [u8], stable| client.write(&fh, 0, data, stable);
+    write(b"old", StableHow::FileSync).await.unwrap();
+    write(b"new", StableHow::Unstable).await.unwrap();
+    client.commit(&fh).await.unwrap();
+    let left = stores.after_crash(1);
+    assert_eq!(redo::contract::numbers(&**left.redo.as_ref().unwrap()), [1]);
+    assert_eq!(bytes(&ready(&left).await, 1).await, b"new");
+    // A record that comes after the COMMIT is applied.
+    write(b"end", StableHow::FileSync).await.unwrap();
+    assert_eq!(bytes(&ready(&stores.after_crash(2)).await, 1).await, b"end");
+}
+
+#[tokio::test]
+async fn records_of_a_removed_object_do_not_bring_it_back() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _all = syncing(&stores, true);
+    client
+        .write(&fh(1), 0, b"abc", StableHow::FileSync)
+        .await
+        .unwrap();
+    let items = vec![control::RemoveItem {
+        file_id: FILE,
+        generation: 2,
+        floor: Epoch::new(BOOT, 2),
+        through_key: 2,
+    }];
+    let items = items.into();
+    let removed = world.mds.call(&control::RemoveObjectsArgs { items }).await;
+    assert_eq!(removed.unwrap().0, [Status::Ok]);
+    let left = stores.after_crash(1);
+    let world = ready(&left).await;
+    assert!(matches!(left.objects.stat(ID), Err(ObjectError::NotFound)));
+    // When the log has no record of it any more, the index needs none either.
+    let _all = syncing(&left, true);
+    world.ds().tick().await;
+    world.ds().tick().await;
+    assert!(world.ds().index.removed_records().is_empty());
+}
+
+#[tokio::test]
+async fn records_from_before_a_cut_do_not_make_the_object_long_again() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _all = syncing(&stores, true);
+    client
+        .write(&fh(1), 0, b"abcdef", StableHow::FileSync)
+        .await
+        .unwrap();
+    let object = control::ObjectRef {
+        file_id: FILE,
+        generation: 1,
+        mirror: 0,
+    };
+    world.cut(object, 2, 2).await;
+    let left = stores.after_crash(1);
+    assert_eq!(bytes(&ready(&left).await, 2).await, b"ab");
+}
+
+#[tokio::test]
+async fn a_record_does_not_hide_that_its_object_is_lost() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _all = syncing(&stores, true);
+    client
+        .write(&fh(1), 0, &[7; 100], StableHow::Unstable)
+        .await
+        .unwrap();
+    client.commit(&fh(1)).await.unwrap();
+    client
+        .write(&fh(1), 0, b"abc", StableHow::FileSync)
+        .await
+        .unwrap();
+    let left = stores.after_crash(1);
+    left.objects.remove(ID).unwrap();
+    let world = ready(&left).await;
+    let client = world.client(b"a").await;
+    assert_eq!(client.read(&fh(1), 0, 3).await, Err(NfsStatus::Io));
+    assert!(matches!(left.objects.stat(ID), Err(ObjectError::NotFound)));
+}
+
+#[tokio::test]
+async fn without_room_in_the_log_a_stable_write_syncs_its_object() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _all = syncing(&stores, true);
+    let data = vec![3; 65_536];
+    for n in 0..20 {
+        client
+            .write(&fh(1), n * 65_536, &data, StableHow::FileSync)
+            .await
+            .unwrap();
+    }
+    // The write that found no room has made the object durable, and the tick gives the room back.
+    let fill = world.ds().redo.fill();
+    assert!(fill.used_bytes > fill.capacity_bytes / 2);
+    world.ds().tick().await;
+    world.ds().tick().await;
+    assert_eq!(world.ds().redo.fill().used_bytes, 0);
+    let left = stores.after_crash(1);
+    assert_eq!(left.objects.stat(ID).unwrap().size_bytes, 20 * 65_536);
+}
+
+#[tokio::test]
+async fn a_write_above_the_limit_has_no_record() {
+    let stores = Stores::logged();
+    let world = ready(&stores).await;
+    let client = world.client(b"a").await;
+    let _all = syncing(&stores, true);
+    let data = vec![3; 65_537];
+    client
+        .write(&fh(1), 0, &data, StableHow::FileSync)
+        .await
+        .unwrap();
+    assert_eq!(world.ds().redo.newest_of(ID), None);
+    assert_eq!(
+        stores.after_crash(1).objects.stat(ID).unwrap().size_bytes,
+        65_537
+    );
+}
+
+/// A disk whose syncs fail while it is told so.
+struct Failing {
+    inner: Arc<MemObjects>,
+    fails: Arc<AtomicBool>,
+}
+
+impl ObjectStore for Failing {
+    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        if self.fails.load(SeqCst) {
+            return Err(ObjectError::Io(std::io::Error::other(
+                "the disk has failed",
+            )));
+        }
+        self.inner.sync(id)
+    }
+
+    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
+        self.inner.read(id, offset, len)
+    }
+
+    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.inner.write(id, offset, data)
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.inner.copied_bytes()
+    }
+
+    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
+        self.inner.stat(id)
+    }
+
+    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
+        self.inner.seek(id, offset, what)
+    }
+
+    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        self.inner.punch(id, offset, len)
+    }
+
+    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
+        self.inner.reserve(id, offset, len)
+    }
+
+    fn clone_range(
+        &self,
+        src: (ObjectId, u64),
+        dst: (ObjectId, u64),
+        len: u64,
+    ) -> Result<(), ObjectError> {
+        self.inner.clone_range(src, dst, len)
+    }
+
+    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
+        self.inner.set_size(id, size_bytes)
+    }
+
+    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.inner.remove(id)
+    }
+
+    fn is_cached(&self, id: ObjectId, offset: u64, len: u32) -> bool {
+        self.inner.is_cached(id, offset, len)
+    }
+
+    fn capacity(&self) -> Result<Capacity, ObjectError> {
+        self.inner.capacity()
+    }
+
+    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
+        self.inner.list(visit)
+    }
+
+    fn is_persistent(&self) -> bool {
+        self.inner.is_persistent()
+    }
+
+    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
+        self.inner.tie(index_id, knows_objects)
+    }
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
+    let stores = Stores::logged();
+    let _all = syncing(&stores, true);
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Failing {
+        inner: stores.objects.clone(),
+        fails: fails.clone(),
+    };
+    let (index, _, redo) = stores.disks();
+    let world = World::opened((index, Arc::new(failing), redo), false).await;
+    let client = world.client(b"a").await;
+    client
+        .write(&fh(1), 0, b"abc", StableHow::FileSync)
+        .await
+        .unwrap();
+    fails.store(true, SeqCst);
+    assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
+    // A second sync that succeeds proves nothing: the pages may be gone.
+    fails.store(false, SeqCst);
+    assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
+    world.ds().tick().await;
+    world.ds().tick().await;
+    let again = client.write(&fh(1), 0, b"xyz", StableHow::FileSync).await;
+    assert_eq!(again.map(|w| w.committed), Err(NfsStatus::Io));
+    let left = stores.after_crash(1);
+    assert_eq!(bytes(&ready(&left).await, 1).await, b"abc");
+}
