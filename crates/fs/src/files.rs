@@ -1,7 +1,7 @@
 //! What data servers ask and tell of files: SIZE and WROTE of the control program.
 //!
 //! # Ordering
-//! An answer that tells of a transaction waits until that is durable (R7).
+//! An answer that tells of a transaction waits until that is durable (R7). That of WROTE tells of none.
 
 use crate::fs::Fs;
 use crate::size_recovery::until_ready;
@@ -31,7 +31,8 @@ impl Files for Fs {
         })
     }
 
-    /// It does not wait for a truncation: that waits for the write which asks this.
+    /// It does not wait for a truncation: that waits for the write which asks this. Nor does it sync where the file is
+    /// marked "RW out" (R21): whoever is told of the new size waits for that, and a restart asks the data servers.
     async fn wrote(&self, args: WroteArgs) -> Result<(), Refusal> {
         let file = FileId(args.file_id);
         let cred = Cred::root();
@@ -45,7 +46,9 @@ impl Files for Fs {
             self.ns.commit_size(&mut op, file, commit)
         });
         self.note_space(file);
-        settle(self, &op).await?;
+        if result.is_err() || !self.ns.is_rw_out_durable(file) {
+            settle(self, &op).await?;
+        }
         result.map(drop).map_err(|e| refuse(&e))
     }
 }

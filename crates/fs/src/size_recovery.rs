@@ -161,7 +161,16 @@ async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), S
         }
         let stamps = mark_stamps(&fs.ns, &mut op, item.inode.id);
         let stamps = stamps.map_err(|e| e.to_string())?;
-        commit(&fs.ns, &mut op, &item.inode, &of_file, &stamps).map_err(|e| e.to_string())?;
+        // An earlier boot may have shown changes that were never durable.
+        let change_from = item.writers.all.then(|| fs.ns.recovered_change());
+        let taken = commit(
+            &fs.ns,
+            &mut op,
+            (&item.inode, change_from),
+            &of_file,
+            &stamps,
+        );
+        taken.map_err(|e| e.to_string())?;
         known.push(item);
     }
     if known.is_empty() {
@@ -263,7 +272,7 @@ fn mark_stamps(ns: &Namespace, op: &mut Op<'_>, file: FileId) -> Result<Vec<Time
 fn commit(
     ns: &Namespace,
     op: &mut Op<'_>,
-    inode: &Inode,
+    (inode, change_from): (&Inode, Option<u64>),
     stats: &[&StatItem],
     stamps: &[Time],
 ) -> Result<(), NsError> {
@@ -290,6 +299,7 @@ fn commit(
         new_end: Some(size),
         mtime: Some(mtime),
         space_used: Some(space),
+        change_from,
     };
     match ns.commit_size(op, inode.id, commit) {
         Ok(_) | Err(NsError::Stale) => Ok(()),

@@ -49,7 +49,7 @@ pub(super) async fn layoutcommit(
     let commit = SizeCommit {
         new_end,
         mtime,
-        space_used: None,
+        ..SizeCommit::default()
     };
     let (actor, keeper) = cx.split();
     let keep = |after: &Arc<Inode>| cx::prepare(keeper, &committed(&inode, after), None);

@@ -443,3 +443,54 @@ async fn an_open_is_recorded_before_the_file_that_it_makes() {
     }
     assert!(made > 0);
 }
+
+/// Under a layout for writing the mark "RW out" sees to the size after a crash (R1), so a report of a stable write needs no sync
+/// (R21). Nobody is told of it before it is durable, and the change attribute never comes back.
+#[tokio::test(start_paused = true)]
+async fn a_stable_write_under_a_layout_waits_for_no_sync_and_is_not_lost() {
+    let second = Duration::from_secs(1);
+    let store = Arc::new(MemStore::manual());
+    let syncing = synced(&store);
+    let rig = Rig::over(store.clone()).await;
+    let port = Port::open(&rig);
+    let mut ds = FakeDs::joined(&rig, &port, 1).await;
+    let alice = rig.session("alice").await;
+    let (marked, unmarked) = (
+        File::create(&alice, "marked").await,
+        File::create(&alice, "unmarked").await,
+    );
+    marked.layout(IoMode::Rw).await;
+    syncing.abort();
+    let _ = syncing.await;
+    let told = tokio::time::timeout(second, ds.wrote(marked.id(), 300)).await;
+    told.expect("it waits for no sync").unwrap();
+    let told = tokio::time::timeout(second, ds.wrote(unmarked.id(), 300)).await;
+    assert!(told.is_err(), "without a mark it does");
+    let seen = tokio::time::timeout(second, marked.try_attrs()).await;
+    assert!(seen.is_err(), "nobody is told of what a crash takes back");
+    let lost = Arc::new(store.after_crash());
+    for _ in 0..20 {
+        ds.wrote(marked.id(), 300).await.unwrap();
+    }
+    store.sync();
+    let (size, change) = marked.try_attrs().await.unwrap();
+    assert_eq!(size, 300);
+
+    ds.told.lock().sizes.insert(marked.id(), 300);
+    ds.go_away().await;
+    let _syncing = synced(&lost);
+    let rig = Rig::over(lost).await;
+    let port = Port::open(&rig);
+    let alice = rig.session("alice").await;
+    let again = File {
+        client: &alice,
+        name: "marked".into(),
+        fh: marked.fh.clone(),
+        open: marked.open,
+    };
+    assert_eq!(again.try_attrs().await, Err(NfsStatus::Delay));
+    ds.say_hello(&rig, &port).await.unwrap();
+    let (size, after) = patiently(|| again.try_attrs()).await.unwrap();
+    assert_eq!(size, 300);
+    assert!(after > change, "{after} after {change}");
+}

@@ -32,10 +32,15 @@ pub struct SizeCommit {
     pub mtime: Option<Time>,
     /// Bytes that the objects take up, when known. Otherwise what the file grows by is added, as if it had no hole.
     pub space_used: Option<u64>,
+    /// The change attribute becomes at least this: what an earlier boot showed and lost is below it.
+    pub change_from: Option<u64>,
 }
 
 /// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
+
+/// A file changes less often than 2 to this in one boot: once a microsecond for twelve days.
+const CHANGES_PER_BOOT_BITS: u32 = 40;
 
 fn in_blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
@@ -101,6 +106,20 @@ impl Namespace {
         })
     }
 
+    /// Whether the file has an RW-out mark that is durable. A restart then asks the data servers for its size and times, so
+    /// what was taken in since the mark needs no sync of its own. In doubt false.
+    #[must_use]
+    pub fn is_rw_out_durable(&self, file: FileId) -> bool {
+        let mark = self.rw_out.peek(&file);
+        mark.is_some_and(|hit| hit.value.is_some() && hit.seq <= self.store.durable_through())
+    }
+
+    /// The least change attribute of a file that is recovered in this boot, whatever an earlier one showed of it.
+    #[must_use]
+    pub const fn recovered_change(&self) -> u64 {
+        (self.boot as u64) << CHANGES_PER_BOOT_BITS
+    }
+
     /// Marked files with numbers above `after`, ascending, at most `limit` (and [`PAGE_MAX`]).
     ///
     /// # Errors
@@ -150,6 +169,10 @@ impl Namespace {
         self.write(op, |txn| {
             txn.purpose(Purpose::Upkeep);
             let mut inode = (*regular(txn, file)?).clone();
+            if let Some(least) = commit.change_from {
+                let change = &mut txn.touch(file)?.change;
+                *change = least.max(*change);
+            }
             if let Some(end) = commit.new_end {
                 check_resize(&inode, cred, end, true)?;
                 let grown = in_blocks(end).saturating_sub(in_blocks(inode.size));
