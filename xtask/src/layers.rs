@@ -40,6 +40,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("control", "layout"),
     ("redo", "meta"),
     ("redo", "objects"),
+    ("meta-fjall", "ring-log"),
     ("sim", "mds"),
     ("sim", "ds"),
     ("sim", "client"),

@@ -1,39 +1,31 @@
-//! Group commit: a sync of the journal for all that wait at once.
+//! Group commit: one sync for all that wait at once.
 //!
 //! A thread syncs while somebody waits: a slow disk stalls the waiters and not the event loops. A task that is alone, or that
 //! waits where syncs are quick, syncs itself (see [`meta::OnTheSpot`]). All else that is ready in its event loop goes first.
 //!
 //! # Ownership
-//! [`Committer`] owns the thread; dropping it stops and joins the thread. The journal's file is opened here a
-//! second time for the sync alone: fjall's own sync would hold the lock that every transaction needs. A [`Round`] is of whoever commits.
+//! [`Committer`] owns the thread; dropping it stops and joins the thread. A [`Round`] is of whoever commits.
 //!
 //! # Ordering
 //! A round
 //!
-//! 1. appends what was gathered to the log, writes it into the engine, and notes how far the engine is then;
-//! 2. moves fjall's buffer to the page cache (fjall's lock, no disk);
-//! 3. finds the newest journal and syncs it;
-//! 4. opens the gate.
-//!
-//! fjall starts a new journal only after it has synced the old one, under that lock. So after step 2 every noted batch is in the
-//! newest journal, or in an older one that is synced already. The gate opens before the watermark is written: the watermark never
-//! exceeds what is durable.
+//! 1. appends what was gathered to the log and the ring, writes it into the engine, and notes how far the engine is then;
+//! 2. syncs the ring, or the engine's journal where a batch is not in the ring;
+//! 3. opens the gate.
 //!
 //! # Failure
 //! The first error of a sync fails the gate for good. The kernel may have dropped the pages, and a second sync that
 //! succeeds would prove nothing.
 
+use crate::checkpoint::Checkpoints;
 use crate::engine::{Engine, FailOnPanic};
+use crate::journal::NewestJournal;
 use crate::memtables::Memtables;
-use crate::{engine_error, journal};
-use fjall::PersistMode;
+use crate::ring::ring_error;
 use meta::{BoxFuture, MetaError, OnTheSpot, Seq, SpotLimits, others_first};
 use parking_lot::Mutex;
-use std::fs::File;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// Commits in a row by one waiting task, for others that came meanwhile. Then the thread takes over.
 const COMMITS_IN_A_ROW_MAX: u32 = 4;
@@ -49,12 +41,13 @@ impl Committer {
     /// Starts the thread.
     pub(crate) fn start(engine: Arc<Engine>, limits: SpotLimits) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            engine,
             spot: OnTheSpot::new(limits),
             round: Mutex::new(Round {
-                journal: None,
+                journal: NewestJournal::default(),
                 memtables: Memtables::start()?,
+                checkpoints: Checkpoints::start(engine.clone())?,
             }),
+            engine,
         });
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
@@ -104,14 +97,9 @@ struct Shared {
 /// What a commit works with.
 #[derive(Debug)]
 struct Round {
-    journal: Option<Journal>,
+    journal: NewestJournal,
     memtables: Memtables,
-}
-
-#[derive(Debug)]
-struct Journal {
-    file: File,
-    next: PathBuf,
+    checkpoints: Checkpoints,
 }
 
 impl Shared {
@@ -168,42 +156,20 @@ impl Shared {
     fn try_commit(&self, round: &mut Round) -> Result<(), MetaError> {
         let engine = &self.engine;
         let written = engine.write_out()?;
-        let took = round.sync(engine)?;
+        let took = match &engine.ring {
+            Some(ring) if engine.is_in_ring(written) => ring.sync().map_err(ring_error)?,
+            _ => {
+                let took = round.journal.sync(engine)?;
+                engine.journal_is_synced(written)?;
+                took
+            }
+        };
         self.spot.synced(took);
         engine.queue.gate.advance(written.seq);
-        round.memtables.look(&engine.keyspace);
-        engine.store_dir.record(written.commit)
-    }
-}
-
-impl Round {
-    /// Syncs the newest journal; how long that took.
-    fn sync(&mut self, engine: &Engine) -> Result<Duration, MetaError> {
-        engine
-            .database
-            .persist(PersistMode::Buffer)
-            .map_err(engine_error)?;
-        if self
-            .journal
-            .as_ref()
-            .is_none_or(|journal| journal.next.exists())
-        {
-            self.journal = Some(open_newest(&engine.store_dir.engine_dir())?);
+        if let Some(ring) = &engine.ring {
+            round.checkpoints.look(ring);
         }
-        let journal = self.journal.as_ref().expect("opened above");
-        let started = Instant::now();
-        journal.file.sync_data()?;
-        Ok(started.elapsed())
+        round.memtables.look(&engine.keyspace);
+        Ok(())
     }
-}
-
-fn open_newest(engine: &std::path::Path) -> Result<Journal, MetaError> {
-    let Some((id, path)) = journal::journals(engine)?.pop() else {
-        let why = format!("{} holds no journal", engine.display());
-        return Err(MetaError::Corrupt(why));
-    };
-    Ok(Journal {
-        file: File::options().write(true).open(path)?,
-        next: engine.join(format!("{}.jnl", id + 1)),
-    })
 }

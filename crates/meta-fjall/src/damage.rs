@@ -17,10 +17,20 @@ const SEEDS: u64 = 24;
 const SYNCED: usize = 10;
 const MORE: usize = 8;
 
+/// Without the store's own log: the engine's journal is all there is.
 fn options() -> Options {
     Options {
         reserve_bytes: 0,
+        log_bytes: 0,
         ..Options::default()
+    }
+}
+
+/// With it.
+fn logged() -> Options {
+    Options {
+        log_bytes: ring_log::CAPACITY_BYTES_MIN,
+        ..options()
     }
 }
 
@@ -229,4 +239,51 @@ fn a_transaction_missing_between_others_is_noticed() {
     write_journal(&journal, &without, true);
     let error = FjallStore::open(root.path(), options()).unwrap_err();
     assert!(error.to_string().contains("from batch 3 to 5"), "{error}");
+}
+
+/// What the engine lost of its unsynced journal comes back from the log, whatever is left of the journal.
+#[test]
+fn the_log_gives_back_what_the_engine_has_lost() {
+    for lost in 0..=3 {
+        let root = TempDir::new().unwrap();
+        let store = FjallStore::open(root.path(), logged()).unwrap();
+        store.engine.database.persist(PersistMode::Buffer).unwrap();
+        let synced = journal_bytes(&newest_journal(root.path())).len();
+        let mut model = vec![State::new()];
+        for n in 0..20 {
+            let seq = work(&store, &mut model, &mut Dice::new(n));
+            block_on(store.durable(seq)).unwrap();
+        }
+        drop(store);
+        let journal = newest_journal(root.path());
+        let mut left = journal_bytes(&journal);
+        let tail = left.len() - synced;
+        left.truncate(synced + tail * lost / 3);
+        if lost == 1 {
+            left[synced + tail / 6] ^= 0x40;
+        }
+        write_journal(&journal, &left, true);
+        for _ in 0..2 {
+            let store = FjallStore::open(root.path(), logged()).unwrap();
+            assert!(state(&store) == *model.last().unwrap(), "{lost}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_gone_is_noticed_and_an_engine_without_one_gets_one() {
+    let root = TempDir::new().unwrap();
+    synced_store(root.path(), 3);
+    let before = state(&FjallStore::open(root.path(), options()).unwrap());
+    let store = FjallStore::open(root.path(), logged()).unwrap();
+    assert!(state(&store) == before);
+    drop(store);
+    // A program of before would not see what the log has.
+    let format = std::fs::read_to_string(root.path().join("format")).unwrap();
+    assert_eq!(format, "ropewalk metadata store 2\n");
+    std::fs::remove_file(root.path().join("log")).unwrap();
+    for _ in 0..2 {
+        let error = FjallStore::open(root.path(), logged()).unwrap_err();
+        assert!(error.to_string().contains("is the file gone?"), "{error}");
+    }
 }

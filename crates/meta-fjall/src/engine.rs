@@ -6,15 +6,17 @@
 use crate::ballast::Ballast;
 use crate::queue::{Full, Queue};
 use crate::store_dir::StoreDir;
-use crate::{Options, engine_error, keys, pairs};
+use crate::{Options, engine_error, keys, pairs, ring};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, OwnedWriteBatch as WriteBatch, Readable};
 use meta::{
     BatchLog, KEY_BYTES_MAX, MetaError, Overlay, Pair, Purpose, Seq, VALUE_BYTES_MAX, Writes,
 };
 use parking_lot::{Mutex, MutexGuard};
+use ring_log::RingLog;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Free space is asked for again after this many written bytes, where there is plenty of it.
 const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
@@ -38,6 +40,10 @@ pub(crate) struct Engine {
     options: Options,
     /// Where a batch goes before the engine; `None`: the engine's journal is the log.
     log: Option<Arc<dyn BatchLog>>,
+    /// The store's own log; `None`: the engine's journal is synced at each commit.
+    pub(crate) ring: Option<RingLog>,
+    /// The newest batch that the engine's journal has durably.
+    in_journal: AtomicU64,
 }
 
 /// How far the engine is: what its batches hold.
@@ -47,6 +53,10 @@ pub(crate) struct Written {
     pub(crate) seq: Seq,
     /// Batches in the life of the store, in which this opening is not the first.
     pub(crate) commit: u64,
+    /// The newest batch that is not in the ring.
+    unlogged: u64,
+    /// The newest record in the ring.
+    pub(crate) record: u64,
 }
 
 /// Fails the gate if the work with a batch ends by a panic, so that nobody waits for ever and nothing is written after it.
@@ -94,7 +104,7 @@ impl Engine {
         store_dir: StoreDir,
         options: Options,
         commit: u64,
-        log: Option<Arc<dyn BatchLog>>,
+        (log, ring): (Option<Arc<dyn BatchLog>>, Option<RingLog>),
     ) -> Result<Self, MetaError> {
         let room = measure_room(&store_dir, options)?;
         let engine = Self {
@@ -111,9 +121,13 @@ impl Engine {
             written: Mutex::new(Written {
                 seq: Seq(0),
                 commit,
+                unlogged: commit,
+                record: 0,
             }),
             options,
             log,
+            ring,
+            in_journal: AtomicU64::new(commit),
         };
         engine.note_room(room);
         Ok(engine)
@@ -206,15 +220,53 @@ impl Engine {
         if let Some((seq, writes)) = self.queue.begin_batch() {
             let commit = written.commit + 1;
             let made = self.make_room();
-            made.and_then(|()| self.log(&writes, commit))
+            let logged = made.and_then(|()| self.log(&writes, commit));
+            // What the other log lacks, this one must lack too.
+            let ring = self.ring.as_ref().filter(|_| logged.is_ok());
+            let record = ring.and_then(|ring| ring::append(ring, commit, &writes));
+            logged
                 .and_then(|()| self.write(&writes, commit))
                 .inspect_err(|error| {
                     self.queue.gate.fail(error.clone());
                 })?;
             self.queue.end_batch();
-            *written = Written { seq, commit };
+            *written = Written {
+                seq,
+                commit,
+                unlogged: record.map_or(commit, |_| written.unlogged),
+                record: record.unwrap_or(written.record),
+            };
         }
         Ok(*written)
+    }
+
+    /// How far the engine is.
+    pub(crate) fn written(&self) -> Written {
+        *self.written.lock()
+    }
+
+    /// Whether all that is written is durable once the ring is.
+    pub(crate) fn is_in_ring(&self, written: Written) -> bool {
+        written.unlogged <= self.in_journal.load(Acquire)
+    }
+
+    /// The engine's journal has durably what is written.
+    pub(crate) fn journal_is_synced(&self, written: Written) -> Result<(), MetaError> {
+        self.in_journal.fetch_max(written.commit, AcqRel);
+        self.store_dir.record(written.commit)
+    }
+
+    /// Applies what the ring has and a crash took from the engine: how many batches.
+    pub(crate) fn replay(&self) -> Result<u64, MetaError> {
+        let Some(ring) = &self.ring else {
+            return Ok(0);
+        };
+        let mut written = self.written.lock();
+        let apply = &mut |commit, writes: &Writes| self.write(writes, commit);
+        let count = ring::replay(ring, written.commit, apply)?;
+        written.commit += count;
+        written.record = ring.durable_through();
+        Ok(count)
     }
 
     fn log(&self, writes: &Writes, commit: u64) -> Result<(), MetaError> {

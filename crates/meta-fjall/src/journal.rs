@@ -1,11 +1,11 @@
-//! Checks fjall's journals before fjall reads them, and cuts a torn tail.
+//! fjall's journals: checked before fjall reads them, a torn tail cut, and synced while it writes them.
 //!
 //! A power cut may leave the unsynced end of a journal in any state: cut short, or with pages missing between others. fjall cuts an
 //! incomplete last batch by itself. It refuses to open when a batch is complete and its checksum wrong, and trusts lengths before
 //! it has seen a checksum. So every journal is walked here first, batch by batch, with our own limits.
 //!
 //! # Ownership
-//! Runs while nothing else has the engine open. Only the newest journal is ever changed.
+//! The check runs while nothing else has the engine open. Only the newest journal is ever changed.
 //!
 //! # Ordering
 //! fjall syncs a journal before it starts the next one, so only the newest may have a torn tail. When the last whole
@@ -18,12 +18,16 @@
 //! keyspace u64, key length u16, length u32, stored length u32, key, value; Clear = 4, keyspace u64;
 //! End = 3, xxh3 u64 over the items as stored, the magic.
 
+use crate::engine::Engine;
+use crate::engine_error;
 use crate::keys::{COMMIT_KEY, STORED_KEY_BYTES_MAX};
 use crate::queue::GATHERED_BYTES_MAX;
+use fjall::PersistMode;
 use meta::{MetaError, TX_BYTES_MAX, VALUE_BYTES_MAX, WRITE_OVERHEAD_BYTES};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Most items in one batch: every write counts its overhead at least, and the commit number is one more.
@@ -110,6 +114,47 @@ fn damage(path: &Path, walk: &Walk) -> MetaError {
         path.display(),
         walk.whole_bytes,
     ))
+}
+
+/// The journal that fjall writes to. Its file is opened here a second time for the sync alone: fjall's own sync would hold
+/// the lock that every transaction needs.
+#[derive(Debug, Default)]
+pub(crate) struct NewestJournal(Option<Opened>);
+
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    next: PathBuf,
+}
+
+impl NewestJournal {
+    /// Syncs all that the engine has; how long the sync took.
+    ///
+    /// fjall starts a new journal only after it has synced the old one, under its lock. So once its buffer is in the page
+    /// cache, every batch is in the newest journal, or in an older one that is synced already.
+    pub(crate) fn sync(&mut self, engine: &Engine) -> Result<Duration, MetaError> {
+        let moved = engine.database.persist(PersistMode::Buffer);
+        moved.map_err(engine_error)?;
+        let is_old = |opened: &Opened| opened.next.exists();
+        if self.0.as_ref().is_none_or(is_old) {
+            self.0 = Some(open_newest(&engine.store_dir.engine_dir())?);
+        }
+        let opened = self.0.as_ref().expect("opened above");
+        let started = Instant::now();
+        opened.file.sync_data()?;
+        Ok(started.elapsed())
+    }
+}
+
+fn open_newest(engine: &Path) -> Result<Opened, MetaError> {
+    let Some((id, path)) = journals(engine)?.pop() else {
+        let why = format!("{} holds no journal", engine.display());
+        return Err(MetaError::Corrupt(why));
+    };
+    Ok(Opened {
+        file: File::options().write(true).open(path)?,
+        next: engine.join(format!("{}.jnl", id + 1)),
+    })
 }
 
 struct Walk {

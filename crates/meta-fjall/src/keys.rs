@@ -12,6 +12,8 @@ const OWN: u8 = 0;
 const CALLERS: u8 = 1;
 /// Key of the commit number; the value is a big-endian u64.
 pub(crate) const COMMIT_KEY: [u8; 2] = [OWN, b'c'];
+/// Key of the id of the store, which its log has too; the value is a big-endian u64.
+pub(crate) const ID_KEY: [u8; 2] = [OWN, b'i'];
 /// Longest key in the engine.
 pub(crate) const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 

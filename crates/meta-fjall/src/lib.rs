@@ -1,8 +1,8 @@
 //! The metadata store on fjall: an embedded LSM tree with group commit.
 //!
 //! A transaction runs under one writer lock and buffers its writes. They are applied when they are gathered with those of other
-//! transactions. They go into fjall as one batch (see `queue`), which is appended to the journal without a sync. The journal is
-//! synced while somebody waits in `durable`, for all who wait at once (see `commit`). Without a waiter nothing is synced.
+//! transactions. They go into fjall as one batch (see `queue`), and before that into the store's own log (see `ring`). The log
+//! is synced while somebody waits in `durable`, for all who wait at once (see `commit`). Without a waiter nothing is synced.
 //!
 //! `transact` is synchronous: it works in memory, and it reads blocks that are not cached from disk. Its worst case is
 //! a stall of the engine. With four memtables unflushed or thirty runs in level 0 it sleeps in steps of 10-100 ms. It
@@ -14,7 +14,7 @@
 //! # Ordering
 //! `applied` rises before a transaction becomes visible, so it is never behind what a read has seen (rule R7).
 //! Scans go through a snapshot and what is gathered at the same moment. Both hold whole transactions, so scans see whole ones.
-//! A batch is gathered, appended to the log, written into the engine, synced, and then the gate opens.
+//! A batch is gathered, appended to the logs, written into the engine, synced, and then the gate opens.
 //!
 //! # Failure
 //! The first error of a batch or a sync poisons the store: no write is accepted and nothing more becomes durable.
@@ -24,12 +24,14 @@
 #![forbid(unsafe_code)]
 
 mod ballast;
+mod checkpoint;
 mod commit;
 mod engine;
 mod journal;
 mod keys;
 mod memtables;
 mod queue;
+mod ring;
 mod store_dir;
 
 use bytes::Bytes;
@@ -40,6 +42,8 @@ use meta::{
     BatchLog, BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, SpotLimits, Tx,
     TxBody, TxOutcome,
 };
+use ring_log::RingLog;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use store_dir::StoreDir;
@@ -66,6 +70,9 @@ pub struct Options {
     /// removals to a quarter ([`Purpose`]). What is then left is for the engine, which writes out tables of
     /// `memtable_bytes`. 0 never refuses.
     pub reserve_bytes: u64,
+    /// Size of the store's own log, at least [`ring_log::CAPACITY_BYTES_MIN`]. 0 makes none: each commit syncs the engine's
+    /// journal then. A store that has a log keeps it.
+    pub log_bytes: u64,
 }
 
 impl Default for Options {
@@ -75,6 +82,7 @@ impl Default for Options {
             journal_bytes: 256 * 1024 * 1024,
             memtable_bytes: 32 * 1024 * 1024,
             reserve_bytes: 128 * 1024 * 1024,
+            log_bytes: 32 * 1024 * 1024,
         }
     }
 }
@@ -153,21 +161,31 @@ impl FjallStore {
                 .map_err(engine_error)?;
             store_dir.finish_creation()?;
         }
-        let commit = commit_number(&keyspace)?;
-        let watermark = store_dir.watermark()?;
-        if commit < watermark {
-            return Err(MetaError::Corrupt(format!(
-                "{} ends at batch {commit}, but {watermark} had been synced; restore it from a backup",
-                store_dir.dir().display()
-            )));
-        }
+        let commit = number(&keyspace, keys::COMMIT_KEY)?.unwrap_or(0);
+        let ring = open_ring(&store_dir, (&database, &keyspace), options.log_bytes)?;
         let engine = Arc::new(Engine::new(
             (database, keyspace),
             store_dir,
             options,
             commit,
-            log,
+            (log, ring),
         )?);
+        let replayed = engine.replay()?;
+        let (commit, watermark) = (engine.written().commit, engine.store_dir.watermark()?);
+        if commit < watermark {
+            return Err(MetaError::Corrupt(format!(
+                "{} ends at batch {commit}, but {watermark} had been synced; restore it from a backup",
+                engine.store_dir.dir().display()
+            )));
+        }
+        if replayed > 0 {
+            tracing::info!(
+                replayed,
+                "applied batches of the log that the engine had lost"
+            );
+        }
+        // From here on the ring holds what comes after this.
+        checkpoint::checkpoint(&engine, &mut journal::NewestJournal::default())?;
         Ok(Self {
             committer: Committer::start(engine.clone(), limits)?,
             engine,
@@ -183,14 +201,48 @@ impl FjallStore {
     }
 }
 
-fn commit_number(keyspace: &Keyspace) -> Result<u64, MetaError> {
-    let Some(value) = keyspace.get(keys::COMMIT_KEY).map_err(engine_error)? else {
-        return Ok(0);
+/// A number of the store's own.
+fn number(keyspace: &Keyspace, key: [u8; 2]) -> Result<Option<u64>, MetaError> {
+    let Some(value) = keyspace.get(key).map_err(engine_error)? else {
+        return Ok(None);
     };
     let number = <[u8; 8]>::try_from(&*value);
     number
-        .map(u64::from_be_bytes)
-        .map_err(|_| MetaError::Corrupt("the commit number is not eight bytes".into()))
+        .map(|bytes| Some(u64::from_be_bytes(bytes)))
+        .map_err(|_| MetaError::Corrupt("a number of the store is not eight bytes".into()))
+}
+
+/// Opens the store's own log, or makes it where it is wanted and there was none.
+fn open_ring(
+    store_dir: &StoreDir,
+    (database, keyspace): (&Database, &Keyspace),
+    log_bytes: u64,
+) -> Result<Option<RingLog>, MetaError> {
+    let known = number(keyspace, keys::ID_KEY)?;
+    if known.is_none() && log_bytes == 0 {
+        return Ok(None);
+    }
+    let ring = RingLog::open(&store_dir.log_path(), log_bytes).map_err(ring::ring_error)?;
+    if known.is_none() && ring.durable_through() > 0 {
+        return Err(MetaError::Corrupt(format!(
+            "{} has a log with records, but the engine knows of no log; restore it from a backup",
+            store_dir.dir().display()
+        )));
+    }
+    // A start that a crash cut short has tied an empty log.
+    let begun = ring.tied_to();
+    let random = || RandomState::new().hash_one(store_dir.dir()).max(1);
+    let id = known.or(begun).unwrap_or_else(random);
+    ring.tie(id, known.is_some()).map_err(ring::ring_error)?;
+    if known.is_none() {
+        // A program that knows no logs must not open the store any more, before the log holds anything.
+        store_dir.note_log()?;
+        let noted = keyspace.insert(keys::ID_KEY, id.to_be_bytes());
+        noted.map_err(engine_error)?;
+        let synced = database.persist(PersistMode::SyncAll);
+        synced.map_err(engine_error)?;
+    }
+    Ok(Some(ring))
 }
 
 fn pairs(iter: fjall::Iter) -> impl Iterator<Item = Result<Pair, MetaError>> {

@@ -3,7 +3,8 @@
 //! ```text
 //! DIR/lock      held (flock) while the store is open
 //! DIR/creating  there while the engine's files are being made for the first time
-//! DIR/format    one line, written last: only a directory with it is a store
+//! DIR/format    one line, written last: only a directory with it is a store; it also says whether there is a log
+//! DIR/log       the store's own log; see `ring`
 //! DIR/watermark 24 bytes: the engine's sequence number that is on stable storage, and its checksum
 //! DIR/ballast   blocks for the store's last write on a full disk; see `ballast`
 //! DIR/engine/   fjall's own files
@@ -28,6 +29,8 @@ use std::path::{Path, PathBuf};
 
 /// What `format` holds.
 const FORMAT_LINE: &str = "ropewalk metadata store 1\n";
+/// The same of a store with a log of its own, which a program that knows no logs must not open.
+const LOGGED_LINE: &str = "ropewalk metadata store 2\n";
 /// Longest `format` that is read; a longer one is foreign.
 const FORMAT_BYTES_MAX: u64 = 256;
 /// Bytes of `watermark`.
@@ -115,12 +118,13 @@ impl StoreDir {
             Err(TryLockError::Error(e)) => return Err(failure(dir, "cannot lock", &e)),
         }
         let new = match read_format(dir)? {
-            Some(line) if line == FORMAT_LINE => false,
+            Some(line) if line == FORMAT_LINE || line == LOGGED_LINE => false,
             Some(line) => {
                 let first = line.lines().next().unwrap_or_default();
                 let why = format!(
-                    "has format {first:?}; this program knows {:?}",
-                    FORMAT_LINE.trim()
+                    "has format {first:?}; this program knows {:?} and {:?}",
+                    FORMAT_LINE.trim(),
+                    LOGGED_LINE.trim()
                 );
                 return Err(refusal(dir, &why));
             }
@@ -151,18 +155,33 @@ impl StoreDir {
         &self.dir
     }
 
+    /// The store's own log.
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// The store has a log from now on.
+    pub(crate) fn note_log(&self) -> Result<(), MetaError> {
+        let noted = self.write_format(LOGGED_LINE);
+        noted.map_err(|e| failure(&self.dir, "cannot note the log in", &e))
+    }
+
+    fn write_format(&self, line: &str) -> std::io::Result<()> {
+        let mut file = File::create(self.dir.join("format.new"))?;
+        file.write_all(line.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(self.dir.join("format.new"), self.dir.join("format"))?;
+        sync_dir(&self.dir)
+    }
+
     /// The engine is complete and durable: from now on the directory is a store.
     pub(crate) fn finish_creation(&self) -> Result<(), MetaError> {
         let write = || -> std::io::Result<()> {
-            let mut file = File::create(self.dir.join("format.new"))?;
-            file.write_all(FORMAT_LINE.as_bytes())?;
-            file.sync_all()?;
             sync_dirs(&self.engine_dir())?;
             // The name of the engine's directory too: `format` shall not be there without it.
             sync_dir(&self.dir)?;
             sync_ancestors(&self.dir)?;
-            std::fs::rename(self.dir.join("format.new"), self.dir.join("format"))?;
-            sync_dir(&self.dir)?;
+            self.write_format(FORMAT_LINE)?;
             std::fs::remove_file(self.dir.join("creating"))
         };
         write().map_err(|e| failure(&self.dir, "cannot finish the new store in", &e))
@@ -218,7 +237,15 @@ fn begin_creation(dir: &Path) -> Result<(), MetaError> {
     for entry in entries {
         let entry = entry.map_err(|e| failure(dir, "cannot read", &e))?;
         let name = entry.file_name();
-        let ours = ["creating", "format.new", "watermark", "ballast", "engine"];
+        let ours = [
+            "creating",
+            "format.new",
+            "watermark",
+            "ballast",
+            "engine",
+            "log",
+            "log.new",
+        ];
         if name == "lock" || (interrupted && ours.iter().any(|o| name == *o)) {
             continue;
         }
@@ -231,10 +258,13 @@ fn begin_creation(dir: &Path) -> Result<(), MetaError> {
     let clear = || -> std::io::Result<()> {
         File::create(dir.join("creating"))?.sync_all()?;
         sync_dir(dir)?;
-        match std::fs::remove_dir_all(dir.join("engine")) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
-        }
+        let gone = [
+            std::fs::remove_file(dir.join("log")),
+            std::fs::remove_dir_all(dir.join("engine")),
+        ];
+        let failed =
+            |done: &std::io::Result<()>| matches!(done, Err(e) if e.kind() != ErrorKind::NotFound);
+        gone.into_iter().find(failed).unwrap_or(Ok(()))
     };
     clear().map_err(|e| failure(dir, "cannot begin a new store in", &e))
 }

@@ -25,11 +25,13 @@ const COUNT: &[u8] = b"count";
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Small memtables, so that tables are written, merged and removed, and journals begun and removed.
+/// Small memtables, so that tables are written, merged and removed, and journals begun and removed. A small log, so that
+/// there are checkpoints.
 fn options() -> Options {
     Options {
         reserve_bytes: 0,
         memtable_bytes: 64 * 1024,
+        log_bytes: 1024 * 1024,
         ..Options::default()
     }
 }

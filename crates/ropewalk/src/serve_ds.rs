@@ -56,6 +56,8 @@ const MDS_FILE_BYTES_MAX: u64 = 64 * 1024;
 const REDO_NAME: &str = "redo.log";
 /// Size of the redo log. A start reads it in less than a second.
 const REDO_BYTES: u64 = 64 * 1024 * 1024;
+/// Size of the index's own log.
+const INDEX_LOG_BYTES: u64 = 8 * 1024 * 1024;
 /// Free space that is left to the index.
 const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 
@@ -192,6 +194,7 @@ fn open_stores(config: &DsConfig, state_dir: &Path) -> Outcome<Stores> {
         journal_bytes: meta_fjall::JOURNAL_BYTES_MIN,
         memtable_bytes: 8 * 1024 * 1024,
         reserve_bytes: INDEX_RESERVE_BYTES,
+        log_bytes: INDEX_LOG_BYTES,
     };
     let index = FjallStore::open(&state_dir.join("index"), options)
         .map_err(cannot("open the object index"))?;
