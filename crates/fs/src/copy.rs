@@ -5,8 +5,9 @@
 //! not yet written are counted over all copies ([`crate::fs::COPY_CHUNKS_MAX`]).
 //!
 //! # Ordering
-//! Reads run ahead, writes follow one another in the order of the file, as `ca_consecutive` asks. Then COMMIT at all data servers of the
-//! destination, and its size and times; both are durable before anybody is told. Runs of zeros become holes.
+//! A small range is one READ and one stable WRITE (see `copy_small`). Of others, reads run ahead, and writes follow one
+//! another in the order of the file, as `ca_consecutive` asks. Then COMMIT at all data servers of the destination, and its
+//! size and times; both are durable before anybody is told. Runs of zeros become holes.
 //!
 //! # Failure
 //! A data server that is away is waited for. A data server may have lost what it was given if its write verifier at the
@@ -14,14 +15,16 @@
 //! copied.
 
 use crate::actor::{Actor, Prepared};
+use crate::copy_job::{Copy, Keep, Patience, is_zero, patiently};
+use crate::copy_small::copy_small;
 use crate::fs::Fs;
 use crate::io::{WriteJob, read, write_part};
-use crate::offloads::{CopyDone, Progress};
+use crate::offloads::CopyDone;
 use crate::ranges::{Content, Sought, deallocate, seek};
 use bytes::Bytes;
 use control::Range;
 use meta::Seq;
-use namespace::{Cred, Inode, SizeCommit};
+use namespace::{Cred, SizeCommit};
 use nfs4::{NfsStatus, StableHow, Verifier};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,64 +42,6 @@ const AHEAD_MAX: usize = 8;
 const WINDOW_BYTES: u64 = 16 << 20;
 /// How often a copy is done again because a data server has restarted.
 const PASSES_MAX: usize = 4;
-/// Pause before something is asked again that cannot be done now.
-const PAUSE_MS: u64 = 200;
-/// The step in which zeros are looked for.
-const ZEROS_BYTES: usize = 4096;
-
-/// What is to be copied.
-#[derive(Clone)]
-pub struct Copy {
-    /// The source.
-    pub src: Arc<Inode>,
-    /// The destination.
-    pub dst: Arc<Inode>,
-    /// Where the range begins in the source.
-    pub src_offset: u64,
-    /// Where it begins in the destination.
-    pub dst_offset: u64,
-    /// Bytes, all of them inside the source when the copy began.
-    pub count: u64,
-}
-
-/// Makes of a copy what becomes durable with its end (rule R15).
-pub(crate) type Keep<'a> = &'a (dyn Fn(&CopyDone) -> Prepared + Send + Sync);
-
-/// How long it is waited for what cannot be done now.
-#[derive(Clone)]
-pub(crate) struct Patience {
-    pub(crate) progress: Arc<Progress>,
-    /// `None`: until it is cancelled.
-    pub(crate) until: Option<Instant>,
-}
-
-impl Patience {
-    /// Waits a little before another try; false when there is to be none.
-    async fn lasts(&self, status: NfsStatus) -> bool {
-        let late = self.until.is_some_and(|until| Instant::now() >= until);
-        if status != NfsStatus::Delay || late || self.is_over() {
-            return false;
-        }
-        tokio::time::sleep(Duration::from_millis(PAUSE_MS)).await;
-        true
-    }
-
-    fn is_over(&self) -> bool {
-        self.progress.is_cancelled.load(Relaxed)
-    }
-}
-
-/// Repeats an operation while it says `Delay` and patience lasts.
-macro_rules! patiently {
-    ($patience:expr, $operation:expr) => {
-        loop {
-            match $operation.await {
-                Err(status) if $patience.lasts(status).await => {}
-                done => break done,
-            }
-        }
-    };
-}
 
 /// Copies at once, for a COMPOUND that waits for at most `wait` when a data server is away.
 pub async fn copy(
@@ -121,6 +66,9 @@ pub(crate) async fn run(
     patience: &Patience,
     kept: Keep<'_>,
 ) -> Result<CopyDone, NfsStatus> {
+    if let Some(copied) = copy_small(fs, actor, copy, patience, kept).await? {
+        return Ok(copied);
+    }
     for _ in 0..PASSES_MAX {
         patience.progress.copied_bytes.store(0, Relaxed);
         let mut pass = Pass {
@@ -371,12 +319,4 @@ impl Pass<'_> {
         }
         self.patience.progress.copied_bytes.fetch_add(len, Relaxed);
     }
-}
-
-/// Whether all bytes are zero.
-pub fn is_zero(bytes: &[u8]) -> bool {
-    const ZEROS: [u8; ZEROS_BYTES] = [0; ZEROS_BYTES];
-    bytes
-        .chunks(ZEROS_BYTES)
-        .all(|part| *part == ZEROS[..part.len()])
 }

@@ -21,6 +21,8 @@ mod client_end;
 mod client_record;
 mod clone;
 mod copy;
+mod copy_job;
+mod copy_small;
 mod delegating;
 mod delegations;
 mod eager;
@@ -51,7 +53,8 @@ pub use actor::{Actor, Prepared};
 pub use client_end::{poll_grace, reclaim_complete, removed};
 pub use client_record::{ensure, forget_revoked, load_client_records};
 pub use clone::{CLONE_BLOCK_BYTES, CloneJob, clone_range};
-pub use copy::{Copy, copy, is_zero};
+pub use copy::copy;
+pub use copy_job::{Copy, is_zero};
 pub use delegating::DelegationCounts;
 pub use delegations::{
     Clearing, Excluded, Fresh, better_known, clear, exclude, file_of_name, fresh, fresh_entries,

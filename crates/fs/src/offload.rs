@@ -19,7 +19,8 @@
 //! restart forgets all copies; clients ask for them again when they find their state gone.
 
 use crate::actor::{Actor, Prepared};
-use crate::copy::{Copy, Patience, run};
+use crate::copy::run;
+use crate::copy_job::{Copy, Patience};
 use crate::delegations::Excluded;
 use crate::fs::Fs;
 use crate::offloads::{CopyDone, Offload, SEQID};

@@ -26,6 +26,7 @@ use rpc::CallHeader;
 use session_client::CallbackHandler;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::Notify;
 use transport::memory::{Fate, Faults, Passage};
@@ -451,4 +452,63 @@ async fn what_a_data_server_lost_before_it_was_committed_is_copied_again() {
         second.start(&rig, &port, 100).await;
         assert!(bytes_of(&dst, 0, usize::MAX).await == model, "{lost:?}");
     }
+}
+
+/// Counts the COMMITs of the control program, and the messages of I/O by the metadata server.
+#[derive(Debug, Default)]
+struct Counting {
+    commits: AtomicU64,
+    io: AtomicU64,
+}
+
+impl Faults for Counting {
+    fn fate(&self, passage: &Passage<'_>) -> Fate {
+        let commits = u64::from(is_commit(passage.bytes));
+        self.commits.fetch_add(commits, SeqCst);
+        let io = u64::from(passage.from == "mds-proxy");
+        self.io.fetch_add(io, SeqCst);
+        Fate::Deliver
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_copy_is_one_read_and_one_write_and_no_commit() {
+    let counting = Arc::new(Counting::default());
+    let rig = Rig::troubled(counting.clone()).await;
+    let port = Port::open(&rig);
+    let mut servers = [Real::new(1), Real::new(2)];
+    for (seed, server) in (1..).zip(&mut servers) {
+        server.start(&rig, &port, seed).await;
+    }
+    let alice = rig.session("alice").await;
+    // Over one data server, over both, and above the limit. The first ones connect.
+    let sizes = [10, 10, 10, 4097, 65_536, 65_537];
+    for (n, size) in (0..).zip(sizes) {
+        let is_small = size <= 65_536;
+        let src = File::create(&alice, &format!("src{n}")).await;
+        let dst = File::create(&alice, &format!("dst{n}")).await;
+        let bytes = pattern(size);
+        fill(&src, 0, &bytes).await;
+        let (commits, io) = (counting.commits.load(SeqCst), counting.io.load(SeqCst));
+        let copied = copy(&src, &dst, ALL).await.unwrap();
+        assert_eq!(copied.response.count, size as u64);
+        assert_eq!(copied.response.committed, StableHow::FileSync);
+        let committed = counting.commits.load(SeqCst) - commits;
+        assert_eq!(committed == 0, is_small, "{size}: {committed} COMMITs");
+        if n == 2 {
+            assert_eq!(counting.io.load(SeqCst) - io, 2, "a READ and a WRITE");
+        }
+        assert!(bytes_of(&dst, 0, usize::MAX).await == bytes, "{size}");
+    }
+    // What the destination had after the range stays, and a range of zeros is a hole.
+    let (src, dst) = (
+        File::create(&alice, "zeros").await,
+        File::create(&alice, "old").await,
+    );
+    fill(&dst, 0, &pattern(9000)).await;
+    write(&src, 8191, StableHow::FileSync, &[0]).await;
+    copy(&src, &dst, ALL).await.unwrap();
+    let mut model = pattern(9000);
+    model[..8192].fill(0);
+    assert!(bytes_of(&dst, 0, usize::MAX).await == model);
 }
