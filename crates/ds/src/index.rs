@@ -397,6 +397,21 @@ impl Index {
     /// The object was written: it gets an entry, so that a removal finds it. Not durable, and need not be: what was not
     /// committed may be lost. Returns the time of the write, which is later than that of the one before.
     pub(crate) fn wrote(&self, id: ObjectId, time: NfsTime) -> Result<NfsTime, MetaError> {
+        // The data are written already.
+        self.wrote_for(id, time, Purpose::Upkeep)
+    }
+
+    /// As [`Index::wrote`], of a write that an earlier process has accepted.
+    pub(crate) fn wrote_again(&self, id: ObjectId, time: NfsTime) -> Result<(), MetaError> {
+        self.wrote_for(id, time, Purpose::Removal).map(drop)
+    }
+
+    fn wrote_for(
+        &self,
+        id: ObjectId,
+        time: NfsTime,
+        purpose: Purpose,
+    ) -> Result<NfsTime, MetaError> {
         let (indexed, time) = {
             let mut table = self.known.lock();
             let known = table.entry(id).or_default();
@@ -405,16 +420,15 @@ impl Index {
             (known.indexed, known.modified)
         };
         if !indexed {
-            self.enter(id, time)?;
+            self.enter(id, time, purpose)?;
         }
         Ok(time)
     }
 
     /// Gives an object an entry that promises nothing, unless it has one.
-    fn enter(&self, id: ObjectId, modified: NfsTime) -> Result<(), MetaError> {
+    fn enter(&self, id: ObjectId, modified: NfsTime, purpose: Purpose) -> Result<(), MetaError> {
         self.store_record(id, &mut |tx, old| {
-            // The data are written already.
-            tx.purpose(Purpose::Upkeep);
+            tx.purpose(purpose);
             old.is_none().then_some(ObjectRecord {
                 modified,
                 ..ObjectRecord::default()

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use objects::ObjectId;
+use objects::{ObjectError, ObjectId};
 use redo::{DATA_BYTES_MAX, RedoRecord};
 
 use crate::apply::Applied;
@@ -22,6 +22,8 @@ use crate::fault::Fault;
 
 /// Objects that one tick syncs.
 const OBJECTS_PER_TICK: usize = 1024;
+/// Syncs of an object before a cut of it.
+const SYNCS_MAX: usize = 3;
 
 impl Ds {
     /// Applies a stable write of at most [`DATA_BYTES_MAX`] with a record: the record's number, `None` without one.
@@ -54,10 +56,14 @@ impl Ds {
 
     /// Before a change that a record must not be applied over: makes the object durable past its records.
     pub(crate) async fn without_records(&self, id: ObjectId) -> Result<(), Fault> {
-        while self.redo.newest_of(id).is_some() {
+        for _ in 0..SYNCS_MAX {
+            if self.redo.newest_of(id).is_none() {
+                return Ok(());
+            }
             self.sync(id).await?;
         }
-        Ok(())
+        // It is written all the time, or its file is gone: the caller tries again.
+        Err(Fault::Object(ObjectError::Busy))
     }
 
     /// Applies the records that a crash has left.
@@ -111,9 +117,10 @@ impl Ds {
             }
             Err(other) => return Err(other),
         }
-        let written = self.objects.write(id, record.offset, record.data);
+        // It was accepted before: a disk that has become full meanwhile does not keep the server from its start.
+        let written = self.objects.write_again(id, record.offset, record.data);
         written.map_err(Fault::Object)?;
-        self.index.wrote(id, record.time)?;
+        self.index.wrote_again(id, record.time)?;
         self.redo.note(id, number);
         Ok(true)
     }

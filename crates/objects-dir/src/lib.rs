@@ -362,9 +362,13 @@ impl ObjectStore for DirObjects {
     }
 
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.check_space(data.len() as u64)?;
+        self.write_again(id, offset, data)
+    }
+
+    fn write_again(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         let len = data.len() as u64;
         range_end(offset, len)?;
-        self.check_space(len)?;
         let handle = self
             .handles
             .open(&self.store_dir, id, true)

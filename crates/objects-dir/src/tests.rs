@@ -269,6 +269,9 @@ fn the_reserve_is_left_to_others() {
     ));
     assert!(matches!(store.stat(object(1)), Err(ObjectError::NotFound)));
     store.remove(object(1)).unwrap();
+    // What was accepted before a crash has its room there.
+    store.write_again(object(2), 0, b"x").unwrap();
+    assert_eq!(store.stat(object(2)).unwrap().size_bytes, 1);
 }
 
 /// Each error of a file system has its meaning; a quota is no more room, and a file system that became read-only has failed.

@@ -187,6 +187,15 @@ pub trait ObjectStore: Send + Sync + 'static {
         self.write(id, offset, data)
     }
 
+    /// As [`ObjectStore::write`], of bytes that the store has accepted before, in an earlier process that a crash has ended. What
+    /// the store keeps in reserve is open to them.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::write`].
+    fn write_again(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.write(id, offset, data)
+    }
+
     /// Bytes that reads and writes have copied so far, in memory or between memory and files. What leaves a file without
     /// passing through this process is not among them.
     fn copied_bytes(&self) -> u64;
