@@ -1,7 +1,7 @@
 //! READ and WRITE of one data server against the bare servers, and the client library against bare streams.
 
 use super::table::{Denominator, Shape};
-use super::trial::{Ground, Trial};
+use super::trial::{Ground, Look, Trial};
 use super::{Planning, Row};
 use crate::bare::pwrite::PWrite;
 use crate::bare::sendfile::SendFile;
@@ -10,11 +10,16 @@ use crate::nfs::cluster::Carrier;
 use crate::nfs::host::Host;
 use crate::nfs::io::{Access, FileIo, Order};
 use crate::nfs::library::Library;
+use crate::peer::Fsal;
 use crate::runner::Metric;
 
 /// Size of the file of the client library, and of that of `--quick`.
 const STRIPED_BYTES: u64 = 1 << 30;
 const STRIPED_BYTES_QUICK: u64 = 64 << 20;
+/// Size of the files of durable writes: room for many, written over.
+const STABLE_FILE_BYTES: u64 = 16 << 20;
+/// Payload of a durable write, unless a goal says another.
+const STABLE_BYTES: u32 = 4096;
 /// Payload of a bare stream beside it: the largest rsize and wsize that Linux asks for.
 const STREAM_BYTES: u32 = 1 << 20;
 
@@ -54,6 +59,44 @@ fn trials(planning: &Planning<'_>, row: Row, access: Access) -> Vec<Trial> {
     shapes.iter().map(trial).collect()
 }
 
+/// Durable writes of one data server beside nfs-ganesha, on a disk and on a tmpfs. Both answer when the disk has the bytes.
+pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
+    let grounds = [
+        (Ground::Disk, Denominator::GaneshaDisk),
+        (Ground::Tmpfs, Denominator::GaneshaTmpfs),
+    ];
+    let trial = |(shape, (ground, to)): (&Shape, (Ground, Denominator))| {
+        let io_bytes = shape.size_bytes.unwrap_or(STABLE_BYTES);
+        let io = move |host| FileIo {
+            host,
+            form: Form::Wire,
+            access: Access::StableWrite,
+            order: Order::Walk,
+            own_files: true,
+            file_bytes: STABLE_FILE_BYTES,
+            io_bytes,
+        };
+        let mut trial = Trial::new(shape.text(), ground, shape.connections);
+        trial.look = Look::Servers;
+        let ours = trial.add(move |stage| {
+            let cluster = stage.cluster(1, Carrier::Tcp);
+            Ok(io(Host::Ropewalk(cluster)))
+        });
+        if let Some(host) = planning.peers.host(Fsal::Vfs { is_durable: false }) {
+            let peer = trial.add(move |stage| Ok(io(host(stage))));
+            let metric = match shape.connections {
+                1 => Metric::LatencyP50Us,
+                _ => Metric::RequestsPerSecond,
+            };
+            trial.claim(shape, ours, (to, peer), metric);
+        }
+        trial
+    };
+    let shapes = planning.table.shapes(Row::Stable);
+    let each = |shape| grounds.map(|ground| (shape, ground));
+    shapes.iter().flat_map(each).map(trial).collect()
+}
+
 /// The bare server of an access, on the test file of the trial.
 pub(super) fn add_bare(
     trial: &mut Trial,
@@ -73,7 +116,7 @@ pub(super) fn add_bare(
             });
             (Denominator::SendFile, place)
         }
-        Access::Write => {
+        Access::Write | Access::StableWrite => {
             let place = trial.add(move |stage| {
                 Ok(PWrite {
                     launcher: stage.launcher(),

@@ -1,4 +1,4 @@
-//! READ and unstable WRITE of files that the server's page cache holds: of a data server of ours, or of nfs-ganesha.
+//! READ and WRITE of files that the server's page cache holds: of a data server of ours, or of nfs-ganesha.
 //!
 //! Two forms of client: blocking sockets, as the bare servers have them, and `session-client`, whose share of the machine
 //! shows beside it. Both ask for the same ranges in the same order as the clients of the bare servers. A session stands on each connection.
@@ -35,6 +35,19 @@ pub enum Access {
     Read,
     /// WRITE, UNSTABLE4.
     Write,
+    /// WRITE, FILE_SYNC4.
+    StableWrite,
+}
+
+impl Access {
+    /// How stable its WRITEs are; `None` of READ.
+    const fn stable(self) -> Option<StableHow> {
+        match self {
+            Self::Read => None,
+            Self::Write => Some(StableHow::Unstable),
+            Self::StableWrite => Some(StableHow::FileSync),
+        }
+    }
 }
 
 /// Where the next range is.
@@ -114,11 +127,11 @@ impl FileIo {
         // The first bytes are looked at; comparing the measured ones would cost more than serving them.
         link.read(first, Some(first.offset))?;
         let mut data = Bytes::new();
-        if self.access == Access::Write {
+        if let Some(stable) = self.access.stable() {
             let mut written = vec![0; self.io_bytes as usize];
             pattern::fill(first.offset + WRITTEN_SHIFT, &mut written);
             data = written.into();
-            link.write(first, &data)?;
+            link.write(first, &data, stable)?;
             link.read(first, Some(first.offset + WRITTEN_SHIFT))?;
         }
         Ok(Box::new(Walker {
@@ -271,7 +284,7 @@ trait Link: Send {
     fn read(&mut self, range: Range, pattern_at: Option<u64>) -> Result<(), BenchError>;
 
     /// Writes a range.
-    fn write(&mut self, range: Range, data: &Bytes) -> Result<(), BenchError>;
+    fn write(&mut self, range: Range, data: &Bytes, stable: StableHow) -> Result<(), BenchError>;
 }
 
 struct Walker {
@@ -284,9 +297,9 @@ struct Walker {
 impl Requester for Walker {
     fn request(&mut self) -> Result<u64, BenchError> {
         let range = self.places.next();
-        match self.access {
-            Access::Read => self.link.read(range, None)?,
-            Access::Write => self.link.write(range, &self.data)?,
+        match self.access.stable() {
+            None => self.link.read(range, None)?,
+            Some(stable) => self.link.write(range, &self.data, stable)?,
         }
         Ok(u64::from(range.len))
     }
@@ -307,12 +320,12 @@ fn push_read(b: &mut CompoundBuilder, target: &Target, range: Range) {
     });
 }
 
-fn push_write(b: &mut CompoundBuilder, target: &Target, range: Range) {
+fn push_write(b: &mut CompoundBuilder, target: &Target, range: Range, stable: StableHow) {
     push_file(b, target);
     b.push(&WriteArgsPayload {
         stateid: target.stateid,
         offset: range.offset,
-        stable: StableHow::Unstable,
+        stable,
         len: range.len,
     });
 }
@@ -337,13 +350,17 @@ fn check_read(
     pattern_at.map_or(Ok(()), |at| pattern::check(at, data))
 }
 
-fn check_written(reply: &mut CompoundReply<'_>, range: Range) -> Result<(), BenchError> {
+fn check_written(
+    reply: &mut CompoundReply<'_>,
+    range: Range,
+    stable: StableHow,
+) -> Result<(), BenchError> {
     let written = || {
         reply.take::<PutFhRes>()?;
         reply.take::<WriteRes>()
     };
     let written = { written }().map_err(BenchError::nfs::<OpError>("write"))?;
-    if written.count != range.len {
+    if written.count != range.len || written.committed < stable {
         return Err(BenchError::nfs("write")("less was written than asked"));
     }
     Ok(())
@@ -370,10 +387,10 @@ impl Link for Wire {
         check_read(&mut reply, range, pattern_at)
     }
 
-    fn write(&mut self, range: Range, data: &Bytes) -> Result<(), BenchError> {
+    fn write(&mut self, range: Range, data: &Bytes, stable: StableHow) -> Result<(), BenchError> {
         let Self { session, target } = self;
-        let mut reply = session.compound_with(|b| push_write(b, target, range), data)?;
-        check_written(&mut reply, range)
+        let mut reply = session.compound_with(|b| push_write(b, target, range, stable), data)?;
+        check_written(&mut reply, range, stable)
     }
 }
 
@@ -405,14 +422,13 @@ impl Link for Tasks {
         check_read(&mut reply, range, pattern_at)
     }
 
-    fn write(&mut self, range: Range, data: &Bytes) -> Result<(), BenchError> {
+    fn write(&mut self, range: Range, data: &Bytes, stable: StableHow) -> Result<(), BenchError> {
         let Target {
             handle, stateid, ..
         } = &self.target;
-        let unstable = StableHow::Unstable;
         let sent = self
             .peer
-            .write(handle, *stateid, range.offset, data.clone(), unstable);
+            .write(handle, *stateid, range.offset, data.clone(), stable);
         self.runtime.block_on(sent)
     }
 }

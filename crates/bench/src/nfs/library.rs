@@ -131,7 +131,7 @@ impl Task {
     async fn check(&mut self, row: u64) -> Result<(), BenchError> {
         let offset = row * self.row_bytes;
         let mut pattern_at = offset;
-        if self.access == Access::Write {
+        if self.access != Access::Read {
             pattern_at += WRITTEN_SHIFT;
             self.data = content(pattern_at, self.row_bytes);
             self.write(offset).await?;
@@ -150,7 +150,11 @@ impl Task {
     }
 
     async fn write(&self, offset: u64) -> Result<(), BenchError> {
-        let written = self.file.write_at(offset, self.data.clone()).await;
+        let data = self.data.clone();
+        let written = match self.access {
+            Access::StableWrite => self.file.write_sync_at(offset, data).await,
+            _ => self.file.write_at(offset, data).await,
+        };
         written.map_err(BenchError::nfs("write"))
     }
 }
@@ -161,8 +165,8 @@ impl TaskRequester for Task {
             let row = self.next.replace(self.next.get() + 1) % self.rows_count;
             let offset = row * self.row_bytes;
             match self.access {
-                Access::Write => self.write(offset).await?,
                 Access::Read => drop(self.read(offset).await?),
+                Access::Write | Access::StableWrite => self.write(offset).await?,
             }
             Ok(self.row_bytes)
         })
