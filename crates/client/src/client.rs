@@ -194,7 +194,12 @@ impl Inner {
             let session = self.session.established().map(|e| e.session);
             if session.is_none() || session != *self.ready.lock() {
                 waiting.on(WaitReason::Session);
-                self.recover().await?;
+                match self.recover().await {
+                    Ok(()) => {}
+                    // The server ended again and again while it was recovered: there is time for more tries.
+                    Err(Error::Session(SessionError::Lost)) if backoff.wait().await => continue,
+                    Err(e) => return Err(e),
+                }
                 waiting.on(WaitReason::Mds);
             }
             let sent = if kind == Kind::Repeatable {
