@@ -492,8 +492,10 @@ impl Worker {
         for lock in &open.locks {
             self.client.released(key, lock, now);
         }
-        self.client
-            .with_open(key, generation, |open| open.locks.clear());
+        self.client.with_open(key, generation, |open| {
+            open.locks.clear();
+            open.may_be_closed = true;
+        });
         let done = self.client.on(&open.fh, |b| {
             b.push(&CloseArgs {
                 seqid: 0,

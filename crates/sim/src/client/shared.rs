@@ -57,6 +57,8 @@ pub(crate) struct HeldOpen {
     pub(crate) stateid: Stateid,
     pub(crate) lock_stateid: Option<Stateid>,
     pub(crate) locks: Vec<HeldLock>,
+    /// CLOSE was sent: the server may hold nothing of it any more.
+    pub(crate) may_be_closed: bool,
 }
 
 /// Which open: worker and file. A worker opens a file at most once.
@@ -446,7 +448,9 @@ impl Client {
             && renewed.0 + LEASE_MS >= cut.0
             && completing < cut;
         let in_time = self.now().0 <= cut.0 + LEASE_MS;
-        if refused.status() == Some(NfsStatus::NoGrace) && was_there && in_time {
+        // A client that has closed all it held is not waited for, whether it has heard of that or not.
+        let was_held = was_there && !held.may_be_closed;
+        if refused.status() == Some(NfsStatus::NoGrace) && was_held && in_time {
             let text = format!(
                 "{}: the open of #{} was not to be reclaimed",
                 self.parts.name, held.file
@@ -533,6 +537,7 @@ impl Client {
                 stateid,
                 lock_stateid: None,
                 locks: Vec::new(),
+                may_be_closed: false,
             });
     }
 
