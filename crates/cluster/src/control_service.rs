@@ -37,7 +37,7 @@ pub trait Files: Send + Sync + 'static {
         args: SizeArgs,
     ) -> impl Future<Output = Result<SizeOk, Refusal>> + Send;
 
-    /// WROTE (rule R2): a stable write reached `end_offset`. Answered when that is durable.
+    /// WROTE (rule R2): a stable write reached `end_offset`. Answered when a restart cannot take that back (R21).
     fn wrote(&self, args: WroteArgs) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 

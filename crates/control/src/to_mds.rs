@@ -147,8 +147,8 @@ xdr::xdr_struct! {
         pub cache_ms: u32,
     }
 
-    /// WROTE: a stable WRITE is about to be answered FILE_SYNC. Answered when the MDS has made size,
-    /// mtime and change durable (R2).
+    /// WROTE: a stable WRITE is about to be answered FILE_SYNC. Answered when the MDS has taken in size, mtime and change (R2):
+    /// durably, or so that a restart takes them from the data servers (R21).
     #[derive(Copy)]
     pub struct WroteArgs {
         /// The file.
