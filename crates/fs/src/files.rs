@@ -32,7 +32,7 @@ impl Files for Fs {
     }
 
     /// It does not wait for a truncation: that waits for the write which asks this. Nor does it sync where the file is
-    /// marked "RW out" (R21): whoever is told of the new size waits for that, and a restart asks the data servers.
+    /// marked "RW out" (R21). Whoever is told of the new size waits for a sync, and a restart asks the data servers.
     async fn wrote(&self, args: WroteArgs) -> Result<(), Refusal> {
         let file = FileId(args.file_id);
         let cred = Cred::root();

@@ -5,8 +5,8 @@
 //! is used, which is a *checkpoint*: the ring then begins after it. A large batch, or one that the ring has no room for,
 //! has the engine's journal synced instead.
 //!
-//! A batch in the ring: its number, count of writes, then for each the length of the key (u16), the length of the value
-//! (u32, all ones for a removal), key and value. Integers are little-endian; the ring has the checksums.
+//! A batch in the ring: its number, count of writes, then the writes. Each is the length of the key (u16), the length of
+//! the value (u32, all ones for a removal), key and value. Integers are little-endian; the ring has the checksums.
 //!
 //! # Ordering
 //! A start applies the batches that the engine does not have, in their order, before anything is read.

@@ -444,8 +444,8 @@ async fn an_open_is_recorded_before_the_file_that_it_makes() {
     assert!(made > 0);
 }
 
-/// Under a layout for writing the mark "RW out" sees to the size after a crash (R1), so a report of a stable write needs no sync
-/// (R21). Nobody is told of it before it is durable, and the change attribute never comes back.
+/// Under a layout for writing the mark "RW out" sees to the size after a crash (R1). So a report of a stable write needs no
+/// sync (R21). Nobody is told of it before it is durable, and the change attribute never comes back.
 #[tokio::test(start_paused = true)]
 async fn a_stable_write_under_a_layout_waits_for_no_sync_and_is_not_lost() {
     let second = Duration::from_secs(1);

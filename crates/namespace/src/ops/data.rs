@@ -106,8 +106,8 @@ impl Namespace {
         })
     }
 
-    /// Whether the file has an RW-out mark that is durable. A restart then asks the data servers for its size and times, so
-    /// what was taken in since the mark needs no sync of its own. In doubt false.
+    /// Whether the file has an RW-out mark that is durable. A restart then asks the data servers for its size and times.
+    /// So what was taken in since the mark needs no sync of its own. In doubt false.
     #[must_use]
     pub fn is_rw_out_durable(&self, file: FileId) -> bool {
         let mark = self.rw_out.peek(&file);
