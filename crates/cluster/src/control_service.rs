@@ -11,7 +11,9 @@ use crate::join::{self, Issuer};
 use crate::records::Membership;
 use bytes::Bytes;
 use cluster_tls::{CertRole, Fingerprint, Peer};
-use control::{AllowedCaller, Answer, Refusal, SizeArgs, SizeOk, Status, ToMds, WroteArgs};
+use control::{
+    AllowedCaller, Answer, ItemStatuses, Refusal, SizeArgs, SizeOk, Status, ToMds, WroteArgs,
+};
 use rpc_service::{Call, Program, Seal};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -37,8 +39,8 @@ pub trait Files: Send + Sync + 'static {
         args: SizeArgs,
     ) -> impl Future<Output = Result<SizeOk, Refusal>> + Send;
 
-    /// WROTE (rule R2): a stable write reached `end_offset`. Answered when a restart cannot take that back (R21).
-    fn wrote(&self, args: WroteArgs) -> impl Future<Output = Result<(), Refusal>> + Send;
+    /// WROTE (rule R2): stable writes reached `end_offset`. Answered when a restart cannot take that back (R21).
+    fn wrote(&self, args: WroteArgs) -> impl Future<Output = Result<ItemStatuses, Refusal>> + Send;
 }
 
 /// The control port of the MDS.

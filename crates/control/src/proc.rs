@@ -26,7 +26,7 @@ xdr::xdr_enum! {
         Heartbeat = 3,
         /// Size of a file.
         Size = 4,
-        /// A stable write.
+        /// Stable writes.
         Wrote = 5,
         /// Sizes and times of objects.
         Stat = 33,
@@ -216,8 +216,8 @@ calls! {
     Heartbeat(HeartbeatArgs) => HeartbeatOk,
     /// Size of a file.
     Size(SizeArgs) => SizeOk,
-    /// A stable write.
-    Wrote(WroteArgs) => (),
+    /// Stable writes.
+    Wrote(WroteArgs) => ItemStatuses,
 }
 
 calls! {

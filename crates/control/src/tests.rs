@@ -194,13 +194,15 @@ fn calls_to_the_mds_round_trip() {
         cache_ms: 4,
     };
     check(size, size_ok);
-    let wrote = WroteArgs {
+    let item = WroteItem {
         file_id: 1,
         generation: 2,
         end_offset: 3,
         time: NfsTime::default(),
     };
-    check(wrote, ());
+    let wrote = WroteArgs { items: full(item) };
+    let statuses: ItemStatuses = full(Status::NotFound);
+    check(wrote, statuses);
 }
 
 #[test]
@@ -359,7 +361,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
     let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
     for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 3, high: 3 };
+        let low_high = AcceptError::ProgMismatch { low: 4, high: 4 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
@@ -389,7 +391,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 3 to 3"));
+    assert!(refusal.to_string().contains("speaks 4 to 4"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use layout::{ClientTag, Epoch};
 use nfs4::NfsTime;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List, OpaqueBuf};
 
+use crate::to_ds::BATCH_MAX;
 use crate::types::{
     ADDRESSES_MAX, Capacity, Counters, KeySet, NetAddr, StoreIdentity, VersionRange,
 };
@@ -147,10 +148,16 @@ xdr::xdr_struct! {
         pub cache_ms: u32,
     }
 
-    /// WROTE: a stable WRITE is about to be answered FILE_SYNC. Answered when the MDS has taken in size, mtime and change (R2):
-    /// durably, or so that a restart takes them from the data servers (R21).
-    #[derive(Copy)]
+    /// WROTE: stable WRITEs are about to be answered FILE_SYNC. Answered when the MDS has taken in size, mtime and change of
+    /// each (R2): durably, or so that a restart takes them from the data servers (R21).
     pub struct WroteArgs {
+        /// The writes.
+        pub items: List<WroteItem, BATCH_MAX>,
+    }
+
+    /// A stable WRITE.
+    #[derive(Copy)]
+    pub struct WroteItem {
         /// The file.
         pub file_id: u64,
         /// Its generation.

@@ -18,6 +18,7 @@ use crate::error::OpenError;
 use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::index::{Index, Membership};
 use crate::redo_table::RedoTable;
+use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
 
 /// Blocking calls under way at once; more wait for a place.
@@ -36,6 +37,7 @@ pub struct Ds {
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
     pub(crate) sizes: SizeAnswers,
+    pub(crate) reports: Reports,
     pub(crate) counts: Counts,
     pub(crate) verifier: AtomicU64,
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -95,6 +97,7 @@ impl Ds {
             index,
             redo,
             sizes: SizeAnswers::default(),
+            reports: Reports::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
             random: Arc::clone(&random),

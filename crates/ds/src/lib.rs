@@ -30,11 +30,13 @@ mod link_end;
 mod ops;
 mod own_stripes;
 mod redo_table;
+mod reports;
 mod role;
 mod rollback_guard;
 mod size_answers;
 mod sizes;
 mod stable_writes;
+mod wrote;
 
 pub use config::{DsConfig, PeerFilter};
 pub use counts::{DsStatus, LeaseState, Refusals};

@@ -46,12 +46,17 @@ impl Ds {
 /// What a client is told when the MDS could not be asked.
 pub(crate) fn nfs_status(error: &LinkError) -> NfsStatus {
     match error {
-        LinkError::Refused(refusal) => match refusal.status {
-            Status::Removed | Status::NotFound => NfsStatus::Stale,
-            Status::NoSpace => NfsStatus::NoSpc,
-            Status::Io | Status::Invalid => NfsStatus::Io,
-            _ => NfsStatus::Delay,
-        },
+        LinkError::Refused(refusal) => status_of_refusal(refusal.status),
+        _ => NfsStatus::Delay,
+    }
+}
+
+/// What a client is told when the MDS says no.
+pub(crate) const fn status_of_refusal(status: Status) -> NfsStatus {
+    match status {
+        Status::Removed | Status::NotFound => NfsStatus::Stale,
+        Status::NoSpace => NfsStatus::NoSpc,
+        Status::Io | Status::Invalid => NfsStatus::Io,
         _ => NfsStatus::Delay,
     }
 }

@@ -6,7 +6,7 @@
 use crate::fs::Fs;
 use crate::size_recovery::until_ready;
 use cluster::Files;
-use control::{Refusal, SizeArgs, SizeOk, Status, WroteArgs};
+use control::{ItemStatuses, Refusal, SizeArgs, SizeOk, Status, WroteArgs, WroteItem};
 use namespace::{Cred, FileId, NsError, Op, SizeCommit};
 use std::sync::Arc;
 
@@ -33,23 +33,29 @@ impl Files for Fs {
 
     /// It does not wait for a truncation: that waits for the write which asks this. Nor does it sync where the file is
     /// marked "RW out" (R21). Whoever is told of the new size waits for a sync, and a restart asks the data servers.
-    async fn wrote(&self, args: WroteArgs) -> Result<(), Refusal> {
-        let file = FileId(args.file_id);
+    async fn wrote(&self, args: WroteArgs) -> Result<ItemStatuses, Refusal> {
         let cred = Cred::root();
         let mut op = Op::new(&cred, self.now());
-        let found = self.ns.resolve(&mut op, file, args.generation);
-        let result = found.and_then(|_| {
-            let commit = SizeCommit {
-                new_end: Some(args.end_offset),
-                ..SizeCommit::default()
-            };
-            self.ns.commit_size(&mut op, file, commit)
-        });
-        self.note_space(file);
-        if result.is_err() || !self.ns.is_rw_out_durable(file) {
+        let mut is_covered = true;
+        let take = |item: &WroteItem| {
+            let file = FileId(item.file_id);
+            let found = self.ns.resolve(&mut op, file, item.generation);
+            let taken = found.and_then(|_| {
+                let commit = SizeCommit {
+                    new_end: Some(item.end_offset),
+                    ..SizeCommit::default()
+                };
+                self.ns.commit_size(&mut op, file, commit)
+            });
+            self.note_space(file);
+            is_covered &= taken.is_ok() && self.ns.is_rw_out_durable(file);
+            taken.map_or_else(|e| refuse(&e).status, |_| Status::Ok)
+        };
+        let statuses: Vec<Status> = args.items.0.iter().map(take).collect();
+        if !is_covered {
             settle(self, &op).await?;
         }
-        result.map(drop).map_err(|e| refuse(&e))
+        Ok(statuses.into())
     }
 }
 

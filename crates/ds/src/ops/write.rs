@@ -11,12 +11,9 @@
 //! # Failure
 //! Data may be in the object, even durable, when the client is told of an error; it writes them again.
 
-use std::time::Duration;
-
-use control::WroteArgs;
-use layout::DsHandle;
+use control::WroteItem;
 use nfs4::ops::{WriteArgs, WriteRes};
-use nfs4::{NfsStatus, NfsTime, StableHow};
+use nfs4::{NfsStatus, StableHow};
 use server::Compound;
 
 use super::stateids::check_stateid;
@@ -25,10 +22,6 @@ use crate::counts::{add, count};
 use crate::ds::{Ds, object_of};
 use crate::fault::Fault;
 use crate::gate::Want;
-use crate::sizes::nfs_status;
-
-/// How long a `FILE_SYNC` write waits for the MDS. Above it the client is told to try later.
-const WROTE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn write<'r>(
     ds: &Ds,
@@ -76,7 +69,12 @@ pub(super) async fn write<'r>(
     if args.stable == StableHow::FileSync && !is_proxy {
         let end_offset = args.offset.saturating_add(u64::from(len));
         // Both at once: the MDS tells of it what this server could still lose, but nothing that a client was promised.
-        let told = report(ds, &handle, end_offset, applied.time);
+        let told = ds.report(WroteItem {
+            file_id: handle.file_id,
+            generation: handle.generation,
+            end_offset,
+            time: applied.time,
+        });
         let (told, durable) = tokio::join!(told, durable);
         durable.and(told)?;
     } else {
@@ -90,24 +88,4 @@ pub(super) async fn write<'r>(
     add(counter, data.len());
     drop(admitted);
     Ok(written)
-}
-
-/// Tells the MDS of a stable write: after `FILE_SYNC` Linux sends no LAYOUTCOMMIT.
-async fn report(
-    ds: &Ds,
-    handle: &DsHandle,
-    end_offset: u64,
-    time: NfsTime,
-) -> Result<(), NfsStatus> {
-    count(&ds.counts.wrote_reports);
-    let wrote = WroteArgs {
-        file_id: handle.file_id,
-        generation: handle.generation,
-        end_offset,
-        time,
-    };
-    let told = ds.call_mds(&wrote, WROTE_TIMEOUT).await;
-    told.map_err(|e| nfs_status(&e))?;
-    ds.sizes.forget(handle.file_id);
-    Ok(())
 }

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use control::{
-    Answer, HeartbeatOk, HelloArgs, HelloOk, KeySet, Refusal, Request, SizeOk, Status, ToMds,
-    WroteArgs,
+    Answer, HeartbeatOk, HelloArgs, HelloOk, ItemStatuses, KeySet, Refusal, Request, SizeOk,
+    Status, ToMds, WroteItem,
 };
 use layout::{ClientTag, DsHandle, Epoch, Floor, KeyBytes, KeyRing, Rights, SigningKey};
 use meta::{MemStore, MetaStore};
@@ -79,7 +79,8 @@ pub(super) struct MdsState {
     pub(super) sizes: HashMap<u64, u64>,
     pub(super) size_cache_ms: u32,
     pub(super) asked_sizes: u32,
-    pub(super) wrote: Vec<WroteArgs>,
+    pub(super) wrote: Vec<WroteItem>,
+    pub(super) wrote_messages: u32,
     pub(super) hellos: Vec<HelloArgs>,
     pub(super) heartbeats: Vec<control::HeartbeatArgs>,
     pub(super) conn: Option<ConnHandle>,
@@ -110,6 +111,7 @@ impl Mds {
                 size_cache_ms: 0,
                 asked_sizes: 0,
                 wrote: Vec::new(),
+                wrote_messages: 0,
                 hellos: Vec::new(),
                 heartbeats: Vec::new(),
                 conn: None,
@@ -141,8 +143,10 @@ impl Mds {
             drop(self.wrote_gate.acquire().await.unwrap());
             let mut state = self.state.lock();
             let refusal = state.refuse_wrote.map(|s| Refusal::new(s, "no"));
-            state.wrote.push(*args);
-            return Answer::from(refusal.map_or(Ok(()), Err)).encode(e);
+            state.wrote.extend(&args.items.0);
+            state.wrote_messages += 1;
+            let statuses: ItemStatuses = vec![Status::Ok; args.items.0.len()].into();
+            return Answer::from(refusal.map_or(Ok(statuses), Err)).encode(e);
         }
         if let ToMds::Size(args) = &call {
             let (size, cache_ms) = {

@@ -317,3 +317,26 @@ async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
     let left = stores.after_crash(1);
     assert_eq!(bytes(&ready(&left).await, 1).await, b"abc");
 }
+
+#[tokio::test]
+async fn reports_that_wait_at_one_time_go_in_one_message() {
+    let world = World::new().await;
+    let client = world.client(b"a").await;
+    let fh = fh(1);
+    let hold = world.mds.wrote_gate.acquire().await.unwrap();
+    let write = |n: u64| client.write(&fh, n * 10, b"abc", StableHow::FileSync);
+    let all = async { futures_util::future::join_all((0..12).map(write)).await };
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(hold);
+    };
+    let (written, ()) = tokio::join!(all, release);
+    assert!(written.iter().all(Result::is_ok));
+    let state = world.mds.state.lock();
+    let mut ends: Vec<u64> = state.wrote.iter().map(|item| item.end_offset).collect();
+    ends.sort_unstable();
+    let expected: Vec<u64> = (0..12).map(|n| n * 10 + 3).collect();
+    assert_eq!(ends, expected, "each once");
+    // Two were on their way while the others came.
+    assert!(state.wrote_messages <= 4, "{}", state.wrote_messages);
+}

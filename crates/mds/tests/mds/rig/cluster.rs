@@ -8,7 +8,7 @@ use cluster_tls::{CertRole, Fingerprint, Peer};
 use control::{
     Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs,
     JoinOk, JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, ReplyError, Request, SizeArgs, SizeOk,
-    StatItem, StatOk, Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs,
+    StatItem, StatOk, Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs, WroteItem,
 };
 use layout::{Floor, KeyRing};
 use nfs4::{NfsTime, Verifier};
@@ -466,12 +466,19 @@ impl FakeDs {
     }
 
     pub async fn wrote(&self, file_id: u64, end_offset: u64) -> Result<(), Refusal> {
-        let args = WroteArgs {
+        let item = WroteItem {
             file_id,
             generation: 1,
             end_offset,
             time: NfsTime::default(),
         };
-        call(self.conn.as_ref().unwrap(), &args).await
+        let args = WroteArgs {
+            items: vec![item].into(),
+        };
+        let statuses = call(self.conn.as_ref().unwrap(), &args).await?;
+        match statuses.0[..] {
+            [Status::Ok] => Ok(()),
+            ref refused => Err(Refusal::new(refused[0], "no")),
+        }
     }
 }
