@@ -159,9 +159,9 @@ async fn a_cut_object_is_short_and_not_lost() {
 }
 
 /// Objects in memory whose sync can be made to fail.
-struct Failing {
-    inner: MemObjects,
-    fails: AtomicBool,
+pub(super) struct Failing {
+    pub(super) inner: Arc<MemObjects>,
+    pub(super) fails: AtomicBool,
 }
 
 /// What stores that wrap another leave as it is.
@@ -253,7 +253,7 @@ impl ObjectStore for Held {
 #[tokio::test(start_paused = true)]
 async fn a_failed_sync_changes_the_verifier() {
     let objects = Arc::new(Failing {
-        inner: MemObjects::new(MemOptions::default()),
+        inner: Arc::new(MemObjects::new(MemOptions::default())),
         fails: AtomicBool::new(false),
     });
     let world = World::with(Arc::new(MemStore::new()), objects.clone(), Mds::new()).await;
@@ -273,7 +273,7 @@ async fn a_failed_sync_changes_the_verifier() {
 #[tokio::test]
 async fn cold_reads_and_syncs_run_on_other_threads() {
     let objects = Arc::new(Failing {
-        inner: MemObjects::new(MemOptions::default()),
+        inner: Arc::new(MemObjects::new(MemOptions::default())),
         fails: AtomicBool::new(false),
     });
     let world = World::offloaded(Arc::new(MemStore::new()), objects).await;

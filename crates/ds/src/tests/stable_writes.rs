@@ -1,8 +1,9 @@
 //! Goal: a small stable write is durable with its record alone, and no record is applied over anything newer (R19, R20).
 //! Method: stores that become durable by hand; after a crash a data server over what it left.
 
+use super::control_calls::Failing;
 use super::*;
-use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
+use objects::{ObjectError, ObjectId};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Syncs the log all the time, and the index as long as it may; ends with the handle.
@@ -207,108 +208,25 @@ async fn a_write_above_the_limit_has_no_record() {
     );
 }
 
-/// A disk whose syncs fail while it is told so.
-struct Failing {
-    inner: Arc<MemObjects>,
-    fails: Arc<AtomicBool>,
-}
-
-impl ObjectStore for Failing {
-    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
-        if self.fails.load(SeqCst) {
-            return Err(ObjectError::Io(std::io::Error::other(
-                "the disk has failed",
-            )));
-        }
-        self.inner.sync(id)
-    }
-
-    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
-        self.inner.read(id, offset, len)
-    }
-
-    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.inner.write(id, offset, data)
-    }
-
-    fn copied_bytes(&self) -> u64 {
-        self.inner.copied_bytes()
-    }
-
-    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
-        self.inner.stat(id)
-    }
-
-    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
-        self.inner.seek(id, offset, what)
-    }
-
-    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        self.inner.punch(id, offset, len)
-    }
-
-    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        self.inner.reserve(id, offset, len)
-    }
-
-    fn clone_range(
-        &self,
-        src: (ObjectId, u64),
-        dst: (ObjectId, u64),
-        len: u64,
-    ) -> Result<(), ObjectError> {
-        self.inner.clone_range(src, dst, len)
-    }
-
-    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
-        self.inner.set_size(id, size_bytes)
-    }
-
-    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
-        self.inner.remove(id)
-    }
-
-    fn is_cached(&self, id: ObjectId, offset: u64, len: u32) -> bool {
-        self.inner.is_cached(id, offset, len)
-    }
-
-    fn capacity(&self) -> Result<Capacity, ObjectError> {
-        self.inner.capacity()
-    }
-
-    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
-        self.inner.list(visit)
-    }
-
-    fn is_persistent(&self) -> bool {
-        self.inner.is_persistent()
-    }
-
-    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
-        self.inner.tie(index_id, knows_objects)
-    }
-}
-
 #[tokio::test]
 async fn after_a_failed_sync_the_records_stay_until_a_start_has_applied_them() {
     let stores = Stores::logged();
     let _all = syncing(&stores, true);
-    let fails = Arc::new(AtomicBool::new(false));
-    let failing = Failing {
+    let failing = Arc::new(Failing {
         inner: stores.objects.clone(),
-        fails: fails.clone(),
-    };
+        fails: AtomicBool::new(false),
+    });
     let (index, _, redo) = stores.disks();
-    let world = World::opened((index, Arc::new(failing), redo), false).await;
+    let world = World::opened((index, failing.clone(), redo), false).await;
     let client = world.client(b"a").await;
     client
         .write(&fh(1), 0, b"abc", StableHow::FileSync)
         .await
         .unwrap();
-    fails.store(true, SeqCst);
+    failing.fails.store(true, SeqCst);
     assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
     // A second sync that succeeds proves nothing: the pages may be gone.
-    fails.store(false, SeqCst);
+    failing.fails.store(false, SeqCst);
     assert_eq!(client.commit(&fh(1)).await, Err(NfsStatus::Io));
     world.ds().tick().await;
     world.ds().tick().await;
