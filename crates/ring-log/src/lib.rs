@@ -74,8 +74,8 @@ pub(crate) struct Pending {
     pub(crate) buffer_at: u64,
     pub(crate) next: u64,
     tail_at: u64,
-    /// Numbers and positions of some records, oldest first, at least [`STEP_BYTES`] apart.
-    steps: VecDeque<(u64, u64)>,
+    /// Of the records that are needed.
+    steps: Steps,
     /// Bytes of the ring that the file has.
     pub(crate) grown_bytes: u64,
     /// The newest record that somebody waits for.
@@ -133,15 +133,14 @@ impl Pending {
         let whole = self.buffer.len().next_multiple_of(ALIGN);
         self.buffer.resize(whole, 0);
     }
+}
 
-    fn step(&mut self, number: u64, at: u64) {
-        if self
-            .steps
-            .back()
-            .is_none_or(|(_, last)| at - last >= STEP_BYTES)
-        {
-            self.steps.push_back((number, at));
-        }
+/// Numbers and positions of some records, oldest first, at least [`STEP_BYTES`] apart.
+type Steps = VecDeque<(u64, u64)>;
+
+fn add_step(steps: &mut Steps, number: u64, at: u64) {
+    if steps.back().is_none_or(|(_, last)| at - last >= STEP_BYTES) {
+        steps.push_back((number, at));
     }
 }
 
@@ -197,7 +196,7 @@ impl RingLog {
                 buffer_at: end.at,
                 next: end.number,
                 tail_at: slot.tail_at,
-                steps: std::mem::take(&mut steps),
+                steps,
                 grown_bytes: (file.metadata()?.len() - RING_AT).min(slot.ring_bytes),
                 wanted: 0,
                 is_growth_wanted: false,
@@ -217,7 +216,7 @@ impl RingLog {
         shared.gate.advance(Seq(end.number - 1));
         let shared = Arc::new(shared);
         let of_thread = shared.clone();
-        let thread = std::thread::Builder::new().name("redo-commit".into());
+        let thread = std::thread::Builder::new().name("ring-log".into());
         Ok(Self {
             thread: Some(thread.spawn(move || of_thread.run())?),
             shared,
@@ -301,16 +300,10 @@ fn take(path: &Path) -> Result<(File, Slot), LogError> {
 }
 
 /// Where the records end, and the places of some.
-fn scan(
-    file: &File,
-    path: &Path,
-    slot: Slot,
-) -> Result<(walk::End, VecDeque<(u64, u64)>), LogError> {
-    let mut steps: VecDeque<(u64, u64)> = VecDeque::new();
+fn scan(file: &File, path: &Path, slot: Slot) -> Result<(walk::End, Steps), LogError> {
+    let mut steps = Steps::new();
     let end = Ring { file, path, slot }.walk(&mut |number, at, _| {
-        if steps.back().is_none_or(|(_, last)| at - last >= STEP_BYTES) {
-            steps.push_back((number, at));
-        }
+        add_step(&mut steps, number, at);
         true
     })?;
     Ok((end, steps))
@@ -360,7 +353,7 @@ impl RingLog {
             pending.buffer.resize(end, 0);
             head.at += filler;
         }
-        pending.step(number, head.at);
+        add_step(&mut pending.steps, number, head.at);
         head.payload_bytes = Some(u32::try_from(payload.len()).ok()?);
         pending.push(head, payload);
         pending.next += 1;
