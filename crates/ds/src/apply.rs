@@ -12,6 +12,7 @@
 
 use bytes::Bytes;
 use control::Range;
+use meta::Purpose;
 use nfs4::NfsTime;
 use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
 
@@ -72,11 +73,10 @@ impl Ds {
                 is_stable,
             } => {
                 let apply = || self.write(id, offset, data, buffer_bytes);
-                if !is_stable {
-                    return apply();
+                match is_stable {
+                    true => self.write_with_record(id, offset, data, apply),
+                    false => apply(),
                 }
-                let (applied, record) = self.write_with_record(id, offset, data, apply)?;
-                Ok(Applied { record, ..applied })
             }
             Change::Punch(range) => self.punch(id, range).await,
             Change::Reserve { own, range } => self.reserve(id, own, range).await,
@@ -94,7 +94,8 @@ impl Ds {
     }
 
     fn changed(&self, id: ObjectId, time: NfsTime) -> Result<Applied, Fault> {
-        let time = self.index.wrote(id, time)?;
+        // The data are written already.
+        let time = self.index.wrote(id, time, Purpose::Upkeep)?;
         Ok(Applied {
             is_changed: true,
             time,

@@ -396,17 +396,8 @@ impl Index {
 
     /// The object was written: it gets an entry, so that a removal finds it. Not durable, and need not be: what was not
     /// committed may be lost. Returns the time of the write, which is later than that of the one before.
-    pub(crate) fn wrote(&self, id: ObjectId, time: NfsTime) -> Result<NfsTime, MetaError> {
-        // The data are written already.
-        self.wrote_for(id, time, Purpose::Upkeep)
-    }
-
-    /// As [`Index::wrote`], of a write that an earlier process has accepted.
-    pub(crate) fn wrote_again(&self, id: ObjectId, time: NfsTime) -> Result<(), MetaError> {
-        self.wrote_for(id, time, Purpose::Removal).map(drop)
-    }
-
-    fn wrote_for(
+    /// A refusal for lack of room follows from `purpose`: upkeep, or for what an earlier process has accepted, removal.
+    pub(crate) fn wrote(
         &self,
         id: ObjectId,
         time: NfsTime,

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use meta::Purpose;
 use objects::{ObjectError, ObjectId};
 use redo::{DATA_BYTES_MAX, RedoRecord};
 
@@ -26,16 +27,16 @@ const OBJECTS_PER_TICK: usize = 1024;
 const SYNCS_MAX: usize = 3;
 
 impl Ds {
-    /// Applies a stable write of at most [`DATA_BYTES_MAX`] with a record: the record's number, `None` without one.
+    /// Applies a stable write, of at most [`DATA_BYTES_MAX`] with a record.
     pub(crate) fn write_with_record(
         &self,
         id: ObjectId,
         offset: u64,
         data: &Bytes,
         apply: impl FnOnce() -> Result<Applied, Fault>,
-    ) -> Result<(Applied, Option<u64>), Fault> {
+    ) -> Result<Applied, Fault> {
         if data.len() > DATA_BYTES_MAX as usize || self.redo.log().is_none() {
-            return Ok((apply()?, None));
+            return apply();
         }
         let _order = self.redo.order(id);
         let applied = apply()?;
@@ -45,7 +46,8 @@ impl Ds {
             time: applied.time,
             data,
         };
-        Ok((applied, self.redo.append(&record)))
+        let record = self.redo.append(&record);
+        Ok(Applied { record, ..applied })
     }
 
     /// Waits until a record is durable and may be acknowledged.
@@ -120,7 +122,7 @@ impl Ds {
         // It was accepted before: a disk that has become full meanwhile does not keep the server from its start.
         let written = self.objects.write_again(id, record.offset, record.data);
         written.map_err(Fault::Object)?;
-        self.index.wrote_again(id, record.time)?;
+        self.index.wrote(id, record.time, Purpose::Removal)?;
         self.redo.note(id, number);
         Ok(true)
     }

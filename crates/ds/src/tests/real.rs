@@ -33,7 +33,10 @@ async fn a_data_directory_that_is_not_there_is_not_made_anew() {
         generation: 1,
         mirror: 0,
     };
-    nfsd.role().index.wrote(id, NfsTime::default()).unwrap();
+    let ds = nfsd.role();
+    ds.index
+        .wrote(id, NfsTime::default(), meta::Purpose::Upkeep)
+        .unwrap();
     drop(nfsd);
     let refused = open(index.clone(), objects("new")).await.err().unwrap();
     assert!(refused.to_string().contains("is the disk mounted?"));

@@ -232,7 +232,11 @@ async fn a_commit_far_ahead_of_what_the_mds_knows_waits_for_it() {
             mirror: 0,
         };
         let time = NfsTime::default();
-        world.ds().index.wrote(id, time).unwrap();
+        world
+            .ds()
+            .index
+            .wrote(id, time, meta::Purpose::Upkeep)
+            .unwrap();
     }
     assert_eq!(a.commit(&fh).await.unwrap_err(), NfsStatus::Delay);
     world.mds.state.lock().takes_changes = true;
