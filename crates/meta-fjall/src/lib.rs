@@ -37,6 +37,7 @@ mod store_dir;
 use bytes::Bytes;
 use commit::Committer;
 use engine::Engine;
+use fjall::compaction::Leveled;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use meta::{
     BatchLog, BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, SpotLimits, Tx,
@@ -54,6 +55,8 @@ pub const JOURNAL_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// The other, which is kept for flushes, hands the next compaction round and round, and a processor is lost for that
 /// long (fjall 3.1.13, `worker_tick`).
 const WORKER_THREADS: usize = 4;
+/// Tables that are written out of memory before they are merged; fjall's default is 4, and at 30 it holds writers up.
+const RUNS_IN_LEVEL_0: u8 = 8;
 /// The one keyspace of the engine.
 const KEYSPACE: &str = "meta";
 
@@ -151,6 +154,7 @@ impl FjallStore {
         let keyspace = database
             .keyspace(KEYSPACE, || {
                 KeyspaceCreateOptions::default()
+                    .compaction_strategy(Arc::new(compaction()))
                     .manual_journal_persist(true)
                     .max_memtable_size(options.memtable_bytes)
             })
@@ -199,6 +203,12 @@ impl FjallStore {
     pub fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
+}
+
+/// Few merges of what was written last: inline files make most of it, and many are replaced or removed soon. Bytes written
+/// for each byte of such files: of 3,000 bytes in 60 MB 3.5 instead of 3.7, of 32 KiB in 330 MB 2.7 instead of 3.3.
+fn compaction() -> Leveled {
+    Leveled::default().with_l0_threshold(RUNS_IN_LEVEL_0)
 }
 
 /// A number of the store's own.
