@@ -87,12 +87,20 @@ def permissions(d, d2):
 def layout_policies(d, d2):
     policy = "user.ropewalk.layout"
     os.mkdir(f"{d}/striped")
-    os.setxattr(f"{d}/striped", policy, b"stripe_unit=64KiB stripe_count=1")
+    os.setxattr(f"{d}/striped", policy, b"stripe_unit=64KiB stripe_count=1 inline_max=8KiB")
     os.mkdir(f"{d}/striped/below")
     with open(f"{d}/striped/below/f", "wb") as f:
         f.write(bytes(300_000))
-    for path in ["striped", "striped/below", "striped/below/f"]:
-        equal(os.getxattr(f"{d2}/{path}", policy), b"stripe_unit=65536 stripe_count=1", path)
+    with open(f"{d}/striped/below/small", "wb") as f:
+        f.write(b"small")
+    stripes = b"stripe_unit=65536 stripe_count=1"
+    for path, value in [
+        ("striped", stripes + b" inline_max=8192"),
+        ("striped/below", stripes + b" inline_max=8192"),
+        ("striped/below/f", stripes),
+        ("striped/below/small", b"inline=5"),
+    ]:
+        equal(os.getxattr(f"{d2}/{path}", policy), value, path)
     equal(names(f"{d}/striped/below/f"), [], "names on a file: a copy must not try to set them")
     fails_with([errno.EINVAL], "more data servers than there are",
                os.setxattr, f"{d}/striped", policy, b"stripe_count=200")

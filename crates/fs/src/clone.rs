@@ -11,20 +11,25 @@
 //! write it any more: a client may report bytes as late as at LAYOUTRETURN. All data servers agree before one begins.
 //! What is cloned is durable at all of them before the name space learns of it, and that is durable before the reply.
 //!
+//! An inline source shares nothing: its bytes, which are few, are copied. An inline destination gets a place first.
+//!
 //! # Failure
 //! Nothing is changed when a data server is away or cannot share. One that fails in the middle, or a crash, leaves a part of the range
 //! cloned, as with COPY.
 
 use crate::actor::{Actor, Prepared};
+use crate::enter::without_privileges;
 use crate::fs::Fs;
-use crate::io::without_privileges;
+use crate::io::{WriteJob, read, write};
 use crate::layouts::may_have_data;
+use crate::placing;
 use crate::quiesce::{LayoutHold, gate, layouts_gone};
 use crate::ranges::end_of;
 use crate::truncate::truncate_alone;
 use control::{CloneObjectArgs, PunchArgs, Range};
 use namespace::{FILE_SIZE_MAX, Inode, Placement, SetAttr, SizeCommit};
-use nfs4::NfsStatus;
+use nfs4::ops::WriteRes;
+use nfs4::{NfsStatus, StableHow};
 use state::IoModes;
 use std::sync::Arc;
 use stripes::{Expelled, Spread, object_of, striping_of};
@@ -58,11 +63,35 @@ pub async fn clone_range(
     kept: &Prepared,
 ) -> Result<(), NfsStatus> {
     let (src, dst) = (&job.src, &job.dst);
-    let client = actor.client()?;
     // Nothing is begun for what the protocol forbids.
-    target(fs, src, job).await?;
+    let range = target(fs, src, job).await?;
+    if src.is_inline() {
+        return clone_inline(fs, actor, job, range, kept).await;
+    }
     let place = place_beside(fs, job)?;
     can_share(fs, job).await?;
+    if dst.is_inline() && place.is_some() {
+        let dst = placing::place(fs, actor, dst, place).await?;
+        let job = CloneJob {
+            dst,
+            src: Arc::clone(src),
+            ..*job
+        };
+        return clone_placed(fs, actor, &job, kept).await;
+    }
+    clone_placed(fs, actor, job, kept).await
+}
+
+/// Clones between two files at data servers.
+async fn clone_placed(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    job: &CloneJob,
+    kept: &Prepared,
+) -> Result<(), NfsStatus> {
+    let (src, dst) = (&job.src, &job.dst);
+    let client = actor.client()?;
+    let place = place_beside(fs, job)?;
     let is_moved = place.is_some();
     let _holds = [LayoutHold::new(fs, src.id), LayoutHold::new(fs, dst.id)];
     layouts_gone(fs, src, IoModes::RW, Some(client)).await?;
@@ -100,6 +129,47 @@ pub async fn clone_range(
     Ok(())
 }
 
+/// Clones the bytes of an inline file, of which no storage is shared: they are read at one moment and written at once.
+async fn clone_inline(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    job: &CloneJob,
+    range: Range,
+    kept: &Prepared,
+) -> Result<(), NfsStatus> {
+    let count = range.end - range.start;
+    let (bytes, _eof) = read(fs, actor, &job.src, (job.src_offset, count), 0).await?;
+    if bytes.len() as u64 != count {
+        return Err(NfsStatus::Inval);
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    let padded = block_end(range).min(job.dst.size.max(range.end)) - range.start;
+    let mut bytes = bytes.to_vec();
+    bytes.resize(usize::try_from(padded).unwrap_or(bytes.len()), 0);
+    let job_of_write = WriteJob {
+        offset: range.start,
+        stable: StableHow::FileSync,
+        bytes: bytes.into(),
+    };
+    let keep = |res: &WriteRes| match res.committed {
+        StableHow::FileSync => kept.clone(),
+        _ => Prepared::default(),
+    };
+    let written = write(fs, actor, &job.dst, &job_of_write, &keep).await?;
+    if written.committed < StableHow::FileSync {
+        let dst = actor.ns(fs, |ns, op| ns.getattr(op, job.dst.id))?;
+        fs.peers.commit(&dst).await?;
+    }
+    Ok(())
+}
+
+/// Where the last block of a range ends. Up to there all is zeros (RFC 7862 §15.13.3), beyond the end of the file anyway.
+fn block_end(range: Range) -> u64 {
+    range.end.next_multiple_of(u64::from(CLONE_BLOCK_BYTES))
+}
+
 /// The range of the destination, when the protocol allows it: for good when the source cannot change.
 async fn target(fs: &Arc<Fs>, src: &Arc<Inode>, job: &CloneJob) -> Result<Range, NfsStatus> {
     let end = end_of(fs, src).await?;
@@ -127,10 +197,7 @@ async fn target(fs: &Arc<Fs>, src: &Arc<Inode>, job: &CloneJob) -> Result<Range,
 
 /// The place that the destination must have, when it has another: each byte on the data server that has it in the source.
 fn place_beside(fs: &Arc<Fs>, job: &CloneJob) -> Result<Option<Placement>, NfsStatus> {
-    // A source without a place is one hole.
-    let Some(from) = job.src.placement else {
-        return Ok(None);
-    };
+    let from = job.src.placement.ok_or(NfsStatus::ServerFault)?;
     let width = fs.cluster.group_servers(from.group).len();
     let striping = striping_of(&job.src, width).ok_or(NfsStatus::ServerFault)?;
     let shift = i128::from(job.dst_offset) - i128::from(job.src_offset);
@@ -149,7 +216,7 @@ fn place_beside(fs: &Arc<Fs>, job: &CloneJob) -> Result<Option<Placement>, NfsSt
         // Where all bytes lie on one data server the stripe unit says nothing.
         Some(now) if now.group == from.group && width == 1 => Ok(None),
         Some(now) if now.group == from.group && job.dst.size == 0 => Ok(Some(place)),
-        None if job.dst.size == 0 => Ok(Some(place)),
+        None => Ok(Some(place)),
         _ => Err(NfsStatus::XDev),
     }
 }
@@ -217,8 +284,7 @@ async fn share(
     };
     let asks = spread.touched(range).map(|place| (place, args)).collect();
     spread.ask(asks).await?;
-    // The rest of the last block is zeros (RFC 7862 §15.13.3); beyond the end of the file it is so already.
-    let block_end = range.end.next_multiple_of(u64::from(CLONE_BLOCK_BYTES));
+    let block_end = block_end(range);
     if range.end < dst.size.min(block_end) {
         let rest = Range {
             start: range.end,

@@ -18,6 +18,7 @@ use crate::actor::{Actor, Prepared};
 use crate::copy_job::{Copy, Keep, Patience, is_zero, patiently};
 use crate::copy_small::copy_small;
 use crate::fs::Fs;
+use crate::inline::enter_sized;
 use crate::io::{WriteJob, read, write_part};
 use crate::offloads::CopyDone;
 use crate::ranges::{Content, Sought, deallocate, seek};
@@ -69,6 +70,9 @@ pub(crate) async fn run(
     if let Some(copied) = copy_small(fs, actor, copy, patience, kept).await? {
         return Ok(copied);
     }
+    let end = copy.dst_offset.saturating_add(copy.count);
+    let entered = patiently!(patience, enter_sized(fs, actor, &copy.dst, end));
+    drop(entered?);
     for _ in 0..PASSES_MAX {
         patience.progress.copied_bytes.store(0, Relaxed);
         let mut pass = Pass {
@@ -84,7 +88,9 @@ pub(crate) async fn run(
         };
         let count = pass.copy_all(actor).await?;
         let Pass { seen, .. } = pass;
-        let committed = patiently!(patience, fs.peers.commit(&copy.dst));
+        // It may have got a place meanwhile.
+        let dst = actor.ns(fs, |ns, op| ns.getattr(op, copy.dst.id))?;
+        let committed = patiently!(patience, fs.peers.commit(&dst));
         let (verifier, now) = committed?;
         if seen.iter().any(|(ds, then)| now.get(ds) != Some(then)) {
             continue;

@@ -18,7 +18,10 @@ use client_table::ClientTable;
 use cluster::{Cluster, ClusterConfig, Job, KeyTimes, NoPlace, Random};
 use layout::{ClientTag, MdsHandle, MdsHandleError, MdsHandleKind};
 use meta::{MetaError, MetaStore, Seq};
-use namespace::{FILE_SIZE_MAX, FileId, Inode, LayoutPolicy, Namespace, NsError, Placement, Time};
+use namespace::{
+    FILE_SIZE_MAX, FileId, INLINE_BYTES_MAX, Inode, LayoutPolicy, Namespace, NsError, Placement,
+    Time,
+};
 use nfs4::{FileHandle, NfsStatus, Verifier};
 use parking_lot::Mutex;
 use state::{DelegationLimits, FileStates, StateLimits};
@@ -56,6 +59,9 @@ pub struct DataConfig {
     pub stripe_unit_bytes: u32,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
     pub mds_threshold_bytes: u64,
+    /// Largest file whose bytes lie in the metadata store, where no layout policy says otherwise; 0 for none. At most
+    /// [`namespace::INLINE_BYTES_MAX`].
+    pub inline_max_bytes: u64,
     /// A copy of more bytes is answered before it is done, when its client allows that ([`COPY_ASYNC_ABOVE_BYTES`]).
     pub copy_async_above_bytes: u64,
     /// When the objects of a new file are made.
@@ -143,6 +149,7 @@ impl Facts for FileStates {
 pub(crate) struct Settings {
     pub(crate) stripe_unit_bytes: u32,
     pub(crate) mds_threshold_bytes: u64,
+    pub(crate) inline_max_bytes: u64,
     pub(crate) copy_async_above_bytes: u64,
     pub(crate) creation: Creation,
 }
@@ -229,6 +236,7 @@ impl Fs {
             settings: Settings {
                 stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
                 mds_threshold_bytes: data.mds_threshold_bytes,
+                inline_max_bytes: data.inline_max_bytes.min(INLINE_BYTES_MAX.into()),
                 copy_async_above_bytes: data.copy_async_above_bytes,
                 creation: data.creation,
             },
@@ -331,6 +339,16 @@ impl Fs {
     /// Below which size files are to be written through this server; 0 for none.
     pub fn mds_threshold_bytes(&self) -> u64 {
         self.settings.mds_threshold_bytes
+    }
+
+    /// Largest inline file under a policy; 0 for none. Where objects are made with their files, none is inline.
+    pub fn inline_max_bytes(&self, policy: LayoutPolicy) -> u64 {
+        match self.settings.creation {
+            Creation::Eager => 0,
+            Creation::Lazy => policy
+                .inline_max_bytes
+                .map_or(self.settings.inline_max_bytes, u64::from),
+        }
     }
 
     /// A copy of more bytes is answered before it is done.
@@ -479,7 +497,7 @@ pub fn status(e: &NsError) -> NfsStatus {
         NsError::Inval | NsError::NeedsTruncate => NfsStatus::Inval,
         NsError::BadCookie => NfsStatus::BadCookie,
         NsError::FileTooBig => NfsStatus::FBig,
-        NsError::Busy | NsError::TooMany => NfsStatus::Delay,
+        NsError::Busy | NsError::TooMany | NsError::NeedsPlace => NfsStatus::Delay,
         NsError::NoXattr => NfsStatus::NoXattr,
         NsError::XattrTooBig => NfsStatus::Xattr2Big,
         NsError::Store(error) => {

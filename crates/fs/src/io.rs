@@ -5,10 +5,12 @@
 //! I/O under way, and the other way round (the file's gate).
 
 use crate::actor::{Actor, Prepared};
+use crate::enter::{enter, target, without_privileges};
 use crate::fs::Fs;
-use crate::size_recovery::{may_be_longer, ready, until_ready};
-use bytes::{Bytes, BytesMut};
-use layout::{Epoch, Rights, SigningKey};
+use crate::inline;
+use crate::size_recovery::may_be_longer;
+use bytes::Bytes;
+use layout::Rights;
 use namespace::{Inode, SizeCommit};
 use nfs4::ops::WriteRes;
 use nfs4::{NfsStatus, StableHow, Verifier};
@@ -16,11 +18,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stripes::Target;
 use tokio::sync::OwnedRwLockReadGuard;
-
-fn target(fs: &Fs, key: &SigningKey, inode: &Inode, rights: Rights) -> Result<Target, NfsStatus> {
-    let epoch = Epoch::from_u64(fs.ns.fencing_epoch(inode));
-    Target::new(&fs.cluster, inode, rights, epoch, key)
-}
 
 /// Reads up to `count` bytes: the bytes, and whether the file ends after them. Holes are zeros. `seen_end` is what
 /// [`crate::end_of`] has said, or 0: the file does not end before it while there are layouts that it is written under.
@@ -35,6 +32,9 @@ pub async fn read(
     seen_end: u64,
 ) -> Result<(Bytes, bool), NfsStatus> {
     let (_shared, inode) = enter(fs, actor, inode).await?;
+    if inode.is_inline() {
+        return inline::read(fs, actor, inode.id, (offset, count));
+    }
     let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
     let mut end = inode.size;
     if may_be_longer(fs, &inode) {
@@ -45,52 +45,21 @@ pub async fn read(
     if len == 0 {
         return Ok((Bytes::new(), eof));
     }
-    if inode.placement.is_none() {
-        let zeros = usize::try_from(len).map_err(|_| NfsStatus::ServerFault)?;
-        return Ok((BytesMut::zeroed(zeros).freeze(), eof));
-    }
     let target = target(fs, &key, &inode, Rights::Read)?;
     let bytes = fs.peers.read(&target, offset, len).await?;
     Ok((bytes, eof))
 }
 
-/// Keeps truncations out while the file is worked on, and takes a look at it as it is then.
-pub(crate) async fn enter(
-    fs: &Arc<Fs>,
-    actor: &mut Actor,
-    inode: &Inode,
-) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
-    until_ready(fs, inode.id).await?;
-    let shared = fs.layouts.gate(inode.id).read_owned().await;
-    fs.check_not_truncating(inode.id)?;
-    fs.offloads.lock().stopped(inode.id)?;
-    ready(fs, inode.id)?;
-    let inode = actor.ns(fs, |ns, op| ns.getattr(op, inode.id))?;
-    Ok((shared, inode))
-}
-
-/// As [`enter`], for a writer: set-id bits that the write takes off are off, durably, before a data server has its bytes.
+/// As [`enter`], for a writer after whom the file ends at `end` or later. It has a place then if it outgrows its limit as an
+/// inline file. Set-id bits that the write takes off are off, durably, before a data server has its bytes.
 pub(crate) async fn enter_to_write(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Inode,
+    end: u64,
 ) -> Result<(OwnedRwLockReadGuard<()>, Arc<Inode>), NfsStatus> {
-    let (shared, inode) = enter(fs, actor, inode).await?;
+    let (shared, inode) = inline::enter_sized(fs, actor, inode, end).await?;
     Ok((shared, without_privileges(fs, actor, inode).await?))
-}
-
-/// Takes the set-id bits off that a write by the actor takes off, durably.
-pub(crate) async fn without_privileges(
-    fs: &Fs,
-    actor: &mut Actor,
-    inode: Arc<Inode>,
-) -> Result<Arc<Inode>, NfsStatus> {
-    if !inode.has_privileges() {
-        return Ok(inode);
-    }
-    let inode = actor.ns(fs, |ns, op| ns.drop_privileges(op, inode.id))?;
-    fs.durable(actor.observed).await?;
-    Ok(inode)
 }
 
 /// What is written: bytes, where, and how stable.
@@ -101,6 +70,12 @@ pub struct WriteJob {
     pub stable: StableHow,
     /// The bytes.
     pub bytes: Bytes,
+}
+
+impl WriteJob {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.len() as u64)
+    }
 }
 
 /// Makes of a result what becomes durable with its effect (rule R15).
@@ -117,15 +92,31 @@ pub async fn write(
     job: &WriteJob,
     keep: KeepWrite<'_>,
 ) -> Result<WriteRes, NfsStatus> {
-    let written = write_pieces(fs, actor, inode, job).await?;
+    let count = u32::try_from(job.bytes.len()).map_err(|_| NfsStatus::Inval)?;
+    let (shared, inode) = enter_to_write(fs, actor, inode, job.end()).await?;
+    if inode.is_inline() {
+        // No data server has anything to commit.
+        let (write_verifier, _) = fs.peers.commit(&inode).await?;
+        let res = WriteRes {
+            count,
+            committed: StableHow::FileSync,
+            write_verifier,
+        };
+        let bytes = (job.offset, &job.bytes[..]);
+        inline::write(fs, actor, &inode, bytes, &keep(&res))?;
+        return Ok(res);
+    }
+    let written = write_pieces(fs, &inode, job).await?;
     let res = WriteRes {
-        count: u32::try_from(job.bytes.len()).map_err(|_| NfsStatus::Inval)?,
+        count,
         committed: written.committed,
         write_verifier: fs.peers.write_verifier(&written.target, &written.seen),
     };
     actor.change_as(fs, &keep(&res), |ns, op| {
         ns.commit_size(op, inode.id, written.commit)
     })?;
+    // Kept truncations out until the size is committed.
+    drop(shared);
     fs.note_space(inode.id);
     Ok(res)
 }
@@ -137,8 +128,15 @@ pub(crate) async fn write_part(
     inode: &Arc<Inode>,
     job: &WriteJob,
 ) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
-    let written = write_pieces(fs, actor, inode, job).await?;
+    let (shared, inode) = enter_to_write(fs, actor, inode, job.end()).await?;
+    if inode.is_inline() {
+        let bytes = (job.offset, &job.bytes[..]);
+        inline::write(fs, actor, &inode, bytes, &Prepared::default())?;
+        return Ok(BTreeMap::new());
+    }
+    let written = write_pieces(fs, &inode, job).await?;
     actor.ns(fs, |ns, op| ns.commit_size(op, inode.id, written.commit))?;
+    drop(shared);
     fs.note_space(inode.id);
     Ok(written.seen)
 }
@@ -150,20 +148,12 @@ struct Written {
     /// Write verifiers of the data servers that were written to.
     seen: BTreeMap<u32, Verifier>,
     commit: SizeCommit,
-    /// Keeps truncations out until the size is committed.
-    _shared: OwnedRwLockReadGuard<()>,
 }
 
-async fn write_pieces(
-    fs: &Arc<Fs>,
-    actor: &mut Actor,
-    inode: &Arc<Inode>,
-    job: &WriteJob,
-) -> Result<Written, NfsStatus> {
-    let (shared, inode) = enter_to_write(fs, actor, inode).await?;
+async fn write_pieces(fs: &Arc<Fs>, inode: &Inode, job: &WriteJob) -> Result<Written, NfsStatus> {
     let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
     let len = u64::try_from(job.bytes.len()).map_err(|_| NfsStatus::Inval)?;
-    let target = target(fs, &key, &inode, Rights::ReadWrite)?;
+    let target = target(fs, &key, inode, Rights::ReadWrite)?;
     // The size is the MDS's own and durable with the reply: FILE_SYNC of the data server would only report it back.
     let ds_stable = match job.stable {
         StableHow::FileSync => StableHow::DataSync,
@@ -186,7 +176,6 @@ async fn write_pieces(
         committed,
         seen,
         commit,
-        _shared: shared,
     })
 }
 

@@ -5,7 +5,7 @@
 //! - `layouts` and `delegations` grant and recall;
 //! - `truncate` and `removal` are durable intents;
 //! - `size_recovery` finds what lost writers left;
-//! - `io` serves clients without layouts;
+//! - `io` serves clients without layouts, and `inline` those of files in the metadata store, which `placing` ends;
 //! - `copy`, `offload` and `clone` move data within the cluster;
 //! - `client_record` and `client_end` begin and end the claims of clients.
 //!
@@ -26,10 +26,12 @@ mod copy_small;
 mod delegating;
 mod delegations;
 mod eager;
+mod enter;
 mod fencing;
 mod files;
 mod fs;
 mod hint;
+mod inline;
 mod io;
 mod kept_replies;
 mod layout_tables;
@@ -37,6 +39,7 @@ mod layouts;
 mod lock_notify;
 mod offload;
 mod offloads;
+mod placing;
 mod quiesce;
 mod ranges;
 mod removal;
@@ -65,6 +68,7 @@ pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MIN,
     WallClock, status,
 };
+pub use inline::{Resized, set_size_inline};
 pub use io::{WriteJob, commit, read, write};
 pub use kept_replies::{destroyed, is_ended, keep, kept, key};
 pub use layouts::{
@@ -74,6 +78,7 @@ pub use layouts::{
 pub use lock_notify::notify_unblocked;
 pub use offload::{offload_cancel, offload_status, start as start_offload};
 pub use offloads::CopyDone;
+pub use placing::place;
 pub use quiesce::{LayoutHold, writes_reported};
 pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub use removal::{REMOVALS_COUNTED_MAX, file_removed, last_close, removals_waiting};

@@ -14,8 +14,10 @@
 //! expelled one makes an I/O error of it: its part of the file is lost.
 
 use crate::actor::{Actor, Prepared};
+use crate::enter::enter;
 use crate::fs::Fs;
-use crate::io::{enter, enter_to_write};
+use crate::inline;
+use crate::io::enter_to_write;
 use crate::size_recovery::{may_be_longer, measure};
 use control::{MapArgs, MapOk, PunchArgs, Range, ReserveArgs};
 use namespace::{FILE_SIZE_MAX, Inode, SizeCommit};
@@ -57,17 +59,14 @@ pub async fn seek(
     what: Content,
 ) -> Result<Sought, NfsStatus> {
     let (_shared, inode) = enter(fs, actor, inode).await?;
+    if inode.is_inline() {
+        return seek_inline(&inode, offset, what);
+    }
     let written_unseen = may_be_longer(fs, &inode);
     if offset >= inode.size && !written_unseen {
         return Err(NfsStatus::NxIo);
     }
-    let Some(spread) = Spread::of(&fs.cluster, &inode, Expelled::Fails)? else {
-        return match what {
-            _ if offset >= inode.size => Err(NfsStatus::NxIo),
-            Content::Data => Ok(Sought::End(inode.size)),
-            Content::Hole => Ok(Sought::At(offset)),
-        };
-    };
+    let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?.ok_or(NfsStatus::ServerFault)?;
     let (found, object_sizes) = look(&spread, offset, what).await?;
     let mut end = inode.size;
     if written_unseen {
@@ -76,6 +75,17 @@ pub async fn seek(
     match found {
         _ if offset >= end => Err(NfsStatus::NxIo),
         Some(at) if at < end => Ok(Sought::At(at)),
+        _ => Ok(Sought::End(end)),
+    }
+}
+
+/// Looks for data or for a hole of an inline file: the bytes of the record are data, and what the file has beyond them is a hole.
+fn seek_inline(inode: &Inode, offset: u64, what: Content) -> Result<Sought, NfsStatus> {
+    let (data_end, end) = (inode.space_used.min(inode.size), inode.size);
+    match what {
+        _ if offset >= end => Err(NfsStatus::NxIo),
+        Content::Data if offset < data_end => Ok(Sought::At(offset)),
+        Content::Hole if offset.max(data_end) < end => Ok(Sought::At(offset.max(data_end))),
         _ => Ok(Sought::End(end)),
     }
 }
@@ -179,8 +189,12 @@ pub async fn deallocate(
     inode: &Inode,
     (range, durable): (Range, bool),
 ) -> Result<BTreeMap<u32, Verifier>, NfsStatus> {
-    let (_shared, inode) = enter_to_write(fs, actor, inode).await?;
+    let (_shared, inode) = enter_to_write(fs, actor, inode, 0).await?;
     let mut seen = BTreeMap::new();
+    if inode.is_inline() {
+        inline::punch(fs, actor, &inode, range, kept)?;
+        return Ok(seen);
+    }
     if let Some(spread) = Spread::of(&fs.cluster, &inode, Expelled::Fails)? {
         let args = PunchArgs {
             object: spread.object(),
@@ -198,7 +212,8 @@ pub async fn deallocate(
     Ok(seen)
 }
 
-/// Takes storage for a range, durably; the file grows to its end.
+/// Takes storage for a range, durably; the file grows to its end. Only data servers have storage to take, so an inline file
+/// gets a place.
 ///
 /// # Errors
 /// `NoSpc`; `Delay` while a data server is away.
@@ -209,7 +224,7 @@ pub async fn allocate(
     inode: &Inode,
     range: Range,
 ) -> Result<(), NfsStatus> {
-    let (_shared, inode) = enter_to_write(fs, actor, inode).await?;
+    let (_shared, inode) = enter_to_write(fs, actor, inode, u64::MAX).await?;
     let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?.ok_or(NfsStatus::NoSpc)?;
     let mut open: Vec<(usize, u64)> = spread.touched(range).map(|p| (p, range.start)).collect();
     while !open.is_empty() {
@@ -242,4 +257,49 @@ pub async fn allocate(
     actor.change_as(fs, kept, |ns, op| ns.commit_size(op, inode.id, grown))?;
     fs.note_space(inode.id);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: SEEK tells the bytes of a record from the hole after them, at every edge.
+    use super::*;
+    use namespace::{
+        Cred, FileId, Format, How, Namespace, NamespaceLimits, NewNode, Op, SetAttr, Time,
+    };
+
+    #[test]
+    fn data_lie_at_the_start_and_a_hole_after_them() {
+        let store = Arc::new(meta::MemStore::new());
+        let format = Format {
+            cluster_id: 1,
+            hash_key: [0; 16],
+        };
+        let now = Time::default();
+        let opened = Namespace::open(store, format, now, NamespaceLimits::default());
+        let (ns, _) = opened.unwrap();
+        let cred = Cred::root();
+        let mut op = Op::new(&cred, now);
+        let new = NewNode::mode(0o644);
+        let made = ns.create(&mut op, FileId::ROOT, b"f", &new, How::Guarded, None);
+        let file = made.unwrap().inode.id;
+        ns.write_inline(&mut op, file, (0, b"abc"), 9).unwrap();
+        let whole = ns.getattr(&mut op, file).unwrap();
+        let longer = SetAttr {
+            size: Some(5),
+            ..SetAttr::default()
+        };
+        let holed = ns.setattr(&mut op, file, &longer, true).unwrap().inode;
+        for (inode, at, data, hole) in [
+            (&whole, 0, Ok(Sought::At(0)), Ok(Sought::End(3))),
+            (&whole, 2, Ok(Sought::At(2)), Ok(Sought::End(3))),
+            (&whole, 3, Err(NfsStatus::NxIo), Err(NfsStatus::NxIo)),
+            (&holed, 2, Ok(Sought::At(2)), Ok(Sought::At(3))),
+            (&holed, 3, Ok(Sought::End(5)), Ok(Sought::At(3))),
+            (&holed, 4, Ok(Sought::End(5)), Ok(Sought::At(4))),
+            (&holed, 5, Err(NfsStatus::NxIo), Err(NfsStatus::NxIo)),
+        ] {
+            assert_eq!(seek_inline(inode, at, Content::Data), data, "data at {at}");
+            assert_eq!(seek_inline(inode, at, Content::Hole), hole, "hole at {at}");
+        }
+    }
 }

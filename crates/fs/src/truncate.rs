@@ -126,9 +126,9 @@ async fn alone(
 /// answer is what others are told until it is. It is `Io` when a data server's store failed: asking again may help and
 /// waiting does not.
 async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsStatus> {
-    let Some(spread) = Spread::of(&fs.cluster, inode, Expelled::Skipped)? else {
-        return Ok(());
-    };
+    // An inline file is cut in the metadata store.
+    let spread = Spread::of(&fs.cluster, inode, Expelled::Skipped)?;
+    let spread = spread.ok_or(NfsStatus::ServerFault)?;
     let item = SetSizeItem {
         object: spread.object(),
         size_bytes: intent.new_size,
@@ -151,7 +151,8 @@ async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsS
     done
 }
 
-fn is_cut(answer: &ItemStatuses) -> Result<(), NfsStatus> {
+/// Whether a data server has cut its object.
+pub(crate) fn is_cut(answer: &ItemStatuses) -> Result<(), NfsStatus> {
     match answer.0.first() {
         Some(Status::Ok | Status::NotFound | Status::Removed) => Ok(()),
         Some(status) => Err(status_of(*status)),

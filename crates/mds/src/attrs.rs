@@ -274,18 +274,28 @@ const FILE_SYSTEM: Bitmap = SUPPORTED.difference(&Bitmap::of(&[
 
 /// What should be written through this server, of a file that has layouts: while it is small, and little of it was written.
 ///
-/// Reads are not named: by a layout, which OPEN brings along, they take one hop, and here two. Of the two write
+/// Reads are named for an inline file alone: of another, by a layout, which OPEN brings along, they take one hop, and here
+/// two. Of the two write
 /// thresholds the one for file sizes alone would do by the RFC. Linux takes the I/O size for what it wrote since it
 /// last had a layout, and needs both. Its first O_DIRECT requests to a new file come while the size is still 0, however
 /// large they are.
 fn threshold(mds: &Mds, inode: &Inode) -> MdsThreshold {
+    let is_inline = inode.is_inline();
+    // A file that is as long as its limit is inline still.
+    let inline_bytes = mds.fs.inline_max_of(inode) + 1;
     let bytes = mds.fs.mds_threshold_bytes();
+    let bytes = if is_inline {
+        bytes.max(inline_bytes)
+    } else {
+        bytes
+    };
     let thresholds = Thresholds {
+        read_file_bytes: is_inline.then_some(bytes),
         write_file_bytes: Some(bytes),
         write_io_bytes: Some(bytes),
         ..Thresholds::default()
     };
-    let hinted = inode.placement.is_some() && bytes > 0;
+    let hinted = inode.is_regular() && bytes > 0;
     let items = hinted.then(|| thresholds.item(LayoutKind::Files.number()));
     MdsThreshold {
         items: List(items.into_iter().collect()),

@@ -1,7 +1,7 @@
-//! Goal: a power cut at any call of the metadata server's store takes no change of names that was acknowledged. What a
+//! Goal: a power cut at any call of the metadata server's store takes no change of names, and no byte of an inline file, that was acknowledged. What a
 //! metadata server recovers from it is a name space. Every name leads to its file, links are counted right, and parents
 //! are those that list a directory. Nothing is left over that is not to be removed. Method: `powercut` records this
-//! test as its own workload. Three clients make, link, rename, change and remove files and directories. Each act is
+//! test as its own workload. Three clients make, write, cut, link, rename, change and remove files and directories. Each act is
 //! said before it begins and when it is answered. A metadata server over what a cut left is asked for all names, by a
 //! client; one act of each may have happened or not.
 #![allow(
@@ -102,7 +102,7 @@ fn work(root: &Path, seed: u64) {
             let mut found = Vec::new();
             for (number, client) in clients.iter().enumerate() {
                 // What a cut left is what the workload goes on with.
-                let seen = names::look(client, number, &at).await;
+                let seen = names::look(&rig, client, number, &at).await;
                 found.push(seen.map_or_else(Tree::default, |seen| seen.tree()));
             }
             let trees = trees.get_or_insert(found);
@@ -124,7 +124,7 @@ async fn check(root: &Path, model: &mut Model, at: &str) -> u64 {
     let judge = rig.session("judge").await;
     for (number, of_client) in model.clients.iter_mut().enumerate() {
         let at = format!("{at}, client {number}");
-        let seen: Option<Seen> = names::look(&judge, number, &at).await;
+        let seen: Option<Seen> = names::look(&rig, &judge, number, &at).await;
         of_client.judge(seen.as_ref(), &at);
     }
     report.orphans + report.removals

@@ -10,7 +10,9 @@
 use crate::bucket::{Bucket, hash_name};
 use crate::inode::{FileType, Inode};
 use crate::ops::xattr;
-use crate::records::{self, Counters, Identity, Removal, RwOut, TruncateIntent};
+use crate::records::{
+    self, Counters, Identity, InlineTotals, PlacingIntent, Removal, RwOut, TruncateIntent,
+};
 use crate::{FileId, Namespace, NsError, keys};
 use meta::{MetaError, Pair, Read};
 use std::collections::{HashMap, HashSet};
@@ -33,6 +35,10 @@ pub struct Report {
     pub rw_out: u64,
     /// Truncations under way.
     pub truncations: u64,
+    /// Files whose bytes lie in the store, and those bytes.
+    pub inline: InlineTotals,
+    /// Inline files that are being given a place.
+    pub placings: u64,
     /// Removals that not all data servers have acknowledged.
     pub removals: u64,
     /// One sentence for each contradiction, at most [`PROBLEMS_MAX`].
@@ -85,6 +91,8 @@ struct Known {
     named: u64,
     subdirs: u64,
     entries: u64,
+    /// Bytes that an inline file has in the store, less those that are there; `None` for any other.
+    inline_missing: Option<u64>,
     /// What the inode says of its extended attributes, less those that are there.
     xattrs_missing: (i64, i64),
 }
@@ -114,6 +122,8 @@ fn run<R: Read + ?Sized>(store: &R, hash_mask: u64) -> Result<Report, MetaError>
     checker.each(keys::ORPHAN, Checker::orphan)?;
     checker.each(keys::RW_OUT, Checker::rw_out)?;
     checker.each(keys::TRUNCATE, Checker::truncation)?;
+    checker.each(keys::INLINE, Checker::inline)?;
+    checker.each(keys::PLACING, Checker::placing)?;
     checker.each(keys::REMOVAL, |c, pair| c.removal(pair, counters.as_ref()))?;
     checker.verdicts(counters.as_ref());
     checker.loops();
@@ -155,6 +165,10 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             self.report
                 .problem(format!("inode {}: change is 0", inode.id.0));
         }
+        if inode.is_inline() {
+            self.report.inline.files += 1;
+            self.report.inline.bytes += inode.space_used;
+        }
         let known = Known {
             kind: inode.kind,
             nlink: inode.nlink,
@@ -163,6 +177,7 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             named: 0,
             subdirs: 0,
             entries: 0,
+            inline_missing: inode.is_inline().then_some(inode.space_used),
             xattrs_missing: (inode.xattrs().count.into(), inode.xattrs().bytes.into()),
         };
         self.known.insert(inode.id, known);
@@ -249,6 +264,31 @@ impl<R: Read + ?Sized> Checker<'_, R> {
         Ok(())
     }
 
+    fn inline(&mut self, (key, value): &Pair) -> Result<(), NsError> {
+        let file = number(key)?;
+        let known = self.known.get_mut(&file);
+        match known.and_then(|known| known.inline_missing.as_mut()) {
+            Some(missing) => *missing = missing.abs_diff(value.len() as u64),
+            None => {
+                let text = format!("inode {} has inline bytes and is not inline", file.0);
+                self.report.problem(text);
+            }
+        }
+        Ok(())
+    }
+
+    fn placing(&mut self, (key, value): &Pair) -> Result<(), NsError> {
+        let file = number(key)?;
+        let intent: PlacingIntent = records::decode(value, "placing intent")?;
+        self.report.placings += 1;
+        let known = self.known.get(&file);
+        if intent.file != file || known.is_none_or(|known| known.inline_missing.is_none()) {
+            let text = format!("placing intent of inode {}, which is not inline", file.0);
+            self.report.problem(text);
+        }
+        Ok(())
+    }
+
     fn removal(&mut self, (key, value): &Pair, counters: Option<&Counters>) -> Result<(), NsError> {
         let seq = number(key)?.0;
         let removal: Removal = records::decode(value, "removal")?;
@@ -287,6 +327,11 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             if counters.files != self.report.inodes {
                 let (said, found) = (counters.files, self.report.inodes);
                 let text = format!("{found} inodes, but the counter says {said}");
+                self.report.problem(text);
+            }
+            if counters.inline != self.report.inline {
+                let (said, found) = (counters.inline, self.report.inline);
+                let text = format!("inline files {found:?}, but the counters say {said:?}");
                 self.report.problem(text);
             }
         }
@@ -329,6 +374,9 @@ impl Known {
     fn contradiction(&self, id: FileId, orphan: bool) -> Option<String> {
         if self.xattrs_missing != (0, 0) {
             return Some("its extended attributes are not those that it counts".into());
+        }
+        if self.inline_missing.is_some_and(|missing| missing > 0) {
+            return Some("its inline bytes are not those that it counts".into());
         }
         let nlink = u64::from(self.nlink);
         if self.kind == FileType::Directory {

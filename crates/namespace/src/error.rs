@@ -39,6 +39,8 @@ pub enum NsError {
     Busy,
     /// The new size needs [`crate::Namespace::begin_truncate`]: data may lie beyond it.
     NeedsTruncate,
+    /// The file would outgrow the metadata store: it needs [`crate::Namespace::place`] first.
+    NeedsPlace,
     /// A table with a named limit is full.
     TooMany,
     /// The file has no extended attribute of this name.
@@ -97,6 +99,7 @@ impl std::fmt::Display for NsError {
             Self::FileTooBig => "file too big",
             Self::Busy => "busy",
             Self::NeedsTruncate => "the new size needs a truncation",
+            Self::NeedsPlace => "the file is too large to be inline",
             Self::TooMany => "a bounded table is full",
             Self::NoXattr => "no such extended attribute",
             Self::XattrTooBig => "the value of an extended attribute is too long",

@@ -16,13 +16,11 @@ xdr::xdr_struct! {
         pub bytes: u32,
     }
 
-    /// How new files below a directory are to be cut.
-    #[derive(Copy, Default)]
-    pub struct LayoutPolicy {
-        /// Bytes of a stripe unit; 0 is the server's own choice.
-        pub stripe_unit: u32,
-        /// Data servers of a file; 0 is all of a placement group.
-        pub stripe_count: u32,
+    /// The stored form of a layout policy, apart from what came later.
+    #[derive(Copy)]
+    struct Stripes {
+        stripe_unit: u32,
+        stripe_count: u32,
     }
 
     /// What people and their backups note on a file, and this server only keeps (RFC 8881 §5.8.2).
@@ -39,12 +37,23 @@ xdr::xdr_struct! {
     }
 }
 
+/// How new files below a directory are to be cut. An inline file keeps that of its directory until it has a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LayoutPolicy {
+    /// Bytes of a stripe unit; 0 is the server's own choice.
+    pub stripe_unit: u32,
+    /// Data servers of a file; 0 is all of a placement group.
+    pub stripe_count: u32,
+    /// Largest inline file in bytes, 0 for none; `None` is the server's own choice.
+    pub inline_max_bytes: Option<u32>,
+}
+
 /// The rare attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rare {
     /// Extended attributes (RFC 8276).
     pub xattrs: XattrTotals,
-    /// The policy for new files; directories only.
+    /// The policy for new files of a directory, or that by which an inline file is placed.
     pub layout: Option<LayoutPolicy>,
     /// The access control list, unless the mode says it all.
     pub acl: Option<Acl>,
@@ -55,25 +64,45 @@ pub struct Rare {
 impl Encode for Rare {
     fn encode(&self, e: &mut Encoder) {
         self.xattrs.encode(e);
-        self.layout.encode(e);
+        let stripes = |policy: LayoutPolicy| Stripes {
+            stripe_unit: policy.stripe_unit,
+            stripe_count: policy.stripe_count,
+        };
+        self.layout.map(stripes).encode(e);
         self.acl.encode(e);
-        if self.marks != Marks::default() {
+        let inline_max_bytes = self.layout.and_then(|policy| policy.inline_max_bytes);
+        if self.marks != Marks::default() || inline_max_bytes.is_some() {
             self.marks.encode(e);
+        }
+        if let Some(bytes) = inline_max_bytes {
+            e.u32(bytes);
         }
     }
 }
 
 impl Decode<'_> for Rare {
     fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let xattrs = Decode::decode(d)?;
+        let stripes: Option<Stripes> = Decode::decode(d)?;
+        let acl = Decode::decode(d)?;
+        let marks = match d.remaining() {
+            0 => Marks::default(),
+            _ => Decode::decode(d)?,
+        };
+        let inline_max_bytes = match d.remaining() {
+            0 => None,
+            _ => Some(d.u32()?),
+        };
+        let policy = |stripes: Stripes| LayoutPolicy {
+            stripe_unit: stripes.stripe_unit,
+            stripe_count: stripes.stripe_count,
+            inline_max_bytes,
+        };
         Ok(Self {
-            xattrs: Decode::decode(d)?,
-            layout: Decode::decode(d)?,
-            acl: Decode::decode(d)?,
-            marks: if d.remaining() > 0 {
-                Decode::decode(d)?
-            } else {
-                Marks::default()
-            },
+            xattrs,
+            layout: stripes.map(policy),
+            acl,
+            marks,
         })
     }
 }

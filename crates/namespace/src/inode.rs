@@ -13,6 +13,16 @@ const INODE_VERSION: u32 = 1;
 const INODE_VERSION_EXTRAS: u32 = 2;
 /// Version of the stored form that ends with [`Marks`].
 const INODE_VERSION_MARKS: u32 = 3;
+/// Version of the stored form that ends with the limit of inline files in a layout policy.
+const INODE_VERSION_INLINE_MAX: u32 = 4;
+
+/// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Bytes in whole blocks.
+pub(crate) fn in_blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
+}
 
 xdr::xdr_enum! {
     /// What an inode is, with the numbers of nfs_ftype4 (RFC 8881 §3.2).
@@ -53,7 +63,7 @@ xdr::xdr_struct! {
         pub nlink: u32,
         /// Bytes of a file or of a symlink's target; the number of entries of a directory.
         pub size: u64,
-        /// Bytes on the data servers, as last reported.
+        /// Bytes on the data servers, as last reported. Of an inline file bytes in the metadata store.
         pub space_used: u64,
         /// Last access: set by SETATTR and, in the manner of relatime, by reads.
         pub atime: Time,
@@ -71,7 +81,7 @@ xdr::xdr_struct! {
         pub device: Device,
         /// Target of a symlink; empty otherwise.
         pub target: OpaqueBuf<SYMLINK_BYTES_MAX>,
-        /// Where the data go; regular files only.
+        /// Where the data go; regular files only. One without a place is inline.
         pub placement: Option<Placement>,
         /// Low half of the fencing epoch: rises whenever handles given out so far must stop working.
         pub epoch: u32,
@@ -93,6 +103,12 @@ impl Inode {
     #[must_use]
     pub fn is_regular(&self) -> bool {
         self.kind == FileType::Regular
+    }
+
+    /// Whether its bytes lie in the metadata store and at no data server.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        self.is_regular() && self.placement.is_none()
     }
 
     /// Whether it has the sticky bit.
@@ -142,8 +158,11 @@ impl Inode {
 
     /// The lowest version that has room for it.
     fn version(&self) -> u32 {
+        let policy = self.layout_policy();
         if self.extras.is_none() {
             INODE_VERSION
+        } else if policy.is_some_and(|policy| policy.inline_max_bytes.is_some()) {
+            INODE_VERSION_INLINE_MAX
         } else if self.marks() == Marks::default() {
             INODE_VERSION_EXTRAS
         } else {
@@ -163,7 +182,7 @@ impl Inode {
         let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
         let mut d = Decoder::new(bytes);
         let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
-        if !(INODE_VERSION..=INODE_VERSION_MARKS).contains(&version) {
+        if !(INODE_VERSION..=INODE_VERSION_INLINE_MAX).contains(&version) {
             return Err(corrupt(format!("unknown version {version}")));
         }
         let mut inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;

@@ -16,6 +16,10 @@ pub(crate) const TRUNCATE: u8 = b't';
 pub(crate) const ORPHAN: u8 = b'o';
 /// Objects to remove from data servers (R4).
 pub(crate) const REMOVAL: u8 = b'r';
+/// Bytes of inline files.
+pub(crate) const INLINE: u8 = b'b';
+/// Inline files that are being given a place (T8).
+pub(crate) const PLACING: u8 = b'p';
 
 /// Identity and schema of the file system.
 pub(crate) const SUPER_IDENTITY: &[u8] = b"sidentity";

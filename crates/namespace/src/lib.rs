@@ -1,6 +1,6 @@
 //! The POSIX name space over the metadata store: inodes, directories, attributes, recovery marks.
 //!
-//! The crate owns the keys `s i d x w t o r` of docs/formats.md and the permission rules of POSIX. It also owns the durable
+//! The crate owns the keys `s i d x w t o r b p` of docs/formats.md and the permission rules of POSIX. It also owns the durable
 //! notes from which an MDS recovers: files with unreported data, unfinished truncations and removals. It knows no protocol, no
 //! clock, no randomness and no data server: those come in as arguments or are the caller's. Every call is synchronous.
 //!
@@ -25,6 +25,7 @@ mod cache;
 mod check;
 mod error;
 mod extras;
+mod inline_record;
 mod inode;
 mod keys;
 mod mode;
@@ -46,7 +47,9 @@ pub use mode::SET_ID_BITS;
 pub use namespace::{Format, Namespace, NamespaceLimits, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;
+pub use ops::inline::INLINE_BYTES_MAX;
 pub use ops::link::Linked;
+pub use ops::place::Placing;
 pub use ops::readdir::{DirEntry, DirPage, READDIR_ENTRIES_MAX, ReadDirRequest};
 pub use ops::removal::{PAGE_MAX, RemovalAck, RemovalState};
 pub use ops::remove::{RemovedName, What};
@@ -55,12 +58,16 @@ pub use ops::setattr::{AtimeMove, AttrsSet, FILE_SIZE_MAX, SetAttr, SetMarks, Se
 pub use ops::xattr::{
     SetXattr, XATTR_VALUE_BYTES_MAX, XATTRS_BYTES_MAX, XATTRS_COUNT_MAX, XattrPage,
 };
-pub use records::{DS_PER_GROUP_MAX, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent};
+pub use records::{
+    DS_PER_GROUP_MAX, InlineTotals, RW_OUT_CLIENTS_MAX, Removal, RwOut, TruncateIntent,
+};
 pub use rights::{
     APPEND, DELETE, DELETE_CHILD, EXECUTE, READ, READ_ACL, READ_ATTRIBUTES, READ_XATTRS,
     SYNCHRONIZE, WRITE, WRITE_ACL, WRITE_ATTRIBUTES, WRITE_OWNER, WRITE_XATTRS,
 };
 pub use types::{ChangeInfo, Cred, Device, FileId, Keep, Op, Placement, Time};
 
+#[cfg(test)]
+mod inode_tests;
 #[cfg(test)]
 mod tests;

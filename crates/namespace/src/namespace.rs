@@ -7,7 +7,7 @@
 use crate::bucket::Bucket;
 use crate::cache::Cache;
 use crate::inode::{FileType, Inode};
-use crate::records::{self, Counters, Identity, RwOut};
+use crate::records::{self, Counters, Identity, InlineTotals, RwOut};
 use crate::{Device, Extras, FileId, NsError, Op, Time, keys};
 use meta::{MetaStore, Purpose, Seq, Tx};
 use parking_lot::Mutex;
@@ -61,6 +61,8 @@ pub struct Statistics {
     pub cached_inodes: usize,
     /// Directory entries in the cache.
     pub cached_entries: usize,
+    /// Files whose bytes lie in the metadata store.
+    pub inline: InlineTotals,
 }
 
 /// What only the one writer changes.
@@ -68,9 +70,10 @@ pub struct Statistics {
 pub(crate) struct Writer {
     pub(crate) counters: Counters,
     pub(crate) next_file_id: u64,
-    /// RW-out marks, and truncations under way: where there are none, none is looked for.
+    /// RW-out marks, truncations and placings under way: where there are none, none is looked for.
     pub(crate) marks: u64,
     pub(crate) truncations: u64,
+    pub(crate) placings: u64,
     /// Counts records without a cache, so that a transaction of nothing else is told from an empty one.
     pub(crate) records_written: u64,
 }
@@ -125,6 +128,7 @@ impl Namespace {
                 next_file_id: counters.file_id_limit,
                 marks: count(&*store, keys::RW_OUT)?,
                 truncations: count(&*store, keys::TRUNCATE)?,
+                placings: count(&*store, keys::PLACING)?,
                 records_written: 0,
             }),
             store,
@@ -178,6 +182,7 @@ impl Namespace {
             files_free: u64::MAX - writer.next_file_id,
             cached_inodes: self.inodes.len(),
             cached_entries: self.buckets.len(),
+            inline: writer.counters.inline,
         }
     }
 
@@ -275,7 +280,7 @@ fn format_store(tx: &mut dyn Tx, format: Format, now: Time) -> Result<Opened, Ns
     let counters = Counters {
         file_id_limit: FileId::ROOT.0 + 1,
         files: 1,
-        next_removal: 0,
+        ..Counters::default()
     };
     tx.put(keys::SUPER_IDENTITY, &records::encode(&identity));
     tx.put(keys::SUPER_BOOT, &records::encode(&1_u32));

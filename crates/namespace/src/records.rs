@@ -19,17 +19,6 @@ xdr::xdr_struct! {
         pub(crate) hash_key: [u8; 16],
     }
 
-    /// What transactions count.
-    #[derive(Copy)]
-    pub(crate) struct Counters {
-        /// No inode number at or above this was given out.
-        pub(crate) file_id_limit: u64,
-        /// Inodes in existence.
-        pub(crate) files: u64,
-        /// Number of the next entry of the removal queue.
-        pub(crate) next_removal: u64,
-    }
-
     /// A truncation under way (R3), done again after a crash.
     #[derive(Copy)]
     pub struct TruncateIntent {
@@ -41,6 +30,24 @@ xdr::xdr_struct! {
         pub new_size: u64,
         /// Lowest epoch that data servers accept for the file from now on.
         pub floor: u64,
+    }
+
+    /// Inline files, all together.
+    #[derive(Copy, Default)]
+    pub struct InlineTotals {
+        /// How many.
+        pub files: u64,
+        /// Bytes of them in the metadata store.
+        pub bytes: u64,
+    }
+
+    /// The place that an inline file is being given (T8).
+    #[derive(Copy)]
+    pub(crate) struct PlacingIntent {
+        /// The file.
+        pub(crate) file: FileId,
+        /// Where bytes of it may lie already.
+        pub(crate) placement: Placement,
     }
 
     /// An unlinked file whose objects data servers have yet to remove (R4).
@@ -57,6 +64,45 @@ xdr::xdr_struct! {
         pub placement: Placement,
         /// Data servers that have acknowledged, ascending.
         pub acked: List<u32, DS_PER_GROUP_MAX>,
+    }
+}
+
+/// What transactions count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counters {
+    /// No inode number at or above this was given out.
+    pub(crate) file_id_limit: u64,
+    /// Inodes in existence.
+    pub(crate) files: u64,
+    /// Number of the next entry of the removal queue.
+    pub(crate) next_removal: u64,
+    /// Inline files.
+    pub(crate) inline: InlineTotals,
+}
+
+impl Encode for Counters {
+    fn encode(&self, e: &mut Encoder) {
+        for count in [self.file_id_limit, self.files, self.next_removal] {
+            e.u64(count);
+        }
+        // A program that knows no inline files refuses a store that has some, and only such a store.
+        if self.inline != InlineTotals::default() {
+            self.inline.encode(e);
+        }
+    }
+}
+
+impl Decode<'_> for Counters {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file_id_limit: d.u64()?,
+            files: d.u64()?,
+            next_removal: d.u64()?,
+            inline: match d.remaining() {
+                0 => InlineTotals::default(),
+                _ => Decode::decode(d)?,
+            },
+        })
     }
 }
 

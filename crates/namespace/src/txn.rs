@@ -158,6 +158,16 @@ impl Txn<'_> {
         self.inode(id)?.ok_or(NsError::Stale)
     }
 
+    /// The inode of a regular file, which a handle names.
+    pub(crate) fn regular(&mut self, id: FileId) -> Result<Arc<Inode>, NsError> {
+        let inode = self.need(id)?;
+        if inode.is_regular() {
+            Ok(inode)
+        } else {
+            Err(NsError::Inval)
+        }
+    }
+
     /// The inode, which a directory entry names.
     pub(crate) fn entry_inode(&mut self, id: FileId) -> Result<Arc<Inode>, NsError> {
         let missing = || NsError::corrupt(format!("an entry names inode {}, which is not", id.0));
@@ -223,8 +233,9 @@ impl Txn<'_> {
 
     /// Adds an inode under a number that [`Txn::allocate`] gave.
     pub(crate) fn add(&mut self, inode: Inode) {
-        let files = &mut self.writer.counters.files;
-        *files = files.saturating_add(1);
+        let counters = &mut self.writer.counters;
+        counters.files = counters.files.saturating_add(1);
+        counters.inline.files += u64::from(inode.is_inline());
         let id = inode.id;
         let staged = StagedInode {
             before: None,
@@ -355,8 +366,18 @@ impl Txn<'_> {
         self.delete_record(keys::TRUNCATE, file.0);
     }
 
+    /// What is counted of inline files.
+    pub(crate) fn inline_totals(&mut self) -> &mut records::InlineTotals {
+        &mut self.writer.counters.inline
+    }
+
+    /// How many inline files are being given a place.
+    pub(crate) fn placings(&mut self) -> &mut u64 {
+        &mut self.writer.placings
+    }
+
     /// There is nothing, and no cache entry to tell which transaction has taken it away: perhaps the newest.
-    fn saw_none<V>(&mut self) -> Option<V> {
+    pub(crate) fn saw_none<V>(&mut self) -> Option<V> {
         self.seen = self.seen.max(self.applied);
         None
     }

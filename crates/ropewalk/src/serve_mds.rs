@@ -249,6 +249,7 @@ async fn open_mds(
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
+            inline_max_bytes: config.inline_max.as_u64(),
             copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
             creation: config.placement.create.into(),
             ds_lease_ms: DS_LEASE_MS,
@@ -512,6 +513,7 @@ impl View {
         };
         let (opens, locks, layouts) = fs.state().counts();
         let counters = self.nfsd.counters();
+        let inline = fs.namespace().statistics().inline;
         MdsStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -533,6 +535,8 @@ impl View {
             proxy_read_bytes: status.proxied_read_bytes,
             proxy_written_bytes: status.proxied_written_bytes,
             metadata_bytes: fs.store().disk_bytes(),
+            inline_files: inline.files,
+            inline_bytes: inline.bytes,
             stripe_unit: u64::from(fs.stripe_unit_bytes()),
             counters: self.counters(&status, replies),
             operations: daemon::operations(counters),

@@ -83,6 +83,10 @@ pub(crate) struct MdsStatus {
     pub proxy_written_bytes: u64,
     /// Bytes of the metadata store.
     pub metadata_bytes: u64,
+    /// Files whose bytes lie in the metadata store.
+    pub inline_files: u64,
+    /// Bytes of those files.
+    pub inline_bytes: u64,
     /// Stripe unit of new files in bytes.
     pub stripe_unit: u64,
     /// COMPOUNDs, replays, malformed and refused requests.
@@ -428,7 +432,8 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
     );
     let _ = writeln!(
         text,
-        "{} clients, {} sessions, {} connections; {} opens, {} locks, {} layouts; metadata {}; proxied {} read, {} written\n",
+        "{} clients, {} sessions, {} connections; {} opens, {} locks, {} layouts; metadata {}, {} inline files {}; \
+         proxied {} read, {} written\n",
         mds.clients,
         mds.sessions,
         mds.connections,
@@ -436,6 +441,8 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
         mds.locks,
         mds.layouts,
         bytes(mds.metadata_bytes),
+        mds.inline_files,
+        bytes(mds.inline_bytes),
         bytes(mds.proxy_read_bytes),
         bytes(mds.proxy_written_bytes),
     );

@@ -31,6 +31,12 @@ pub enum InjectedBug {
     ApplyOldRecords,
     /// The redo logs of the data servers drop a record before its object is synced.
     DropRecords,
+    /// The metadata store keeps the bytes of inline files that get a place.
+    KeepInlineBytes,
+    /// The metadata store forgets that an inline file was begun to be given a place: nothing of that attempt is cut.
+    ForgetPlacings,
+    /// The metadata store forgets for which files layouts for writing are out.
+    ForgetWriters,
     /// The object store of the first data server says "punched" and does nothing.
     SkipHoles,
     /// The data servers acknowledge FENCE and do nothing.
@@ -61,12 +67,14 @@ impl InjectedBug {
 struct Forgetful<'a> {
     tx: &'a mut dyn Tx,
     bug: InjectedBug,
+    purpose: Purpose,
 }
 
 impl Forgetful<'_> {
     fn forgets(&self, key: &[u8]) -> bool {
         match self.bug {
             InjectedBug::ForgetRemovals => key.starts_with(b"r"),
+            InjectedBug::ForgetWriters => key.starts_with(b"w"),
             InjectedBug::ForgetStarts => key == b"sboot" && !matches!(self.tx.get(key), Ok(None)),
             InjectedBug::ForgetHolders => {
                 key.starts_with(b"c") && !matches!(self.tx.get(key), Ok(None))
@@ -78,6 +86,11 @@ impl Forgetful<'_> {
 
 impl Read for Forgetful<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, MetaError> {
+        // An attempt begins as upkeep and ends as a removal.
+        let begins = self.purpose == Purpose::Upkeep && key.starts_with(b"p");
+        if self.bug == InjectedBug::ForgetPlacings && begins {
+            return Ok(None);
+        }
         self.tx.get(key)
     }
 
@@ -88,6 +101,7 @@ impl Read for Forgetful<'_> {
 
 impl Tx for Forgetful<'_> {
     fn purpose(&mut self, purpose: Purpose) {
+        self.purpose = self.purpose.max(purpose);
         self.tx.purpose(purpose);
     }
 
@@ -102,7 +116,9 @@ impl Tx for Forgetful<'_> {
     }
 
     fn delete(&mut self, key: &[u8]) {
-        self.tx.delete(key);
+        if self.bug != InjectedBug::KeepInlineBytes || !key.starts_with(b"b") {
+            self.tx.delete(key);
+        }
     }
 }
 
@@ -113,7 +129,11 @@ pub(crate) fn transact(
     tx: &mut dyn Tx,
 ) -> Result<TxOutcome, MetaError> {
     match bug {
-        Some(bug) => body(&mut Forgetful { tx, bug }),
+        Some(bug) => body(&mut Forgetful {
+            tx,
+            bug,
+            purpose: Purpose::default(),
+        }),
         None => body(tx),
     }
 }

@@ -36,6 +36,8 @@ pub(crate) const DS_LEASE_MS: u32 = 3_000;
 pub(crate) const STRIPE_UNIT_BYTES: u32 = 4_096;
 /// Below it clients write through the metadata server, so that a file's first bytes and its later ones take different ways.
 const MDS_THRESHOLD_BYTES: u64 = 8_192;
+/// What the largest inline file may be: at each start another one, so that the setting changes on a cluster in use.
+const INLINE_MAX_BYTES: [u64; 4] = [0, 2_048, 20_480, 65_536];
 /// Half of the copies of data clients are longer.
 const COPY_ASYNC_ABOVE_BYTES: u64 = 6_144;
 /// Pause between two ticks in milliseconds.
@@ -113,6 +115,7 @@ impl MdsNode {
     fn config(&mut self) -> MdsConfig {
         let start = self.start;
         let connector = self.wires.connector(&self.name());
+        let inline_max_bytes = INLINE_MAX_BYTES[self.rng.split().index(INLINE_MAX_BYTES.len())];
         MdsConfig {
             delegations: Some(DelegationLimits::default()),
             store: self.store.clone(),
@@ -131,6 +134,7 @@ impl MdsNode {
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                inline_max_bytes,
                 copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
                 creation: self.creation,
                 ds_lease_ms: DS_LEASE_MS,

@@ -39,6 +39,8 @@ pub(crate) struct Traffic {
     pub(crate) proxied: u64,
     /// COMMITs that data servers were asked for.
     pub(crate) commits: u64,
+    /// Bytes that lie in the metadata store.
+    pub(crate) inline: u64,
 }
 
 /// A cluster that `ropewalk up` runs.
@@ -102,6 +104,7 @@ impl Cluster {
         let mut sum = self.data_traffic()?;
         let mds = self.mds()?;
         sum.proxied += number(&mds, "proxy_written_bytes") + number(&mds, "proxy_read_bytes");
+        sum.inline = number(&mds, "inline_bytes");
         Ok(sum)
     }
 

@@ -237,8 +237,8 @@ pub(crate) fn pnfs(stage: &mut Stage<'_>) -> Result<Finding> {
 /// The size of the file of `pnfs`, MiB, and a bit; the script reads it from here.
 pub(crate) const PNFS_MIB: u64 = 64;
 
-/// What the servers count of small files and of large ones that begin with nothing. The MDS carries all of the small
-/// ones, as it asks for by `mdsthreshold`, and nothing of the large ones.
+/// What the servers count of small files and of large ones that begin with nothing. The metadata store has all of the small
+/// ones, and no data server any of them. Of the large ones nothing goes through the MDS.
 pub(crate) fn small(stage: &mut Stage<'_>) -> Result<Finding> {
     let Some(cluster) = stage.victim.cluster() else {
         return Ok(None);
@@ -254,15 +254,16 @@ pub(crate) fn small(stage: &mut Stage<'_>) -> Result<Finding> {
     }
     let large = cluster.traffic()?;
     stage.guest.signal("counted")?;
-    // The MDS counts what it carries, and so do the data servers.
-    let carried = (small.proxied - before.proxied) / 2;
+    let inline = small.inline - before.inline;
+    let elsewhere = small.proxied + small.ds_written - before.proxied - before.ds_written;
     let (proxied, written) = (
         large.proxied - small.proxied,
         large.ds_written - small.ds_written,
     );
-    if carried != SMALL_FILES * SMALL_BYTES {
+    if inline != SMALL_FILES * SMALL_BYTES || elsewhere > 0 {
         return Ok(Some(format!(
-            "of {SMALL_FILES} files of {SMALL_BYTES} bytes {carried} bytes went through the MDS"
+            "of {SMALL_FILES} files of {SMALL_BYTES} bytes {inline} bytes lie in the metadata store, and data servers were \
+             given {elsewhere}"
         )));
     }
     if proxied > 0 || written < 3 * (LARGE_MIB << 20) {

@@ -156,9 +156,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         Needs::Layouts,
         hosted::pnfs,
     ),
+    plain(
+        "inline",
+        "files around the size up to which they lie in the metadata store, by two mounts",
+    ),
     hosted(
         "small",
-        "small files are written through the MDS that wants it, large new ones never are (--crash --cluster-dir)",
+        "small files lie in the metadata store, and nothing of large new ones ever does (--crash --cluster-dir)",
         Needs::Cluster,
         hosted::small,
     ),

@@ -2,16 +2,18 @@
 //!
 //! A plain attribute to clients, so `setfattr` and `getfattr` on a kernel mount do what `ropewalk layout` does. On a directory it
 //! is the policy for new files and directories below; reading shows what applies, set or not. On a file it shows where
-//! the file lies, and cannot be set: that is decided at its creation.
+//! the file lies, and cannot be set: that is decided at its creation. `inline=3000` is a file whose bytes, so many, lie in
+//! the metadata store.
 //!
-//! The value is text: `stripe_unit=1048576 stripe_count=4`, each word optional. Sizes may end in K, M or G (powers of
-//! 1024, `KiB` too). `stripe_count=all` is a whole placement group.
+//! The value is text: `stripe_unit=1048576 stripe_count=4 inline_max=32768`, each word optional. Sizes may end in K, M or G
+//! (powers of 1024, `KiB` too). `stripe_count=all` is a whole placement group. `inline_max` is the size up to which a file
+//! is inline, 0 for none.
 
 use crate::Mds;
 use crate::cx::Cx;
 use cluster::FILE_WIDTH_MAX;
 use fs::STRIPE_UNIT_BYTES_MIN;
-use namespace::{EXECUTE, Inode, LayoutPolicy, READ, SetXattr, WRITE};
+use namespace::{EXECUTE, INLINE_BYTES_MAX, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
 
 /// Its name on the wire.
@@ -29,31 +31,37 @@ pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, N
     if rights & (READ | WRITE | EXECUTE) == 0 {
         return Err(NfsStatus::Access);
     }
-    let (unit, count) = if inode.is_dir() {
-        let policy = inode.layout_policy().unwrap_or_default();
-        // One from before that was bounded.
-        (policy.stripe_unit, policy.stripe_count.min(FILE_WIDTH_MAX))
-    } else {
-        let placement = inode.placement.ok_or(NfsStatus::NoXattr)?;
-        (
-            placement.stripe_unit,
-            mds.fs.cluster().width(placement.group),
-        )
+    if inode.is_inline() {
+        return Ok(format!("inline={}", inode.space_used));
+    }
+    if let Some(placement) = inode.placement {
+        let count = mds.fs.cluster().width(placement.group);
+        return Ok(stripes(placement.stripe_unit, count));
+    }
+    if !inode.is_dir() {
+        return Err(NfsStatus::NoXattr);
+    }
+    let policy = inode.layout_policy().unwrap_or_default();
+    let unit = match policy.stripe_unit {
+        0 => mds.fs.stripe_unit_bytes(),
+        unit => unit,
     };
-    let unit = if unit == 0 {
-        mds.fs.stripe_unit_bytes()
-    } else {
-        unit
-    };
-    Ok(match count {
+    // One from before that was bounded.
+    let stripes = stripes(unit, policy.stripe_count.min(FILE_WIDTH_MAX));
+    let inline_max = mds.fs.inline_max_bytes(policy);
+    Ok(format!("{stripes} inline_max={inline_max}"))
+}
+
+fn stripes(unit: u32, count: u32) -> String {
+    match count {
         0 => format!("stripe_unit={unit} stripe_count=all"),
         count => format!("stripe_unit={unit} stripe_count={count}"),
-    })
+    }
 }
 
 /// Whether a directory has a policy of its own, which LISTXATTRS shows.
 pub(super) fn is_set(inode: &Inode) -> bool {
-    inode.layout_policy().is_some()
+    inode.is_dir() && inode.layout_policy().is_some()
 }
 
 /// The policy that a value sets on a directory.
@@ -86,6 +94,11 @@ fn parse(value: &[u8], count_max: u32) -> Option<LayoutPolicy> {
     for word in text.split_ascii_whitespace() {
         match word.split_once('=')? {
             ("stripe_unit", size) => policy.stripe_unit = stripe_unit(size)?,
+            ("inline_max", size) => {
+                let bytes = bytes_of(size)?;
+                let bytes = u32::try_from(bytes).ok();
+                policy.inline_max_bytes = Some(bytes.filter(|b| *b <= INLINE_BYTES_MAX)?);
+            }
             ("stripe_count", "all") => policy.stripe_count = 0,
             ("stripe_count", count) => {
                 policy.stripe_count = count
@@ -99,7 +112,8 @@ fn parse(value: &[u8], count_max: u32) -> Option<LayoutPolicy> {
     Some(policy)
 }
 
-fn stripe_unit(text: &str) -> Option<u32> {
+/// A number of bytes, perhaps with a unit.
+fn bytes_of(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let shift = match &text[digits.len()..] {
         "" => 0,
@@ -108,7 +122,11 @@ fn stripe_unit(text: &str) -> Option<u32> {
         "G" | "GiB" => 30,
         _ => return None,
     };
-    let bytes = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn stripe_unit(text: &str) -> Option<u32> {
+    let bytes = bytes_of(text)?;
     let step = u64::from(STRIPE_UNIT_BYTES_MIN);
     let good = bytes >= step && bytes <= STRIPE_UNIT_BYTES_MAX && bytes.is_multiple_of(step);
     good.then(|| u32::try_from(bytes).ok()).flatten()
@@ -125,6 +143,13 @@ mod tests {
             Some(LayoutPolicy {
                 stripe_unit,
                 stripe_count,
+                inline_max_bytes: None,
+            })
+        };
+        let inline = |bytes| {
+            Some(LayoutPolicy {
+                inline_max_bytes: Some(bytes),
+                ..LayoutPolicy::default()
             })
         };
         for (text, policy) in [
@@ -133,6 +158,11 @@ mod tests {
             ("stripe_unit=1MiB\n", is(1 << 20, 0)),
             ("stripe_unit=1G stripe_count=all\0", is(1 << 30, 0)),
             ("", is(0, 0)),
+            ("inline_max=0", inline(0)),
+            ("inline_max=64K", inline(65_536)),
+            ("inline_max=65537", None),
+            ("inline_max=1G", None),
+            ("inline_max=-1", None),
             ("stripe_count=0", None),
             ("stripe_count=5", None),
             ("stripe_count=-1", None),

@@ -3,6 +3,10 @@
 //! A handle for writing reads as well. A client that opened for writing and may not read gets LAYOUTUNAVAILABLE, and writes
 //! through this server. A handle that only writes would be of no use to the readers that share the client's layout.
 //!
+//! An inline file has no layout (T10). Who asks in order to write gets it placed, and a layout then. Who asks in order to
+//! read gets LAYOUTUNAVAILABLE. One that rides on an OPEN, as Linux sends it always, is answered LAYOUTTRYLATER: the client
+//! goes on without, and asks again when it writes more than `mdsthreshold` says.
+//!
 //! One handle serves every data server of the file, and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for
 //! each. Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a
 //! single handle for "no stripes". They send I/O across a stripe's end to the wrong data server.
@@ -12,10 +16,13 @@ use crate::check_io;
 use crate::cx::{self, Cx};
 use crate::layout_kind::{Body, kind_of};
 use layout::{LayoutKind, SignedHandle};
+use namespace::Inode;
 use nfs4::layout::{LENGTH_TO_EOF, Layout};
 use nfs4::ops::{LayoutGetArgs, LayoutGetRes, LayoutsGranted};
-use nfs4::{IoMode, NfsStatus, OpNum, ReplyWriter};
+use nfs4::{IoMode, NfsStatus, OpNum, ReplyWriter, Stateid};
 use server::answer;
+use state::Io;
+use std::sync::Arc;
 use xdr::{List, Opaque};
 
 pub(super) async fn layoutget(
@@ -74,6 +81,9 @@ async fn get(
         }
         IoMode::Any => return Err(NfsStatus::BadIoMode),
     };
+    if inode.is_inline() {
+        inode = placed(mds, cx, &inode, (args.stateid, mode)).await?;
+    }
     let placement = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?;
     let body = Body::new(mds, cx, kind, placement)?;
     // Its size is the same whatever the handle: nothing is granted that cannot be told.
@@ -101,6 +111,24 @@ async fn get(
         cx.actor.note_read(&mds.fs, &inode);
     }
     Ok((kind, stateid, body.encode(&handle)))
+}
+
+/// An inline file, with the place that it gets if the caller asks in order to write.
+async fn placed(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    inode: &Inode,
+    (stateid, mode): (Stateid, state::IoMode),
+) -> Result<Arc<Inode>, NfsStatus> {
+    if stateid == Stateid::CURRENT {
+        return Err(NfsStatus::LayoutTryLater);
+    }
+    if mode == state::IoMode::Read {
+        return Err(NfsStatus::LayoutUnavailable);
+    }
+    let stateid = cx.resolve(stateid)?;
+    let _excluded = check_io::check_io_on(mds, cx, inode, stateid, Io::Write).await?;
+    fs::place(&mds.fs, &mut cx.actor, inode, None).await
 }
 
 /// Ranges that make no sense (RFC 8881 §18.43.3). Any other is answered with the whole file.

@@ -256,9 +256,13 @@ async fn create(
         let made = mds.fs.handle_of(&created.inode);
         (result(&found, lost, Delegation::None), Some(made))
     };
-    let created = match mds.fs.place(policy) {
+    let place = match mds.fs.inline_max_bytes(policy) {
+        0 => mds.fs.place(policy).map(Some),
+        _ => Ok(None),
+    };
+    let created = match place {
         Ok(place) => cx::change(mds, cx, kept, |ns, op| {
-            ns.create(op, dir, name, &new, how, Some(place))
+            ns.create(op, dir, name, &new, how, place)
         })?,
         // Without a place for a new file those that exist still open.
         Err(status) => cx

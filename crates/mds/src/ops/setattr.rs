@@ -7,8 +7,7 @@
 
 use crate::cx::{self, Cx};
 use crate::{Mds, attrs};
-use fs::Clearing;
-use fs::Prepared;
+use fs::{Clearing, Prepared, Resized};
 use namespace::{Inode, NsError, SET_ID_BITS, SetAttr, SetTime};
 use nfs4::ops::{SetAttrArgs, SetAttrRes};
 use nfs4::{Bitmap, NfsStatus, Stateid};
@@ -120,6 +119,28 @@ pub(super) async fn apply(
         mds.fs.check_end(size)?;
         mds.fs.check_not_truncating(inode.id)?;
     }
+    if wanted.size.is_some() && inode.is_inline() {
+        let actor = &mut cx.actor;
+        let set = fs::set_size_inline(&mds.fs, actor, inode, wanted, opened_for_write, kept);
+        return match set.await? {
+            Resized::Inline(set) => Ok(set.inode),
+            Resized::Placed(inode) => {
+                set_placed(mds, cx, &inode, wanted, opened_for_write, kept).await
+            }
+        };
+    }
+    set_placed(mds, cx, inode, wanted, opened_for_write, kept).await
+}
+
+/// As [`apply`], where no size of an inline file is set.
+async fn set_placed(
+    mds: &Mds,
+    cx: &mut Cx<'_>,
+    inode: &Arc<Inode>,
+    wanted: &SetAttr,
+    opened_for_write: bool,
+    kept: &Prepared,
+) -> Result<Arc<Inode>, NfsStatus> {
     let mut needs_truncate = false;
     let result = cx.actor.change_as(&mds.fs, kept, |ns, op| {
         match ns.setattr(op, inode.id, wanted, opened_for_write) {

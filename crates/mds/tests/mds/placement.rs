@@ -318,7 +318,7 @@ async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
     let before = File::create(&alice, "before").await;
     assert_eq!(
         policy(&alice, &root).await,
-        "stripe_unit=4096 stripe_count=all"
+        "stripe_unit=4096 stripe_count=all inline_max=0"
     );
     for wrong in [
         "stripe_count=6",
@@ -341,7 +341,7 @@ async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
     assert_eq!(policies_listed(&alice, &root).await, 1);
     assert_eq!(
         policy(&stranger, &root).await,
-        "stripe_unit=8192 stripe_count=2"
+        "stripe_unit=8192 stripe_count=2 inline_max=0"
     );
 }
 
@@ -401,7 +401,7 @@ async fn a_layout_policy_decides_width_and_unit_of_new_files_and_outlives_a_rest
     let alice = again.session("alice").await;
     assert_eq!(
         policy(&alice, &root).await,
-        "stripe_unit=8192 stripe_count=2"
+        "stripe_unit=8192 stripe_count=2 inline_max=0"
     );
 }
 

@@ -8,6 +8,10 @@ use std::fmt;
 pub(crate) const DIRS: u64 = 2;
 /// Names in each.
 const NAMES: u64 = 5;
+/// The directory whose files are inline; those made in others lie on a data server.
+pub(crate) const INLINE_DIR: usize = 0;
+/// Longest write.
+const WRITE_BYTES_MAX: u64 = 5000;
 
 /// A name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,13 +57,18 @@ pub(crate) enum Act {
     Remove(Place),
     /// Sets the permission bits.
     Mode(Place, u32),
+    /// Writes so many times this byte at the start of an inline file.
+    Write(Place, u8, usize),
+    /// Sets the size of an inline file.
+    Cut(Place, usize),
 }
 
 impl Act {
     pub(crate) fn any(dice: &mut Dice, tree: &Tree) -> Self {
         loop {
             let (at, other) = (Place::any(dice), Place::any(dice));
-            let act = match dice.roll(12) {
+            let len = usize::try_from(dice.roll(WRITE_BYTES_MAX)).unwrap();
+            let act = match dice.roll(18) {
                 0..=3 => {
                     let closes = !dice.one_in(3);
                     Self::Create { at, closes }
@@ -68,6 +77,8 @@ impl Act {
                 5 => Self::Link(at, other),
                 6..=8 => Self::Rename(at, other),
                 9..=10 => Self::Remove(at),
+                11..=15 => Self::Write(at, dice.roll(256).to_le_bytes()[0], len + 1),
+                16 => Self::Cut(at, len),
                 _ => Self::Mode(at, 0o600 + u32::try_from(dice.roll(0o100)).unwrap()),
             };
             if tree.admits(act) {
@@ -88,6 +99,11 @@ impl Act {
             "rename" => Self::Rename(place(1), place(2)),
             "remove" => Self::Remove(place(1)),
             "mode" => Self::Mode(place(1), words[2].parse().unwrap()),
+            "write" => {
+                let (byte, len) = (words[2].parse().unwrap(), words[3].parse().unwrap());
+                Self::Write(place(1), byte, len)
+            }
+            "cut" => Self::Cut(place(1), words[2].parse().unwrap()),
             other => panic!("{other}"),
         }
     }
@@ -108,16 +124,20 @@ impl fmt::Display for Act {
             Self::Rename(from, to) => write!(f, "rename {from} {to}"),
             Self::Remove(at) => write!(f, "remove {at}"),
             Self::Mode(at, mode) => write!(f, "mode {at} {mode}"),
+            Self::Write(at, byte, len) => write!(f, "write {at} {byte} {len}"),
+            Self::Cut(at, len) => write!(f, "cut {at} {len}"),
         }
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Node {
     /// As the server said; `None` when it has not answered.
     file_id: Option<u64>,
     is_dir: bool,
     mode: u32,
+    /// The bytes of an inline file.
+    bytes: Option<Vec<u8>>,
 }
 
 /// The names of one client.
@@ -142,17 +162,22 @@ pub(crate) struct Seen {
     /// Links of its directories.
     pub(crate) dirs: Vec<u32>,
     pub(crate) names: BTreeMap<Place, Entry>,
+    /// Bytes of inline files.
+    pub(crate) bytes: BTreeMap<Place, Vec<u8>>,
 }
 
 impl Tree {
-    fn node(&self, at: Place) -> Option<Node> {
-        self.names.get(&at).map(|node| self.nodes[*node])
+    fn node(&self, at: Place) -> Option<&Node> {
+        self.names.get(&at).map(|node| &self.nodes[*node])
     }
 
     fn admits(&self, act: Act) -> bool {
         match act {
             Act::Create { at, .. } | Act::MakeDir(at) => self.node(at).is_none(),
             Act::Remove(at) | Act::Mode(at, _) => self.node(at).is_some(),
+            Act::Write(at, ..) | Act::Cut(at, _) => {
+                self.node(at).is_some_and(|node| node.bytes.is_some())
+            }
             Act::Link(from, to) => {
                 self.node(from).is_some_and(|node| !node.is_dir) && self.node(to).is_none()
             }
@@ -169,11 +194,13 @@ impl Tree {
     /// Does it; `file_id` is that of the file that it was done to.
     pub(crate) fn apply(&mut self, act: Act, file_id: Option<u64>) {
         let mut make = |at: Place, is_dir: bool, mode: u32| {
+            let is_inline = !is_dir && at.dir == INLINE_DIR;
             self.names.insert(at, self.nodes.len());
             self.nodes.push(Node {
                 file_id,
                 is_dir,
                 mode,
+                bytes: is_inline.then(Vec::new),
             });
         };
         match act {
@@ -192,7 +219,18 @@ impl Tree {
                 let node = self.names[&at];
                 self.nodes[node].mode = mode;
             }
+            Act::Write(at, byte, len) => {
+                let bytes = self.bytes(at);
+                bytes.resize(bytes.len().max(len), 0);
+                bytes[..len].fill(byte);
+            }
+            Act::Cut(at, len) => self.bytes(at).resize(len, 0),
         }
+    }
+
+    fn bytes(&mut self, at: Place) -> &mut Vec<u8> {
+        let node = self.names[&at];
+        self.nodes[node].bytes.as_mut().unwrap()
     }
 
     /// What contradicts these names in what was seen.
@@ -207,7 +245,10 @@ impl Tree {
         let mut ids: BTreeSet<(usize, u64)> = BTreeSet::new();
         for (at, entry) in &seen.names {
             let number = self.names[at];
-            let node = self.nodes[number];
+            let node = &self.nodes[number];
+            if node.bytes.as_ref() != seen.bytes.get(at) {
+                return Some(format!("{at} has other bytes"));
+            }
             let want = Entry {
                 file_id: node.file_id.unwrap_or(entry.file_id),
                 is_dir: node.is_dir,
@@ -247,6 +288,7 @@ impl Seen {
                     file_id: Some(entry.file_id),
                     is_dir: entry.is_dir,
                     mode: entry.mode,
+                    bytes: self.bytes.get(at).cloned(),
                 });
                 tree.nodes.len() - 1
             });

@@ -1,20 +1,25 @@
 //! What a client does with names, and how it looks at them.
 
-use super::model::{Act, DIRS, Entry, Place, Seen};
+use super::model::{Act, DIRS, Entry, INLINE_DIR, Place, Seen};
 use crate::rig::file::{File, patiently};
-use crate::rig::{Client, after_putfh};
+use crate::rig::real::write;
+use crate::rig::{Client, Rig, after_putfh};
+use namespace::{Cred, FileId, Op, Time};
 use nfs4::attr::{self, Attrs};
 use nfs4::ops::{
     CreateArgs, CreateRes, CreateType, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LinkArgs,
     LinkRes, LookupPArgs, LookupPRes, PutFhArgs, PutFhRes, ReadDirArgs, ReadDirRes, RemoveArgs,
-    RemoveRes, RenameArgs, RenameRes, SaveFhArgs, SaveFhRes, SetAttrArgs, SetAttrRes,
+    RemoveRes, RenameArgs, RenameRes, SaveFhArgs, SaveFhRes, SetAttrArgs, SetAttrRes, SetXattrArgs,
+    SetXattrOption, SetXattrRes,
 };
 use nfs4::{
     Bitmap, CompoundBuilder, CompoundReply, Fattr, FileHandle, FileType, NfsStatus, OpError,
-    Stateid, Verifier,
+    StableHow, Stateid, Verifier,
 };
 use xdr::Opaque;
 
+/// Where a file lies, and where new ones are to.
+const LAYOUT: &[u8] = b"ropewalk.layout";
 const WANTED: Bitmap = Bitmap::of(&[attr::TYPE, attr::FILEID, attr::MODE, attr::NUMLINKS]);
 
 fn dir_name(number: usize, dir: u64) -> String {
@@ -46,6 +51,14 @@ pub(crate) async fn dirs(client: &Client, number: usize) -> Vec<FileHandle> {
             Err(status) => panic!("{status}"),
         }
     }
+    let policy = client.on(&all[INLINE_DIR], |b| {
+        b.push(&SetXattrArgs {
+            option: SetXattrOption::Either,
+            name: Opaque(LAYOUT),
+            value: Opaque(b"inline_max=64K"),
+        });
+    });
+    after_putfh(&policy.await).take::<SetXattrRes>().unwrap();
     all
 }
 
@@ -169,8 +182,33 @@ pub(crate) async fn perform(client: &Client, dirs: &[FileHandle], act: Act) -> u
             id_of(&file)
         }
         Act::Remove(at) => remove(client, dirs, at).await,
-        Act::Mode(at, mode) => set_mode(client, dirs, at, mode).await,
+        Act::Mode(at, mode) => set(client, dirs, at, (Some(mode), None)).await,
+        Act::Cut(at, len) => set(client, dirs, at, (None, Some(len as u64))).await,
+        Act::Write(at, byte, len) => fill(client, dirs, at, &vec![byte; len]).await,
     }
+}
+
+/// Writes at the start of a file without an open.
+async fn fill(client: &Client, dirs: &[FileHandle], at: Place, bytes: &[u8]) -> u64 {
+    let file = File {
+        client,
+        name: String::new(),
+        fh: find(client, dirs, at).await,
+        open: Stateid::ANONYMOUS,
+    };
+    write(&file, 0, StableHow::Unstable, bytes).await;
+    file.id()
+}
+
+/// The bytes of a file, if it is inline. The server may be in grace, so no client can be asked.
+fn inline_bytes(rig: &Rig, file_id: u64) -> Option<Vec<u8>> {
+    let cred = Cred::root();
+    let mut op = Op::new(&cred, Time::default());
+    let ns = rig.nfsd.role().fs().namespace();
+    let (inode, record) = ns.read_inline(&mut op, FileId(file_id)).unwrap();
+    let mut bytes = record.to_vec();
+    bytes.resize(usize::try_from(inode.size).unwrap(), 0);
+    inode.is_inline().then_some(bytes)
 }
 
 async fn remove(client: &Client, dirs: &[FileHandle], at: Place) -> u64 {
@@ -190,10 +228,17 @@ async fn remove(client: &Client, dirs: &[FileHandle], at: Place) -> u64 {
     id_of(&file)
 }
 
-async fn set_mode(client: &Client, dirs: &[FileHandle], at: Place, mode: u32) -> u64 {
+async fn set(
+    client: &Client,
+    dirs: &[FileHandle],
+    at: Place,
+    what: (Option<u32>, Option<u64>),
+) -> u64 {
     let file = &find(client, dirs, at).await;
+    let (mode, size) = what;
     let attrs = &Fattr::new(&Attrs {
-        mode: Some(mode),
+        mode,
+        size,
         ..Attrs::default()
     });
     let set = patiently(|| async move {
@@ -215,7 +260,7 @@ async fn set_mode(client: &Client, dirs: &[FileHandle], at: Place, mode: u32) ->
 }
 
 /// Looks at all names of a client; `None` when it has no directories. One that lists a directory is its parent.
-pub(crate) async fn look(client: &Client, number: usize, at: &str) -> Option<Seen> {
+pub(crate) async fn look(rig: &Rig, client: &Client, number: usize, at: &str) -> Option<Seen> {
     let mut seen = Seen::default();
     for dir in 0..DIRS {
         let fh = client.lookup(&[&dir_name(number, dir)]).await;
@@ -238,7 +283,13 @@ pub(crate) async fn look(client: &Client, number: usize, at: &str) -> Option<See
                 assert_eq!(parent(client, &found).await, id_of(&fh), "{at}: {text}");
                 assert_eq!(list(client, &found).await.len(), 0, "{at}: {text}");
             }
-            seen.names.insert(Place { dir, name }, entry);
+            let at = Place { dir, name };
+            if !entry.is_dir
+                && let Some(bytes) = inline_bytes(rig, entry.file_id)
+            {
+                seen.bytes.insert(at, bytes);
+            }
+            seen.names.insert(at, entry);
         }
     }
     Some(seen)

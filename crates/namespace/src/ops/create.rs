@@ -91,7 +91,7 @@ struct Special {
 }
 
 impl Namespace {
-    /// Makes a regular file, or finds it, for OPEN. `placement` says where its data will go.
+    /// Makes a regular file, or finds it, for OPEN. `placement` says where its data will go; without one it is inline.
     ///
     /// # Errors
     /// [`NsError::Exist`] as `how` says, [`NsError::Access`], [`NsError::Perm`] for a foreign owner,
@@ -285,6 +285,7 @@ fn make(
     let (uid, gid) = owner_of_new(cred, &parent, new)?;
     let id = txn.allocate()?;
     let (mode, acl) = permissions(&parent, kind, new)?;
+    let is_inline = kind == FileType::Regular && special.placement.is_none();
     let mut inode = Inode {
         id,
         generation: 1,
@@ -306,7 +307,7 @@ fn make(
         placement: special.placement,
         epoch: 0,
         verifier: special.verifier,
-        extras: extras_of_new(&parent, kind, acl),
+        extras: extras_of_new(&parent, (kind, is_inline), acl),
     };
     new.marks.apply(&mut inode, false)?;
     txn.add(inode.clone());
@@ -357,11 +358,11 @@ fn permissions(
 }
 
 /// What a directory hands down, and the list.
-fn extras_of_new(parent: &Inode, kind: FileType, acl: Option<Acl>) -> Extras {
+fn extras_of_new(parent: &Inode, (kind, is_inline): (FileType, bool), acl: Option<Acl>) -> Extras {
     let mut extras = Extras::default();
     let layout = parent
         .layout_policy()
-        .filter(|_| kind == FileType::Directory);
+        .filter(|_| kind == FileType::Directory || is_inline);
     if layout.is_some() || acl.is_some() {
         extras.edit(|rare| (rare.layout, rare.acl) = (layout, acl));
     }

@@ -13,12 +13,12 @@
 //! After a restart [`Namespace::rw_out_files`] and [`Namespace::truncate_intents`] list what was under
 //! way; both are safe to do again.
 
-use crate::inode::Inode;
+use crate::inode::{Inode, in_blocks};
 use crate::ops::setattr::{SetAttr, changed, check_resize, replace, resize};
 use crate::perm::mode_after_write;
 use crate::records::{self, RW_OUT_CLIENTS_MAX, RwOut, TruncateIntent};
 use crate::txn::Txn;
-use crate::{FileId, Namespace, NsError, Op, PAGE_MAX, Placement, Time, keys};
+use crate::{Cred, FileId, Namespace, NsError, Op, PAGE_MAX, Placement, Time, keys};
 use meta::Purpose;
 use std::sync::Arc;
 use xdr::Decode;
@@ -36,15 +36,8 @@ pub struct SizeCommit {
     pub change_from: Option<u64>,
 }
 
-/// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
-const BLOCK_BYTES: u64 = 4096;
-
 /// A file changes less often than 2 to this in one boot: once a microsecond for twelve days.
 const CHANGES_PER_BOOT_BITS: u32 = 40;
-
-fn in_blocks(bytes: u64) -> u64 {
-    bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
-}
 
 impl Namespace {
     /// Marks the file "RW out" for a client. The mark must be durable before the layout is granted. `stamps` is what
@@ -60,7 +53,7 @@ impl Namespace {
         stamps: &[Time],
     ) -> Result<(), NsError> {
         self.write(op, |txn| {
-            regular(txn, file)?;
+            txn.regular(file)?;
             let mark = txn.rw_out(file)?.unwrap_or_default();
             let Err(at) = mark.clients.0.binary_search(&client) else {
                 return Ok(());
@@ -143,7 +136,7 @@ impl Namespace {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
-            let inode = regular(txn, file)?;
+            let inode = txn.regular(file)?;
             let mode = mode_after_write(&inode, cred);
             if mode == inode.mode {
                 return Ok(inode);
@@ -168,22 +161,24 @@ impl Namespace {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
             txn.purpose(Purpose::Upkeep);
-            let mut inode = (*regular(txn, file)?).clone();
+            let mut inode = (*txn.regular(file)?).clone();
             if let Some(least) = commit.change_from {
                 let change = &mut txn.touch(file)?.change;
                 *change = least.max(*change);
             }
+            let space_used = inode.space_used;
             if let Some(end) = commit.new_end {
                 check_resize(&inode, cred, end, true)?;
                 let grown = in_blocks(end).saturating_sub(in_blocks(inode.size));
                 inode.space_used = inode.space_used.saturating_add(grown);
                 inode.size = inode.size.max(end);
             }
-            inode.space_used = commit.space_used.unwrap_or(inode.space_used);
+            inode.space_used = match inode.is_inline() {
+                true => space_used,
+                false => commit.space_used.unwrap_or(inode.space_used),
+            };
+            note_written(&mut inode, cred, now);
             inode.mtime = commit.mtime.unwrap_or(now);
-            inode.ctime = now;
-            inode.note_modified();
-            inode.mode = mode_after_write(&inode, cred);
             replace(txn, inode)
         })
     }
@@ -197,6 +192,7 @@ impl Namespace {
         let mut changed = Vec::new();
         for (file, used) in files {
             match self.getattr(op, *file) {
+                Ok(inode) if inode.is_inline() => {}
                 Ok(inode) if inode.space_used != *used => changed.push((*file, *used)),
                 Ok(_) | Err(NsError::Stale) => {}
                 Err(e) => return Err(e),
@@ -222,7 +218,7 @@ impl Namespace {
     /// write. Times move only when the size does.
     ///
     /// # Errors
-    /// As [`Namespace::commit_size`].
+    /// As [`Namespace::commit_size`]; [`NsError::Inval`] also for an inline file.
     pub fn set_size_exact(
         &self,
         op: &mut Op<'_>,
@@ -233,9 +229,12 @@ impl Namespace {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
             txn.purpose(Purpose::Upkeep);
-            let before = regular(txn, file)?;
+            let before = txn.regular(file)?;
             let mut inode = (*before).clone();
             check_resize(&inode, cred, size, true)?;
+            if inode.is_inline() {
+                return Err(NsError::Inval);
+            }
             inode.space_used = space_used.unwrap_or(inode.space_used);
             if inode.size != size {
                 inode.size = size;
@@ -253,7 +252,7 @@ impl Namespace {
     /// Gives a file without bytes another place. Nobody may have a handle of the one that it had, and its objects hold nothing.
     ///
     /// # Errors
-    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::Busy`] when it has bytes.
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file, [`NsError::Busy`] when it has bytes or is inline.
     pub fn take_place(
         &self,
         op: &mut Op<'_>,
@@ -262,8 +261,8 @@ impl Namespace {
     ) -> Result<Arc<Inode>, NsError> {
         self.write(op, |txn| {
             txn.purpose(Purpose::Upkeep);
-            let mut inode = (*regular(txn, file)?).clone();
-            if inode.size > 0 {
+            let mut inode = (*txn.regular(file)?).clone();
+            if inode.size > 0 || inode.is_inline() {
                 return Err(NsError::Busy);
             }
             inode.placement = Some(place);
@@ -276,7 +275,7 @@ impl Namespace {
     /// the request are checked now and set at the end.
     ///
     /// # Errors
-    /// [`NsError::Busy`] while another truncation is under way; otherwise as [`Namespace::setattr`].
+    /// [`NsError::Busy`] while another truncation is under way, and for an inline file; otherwise as [`Namespace::setattr`].
     pub fn begin_truncate(
         &self,
         op: &mut Op<'_>,
@@ -292,7 +291,7 @@ impl Namespace {
             let inode = txn.need(file)?;
             check_resize(&inode, cred, new_size, opened_for_write)?;
             changed(&inode, cred, attrs, now)?;
-            if txn.truncation(file)?.is_some() {
+            if txn.truncation(file)?.is_some() || inode.is_inline() {
                 return Err(NsError::Busy);
             }
             let mut after = if fence {
@@ -332,7 +331,7 @@ impl Namespace {
         let (cred, now) = (op.cred, op.now);
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
-            let before = regular(txn, file)?;
+            let before = txn.regular(file)?;
             let intent = txn.truncation(file)?.ok_or(NsError::Inval)?;
             let set = SetAttr {
                 size: None,
@@ -372,7 +371,7 @@ impl Namespace {
     pub fn raise_epoch(&self, op: &mut Op<'_>, file: FileId) -> Result<u64, NsError> {
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
-            regular(txn, file)?;
+            txn.regular(file)?;
             let inode = raise(txn, file)?;
             Ok(txn.fencing_epoch(&inode))
         })
@@ -403,13 +402,12 @@ impl Namespace {
     }
 }
 
-fn regular(txn: &mut Txn<'_>, file: FileId) -> Result<Arc<Inode>, NsError> {
-    let inode = txn.need(file)?;
-    if inode.is_regular() {
-        Ok(inode)
-    } else {
-        Err(NsError::Inval)
-    }
+/// Sets what a write changes beside size and space.
+pub(crate) fn note_written(inode: &mut Inode, cred: &Cred, now: Time) {
+    inode.mtime = now;
+    inode.ctime = now;
+    inode.note_modified();
+    inode.mode = mode_after_write(inode, cred);
 }
 
 fn raise(txn: &mut Txn<'_>, file: FileId) -> Result<Inode, NsError> {

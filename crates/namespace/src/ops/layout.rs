@@ -1,14 +1,14 @@
 //! Layout policies: how the data of new files below a directory are to be cut.
 //!
-//! A directory hands its policy down to the directories made in it. It says nothing of files that exist: where the data of
-//! a file are never changes.
+//! A directory hands its policy down to the directories and the inline files made in it. It says nothing of files that
+//! exist: a place never changes, and an inline file gets one by the policy that it was made under.
 
 use crate::extras::LayoutPolicy;
 use crate::inode::Inode;
 use crate::{ChangeInfo, FileId, Namespace, NsError, Op};
 
 impl Inode {
-    /// The policy for new files of a directory, if it has one.
+    /// The policy for new files of a directory, or that of an inline file, if it has one.
     #[must_use]
     pub fn layout_policy(&self) -> Option<LayoutPolicy> {
         self.extras.rare().and_then(|r| r.layout)

@@ -3,9 +3,11 @@
 
 pub(crate) mod create;
 pub(crate) mod data;
+pub(crate) mod inline;
 mod layout;
 pub(crate) mod link;
 mod lookup;
+pub(crate) mod place;
 pub(crate) mod readdir;
 pub(crate) mod removal;
 pub(crate) mod remove;

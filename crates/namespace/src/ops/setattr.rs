@@ -1,5 +1,6 @@
 //! SETATTR: who may change which attribute, and what follows from it.
 
+use crate::inline_record;
 use crate::inode::{FileType, Inode};
 use crate::mode::{MODE_BITS, SYMLINK_MODE};
 use crate::perm::{mode_after_chmod, mode_after_chown, mode_after_write};
@@ -110,7 +111,7 @@ impl Namespace {
     /// # Errors
     /// - [`NsError::Perm`]: only the owner or root may.
     /// - [`NsError::Access`]: write permission would allow it.
-    /// - [`NsError::NeedsTruncate`]: a size below the present one, or one of a file with unreported data.
+    /// - [`NsError::NeedsTruncate`]: a size below the present one of a placed file, or one of a file with unreported data.
     /// - [`NsError::Busy`]: a size during a truncation.
     /// - [`NsError::AclTooLong`]: a mode that would make the list too long.
     /// - [`NsError::Inval`], [`NsError::IsDir`], [`NsError::FileTooBig`].
@@ -136,7 +137,9 @@ impl Namespace {
                 if txn.truncation(file)?.is_some() {
                     return Err(NsError::Busy);
                 }
-                if size < before.size || txn.rw_out(file)?.is_some() {
+                if before.is_inline() {
+                    inline_record::cut(txn, &mut after, size)?;
+                } else if size < before.size || txn.rw_out(file)?.is_some() {
                     return Err(NsError::NeedsTruncate);
                 }
                 resize(&mut after, size, cred, attrs, now);

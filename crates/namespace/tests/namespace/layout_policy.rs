@@ -1,4 +1,4 @@
-//! Goal: a directory's layout policy is set by its owner, handed down to directories and to nothing else, and kept.
+//! Goal: a directory's layout policy is set by its owner, handed down to directories and inline files and to nothing else, and kept.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"
@@ -12,6 +12,7 @@ use std::sync::Arc;
 const POLICY: LayoutPolicy = LayoutPolicy {
     stripe_unit: 1 << 16,
     stripe_count: 2,
+    inline_max_bytes: Some(4096),
 };
 
 fn policy(ns: &Namespace, file: FileId) -> Option<LayoutPolicy> {
@@ -37,6 +38,10 @@ fn the_owner_sets_it_and_directories_made_below_have_it_too() {
     let file = touch(&ns, &user(1), dir, "f", 0o644);
     assert_eq!(set(&Cred::root(), file, Some(POLICY)), Err(NsError::NotDir));
     assert_eq!(set(&Cred::root(), below, None), Ok(1));
+    let inline = create_inline(&ns, &user(1), dir, "small");
+    assert_eq!(policy(&ns, inline), Some(POLICY), "until it has a place");
+    let placed = run(&user(1), 1, |op| ns.place(op, inline, PLACEMENT)).unwrap();
+    assert_eq!(placed.layout_policy(), None);
     let ns = open(store);
     let all = [dir, before, below, deeper, file].map(|id| policy(&ns, id));
     assert_eq!(all, [Some(POLICY), None, None, Some(POLICY), None]);

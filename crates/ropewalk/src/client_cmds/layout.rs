@@ -32,8 +32,11 @@ pub(crate) struct SetArgs {
     /// Data servers of a file: at most 58, and no more than there are [default: all of a placement group]
     #[arg(long, value_name = "N", value_parser = stripe_count)]
     stripe_count: Option<u32>,
+    /// Largest file whose bytes lie in the metadata store, at most 64KiB; 0 for none [default: the server's]
+    #[arg(long, value_name = "SIZE")]
+    inline_max: Option<ByteSize>,
     /// Take the directory's own setting away
-    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count"])]
+    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max"])]
     unset: bool,
     /// Print JSON: what was done
     #[arg(long)]
@@ -58,17 +61,20 @@ pub(crate) async fn run(command: &LayoutCommand, servers: &Servers) -> Result<()
 }
 
 async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
-    if args.stripe_unit.is_none() && args.stripe_count.is_none() && !args.unset {
-        return Err(CliError::usage(
-            "say --stripe-unit, --stripe-count or --unset",
-        ));
-    }
     let mut words = Vec::new();
     if let Some(unit) = args.stripe_unit {
         words.push(format!("stripe_unit={}", unit.as_u64()));
     }
     if let Some(count) = args.stripe_count {
         words.push(format!("stripe_count={count}"));
+    }
+    if let Some(bytes) = args.inline_max {
+        words.push(format!("inline_max={}", bytes.as_u64()));
+    }
+    if words.is_empty() && !args.unset {
+        return Err(CliError::usage(
+            "say --stripe-unit, --stripe-count, --inline-max or --unset",
+        ));
     }
     let text = words.join(" ");
     let value = (!args.unset).then_some(text.as_bytes());
@@ -102,7 +108,7 @@ fn stripe_count(text: &str) -> Result<u32, String> {
 fn refused(place: &Place) -> CliError {
     CliError::new(format!(
         "the server refuses this layout for {}: it must be a directory, the stripe unit a multiple of 4KiB up to 1GiB, \
-         the stripe count no more than there are data servers",
+         the stripe count no more than there are data servers, inline files no longer than 64KiB",
         place.url
     ))
 }

@@ -14,6 +14,7 @@ use crate::rdma_provider::ProviderChoice;
 use crate::times::Length;
 use ::server::exports::{Atime, ClientRule, EXPORT_RULES_MAX, ExportRule, Exports, Squash};
 use bytesize::ByteSize;
+use namespace::INLINE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,9 @@ pub(crate) struct MdsConfig {
     /// Files below this size are written through the metadata server; 0 sends all to the data servers.
     #[serde(default = "default_mds_threshold", serialize_with = "exact_size")]
     pub mds_threshold: ByteSize,
+    /// Largest file whose bytes lie in the metadata store; 0 sends those of all files to data servers.
+    #[serde(default = "default_inline_max", serialize_with = "exact_size")]
+    pub inline_max: ByteSize,
     /// How old the key that signs handles for data servers becomes before a new one takes over.
     #[serde(default = "default_key_rotation")]
     pub key_rotation: Length,
@@ -145,6 +149,10 @@ fn default_mds_threshold() -> ByteSize {
     ByteSize::kib(32)
 }
 
+fn default_inline_max() -> ByteSize {
+    ByteSize::kib(32)
+}
+
 fn default_key_rotation() -> Length {
     Length(Duration::from_secs(24 * 3600))
 }
@@ -180,6 +188,9 @@ impl Checked for MdsConfig {
         }
         if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
             return Err(wrong("`mds_threshold` must be at most 1 MiB"));
+        }
+        if self.inline_max.as_u64() > u64::from(INLINE_BYTES_MAX) {
+            return Err(wrong("`inline_max` must be at most 64 KiB"));
         }
         let mut listeners = self.listen.iter().chain(&self.rdma_listen);
         let open = listeners.find(|a| !is_loopback(a.ip()));
@@ -242,6 +253,7 @@ impl MdsConfig {
             delegations: default_delegations(),
             stripe_unit: default_stripe_unit(),
             mds_threshold: default_mds_threshold(),
+            inline_max: default_inline_max(),
             workers: 0,
             connections_max: default_connections_max(),
             connections_per_address_max: None,

@@ -67,6 +67,10 @@ fn what_cannot_work_is_refused_with_a_reason() {
             "`mds_threshold` must be at most 1 MiB",
         ),
         (
+            "inline_max = '65KiB'",
+            "`inline_max` must be at most 64 KiB",
+        ),
+        (
             "listen = ['0.0.0.0:2049']\n[[export]]\nclients = '*'",
             "set `advertise`",
         ),

@@ -77,6 +77,12 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
             "Size of the metadata store",
             mds.metadata_bytes,
         ),
+        (
+            "inline_files",
+            "Files whose bytes lie in the metadata store",
+            mds.inline_files,
+        ),
+        ("inline_bytes", "Bytes of those files", mds.inline_bytes),
     ] {
         page.gauge(name, help, n)?;
     }

@@ -67,6 +67,14 @@ pub fn creation() -> Creation {
     }
 }
 
+/// None, but in the test program that goes through the tests of others once more.
+pub fn inline_max_bytes() -> u64 {
+    match env!("CARGO_CRATE_NAME") {
+        "inline" => 20_000,
+        _ => 0,
+    }
+}
+
 /// Seeded, so that runs repeat.
 fn random(seed: u64) -> Random {
     let state = AtomicU64::new(seed);
@@ -166,6 +174,7 @@ impl Rig {
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
+                inline_max_bytes: inline_max_bytes(),
                 copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,
                 creation: creation(),
                 ds_lease_ms: DS_LEASE_MS,

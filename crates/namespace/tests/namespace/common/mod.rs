@@ -53,6 +53,15 @@ pub(crate) fn mkdir(ns: &Namespace, dir: FileId, name: &str, mode: u32) -> FileI
     made.unwrap().inode.id
 }
 
+/// A file whose bytes lie in the metadata store.
+pub(crate) fn create_inline(ns: &Namespace, cred: &Cred, dir: FileId, name: &str) -> FileId {
+    let made = run(cred, 1, |op| {
+        let new = NewNode::mode(0o644);
+        ns.create(op, dir, name.as_bytes(), &new, How::Guarded, None)
+    });
+    made.unwrap().inode.id
+}
+
 pub(crate) fn touch(ns: &Namespace, cred: &Cred, dir: FileId, name: &str, mode: u32) -> FileId {
     let made = run(cred, 1, |op| {
         let new = NewNode::mode(mode);

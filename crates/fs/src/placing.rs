@@ -1,0 +1,129 @@
+//! How an inline file comes to data servers when it outgrows the metadata store (T8).
+//!
+//! # Ownership
+//! The file's gate is held alone: I/O waits meanwhile, and nobody has a layout of an inline file.
+//!
+//! # Ordering
+//! 1. The intent, with the place, is durable.
+//! 2. If an earlier attempt left it: a new epoch is durable, and every data server has cut its object to nothing under it.
+//! 3. The bytes are durable at the data servers.
+//! 4. One transaction gives the file its place and ends the inline bytes. It is durable before the gate opens.
+//!
+//! # Failure
+//! Until the last step the file is inline and whole. The caller gets the error of a data server, and the next attempt goes on
+//! from the intent. A late write of the earlier attempt is below the floor of the cut.
+//!
+//! May call: the name space, `stripes`, `quiesce`.
+
+use crate::actor::Actor;
+use crate::enter::target;
+use crate::fs::Fs;
+use crate::quiesce;
+use bytes::Bytes;
+use control::{SetSizeArgs, SetSizeItem};
+use layout::{Epoch, Rights};
+use namespace::{Inode, Placement, Placing};
+use nfs4::{NfsStatus, StableHow};
+use std::sync::Arc;
+use stripes::{Expelled, Spread};
+
+/// Gives an inline file a place: the one named, or one by its layout policy. Returns the file as it is then. A file that has
+/// a place, or was begun to be given one, keeps that.
+///
+/// # Errors
+/// `Delay` while a data server of the place is away, or I/O on the file goes on for long; `NoSpc` when all are full.
+pub async fn place(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    wanted: Option<Placement>,
+) -> Result<Arc<Inode>, NfsStatus> {
+    let file = inode.id;
+    let _alone = quiesce::gate(fs, file).await?;
+    let (inode, bytes) = actor.look(fs, |ns, op| ns.read_inline(op, file))?;
+    if !inode.is_inline() {
+        return Ok(inode);
+    }
+    let placement = match wanted {
+        Some(placement) => placement,
+        None => fs.place(inode.layout_policy().unwrap_or_default())?,
+    };
+    let placing = if bytes.is_empty() {
+        // As a rule no data server has heard of it.
+        match actor.ns(fs, |ns, op| ns.place(op, file, placement)) {
+            Err(NfsStatus::Delay) => begin(fs, actor, &inode, placement).await?,
+            placed => return durably(fs, actor, placed?).await,
+        }
+    } else {
+        begin(fs, actor, &inode, placement).await?
+    };
+    if !bytes.is_empty() {
+        fill(fs, actor, &inode, placing.placement, &bytes).await?;
+    }
+    let placed = actor.ns(fs, |ns, op| ns.place(op, file, placing.placement))?;
+    durably(fs, actor, placed).await
+}
+
+/// What is written at data servers from here on belongs to a place that a crash does not take back.
+async fn durably(fs: &Fs, actor: &Actor, placed: Arc<Inode>) -> Result<Arc<Inode>, NfsStatus> {
+    fs.durable(actor.observed).await?;
+    Ok(placed)
+}
+
+/// Notes the place durably; what an earlier attempt may have left there is cut.
+async fn begin(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    placement: Placement,
+) -> Result<Placing, NfsStatus> {
+    let placing = actor.ns(fs, |ns, op| ns.begin_placing(op, inode.id, placement))?;
+    if !placing.is_again {
+        fs.durable(actor.observed).await?;
+        return Ok(placing);
+    }
+    let floor = actor.ns(fs, |ns, op| ns.raise_epoch(op, inode.id))?;
+    fs.durable(actor.observed).await?;
+    let at = at(inode, placing.placement);
+    let Some(spread) = Spread::of(&fs.cluster, &at, Expelled::Fails)? else {
+        return Err(NfsStatus::ServerFault);
+    };
+    let item = SetSizeItem {
+        object: spread.object(),
+        size_bytes: 0,
+        floor: Epoch::from_u64(floor),
+        through_key: fs.cluster.newest_key_id(),
+    };
+    let items = vec![item].into();
+    for (_, answer) in spread.ask_all(&SetSizeArgs { items }).await? {
+        crate::truncate::is_cut(&answer)?;
+    }
+    Ok(placing)
+}
+
+/// Writes the bytes of the file to its data servers, durably.
+async fn fill(
+    fs: &Arc<Fs>,
+    actor: &mut Actor,
+    inode: &Inode,
+    placement: Placement,
+    bytes: &Bytes,
+) -> Result<(), NfsStatus> {
+    let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
+    // The epoch may have risen since the file was looked at.
+    let now = actor.look(fs, |ns, op| ns.getattr(op, inode.id))?;
+    let target = target(fs, &key, &at(&now, placement), Rights::ReadWrite)?;
+    let written = fs.peers.write(&target, 0, StableHow::DataSync, bytes);
+    match written.await?.committed {
+        StableHow::Unstable => Err(NfsStatus::Delay),
+        StableHow::DataSync | StableHow::FileSync => Ok(()),
+    }
+}
+
+/// The file as it will be.
+fn at(inode: &Inode, placement: Placement) -> Inode {
+    Inode {
+        placement: Some(placement),
+        ..inode.clone()
+    }
+}
