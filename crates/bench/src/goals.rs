@@ -49,6 +49,8 @@ pub enum Row {
     Write,
     /// FILE_SYNC4 WRITE at a data server beside nfs-ganesha, on a disk and on a tmpfs
     Stable,
+    /// READ and FILE_SYNC4 WRITE of an inline file beside nfs-ganesha, on a disk and on a tmpfs
+    Inline,
     /// GETATTR against the TCP ping-pong
     Getattr,
     /// Durable creates, 64 at once, against the bare store
@@ -91,7 +93,7 @@ pub struct Options {
     /// Folder of clusters and files [default: a tmpfs; for `create` a disk, see --disk-dir]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Folder of the stores of `create`, of `stable`, and of the file system of `metadata`, unless --dir is given
+    /// Folder of the stores of `create`, of `stable` and `inline`, and of the file system of `metadata`, unless --dir is given
     #[arg(long, default_value = "/var/tmp")]
     pub disk_dir: PathBuf,
     /// Keep metadata and objects of the cluster in memory (`getattr`, `stripes`, `small`)
@@ -146,6 +148,7 @@ impl Planning<'_> {
             Row::Read => data::read(self),
             Row::Write => data::write(self),
             Row::Stable => data::stable(self),
+            Row::Inline => data::inline(self),
             Row::Getattr => metadata::getattr(self),
             Row::Create => creates::durable(self),
             Row::Stripes => creates::stripes(self, Row::Stripes),
@@ -263,7 +266,9 @@ impl Bench<'_> {
             table,
             options: self.options,
             peers: match row {
-                Row::Metadata | Row::Peer | Row::Stable => Peers::find(disk.is_some()),
+                Row::Metadata | Row::Peer | Row::Stable | Row::Inline => {
+                    Peers::find(disk.is_some())
+                }
                 _ => Peers::default(),
             },
             has_links: row == Row::Link && links::can_be_made(),

@@ -20,6 +20,8 @@ const STRIPED_BYTES_QUICK: u64 = 64 << 20;
 const STABLE_FILE_BYTES: u64 = 16 << 20;
 /// Payload of a durable write, unless a goal says another.
 const STABLE_BYTES: u32 = 4096;
+/// Size of inline files and of each request to them, unless a goal says another.
+const INLINE_BYTES: u32 = 3000;
 /// Payload of a bare stream beside it: the largest rsize and wsize that Linux asks for.
 const STREAM_BYTES: u32 = 1 << 20;
 
@@ -48,6 +50,7 @@ fn trials(planning: &Planning<'_>, row: Row, access: Access) -> Vec<Trial> {
                     own_files: false,
                     file_bytes: size_bytes,
                     io_bytes,
+                    is_inline: false,
                 })
             })
         });
@@ -75,6 +78,7 @@ pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
             own_files: true,
             file_bytes: STABLE_FILE_BYTES,
             io_bytes,
+            is_inline: false,
         };
         let mut trial = Trial::new(shape.text(), ground, shape.connections);
         trial.look = Look::Servers;
@@ -93,6 +97,45 @@ pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
         trial
     };
     let shapes = planning.table.shapes(Row::Stable);
+    let each = |shape| grounds.map(|ground| (shape, ground));
+    shapes.iter().flat_map(each).map(trial).collect()
+}
+
+/// Reads and durable writes of an inline file as a whole beside nfs-ganesha, on a disk and on a tmpfs.
+pub(super) fn inline(planning: &Planning<'_>) -> Vec<Trial> {
+    let grounds = [
+        (Ground::Disk, Denominator::GaneshaDisk),
+        (Ground::Tmpfs, Denominator::GaneshaTmpfs),
+    ];
+    let trial = |(shape, (ground, to)): (&Shape, (Ground, Denominator))| {
+        let access = match shape.operation.as_str() {
+            "READ, inline" => Access::Read,
+            _ => Access::StableWrite,
+        };
+        let io_bytes = shape.size_bytes.unwrap_or(INLINE_BYTES);
+        let io = move |host| FileIo {
+            host,
+            form: Form::Wire,
+            access,
+            order: Order::Walk,
+            own_files: true,
+            file_bytes: u64::from(io_bytes),
+            io_bytes,
+            is_inline: true,
+        };
+        let mut trial = Trial::new(shape.text(), ground, shape.connections);
+        trial.look = Look::Servers;
+        let ours = trial.add(move |stage| {
+            let cluster = stage.cluster(1, Carrier::Tcp);
+            Ok(io(Host::Ropewalk(cluster)))
+        });
+        if let Some(host) = planning.peers.host(Fsal::Vfs { is_durable: false }) {
+            let peer = trial.add(move |stage| Ok(io(host(stage))));
+            trial.claim(shape, ours, (to, peer), Metric::LatencyP50Us);
+        }
+        trial
+    };
+    let shapes = planning.table.shapes(Row::Inline);
     let each = |shape| grounds.map(|ground| (shape, ground));
     shapes.iter().flat_map(each).map(trial).collect()
 }

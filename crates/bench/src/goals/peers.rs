@@ -125,6 +125,7 @@ impl Deed {
                         own_files: true,
                         file_bytes: u64::from(MEM_FILE_BYTES_MAX),
                         io_bytes,
+                        is_inline: false,
                     })
                 })
             }

@@ -57,6 +57,7 @@ pub(super) fn read(planning: &Planning<'_>) -> Vec<Trial> {
                     own_files: false,
                     file_bytes,
                     io_bytes,
+                    is_inline: false,
                 })
             })
         };

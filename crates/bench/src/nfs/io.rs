@@ -76,6 +76,8 @@ pub struct FileIo {
     pub file_bytes: u64,
     /// Bytes of each request.
     pub io_bytes: u32,
+    /// Whether the files of a cluster are to be inline: the metadata server then serves them.
+    pub is_inline: bool,
 }
 
 /// What a connection reads or writes.
@@ -146,6 +148,7 @@ impl FileIo {
 impl Subject for FileIo {
     fn name(&self) -> String {
         match (&self.host, self.form) {
+            (Host::Ropewalk(_), Form::Wire) if self.is_inline => "ropewalk mds".to_owned(),
             (Host::Ropewalk(_), Form::Wire) => "ropewalk ds".to_owned(),
             (Host::Ropewalk(cluster), Form::Session) => {
                 format!("ropewalk ds, {}, session-client", cluster.carrier().name())
@@ -159,6 +162,7 @@ impl Subject for FileIo {
             "io_bytes": self.io_bytes,
             "file_bytes": self.file_bytes,
             "own_files": self.own_files,
+            "is_inline": self.is_inline,
             "access": format!("{:?}", self.access),
             "order": format!("{:?}", self.order),
             "server": self.host().settings(),
@@ -172,7 +176,7 @@ impl Subject for FileIo {
         let count = load.connections_count;
         let files_count = if self.own_files { count } else { 1 };
         // The session to the metadata server lives as long as its layouts are used.
-        let prepared = prepare(&running, &owner, files_count, self.file_bytes);
+        let prepared = self.prepare(&running, &owner, files_count);
         let (_mds, targets) = runtime.block_on(prepared)?;
         let connect = |index: usize| {
             let places = self.places(index, count)?;
@@ -182,43 +186,43 @@ impl Subject for FileIo {
     }
 }
 
-/// Makes files and fills them with the pattern, which leaves them in the server's page cache.
-async fn prepare(
-    running: &Running,
-    owner: &Owner,
-    files_count: usize,
-    file_bytes: u64,
-) -> Result<(Peer, Vec<Target>), BenchError> {
-    let mds = Peer::mds(running.server(), owner, MDS_SLOTS).await?;
-    let root = mds.root().await?;
-    let mut targets = Vec::new();
-    for number in 0..files_count {
-        let name = format!("pattern{number}");
-        let opener = name.as_bytes();
-        let file = mds.create_as(&root, &name, opener, unchecked()).await?;
-        targets.push(match running {
-            Running::Cluster(_) => {
+impl FileIo {
+    /// Makes files and fills them with the pattern, which leaves them in the server's cache.
+    async fn prepare(
+        &self,
+        running: &Running,
+        owner: &Owner,
+        files_count: usize,
+    ) -> Result<(Peer, Vec<Target>), BenchError> {
+        let mds = Peer::mds(running.server(), owner, MDS_SLOTS).await?;
+        let root = mds.root().await?;
+        let mut targets = Vec::new();
+        for number in 0..files_count {
+            let name = format!("pattern{number}");
+            let opener = name.as_bytes();
+            let file = mds.create_as(&root, &name, opener, unchecked()).await?;
+            let at_one_server = self.is_inline || matches!(running, Running::Ganesha(..));
+            targets.push(if at_one_server {
+                fill(&mds, &file.handle, file.stateid, self.file_bytes).await?;
+                Target {
+                    server: running.server().clone(),
+                    role_flag: 0,
+                    handle: file.handle,
+                    stateid: file.stateid,
+                }
+            } else {
                 let map = mds.map(&file, None).await?;
-                fill_ds(&mds, &file, &map, owner, file_bytes).await?;
+                fill_ds(&mds, &file, &map, owner, self.file_bytes).await?;
                 Target {
                     server: map.servers[0].clone(),
                     role_flag: EXCHGID_USE_PNFS_DS,
                     handle: map.handle,
                     stateid: at_ds(file.stateid),
                 }
-            }
-            Running::Ganesha(_, server) => {
-                fill(&mds, &file.handle, file.stateid, file_bytes).await?;
-                Target {
-                    server: server.clone(),
-                    role_flag: 0,
-                    handle: file.handle,
-                    stateid: file.stateid,
-                }
-            }
-        });
+            });
+        }
+        Ok((mds, targets))
     }
-    Ok((mds, targets))
 }
 
 async fn fill(
@@ -448,6 +452,7 @@ mod tests {
             own_files,
             file_bytes: 100,
             io_bytes: 10,
+            is_inline: false,
         }
     }
 

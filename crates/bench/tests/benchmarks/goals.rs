@@ -58,6 +58,7 @@ fn io(cluster: ClusterOptions, form: Form, access: Access) -> FileIo {
         own_files: false,
         file_bytes: 1_000_000,
         io_bytes: 65_536,
+        is_inline: false,
     }
 }
 
@@ -87,6 +88,16 @@ fn reads_and_writes_of_both_clients_are_counted() {
         ..io(options(&dir, 1, true), Form::Wire, Access::Write)
     };
     assert!(random.run(&LOAD).unwrap().requests_count > 0);
+    for access in [Access::Read, Access::StableWrite] {
+        let mut inline = FileIo {
+            own_files: true,
+            is_inline: true,
+            file_bytes: 3000,
+            io_bytes: 3000,
+            ..io(options(&dir, 1, false), Form::Wire, access)
+        };
+        assert!(inline.run(&LOAD).unwrap().requests_count > 0, "{access:?}");
+    }
     assert!(is_empty(&dir));
 }
 

@@ -128,6 +128,7 @@ impl Apart {
                 own_files: false,
                 file_bytes: FILE_BYTES,
                 io_bytes,
+                is_inline: false,
             };
             let sample = reads.run(&size.load(connections_count))?;
             let x = X::size(u64::from(io_bytes));
