@@ -10,6 +10,8 @@
 //!
 //! [`peer`] is another server for the same requests, nfs-ganesha; [`disk`] is what both stand on when their durability counts.
 //!
+//! [`mount`] is what one person feels at a mount, by ordinary calls.
+//!
 //! [`suite`] reruns the published experiments, against Ropewalk or any other server or mounted file system.
 //!
 //! Entry points: [`cli::run`], [`runner::compare`], [`goals::run`], [`suite::run`].
@@ -22,6 +24,7 @@ mod error;
 pub mod goals;
 pub mod interrupt;
 pub mod load;
+pub mod mount;
 pub mod net;
 pub mod nfs;
 mod own;

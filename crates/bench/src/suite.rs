@@ -19,7 +19,7 @@ pub(crate) mod loads;
 mod measure;
 mod options;
 mod plan;
-mod progress;
+pub(crate) mod progress;
 mod published;
 mod random;
 mod report;

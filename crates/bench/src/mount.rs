@@ -1,0 +1,192 @@
+//! `mount`: what one person feels at a mount. Each piece of work is done by one thread, one call after the other, in a directory
+//! that this machine has mounted: unpack an archive, save a file, clone a repository.
+//!
+//! Several directories are measured side by side, in turn and in changing order. Of NFS mounts the kernel's own counts say
+//! how many requests the work took, and how long the servers took to answer them.
+//!
+//! May call: the file system, `git` and `sqlite3` where they are there. It starts no server and mounts nothing.
+
+mod counts;
+mod place;
+mod report;
+mod tree;
+mod work;
+
+use crate::BenchError;
+use crate::process::Launcher;
+use crate::report::{Machine, write_json};
+use crate::runner::ROUNDS_COUNT_DEFAULT;
+use crate::suite::progress::Progress;
+use clap::Args;
+use counts::Counts;
+pub use place::Place;
+use place::Run;
+use report::Measured;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+pub use work::Work;
+
+/// Most rounds.
+const ROUNDS_MAX: usize = 1000;
+/// Most directories beside each other.
+const PLACES_MAX: usize = 8;
+
+/// What to measure and how often.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Directories on mounts, at most 8; the first is what the others are compared with
+    #[arg(long, value_name = "[NAME=]DIR", required = true)]
+    pub mounted: Vec<Place>,
+    /// Pieces of work, several with commas; all when none is named
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub work: Vec<Work>,
+    /// Runs of each piece in each directory
+    #[arg(long, default_value_t = ROUNDS_COUNT_DEFAULT)]
+    pub rounds: usize,
+    /// A tenth of the work and one round: to see that everything works, not to measure
+    #[arg(long, conflicts_with = "rounds")]
+    pub quick: bool,
+    /// Write all runs to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Options {
+    fn rounds(&self) -> Result<usize, BenchError> {
+        match self.rounds {
+            _ if self.quick => Ok(1),
+            rounds @ 1..=ROUNDS_MAX => Ok(rounds),
+            _ => Err(BenchError::Setting {
+                name: "--rounds",
+                must_be: "between 1 and 1000",
+            }),
+        }
+    }
+
+    /// The work that was asked for, with what it goes on from, in its order.
+    fn works(&self) -> Vec<Work> {
+        let is_wanted = |work: &Work| {
+            let asked = |wanted: &Work| wanted == work || wanted.goes_on_from() == Some(*work);
+            self.work.is_empty() || self.work.iter().any(asked)
+        };
+        let mut works: Vec<Work> = Work::ALL.into_iter().filter(is_wanted).collect();
+        works.retain(|work| match work.needs_program() {
+            Some(program) if !work::has_program(program) => {
+                eprintln!("{}: there is no {program}", work.name());
+                false
+            }
+            _ => true,
+        });
+        works
+    }
+}
+
+/// Measures, and writes the tables to `out`.
+///
+/// # Errors
+/// Whatever kept a piece of work from being done: none is left out in silence.
+pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
+    let (rounds, works) = (options.rounds()?, options.works());
+    if options.mounted.len() > PLACES_MAX {
+        return Err(BenchError::Setting {
+            name: "the number of --mounted",
+            must_be: "at most 8",
+        });
+    }
+    let scale = if options.quick { 10 } else { 1 };
+    let places = &options.mounted;
+    let mut measured = Measured::new(places.clone(), works.clone());
+    let mut progress = Progress::new((rounds * places.len() * works.len()) as u64);
+    for round in 0..rounds {
+        for turn in 0..places.len() {
+            let place = (round + turn) % places.len();
+            let dir = crate::own::folder(&places[place].dir)
+                .map_err(BenchError::io("make a folder in a directory of --mounted"))?;
+            for work in &works {
+                progress.step(&format!("{}: {}", places[place].name, work.name()));
+                measured.add(place, *work, once(*work, dir.path(), scale)?);
+            }
+            // It takes its contents along, whoever has left some.
+            dir.close().map_err(BenchError::io("remove a folder"))?;
+        }
+    }
+    progress.end();
+    let machine = Machine::here(&launcher.program, launcher);
+    if let Some(path) = &options.json {
+        write_json(path, &measured.json(&machine))?;
+    }
+    out.write_all(measured.table(&machine).as_bytes())
+        .map_err(BenchError::io("write the table"))
+}
+
+/// Does a piece of work once, and says what it took.
+fn once(work: Work, dir: &Path, scale: u32) -> Result<Run, BenchError> {
+    work.prepare(dir, scale)?;
+    if work.reads_cold() {
+        drop_caches();
+    }
+    let before = Counts::of(dir);
+    let began = Instant::now();
+    work.perform(dir, scale)?;
+    let elapsed = began.elapsed();
+    let counts = before
+        .zip(Counts::of(dir))
+        .map(|(before, after)| after.since(&before));
+    Ok(Run { elapsed, counts })
+}
+
+/// What was read stays in memory unless root asks for it to go; others measure what their cache has.
+fn drop_caches() {
+    rustix::fs::sync();
+    let _unless_root = std::fs::write("/proc/sys/vm/drop_caches", "3");
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: every piece of work does what it says on a local file system, and leaves nothing behind.
+    use super::*;
+
+    fn options(dir: &Path, work: Vec<Work>) -> Options {
+        let place = |name: &str| Place {
+            name: name.to_owned(),
+            dir: dir.to_owned(),
+        };
+        Options {
+            mounted: vec![place("one"), place("other")],
+            work,
+            rounds: 1,
+            quick: true,
+            json: Some(dir.join("runs.json")),
+        }
+    }
+
+    #[test]
+    fn all_work_is_done_in_each_directory_and_nothing_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(dir.path(), Vec::new());
+        let launcher = Launcher::this_program().unwrap();
+        let mut out = Vec::new();
+        run(&options, &launcher, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for work in options.works() {
+            assert!(text.contains(work.name()), "{text}");
+        }
+        let json = std::fs::read(dir.path().join("runs.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let seconds = &json["places"][1]["work"]["unpack"]["seconds"];
+        assert!(seconds[0].as_f64().unwrap() > 0.0, "{json}");
+        std::fs::remove_file(dir.path().join("runs.json")).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn work_brings_along_what_it_goes_on_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let works = options(dir.path(), vec![Work::Copy]).works();
+        assert_eq!(works, [Work::Unpack, Work::Copy]);
+        assert_eq!("a=/b".parse::<Place>().unwrap().name, "a");
+        assert_eq!("/b".parse::<Place>().unwrap().name, "/b");
+        assert!("=/b".parse::<Place>().is_err() && "a=".parse::<Place>().is_err());
+    }
+}
