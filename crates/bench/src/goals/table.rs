@@ -157,6 +157,7 @@ impl Shape {
             Some(bytes) if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => {
                 text += &format!(" {} MiB", bytes >> 20);
             }
+            Some(bytes) if !bytes.is_multiple_of(1024) => text += &format!(" {bytes} B"),
             Some(bytes) => text += &format!(" {} KiB", bytes / 1024),
             None => {}
         }
