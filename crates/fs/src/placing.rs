@@ -7,7 +7,8 @@
 //! 1. The intent, with the place, is durable.
 //! 2. If an earlier attempt left it: a new epoch is durable, and every data server has cut its object to nothing under it.
 //! 3. The bytes are durable at the data servers.
-//! 4. One transaction gives the file its place and ends the inline bytes. It is durable before the gate opens.
+//! 4. One transaction gives the file its place and ends the inline bytes. It is durable before the gate opens, which may be
+//!    after [`place`] has returned.
 //!
 //! # Failure
 //! Until the last step the file is inline and whole. The caller gets the error of a data server, and the next attempt goes on
@@ -22,10 +23,12 @@ use crate::quiesce;
 use bytes::Bytes;
 use control::{SetSizeArgs, SetSizeItem};
 use layout::{Epoch, Rights};
+use meta::Seq;
 use namespace::{Inode, Placement, Placing};
 use nfs4::{NfsStatus, StableHow};
 use std::sync::Arc;
 use stripes::{Expelled, Spread};
+use tokio::sync::OwnedRwLockWriteGuard;
 
 /// Gives an inline file a place: the one named, or one by its layout policy. Returns the file as it is then. A file that has
 /// a place, or was begun to be given one, keeps that.
@@ -39,7 +42,7 @@ pub async fn place(
     wanted: Option<Placement>,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let file = inode.id;
-    let _alone = quiesce::gate(fs, file).await?;
+    let alone = quiesce::gate(fs, file).await?;
     let (inode, bytes) = actor.look(fs, |ns, op| ns.read_inline(op, file))?;
     if !inode.is_inline() {
         return Ok(inode);
@@ -52,7 +55,11 @@ pub async fn place(
         // As a rule no data server has heard of it.
         match actor.ns(fs, |ns, op| ns.place(op, file, placement)) {
             Err(NfsStatus::Delay) => begin(fs, actor, &inode, placement).await?,
-            placed => return durably(fs, actor, placed?).await,
+            placed => {
+                let placed = placed?;
+                open_when_durable(fs, actor.observed, alone);
+                return Ok(placed);
+            }
         }
     } else {
         begin(fs, actor, &inode, placement).await?
@@ -61,13 +68,19 @@ pub async fn place(
         fill(fs, actor, &inode, placing.placement, &bytes).await?;
     }
     let placed = actor.ns(fs, |ns, op| ns.place(op, file, placing.placement))?;
-    durably(fs, actor, placed).await
+    open_when_durable(fs, actor.observed, alone);
+    Ok(placed)
 }
 
-/// What is written at data servers from here on belongs to a place that a crash does not take back.
-async fn durably(fs: &Fs, actor: &Actor, placed: Arc<Inode>) -> Result<Arc<Inode>, NfsStatus> {
-    fs.durable(actor.observed).await?;
-    Ok(placed)
+/// Keeps the gate until a crash does not take the place back. The caller need not wait: LAYOUTGET makes its own mark
+/// meanwhile, and one sync serves both.
+fn open_when_durable(fs: &Arc<Fs>, placed: Seq, alone: OwnedRwLockWriteGuard<()>) {
+    let fs = Arc::clone(fs);
+    tokio::spawn(async move {
+        // A store that has failed makes nothing durable any more, and no reply leaves.
+        let _failed = fs.durable(placed).await;
+        drop(alone);
+    });
 }
 
 /// Notes the place durably; what an earlier attempt may have left there is cut.
