@@ -1,6 +1,31 @@
 //! The long forms of tests; `cargo xtask test` runs their short forms with all the others.
 
 use crate::repo::{self, Result};
+use crate::sim;
+
+/// Worlds of the simulator beside the usual one, each with a tenth of its seeds.
+const WORLDS: [&str; 7] = [
+    "--names",
+    "--copies",
+    "--times",
+    "--contended",
+    "--delegations",
+    "--greedy",
+    "--eager",
+];
+/// Where the seeds begin: the tests try those before.
+const FIRST_SEED: u32 = 1000;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LongArgs {
+    /// Seeds of the simulator's usual world; the others have a tenth of them
+    #[arg(long, default_value_t = 10_000)]
+    seeds: u32,
+    #[command(flatten)]
+    powercut: PowercutArgs,
+    #[command(flatten)]
+    kills: KillsArgs,
+}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PowercutArgs {
@@ -21,6 +46,16 @@ pub(crate) struct ListingArgs {
     /// Entries of the directory
     #[arg(long, default_value_t = 1_000_000)]
     entries: u32,
+}
+
+/// All long forms that look for lost data, one after the other: hours.
+pub(crate) fn all(args: &LongArgs) -> Result<()> {
+    sim::try_seeds(FIRST_SEED, args.seeds, None)?;
+    for world in WORLDS {
+        sim::try_seeds(FIRST_SEED, args.seeds / 10, Some(world))?;
+    }
+    powercut(&args.powercut)?;
+    kills(&args.kills)
 }
 
 /// Cuts the power of the metadata store, of a metadata server and of a data server at many points.

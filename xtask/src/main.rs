@@ -56,6 +56,8 @@ enum Command {
     Powercut(long::PowercutArgs),
     /// Kill servers under load many times in a row, more often than the tests do
     Kills(long::KillsArgs),
+    /// The simulator on 10,000 seeds, then `powercut` and `kills`, one after the other: hours
+    Long(long::LongArgs),
     /// List a directory of a million entries, and see what memory that takes
     Listing(long::ListingArgs),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Powercut(args) => long::powercut(&args),
         Command::Kills(args) => long::kills(&args),
+        Command::Long(args) => long::all(&args),
         Command::Listing(args) => long::listing(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),

@@ -13,9 +13,23 @@ pub(crate) struct Args {
 
 /// Builds and runs the simulator.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    start(&[], &args.arguments)
+}
+
+/// Tries seeds of a world, with a program that is compiled for speed.
+pub(crate) fn try_seeds(first: u32, count: u32, world: Option<&str>) -> Result<()> {
+    let mut arguments = vec![format!("--seed={first}"), format!("--seeds={count}")];
+    arguments.extend(world.map(str::to_owned));
+    println!("simulator: {}", arguments.join(" "));
+    start(&["--release"], &arguments)
+}
+
+fn start(build: &[&str], arguments: &[String]) -> Result<()> {
     let status = repo::cargo()
-        .args(["run", "--quiet", "--package", "ropewalk-sim", "--"])
-        .args(&args.arguments)
+        .args(["run", "--quiet", "--package", "ropewalk-sim"])
+        .args(build)
+        .arg("--")
+        .args(arguments)
         .status()
         .map_err(|e| format!("cannot run the simulator: {e}"))?;
     if status.success() {
