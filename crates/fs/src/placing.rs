@@ -53,7 +53,7 @@ pub async fn place(
     };
     let placing = if bytes.is_empty() {
         // As a rule no data server has heard of it.
-        match actor.ns(fs, |ns, op| ns.place(op, file, placement)) {
+        match actor.ns(fs, |ns, op| ns.place_unheard(op, file, placement)) {
             Err(NfsStatus::Delay) => begin(fs, actor, &inode, placement).await?,
             placed => {
                 let placed = placed?;

@@ -3,7 +3,7 @@
 //! # Ordering
 //! An intent with the place is durable before a data server is told anything of the file. Then its bytes are written there
 //! and synced. One transaction sets the place and ends record and intent. Until that is durable the inline bytes count. A
-//! file without bytes and without an intent needs none: no data server knows it.
+//! file without bytes and without an intent needs none: no data server has heard of it.
 //!
 //! # Failure
 //! An intent that was left says where bytes of the attempt may lie. The next attempt takes the same place and cuts them
@@ -56,12 +56,11 @@ impl Namespace {
         })
     }
 
-    /// Gives an inline file its place. The data servers have its bytes durably, or it has none. No attribute but the space
-    /// shows it, so the change attribute stays. A file that has a place keeps it.
+    /// Gives an inline file the place that was begun. The data servers have its bytes durably, and none that an earlier
+    /// attempt left. No attribute but the space shows it, so the change attribute stays. A file that has a place keeps it.
     ///
     /// # Errors
-    /// [`NsError::Busy`] when bytes or an intent ask for [`Namespace::begin_placing`] with this place first;
-    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file.
+    /// [`NsError::Busy`] when this place was not begun; [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file.
     pub fn place(
         &self,
         op: &mut Op<'_>,
@@ -74,19 +73,48 @@ impl Namespace {
             if !inode.is_inline() {
                 return Ok(inode);
             }
-            match txn.placing(file)? {
-                Some(intent) if intent.placement == placement => txn.end_placing(file),
-                None if inode.space_used == 0 => {}
-                _ => return Err(NsError::Busy),
+            let intent = txn.placing(file)?;
+            if intent.is_none_or(|intent| intent.placement != placement) {
+                return Err(NsError::Busy);
             }
-            inline_record::end(txn, &inode);
-            let after = txn.touch_quietly(file)?;
-            after.placement = Some(placement);
-            after.space_used = in_blocks(inode.space_used);
-            after.extras.edit(|rare| rare.layout = None);
-            Ok(Arc::new(after.clone()))
+            txn.end_placing(file);
+            place(txn, &inode, placement)
         })
     }
+
+    /// Gives a place to an inline file without bytes of which no data server has heard. A file that has a place keeps it.
+    ///
+    /// # Errors
+    /// [`NsError::Busy`] when it has bytes, or a place was begun, whichever: then see [`Namespace::begin_placing`].
+    /// [`NsError::Stale`], [`NsError::Inval`] unless it is a regular file.
+    pub fn place_unheard(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        placement: Placement,
+    ) -> Result<Arc<Inode>, NsError> {
+        self.write(op, |txn| {
+            txn.purpose(Purpose::Removal);
+            let inode = txn.regular(file)?;
+            if !inode.is_inline() {
+                return Ok(inode);
+            }
+            if inode.space_used > 0 || txn.placing(file)?.is_some() {
+                return Err(NsError::Busy);
+            }
+            place(txn, &inode, placement)
+        })
+    }
+}
+
+/// Ends the inline bytes of a file, and sets its place.
+fn place(txn: &mut Txn<'_>, inode: &Inode, placement: Placement) -> Result<Arc<Inode>, NsError> {
+    inline_record::end(txn, inode);
+    let after = txn.touch_quietly(inode.id)?;
+    after.placement = Some(placement);
+    after.space_used = in_blocks(inode.space_used);
+    after.extras.edit(|rare| rare.layout = None);
+    Ok(Arc::new(after.clone()))
 }
 
 /// Ends an inline file that is removed. Returns where data servers may have bytes of it.

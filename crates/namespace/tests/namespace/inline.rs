@@ -150,8 +150,32 @@ fn a_file_without_bytes_gets_its_place_at_once() {
     let ns = fresh();
     let f = create_inline(&ns, &Cred::root(), ROOT, "f");
     resize(&ns, f, 50);
-    let placed = call(|op| ns.place(op, f, PLACEMENT));
+    let unbegun = run(&Cred::root(), 7, |op| ns.place(op, f, PLACEMENT));
+    assert_eq!(unbegun, Err(NsError::Busy));
+    let placed = call(|op| ns.place_unheard(op, f, PLACEMENT));
     assert_eq!((placed.size, placed.space_used), (50, 0));
+    assert_eq!(totals(&ns), (0, 0));
+}
+
+/// Seed 25206 of the simulator: an attempt had left bytes, the file was cut to nothing, and the next place was the same.
+#[test]
+fn a_file_of_which_a_data_server_has_heard_is_never_placed_at_once() {
+    let ns = fresh();
+    let f = create_inline(&ns, &Cred::root(), ROOT, "f");
+    write(&ns, f, 0, b"abc").expect("room");
+    call(|op| ns.begin_placing(op, f, PLACEMENT));
+    resize(&ns, f, 0);
+    let elsewhere = Placement {
+        group: 9,
+        ..PLACEMENT
+    };
+    for placement in [PLACEMENT, elsewhere] {
+        let at_once = run(&Cred::root(), 7, |op| ns.place_unheard(op, f, placement));
+        assert_eq!(at_once, Err(NsError::Busy));
+    }
+    assert!(call(|op| ns.begin_placing(op, f, elsewhere)).is_again);
+    let placed = call(|op| ns.place(op, f, PLACEMENT));
+    assert_eq!(placed.placement, Some(PLACEMENT));
     assert_eq!(totals(&ns), (0, 0));
 }
 

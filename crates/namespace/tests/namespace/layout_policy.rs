@@ -40,7 +40,7 @@ fn the_owner_sets_it_and_directories_made_below_have_it_too() {
     assert_eq!(set(&Cred::root(), below, None), Ok(1));
     let inline = create_inline(&ns, &user(1), dir, "small");
     assert_eq!(policy(&ns, inline), Some(POLICY), "until it has a place");
-    let placed = run(&user(1), 1, |op| ns.place(op, inline, PLACEMENT)).unwrap();
+    let placed = run(&user(1), 1, |op| ns.place_unheard(op, inline, PLACEMENT)).unwrap();
     assert_eq!(placed.layout_policy(), None);
     let ns = open(store);
     let all = [dir, before, below, deeper, file].map(|id| policy(&ns, id));
