@@ -23,6 +23,9 @@ const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
 /// Plenty is this many times the reserve. Below it every transaction asks (a statvfs, about 1 µs): others fill the disk too,
 /// and a write that fails stops the store.
 const PLENTY_RESERVES: u64 = 4;
+/// What merges of tables write before what they merge is removed: never more than all tables, and in a large store never
+/// more than this.
+pub(crate) const MERGE_BYTES_MAX: u64 = 1536 * 1024 * 1024;
 /// Below this part of the reserve, half of what the least purpose needs, the ballast goes.
 const BRIM_PART: u64 = 8;
 
@@ -44,6 +47,8 @@ pub(crate) struct Engine {
     pub(crate) ring: Option<RingLog>,
     /// The newest batch that the engine's journal has durably.
     in_journal: AtomicU64,
+    /// Keys removed since somebody asked.
+    removed_count: AtomicU64,
 }
 
 /// How far the engine is: what its batches hold.
@@ -106,7 +111,7 @@ impl Engine {
         commit: u64,
         (log, ring): (Option<Arc<dyn BatchLog>>, Option<RingLog>),
     ) -> Result<Self, MetaError> {
-        let room = measure_room(&store_dir, options)?;
+        let room = measure_room(&store_dir, &database, options)?;
         let engine = Self {
             keyspace,
             database,
@@ -128,6 +133,7 @@ impl Engine {
             log,
             ring,
             in_journal: AtomicU64::new(commit),
+            removed_count: AtomicU64::new(0),
         };
         engine.note_room(room);
         Ok(engine)
@@ -155,7 +161,7 @@ impl Engine {
         if !ballast.is_held() {
             return Ok(());
         }
-        let free_bytes = measure_room(&self.store_dir, self.options)?.free_bytes;
+        let free_bytes = self.measure_room()?.free_bytes;
         if free_bytes < self.options.reserve_bytes / BRIM_PART {
             tracing::warn!(free_bytes, "the disk is full: the store uses its ballast");
             ballast.release();
@@ -168,9 +174,23 @@ impl Engine {
         self.writer.lock()
     }
 
+    /// Keys that were removed since the last call, or since the store was opened.
+    pub(crate) fn take_removed(&self) -> u64 {
+        self.removed_count.swap(0, Relaxed)
+    }
+
+    /// Bytes that this user may still write to the file system.
+    pub(crate) fn free_bytes(&self) -> Result<u64, MetaError> {
+        Ok(self.measure_room()?.free_bytes)
+    }
+
+    fn measure_room(&self) -> Result<Room, MetaError> {
+        measure_room(&self.store_dir, &self.database, self.options)
+    }
+
     fn check_room(&self, writer: &mut Writer, purpose: Purpose) -> Result<(), MetaError> {
         if !writer.room.is_plenty || writer.unchecked_bytes >= SPACE_CHECK_BYTES {
-            writer.room = measure_room(&self.store_dir, self.options)?;
+            writer.room = self.measure_room()?;
             writer.unchecked_bytes = 0;
             self.note_room(writer.room);
         }
@@ -281,7 +301,10 @@ impl Engine {
             keys::store_into(&mut stored, key);
             match value {
                 Some(value) => batch.insert(&self.keyspace, &*stored, &**value),
-                None => batch.remove(&self.keyspace, &*stored),
+                None => {
+                    batch.remove(&self.keyspace, &*stored);
+                    self.removed_count.fetch_add(1, Relaxed);
+                }
             }
         }
         batch.insert(&self.keyspace, keys::COMMIT_KEY, commit.to_be_bytes());
@@ -312,12 +335,24 @@ impl Engine {
     }
 }
 
-/// What the file system has room for.
-fn measure_room(store_dir: &StoreDir, options: Options) -> Result<Room, MetaError> {
+/// What the file system has room for. What an ordinary transaction makes will be merged with what is there, for which room
+/// is needed once more.
+fn measure_room(
+    store_dir: &StoreDir,
+    database: &Database,
+    options: Options,
+) -> Result<Room, MetaError> {
     let stat = rustix::fs::statvfs(store_dir.dir()).map_err(std::io::Error::from)?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let reserve = options.reserve_bytes;
-    let least = if free >= reserve {
+    let merged = match reserve {
+        0 => 0,
+        _ => database
+            .disk_space()
+            .map_err(engine_error)?
+            .min(MERGE_BYTES_MAX),
+    };
+    let least = if free >= reserve.saturating_add(merged) {
         Some(Purpose::Ordinary)
     } else if free >= reserve / 2 {
         Some(Purpose::Upkeep)
@@ -329,6 +364,9 @@ fn measure_room(store_dir: &StoreDir, options: Options) -> Result<Room, MetaErro
     Ok(Room {
         least,
         free_bytes: free,
-        is_plenty: free >= reserve.saturating_mul(PLENTY_RESERVES),
+        is_plenty: free
+            >= reserve
+                .saturating_mul(PLENTY_RESERVES)
+                .saturating_add(merged),
     })
 }

@@ -14,6 +14,8 @@ const CALLERS: u8 = 1;
 pub(crate) const COMMIT_KEY: [u8; 2] = [OWN, b'c'];
 /// Key of the id of the store, which its log has too; the value is a big-endian u64.
 pub(crate) const ID_KEY: [u8; 2] = [OWN, b'i'];
+/// Key that is set after a merge for room, so that the engine has something to write; the value is empty.
+pub(crate) const MERGED_KEY: [u8; 2] = [OWN, b'm'];
 /// Longest key in the engine.
 pub(crate) const STORED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 

@@ -31,6 +31,7 @@ mod journal;
 mod keys;
 mod memtables;
 mod queue;
+mod reclaim;
 mod ring;
 mod store_dir;
 
@@ -43,6 +44,7 @@ use meta::{
     BatchLog, BoxFuture, MetaError, MetaStore, Overlay, Pair, Purpose, Read, Seq, SpotLimits, Tx,
     TxBody, TxOutcome,
 };
+use reclaim::Reclaim;
 use ring_log::RingLog;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -69,7 +71,8 @@ pub struct Options {
     pub journal_bytes: u64,
     /// Writes in memory before they are flushed into a table; up to four such tables wait for the disk.
     pub memtable_bytes: u64,
-    /// Free space of the file system below which ordinary transactions are refused. Upkeep goes on to half of it,
+    /// Free space of the file system below which ordinary transactions are refused, beside what merges of the store's tables
+    /// take for a while: as much as it has, at most 1.5 GiB. Upkeep goes on to half of it,
     /// removals to a quarter ([`Purpose`]). What is then left is for the engine, which writes out tables of
     /// `memtable_bytes`. 0 never refuses.
     pub reserve_bytes: u64,
@@ -93,7 +96,8 @@ impl Default for Options {
 /// The store.
 #[derive(Debug)]
 pub struct FjallStore {
-    // Dropped in this order: the thread goes before the engine.
+    // Dropped in this order: the threads go before the engine.
+    reclaim: Reclaim,
     committer: Committer,
     engine: Arc<Engine>,
     torn_bytes: u64,
@@ -191,6 +195,7 @@ impl FjallStore {
         // From here on the ring holds what comes after this.
         checkpoint::checkpoint(&engine, &mut journal::NewestJournal::default())?;
         Ok(Self {
+            reclaim: Reclaim::start(engine.clone())?,
             committer: Committer::start(engine.clone(), limits)?,
             engine,
             torn_bytes: checked.torn_bytes,
@@ -327,7 +332,11 @@ impl MetaStore for FjallStore {
             return Ok(self.applied());
         }
         let overlay = tx.overlay;
-        self.engine.apply(&mut writer, overlay)
+        let applied = self.engine.apply(&mut writer, overlay);
+        if matches!(applied, Err(MetaError::NoSpace)) {
+            self.reclaim.ask();
+        }
+        applied
     }
 
     fn put_later(&self, key: &[u8], value: &[u8]) -> Result<Seq, MetaError> {

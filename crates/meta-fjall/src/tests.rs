@@ -206,9 +206,13 @@ fn nothing_is_synced_while_nobody_waits() {
     assert_eq!(store.durable_through(), Seq(100));
 }
 
+/// Tests that fill the disk by hundreds of MiB take turns: each counts on what is free.
+static DISK: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
 #[test]
 fn a_disk_that_others_fill_between_two_transactions_refuses_the_second() {
     const MIB: u64 = 1 << 20;
+    let _turn = DISK.lock();
     let dir = TempDir::new().unwrap();
     let stat = rustix::fs::statvfs(dir.path()).unwrap();
     let options = Options {
@@ -297,6 +301,51 @@ fn a_batch_on_a_full_disk_gets_the_ballast_of_the_store() {
     engine.put_later(b"k", b"v").unwrap();
     engine.write_out().unwrap();
     assert!(!engine.ballast().is_held());
+}
+
+/// A store stops while there is room to merge what it has, and what is removed comes back as room.
+#[test]
+fn a_store_that_is_full_takes_new_values_after_others_were_removed() {
+    const MIB: u64 = 1 << 20;
+    let _turn = DISK.lock();
+    let dir = TempDir::new().unwrap();
+    let stat = rustix::fs::statvfs(dir.path()).unwrap();
+    let options = Options {
+        reserve_bytes: stat.f_bavail * stat.f_frsize - 300 * MIB,
+        memtable_bytes: 8 * MIB,
+        ..Options::default()
+    };
+    let store = FjallStore::open(dir.path(), options).unwrap();
+    let value = vec![7_u8; 512 * 1024];
+    let mut keys = Vec::new();
+    // Merges under way may make room: full is what stays so for a second.
+    let mut refusals_count = 0;
+    for n in 0..2000_u16 {
+        match put(&store, &n.to_be_bytes(), &value) {
+            Ok(_) => {
+                keys.push(n.to_be_bytes());
+                refusals_count = 0;
+            }
+            Err(_) if refusals_count == 10 => break,
+            Err(_) => {
+                refusals_count += 1;
+                std::thread::sleep(std::time::Duration::from_millis(100));
+            }
+        }
+    }
+    assert!((20..400).contains(&keys.len()), "{} values", keys.len());
+    let removed = store.transact(&mut |tx| {
+        keys.iter().for_each(|key| tx.delete(key));
+        Ok(TxOutcome::Commit)
+    });
+    block_on(store.durable(removed.unwrap())).unwrap();
+    for _ in 0..600 {
+        if put(&store, b"new", &value).is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("no room came back");
 }
 
 #[test]
