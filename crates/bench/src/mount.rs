@@ -107,7 +107,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
                 progress.step(&format!("{}: {}", places[place].name, work.name()));
                 measured.add(place, *work, once(*work, dir.path(), scale)?);
             }
-            // It takes its contents along, whoever has left some.
+            // Closing removes the folder and all that is left in it.
             dir.close().map_err(BenchError::io("remove a folder"))?;
         }
     }

@@ -3,9 +3,9 @@
 //! A handle for writing reads as well. A client that opened for writing and may not read gets LAYOUTUNAVAILABLE, and writes
 //! through this server. A handle that only writes would be of no use to the readers that share the client's layout.
 //!
-//! An inline file has no layout (T10). Who asks in order to write gets it placed, and a layout then. Who asks in order to
-//! read gets LAYOUTUNAVAILABLE. One that rides on an OPEN, as Linux sends it always, is answered LAYOUTTRYLATER: the client
-//! goes on without, and asks again when it writes more than `mdsthreshold` says.
+//! An inline file has no layout (T10). LAYOUTGET for writing first gives the file a place, then grants a layout. LAYOUTGET
+//! for reading is answered LAYOUTUNAVAILABLE. One in the compound of an OPEN, as Linux sends it, is answered
+//! LAYOUTTRYLATER: the client goes on without, and asks again when it writes more than `mdsthreshold` says.
 //!
 //! One handle serves every data server of the file, and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for
 //! each. Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a

@@ -67,18 +67,13 @@ impl Namespace {
         file: FileId,
         placement: Placement,
     ) -> Result<Arc<Inode>, NsError> {
-        self.write(op, |txn| {
-            txn.purpose(Purpose::Removal);
-            let inode = txn.regular(file)?;
-            if !inode.is_inline() {
-                return Ok(inode);
-            }
+        self.place_when(op, file, placement, |txn, _| {
             let intent = txn.placing(file)?;
             if intent.is_none_or(|intent| intent.placement != placement) {
                 return Err(NsError::Busy);
             }
             txn.end_placing(file);
-            place(txn, &inode, placement)
+            Ok(())
         })
     }
 
@@ -93,15 +88,29 @@ impl Namespace {
         file: FileId,
         placement: Placement,
     ) -> Result<Arc<Inode>, NsError> {
+        self.place_when(op, file, placement, |txn, inode| {
+            if inode.space_used > 0 || txn.placing(file)?.is_some() {
+                return Err(NsError::Busy);
+            }
+            Ok(())
+        })
+    }
+
+    /// Places an inline file when `may_place` agrees. A file that has a place keeps it.
+    fn place_when(
+        &self,
+        op: &mut Op<'_>,
+        file: FileId,
+        placement: Placement,
+        may_place: impl Fn(&mut Txn<'_>, &Inode) -> Result<(), NsError>,
+    ) -> Result<Arc<Inode>, NsError> {
         self.write(op, |txn| {
             txn.purpose(Purpose::Removal);
             let inode = txn.regular(file)?;
             if !inode.is_inline() {
                 return Ok(inode);
             }
-            if inode.space_used > 0 || txn.placing(file)?.is_some() {
-                return Err(NsError::Busy);
-            }
+            may_place(txn, &inode)?;
             place(txn, &inode, placement)
         })
     }
