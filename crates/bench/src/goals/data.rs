@@ -64,21 +64,60 @@ fn trials(planning: &Planning<'_>, row: Row, access: Access) -> Vec<Trial> {
 
 /// Durable writes of one data server beside nfs-ganesha, on a disk and on a tmpfs. Both answer when the disk has the bytes.
 pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
+    beside_ganesha(planning, Row::Stable, |shape| Requests {
+        access: Access::StableWrite,
+        file_bytes: STABLE_FILE_BYTES,
+        io_bytes: shape.size_bytes.unwrap_or(STABLE_BYTES),
+        is_inline: false,
+    })
+}
+
+/// Reads and durable writes of an inline file as a whole beside nfs-ganesha, on a disk and on a tmpfs.
+pub(super) fn inline(planning: &Planning<'_>) -> Vec<Trial> {
+    beside_ganesha(planning, Row::Inline, |shape| {
+        let io_bytes = shape.size_bytes.unwrap_or(INLINE_BYTES);
+        Requests {
+            access: match shape.operation.as_str() {
+                "READ, inline" => Access::Read,
+                _ => Access::StableWrite,
+            },
+            file_bytes: u64::from(io_bytes),
+            io_bytes,
+            is_inline: true,
+        }
+    })
+}
+
+/// What each connection asks of its own file.
+#[derive(Clone, Copy)]
+struct Requests {
+    access: Access,
+    file_bytes: u64,
+    io_bytes: u32,
+    is_inline: bool,
+}
+
+/// Trials of a row with one server of each side. One connection claims its latency, several claim their rate.
+fn beside_ganesha(
+    planning: &Planning<'_>,
+    row: Row,
+    requests: impl Fn(&Shape) -> Requests,
+) -> Vec<Trial> {
     let grounds = [
         (Ground::Disk, Denominator::GaneshaDisk),
         (Ground::Tmpfs, Denominator::GaneshaTmpfs),
     ];
     let trial = |(shape, (ground, to)): (&Shape, (Ground, Denominator))| {
-        let io_bytes = shape.size_bytes.unwrap_or(STABLE_BYTES);
+        let asked = requests(shape);
         let io = move |host| FileIo {
             host,
             form: Form::Wire,
-            access: Access::StableWrite,
+            access: asked.access,
             order: Order::Walk,
             own_files: true,
-            file_bytes: STABLE_FILE_BYTES,
-            io_bytes,
-            is_inline: false,
+            file_bytes: asked.file_bytes,
+            io_bytes: asked.io_bytes,
+            is_inline: asked.is_inline,
         };
         let mut trial = Trial::new(shape.text(), ground, shape.connections);
         trial.look = Look::Servers;
@@ -96,46 +135,7 @@ pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
         }
         trial
     };
-    let shapes = planning.table.shapes(Row::Stable);
-    let each = |shape| grounds.map(|ground| (shape, ground));
-    shapes.iter().flat_map(each).map(trial).collect()
-}
-
-/// Reads and durable writes of an inline file as a whole beside nfs-ganesha, on a disk and on a tmpfs.
-pub(super) fn inline(planning: &Planning<'_>) -> Vec<Trial> {
-    let grounds = [
-        (Ground::Disk, Denominator::GaneshaDisk),
-        (Ground::Tmpfs, Denominator::GaneshaTmpfs),
-    ];
-    let trial = |(shape, (ground, to)): (&Shape, (Ground, Denominator))| {
-        let access = match shape.operation.as_str() {
-            "READ, inline" => Access::Read,
-            _ => Access::StableWrite,
-        };
-        let io_bytes = shape.size_bytes.unwrap_or(INLINE_BYTES);
-        let io = move |host| FileIo {
-            host,
-            form: Form::Wire,
-            access,
-            order: Order::Walk,
-            own_files: true,
-            file_bytes: u64::from(io_bytes),
-            io_bytes,
-            is_inline: true,
-        };
-        let mut trial = Trial::new(shape.text(), ground, shape.connections);
-        trial.look = Look::Servers;
-        let ours = trial.add(move |stage| {
-            let cluster = stage.cluster(1, Carrier::Tcp);
-            Ok(io(Host::Ropewalk(cluster)))
-        });
-        if let Some(host) = planning.peers.host(Fsal::Vfs { is_durable: false }) {
-            let peer = trial.add(move |stage| Ok(io(host(stage))));
-            trial.claim(shape, ours, (to, peer), Metric::LatencyP50Us);
-        }
-        trial
-    };
-    let shapes = planning.table.shapes(Row::Inline);
+    let shapes = planning.table.shapes(row);
     let each = |shape| grounds.map(|ground| (shape, ground));
     shapes.iter().flat_map(each).map(trial).collect()
 }
