@@ -12,6 +12,8 @@ const CALLBACKS_MAX: usize = 256;
 pub(crate) struct Delegating {
     /// Whether any are granted.
     pub(crate) enabled: bool,
+    /// Whether holders may be the authority for times.
+    pub(crate) with_times: bool,
     /// Told when one came back or was revoked.
     pub(crate) changed: Notify,
     pub(crate) callbacks: Arc<Semaphore>,
@@ -41,9 +43,10 @@ pub struct DelegationCounts {
 }
 
 impl Delegating {
-    pub(crate) fn new(enabled: bool) -> Self {
+    pub(crate) fn new(enabled: bool, with_times: bool) -> Self {
         Self {
             enabled,
+            with_times,
             changed: Notify::new(),
             callbacks: Arc::new(Semaphore::new(CALLBACKS_MAX)),
             revoking: Job::default(),

@@ -1,4 +1,4 @@
-//! Delegations: offered with an OPEN, recalled for others, asked for sizes, taken away (RFC 8881 §10.2, §10.4).
+//! Delegations: offered with an OPEN, recalled for others, taken away (RFC 8881 §10.2, §10.4).
 //!
 //! # Ownership
 //! The state table has the holders. An operation that cannot bear a delegation keeps an [`Excluded`] until its work
@@ -11,49 +11,32 @@
 //! # Failure
 //! Nothing here is durable: after a restart clients reclaim. A delegation that does not come back in a lease is revoked. A note of
 //! that becomes durable first, so that its client does not reclaim it (§10.2.1). Then the client is fenced off the file, and
-//! others go on. What CB_GETATTR says of times and the change attribute is made durable like any other change (R7).
+//! others go on.
 
 use crate::actor::Actor;
 use crate::client_record;
-use crate::fs::{Fs, status};
+use crate::fs::Fs;
 use crate::{layouts, removal};
 use client_table::CallbackError;
-use namespace::{Cred, FileId, Inode, Op, SizeCommit};
-use nfs4::attr::{ARCHIVE, CHANGE, SIZE, SPACE_USED, TIME_METADATA, TIME_MODIFY};
-use nfs4::cb::{
-    CbGetAttrArgs, CbGetAttrRes, CbRecallAnyArgs, CbRecallArgs, RCA_RDATA_DLG, RCA_WDATA_DLG,
-};
-use nfs4::{Bitmap, CbCompoundReply, ClientId, NfsStatus, OpError};
-use state::{DelegationEnded, DelegationRecall, InTheWay, WriteHolder};
-use std::collections::BTreeMap;
+use namespace::{FileId, Inode};
+use nfs4::cb::{CbRecallAnyArgs, CbRecallArgs, RCA_RDATA_DLG, RCA_WDATA_DLG};
+use nfs4::{Bitmap, ClientId, NfsStatus};
+use state::{DelegationEnded, DelegationRecall, InTheWay};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// How long an operation waits for delegations to come back before its caller is told to ask again.
 const WAIT_MS: u64 = 2_000;
 /// Pause between two looks at what is out.
 const POLL_MS: u64 = 100;
-/// How long a holder may take to tell the size.
-const GETATTR_WAIT_MS: u64 = 2_000;
 /// How often in its time a recall is sent that a client has taken note of: its session may have been replaced since.
 const RECALLS_PER_LEASE: u64 = 4;
 /// Pause before a recall is sent again that did not arrive.
 const AGAIN_MS: u64 = 1_000;
 /// How often a client must say that it knows nothing of a delegation: at first it may be about to take note of it.
 const UNKNOWN_MAX: u32 = 2;
-/// Attributes that a holder for writing may know better.
-const HOLDERS: Bitmap = Bitmap::of(&[
-    CHANGE,
-    SIZE,
-    ARCHIVE,
-    SPACE_USED,
-    TIME_METADATA,
-    TIME_MODIFY,
-]);
-
 /// No delegation is granted on the file while this lives.
 pub struct Excluded {
     fs: Arc<Fs>,
@@ -304,139 +287,6 @@ async fn revoke(fs: &Arc<Fs>, recall: &DelegationRecall) -> bool {
     fs.delegating.counts.revoked.fetch_add(1, Relaxed);
     settle_ended(fs, ended);
     true
-}
-
-/// A file's attributes for somebody who does not hold it for writing.
-pub struct Fresh {
-    /// The file.
-    pub inode: Arc<Inode>,
-    /// The size as its holder sees it.
-    pub size: Option<u64>,
-}
-
-/// Whether somebody else may know the asked attributes better than this server.
-pub fn better_known(
-    fs: &Fs,
-    file: FileId,
-    client: Option<ClientId>,
-    mask: &Bitmap,
-) -> Option<WriteHolder> {
-    if !fs.has_delegations() || mask.intersection(&HOLDERS).is_empty() {
-        return None;
-    }
-    let holder = fs.state().delegations.write_holder(file.0);
-    holder.filter(|holder| Some(holder.client) != client)
-}
-
-/// Attributes with what the holder for writing says (RFC 8881 §10.4.3): CB_GETATTR, and a new change attribute if it has
-/// modified the file.
-///
-/// # Errors
-/// `Delay` when it does not answer: then it is recalled.
-pub async fn fresh(
-    fs: &Arc<Fs>,
-    actor: &mut Actor,
-    inode: &Arc<Inode>,
-    mask: &Bitmap,
-) -> Result<Fresh, NfsStatus> {
-    let client = actor.client_id();
-    let Some(holder) = better_known(fs, inode.id, client, mask) else {
-        return Ok(Fresh {
-            inode: Arc::clone(inode),
-            size: None,
-        });
-    };
-    let answer = ask_holder(fs, inode, &holder).await;
-    heed_holder(fs, actor, inode, &holder, answer)
-}
-
-/// As [`fresh`] for the entries of a directory, all at the same time: those of `inodes` that others hold for writing.
-pub async fn fresh_entries(
-    fs: &Arc<Fs>,
-    actor: &mut Actor,
-    inodes: &[Arc<Inode>],
-    mask: &Bitmap,
-) -> BTreeMap<FileId, Result<Fresh, NfsStatus>> {
-    let client = actor.client_id();
-    let mut asked = JoinSet::new();
-    for inode in inodes {
-        let holder = better_known(fs, inode.id, client, mask);
-        let Some(holder) = holder else { continue };
-        let (fs, inode) = (Arc::clone(fs), Arc::clone(inode));
-        asked.spawn(async move {
-            let answer = ask_holder(&fs, &inode, &holder).await;
-            (inode, holder, answer)
-        });
-    }
-    let mut out = BTreeMap::new();
-    while let Some(done) = asked.join_next().await {
-        if let Ok((inode, holder, answer)) = done {
-            let fresh = heed_holder(fs, actor, &inode, &holder, answer);
-            out.insert(inode.id, fresh);
-        }
-    }
-    out
-}
-
-/// What a holder's answer, change and size, means for the attributes.
-fn heed_holder(
-    fs: &Arc<Fs>,
-    actor: &mut Actor,
-    inode: &Inode,
-    holder: &WriteHolder,
-    answer: Option<(u64, u64)>,
-) -> Result<Fresh, NfsStatus> {
-    let Some((change, size)) = answer else {
-        let client = actor.client_id();
-        recall(fs, inode, client, Clearing::READ);
-        return Err(NfsStatus::Delay);
-    };
-    let now = actor.ns(fs, |ns, op| ns.getattr(op, inode.id))?;
-    if !holder.modified && change == holder.change && size == now.size {
-        return Ok(Fresh {
-            inode: now,
-            size: None,
-        });
-    }
-    fs.state().delegations.note_modified(&holder.other);
-    let inode = touch(fs, actor, inode.id)?;
-    Ok(Fresh {
-        inode,
-        size: Some(size),
-    })
-}
-
-/// A modification that the server has not seen: times and the change attribute move. It acts as root: set-id bits go
-/// when the write itself comes.
-fn touch(fs: &Fs, actor: &mut Actor, file: FileId) -> Result<Arc<Inode>, NfsStatus> {
-    let cred = Cred::root();
-    let mut op = Op::new(&cred, fs.now());
-    let touched = fs.ns.commit_size(&mut op, file, SizeCommit::default());
-    actor.observe(op.observed());
-    touched.map_err(|e| status(&e))
-}
-
-/// CB_GETATTR: change and size as the holder sees them, unless it does not say.
-async fn ask_holder(fs: &Arc<Fs>, inode: &Inode, holder: &WriteHolder) -> Option<(u64, u64)> {
-    let fh = fs.handle_of(inode);
-    let build = move |b: &mut nfs4::CbCompoundBuilder| {
-        b.push(&CbGetAttrArgs {
-            fh: xdr::Opaque(&fh.0),
-            attr_request: Bitmap::of(&[CHANGE, SIZE]),
-        });
-    };
-    let asked = (fs.clients).callback_within(holder.client, GETATTR_WAIT_MS, build, read_holder);
-    asked.await.ok()
-}
-
-fn read_holder(reply: &mut CbCompoundReply<'_>) -> Result<(u64, u64), OpError> {
-    let res = reply.take::<CbGetAttrRes<'_>>()?;
-    let attrs = res.attributes.attrs().ok();
-    let both = attrs.and_then(|a| Some((a.change?, a.size?)));
-    both.ok_or(OpError::Status {
-        op: None,
-        status: NfsStatus::Inval,
-    })
 }
 
 /// The regular file behind a name, if there is one that the caller may look up: what a change of names must exclude.

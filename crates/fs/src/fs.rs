@@ -94,6 +94,8 @@ pub struct FsConfig {
     pub data: DataConfig,
     /// How many delegations clients are granted; `None` for none at all.
     pub delegations: Option<DelegationLimits>,
+    /// Whether clients that ask keep the times of files that they make and hold (RFC 9754 §5).
+    pub delegates_times: bool,
 }
 
 /// Why a file service does not start.
@@ -241,7 +243,7 @@ impl Fs {
                 creation: data.creation,
             },
             layouts: LayoutTables::new(unknown, truncating),
-            delegating: Delegating::new(config.delegations.is_some()),
+            delegating: Delegating::new(config.delegations.is_some(), config.delegates_times),
             atimes: Atimes::new(clock()),
             space_noted: Hinted::default(),
             offloads: Mutex::new(Offloads::new(ns.boot())),
@@ -298,6 +300,11 @@ impl Fs {
     /// Whether delegations are granted.
     pub fn grants_delegations(&self) -> bool {
         self.delegating.enabled
+    }
+
+    /// Whether holders of files that they made are the authority for their times (RFC 9754 §5).
+    pub fn delegates_times(&self) -> bool {
+        self.delegating.enabled && self.delegating.with_times
     }
 
     /// A delegation was granted.

@@ -29,6 +29,7 @@ mod eager;
 mod enter;
 mod fencing;
 mod files;
+mod fresh;
 mod fs;
 mod hint;
 mod inline;
@@ -60,10 +61,10 @@ pub use copy::copy;
 pub use copy_job::{Copy, is_zero};
 pub use delegating::DelegationCounts;
 pub use delegations::{
-    Clearing, Excluded, Fresh, better_known, clear, exclude, file_of_name, fresh, fresh_entries,
-    missed, recall, settle_ended,
+    Clearing, Excluded, clear, exclude, file_of_name, missed, recall, settle_ended,
 };
 pub use eager::make_objects;
+pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MIN,
     WallClock, status,

@@ -84,6 +84,8 @@ pub(crate) const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
+    attr::TIME_DELEG_ACCESS,
+    attr::TIME_DELEG_MODIFY,
     attr::OPEN_ARGUMENTS,
 ]);
 
@@ -93,18 +95,40 @@ const MINOR_2_ONLY: Bitmap = Bitmap::of(&[
     attr::CHANGE_ATTR_TYPE,
     attr::MODE_UMASK,
     attr::XATTR_SUPPORT,
+    attr::TIME_DELEG_ACCESS,
+    attr::TIME_DELEG_MODIFY,
     attr::OPEN_ARGUMENTS,
 ]);
 
-/// What OPEN takes (RFC 9754 §3). Wishes for delegations: any, none, cancel; no signal is ever sent that one can be had.
-const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
-    share_access: Bitmap::of(&[1, 2, 3]),
-    share_deny: Bitmap::of(&[0, 1, 2, 3]),
-    share_access_want: Bitmap::of(&[3, 4, 5]),
-    // All but CLAIM_DELEGATE_PREV and CLAIM_DELEG_PREV_FH.
-    open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
-    create_mode: Bitmap::of(&[0, 1, 2, 3]),
-};
+/// The times that only the holder of a delegation sets (RFC 9754 §5).
+pub(crate) const DELEGATED_TIMES: Bitmap =
+    Bitmap::of(&[attr::TIME_DELEG_ACCESS, attr::TIME_DELEG_MODIFY]);
+
+/// Wishes for delegations that OPEN takes: any, none, cancel. No signal is ever sent that one can be had.
+const WANTS: Bitmap = Bitmap::of(&[3, 4, 5]);
+/// `OPEN_ARGS_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS`.
+const WANT_DELEG_TIMESTAMPS: Bitmap = Bitmap::of(&[20]);
+/// `OPEN_ARGS_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION`.
+const WANT_OPEN_XOR_DELEGATION: Bitmap = Bitmap::of(&[21]);
+
+/// What OPEN takes (RFC 9754 §3).
+fn open_arguments(mds: &Mds) -> OpenArguments {
+    let mut share_access_want = WANTS;
+    if mds.fs.grants_delegations() {
+        share_access_want = share_access_want.union(&WANT_OPEN_XOR_DELEGATION);
+    }
+    if mds.fs.delegates_times() {
+        share_access_want = share_access_want.union(&WANT_DELEG_TIMESTAMPS);
+    }
+    OpenArguments {
+        share_access: Bitmap::of(&[1, 2, 3]),
+        share_deny: Bitmap::of(&[0, 1, 2, 3]),
+        share_access_want,
+        // All but CLAIM_DELEGATE_PREV and CLAIM_DELEG_PREV_FH.
+        open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
+        create_mode: Bitmap::of(&[0, 1, 2, 3]),
+    }
+}
 
 /// Attributes that can be set.
 const SETTABLE: Bitmap = Bitmap::of(&[
@@ -336,7 +360,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     // an older GETATTR take back the size that such a write has given a file.
     a.change_attr_type = Some(ChangeAttrType::Undefined);
     a.xattr_support = Some(true);
-    a.open_arguments = Some(OPEN_ARGUMENTS);
+    a.open_arguments = Some(open_arguments(mds));
     let files = mds.fs.namespace().statistics();
     // Inode numbers do not run out; statfs of a client wants a number that it can add to.
     let files_free = files.files_free.min(FILES_FREE_SHOWN_MAX);
@@ -398,7 +422,7 @@ fn set_time(t: Option<nfs4::SetTime>) -> Option<SetTime> {
     })
 }
 
-fn of_time(t: NfsTime) -> Time {
+pub(crate) fn of_time(t: NfsTime) -> Time {
     Time {
         secs: t.seconds,
         nanos: t.nanoseconds,

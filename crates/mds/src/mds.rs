@@ -43,6 +43,8 @@ pub struct MdsConfig {
     pub data: DataConfig,
     /// How many delegations clients are granted; `None` for none at all.
     pub delegations: Option<DelegationLimits>,
+    /// Whether clients that ask keep the times of files that they make and hold (RFC 9754 §5).
+    pub delegates_times: bool,
 }
 
 /// The metadata server.
@@ -91,6 +93,7 @@ impl Mds {
             random: config.random,
             data: config.data,
             delegations: config.delegations,
+            delegates_times: config.delegates_times,
         })
         .await?;
         // Where nobody held anything nobody is waited for.

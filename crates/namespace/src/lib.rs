@@ -47,6 +47,7 @@ pub use mode::SET_ID_BITS;
 pub use namespace::{Format, Namespace, NamespaceLimits, SCHEMA_VERSION, Statistics};
 pub use ops::create::{Created, Existing, How, NewNode};
 pub use ops::data::SizeCommit;
+pub use ops::delegated_times::DelegatedTimes;
 pub use ops::inline::INLINE_BYTES_MAX;
 pub use ops::link::Linked;
 pub use ops::place::Placing;

@@ -275,7 +275,7 @@ pub const WRITABLE: Bitmap = Bitmap::of(&[
     TIME_DELEG_MODIFY,
 ]);
 
-/// Attributes that can only be written; asking for them is `NFS4ERR_INVAL` (RFC 8881 §5.5).
+/// Attributes that clients can only write; asking for them is `NFS4ERR_INVAL` (RFC 8881 §5.5, RFC 9754 §5).
 pub const WRITE_ONLY: Bitmap = Bitmap::of(&[
     TIME_ACCESS_SET,
     TIME_MODIFY_SET,
@@ -284,6 +284,8 @@ pub const WRITE_ONLY: Bitmap = Bitmap::of(&[
     RETENTEVT_SET,
     MODE_SET_MASKED,
     MODE_UMASK,
+    TIME_DELEG_ACCESS,
+    TIME_DELEG_MODIFY,
 ]);
 
 /// `fattr4` with its values not yet decoded: an operation decides what a bad value means. Borrowed when it was

@@ -245,6 +245,7 @@ async fn open_mds(
         random: Arc::new(daemon::random_u64),
         limits: NamespaceLimits::default(),
         delegations: config.delegations.then(DelegationLimits::default),
+        delegates_times: config.delegated_times,
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,

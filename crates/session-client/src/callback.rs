@@ -4,9 +4,11 @@
 
 use crate::slots::Slots;
 use bytes::Bytes;
-use nfs4::attr::{Attrs, CHANGE, SIZE};
+use nfs4::attr::Attrs;
 use nfs4::cb::{CbGetAttrArgs, CbGetAttrRes, CbRecallSlotArgs, CbSequenceArgs, CbSequenceRes};
-use nfs4::{Bitmap, CbCompoundHeader, CbOpNum, Fattr, NfsStatus, OpReader, ReplyWriter, SessionId};
+use nfs4::{
+    CbCompoundHeader, CbOpNum, Fattr, NfsStatus, NfsTime, OpReader, ReplyWriter, SessionId,
+};
 use parking_lot::Mutex;
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal, refusal};
@@ -29,14 +31,24 @@ pub trait CallbackHandler: Send + Sync + 'static {
     /// answers `NotSupp`. The answer must not wait for requests to the same server.
     fn callback<'a>(&'a self, op: CbOpNum, args: &'a mut OpReader<'_>) -> BoxFuture<'a, NfsStatus>;
 
-    /// CB_GETATTR of a file that this client holds for writing: the change attribute and the size as it has them (RFC 8881
-    /// §10.4.3).
+    /// CB_GETATTR of a file that this client holds for writing: what the file is like as it has it (RFC 8881 §10.4.3).
     ///
     /// # Errors
     /// `BadHandle` for any other file.
-    fn attributes(&self, _fh: &[u8]) -> Result<(u64, u64), NfsStatus> {
+    fn attributes(&self, _fh: &[u8]) -> Result<HeldAttrs, NfsStatus> {
         Err(NfsStatus::BadHandle)
     }
+}
+
+/// A file as the client has it that holds it for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HeldAttrs {
+    /// The change attribute at the grant, or another value once the file was modified.
+    pub change: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Times of the last access and of the last change of data, if the client is the authority for them (RFC 9754 §5).
+    pub times: Option<(NfsTime, NfsTime)>,
 }
 
 /// Has no state to recall.
@@ -214,17 +226,19 @@ impl Callbacks {
 
     fn getattr(&self, ops: &mut OpReader<'_>, reply: &mut ReplyWriter<CbOpNum>) -> NfsStatus {
         let answer = match ops.args::<CbGetAttrArgs<'_>>() {
-            Ok(args) => (self.handler.attributes(args.fh.0)).map(|both| (args.attr_request, both)),
+            Ok(args) => (self.handler.attributes(args.fh.0)).map(|held| (args.attr_request, held)),
             Err(_) => Err(NfsStatus::BadXdr),
         };
         match answer {
-            Ok((asked, (change, size))) => {
+            Ok((asked, held)) => {
                 let mut attrs = Attrs {
-                    change: Some(change),
-                    size: Some(size),
+                    change: Some(held.change),
+                    size: Some(held.size),
+                    time_deleg_access: held.times.map(|(access, _)| access),
+                    time_deleg_modify: held.times.map(|(_, modify)| modify),
                     ..Attrs::default()
                 };
-                attrs.retain(&asked.intersection(&Bitmap::of(&[CHANGE, SIZE])));
+                attrs.retain(&asked);
                 let _ = reply.result(&CbGetAttrRes {
                     attributes: Fattr::new(&attrs),
                 });

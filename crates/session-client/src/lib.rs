@@ -20,7 +20,7 @@ mod room;
 mod session;
 mod slots;
 
-pub use callback::{CallbackHandler, NoCallbacks};
+pub use callback::{CallbackHandler, HeldAttrs, NoCallbacks};
 pub use config::{CONNECTIONS_MAX, SessionConfig};
 pub use error::SessionError;
 pub use session::{Build, Established, Outcome, Session};

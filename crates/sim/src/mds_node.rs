@@ -118,6 +118,7 @@ impl MdsNode {
         let inline_max_bytes = INLINE_MAX_BYTES[self.rng.split().index(INLINE_MAX_BYTES.len())];
         MdsConfig {
             delegations: Some(DelegationLimits::default()),
+            delegates_times: true,
             store: self.store.clone(),
             exports: Exports::loopback(Squash::None),
             identities: mds::identities::IdentityConfig::default(),

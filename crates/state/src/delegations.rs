@@ -127,6 +127,8 @@ pub struct WriteHolder {
     pub change: u64,
     /// It has answered otherwise before.
     pub modified: bool,
+    /// It is the authority for the file's times (RFC 9754 §5).
+    pub has_times: bool,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,8 @@ pub(crate) struct Delegation {
     pub(crate) kind: DelegationKind,
     /// It was granted to an open that reads: permission was checked for that.
     pub(crate) reads: bool,
+    /// Its holder is the authority for the file's times.
+    pub(crate) has_times: bool,
     origin: Origin,
     change: u64,
     modified: bool,
@@ -150,6 +154,7 @@ pub(crate) struct Entry {
     pub(crate) file: u64,
     pub(crate) kind: DelegationKind,
     pub(crate) reads: bool,
+    pub(crate) has_times: bool,
     pub(crate) origin: Origin,
     pub(crate) change: u64,
 }
@@ -288,6 +293,7 @@ impl Delegations {
                 file: entry.file,
                 kind: entry.kind,
                 reads: entry.reads,
+                has_times: entry.has_times,
                 origin: entry.origin,
                 change: entry.change,
                 modified: false,
@@ -354,6 +360,7 @@ impl Delegations {
             other: *other,
             change: d.change,
             modified: d.modified,
+            has_times: d.has_times,
         })
     }
 

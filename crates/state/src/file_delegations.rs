@@ -23,6 +23,19 @@ pub struct DelegationWanted {
     pub origin: Origin,
     /// The file's change attribute.
     pub change: u64,
+    /// If it is for writing, the client shall be the authority for the file's times (RFC 9754 §5).
+    pub has_times: bool,
+}
+
+/// A delegation as granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DelegationGranted {
+    /// Its stateid.
+    pub stateid: Stateid,
+    /// For reading or writing.
+    pub kind: DelegationKind,
+    /// Its holder is the authority for the file's times.
+    pub has_times: bool,
 }
 
 /// Why there is none (`why_no_delegation4`).
@@ -74,7 +87,7 @@ impl FileStates {
         &mut self,
         wanted: &DelegationWanted,
         now_ms: u64,
-    ) -> Result<(Stateid, DelegationKind), NoDelegation> {
+    ) -> Result<DelegationGranted, NoDelegation> {
         let (client, file) = (wanted.client, wanted.file);
         let kind = if wanted.access & ACCESS_WRITE != 0 {
             DelegationKind::Write
@@ -94,18 +107,34 @@ impl FileStates {
         if self.delegations.is_full(client) || self.has_revoked_delegations(client) {
             return Err(NoDelegation::Resource);
         }
+        let reads = wanted.access & ACCESS_READ != 0;
+        Ok(self.enter_delegation(wanted, kind, reads))
+    }
+
+    fn enter_delegation(
+        &mut self,
+        wanted: &DelegationWanted,
+        kind: DelegationKind,
+        reads: bool,
+    ) -> DelegationGranted {
+        let has_times = wanted.has_times && kind == DelegationKind::Write;
         let stateid = self.delegations.enter(
             &mut self.source,
             Entry {
-                client,
-                file,
+                client: wanted.client,
+                file: wanted.file,
                 kind,
-                reads: wanted.access & ACCESS_READ != 0,
+                reads,
+                has_times,
                 origin: wanted.origin,
                 change: wanted.change,
             },
         );
-        Ok((stateid, kind))
+        DelegationGranted {
+            stateid,
+            kind,
+            has_times,
+        }
     }
 
     /// Whether opens, layouts and delegations of others allow it.
@@ -137,13 +166,17 @@ impl FileStates {
         &mut self,
         wanted: &DelegationWanted,
         kind: DelegationKind,
-    ) -> Result<Stateid, NfsStatus> {
+    ) -> Result<DelegationGranted, NfsStatus> {
         let (client, file) = (wanted.client, wanted.file);
         if let Some((other, held)) = self.delegations.held_with_name(client, file)
             && held.kind == kind
         {
             // Reclaimed before, by another open of the same client.
-            return Ok(other);
+            return Ok(DelegationGranted {
+                stateid: other,
+                kind,
+                has_times: held.has_times,
+            });
         }
         let writers = self.opens.others_access(client, file) & ACCESS_WRITE != 0;
         let fits = match kind {
@@ -159,17 +192,7 @@ impl FileStates {
         if self.delegations.is_full(client) {
             return Err(NfsStatus::Delay);
         }
-        Ok(self.delegations.enter(
-            &mut self.source,
-            Entry {
-                client,
-                file,
-                kind,
-                reads: true,
-                origin: wanted.origin,
-                change: wanted.change,
-            },
-        ))
+        Ok(self.enter_delegation(wanted, kind, true))
     }
 
     /// The kind of a delegation that a client presents (CLAIM_DELEGATE_CUR).
@@ -184,6 +207,24 @@ impl FileStates {
     ) -> Result<DelegationKind, NfsStatus> {
         self.check_not_revoked(stateid, client)?;
         Ok(self.delegations.check(stateid, client, file)?.kind)
+    }
+
+    /// The delegation under which a client says what a file's times are (RFC 9754 §5).
+    ///
+    /// # Errors
+    /// Those of the stateid; `Inval` for a delegation whose holder is no authority for times.
+    pub fn check_delegated_times(
+        &self,
+        stateid: Stateid,
+        client: ClientId,
+        file: u64,
+    ) -> Result<(), NfsStatus> {
+        self.check_not_revoked(stateid, client)?;
+        if self.delegations.check(stateid, client, file)?.has_times {
+            Ok(())
+        } else {
+            Err(NfsStatus::Inval)
+        }
     }
 
     /// DELEGRETURN.

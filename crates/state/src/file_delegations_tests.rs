@@ -48,6 +48,7 @@ fn wanted(client: ClientId, file: u64, access: u32) -> DelegationWanted {
         access,
         origin: Origin::default(),
         change: 7,
+        has_times: false,
     }
 }
 
@@ -56,7 +57,8 @@ fn offer(
     client: ClientId,
     access: u32,
 ) -> Result<(Stateid, DelegationKind), NoDelegation> {
-    s.offer_delegation(&wanted(client, FILE, access), 0)
+    let granted = s.offer_delegation(&wanted(client, FILE, access), 0)?;
+    Ok((granted.stateid, granted.kind))
 }
 
 fn layout(s: &mut FileStates, stateid: Stateid, client: ClientId, mode: IoMode) -> Stateid {
@@ -66,6 +68,30 @@ fn layout(s: &mut FileStates, stateid: Stateid, client: ClientId, mode: IoMode) 
         return_on_close: true,
     };
     s.layout_get(stateid, client, FILE, want).unwrap()
+}
+
+#[test]
+fn only_a_writer_that_was_granted_it_says_what_the_times_are() {
+    let mut s = states();
+    let asks = |access| DelegationWanted {
+        has_times: true,
+        ..wanted(A, FILE, access)
+    };
+    open(&mut s, A, R);
+    let reader = s.offer_delegation(&asks(R), 0).unwrap();
+    assert!(!reader.has_times);
+    let refused = s.check_delegated_times(reader.stateid, A, FILE);
+    assert_eq!(refused, Err(NfsStatus::Inval));
+
+    let mut s = states();
+    let opened = open(&mut s, A, R | W);
+    let writer = s.offer_delegation(&asks(R | W), 0).unwrap();
+    assert!(writer.has_times && s.delegations.write_holder(FILE).unwrap().has_times);
+    assert_eq!(s.check_delegated_times(writer.stateid, A, FILE), Ok(()));
+    for (stateid, client) in [(opened, A), (writer.stateid, B)] {
+        let refused = s.check_delegated_times(stateid, client, FILE);
+        assert_eq!(refused, Err(NfsStatus::BadStateid));
+    }
 }
 
 #[test]
@@ -258,8 +284,14 @@ fn reclaims_get_what_they_had_unless_another_came_first() {
     let mut s = states();
     open(&mut s, A, R);
     let want = wanted(A, FILE, R);
-    let first = s.reclaim_delegation(&want, DelegationKind::Write).unwrap();
-    let again = s.reclaim_delegation(&want, DelegationKind::Write).unwrap();
+    let first = s
+        .reclaim_delegation(&want, DelegationKind::Write)
+        .unwrap()
+        .stateid;
+    let again = s
+        .reclaim_delegation(&want, DelegationKind::Write)
+        .unwrap()
+        .stateid;
     assert_eq!(first, again);
     assert_eq!(
         s.check_delegation(first, A, FILE),

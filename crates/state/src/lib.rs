@@ -39,7 +39,7 @@ pub use delegations::{
     DelegationKind, DelegationLimits, DelegationRecall, Delegations, InTheWay, Origin, RecallAny,
     SlotOf, WriteHolder,
 };
-pub use file_delegations::{DelegationEnded, DelegationWanted, NoDelegation};
+pub use file_delegations::{DelegationEnded, DelegationGranted, DelegationWanted, NoDelegation};
 pub use file_states::{
     ClientGone, Closed, FileStates, Ground, Io, LayoutWanted, LockArgs, StateLimits,
 };

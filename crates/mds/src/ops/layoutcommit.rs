@@ -43,7 +43,7 @@ pub(super) async fn layoutcommit(
             secs: t.seconds,
             nanos: t.nanoseconds,
         }),
-        None => None,
+        None => fs::kept_mtime(&mds.fs, &cx.actor, &inode).await,
     };
     let stateid = cx.resolve(args.stateid)?;
     let commit = SizeCommit {

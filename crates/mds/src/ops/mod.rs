@@ -10,6 +10,7 @@ mod close;
 mod commit;
 mod copy;
 mod create;
+mod delegated_times;
 mod delegreturn;
 mod free_stateid;
 mod get_dir_delegation;

@@ -17,9 +17,10 @@ use namespace::{Created, EXECUTE, Existing, How, Inode, READ, SetAttr, WRITE};
 use nfs4::attr::Attrs;
 use nfs4::ops::{
     ClaimDelegateCur, CreateHow, Delegation, OPEN_RESULT_LOCKTYPE_POSIX,
-    OPEN_RESULT_MAY_NOTIFY_LOCK, OPEN_RESULT_PRESERVE_UNLINKED, OpenArgs, OpenClaim, OpenHow,
-    OpenRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ, SHARE_ACCESS_WRITE, SHARE_DENY_BOTH,
-    SHARE_WANT_DELEG_MASK,
+    OPEN_RESULT_MAY_NOTIFY_LOCK, OPEN_RESULT_NO_OPEN_STATEID, OPEN_RESULT_PRESERVE_UNLINKED,
+    OpenArgs, OpenClaim, OpenHow, OpenRes, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ,
+    SHARE_ACCESS_WRITE, SHARE_DENY_BOTH, SHARE_WANT_DELEG_MASK, SHARE_WANT_DELEG_TIMESTAMPS,
+    SHARE_WANT_OPEN_XOR_DELEGATION,
 };
 use nfs4::{Bitmap, ChangeInfo, ClientId, Fattr, NfsStatus, Stateid};
 use state::{FileStates, Share};
@@ -72,8 +73,38 @@ pub(super) async fn open(
         }
     })?;
     cx.set_fh(mds.fs.handle_of(&inode));
-    cx.current_stateid = Some(opened.stateid);
-    Ok(result(&found, opened.stateid, delegation))
+    let held = alone(mds, args, (client, &inode), opened, &delegation);
+    cx.current_stateid = Some(held.unwrap_or(opened.stateid));
+    let mut res = result(&found, opened.stateid, delegation);
+    if held.is_some() {
+        res.stateid = Stateid::default();
+        res.rflags |= OPEN_RESULT_NO_OPEN_STATEID;
+    }
+    Ok(res)
+}
+
+/// Gives up the open in favour of the delegation that came with it, for a client that needs only one of the two (RFC 9754 §4).
+/// Returns the stateid of that delegation. An open of before stays: its client counts on it.
+fn alone(
+    mds: &Mds,
+    args: &OpenArgs<'_>,
+    (client, inode): (ClientId, &Inode),
+    opened: state::Opened,
+    delegation: &Delegation,
+) -> Option<Stateid> {
+    let is_asked = args.share_access & SHARE_WANT_OPEN_XOR_DELEGATION != 0;
+    let is_reclaim = matches!(args.claim, OpenClaim::Previous(_));
+    let held = match delegation {
+        Delegation::Read(read) | Delegation::ReadAttrs(read) => read.stateid,
+        Delegation::Write(write) | Delegation::WriteAttrs(write) => write.stateid,
+        Delegation::None | Delegation::NoneExt(_) => return None,
+    };
+    if !is_asked || is_reclaim || !opened.is_new {
+        return None;
+    }
+    // A parallel OPEN of the same owner may have made it newer.
+    let closed = mds.fs.state().close(opened.stateid, client, inode.id.0);
+    closed.is_ok().then_some(held)
 }
 
 fn result(found: &Found, stateid: Stateid, delegation: Delegation) -> OpenRes {
@@ -116,6 +147,10 @@ async fn finish(
     let asked = Asked {
         access: share.access,
         want: args.share_access & SHARE_WANT_DELEG_MASK,
+        // Only what the holder made has no times that others may have seen: it may also give it older ones.
+        has_times: found.created
+            && args.share_access & SHARE_WANT_DELEG_TIMESTAMPS != 0
+            && mds.fs.delegates_times(),
     };
     let delegation = match args.claim {
         OpenClaim::Previous(kind) => open_delegation::reclaim(mds, cx, &inode, asked, kind)?,

@@ -9,7 +9,7 @@ use nfs4::ops::{
     SHARE_WANT_NO_DELEG, SHARE_WANT_NO_PREFERENCE, SpaceLimit, WhyNoDelegation, WriteDelegation,
 };
 use nfs4::{Ace, ClientId, NfsStatus, Owner, Stateid};
-use state::{DelegationKind, DelegationWanted, NoDelegation, Origin, Share};
+use state::{DelegationGranted, DelegationKind, DelegationWanted, NoDelegation, Origin, Share};
 
 /// What a client may modify and keep to itself when it closes a file: nothing. No room can be promised on data servers that
 /// others fill too (§10.4.1). Linux returns a recalled delegation without writing first what it has kept.
@@ -24,6 +24,8 @@ pub(super) struct Asked {
     pub(super) access: u32,
     /// The wish: bits of `SHARE_WANT_DELEG_MASK`.
     pub(super) want: u32,
+    /// A holder for writing shall be the authority for the file's times (RFC 9754 §5).
+    pub(super) has_times: bool,
 }
 
 /// A delegation, if the caller wants one and nobody can be hurt by it. Looks at tables only.
@@ -37,9 +39,9 @@ pub(super) fn offer(
         SHARE_WANT_NO_DELEG => WhyNoDelegation::NotWanted,
         SHARE_WANT_CANCEL => WhyNoDelegation::Cancelled,
         _ => match try_offer(mds, cx, inode, asked)? {
-            Ok((stateid, kind)) => {
+            Ok(delegation) => {
                 mds.fs.note_delegation_granted();
-                return Ok(granted(stateid, kind, false));
+                return Ok(granted(delegation, false));
             }
             Err(NoDelegation::Contention) => WhyNoDelegation::Contention(false),
             Err(NoDelegation::Resource) => WhyNoDelegation::Resource(false),
@@ -55,7 +57,7 @@ pub(super) fn offer(
     })
 }
 
-type Offered = Result<(Stateid, DelegationKind), NoDelegation>;
+type Offered = Result<DelegationGranted, NoDelegation>;
 
 fn try_offer(mds: &Mds, cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<Offered, NfsStatus> {
     let wanted = wanted(cx, inode, asked)?;
@@ -78,6 +80,7 @@ fn wanted(cx: &Cx<'_>, inode: &Inode, asked: Asked) -> Result<DelegationWanted, 
         access: asked.access,
         origin,
         change: inode.change,
+        has_times: asked.has_times,
     })
 }
 
@@ -93,10 +96,14 @@ pub(super) fn reclaim(
     asked: Asked,
     kind: DelegationType,
 ) -> Result<Delegation, NfsStatus> {
+    let asked = Asked {
+        has_times: kind == DelegationType::WriteAttrs && mds.fs.delegates_times(),
+        ..asked
+    };
     let kind = match kind {
         DelegationType::None => return Ok(Delegation::None),
-        DelegationType::Read => DelegationKind::Read,
-        DelegationType::Write => DelegationKind::Write,
+        DelegationType::Read | DelegationType::ReadAttrs => DelegationKind::Read,
+        DelegationType::Write | DelegationType::WriteAttrs => DelegationKind::Write,
         DelegationType::NoneExt => return Err(NfsStatus::Inval),
     };
     let wanted = wanted(cx, inode, asked)?;
@@ -110,12 +117,12 @@ pub(super) fn reclaim(
     }
     fs::ensure(&mds.fs, &mut cx.actor)?;
     let recall = !mds.fs.grants_delegations() || !mds.fs.clients().can_call_back(wanted.client);
-    let stateid = mds.fs.state().reclaim_delegation(&wanted, kind)?;
+    let reclaimed = mds.fs.state().reclaim_delegation(&wanted, kind)?;
     mds.fs.note_delegation_granted();
     if recall {
         fs::recall(&mds.fs, inode, None, Clearing::CHANGE);
     }
-    Ok(granted(stateid, kind, recall))
+    Ok(granted(reclaimed, recall))
 }
 
 /// Checks the delegation that an OPEN presents: it must allow what is opened.
@@ -136,7 +143,8 @@ pub(super) fn check_presented(
     Ok(())
 }
 
-fn granted(stateid: Stateid, kind: DelegationKind, recall: bool) -> Delegation {
+fn granted(delegation: DelegationGranted, recall: bool) -> Delegation {
+    let stateid = delegation.stateid;
     // Nobody may open without asking ACCESS first: that is how permission is checked for each user (§10.4).
     let permissions = Ace {
         ace_type: ACE_ALLOWED,
@@ -144,17 +152,21 @@ fn granted(stateid: Stateid, kind: DelegationKind, recall: bool) -> Delegation {
         access_mask: 0,
         who: Owner::from(b"EVERYONE@".as_slice()),
     };
-    match kind {
-        DelegationKind::Read => Delegation::Read(ReadDelegation {
+    if delegation.kind == DelegationKind::Read {
+        return Delegation::Read(ReadDelegation {
             stateid,
             recall,
             permissions,
-        }),
-        DelegationKind::Write => Delegation::Write(WriteDelegation {
-            stateid,
-            recall,
-            space_limit: SpaceLimit::Size(KEPT_BYTES_MAX),
-            permissions,
-        }),
+        });
+    }
+    let write = WriteDelegation {
+        stateid,
+        recall,
+        space_limit: SpaceLimit::Size(KEPT_BYTES_MAX),
+        permissions,
+    };
+    match delegation.has_times {
+        true => Delegation::WriteAttrs(write),
+        false => Delegation::Write(write),
     }
 }

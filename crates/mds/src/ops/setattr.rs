@@ -5,6 +5,8 @@
 //! Modification time and set-id bits are set after all layouts for writing are back, the caller's own too: LAYOUTCOMMIT comes
 //! before LAYOUTRETURN, so no report of an older write comes after them.
 
+use super::delegated_times;
+use crate::attrs::DELEGATED_TIMES;
 use crate::cx::{self, Cx};
 use crate::{Mds, attrs};
 use fs::{Clearing, Prepared, Resized};
@@ -30,6 +32,9 @@ pub(super) async fn setattr(mds: &Mds, cx: &mut Cx<'_>, args: &SetAttrArgs<'_>) 
 async fn set(mds: &Mds, cx: &mut Cx<'_>, args: &SetAttrArgs<'_>) -> Result<Bitmap, NfsStatus> {
     let inode = cx::current_ready(mds, cx).await?;
     cx.actor.check_writable()?;
+    if !args.attrs.mask.intersection(&DELEGATED_TIMES).is_empty() {
+        return delegated_times::set(mds, cx, &inode, args).await;
+    }
     let wanted = attrs::to_setattr(
         mds.identities(),
         &attrs::decode(mds, &args.attrs, cx.minor_version).await?,

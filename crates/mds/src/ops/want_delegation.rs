@@ -36,7 +36,11 @@ pub(super) fn want_delegation(
     }
     let reclaim = matches!(args.claim, DelegClaim::Previous(_));
     super::open::check_grace(mds, cx, reclaim)?;
-    let asked = Asked { access, want };
+    let asked = Asked {
+        access,
+        want,
+        has_times: false,
+    };
     let delegation = match args.claim {
         DelegClaim::DelegPrevFh => return Err(NfsStatus::NotSupp),
         DelegClaim::Previous(kind) => open_delegation::reclaim(mds, cx, &inode, asked, kind)?,

@@ -214,8 +214,8 @@ async fn what_open_takes_can_be_asked() {
     let done = done.await;
     let got = after_putfh(&done).take::<GetAttrRes<'_>>().unwrap();
     let takes = got.attributes.attrs().unwrap().open_arguments.unwrap();
-    // Any, none, cancel (RFC 9754 §3); neither CLAIM_DELEGATE_PREV nor CLAIM_DELEG_PREV_FH.
-    assert_eq!(takes.share_access_want, Bitmap::of(&[3, 4, 5]));
+    // Any, none, cancel, times, either (RFC 9754 §3); neither CLAIM_DELEGATE_PREV nor CLAIM_DELEG_PREV_FH.
+    assert_eq!(takes.share_access_want, Bitmap::of(&[3, 4, 5, 20, 21]));
     assert_eq!(takes.open_claim, Bitmap::of(&[0, 1, 2, 4, 5]));
 }
 

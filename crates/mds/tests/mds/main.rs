@@ -10,6 +10,7 @@ mod cancel;
 mod clone;
 mod copy;
 mod courtesy;
+mod delegated_times;
 mod delegations;
 mod file_size;
 mod identities;

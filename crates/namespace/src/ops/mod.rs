@@ -3,6 +3,7 @@
 
 pub(crate) mod create;
 pub(crate) mod data;
+pub(crate) mod delegated_times;
 pub(crate) mod inline;
 mod layout;
 pub(crate) mod link;

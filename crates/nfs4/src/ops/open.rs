@@ -35,6 +35,10 @@ pub const SHARE_WANT_CANCEL: u32 = 0x500;
 pub const SHARE_WANT_SIGNAL_WHEN_AVAIL: u32 = 0x1_0000;
 /// Push the delegation when nobody else wants the file.
 pub const SHARE_WANT_PUSH_WHEN_UNCONTENDED: u32 = 0x2_0000;
+/// With a delegation for writing the client becomes the authority for the file's times (RFC 9754 §5).
+pub const SHARE_WANT_DELEG_TIMESTAMPS: u32 = 0x10_0000;
+/// A delegation in place of an open stateid will do (RFC 9754 §4).
+pub const SHARE_WANT_OPEN_XOR_DELEGATION: u32 = 0x20_0000;
 
 /// `rflags`: the open must be confirmed; never set in NFSv4.1.
 pub const OPEN_RESULT_CONFIRM: u32 = 0x2;
@@ -42,11 +46,13 @@ pub const OPEN_RESULT_CONFIRM: u32 = 0x2;
 pub const OPEN_RESULT_LOCKTYPE_POSIX: u32 = 0x4;
 /// `rflags`: a file removed while open stays until its last close.
 pub const OPEN_RESULT_PRESERVE_UNLINKED: u32 = 0x8;
+/// `rflags`: there is no open stateid, only the delegation (RFC 9754 §4).
+pub const OPEN_RESULT_NO_OPEN_STATEID: u32 = 0x10;
 /// `rflags`: `CB_NOTIFY_LOCK` may come for locks of this open.
 pub const OPEN_RESULT_MAY_NOTIFY_LOCK: u32 = 0x20;
 
 xdr::xdr_enum! {
-    /// `open_delegation_type4`.
+    /// `open_delegation_type4` (RFC 8881 §18.16.1, RFC 9754 §5).
     pub enum DelegationType {
         /// None.
         None = 0,
@@ -56,6 +62,10 @@ xdr::xdr_enum! {
         Write = 2,
         /// None, with a reason.
         NoneExt = 3,
+        /// Read, and the holder knows the access time.
+        ReadAttrs = 4,
+        /// Write, and the holder knows access and modification time.
+        WriteAttrs = 5,
     }
 }
 
@@ -221,6 +231,10 @@ xdr_union! {
         Write(write: WriteDelegation) = 2,
         /// None, with a reason.
         NoneExt(why: WhyNoDelegation) = 3,
+        /// Read, and the holder knows the access time (RFC 9754 §5).
+        ReadAttrs(read: ReadDelegation) = 4,
+        /// Write, and the holder knows access and modification time.
+        WriteAttrs(write: WriteDelegation) = 5,
     }
 }
 

@@ -79,6 +79,9 @@ pub(crate) struct MdsConfig {
     /// Whether clients are granted delegations of files that nobody else uses.
     #[serde(default = "default_delegations")]
     pub delegations: bool,
+    /// Whether clients that ask for it keep the times of files that they make, until they return the delegation (RFC 9754).
+    #[serde(default)]
+    pub delegated_times: bool,
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
@@ -251,6 +254,7 @@ impl MdsConfig {
             store: StoreKind::default(),
             lease_seconds: default_lease_seconds(),
             delegations: default_delegations(),
+            delegated_times: false,
             stripe_unit: default_stripe_unit(),
             mds_threshold: default_mds_threshold(),
             inline_max: default_inline_max(),

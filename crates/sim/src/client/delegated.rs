@@ -26,7 +26,7 @@ use nfs4::{
     Bitmap, CbOpNum, CompoundBuilder, Fattr, FileHandle, NfsStatus, OpError, OpReader, Stateid,
 };
 use parking_lot::Mutex;
-use session_client::{CallbackHandler, Caller, Outcome, Session};
+use session_client::{CallbackHandler, Caller, HeldAttrs, Outcome, Session};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(crate) struct HolderParts {
 struct Back {
     recalled: Mutex<VecDeque<Stateid>>,
     /// By handle: change and size of what is held for writing.
-    known: Mutex<BTreeMap<Vec<u8>, (u64, u64)>>,
+    known: Mutex<BTreeMap<Vec<u8>, HeldAttrs>>,
 }
 
 impl CallbackHandler for Back {
@@ -93,7 +93,7 @@ impl CallbackHandler for Back {
         Box::pin(std::future::ready(status))
     }
 
-    fn attributes(&self, fh: &[u8]) -> Result<(u64, u64), NfsStatus> {
+    fn attributes(&self, fh: &[u8]) -> Result<HeldAttrs, NfsStatus> {
         let known = self.known.lock().get(fh).copied();
         known.ok_or(NfsStatus::BadHandle)
     }
@@ -371,7 +371,10 @@ impl Holder {
                 &self.parts.name,
                 format_args!("= delegated g{file}: {:?}", held.how),
             );
-            let known = (held.change, 0);
+            let known = HeldAttrs {
+                change: held.change,
+                ..HeldAttrs::default()
+            };
             self.back.known.lock().insert(fh.0.clone(), known);
             self.files[file].delegation = delegation;
         }

@@ -7,10 +7,11 @@ use nfs4::attr::{self, Attrs};
 use nfs4::cb::{CbRecallAnyArgs, CbRecallArgs};
 use nfs4::ops::*;
 use nfs4::{
-    CbOpNum, ClientId, Fattr, FileHandle, NfsStatus, OpError, OpReader, StateOwner, Stateid,
+    CbOpNum, ClientId, Fattr, FileHandle, NfsStatus, NfsTime, OpError, OpReader, StateOwner,
+    Stateid,
 };
 use parking_lot::Mutex;
-use session_client::{CallbackHandler, Outcome};
+use session_client::{CallbackHandler, HeldAttrs, Outcome};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct Back {
     /// How many of which types it may keep.
     pub may_keep: Mutex<Vec<CbRecallAnyArgs>>,
     pub known: Mutex<Option<(u64, u64)>>,
+    /// Access and modification time, where it is the authority for them.
+    pub times: Mutex<Option<(NfsTime, NfsTime)>>,
     pub unknown: bool,
 }
 
@@ -58,8 +61,13 @@ impl CallbackHandler for Back {
         Box::pin(std::future::ready(status))
     }
 
-    fn attributes(&self, _fh: &[u8]) -> Result<(u64, u64), NfsStatus> {
-        self.known.lock().ok_or(NfsStatus::BadHandle)
+    fn attributes(&self, _fh: &[u8]) -> Result<HeldAttrs, NfsStatus> {
+        let known = self.known.lock().ok_or(NfsStatus::BadHandle)?;
+        Ok(HeldAttrs {
+            change: known.0,
+            size: known.1,
+            times: *self.times.lock(),
+        })
     }
 }
 
@@ -73,6 +81,8 @@ pub struct User {
 pub struct Held {
     pub fh: FileHandle,
     pub open: Stateid,
+    /// There is no open, only the delegation.
+    pub is_alone: bool,
     pub delegation: Given,
 }
 
@@ -82,6 +92,8 @@ pub enum Given {
     Why(WhyNoDelegation),
     Read(Stateid, bool),
     Write(Stateid, bool),
+    /// For writing, with authority for the times.
+    WriteAttrs(Stateid),
 }
 
 impl Given {
@@ -90,6 +102,8 @@ impl Given {
             Delegation::None => Self::None,
             Delegation::NoneExt(why) => Self::Why(why),
             Delegation::Read(d) => Self::Read(d.stateid, d.recall),
+            Delegation::ReadAttrs(_) => panic!("never granted"),
+            Delegation::WriteAttrs(d) => Self::WriteAttrs(d.stateid),
             Delegation::Write(d) => {
                 assert_eq!(
                     d.space_limit,
@@ -103,7 +117,9 @@ impl Given {
 
     pub fn stateid(&self) -> Stateid {
         match self {
-            Self::Read(stateid, _) | Self::Write(stateid, _) => *stateid,
+            Self::Read(stateid, _) | Self::Write(stateid, _) | Self::WriteAttrs(stateid) => {
+                *stateid
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -165,6 +181,7 @@ impl User {
         Ok(Held {
             fh: FileHandle::from(fh.object.0),
             open: opened.stateid,
+            is_alone: opened.rflags & OPEN_RESULT_NO_OPEN_STATEID != 0,
             delegation: Given::of(opened.delegation),
         })
     }

@@ -161,6 +161,7 @@ impl Rig {
         let now_s = Arc::clone(&clock_s);
         let config = MdsConfig {
             delegations: Some(delegations),
+            delegates_times: true,
             store: store.clone(),
             exports,
             identities,
