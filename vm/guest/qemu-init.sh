@@ -1,6 +1,6 @@
 #!/bin/sh
 # The first process of the QEMU guest once its root is there: what init.sh is under User Mode Linux, with the modules and
-# a software device of RDMA: RDMA=siw is iWARP, rxe is RoCE v2.
+# a software device of RDMA: RDMA=siw is iWARP, rxe is RoCE v2, none is none.
 . /run/job/env
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/home
 exec </dev/null >/dev/ttyS0 2>&1
@@ -22,12 +22,15 @@ ip addr add "$GUEST_IP/24" dev eth0
 ip link set eth0 up
 # Without its driver the kernel asks for no layouts, and all data go by the MDS.
 [ "${LAYOUTS:-yes}" = yes ] || echo 'install nfs_layout_nfsv41_files /bin/false' >/etc/modprobe.d/no-layouts.conf
+modprobe nfsv4
 case ${RDMA:=siw} in
     siw) modprobe -a iw_cm siw ;;
     rxe) modprobe rdma_rxe ;;
 esac
-modprobe -a ib_uverbs rdma_ucm nfsv4 rpcrdma
-rdma link add "${RDMA}0" type "$RDMA" netdev eth0
+if [ "$RDMA" != none ]; then
+    modprobe -a ib_uverbs rdma_ucm rpcrdma
+    rdma link add "${RDMA}0" type "$RDMA" netdev eth0
+fi
 
 touch /run/job/booted
 cd /

@@ -3,7 +3,7 @@
 //! The guest's root is the host's root, read-only. Its job directory is a directory of the host that both can write.
 //! The script's exit status and the signals between guest and host are files in it, so host code can act in the middle
 //! of the guest's work. See [`Guest::await_signal`] and [`Guest::signal`]; in scripts `signal NAME` and `await NAME`.
-//! Output comes over the console, line by line. Entry points: [`Guest::builder`] or [`Guest::with_rdma`], then `run` or
+//! Output comes over the console, line by line. Entry points: [`Guest::builder`] or [`Guest::under_qemu`], then `run` or
 //! `spawn`.
 
 use std::collections::VecDeque;
@@ -336,8 +336,8 @@ impl Guest {
         Self::on(Machine::Uml(tools), net)
     }
 
-    /// As [`Guest::builder`], with a kernel that has RDMA; slower by an order of magnitude.
-    pub(crate) fn with_rdma<'a>(net: &'a Net, qemu: &'a Qemu) -> GuestBuilder<'a> {
+    /// As [`Guest::builder`], with a kernel under QEMU; slower by an order of magnitude.
+    pub(crate) fn under_qemu<'a>(net: &'a Net, qemu: &'a Qemu) -> GuestBuilder<'a> {
         Self::on(Machine::Qemu(qemu), net).mem_mib(1024)
     }
 

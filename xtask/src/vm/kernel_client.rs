@@ -34,31 +34,46 @@ struct Pass {
     files: u32,
     /// What the cluster lies on.
     disk: Disk,
+    /// The client is a newer kernel, and the scenarios are those of [`NEWER_SCENARIOS`].
+    newer: bool,
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 4] = [
+const PASSES: [Pass; 5] = [
     Pass {
         vers: "4.2",
         files: 100_000,
         disk: Disk::Usual,
+        newer: false,
     },
     Pass {
         vers: "4.1",
         files: 5_000,
         disk: Disk::Usual,
+        newer: false,
     },
     Pass {
         vers: "4.2",
         files: 0,
         disk: Disk::Small,
+        newer: false,
     },
     Pass {
         vers: "4.2",
         files: 0,
         disk: Disk::Shared,
+        newer: false,
+    },
+    Pass {
+        vers: "4.2",
+        files: 0,
+        disk: Disk::Usual,
+        newer: true,
     },
 ];
+
+/// What a newer kernel does otherwise: it asks for delegations in place of opens, and keeps times.
+const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
 
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
@@ -97,15 +112,26 @@ fn run_pass(
     pass: &Pass,
 ) -> Result<Vec<Outcome>> {
     let (id, vers) = (std::process::id(), pass.vers);
+    let mut scenarios = args.scenarios.with(vers, pass.files);
+    if pass.newer {
+        let Some(some) = scenarios.among(&NEWER_SCENARIOS) else {
+            return Ok(Vec::new());
+        };
+        scenarios = some;
+    }
     let name = match pass.disk {
+        Disk::Usual if pass.newer => "newer",
         Disk::Usual => "state",
         Disk::Small => "small",
         Disk::Shared => "shared",
     };
     let state = dir.join(format!("{name}-{id}-{vers}"));
-    let mount = mount_of(pass.disk, &state);
+    let mut before = mount_of(pass.disk, &state);
+    if pass.newer {
+        before.push_str(&keep_times(&state));
+    }
     let server_cmd = format!(
-        "{mount}exec {} up --ds {DS_COUNT} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
+        "{before}exec {} up --ds {DS_COUNT} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
         binary.display(),
         state.display()
     );
@@ -114,7 +140,8 @@ fn run_pass(
         cluster_dir: state.clone(),
         ds_count: DS_COUNT,
         disk: pass.disk,
-        scenarios: args.scenarios.with(vers, pass.files),
+        newer: pass.newer,
+        scenarios,
     });
     let outcomes = run::outcomes(dir, &run_args)?;
     let failed = outcomes.iter().any(Outcome::is_failure);
@@ -141,6 +168,15 @@ fn mount_of(disk: Disk, state: &Path) -> String {
              mount -o loop {state}.img {state} && rm {state}.img && "
         ),
     }
+}
+
+/// The command that lets clients keep the times of files, which is no default.
+fn keep_times(state: &Path) -> String {
+    let dir = state.join("mds");
+    let dir = dir.display();
+    format!(
+        "mkdir -p {dir} && printf 'state_dir = \"{dir}\"\ndelegated_times = true\n' > {dir}/mds.toml && "
+    )
 }
 
 /// Whether this machine can put xfs on a file: that takes root, a loop device and a kernel with xfs.

@@ -30,6 +30,7 @@ mod identities;
 mod initrd;
 mod kernel_client;
 mod net;
+mod newer;
 mod prepare;
 pub(crate) mod process;
 mod qemu;

@@ -1,7 +1,8 @@
-//! A Linux kernel with software iWARP (siw), under QEMU: the one client that mounts over RDMA without a device.
+//! A Linux kernel under QEMU: one with software iWARP (siw), the one client that mounts over RDMA without a device, or a newer one.
 //!
 //! User Mode Linux has no RDMA, and Debian's kernels have siw switched off. So QEMU runs Debian's kernel without hardware
-//! virtualisation (slow: for correctness, never for speed) and siw's module is built from the matching source.
+//! virtualisation (slow: for correctness, never for speed) and siw's module is built from the matching source. A newer
+//! kernel ([`super::newer`]) is the client that asks for what later RFCs have.
 //! Everything is unpacked from packages below the harness's directory and nothing is installed: the guest's root is
 //! the host's, with the unpacked packages over it. Entry points: [`Qemu::prepare`], [`Qemu::command`].
 
@@ -13,11 +14,12 @@ use std::process::Command;
 use super::error::{Context, Failure, Result};
 use super::initrd;
 use super::net::Net;
+use super::newer;
 use super::prepare::{Tools, guest_scripts, lock, remove_tree, unpack};
 use super::process::output;
 
-/// What is unpacked: the kernel and what builds a module for it, QEMU, and the tools of the guest.
-const PACKAGES: &[&str] = &[
+/// What is unpacked for a guest with siw: the kernel and what builds a module for it, QEMU, and the tools of the guest.
+const SIW_PACKAGES: &[&str] = &[
     "linux-image-amd64",
     "linux-headers-amd64",
     "linux-source",
@@ -29,6 +31,34 @@ const PACKAGES: &[&str] = &[
     "kmod",
     "busybox-static",
 ];
+
+/// What is unpacked for a guest with a newer kernel, but the kernel.
+const NEWER_PACKAGES: &[&str] = &[
+    "qemu-system-x86",
+    "seabios",
+    "nfs-common",
+    "kmod",
+    "busybox-static",
+];
+
+/// Which kernel a guest runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// That of this Debian, with a module for siw.
+    WithSiw,
+    /// That of a later Debian, without RDMA.
+    Newer,
+}
+
+impl Kernel {
+    /// The folder of what is unpacked, and the packages.
+    fn packages(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::WithSiw => ("siw", SIW_PACKAGES),
+            Self::Newer => ("newer", NEWER_PACKAGES),
+        }
+    }
+}
 
 /// What this machine must have to build siw and to pack the first file system.
 pub(crate) const TOOLS: &[&str] = &["cpio", "gzip", "make", "strip", "tar", "xz"];
@@ -56,17 +86,21 @@ pub(crate) struct Qemu {
 
 impl Qemu {
     /// Makes sure that everything is there: some 250 MB of packages, and a minute, the first time.
-    pub(crate) fn prepare(tools: &Tools) -> Result<Self> {
+    pub(crate) fn prepare(tools: &Tools, kernel: Kernel) -> Result<Self> {
         if std::env::consts::ARCH != "x86_64" {
-            return Err(Failure::new("the guest with siw is made for x86_64 only"));
+            return Err(Failure::new("guests under QEMU are made for x86_64 only"));
         }
         let _lock = lock(tools.dir())?;
-        let root = unpack(tools.dir(), "siw", PACKAGES).map_err(|error| {
+        let (name, packages) = kernel.packages();
+        let root = unpack(tools.dir(), name, packages).map_err(|error| {
             Failure::new(format!(
-                "the packages of the guest with siw cannot be had (Debian's {}): {error}",
-                PACKAGES.join(", ")
+                "the packages of the guest cannot be had (Debian's {}): {error}",
+                packages.join(", ")
             ))
         })?;
+        if kernel == Kernel::Newer {
+            newer::add_kernel(tools.dir(), &root)?;
+        }
         merge_usr(&root)?;
         let release = release(&root)?;
         let qemu = Self {
@@ -76,8 +110,18 @@ impl Qemu {
             root,
             release,
         };
-        if !qemu.modules().join(SIW_MODULE).exists() {
-            qemu.make()?;
+        match kernel {
+            Kernel::WithSiw if !qemu.modules().join(SIW_MODULE).exists() => {
+                remove_tree(&qemu.made)?;
+                create_dir(&qemu.made)?;
+                qemu.build_siw()?;
+                qemu.index_modules()?;
+            }
+            Kernel::Newer if !qemu.modules().join("modules.dep").exists() => {
+                create_dir(&qemu.made)?;
+                qemu.index_modules()?;
+            }
+            _ => {}
         }
         // Each time, since it takes a moment and its script may have changed.
         qemu.pack()?;
@@ -100,12 +144,6 @@ impl Qemu {
 
     fn modules(&self) -> PathBuf {
         self.root.join("usr/lib/modules").join(&self.release)
-    }
-
-    fn make(&self) -> Result<()> {
-        remove_tree(&self.made)?;
-        create_dir(&self.made)?;
-        self.build_siw()
     }
 
     /// kmod under one of its names: which of its tools it is.
@@ -158,7 +196,12 @@ impl Qemu {
         create_dir(&place)?;
         // Last: it says that the rest is there.
         fs::copy(&module, self.modules().join(SIW_MODULE))
-            .context(|| format!("cannot copy {}", module.display()))?;
+            .context(|| format!("cannot copy {}", module.display()))
+            .map(drop)
+    }
+
+    /// Makes the index by which modprobe finds modules.
+    fn index_modules(&self) -> Result<()> {
         let kmod = self.link("depmod")?;
         output(
             Command::new(kmod)
@@ -197,7 +240,7 @@ impl Qemu {
                 .args(["-S", &self.release])
                 .args(BOOT_MODULES),
         )?;
-        let mut order: Vec<String> = Vec::new();
+        let (mut order, mut modules): (Vec<String>, Vec<String>) = Default::default();
         for file in listed
             .lines()
             .filter_map(|line| line.strip_prefix("insmod "))
@@ -209,12 +252,22 @@ impl Qemu {
                 .to_string_lossy()
                 .into_owned();
             if !order.contains(&name) {
-                copy(file, &tree.join("modules").join(&name))?;
+                let packed = tree.join("modules").join(&name);
+                copy(file, &packed)?;
+                // busybox loads what is not compressed.
+                let plain = match name.strip_suffix(".xz") {
+                    None => name.clone(),
+                    Some(plain) => {
+                        output(Command::new("xz").arg("-d").arg(&packed))?;
+                        plain.to_owned()
+                    }
+                };
+                modules.push(plain);
                 order.push(name);
             }
         }
         let list = tree.join("modules/order");
-        fs::write(&list, order.join("\n"))
+        fs::write(&list, modules.join("\n"))
             .context(|| format!("cannot write {}", list.display()))?;
         initrd::pack(&tree, &self.initrd())
     }

@@ -14,7 +14,7 @@ use super::error::{Context, Failure, Result};
 use super::guest::Guest;
 use super::net::Net;
 use super::prepare::prepare;
-use super::qemu::{self, Qemu};
+use super::qemu::{self, Kernel, Qemu};
 use super::scenario::{Outcome, judge_single};
 use super::siw;
 use crate::repo;
@@ -76,7 +76,7 @@ impl Device {
 pub(crate) fn rdma(dir: &Path, args: &RdmaArgs) -> Result<bool> {
     let started = Instant::now();
     let tools = prepare(dir, qemu::TOOLS)?;
-    let qemu = Qemu::prepare(&tools)?;
+    let qemu = Qemu::prepare(&tools, Kernel::WithSiw)?;
     let programs = Programs::build(args)?;
     let ready = started.elapsed().as_secs_f64();
     println!(
@@ -117,7 +117,7 @@ fn contract(
     args: &RdmaArgs,
 ) -> Result<Outcome> {
     let started = Instant::now();
-    let run = Guest::with_rdma(net, qemu)
+    let run = Guest::under_qemu(net, qemu)
         .script("rdma/contract.sh")
         .env("RDMA", device.name())
         .env("CONTRACT", in_guest(&programs.contract)?)
@@ -140,7 +140,7 @@ fn cluster(
     args: &RdmaArgs,
 ) -> Result<Outcome> {
     let started = Instant::now();
-    let run = Guest::with_rdma(net, qemu)
+    let run = Guest::under_qemu(net, qemu)
         .script(format!("rdma/{script}.sh"))
         .env("RDMA", device.name())
         .env("ROPEWALK", in_guest(program)?)

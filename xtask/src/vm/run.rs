@@ -13,6 +13,7 @@ use super::hosted::{self, Victim};
 use super::net::{Net, SERVER_IP};
 use super::prepare::{Tools, prepare};
 use super::process::signal;
+use super::qemu::{self, Kernel, Qemu};
 use super::scenario::{Needs, Outcome, Scenario, Settings, print_outcome, print_table};
 use super::scenario::{run_list, select};
 use super::server::{START_LIMIT, Server, tail};
@@ -62,6 +63,21 @@ impl ScenarioArgs {
         }
     }
 
+    /// The same with those of its scenarios that are among `names`; `None` if none is.
+    pub(crate) fn among(&self, names: &[&str]) -> Option<Self> {
+        let wanted = |name: &&&str| self.scenario.iter().any(|w| w == "all" || w == **name);
+        let scenario: Vec<String> = names
+            .iter()
+            .filter(wanted)
+            .map(|n| (*n).to_owned())
+            .collect();
+        let some = Self {
+            scenario,
+            ..self.clone()
+        };
+        (!some.scenario.is_empty()).then_some(some)
+    }
+
     /// The settings for guests, for a server at this port and export.
     pub(crate) fn settings(&self, port: u16, export: &str) -> Result<Settings> {
         let mut env = vec![
@@ -82,6 +98,7 @@ impl ScenarioArgs {
             mem_mib: self.mem_mib,
             scenario_limit: Duration::from_secs(self.limit_s),
             echo: self.verbose,
+            qemu: None,
         })
     }
 }
@@ -118,6 +135,9 @@ pub(crate) struct RunArgs {
     /// The cluster is on xfs or btrfs, so that clones of files must work.
     #[arg(long)]
     shared_storage: bool,
+    /// The client is a newer kernel, under QEMU.
+    #[arg(long)]
+    newer: bool,
     #[command(flatten)]
     scenarios: ScenarioArgs,
 }
@@ -139,6 +159,7 @@ pub(crate) struct Ropewalk {
     pub(crate) cluster_dir: PathBuf,
     pub(crate) ds_count: u32,
     pub(crate) disk: Disk,
+    pub(crate) newer: bool,
     pub(crate) scenarios: ScenarioArgs,
 }
 
@@ -161,6 +182,7 @@ impl RunArgs {
             cluster_dir: Some(cluster.cluster_dir),
             small_disk: cluster.disk == Disk::Small,
             shared_storage: cluster.disk == Disk::Shared,
+            newer: cluster.newer,
             scenarios,
         }
     }
@@ -173,12 +195,17 @@ pub(crate) fn run(dir: &Path, args: &RunArgs) -> Result<bool> {
 
 /// Runs the command and hands out what each scenario came to.
 pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
-    let tools = prepare(dir, &[])?;
+    let tools = prepare(dir, if args.newer { qemu::TOOLS } else { &[] })?;
     let mut settings = args.scenarios.settings(args.port, &args.export)?;
     if let Some(count) = args.ds_count {
         settings
             .env
             .push(("DS_COUNT".to_owned(), count.to_string()));
+    }
+    if args.newer {
+        let qemu = Qemu::prepare(&tools, Kernel::Newer)?;
+        println!("the client is Linux {}", qemu.release());
+        settings.qemu = Some(qemu);
     }
     let net = Net::create(&tools)?;
     let mut plan = ServerPlan {

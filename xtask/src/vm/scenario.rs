@@ -15,6 +15,7 @@ use super::hosted::{self, HostPart};
 use super::identities;
 use super::net::{Net, SECOND_IP};
 use super::prepare::Tools;
+use super::qemu::Qemu;
 use super::trunks;
 
 /// What a scenario needs besides a server.
@@ -93,6 +94,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     plain(
         "preserve",
         "cp -a, tar, mv, install keep every attribute; another user's write takes set-id bits off",
+    ),
+    extended(
+        "opens",
+        "a newer kernel sends neither CLOSE nor SETATTR for files that it makes; the times are kept",
     ),
     plain(
         "atime",
@@ -231,6 +236,8 @@ pub(crate) struct Settings {
     pub(crate) scenario_limit: Duration,
     /// Whether the guests' output is shown while it comes.
     pub(crate) echo: bool,
+    /// What guests run on, if not on User Mode Linux.
+    pub(crate) qemu: Option<Qemu>,
 }
 
 /// Time that a guest gets beyond that of its scenarios, for its boot and end.
@@ -238,8 +245,17 @@ const GUEST_EXTRA: Duration = Duration::from_secs(240);
 
 impl Settings {
     /// A guest that mounts the server with this version; the caller adds script and limit.
-    pub(crate) fn guest<'a>(&self, net: &'a Net, tools: &'a Tools, vers: &str) -> GuestBuilder<'a> {
-        let mut guest = Guest::builder(net, tools)
+    pub(crate) fn guest<'a>(
+        &'a self,
+        net: &'a Net,
+        tools: &'a Tools,
+        vers: &str,
+    ) -> GuestBuilder<'a> {
+        let guest = match &self.qemu {
+            None => Guest::builder(net, tools).mem_mib(self.mem_mib),
+            Some(qemu) => Guest::under_qemu(net, qemu).env("RDMA", "none"),
+        };
+        let mut guest = guest
             .env("PORT", self.port)
             .env("VERS", vers)
             .env("EXPORT", &self.export)
@@ -254,7 +270,6 @@ impl Settings {
             .env("CLONES_S", clones::CLONES_S)
             .env("NCONNECT", trunks::NCONNECT)
             .env("SECOND", SECOND_IP)
-            .mem_mib(self.mem_mib)
             .echo(self.echo);
         for (name, value) in &self.env {
             guest = guest.env(name, value);

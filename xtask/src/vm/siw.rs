@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::error::Result;
 use super::net::Net;
 use super::prepare::prepare;
-use super::qemu::{self, Qemu};
+use super::qemu::{self, Kernel, Qemu};
 use super::scenario::Outcome;
 use nfs::Data;
 pub(super) use program::{build, print};
@@ -49,7 +49,7 @@ enum Part {
 pub(crate) fn siw(dir: &Path, args: &SiwArgs) -> Result<bool> {
     let started = Instant::now();
     let tools = prepare(dir, qemu::TOOLS)?;
-    let qemu = Qemu::prepare(&tools)?;
+    let qemu = Qemu::prepare(&tools, Kernel::WithSiw)?;
     let ready = started.elapsed().as_secs_f64();
     println!(
         "Linux {} with siw is ready after {ready:.1} s",

@@ -83,7 +83,7 @@ impl<'a> Cluster<'a> {
         let name = format!("logs/siw-{}-{what}-{vers}.pcapng", std::process::id());
         let file = self.qemu.tools().dir().join(name);
         let recorder = Recorder::start(self.net, &file)?;
-        let run = Guest::with_rdma(self.net, self.qemu)
+        let run = Guest::under_qemu(self.net, self.qemu)
             .script("siw/nfs.sh")
             .env("PORT", RDMA_PORT)
             .env("PROTO", "rdma")

@@ -35,7 +35,7 @@ pub(super) fn rping(net: &Net, qemu: &Qemu, echo: bool) -> Result<Outcome> {
     let mut command = net.command(&program.display().to_string());
     command.args(["serve", &address, &CLIENT.len().to_string()]);
     let server = Server::start_command(net, command, &log, RPING_PORT)?;
-    let mut guest = Guest::with_rdma(net, qemu)
+    let mut guest = Guest::under_qemu(net, qemu)
         .script("siw/rping.sh")
         .env("PORT", RPING_PORT)
         .env("CLIENT", list(CLIENT))
