@@ -1,7 +1,7 @@
 """Files around the limit of inline files: inline.py DIR OTHER-DIR THIRD-DIR.
 
-The directories are one, by two mounts of one client without a common cache and by another client, which only keeps files open,
-so that nobody is delegated them. Each file is changed by one mount or the other at random, and grows and shrinks across the limit. After each change the
+The directories are one, by two mounts of one client without a common cache and by another client, which only keeps files open
+for writing: nobody is delegated them. Each file is changed by one mount or the other at random, and grows and shrinks across the limit. After each change the
 other mount reads it, and a model says what is right.
 """
 
@@ -93,7 +93,7 @@ def main():
     held = []
     for file in files:
         open(f"{here}/{file.name}", "xb").close()
-        held.append(open(f"{third}/{file.name}", "rb"))
+        held.append(open(f"{third}/{file.name}", "r+b"))
     for step in range(STEPS):
         for file in files:
             one, other = (here, there) if rng.random() < 0.5 else (there, here)
