@@ -84,7 +84,7 @@ pub use quiesce::{LayoutHold, writes_reported};
 pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub use removal::{REMOVALS_COUNTED_MAX, file_removed, last_close, removals_waiting};
 pub use size_recovery::{ready, stamps, until_ready};
-pub use space::look_at_space;
+pub use space::{look_at_space, space};
 pub use status::FsStatus;
 pub use tick::{rotate_key, tick};
 pub use truncate::truncate;

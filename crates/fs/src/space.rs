@@ -15,6 +15,7 @@
 use crate::fs::Fs;
 use crate::hint::SOME;
 use crate::size_recovery::space_of;
+use cluster::Space;
 use namespace::{Cred, FileId, Inode, NsError, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +41,16 @@ pub async fn look_at_space(fs: &Arc<Fs>, file: FileId) -> bool {
     let files = [(file, note)];
     let _late = tokio::time::timeout(LOOK_MAX, measure(fs, &files)).await;
     true
+}
+
+/// Room as `df` has it: that of the data servers, and what inline files take, which have none of it.
+pub fn space(fs: &Fs) -> Space {
+    let space = fs.cluster.space();
+    let inline = fs.ns.statistics().inline;
+    Space {
+        total_bytes: space.total_bytes.saturating_add(inline.bytes),
+        ..space
+    }
 }
 
 /// One pass over all files that were noted.

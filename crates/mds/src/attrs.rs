@@ -367,7 +367,7 @@ fn of_file_system(mds: &Mds, a: &mut Attrs, minor_version: u32) {
     a.files_total = Some(files.files.saturating_add(files_free));
     a.files_free = Some(files_free);
     a.files_avail = Some(files_free);
-    let space = mds.fs.cluster().space();
+    let space = fs::space(&mds.fs);
     a.space_total = Some(space.total_bytes);
     a.space_free = Some(space.unused_bytes);
     a.space_avail = Some(space.free_bytes);

@@ -93,6 +93,14 @@ async fn no_data_server_has_any_of_a_small_file_and_none_is_needed() {
     assert_eq!(file.try_attrs().await.unwrap().0, 3010);
     let used = alice.attrs(&file.fh, &[attr::SPACE_USED]).await.unwrap();
     assert_eq!((used.space_used, totals(&rig)), (Some(3010), (1, 3010)));
+    // df counts them as used: a data server has none of them.
+    let asked = [attr::SPACE_TOTAL, attr::SPACE_FREE, attr::QUOTA_USED];
+    let df = alice.attrs(&file.fh, &asked).await.unwrap();
+    let disks = rig.nfsd.role().fs().cluster().space();
+    assert_eq!(df.space_total.unwrap(), disks.total_bytes + 3010);
+    assert_eq!(df.space_free.unwrap(), disks.unused_bytes);
+    let of_disks = disks.total_bytes - disks.unused_bytes;
+    assert_eq!(df.quota_used.unwrap(), of_disks + 3010);
     assert_eq!(read(&file, 8, 4).await, (vec![0, 0, 0, 1], false));
     assert_eq!(read(&file, 3000, 99).await, (bytes[2990..].to_vec(), true));
     assert_eq!(read(&file, 3010, 1).await, (vec![], true));
