@@ -22,6 +22,9 @@ use nfs4::{ClientId, NfsStatus, SessionId, Stateid};
 use crate::holders::Holders;
 use crate::stateid::{Other, StateKind, StateidSource, check_seqid};
 
+/// Most delegations of one client. A Linux kernel that holds 5,000 of all its servers (`delegation_watermark`) returns each
+/// further one at its close, which makes two requests more of every open.
+const PER_CLIENT_MAX: usize = 4096;
 /// Most files that are remembered as recalled a short while ago.
 const CONTENDED_FILES_MAX: usize = 65_536;
 /// Shortest time in milliseconds between two CB_RECALL_ANY to one client.
@@ -85,7 +88,7 @@ pub struct DelegationLimits {
 impl Default for DelegationLimits {
     fn default() -> Self {
         Self {
-            per_client_max: 65_536,
+            per_client_max: PER_CLIENT_MAX,
             total_max: 1_048_576,
             contended_ms: 30_000,
         }
