@@ -166,5 +166,7 @@ xdr::xdr_struct! {
         pub end_offset: u64,
         /// When, by the data server's clock.
         pub time: NfsTime,
+        /// Bytes of storage that the object has taken since the MDS last heard of it; without them the MDS asks.
+        pub taken_bytes: Option<u64>,
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum Change<'a> {
         buffer_bytes: usize,
         /// With a record in the redo log, if there is room for one.
         is_stable: bool,
+        /// The MDS is told of it, and of the storage that it takes.
+        is_reported: bool,
     },
     /// A hole.
     Punch(Range),
@@ -56,6 +58,8 @@ pub(crate) struct Applied {
     pub(crate) time: NfsTime,
     /// The redo record of the change: it is durable after [`Ds::record_durable`].
     pub(crate) record: Option<u64>,
+    /// Bytes of storage that the MDS has not heard of yet; without them it has to ask.
+    pub(crate) taken_bytes: Option<u64>,
     /// How far storage was taken.
     pub(crate) through: u64,
     /// There may be more objects of the file to remove.
@@ -71,9 +75,12 @@ impl Ds {
                 data,
                 buffer_bytes,
                 is_stable,
+                is_reported,
             } => {
                 let apply = || self.write(id, offset, data, buffer_bytes);
                 match is_stable {
+                    true if is_reported => self
+                        .write_with_record(id, offset, data, || self.with_space_taken(id, apply)),
                     true => self.write_with_record(id, offset, data, apply),
                     false => apply(),
                 }

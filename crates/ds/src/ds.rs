@@ -20,6 +20,7 @@ use crate::index::{Index, Membership};
 use crate::redo_table::RedoTable;
 use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
+use crate::space_told::SpaceTold;
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;
@@ -38,6 +39,7 @@ pub struct Ds {
     pub(crate) gate: Gate,
     pub(crate) sizes: SizeAnswers,
     pub(crate) reports: Reports,
+    pub(crate) space_told: SpaceTold,
     pub(crate) counts: Counts,
     pub(crate) verifier: AtomicU64,
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -98,6 +100,7 @@ impl Ds {
             redo,
             sizes: SizeAnswers::default(),
             reports: Reports::default(),
+            space_told: SpaceTold::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
             random: Arc::clone(&random),

@@ -35,6 +35,7 @@ mod role;
 mod rollback_guard;
 mod size_answers;
 mod sizes;
+mod space_told;
 mod stable_writes;
 mod wrote;
 

@@ -50,6 +50,28 @@ impl Ds {
         Ok(Applied { record, ..applied })
     }
 
+    /// Applies a small stable write and finds what storage it took.
+    pub(crate) fn with_space_taken(
+        &self,
+        id: ObjectId,
+        apply: impl FnOnce() -> Result<Applied, Fault>,
+    ) -> Result<Applied, Fault> {
+        let told = &self.space_told;
+        let stat = || self.objects.stat(id).map(|found| found.allocated_bytes);
+        if !told.is_known(id) && matches!(stat(), Err(ObjectError::NotFound)) {
+            told.set(id, 0);
+        }
+        let applied = apply()?;
+        let taken_bytes = match told.is_known(id) {
+            true => stat().ok().and_then(|now| told.advance(id, now)),
+            false => None,
+        };
+        Ok(Applied {
+            taken_bytes,
+            ..applied
+        })
+    }
+
     /// Waits until a record is durable and may be acknowledged.
     pub(crate) async fn record_durable(&self, number: u64) -> Result<(), Fault> {
         self.redo.durable(number).await.map_err(Fault::Redo)?;

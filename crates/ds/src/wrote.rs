@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use control::{Status, WroteArgs, WroteItem};
 use nfs4::NfsStatus;
+use objects::ObjectId;
 
+use crate::apply::Applied;
 use crate::counts::count;
 use crate::ds::Ds;
 use crate::sizes::{nfs_status, status_of_refusal};
@@ -13,12 +15,25 @@ use crate::sizes::{nfs_status, status_of_refusal};
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Ds {
-    /// Tells the MDS of a stable write: after `FILE_SYNC` Linux sends no LAYOUTCOMMIT.
-    pub(crate) async fn report(&self, item: WroteItem) -> Result<(), NfsStatus> {
+    /// Tells the MDS of a stable write up to this offset of the file: after `FILE_SYNC` Linux sends no LAYOUTCOMMIT.
+    pub(crate) async fn report(
+        &self,
+        id: ObjectId,
+        end_offset: u64,
+        applied: Applied,
+    ) -> Result<(), NfsStatus> {
         count(&self.counts.wrote_reports);
+        let item = WroteItem {
+            file_id: id.file_id,
+            generation: id.generation,
+            end_offset,
+            time: applied.time,
+            taken_bytes: applied.taken_bytes,
+        };
         let send = async |items| self.send_reports(items).await;
-        self.reports.report(item, send).await?;
-        self.sizes.forget(item.file_id);
+        let told = self.reports.report(item, send).await;
+        told.inspect_err(|_| self.space_told.forget(id))?;
+        self.sizes.forget(id.file_id);
         Ok(())
     }
 

@@ -40,14 +40,20 @@ impl Files for Fs {
         let take = |item: &WroteItem| {
             let file = FileId(item.file_id);
             let found = self.ns.resolve(&mut op, file, item.generation);
+            // What is not known to be in step is measured.
+            let is_measured = self.space_noted.lock().is_settled(file);
+            let taken_bytes = item.taken_bytes.filter(|_| is_measured);
             let taken = found.and_then(|_| {
                 let commit = SizeCommit {
                     new_end: Some(item.end_offset),
+                    taken_bytes,
                     ..SizeCommit::default()
                 };
                 self.ns.commit_size(&mut op, file, commit)
             });
-            self.note_space(file);
+            if taken_bytes.is_none() {
+                self.note_space(file);
+            }
             is_covered &= taken.is_ok() && self.ns.is_rw_out_durable(file);
             taken.map_or_else(|e| refuse(&e).status, |_| Status::Ok)
         };

@@ -299,6 +299,7 @@ fn commit(
         new_end: Some(size),
         mtime: Some(mtime),
         space_used: Some(space),
+        taken_bytes: None,
         change_from,
     };
     match ns.commit_size(op, inode.id, commit) {

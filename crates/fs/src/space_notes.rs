@@ -2,7 +2,7 @@
 
 use crate::hint::{Facts, SOME};
 use namespace::FileId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most files that are remembered.
 const FILES_MAX: usize = 65_536;
@@ -14,6 +14,9 @@ const BATCH: usize = control::BATCH_MAX as usize;
 pub(crate) struct SpaceNotes {
     /// With the number of the note.
     pub(crate) files: BTreeMap<FileId, u64>,
+    /// Files that were measured since the last tick, and since the one before: a report may be under way of what a data
+    /// server has counted already.
+    measured: [BTreeSet<FileId>; 2],
     count: u64,
 }
 
@@ -34,7 +37,19 @@ impl SpaceNotes {
     pub(crate) fn done(&mut self, file: FileId, note: u64) {
         if self.files.get(&file) == Some(&note) {
             self.files.remove(&file);
+            self.measured[0].insert(file);
         }
+    }
+
+    /// Whether the number of the inode is right, and no report can be late.
+    pub(crate) fn is_settled(&self, file: FileId) -> bool {
+        let is_recent = self.measured.iter().any(|files| files.contains(&file));
+        !is_recent && !self.files.contains_key(&file)
+    }
+
+    /// A tick has come: reports of before the last one have arrived.
+    pub(crate) fn tick(&mut self) {
+        self.measured[1] = std::mem::take(&mut self.measured[0]);
     }
 
     /// The first files after `after`.

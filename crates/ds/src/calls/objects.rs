@@ -71,11 +71,13 @@ async fn stat_one(ds: &Ds, id: ObjectId) -> Result<StatItem, Fault> {
         result => result?,
     }
     let known = ds.index.known(id)?;
+    let space_bytes = found.map_or(0, |f| f.allocated_bytes);
+    ds.space_told.set(id, space_bytes);
     Ok(StatItem {
         status: Status::Ok,
         size_bytes: found.map_or(0, |f| f.size_bytes),
         durable_bytes: known.high_water_bytes,
-        space_bytes: found.map_or(0, |f| f.allocated_bytes),
+        space_bytes,
         modified: known.modified,
     })
 }

@@ -11,13 +11,13 @@
 //! # Failure
 //! Data may be in the object, even durable, when the client is told of an error; it writes them again.
 
-use control::WroteItem;
 use nfs4::ops::{WriteArgs, WriteRes};
 use nfs4::{NfsStatus, StableHow};
+use objects::ObjectId;
 use server::Compound;
 
 use super::stateids::check_stateid;
-use crate::apply::Change;
+use crate::apply::{Applied, Change};
 use crate::counts::{add, count};
 use crate::ds::{Ds, object_of};
 use crate::fault::Fault;
@@ -47,38 +47,22 @@ pub(super) async fn write<'r>(
         return Ok(written);
     }
     let id = object_of(&handle);
-    let failed = |fault: Fault| {
-        ds.note(id, &fault);
-        fault.nfs_status()
-    };
     let is_stable = args.stable != StableHow::Unstable;
+    let is_reported = args.stable == StableHow::FileSync && !is_proxy;
     let change = Change::Write {
         offset: args.offset,
         data: &cx.share(data),
         buffer_bytes: cx.buffer_bytes(),
         is_stable,
+        is_reported,
     };
-    let applied = ds.apply(id, change).await.map_err(failed)?;
-    let durable = async {
-        match applied.record {
-            Some(number) => ds.record_durable(number).await.map_err(failed),
-            None if is_stable => ds.sync(id).await.map_err(failed),
-            None => Ok(()),
-        }
-    };
-    if args.stable == StableHow::FileSync && !is_proxy {
+    let applied = ds.apply(id, change).await;
+    let applied = applied.map_err(|fault| failed(ds, id, &fault))?;
+    if is_stable {
         let end_offset = args.offset.saturating_add(u64::from(len));
-        // Both at once: the MDS tells of it what this server could still lose, but nothing that a client was promised.
-        let told = ds.report(WroteItem {
-            file_id: handle.file_id,
-            generation: handle.generation,
-            end_offset,
-            time: applied.time,
-        });
-        let (told, durable) = tokio::join!(told, durable);
-        durable.and(told)?;
-    } else {
-        durable.await?;
+        let report = is_reported.then_some(end_offset);
+        // In a box of its own: else each WRITE would carry along what only stable ones need.
+        Box::pin(durable(ds, id, applied, report)).await?;
     }
     let counter = if is_proxy {
         &ds.counts.proxy_written_bytes
@@ -88,4 +72,31 @@ pub(super) async fn write<'r>(
     add(counter, data.len());
     drop(admitted);
     Ok(written)
+}
+
+/// Makes a stable write durable. With `report` the MDS is told of it, up to this offset of the file.
+async fn durable(
+    ds: &Ds,
+    id: ObjectId,
+    applied: Applied,
+    report: Option<u64>,
+) -> Result<(), NfsStatus> {
+    let durable = async {
+        let done = match applied.record {
+            Some(number) => ds.record_durable(number).await,
+            None => ds.sync(id).await,
+        };
+        done.map_err(|fault| failed(ds, id, &fault))
+    };
+    let Some(end_offset) = report else {
+        return durable.await;
+    };
+    // Both at once: the MDS tells of it what this server could still lose, but nothing that a client was promised.
+    let (told, durable) = tokio::join!(ds.report(id, end_offset, applied), durable);
+    durable.and(told)
+}
+
+fn failed(ds: &Ds, id: ObjectId, fault: &Fault) -> NfsStatus {
+    ds.note(id, fault);
+    fault.nfs_status()
 }

@@ -283,3 +283,29 @@ async fn cold_reads_and_syncs_run_on_other_threads() {
     assert_eq!(a.read(&fh, 0, 3).await.unwrap(), (false, b"abc".to_vec()));
     assert_eq!(world.ds().status().cold_reads, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_report_tells_what_storage_came_since_the_mds_last_knew() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let fh = Grant::to(b"a").fh();
+    let taken = async |offset, bytes: &[u8]| {
+        let wrote = a.write(&fh, offset, bytes, StableHow::FileSync).await;
+        let told = world.mds.state.lock().wrote.last().unwrap().taken_bytes;
+        wrote.map(|_| told)
+    };
+    // Of a new object all is told.
+    let first = taken(0, b"abc").await.unwrap().unwrap();
+    assert_eq!(first, stat(&world).await.space_bytes);
+    assert_eq!(taken(0, b"xyz").await.unwrap(), Some(0), "it was there");
+    let more = taken(1 << 20, b"far").await.unwrap().unwrap();
+    assert!(more > 0);
+    assert_eq!(first + more, stat(&world).await.space_bytes);
+    // What was not taken in is not told again in part: the MDS asks.
+    world.mds.state.lock().refuse_wrote = Some(Status::TryLater);
+    assert!(taken(2 << 20, b"lost").await.is_err());
+    world.mds.state.lock().refuse_wrote = None;
+    assert_eq!(taken(2 << 20, b"lost").await.unwrap(), None);
+    stat(&world).await;
+    assert_eq!(taken(2 << 20, b"told").await.unwrap(), Some(0));
+}

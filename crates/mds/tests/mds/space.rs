@@ -121,3 +121,36 @@ async fn listings_ask_no_data_server() {
         "it is known"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn stable_writes_tell_what_they_take_and_nobody_is_asked() {
+    let (rig, _port, servers) = rig::cluster::cluster(1).await;
+    let alice = rig.session("alice").await;
+    let file = File::create(&alice, "f").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let asked = || servers[0].told.lock().stats_count;
+    let before = asked();
+    let told = servers[0].wrote_taking(file.id(), 5000, Some(8192)).await;
+    told.unwrap();
+    file.close().await;
+    assert_eq!(space_used(&alice, &file).await, 8192);
+    // Into storage that is there.
+    let told = servers[0].wrote_taking(file.id(), 7000, Some(0)).await;
+    told.unwrap();
+    assert_eq!((space_used(&alice, &file).await, asked()), (8192, before));
+    // Once there is a doubt it is measured, and again if it is written to right after that.
+    servers[0].told.lock().sizes.insert(file.id(), 12_288);
+    servers[0].wrote(file.id(), 9000).await.unwrap();
+    assert_eq!(space_used(&alice, &file).await, 12_288);
+    assert_eq!(asked(), before + 1);
+    let told = servers[0].wrote_taking(file.id(), 9500, Some(4096)).await;
+    told.unwrap();
+    assert_eq!(space_used(&alice, &file).await, 12_288, "not counted twice");
+    assert_eq!(asked(), before + 2);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = asked();
+    let told = servers[0].wrote_taking(file.id(), 9999, Some(4096)).await;
+    told.unwrap();
+    assert_eq!(space_used(&alice, &file).await, 16_384);
+    assert_eq!(asked(), before);
+}

@@ -32,6 +32,8 @@ pub struct SizeCommit {
     pub mtime: Option<Time>,
     /// Bytes that the objects take up, when known. Otherwise what the file grows by is added, as if it had no hole.
     pub space_used: Option<u64>,
+    /// Bytes of storage that the objects have taken since they were last measured, in place of what the file grows by.
+    pub taken_bytes: Option<u64>,
     /// The change attribute becomes at least this: what an earlier boot showed and lost is below it.
     pub change_from: Option<u64>,
 }
@@ -170,7 +172,8 @@ impl Namespace {
             if let Some(end) = commit.new_end {
                 check_resize(&inode, cred, end, true)?;
                 let grown = in_blocks(end).saturating_sub(in_blocks(inode.size));
-                inode.space_used = inode.space_used.saturating_add(grown);
+                let taken = commit.taken_bytes.unwrap_or(grown);
+                inode.space_used = inode.space_used.saturating_add(taken);
                 inode.size = inode.size.max(end);
             }
             inode.space_used = match inode.is_inline() {

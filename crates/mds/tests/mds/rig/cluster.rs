@@ -466,11 +466,22 @@ impl FakeDs {
     }
 
     pub async fn wrote(&self, file_id: u64, end_offset: u64) -> Result<(), Refusal> {
+        self.wrote_taking(file_id, end_offset, None).await
+    }
+
+    /// As [`FakeDs::wrote`], with the storage that it took.
+    pub async fn wrote_taking(
+        &self,
+        file_id: u64,
+        end_offset: u64,
+        taken_bytes: Option<u64>,
+    ) -> Result<(), Refusal> {
         let item = WroteItem {
             file_id,
             generation: 1,
             end_offset,
             time: NfsTime::default(),
+            taken_bytes,
         };
         let args = WroteArgs {
             items: vec![item].into(),
