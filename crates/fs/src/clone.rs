@@ -70,16 +70,16 @@ pub async fn clone_range(
     }
     let place = place_beside(fs, job)?;
     can_share(fs, job).await?;
-    if dst.is_inline() && place.is_some() {
-        let dst = placing::place(fs, actor, dst, place).await?;
-        let job = CloneJob {
-            dst,
-            src: Arc::clone(src),
-            ..*job
-        };
-        return clone_placed(fs, actor, &job, kept).await;
-    }
-    clone_placed(fs, actor, job, kept).await
+    let dst = match dst.is_inline() {
+        true => placing::place(fs, actor, dst, place).await?,
+        false => Arc::clone(dst),
+    };
+    let job = CloneJob {
+        dst,
+        src: Arc::clone(src),
+        ..*job
+    };
+    clone_placed(fs, actor, &job, kept).await
 }
 
 /// Clones between two files at data servers.

@@ -51,23 +51,19 @@ pub async fn place(
         Some(placement) => placement,
         None => fs.place(inode.layout_policy().unwrap_or_default())?,
     };
-    let placing = if bytes.is_empty() {
-        // As a rule no data server has heard of it.
-        match actor.ns(fs, |ns, op| ns.place_unheard(op, file, placement)) {
-            Err(NfsStatus::Delay) => begin(fs, actor, &inode, placement).await?,
-            placed => {
-                let placed = placed?;
-                open_when_durable(fs, actor.observed, alone);
-                return Ok(placed);
-            }
-        }
-    } else {
-        begin(fs, actor, &inode, placement).await?
+    // As a rule no data server has heard of an empty file.
+    let unheard = match bytes.is_empty() {
+        true => actor.ns(fs, |ns, op| ns.place_unheard(op, file, placement)),
+        false => Err(NfsStatus::Delay),
     };
-    if !bytes.is_empty() {
-        fill(fs, actor, &inode, placing.placement, &bytes).await?;
-    }
-    let placed = actor.ns(fs, |ns, op| ns.place(op, file, placing.placement))?;
+    let placed = match unheard {
+        Err(NfsStatus::Delay) => {
+            let begun = begin(fs, actor, &inode, placement).await?.placement;
+            fill(fs, actor, &inode, begun, &bytes).await?;
+            actor.ns(fs, |ns, op| ns.place(op, file, begun))?
+        }
+        placed => placed?,
+    };
     open_when_durable(fs, actor.observed, alone);
     Ok(placed)
 }
@@ -98,9 +94,8 @@ async fn begin(
     let floor = actor.ns(fs, |ns, op| ns.raise_epoch(op, inode.id))?;
     fs.durable(actor.observed).await?;
     let at = at(inode, placing.placement);
-    let Some(spread) = Spread::of(&fs.cluster, &at, Expelled::Fails)? else {
-        return Err(NfsStatus::ServerFault);
-    };
+    let spread = Spread::of(&fs.cluster, &at, Expelled::Fails)?;
+    let spread = spread.ok_or(NfsStatus::ServerFault)?;
     let item = SetSizeItem {
         object: spread.object(),
         size_bytes: 0,
@@ -122,6 +117,9 @@ async fn fill(
     placement: Placement,
     bytes: &Bytes,
 ) -> Result<(), NfsStatus> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
     // The epoch may have risen since the file was looked at.
     let now = actor.look(fs, |ns, op| ns.getattr(op, inode.id))?;

@@ -195,16 +195,16 @@ pub async fn deallocate(
         inline::punch(fs, actor, &inode, range, kept)?;
         return Ok(seen);
     }
-    if let Some(spread) = Spread::of(&fs.cluster, &inode, Expelled::Fails)? {
-        let args = PunchArgs {
-            object: spread.object(),
-            range,
-            durable,
-        };
-        let asks = spread.touched(range).map(|place| (place, args)).collect();
-        for (place, answer) in spread.ask(asks).await? {
-            seen.insert(spread.ids()[place], answer.verifier);
-        }
+    let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?;
+    let spread = spread.ok_or(NfsStatus::ServerFault)?;
+    let args = PunchArgs {
+        object: spread.object(),
+        range,
+        durable,
+    };
+    let asks = spread.touched(range).map(|place| (place, args)).collect();
+    for (place, answer) in spread.ask(asks).await? {
+        seen.insert(spread.ids()[place], answer.verifier);
     }
     let changed = SizeCommit::default();
     actor.change_as(fs, kept, |ns, op| ns.commit_size(op, inode.id, changed))?;

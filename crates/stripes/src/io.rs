@@ -222,7 +222,7 @@ impl Peers {
     ) -> Result<(Verifier, BTreeMap<u32, Verifier>), NfsStatus> {
         let mut seen = BTreeMap::new();
         let Some(spread) = Spread::of(&self.cluster, inode, Expelled::Fails)? else {
-            return Ok((self.verifier(&[], &seen), seen));
+            return Ok((self.own_verifier(), seen));
         };
         let args = CommitObjectsArgs {
             objects: vec![object_of(inode)].into(),
@@ -236,6 +236,11 @@ impl Peers {
             seen.insert(spread.ids()[place], ok.verifier);
         }
         Ok((self.verifier(spread.ids(), &seen), seen))
+    }
+
+    /// The write verifier of a file that no data server has.
+    pub fn own_verifier(&self) -> Verifier {
+        self.verifier(&[], &BTreeMap::new())
     }
 
     /// One write verifier for those of the data servers of a file.

@@ -124,28 +124,15 @@ pub(super) async fn apply(
         mds.fs.check_end(size)?;
         mds.fs.check_not_truncating(inode.id)?;
     }
+    let mut inode = Arc::clone(inode);
     if wanted.size.is_some() && inode.is_inline() {
         let actor = &mut cx.actor;
-        let set = fs::set_size_inline(&mds.fs, actor, inode, wanted, opened_for_write, kept);
-        return match set.await? {
-            Resized::Inline(set) => Ok(set.inode),
-            Resized::Placed(inode) => {
-                set_placed(mds, cx, &inode, wanted, opened_for_write, kept).await
-            }
-        };
+        let set = fs::set_size_inline(&mds.fs, actor, &inode, wanted, opened_for_write, kept);
+        match set.await? {
+            Resized::Inline(set) => return Ok(set.inode),
+            Resized::Placed(placed) => inode = placed,
+        }
     }
-    set_placed(mds, cx, inode, wanted, opened_for_write, kept).await
-}
-
-/// As [`apply`], where no size of an inline file is set.
-async fn set_placed(
-    mds: &Mds,
-    cx: &mut Cx<'_>,
-    inode: &Arc<Inode>,
-    wanted: &SetAttr,
-    opened_for_write: bool,
-    kept: &Prepared,
-) -> Result<Arc<Inode>, NfsStatus> {
     let mut needs_truncate = false;
     let result = cx.actor.change_as(&mds.fs, kept, |ns, op| {
         match ns.setattr(op, inode.id, wanted, opened_for_write) {
@@ -160,7 +147,7 @@ async fn set_placed(
         return fs::truncate(
             &mds.fs,
             &mut cx.actor,
-            inode,
+            &inode,
             wanted,
             opened_for_write,
             kept,

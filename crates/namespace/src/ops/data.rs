@@ -217,41 +217,6 @@ impl Namespace {
         })
     }
 
-    /// Sets size and space to what the data servers have, up or down: after recovery, when nobody can
-    /// write. Times move only when the size does.
-    ///
-    /// # Errors
-    /// As [`Namespace::commit_size`]; [`NsError::Inval`] also for an inline file.
-    pub fn set_size_exact(
-        &self,
-        op: &mut Op<'_>,
-        file: FileId,
-        size: u64,
-        space_used: Option<u64>,
-    ) -> Result<Arc<Inode>, NsError> {
-        let (cred, now) = (op.cred, op.now);
-        self.write(op, |txn| {
-            txn.purpose(Purpose::Upkeep);
-            let before = txn.regular(file)?;
-            let mut inode = (*before).clone();
-            check_resize(&inode, cred, size, true)?;
-            if inode.is_inline() {
-                return Err(NsError::Inval);
-            }
-            inode.space_used = space_used.unwrap_or(inode.space_used);
-            if inode.size != size {
-                inode.size = size;
-                inode.mtime = now;
-                inode.ctime = now;
-                inode.note_modified();
-            }
-            if inode == *before {
-                return Ok(before);
-            }
-            replace(txn, inode)
-        })
-    }
-
     /// Gives a file without bytes another place. Nobody may have a handle of the one that it had, and its objects hold nothing.
     ///
     /// # Errors

@@ -69,10 +69,6 @@ fn a_commit_never_shrinks_and_always_shows() {
     assert_eq!((second.size, second.change), (100, first.change + 1));
     assert_eq!(commit(None).unwrap().change, first.change + 2);
     assert_eq!(commit(Some(u64::MAX)), Err(NsError::FileTooBig));
-    let exact = call(|op| ns.set_size_exact(op, f, 60, Some(512)));
-    assert_eq!((exact.size, exact.space_used), (60, 512));
-    let same = call(|op| ns.set_size_exact(op, f, 60, Some(512)));
-    assert_eq!(same.change, exact.change);
 }
 
 #[test]

@@ -412,7 +412,11 @@ fn what_is_modified_is_archived_no_more() {
             run(&root, 20, |op| ns.finish_truncate(op, file, &set())).unwrap();
         }),
         ("what recovery finds", false, &|ns, file| {
-            run(&root, 20, |op| ns.set_size_exact(op, file, 9, None)).unwrap();
+            let found = SizeCommit {
+                new_end: Some(9),
+                ..SizeCommit::default()
+            };
+            run(&root, 20, |op| ns.commit_size(op, file, found)).unwrap();
         }),
     ];
     for (what, still, change) in changes {
