@@ -16,11 +16,11 @@ use nfs4::attr::{Attrs, CHANGE};
 use nfs4::cb::CbRecallArgs;
 use nfs4::ops::{
     CloseArgs, CloseRes, CreateHow, DelegReturnArgs, DelegReturnRes, Delegation, GetAttrArgs,
-    GetAttrRes, GetFhArgs, GetFhRes, OpenArgs, OpenClaim, OpenHow, OpenRes, PutFhArgs, PutFhRes,
-    PutRootFhArgs, PutRootFhRes, ReclaimCompleteArgs, SEQ_STATUS_ADMIN_STATE_REVOKED,
-    SEQ_STATUS_EXPIRED_ALL_STATE_REVOKED, SEQ_STATUS_EXPIRED_SOME_STATE_REVOKED,
-    SEQ_STATUS_RECALLABLE_STATE_REVOKED, SHARE_ACCESS_BOTH, SHARE_ACCESS_READ, SetAttrArgs,
-    SetAttrRes,
+    GetAttrRes, GetFhArgs, GetFhRes, OPEN_RESULT_NO_OPEN_STATEID, OpenArgs, OpenClaim, OpenHow,
+    OpenRes, PutFhArgs, PutFhRes, PutRootFhArgs, PutRootFhRes, ReclaimCompleteArgs,
+    SEQ_STATUS_ADMIN_STATE_REVOKED, SEQ_STATUS_EXPIRED_ALL_STATE_REVOKED,
+    SEQ_STATUS_EXPIRED_SOME_STATE_REVOKED, SEQ_STATUS_RECALLABLE_STATE_REVOKED, SHARE_ACCESS_BOTH,
+    SHARE_ACCESS_READ, SHARE_WANT_OPEN_XOR_DELEGATION, SetAttrArgs, SetAttrRes,
 };
 use nfs4::{
     Bitmap, CbOpNum, CompoundBuilder, Fattr, FileHandle, NfsStatus, OpError, OpReader, Stateid,
@@ -321,6 +321,10 @@ impl Holder {
         } else {
             SHARE_ACCESS_READ
         };
+        let either = match self.parts.rng.below(2) {
+            0 => 0,
+            _ => SHARE_WANT_OPEN_XOR_DELEGATION,
+        };
         let name = format!("g{file}");
         let attrs = Fattr::new(&Attrs {
             mode: Some(0o644),
@@ -330,7 +334,7 @@ impl Holder {
             b.push(&PutRootFhArgs {});
             b.push(&OpenArgs {
                 seqid: 0,
-                share_access: access,
+                share_access: access | either,
                 share_deny: 0,
                 owner: owner("o"),
                 how: OpenHow::Create(CreateHow::Unchecked(attrs.clone())),
@@ -379,7 +383,9 @@ impl Holder {
             self.files[file].delegation = delegation;
         }
         self.files[file].fh = Some(fh);
-        self.files[file].open = Some(open);
+        // With the delegation alone there is nothing to close (RFC 9754 §4).
+        let is_alone = opened.rflags & OPEN_RESULT_NO_OPEN_STATEID != 0;
+        self.files[file].open = (!is_alone).then_some(open);
     }
 
     async fn close(&mut self, file: usize) -> Result<(), Lost> {

@@ -59,7 +59,7 @@ impl Worker {
                 });
             }
             Ok(LockRes::Denied(_)) => {}
-            Err(e) => self.state_lost("LOCK", key, &e),
+            Err(e) => self.state_lost("LOCK", key, &open, &e),
         }
     }
 
@@ -91,7 +91,7 @@ impl Worker {
             Ok(unlocked) => self.client.with_open(key, done.generation, |open| {
                 open.lock_stateid = Some(unlocked.lock_stateid);
             }),
-            Err(e) => self.state_lost("LOCKU", key, &e),
+            Err(e) => self.state_lost("LOCKU", key, &open, &e),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A worker: one thread of a client, which works on a few names that all clients share.
 
-use super::shared::{Client, Gone, MODE, OpenKey, mode, owner, taken};
+use super::shared::{Client, Gone, HeldOpen, MODE, OpenKey, mode, owner, taken};
 use crate::check::linear::{Moment, Timed};
 use crate::check::names::{Do, End, ModeOp, Place};
 use crate::rng::Rng;
@@ -207,8 +207,9 @@ impl Worker {
         self.client.parts.findings.add(text);
     }
 
-    /// An operation on an open failed. State may be lost with a lease; anything else is a finding.
-    pub(super) fn state_lost(&self, what: &str, key: &OpenKey, error: &OpError) {
+    /// An operation on an open failed. State may be lost with a lease; anything else is a finding. `sent` is the open that the
+    /// request went by: one that was recovered while the request waited is another one, and stays.
+    pub(super) fn state_lost(&self, what: &str, key: &OpenKey, sent: &HeldOpen, error: &OpError) {
         let is_lost = matches!(
             error.status(),
             Some(
@@ -221,7 +222,10 @@ impl Worker {
             )
         );
         if is_lost {
-            self.client.drop_open(key);
+            let now = self.client.open_of(key);
+            if now.is_some_and(|open| open.stateid.other == sent.stateid.other) {
+                self.client.drop_open(key);
+            }
         } else {
             self.odd(what, error);
         }
@@ -507,7 +511,7 @@ impl Worker {
             Err(_) => {}
             Ok(done) => match taken::<CloseRes>(&done) {
                 Ok(_) => self.client.drop_open(key),
-                Err(e) => self.state_lost("CLOSE", key, &e),
+                Err(e) => self.state_lost("CLOSE", key, &open, &e),
             },
         }
     }
