@@ -1,7 +1,7 @@
 //! Checkpoints: the engine's journal is made durable, and the ring gives back the room of what that covers.
 //!
 //! # Ownership
-//! [`Checkpoints`] owns a thread, so that commits go on meanwhile. Dropping it ends and joins the thread.
+//! [`Checkpoints`] owns a [`Background`] thread, so commits go on meanwhile.
 //!
 //! # Ordering
 //! How far the engine is, its journal synced, the watermark, then the ring. The watermark is not synced: see `store_dir`.
@@ -9,62 +9,41 @@
 //! # Failure
 //! A failed sync of the journal fails the store, as in `commit`.
 
+use crate::background::Background;
 use crate::engine::{Engine, FailOnPanic};
 use crate::journal::NewestJournal;
 use crate::ring::ring_error;
 use meta::MetaError;
 use ring_log::RingLog;
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender};
-use std::thread::JoinHandle;
 
-/// The thread that makes checkpoints.
+/// What makes checkpoints.
 #[derive(Debug)]
-pub(crate) struct Checkpoints {
-    /// `None` only while it is dropped.
-    wanted: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(crate) struct Checkpoints(Background);
 
 impl Checkpoints {
-    /// Starts the thread.
+    /// Starts the thread. It ends before the store only with the store's failure.
     pub(crate) fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
-        // One request at a time: a second one waits for the next commit.
-        let (wanted, received) = mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new()
-            .name("meta-checkpoint".into())
-            .spawn(move || {
-                let mut journal = NewestJournal::default();
-                while received.recv().is_ok() {
-                    let _guard = FailOnPanic(&engine);
-                    if let Err(error) = checkpoint(&engine, &mut journal) {
-                        return engine.queue.gate.fail(error);
-                    }
+        let mut journal = NewestJournal::default();
+        Background::start("meta-checkpoint", move || {
+            let _guard = FailOnPanic(&engine);
+            match checkpoint(&engine, &mut journal) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    engine.queue.gate.fail(error);
+                    ControlFlow::Break(())
                 }
-            })?;
-        Ok(Self {
-            wanted: Some(wanted),
-            thread: Some(thread),
+            }
         })
+        .map(Self)
     }
 
     /// Asks for a checkpoint if the ring is half full.
     pub(crate) fn look(&self, ring: &RingLog) {
         let (used_bytes, capacity_bytes) = ring.fill();
-        if used_bytes > capacity_bytes / 2
-            && let Some(wanted) = &self.wanted
-        {
-            // Full means that one is asked for already. The thread ends before this sender only with the store's failure.
-            let _ = wanted.try_send(());
-        }
-    }
-}
-
-impl Drop for Checkpoints {
-    fn drop(&mut self) {
-        self.wanted = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if used_bytes > capacity_bytes / 2 {
+            self.0.ask();
         }
     }
 }

@@ -23,6 +23,7 @@
 //! Entry point: [`FjallStore::open`].
 #![forbid(unsafe_code)]
 
+mod background;
 mod ballast;
 mod checkpoint;
 mod commit;

@@ -4,17 +4,17 @@
 //! merges. So when a transaction is refused for want of room and something was removed, all is merged.
 //!
 //! # Ownership
-//! [`Reclaim`] owns a thread. Dropping it ends and joins the thread, which may take as long as a merge.
+//! [`Reclaim`] owns a [`Background`] thread, which a merge may keep for long.
 //!
 //! # Failure
 //! A store that is too large for the room that is left, or above [`MERGE_BYTES_MAX`], is left to the merges that writes bring
 //! about. A failed merge is logged, and the next refusal asks again.
 
+use crate::background::Background;
 use crate::engine::{Engine, MERGE_BYTES_MAX};
 use crate::keys;
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Pause between two passes.
@@ -26,52 +26,28 @@ const VERSIONS_AFTER: u32 = 3;
 /// Pause between two looks whether they are one.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The thread.
+/// What gives room back.
 #[derive(Debug)]
-pub(crate) struct Reclaim {
-    /// `None` only while it is dropped.
-    wanted: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub(crate) struct Reclaim(Background);
 
 impl Reclaim {
     /// Starts the thread.
     pub(crate) fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
-        // One request at a time: a second one finds the same.
-        let (wanted, received) = mpsc::sync_channel::<()>(1);
-        let thread = std::thread::Builder::new()
-            .name("meta-reclaim".into())
-            .spawn(move || {
-                let mut last: Option<Instant> = None;
-                while received.recv().is_ok() {
-                    let is_early = last.is_some_and(|last| last.elapsed() < PAUSE);
-                    if !is_early && engine.can_merge_all() {
-                        merge_all(&engine);
-                        last = Some(Instant::now());
-                    }
-                }
-            })?;
-        Ok(Self {
-            wanted: Some(wanted),
-            thread: Some(thread),
+        let mut last: Option<Instant> = None;
+        Background::start("meta-reclaim", move || {
+            let is_early = last.is_some_and(|last| last.elapsed() < PAUSE);
+            if !is_early && engine.can_merge_all() {
+                merge_all(&engine);
+                last = Some(Instant::now());
+            }
+            ControlFlow::Continue(())
         })
+        .map(Self)
     }
 
     /// A transaction was refused for want of room.
     pub(crate) fn ask(&self) {
-        if let Some(wanted) = &self.wanted {
-            // Full means that it is asked for already.
-            let _ = wanted.try_send(());
-        }
-    }
-}
-
-impl Drop for Reclaim {
-    fn drop(&mut self) {
-        self.wanted = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.0.ask();
     }
 }
 
