@@ -4,6 +4,7 @@
 //! subjects. [`run`] plays them and prints each comparison. At the end it prints a line for each goal: the ratio, its spread, and
 //! whether it is met. Some rows show ratios without a goal too.
 
+mod beside;
 mod creates;
 mod data;
 mod links;
@@ -51,6 +52,8 @@ pub enum Row {
     Stable,
     /// READ and FILE_SYNC4 WRITE of an inline file beside nfs-ganesha, on a disk and on a tmpfs
     Inline,
+    /// CREATE, SETATTR, RENAME and REMOVE one at a time beside nfs-ganesha, on a disk and on a tmpfs
+    Changes,
     /// GETATTR against the TCP ping-pong
     Getattr,
     /// Durable creates, 64 at once, against the bare store
@@ -93,7 +96,7 @@ pub struct Options {
     /// Folder of clusters and files [default: a tmpfs; for `create` a disk, see --disk-dir]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Folder of the stores of `create`, of `stable` and `inline`, and of the file system of `metadata`, unless --dir is given
+    /// Folder of the stores of `create`, of `stable`, `inline` and `changes`, and of the file system of `metadata`, unless --dir is given
     #[arg(long, default_value = "/var/tmp")]
     pub disk_dir: PathBuf,
     /// Keep metadata and objects of the cluster in memory (`getattr`, `stripes`, `small`)
@@ -149,6 +152,7 @@ impl Planning<'_> {
             Row::Write => data::write(self),
             Row::Stable => data::stable(self),
             Row::Inline => data::inline(self),
+            Row::Changes => peers::changes(self),
             Row::Getattr => metadata::getattr(self),
             Row::Create => creates::durable(self),
             Row::Stripes => creates::stripes(self, Row::Stripes),
@@ -266,7 +270,7 @@ impl Bench<'_> {
             table,
             options: self.options,
             peers: match row {
-                Row::Metadata | Row::Peer | Row::Stable | Row::Inline => {
+                Row::Metadata | Row::Peer | Row::Stable | Row::Inline | Row::Changes => {
                     Peers::find(disk.is_some())
                 }
                 _ => Peers::default(),

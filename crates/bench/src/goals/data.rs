@@ -1,7 +1,8 @@
 //! READ and WRITE of one data server against the bare servers, and the client library against bare streams.
 
+use super::beside::beside_ganesha;
 use super::table::{Denominator, Shape};
-use super::trial::{Ground, Look, Trial};
+use super::trial::{Ground, Trial};
 use super::{Planning, Row};
 use crate::bare::pwrite::PWrite;
 use crate::bare::sendfile::SendFile;
@@ -10,7 +11,6 @@ use crate::nfs::cluster::Carrier;
 use crate::nfs::host::Host;
 use crate::nfs::io::{Access, FileIo, Order};
 use crate::nfs::library::Library;
-use crate::peer::Fsal;
 use crate::runner::Metric;
 
 /// Size of the file of the client library, and of that of `--quick`.
@@ -64,11 +64,14 @@ fn trials(planning: &Planning<'_>, row: Row, access: Access) -> Vec<Trial> {
 
 /// Durable writes of one data server beside nfs-ganesha, on a disk and on a tmpfs. Both answer when the disk has the bytes.
 pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
-    beside_ganesha(planning, Row::Stable, |shape| Requests {
-        access: Access::StableWrite,
-        file_bytes: STABLE_FILE_BYTES,
-        io_bytes: shape.size_bytes.unwrap_or(STABLE_BYTES),
-        is_inline: false,
+    beside_ganesha(planning, Row::Stable, |shape| {
+        let requests = Requests {
+            access: Access::StableWrite,
+            file_bytes: STABLE_FILE_BYTES,
+            io_bytes: shape.size_bytes.unwrap_or(STABLE_BYTES),
+            is_inline: false,
+        };
+        Some(move |host| requests.at(host))
     })
 }
 
@@ -76,7 +79,7 @@ pub(super) fn stable(planning: &Planning<'_>) -> Vec<Trial> {
 pub(super) fn inline(planning: &Planning<'_>) -> Vec<Trial> {
     beside_ganesha(planning, Row::Inline, |shape| {
         let io_bytes = shape.size_bytes.unwrap_or(INLINE_BYTES);
-        Requests {
+        let requests = Requests {
             access: match shape.operation.as_str() {
                 "READ, inline" => Access::Read,
                 _ => Access::StableWrite,
@@ -84,7 +87,8 @@ pub(super) fn inline(planning: &Planning<'_>) -> Vec<Trial> {
             file_bytes: u64::from(io_bytes),
             io_bytes,
             is_inline: true,
-        }
+        };
+        Some(move |host| requests.at(host))
     })
 }
 
@@ -97,47 +101,19 @@ struct Requests {
     is_inline: bool,
 }
 
-/// Trials of a row with one server of each side. One connection claims its latency, several claim their rate.
-fn beside_ganesha(
-    planning: &Planning<'_>,
-    row: Row,
-    requests: impl Fn(&Shape) -> Requests,
-) -> Vec<Trial> {
-    let grounds = [
-        (Ground::Disk, Denominator::GaneshaDisk),
-        (Ground::Tmpfs, Denominator::GaneshaTmpfs),
-    ];
-    let trial = |(shape, (ground, to)): (&Shape, (Ground, Denominator))| {
-        let asked = requests(shape);
-        let io = move |host| FileIo {
+impl Requests {
+    fn at(self, host: Host) -> FileIo {
+        FileIo {
             host,
             form: Form::Wire,
-            access: asked.access,
+            access: self.access,
             order: Order::Walk,
             own_files: true,
-            file_bytes: asked.file_bytes,
-            io_bytes: asked.io_bytes,
-            is_inline: asked.is_inline,
-        };
-        let mut trial = Trial::new(shape.text(), ground, shape.connections);
-        trial.look = Look::Servers;
-        let ours = trial.add(move |stage| {
-            let cluster = stage.cluster(1, Carrier::Tcp);
-            Ok(io(Host::Ropewalk(cluster)))
-        });
-        if let Some(host) = planning.peers.host(Fsal::Vfs { is_durable: false }) {
-            let peer = trial.add(move |stage| Ok(io(host(stage))));
-            let metric = match shape.connections {
-                1 => Metric::LatencyP50Us,
-                _ => Metric::RequestsPerSecond,
-            };
-            trial.claim(shape, ours, (to, peer), metric);
+            file_bytes: self.file_bytes,
+            io_bytes: self.io_bytes,
+            is_inline: self.is_inline,
         }
-        trial
-    };
-    let shapes = planning.table.shapes(row);
-    let each = |shape| grounds.map(|ground| (shape, ground));
-    shapes.iter().flat_map(each).map(trial).collect()
+    }
 }
 
 /// The bare server of an access, on the test file of the trial.

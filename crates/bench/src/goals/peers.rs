@@ -6,6 +6,7 @@
 //! The client is the same for all: a blocking socket with a session for each connection. Where data are read or written each connection has a file of its
 //! own, no longer than what FSAL_MEM keeps of one.
 
+use super::beside::beside_ganesha;
 use super::table::{Denominator, Shape};
 use super::trial::{Ground, Look, Stage, Trial};
 use super::{Planning, Row, data, metadata};
@@ -158,6 +159,21 @@ impl Deed {
         };
         Fsal::Mem { file_bytes }
     }
+}
+
+/// Changes of names and attributes one at a time beside nfs-ganesha, whose are not durable and ours are.
+pub(super) fn changes(planning: &Planning<'_>) -> Vec<Trial> {
+    beside_ganesha(planning, Row::Changes, |shape| {
+        let deed = Deed::of(shape)?;
+        let Deed::Metadata(operation) = deed else {
+            return None;
+        };
+        Some(move |host| Metadata {
+            host,
+            form: Form::Wire,
+            operation,
+        })
+    })
 }
 
 pub(super) fn in_memory(planning: &Planning<'_>) -> Vec<Trial> {

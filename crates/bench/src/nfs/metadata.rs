@@ -17,6 +17,7 @@ use crate::peer::Fsal;
 use crate::{BenchError, Sample, Subject};
 use clap::ValueEnum;
 use futures_util::FutureExt;
+use nfs4::attr::{Attrs, Fattr};
 use nfs4::attr::{
     CHANGE, FILEID, FSID, MODE, MOUNTED_ON_FILEID, NUMLINKS, OWNER, OWNER_GROUP, RAWDEV,
     RDATTR_ERROR, SIZE, SPACE_USED, TIME_ACCESS, TIME_METADATA, TIME_MODIFY, TYPE,
@@ -25,7 +26,7 @@ use nfs4::ops::{
     CloseRes, ExistLockOwner, GetAttrArgs, GetAttrRes, GetFhArgs, GetFhRes, LockArgs, LockRes,
     LockUArgs, LockURes, Locker, LookupArgs, LookupRes, OpenHow, OpenToLockOwner, PutFhArgs,
     PutFhRes, ReadDirArgs, ReadDirRes, ReclaimCompleteArgs, ReclaimCompleteRes, RemoveArgs,
-    RemoveRes,
+    RemoveRes, RenameArgs, RenameRes, SaveFhArgs, SaveFhRes, SetAttrArgs, SetAttrRes,
 };
 use nfs4::{
     Bitmap, ClientId, CompoundBuilder, CompoundReply, FileHandle, LockType, OpError, StateOwner,
@@ -84,6 +85,10 @@ pub enum Operation {
     Create,
     /// REMOVE of an empty file
     Remove,
+    /// SETATTR of the mode
+    Setattr,
+    /// RENAME within a directory, there and back in turn
+    Rename,
     /// READDIR of 100 names, with what Linux asks for when it lists names
     Readdir,
     /// LOCK, and then LOCKU: two COMPOUNDs
@@ -100,6 +105,8 @@ impl Operation {
             Self::OpenClose => "OPEN+CLOSE",
             Self::Create => "CREATE",
             Self::Remove => "REMOVE",
+            Self::Setattr => "SETATTR",
+            Self::Rename => "RENAME",
             Self::Readdir => "READDIR",
             Self::Lock => "LOCK+LOCKU",
         }
@@ -108,7 +115,10 @@ impl Operation {
     /// Whether it changes what must outlive a power cut.
     #[must_use]
     pub const fn is_durable(self) -> bool {
-        matches!(self, Self::Create | Self::Remove)
+        matches!(
+            self,
+            Self::Create | Self::Remove | Self::Setattr | Self::Rename
+        )
     }
 }
 
@@ -357,6 +367,7 @@ impl Setup {
             lock: None,
             next: Arc::clone(&self.next),
             reserved: None,
+            is_changed: false,
             stock_end: self.stock_end,
         }
     }
@@ -422,6 +433,8 @@ struct Asker {
     next: Arc<AtomicU64>,
     /// The number of the file that it removes next.
     reserved: Option<u64>,
+    /// Its file has the other mode, or the other name.
+    is_changed: bool,
     stock_end: u64,
 }
 
@@ -456,6 +469,8 @@ impl Asker {
                     .map(drop)
             }
             Operation::Remove => self.remove().await,
+            Operation::Setattr => self.setattr().await,
+            Operation::Rename => self.rename().await,
             Operation::Readdir => self.readdir().await,
             Operation::Lock => self.lock_and_unlock().await,
         }
@@ -552,6 +567,56 @@ impl Asker {
             reply.take::<RemoveRes>().map(drop)
         };
         self.link.call("remove a file", build, take).await
+    }
+
+    async fn setattr(&mut self) -> Result<(), BenchError> {
+        let file = self.file.as_ref().expect("each task has a file");
+        self.is_changed = !self.is_changed;
+        let attrs = Fattr::new(&Attrs {
+            mode: Some(if self.is_changed { 0o640 } else { 0o644 }),
+            ..Attrs::default()
+        });
+        let build = |b: &mut CompoundBuilder| {
+            b.push(&PutFhArgs {
+                object: Opaque(&file.0),
+            });
+            b.push(&SetAttrArgs {
+                stateid: Stateid::ANONYMOUS,
+                attrs: attrs.clone(),
+            });
+        };
+        let take = |reply: &mut CompoundReply<'_>| {
+            reply.take::<PutFhRes>()?;
+            reply.take::<SetAttrRes>().map(drop)
+        };
+        self.link.call("set a mode", build, take).await
+    }
+
+    async fn rename(&mut self) -> Result<(), BenchError> {
+        let root = &*self.root;
+        let names = [self.name.clone(), format!("{}-moved", self.name)];
+        let (from, to) = match self.is_changed {
+            false => (&names[0], &names[1]),
+            true => (&names[1], &names[0]),
+        };
+        let build = |b: &mut CompoundBuilder| {
+            b.push(&PutFhArgs {
+                object: Opaque(&root.0),
+            });
+            b.push(&SaveFhArgs {});
+            b.push(&RenameArgs {
+                old_name: Opaque(from.as_bytes()),
+                new_name: Opaque(to.as_bytes()),
+            });
+        };
+        let take = |reply: &mut CompoundReply<'_>| {
+            reply.take::<PutFhRes>()?;
+            reply.take::<SaveFhRes>()?;
+            reply.take::<RenameRes>().map(drop)
+        };
+        self.link.call("rename a file", build, take).await?;
+        self.is_changed = !self.is_changed;
+        Ok(())
     }
 
     async fn readdir(&self) -> Result<(), BenchError> {
