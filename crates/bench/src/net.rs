@@ -41,12 +41,9 @@ const HOSTS_MAX: usize = 200;
 /// [`BenchError::Links`], which says what is missing.
 pub(crate) fn need() -> Result<(), BenchError> {
     let why = if rustix::process::geteuid().is_root() {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_there =
-            |tool: &&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
         let missing = ["ip", "tc", "unshare"]
             .into_iter()
-            .find(|tool| !is_there(tool));
+            .find(|tool| crate::process::find(tool).is_none());
         missing.map(|tool| {
             format!("there is no `{tool}` (Debian: apt-get install iproute2 util-linux)")
         })

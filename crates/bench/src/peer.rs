@@ -157,11 +157,9 @@ impl Ganesha {
         std::fs::write(&files.config, config(&files, address, options.fsal))
             .map_err(BenchError::io("write the peer's configuration"))?;
         let output = File::create(&files.output).map_err(BenchError::io("make the peer's log"))?;
-        let child = Command::new(&options.launcher.program)
-            .args(&options.launcher.arguments)
-            .args(["serve", "peer"])
-            .arg(&options.program)
-            .arg("--")
+        let child = options
+            .launcher
+            .bound(&options.program)
             .args(files.arguments())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

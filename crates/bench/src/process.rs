@@ -43,6 +43,15 @@ impl Launcher {
         })
     }
 
+    /// A command that becomes `program`, with arguments that are still to be given. The kernel kills it when the thread that
+    /// starts it ends.
+    pub(crate) fn bound(&self, program: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).args(["serve", "peer"]);
+        command.arg(program).arg("--");
+        command
+    }
+
     /// The `ropewalk` that is measured: the given one, or that beside this program.
     ///
     /// # Errors
@@ -58,6 +67,13 @@ impl Launcher {
             Err(BenchError::NoRopewalk(beside))
         }
     }
+}
+
+/// Where a program of the search path is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|dir| dir.join(program));
+    places.find(|place| place.is_file())
 }
 
 /// A running server. Dropping it ends it.

@@ -16,7 +16,7 @@ mod up;
 
 pub use file_system::file_system;
 pub(crate) use file_system::{TMPFS, file_system_of};
-pub use options::{Carrier, ClusterOptions};
+pub use options::{Carrier, ClientNet, ClusterOptions};
 
 use crate::BenchError;
 use crate::net::NameSpace;

@@ -4,8 +4,9 @@ use super::file_system::file_system;
 use crate::net::Link;
 use crate::nfs::providers::OwnRdma;
 use crate::nfs::server::Transport;
+use crate::process::Launcher;
 use serde::Deserialize;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 /// The cluster's own folder in the one that is made for it.
@@ -68,6 +69,30 @@ pub struct ClusterOptions {
     pub device: Option<IpAddr>,
     /// What each server is behind; without one all share the loopback interface.
     pub link: Option<Link>,
+    /// Where servers over TCP listen, and the network of their clients; without one they are at loopback.
+    pub network: Option<ClientNet>,
+    /// How to start a child that the kernel kills when the thread that started it ends; without one a cluster outlives a
+    /// process that is killed.
+    pub launcher: Option<Launcher>,
+}
+
+/// An address in a network of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientNet {
+    /// Where servers listen.
+    pub address: Ipv4Addr,
+    /// So many bits of the address are those of the network.
+    pub bits: u8,
+}
+
+impl ClientNet {
+    /// The network, as an export names it.
+    #[must_use]
+    pub fn clients(self) -> String {
+        let mask = u32::MAX.checked_shl(32 - u32::from(self.bits));
+        let first = self.address.to_bits() & mask.unwrap_or(0);
+        format!("{}/{}", Ipv4Addr::from_bits(first), self.bits)
+    }
 }
 
 impl ClusterOptions {
@@ -84,6 +109,8 @@ impl ClusterOptions {
             is_eager: false,
             device: None,
             link: None,
+            network: None,
+            launcher: None,
         }
     }
 
@@ -130,5 +157,26 @@ impl ClusterOptions {
             "create": if self.is_eager { "eager" } else { "lazy" },
             "link": self.link,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_names_the_network_and_not_the_server() {
+        let net = |bits| ClientNet {
+            address: Ipv4Addr::new(192, 0, 2, 129),
+            bits,
+        };
+        let all = [0, 24, 25, 32].map(|bits| net(bits).clients());
+        let expected = [
+            "0.0.0.0/0",
+            "192.0.2.0/24",
+            "192.0.2.128/25",
+            "192.0.2.129/32",
+        ];
+        assert_eq!(all, expected);
     }
 }

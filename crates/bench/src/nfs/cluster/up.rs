@@ -35,11 +35,14 @@ impl Up {
     ) -> Result<(Self, SocketAddr), BenchError> {
         let words = dir.join("up.log");
         let stderr = File::create(&words).map_err(BenchError::io("make the cluster's log"))?;
-        let mut command = Command::new(&options.program);
+        let mut command = match &options.launcher {
+            None => Command::new(&options.program),
+            Some(launcher) => launcher.bound(&options.program),
+        };
         let at = listen(options);
         command
             .args(["up", "--port=0"])
-            .args(place(at))
+            .args(place(options))
             .arg(format!("--ds={}", options.ds_count))
             .arg(format!("--transport={}", options.transport.name()))
             .arg(format!("--rdma-crc={}", options.rdma_crc))
@@ -105,13 +108,21 @@ fn listen(options: &ClusterOptions) -> IpAddr {
     let at = options
         .device
         .filter(|_| options.transport == Transport::Rdma);
-    at.unwrap_or(Ipv4Addr::LOCALHOST.into())
+    let net = options.network.map(|net| net.address.into());
+    at.or(net).unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
 /// The options that say so.
-fn place(at: IpAddr) -> Vec<String> {
+fn place(options: &ClusterOptions) -> Vec<String> {
+    let at = listen(options);
     if at.is_loopback() {
         return vec!["--export=127.0.0.0/8:rw:none".to_owned()];
+    }
+    if let Some(net) = options.network.filter(|net| at == net.address) {
+        return vec![
+            format!("--listen={at}"),
+            format!("--export={}:rw:none", net.clients()),
+        ];
     }
     let bits = if at.is_ipv4() { 32 } else { 128 };
     vec![
