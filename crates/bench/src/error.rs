@@ -32,6 +32,8 @@ pub enum BenchError {
     Disk(String),
     /// Links with a cap could not be made.
     Links(String),
+    /// The kernel that mounts servers could not be started, or did not do its work.
+    Guest(String),
     /// A signal came.
     Interrupted,
     /// A request to the cluster under test failed.
@@ -122,6 +124,7 @@ impl std::fmt::Display for BenchError {
             Self::Peer(why) => write!(f, "nfs-ganesha does not start: {why}"),
             Self::Disk(why) => write!(f, "cannot make a file system: {why}"),
             Self::Links(why) => write!(f, "links with a cap: {why}"),
+            Self::Guest(why) => write!(f, "the kernel that mounts: {why}"),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Nfs { doing, why } => write!(f, "cannot {doing}: {why}"),
             Self::Store(error) => write!(f, "{error}"),

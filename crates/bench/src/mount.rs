@@ -1,30 +1,39 @@
 //! `mount`: what one person feels at a mount. Each piece of work is done by one thread, one call after the other, in a directory
-//! that this machine has mounted: unpack an archive, save a file, clone a repository.
+//! that is mounted: unpack an archive, save a file, clone a repository.
 //!
 //! Several directories are measured side by side, in turn and in changing order. Of NFS mounts the kernel's own counts say
 //! how many requests the work took, and how long the servers took to answer them.
 //!
-//! May call: the file system, `git` and `sqlite3` where they are there. It starts no server and mounts nothing.
+//! [`run`] takes directories that this machine has mounted. Without any it starts servers ([`servers`]) and a kernel that
+//! mounts all of them ([`guest`]), in which this same command runs with directories.
+//!
+//! May call: the file system, `git` and `sqlite3` where they are there. This machine's own mounts stay as they are.
 
 mod counts;
+mod guest;
 mod place;
+mod relay;
 mod report;
+mod servers;
 mod tree;
 mod work;
 
-use crate::BenchError;
 use crate::process::Launcher;
 use crate::report::{Machine, write_json};
 use crate::runner::ROUNDS_COUNT_DEFAULT;
 use crate::suite::progress::Progress;
+use crate::{BenchError, interrupt};
 use clap::Args;
 use counts::Counts;
 pub use place::Place;
 use place::Run;
 use report::Measured;
+pub use servers::NamedServer;
+use servers::Servers;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 pub use work::Work;
 
 /// Most rounds.
@@ -32,12 +41,19 @@ const ROUNDS_MAX: usize = 1000;
 /// Most directories beside each other.
 const PLACES_MAX: usize = 8;
 
+/// Longest time of one round in one directory, and of what else a guest does: these end what hangs, and measure nothing.
+const ROUND_MAX: Duration = Duration::from_secs(1200);
+const BOOT_MAX: Duration = Duration::from_secs(300);
+
 /// What to measure and how often.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Directories on mounts, at most 8; the first is what the others are compared with
-    #[arg(long, value_name = "[NAME=]DIR", required = true)]
+    /// Directories that are mounted, at most 8; the first is what the others are compared with [default: as root, servers are started, and User Mode Linux mounts them]
+    #[arg(long, value_name = "[NAME=]DIR")]
     pub mounted: Vec<Place>,
+    /// What is started without --mounted
+    #[command(flatten)]
+    pub start: StartOptions,
     /// Pieces of work, several with commas; all when none is named
     #[arg(long, value_enum, value_delimiter = ',')]
     pub work: Vec<Work>,
@@ -50,6 +66,32 @@ pub struct Options {
     /// Write all runs to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// What is started without `--mounted`.
+#[derive(Debug, Clone, Args)]
+pub struct StartOptions {
+    /// Where the servers that are started keep their data, in folders that go with them
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/tmp",
+        conflicts_with = "mounted"
+    )]
+    pub dir: PathBuf,
+    /// Data servers of the cluster
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with = "mounted")]
+    pub ds: u16,
+    /// Another server beside them, by its URL. A relay carries its connection, which costs each request some time; its data servers are out of reach
+    #[arg(
+        long,
+        value_name = "NAME=nfs://HOST[:PORT]/PATH",
+        conflicts_with = "mounted"
+    )]
+    pub server: Vec<NamedServer>,
+    /// The program that the cluster is made of [default: the one beside this program]
+    #[arg(long, value_name = "PATH", conflicts_with = "mounted")]
+    pub ropewalk: Option<PathBuf>,
 }
 
 impl Options {
@@ -80,6 +122,19 @@ impl Options {
         });
         works
     }
+
+    /// The same measurement as arguments, for this program in a guest.
+    fn arguments(&self) -> Vec<OsString> {
+        let works: Vec<&str> = self.work.iter().map(|work| work.name()).collect();
+        let mut arguments = match self.quick {
+            true => vec![OsString::from("--quick")],
+            false => vec![format!("--rounds={}", self.rounds).into()],
+        };
+        if !works.is_empty() {
+            arguments.push(format!("--work={}", works.join(",")).into());
+        }
+        arguments
+    }
 }
 
 /// Measures, and writes the tables to `out`.
@@ -87,13 +142,69 @@ impl Options {
 /// # Errors
 /// Whatever kept a piece of work from being done: none is left out in silence.
 pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Result<(), BenchError> {
-    let (rounds, works) = (options.rounds()?, options.works());
-    if options.mounted.len() > PLACES_MAX {
+    options.rounds()?;
+    if options.mounted.len().max(options.start.server.len() + 2) > PLACES_MAX {
         return Err(BenchError::Setting {
-            name: "the number of --mounted",
+            name: "the number of directories or servers",
             must_be: "at most 8",
         });
     }
+    let (measured, machine) = match options.mounted.is_empty() {
+        true => beside(options, launcher)?,
+        false => {
+            let machine = Machine::here(&launcher.program, launcher);
+            (in_turn(options)?, machine)
+        }
+    };
+    if let Some(path) = &options.json {
+        write_json(path, &measured.json(&machine))?;
+    }
+    out.write_all(measured.table(&machine).as_bytes())
+        .map_err(BenchError::io("write the table"))
+}
+
+/// Starts servers and a kernel that mounts them, and measures in there.
+fn beside(options: &Options, launcher: &Launcher) -> Result<(Measured, Machine), BenchError> {
+    guest::need()?;
+    let StartOptions {
+        dir, ds, server, ..
+    } = &options.start;
+    let ropewalk = launcher.ropewalk(options.start.ropewalk.as_ref())?;
+    let machine = Machine::here(&ropewalk, launcher);
+    crate::own::tell_of_left(&[dir]);
+    let servers = Servers::start(&servers::Plan {
+        launcher,
+        ropewalk,
+        dir,
+        ds_count: *ds,
+        others: server,
+    })?;
+    for word in servers.words() {
+        eprintln!("{word}");
+    }
+    let rounds = u32::try_from(options.rounds()? * servers.exports().len()).unwrap_or(u32::MAX);
+    let said = guest::run(&guest::Job {
+        launcher,
+        dir,
+        tap: servers::TAP,
+        address: (servers::GUEST, servers::NET.bits),
+        exports: servers.exports(),
+        arguments: options.arguments(),
+        limit: BOOT_MAX + ROUND_MAX.saturating_mul(rounds),
+    })?;
+    let mut measured = Measured::from_json(&said).map_err(BenchError::Guest)?;
+    let kernel = said["machine"]["kernel"].as_str().unwrap_or("unknown");
+    let client = format!("client: Linux {kernel} (User Mode Linux) on one processor, NFS 4.2");
+    let words: Vec<String> = std::iter::once(client)
+        .chain(servers.words().iter().cloned())
+        .collect();
+    measured.tell(&words, servers.settings());
+    Ok((measured, machine))
+}
+
+/// Measures in directories that are mounted.
+fn in_turn(options: &Options) -> Result<Measured, BenchError> {
+    let (rounds, works) = (options.rounds()?, options.works());
     let scale = if options.quick { 10 } else { 1 };
     let places = &options.mounted;
     let mut measured = Measured::new(places.clone(), works.clone());
@@ -104,6 +215,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
             let dir = crate::own::folder(&places[place].dir)
                 .map_err(BenchError::io("make a folder in a directory of --mounted"))?;
             for work in &works {
+                interrupt::check()?;
                 progress.step(&format!("{}: {}", places[place].name, work.name()));
                 measured.add(place, *work, once(*work, dir.path(), scale)?);
             }
@@ -112,12 +224,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         }
     }
     progress.end();
-    let machine = Machine::here(&launcher.program, launcher);
-    if let Some(path) = &options.json {
-        write_json(path, &measured.json(&machine))?;
-    }
-    out.write_all(measured.table(&machine).as_bytes())
-        .map_err(BenchError::io("write the table"))
+    Ok(measured)
 }
 
 /// Does a piece of work once, and says what it took.
@@ -154,6 +261,12 @@ mod tests {
         };
         Options {
             mounted: vec![place("one"), place("other")],
+            start: StartOptions {
+                dir: dir.to_owned(),
+                ds: 1,
+                server: Vec::new(),
+                ropewalk: None,
+            },
             work,
             rounds: 1,
             quick: true,

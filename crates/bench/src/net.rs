@@ -20,7 +20,7 @@ mod space;
 mod words;
 
 pub use link::{Link, MTU_DEFAULT, Rate, RateError};
-pub(crate) use space::NameSpace;
+pub(crate) use space::{Inside, NameSpace};
 
 use crate::BenchError;
 use std::fmt::Write as _;

@@ -266,13 +266,10 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), BenchError> {
 }
 
 #[cfg(test)]
-mod tests {
-    //! Both forms of a known comparison.
-    use super::*;
-    use crate::runner::tests::known;
-
-    fn machine() -> Machine {
-        Machine {
+impl Machine {
+    /// One that is the same everywhere.
+    pub(crate) fn known() -> Self {
+        Self {
             cpu_model: "A processor".to_owned(),
             cpus_count: 2,
             memory_bytes: 1,
@@ -282,6 +279,17 @@ mod tests {
             measured_by: None,
             is_optimised: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Both forms of a known comparison.
+    use super::*;
+    use crate::runner::tests::known;
+
+    fn machine() -> Machine {
+        Machine::known()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the kernel counts of an NFS mount (`/proc/self/mountstats`, Linux' net/sunrpc/stats.c).
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ const COUNT_FIELD: usize = 0;
 const RTT_MS_FIELD: usize = 6;
 
 /// Requests of one operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct OfOperation {
     pub(crate) requests_count: u64,
     /// How long their answers took, all together.
@@ -16,7 +17,7 @@ pub(crate) struct OfOperation {
 }
 
 /// Requests of one mount.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Counts(pub(crate) BTreeMap<String, OfOperation>);
 
 impl Counts {

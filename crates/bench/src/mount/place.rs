@@ -1,12 +1,13 @@
 //! A directory that is measured, and one measurement in it.
 
 use super::counts::Counts;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// A directory to measure, and what it is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Its name in tables.
     pub name: String,
@@ -30,9 +31,25 @@ impl FromStr for Place {
 }
 
 /// One piece of work, done once.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Run {
+    #[serde(rename = "seconds", with = "seconds")]
     pub(crate) elapsed: Duration,
     /// Of an NFS mount.
+    #[serde(rename = "operations")]
     pub(crate) counts: Option<Counts>,
+}
+
+/// A time in JSON.
+mod seconds {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(de::Error::custom)
+    }
 }

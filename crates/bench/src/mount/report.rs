@@ -4,14 +4,35 @@ use super::place::{Place, Run};
 use super::work::Work;
 use crate::report::{Machine, align, cell, spread_json};
 use crate::runner::Spread;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+
+/// What stands above the table of operations.
+pub(super) const OPERATIONS: &str =
+    "Requests of all that, and the mean time to their answers as the client's kernel saw it";
 
 /// All runs.
 pub(super) struct Measured {
     places: Vec<Place>,
     works: Vec<Work>,
     runs: BTreeMap<(usize, Work), Vec<Run>>,
+    /// What was measured, in words and for programs, where this program knows.
+    words: Vec<String>,
+    settings: Value,
+}
+
+/// A place in JSON, as far as [`Measured::from_json`] reads it.
+#[derive(Deserialize)]
+struct PlaceOfJson {
+    #[serde(flatten)]
+    place: Place,
+    work: BTreeMap<String, WorkOfJson>,
+}
+
+#[derive(Deserialize)]
+struct WorkOfJson {
+    runs: Vec<Run>,
 }
 
 impl Measured {
@@ -20,7 +41,33 @@ impl Measured {
             places,
             works,
             runs: BTreeMap::new(),
+            words: Vec::new(),
+            settings: Value::Null,
         }
+    }
+
+    /// What another process has measured, from its [`Self::json`]; the error says what is wrong with it.
+    pub(super) fn from_json(json: &Value) -> Result<Self, String> {
+        let places = Vec::<PlaceOfJson>::deserialize(&json["places"]).map_err(|e| e.to_string())?;
+        let has = |work: &Work| places.iter().any(|p| p.work.contains_key(work.name()));
+        let works: Vec<Work> = Work::ALL.into_iter().filter(has).collect();
+        let named = places.iter().map(|of| of.place.clone()).collect();
+        let mut measured = Self::new(named, works.clone());
+        for (index, mut of) in places.into_iter().enumerate() {
+            for work in &works {
+                let runs = of.work.remove(work.name()).map(|work| work.runs);
+                for run in runs.unwrap_or_default() {
+                    measured.add(index, *work, run);
+                }
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Notes what it was that was measured.
+    pub(super) fn tell(&mut self, words: &[String], settings: &Value) {
+        self.words = words.to_vec();
+        self.settings = settings.clone();
     }
 
     pub(super) fn add(&mut self, place: usize, work: Work, run: Run) {
@@ -31,13 +78,13 @@ impl Measured {
         self.runs.get(&(place, work)).map_or(&[], Vec::as_slice)
     }
 
-    fn seconds(&self, place: usize, work: Work) -> Vec<f64> {
+    pub(super) fn seconds(&self, place: usize, work: Work) -> Vec<f64> {
         let runs = self.runs(place, work).iter();
         runs.map(|run| run.elapsed.as_secs_f64()).collect()
     }
 
     /// How much longer it takes elsewhere than in the first directory, round by round.
-    fn ratio(&self, place: usize, work: Work) -> Option<Spread> {
+    pub(super) fn ratio(&self, place: usize, work: Work) -> Option<Spread> {
         let (first, other) = (self.seconds(0, work), self.seconds(place, work));
         Spread::of(first.iter().zip(&other).map(|(first, other)| other / first))
     }
@@ -75,9 +122,25 @@ impl Measured {
 
     pub(super) fn table(&self, machine: &Machine) -> String {
         let mut out = format!(
-            "One person at a mount: seconds of each piece of work, median [least most]\n{}\n\n",
+            "One person at a mount: seconds of each piece of work, median [least most]\n{}\n",
             machine.line()
         );
+        for word in &self.words {
+            out.push_str(word);
+            out.push('\n');
+        }
+        out.push('\n');
+        align(&mut out, &self.rows());
+        let operations = self.rows_of_operations();
+        if operations.len() > 1 {
+            out.push_str(&format!("\n{OPERATIONS}\n\n"));
+            align(&mut out, &operations);
+        }
+        out
+    }
+
+    /// Seconds, requests and ratios of each piece of work, below what they are called.
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let mut head = vec!["work".to_owned()];
         for (index, place) in self.places.iter().enumerate() {
             head.push(format!("{}, s", place.name));
@@ -99,20 +162,15 @@ impl Measured {
             }
             rows.push(row);
         }
-        align(&mut out, &rows);
-        self.table_of_operations(&mut out);
-        out
+        rows
     }
 
-    fn table_of_operations(&self, out: &mut String) {
+    /// Requests and answers by operation, below what they are called.
+    pub(super) fn rows_of_operations(&self) -> Vec<Vec<String>> {
         let all: Vec<_> = (0..self.places.len()).map(|p| self.operations(p)).collect();
         let mut names: Vec<&String> = all.iter().flat_map(BTreeMap::keys).collect();
         names.sort();
         names.dedup();
-        if names.is_empty() {
-            return;
-        }
-        out.push_str("\nRequests of all that, and the mean time to their answers as the client's kernel saw it\n\n");
         let mut head = vec!["operation".to_owned()];
         for place in &self.places {
             head.push(format!("{}, requests", place.name));
@@ -130,13 +188,14 @@ impl Measured {
             }
             rows.push(row);
         }
-        align(out, &rows);
+        rows
     }
 
     pub(super) fn json(&self, machine: &Machine) -> Value {
         let of_work = |place: usize, work: Work| {
             json!({
                 "seconds": self.seconds(place, work),
+                "runs": self.runs(place, work),
                 "median": spread_json(Spread::of(self.seconds(place, work))),
                 "ratio_to_first": spread_json(self.ratio(place, work)),
                 "requests": spread_json(self.requests(place, work)),
@@ -160,8 +219,49 @@ impl Measured {
         };
         json!({
             "machine": machine.json(),
+            "servers": self.settings,
             "command": std::env::args().collect::<Vec<_>>(),
             "places": self.places.iter().enumerate().map(place).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: what a guest measured arrives whole.
+    use super::*;
+    use crate::mount::counts::{Counts, OfOperation};
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_read_back_is_what_was_measured() {
+        let place = |name: &str| name.parse::<Place>().unwrap();
+        let mut measured = Measured::new(
+            vec![place("one=/a"), place("other=/b")],
+            vec![Work::Unpack, Work::Save],
+        );
+        let read = OfOperation {
+            requests_count: 3,
+            answer_ms: 6,
+        };
+        for (place, millis) in [(0, 250), (0, 500), (1, 1000)] {
+            let run = Run {
+                elapsed: Duration::from_millis(millis),
+                counts: (place == 0).then(|| Counts([("READ".to_owned(), read)].into())),
+            };
+            measured.add(place, Work::Save, run);
+        }
+        let json = measured.json(&Machine::known());
+        let again = Measured::from_json(&json).unwrap();
+        assert_eq!(again.rows(), measured.rows());
+        assert_eq!(again.rows_of_operations(), measured.rows_of_operations());
+        assert_eq!(again.operations(0)["READ"], (6, 2000.0));
+        assert_eq!(again.json(&Machine::known())["places"], json["places"]);
+        for wrong in [
+            json!({}),
+            json!({ "places": [{ "name": "x", "dir": "/", "work": 7 }] }),
+        ] {
+            assert!(Measured::from_json(&wrong).is_err());
+        }
     }
 }

@@ -64,7 +64,7 @@ impl NameSpace {
     }
 
     /// Runs a tool of iproute2 inside, with lines of commands.
-    pub(super) fn batch(&self, tool: &'static str, lines: &str) -> Result<(), BenchError> {
+    pub(crate) fn batch(&self, tool: &'static str, lines: &str) -> Result<(), BenchError> {
         let doing = BenchError::io("run ip or tc");
         let mut child = {
             let _inside = self.enter()?;

@@ -4,6 +4,7 @@
 
 mod bare;
 mod goals;
+mod mount;
 mod recovery;
 mod suite;
 
