@@ -9,6 +9,7 @@
 //!
 //! May call: the file system, `git` and `sqlite3` where they are there. This machine's own mounts stay as they are.
 
+mod chart;
 mod counts;
 mod guest;
 mod place;
@@ -22,6 +23,7 @@ use crate::process::Launcher;
 use crate::report::{Machine, write_json};
 use crate::runner::ROUNDS_COUNT_DEFAULT;
 use crate::suite::progress::Progress;
+use crate::suite::report as reports;
 use crate::{BenchError, interrupt};
 use clap::Args;
 use counts::Counts;
@@ -63,6 +65,9 @@ pub struct Options {
     /// A tenth of the work and one round: to see that everything works, not to measure
     #[arg(long, conflicts_with = "rounds")]
     pub quick: bool,
+    /// Directory of the table, plots and a page with both
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Write all runs to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -149,6 +154,9 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
             must_be: "at most 8",
         });
     }
+    if let Some(dir) = &options.out {
+        reports::folder(dir)?;
+    }
     let (measured, machine) = match options.mounted.is_empty() {
         true => beside(options, launcher)?,
         false => {
@@ -160,7 +168,11 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         write_json(path, &measured.json(&machine))?;
     }
     out.write_all(measured.table(&machine).as_bytes())
-        .map_err(BenchError::io("write the table"))
+        .map_err(BenchError::io("write the table"))?;
+    match &options.out {
+        Some(dir) => chart::write(&measured, &machine, dir, out),
+        None => Ok(()),
+    }
 }
 
 /// Starts servers and a kernel that mounts them, and measures in there.
@@ -270,6 +282,7 @@ mod tests {
             work,
             rounds: 1,
             quick: true,
+            out: None,
             json: Some(dir.join("runs.json")),
         }
     }

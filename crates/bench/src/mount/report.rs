@@ -70,6 +70,19 @@ impl Measured {
         self.settings = settings.clone();
     }
 
+    /// The same for people.
+    pub(super) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(super) fn works(&self) -> &[Work] {
+        &self.works
+    }
+
     pub(super) fn add(&mut self, place: usize, work: Work, run: Run) {
         self.runs.entry((place, work)).or_default().push(run);
     }

@@ -1,9 +1,10 @@
 //! What a suite writes: a table, on the terminal too. Each experiment also has CSV (every run), JSON (all that is
 //! needed to repeat it) and plots. One HTML page has all of them, with the published figures beside ours.
 
-mod chart;
+pub(crate) mod bars;
+pub(crate) mod chart;
 mod csv;
-mod html;
+pub(crate) mod html;
 mod json;
 mod plot;
 mod table;
@@ -18,7 +19,7 @@ use std::io::Write;
 use std::path::Path;
 
 /// Name of the page.
-const PAGE: &str = "report.html";
+pub(crate) const PAGE: &str = "report.html";
 
 /// Makes the folder of the reports, before anything is measured for them.
 pub(crate) fn folder(dir: &Path) -> Result<(), BenchError> {
@@ -80,7 +81,7 @@ pub(crate) fn write(
     writeln!(out, "report: {}", dir.join(PAGE).display()).map_err(BenchError::io("write the table"))
 }
 
-fn save(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
+pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
     fs::write(path, bytes).map_err(BenchError::io("write a report"))
 }
 

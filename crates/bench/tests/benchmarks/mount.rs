@@ -27,6 +27,7 @@ fn a_kernel_measures_both_servers_and_leaves_nothing() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    let reports = dir.path().join("reports");
     let json = dir.path().join("runs.json");
     let output = command()
         .args(["mount", "--quick", "--work=save,mkdir", "--ds=1"])
@@ -34,6 +35,8 @@ fn a_kernel_measures_both_servers_and_leaves_nothing() {
         .arg(ropewalk())
         .arg("--dir")
         .arg(dir.path())
+        .arg("--out")
+        .arg(&reports)
         .arg("--json")
         .arg(&json)
         .output()
@@ -56,8 +59,9 @@ fn a_kernel_measures_both_servers_and_leaves_nothing() {
             );
         }
     }
+    assert!(reports.join("mount-seconds.svg").is_file());
     let left = std::fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(left, 1, "something is left beside the JSON");
+    assert_eq!(left, 2, "something is left beside the reports and the JSON");
 }
 
 #[test]

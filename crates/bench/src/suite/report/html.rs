@@ -89,16 +89,23 @@ fn write_figure(out: &mut String, results: &Results, figure: &Drawn<'_>) -> std:
     if let Some(remark) = figure.remark {
         writeln!(out, "<p>{}</p>", escaped(remark))?;
     }
-    writeln!(out, "<p>{}</p>\n<table>", escaped(&figure.chart.y_label))?;
-    for (number, row) in rows(results, figure.chart).iter().enumerate() {
+    writeln!(out, "<p>{}</p>", escaped(&figure.chart.y_label))?;
+    table(out, &rows(results, figure.chart));
+    Ok(())
+}
+
+/// A table; its first row is its head.
+pub(crate) fn table(out: &mut String, rows: &[Vec<String>]) {
+    out.push_str("<table>\n");
+    for (number, row) in rows.iter().enumerate() {
         let tag = if number == 0 { "th" } else { "td" };
-        write!(out, "<tr>")?;
+        out.push_str("<tr>");
         for text in row {
-            write!(out, "<{tag}>{}</{tag}>", escaped(text))?;
+            out.push_str(&format!("<{tag}>{}</{tag}>", escaped(text)));
         }
-        writeln!(out, "</tr>")?;
+        out.push_str("</tr>\n");
     }
-    writeln!(out, "</table>")
+    out.push_str("</table>\n");
 }
 
 /// The whole page.
@@ -121,7 +128,7 @@ pub(crate) fn page(sections: &[String], machine: &Machine, words: &[String]) -> 
     )
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

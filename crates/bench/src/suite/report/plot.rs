@@ -23,7 +23,7 @@ const PLACES_FEW: usize = 9;
 /// Lengths of dashes and of gaps between them.
 const DASH: (i32, i32) = (7, 4);
 /// The name that plots use for the font; in a page it is whatever font the reader's machine has for it.
-const FONT: &str = "sans-serif";
+pub(super) const FONT: &str = "sans-serif";
 /// Colours that people with any kind of colour vision tell apart.
 static COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
@@ -36,9 +36,9 @@ static COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
 ];
 /// Room above the largest value.
-const HEADROOM: f64 = 1.1;
+pub(super) const HEADROOM: f64 = 1.1;
 /// What is shown instead of a plot without lines.
-const NOTHING: &str = "nothing was measured";
+pub(super) const NOTHING: &str = "nothing was measured";
 
 /// The plot as a text of SVG.
 pub(crate) fn svg(chart: &Chart) -> Result<String, BenchError> {
@@ -49,12 +49,16 @@ pub(crate) fn svg(chart: &Chart) -> Result<String, BenchError> {
 
 /// The plot as a file of PNG.
 pub(crate) fn png(chart: &Chart) -> Result<Vec<u8>, BenchError> {
-    let (width, height) = size(chart);
+    encode(size(chart), |backend| draw(backend, chart))
+}
+
+/// What is drawn on so many pixels, as a file of PNG.
+pub(super) fn encode(
+    (width, height): (u32, u32),
+    draw: impl FnOnce(BitMapBackend<'_>) -> Result<(), BenchError>,
+) -> Result<Vec<u8>, BenchError> {
     let mut pixels = vec![0; width as usize * height as usize * 3];
-    draw(
-        BitMapBackend::with_buffer(&mut pixels, (width, height)),
-        chart,
-    )?;
+    draw(BitMapBackend::with_buffer(&mut pixels, (width, height)))?;
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
@@ -65,11 +69,11 @@ pub(crate) fn png(chart: &Chart) -> Result<Vec<u8>, BenchError> {
     Ok(file)
 }
 
-fn failed(why: impl std::fmt::Display) -> BenchError {
+pub(super) fn failed(why: impl std::fmt::Display) -> BenchError {
     BenchError::Report(why.to_string())
 }
 
-fn font() -> Result<(), BenchError> {
+pub(super) fn font() -> Result<(), BenchError> {
     static DONE: OnceLock<bool> = OnceLock::new();
     let done = DONE.get_or_init(|| {
         let font = epaint_default_fonts::UBUNTU_LIGHT;
@@ -182,7 +186,7 @@ fn draw_legend<B: DrawingBackend>(
 }
 
 /// Colour of a line, and whether it is dashed: as another one has the colour already.
-fn look(index: usize) -> (RGBColor, bool) {
+pub(super) fn look(index: usize) -> (RGBColor, bool) {
     (
         COLOURS[index % COLOURS.len()],
         index / COLOURS.len() % 2 == 1,
@@ -211,7 +215,7 @@ fn size(chart: &Chart) -> (u32, u32) {
     (PLOT.0, PLOT.1 + legend)
 }
 
-fn pixels(count: u32) -> i32 {
+pub(super) fn pixels(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
@@ -235,7 +239,7 @@ fn label(chart: &Chart, x: i32) -> String {
 }
 
 /// A number on an axis: short, with as many digits as steps need.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 10_000.0 => format!("{:.0} k", value / 1000.0),
         v if v >= 10.0 || v == 0.0 => format!("{value:.0}"),
