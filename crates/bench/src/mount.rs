@@ -5,7 +5,8 @@
 //! how many requests the work took, and how long the servers took to answer them.
 //!
 //! [`run`] takes directories that this machine has mounted. Without any it starts servers ([`servers`]) and a kernel that
-//! mounts all of them ([`guest`]), in which this same command runs with directories.
+//! mounts all of them ([`guest`]), in which this same command runs with directories. The traffic of one more round is
+//! recorded ([`wire`]).
 //!
 //! May call: the file system, `git` and `sqlite3` where they are there. This machine's own mounts stay as they are.
 
@@ -17,6 +18,7 @@ mod relay;
 mod report;
 mod servers;
 mod tree;
+mod wire;
 mod work;
 
 use crate::process::Launcher;
@@ -35,7 +37,8 @@ use servers::Servers;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wire::Recorder;
 pub use work::Work;
 
 /// Most rounds.
@@ -46,6 +49,9 @@ const PLACES_MAX: usize = 8;
 /// Longest time of one round in one directory, and of what else a guest does: these end what hangs, and measure nothing.
 const ROUND_MAX: Duration = Duration::from_secs(1200);
 const BOOT_MAX: Duration = Duration::from_secs(300);
+
+/// The run in the guest that is recorded.
+const WIRE_RUN: usize = 1;
 
 /// What to measure and how often.
 #[derive(Debug, Clone, Args)]
@@ -94,6 +100,9 @@ pub struct StartOptions {
         conflicts_with = "mounted"
     )]
     pub server: Vec<NamedServer>,
+    /// Leave out the last round, in which traffic is recorded to see how long servers take
+    #[arg(long, conflicts_with = "mounted")]
+    pub no_wire: bool,
     /// The program that the cluster is made of [default: the one beside this program]
     #[arg(long, value_name = "PATH", conflicts_with = "mounted")]
     pub ropewalk: Option<PathBuf>,
@@ -129,11 +138,11 @@ impl Options {
     }
 
     /// The same measurement as arguments, for this program in a guest.
-    fn arguments(&self) -> Vec<OsString> {
+    fn arguments(&self, rounds: usize) -> Vec<OsString> {
         let works: Vec<&str> = self.work.iter().map(|work| work.name()).collect();
         let mut arguments = match self.quick {
             true => vec![OsString::from("--quick")],
-            false => vec![format!("--rounds={}", self.rounds).into()],
+            false => vec![format!("--rounds={rounds}").into()],
         };
         if !works.is_empty() {
             arguments.push(format!("--work={}", works.join(",")).into());
@@ -194,22 +203,46 @@ fn beside(options: &Options, launcher: &Launcher) -> Result<(Measured, Machine),
     for word in servers.words() {
         eprintln!("{word}");
     }
-    let rounds = u32::try_from(options.rounds()? * servers.exports().len()).unwrap_or(u32::MAX);
-    let said = guest::run(&guest::Job {
+    let mut runs = vec![options.arguments(options.rounds)];
+    match wire::is_there() {
+        _ if options.start.no_wire => {}
+        // A round of its own: the recorder takes time from servers and client.
+        true => runs.push(options.arguments(1)),
+        false => eprintln!("{}: the wire is not looked at", wire::HOW_TO_INSTALL),
+    }
+    let places_count = servers.exports().len();
+    let rounds = u32::try_from((options.rounds()? + 1) * places_count).unwrap_or(u32::MAX);
+    let job = guest::Job {
         launcher,
         dir,
         tap: servers::TAP,
         address: (servers::GUEST, servers::NET.bits),
         exports: servers.exports(),
-        arguments: options.arguments(),
+        runs,
         limit: BOOT_MAX + ROUND_MAX.saturating_mul(rounds),
+    };
+    let mut recorder = None;
+    let said = guest::run(&job, |run| {
+        if run == WIRE_RUN {
+            eprintln!("one more round, which is recorded");
+            recorder = Some(Recorder::start(launcher, servers::TAP, servers::GUEST)?);
+        }
+        Ok(())
     })?;
-    let mut measured = Measured::from_json(&said).map_err(BenchError::Guest)?;
-    let kernel = said["machine"]["kernel"].as_str().unwrap_or("unknown");
+    let mut measured = Measured::from_json(&said[0]).map_err(BenchError::Guest)?;
+    let kernel = said[0]["machine"]["kernel"].as_str().unwrap_or("unknown");
     let client = format!("client: Linux {kernel} (User Mode Linux) on one processor, NFS 4.2");
-    let words: Vec<String> = std::iter::once(client)
-        .chain(servers.words().iter().cloned())
-        .collect();
+    let mut words = vec![client];
+    words.extend_from_slice(servers.words());
+    if let (Some(recorder), Some(said)) = (recorder, said.get(WIRE_RUN)) {
+        let seen = recorder.stop();
+        let round = Measured::from_json(said).map_err(BenchError::Guest)?;
+        measured.hear(&round, &seen.answers, |port| servers.place_of(port));
+        if seen.lost_count > 0 {
+            let lost = seen.lost_count;
+            words.push(format!("the wire: {lost} pieces of it were not recorded"));
+        }
+    }
     measured.tell(&words, servers.settings());
     Ok((measured, machine))
 }
@@ -246,13 +279,23 @@ fn once(work: Work, dir: &Path, scale: u32) -> Result<Run, BenchError> {
         drop_caches();
     }
     let before = Counts::of(dir);
-    let began = Instant::now();
+    let (began_ns, began) = (now_ns(), Instant::now());
     work.perform(dir, scale)?;
     let elapsed = began.elapsed();
     let counts = before
         .zip(Counts::of(dir))
         .map(|(before, after)| after.since(&before));
-    Ok(Run { elapsed, counts })
+    Ok(Run {
+        began_ns,
+        elapsed,
+        counts,
+    })
+}
+
+/// Nanoseconds since 1970.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What was read stays in memory unless root asks for it to go; others measure what their cache has.
@@ -277,6 +320,7 @@ mod tests {
                 dir: dir.to_owned(),
                 ds: 1,
                 server: Vec::new(),
+                no_wire: false,
                 ropewalk: None,
             },
             work,

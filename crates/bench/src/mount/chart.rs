@@ -2,7 +2,7 @@
 //!
 //! May call: the drawing of the suite's reports. What was measured comes from [`super::report`].
 
-use super::report::{Measured, OPERATIONS};
+use super::report::{Measured, OPERATIONS, WIRE};
 use super::work::Work;
 use crate::BenchError;
 use crate::report::Machine;
@@ -99,6 +99,11 @@ fn section(measured: &Measured, svgs: &[String]) -> String {
         let _ = writeln!(out, "<p>{}</p>", html::escaped(OPERATIONS));
         html::table(&mut out, &operations);
     }
+    let wire = measured.rows_of_wire();
+    if wire.len() > 1 {
+        let _ = writeln!(out, "<p>{}</p>", html::escaped(WIRE));
+        html::table(&mut out, &wire);
+    }
     out
 }
 
@@ -121,6 +126,7 @@ mod tests {
             (0, Work::Mkdir, 9),
         ] {
             let run = Run {
+                began_ns: 1,
                 elapsed: Duration::from_millis(millis),
                 counts: None,
             };

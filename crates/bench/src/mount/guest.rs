@@ -16,6 +16,7 @@
 use crate::process::Launcher;
 use crate::{BenchError, interrupt};
 use rustix::thread::{CpuSet, sched_getaffinity};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
@@ -56,6 +57,9 @@ const END: &str = "## end";
 const JOB_FILE: &str = "job";
 const INIT_FILE: &str = "init.sh";
 const STATUS_FILE: &str = "status";
+/// Numbers of runs follow these: the guest is about to do one, it may, and what it measured.
+const READY_FILE: &str = "ready";
+const GO_FILE: &str = "go";
 const RESULT_FILE: &str = "result";
 const KERNEL_WORDS: &str = "kernel.log";
 
@@ -83,8 +87,8 @@ pub(super) struct Job<'a> {
     pub(super) address: (Ipv4Addr, u8),
     /// What it mounts, all at once.
     pub(super) exports: &'a [Export],
-    /// Arguments of `bench mount` in the guest, beside `--mounted` and `--json`.
-    pub(super) arguments: Vec<OsString>,
+    /// Runs of `bench mount` in the guest, one after the other: their arguments beside `--mounted` and `--json`.
+    pub(super) runs: Vec<Vec<OsString>>,
     /// It is killed when it takes longer.
     pub(super) limit: Duration,
 }
@@ -107,11 +111,15 @@ pub(super) fn need() -> Result<(), BenchError> {
     Err(BenchError::Guest(why))
 }
 
-/// Boots a guest, waits for its end, and returns the JSON that the program inside has written.
+/// Boots a guest, waits for its end, and returns the JSON that the program inside has written in each run. A run waits until
+/// `before` has returned, which is told its number from 0.
 ///
 /// # Errors
-/// [`BenchError::Guest`] with its last words, [`BenchError::Interrupted`], or [`BenchError::Io`].
-pub(super) fn run(job: &Job<'_>) -> Result<serde_json::Value, BenchError> {
+/// [`BenchError::Guest`] with its last words, [`BenchError::Interrupted`], or [`BenchError::Io`]; what `before` returns.
+pub(super) fn run(
+    job: &Job<'_>,
+    mut before: impl FnMut(usize) -> Result<(), BenchError>,
+) -> Result<Vec<Value>, BenchError> {
     let doing = BenchError::io("make the guest's folder");
     let dir = crate::own::folder(job.dir).map_err(&doing)?;
     let dir_path = dir.path().canonicalize().map_err(&doing)?;
@@ -125,7 +133,7 @@ pub(super) fn run(job: &Job<'_>) -> Result<serde_json::Value, BenchError> {
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(dir_path.join(INIT_FILE), executable).map_err(&doing)?;
     let mut guest = Guest::start(job, &dir_path)?;
-    guest.wait(&dir_path, job.limit)?;
+    guest.wait(&dir_path, job.limit, &mut before)?;
     let last = guest.stop();
     let status = std::fs::read_to_string(dir_path.join(STATUS_FILE)).unwrap_or_default();
     if status.trim() != "0" {
@@ -137,9 +145,17 @@ pub(super) fn run(job: &Job<'_>) -> Result<serde_json::Value, BenchError> {
             "it did not do its work; it said last:\n{words}"
         )));
     }
-    let result = std::fs::read(dir_path.join(RESULT_FILE));
-    let result = result.map_err(BenchError::io("read what the guest has measured"))?;
-    serde_json::from_slice(&result).map_err(|e| BenchError::Guest(e.to_string()))
+    let result = |number| {
+        let result = std::fs::read(numbered(&dir_path, RESULT_FILE, number));
+        let result = result.map_err(BenchError::io("read what the guest has measured"))?;
+        serde_json::from_slice(&result).map_err(|e| BenchError::Guest(e.to_string()))
+    };
+    (0..job.runs.len()).map(result).collect()
+}
+
+/// A file of a run.
+fn numbered(dir: &Path, name: &str, number: usize) -> PathBuf {
+    dir.join(format!("{name}-{number}"))
 }
 
 impl Job<'_> {
@@ -162,18 +178,27 @@ impl Job<'_> {
             let place = quoted(&format!("{}=/mnt/{number}", export.name));
             mounted += &format!(" --mounted {place}");
         }
+        for (number, arguments) in self.runs.iter().enumerate() {
+            let command = self.command(arguments);
+            text += &format!(
+                ": >/run/job/{READY_FILE}-{number}\n\
+                 until [ -e /run/job/{GO_FILE}-{number} ]; do sleep 0.1; done\n\
+                 {command}{mounted} --json /run/job/{RESULT_FILE}-{number} >/dev/null || return 1\n"
+            );
+        }
+        text + "}\n"
+    }
+
+    /// The beginning of a command line for this program in the guest.
+    fn command(&self, arguments: &[OsString]) -> String {
         let name = self.launcher.program.file_name().unwrap_or_default();
-        let words = std::iter::once(OsString::from("/run/program/").into_string())
-            .flatten()
-            .map(|dir| dir + &name.to_string_lossy())
+        let words = [format!("/run/program/{}", name.to_string_lossy())]
+            .into_iter()
             .chain(self.launcher.arguments.iter().map(lossy))
             .chain(["mount".to_owned()])
-            .chain(self.arguments.iter().map(lossy));
+            .chain(arguments.iter().map(lossy));
         let words: Vec<String> = words.map(|word| quoted(&word)).collect();
-        text + &format!(
-            "{}{mounted} --json /run/job/{RESULT_FILE} >/dev/null\n}}\n",
-            words.join(" ")
-        )
+        words.join(" ")
     }
 }
 
@@ -243,12 +268,24 @@ impl Guest {
         Ok(Self { child, console })
     }
 
-    /// Waits until its work is done, or it has gone.
-    fn wait(&mut self, dir: &Path, limit: Duration) -> Result<(), BenchError> {
+    /// Waits until its work is done, or it has gone. Lets it do each run after `before`.
+    fn wait(
+        &mut self,
+        dir: &Path,
+        limit: Duration,
+        before: &mut dyn FnMut(usize) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
         let mut end = Instant::now() + limit;
         let mut is_done = false;
+        let mut run = 0;
         loop {
             interrupt::check()?;
+            if numbered(dir, READY_FILE, run).exists() {
+                before(run)?;
+                std::fs::write(numbered(dir, GO_FILE, run), "")
+                    .map_err(BenchError::io("tell a guest to go on"))?;
+                run += 1;
+            }
             let ended = self.child.try_wait();
             if ended.map_err(BenchError::io("wait for a guest"))?.is_some() {
                 return Ok(());
@@ -387,7 +424,7 @@ mod tests {
             tap: "tap0",
             address: (Ipv4Addr::new(192, 0, 2, 10), 24),
             exports,
-            arguments: vec!["--rounds=2".into()],
+            runs: vec![vec!["--rounds=2".into()], vec!["--rounds=1".into()]],
             limit: Duration::from_secs(1),
         }
     }
@@ -409,7 +446,9 @@ mod tests {
             "PROGRAM_DIR='/programs'\nADDRESS=192.0.2.10/24\n",
             "port=2049,sec=sys,hard,addr=192.0.2.1,clientaddr=192.0.2.10 '192.0.2.1:/' /mnt/0 ||",
             "'192.0.2.1:/a b' /mnt/1 || { echo 'cannot mount other'\\''s'; return 1; }",
-            r"'/run/program/it'\''s' 'bench' 'mount' '--rounds=2' --mounted 'one=/mnt/0' --mounted 'other'\''s=/mnt/1' --json",
+            r"'/run/program/it'\''s' 'bench' 'mount' '--rounds=2' --mounted 'one=/mnt/0' --mounted 'other'\''s=/mnt/1' --json /run/job/result-0 ",
+            "until [ -e /run/job/go-1 ]; do sleep 0.1; done\n",
+            "'--rounds=1' --mounted 'one=/mnt/0' ",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

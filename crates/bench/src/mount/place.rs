@@ -33,11 +33,21 @@ impl FromStr for Place {
 /// One piece of work, done once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Run {
+    /// When it began, nanoseconds since 1970.
+    pub(crate) began_ns: u64,
     #[serde(rename = "seconds", with = "seconds")]
     pub(crate) elapsed: Duration,
     /// Of an NFS mount.
     #[serde(rename = "operations")]
     pub(crate) counts: Option<Counts>,
+}
+
+impl Run {
+    /// When it began and ended, nanoseconds since 1970.
+    pub(crate) fn times_ns(&self) -> (u64, u64) {
+        let elapsed_ns = u64::try_from(self.elapsed.as_nanos()).unwrap_or(u64::MAX);
+        (self.began_ns, self.began_ns.saturating_add(elapsed_ns))
+    }
 }
 
 /// A time in JSON.

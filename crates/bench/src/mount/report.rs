@@ -1,6 +1,7 @@
 //! What was measured, as tables for people and as JSON.
 
 use super::place::{Place, Run};
+use super::wire::{self, Answer, OfOperation};
 use super::work::Work;
 use crate::report::{Machine, align, cell, spread_json};
 use crate::runner::Spread;
@@ -12,6 +13,9 @@ use std::collections::BTreeMap;
 pub(super) const OPERATIONS: &str =
     "Requests of all that, and the mean time to their answers as the client's kernel saw it";
 
+/// What stands above the table of what was seen on the wire.
+pub(super) const WIRE: &str = "Requests of one more round on the wire, and the time from the last byte of each to the first of its answer";
+
 /// All runs.
 pub(super) struct Measured {
     places: Vec<Place>,
@@ -20,6 +24,10 @@ pub(super) struct Measured {
     /// What was measured, in words and for programs, where this program knows.
     words: Vec<String>,
     settings: Value,
+    /// Answers by operation of each place, from the wire, where that was recorded.
+    wire: Vec<BTreeMap<&'static str, OfOperation>>,
+    /// What the client's kernel counted of the same rounds.
+    beside_wire: Vec<BTreeMap<String, (u64, f64)>>,
 }
 
 /// A place in JSON, as far as [`Measured::from_json`] reads it.
@@ -43,6 +51,8 @@ impl Measured {
             runs: BTreeMap::new(),
             words: Vec::new(),
             settings: Value::Null,
+            wire: Vec::new(),
+            beside_wire: Vec::new(),
         }
     }
 
@@ -68,6 +78,35 @@ impl Measured {
     pub(super) fn tell(&mut self, words: &[String], settings: &Value) {
         self.words = words.to_vec();
         self.settings = settings.clone();
+    }
+
+    /// Adds what was seen on the wire in rounds beside these. `place_of` tells which place a server's port is of; only requests
+    /// that were made while a piece of work was done there count.
+    pub(super) fn hear(
+        &mut self,
+        rounds: &Self,
+        answers: &[Answer],
+        place_of: impl Fn(u16) -> usize,
+    ) {
+        let times = |place: usize| -> Vec<(u64, u64)> {
+            let runs = rounds.runs.iter().filter(|((of, _), _)| *of == place);
+            let mut times: Vec<_> = runs.flat_map(|(_, runs)| runs).map(Run::times_ns).collect();
+            times.sort_unstable();
+            times
+        };
+        let wire = |place: usize| {
+            let times = times(place);
+            let counts = |answer: &&Answer| {
+                let after = times.partition_point(|(began, _)| *began <= answer.asked_ns);
+                let last = after.checked_sub(1).map(|at| times[at]);
+                place_of(answer.server.port()) == place
+                    && last.is_some_and(|(_, ended)| answer.asked_ns <= ended)
+            };
+            wire::by_operation(answers.iter().filter(counts))
+        };
+        self.wire = (0..self.places.len()).map(wire).collect();
+        let counted = 0..rounds.places.len();
+        self.beside_wire = counted.map(|place| rounds.operations(place)).collect();
     }
 
     /// The same for people.
@@ -149,6 +188,11 @@ impl Measured {
             out.push_str(&format!("\n{OPERATIONS}\n\n"));
             align(&mut out, &operations);
         }
+        let wire = self.rows_of_wire();
+        if wire.len() > 1 {
+            out.push_str(&format!("\n{WIRE}\n\n"));
+            align(&mut out, &wire);
+        }
         out
     }
 
@@ -204,6 +248,34 @@ impl Measured {
         rows
     }
 
+    /// Requests and answers from the wire by operation, below what they are called.
+    pub(super) fn rows_of_wire(&self) -> Vec<Vec<String>> {
+        let mut names: Vec<&str> = self.wire.iter().flat_map(|w| w.keys().copied()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut head = vec!["operation".to_owned()];
+        for place in &self.places {
+            head.push(format!("{}, requests", place.name));
+            head.extend(["p50 us", "p99 us"].map(str::to_owned));
+        }
+        let mut rows = vec![head];
+        for name in names {
+            let mut row = vec![name.to_owned()];
+            for of_place in &self.wire {
+                let cells = of_place.get(name).map(|of| {
+                    let times = [of.p50_us, of.p99_us].map(|us| format!("{us:.0}"));
+                    [of.requests_count.to_string()].into_iter().chain(times)
+                });
+                match cells {
+                    Some(cells) => row.extend(cells),
+                    None => row.extend(["-"; 3].map(str::to_owned)),
+                }
+            }
+            rows.push(row);
+        }
+        rows
+    }
+
     pub(super) fn json(&self, machine: &Machine) -> Value {
         let of_work = |place: usize, work: Work| {
             json!({
@@ -219,15 +291,22 @@ impl Measured {
                 .works
                 .iter()
                 .map(|work| (work.name().to_owned(), of_work(index, *work)));
-            let operations = self
-                .operations(index)
-                .into_iter()
-                .map(|(name, (count, us))| (name, json!({ "requests": count, "mean_us": us })));
+            let counted =
+                |operations: BTreeMap<String, (u64, f64)>| {
+                    let operations = operations.into_iter();
+                    Map::from_iter(operations.map(|(name, (count, us))| {
+                        (name, json!({ "requests": count, "mean_us": us }))
+                    }))
+                };
             json!({
                 "name": place.name,
                 "dir": place.dir,
                 "work": Map::from_iter(works),
-                "operations": Map::from_iter(operations),
+                "operations": counted(self.operations(index)),
+                "operations_of_wire_round": self.beside_wire.get(index).cloned().map(counted),
+                "wire": self.wire.get(index).map(|wire| {
+                    Map::from_iter(wire.iter().map(|(name, of)| ((*name).to_owned(), of.json())))
+                }),
             })
         };
         json!({
@@ -243,7 +322,8 @@ impl Measured {
 mod tests {
     //! Goal: what a guest measured arrives whole.
     use super::*;
-    use crate::mount::counts::{Counts, OfOperation};
+    use crate::mount::counts::{self, Counts};
+    use std::net::{Ipv4Addr, SocketAddrV4};
     use std::time::Duration;
 
     #[test]
@@ -253,12 +333,13 @@ mod tests {
             vec![place("one=/a"), place("other=/b")],
             vec![Work::Unpack, Work::Save],
         );
-        let read = OfOperation {
+        let read = counts::OfOperation {
             requests_count: 3,
             answer_ms: 6,
         };
         for (place, millis) in [(0, 250), (0, 500), (1, 1000)] {
             let run = Run {
+                began_ns: 1,
                 elapsed: Duration::from_millis(millis),
                 counts: (place == 0).then(|| Counts([("READ".to_owned(), read)].into())),
             };
@@ -276,5 +357,41 @@ mod tests {
         ] {
             assert!(Measured::from_json(&wrong).is_err());
         }
+    }
+
+    #[test]
+    fn only_what_was_asked_during_the_work_of_its_place_counts() {
+        let place = |name: &str| name.parse::<Place>().unwrap();
+        let places = vec![place("one=/a"), place("other=/b")];
+        let mut measured = Measured::new(places, vec![Work::Save]);
+        for (place, began_ns) in [(0, 1000), (1, 2000), (0, 5000)] {
+            let run = Run {
+                began_ns,
+                elapsed: Duration::from_nanos(100),
+                counts: None,
+            };
+            measured.add(place, Work::Save, run);
+        }
+        let answer = |port, asked_ns| Answer {
+            server: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+            operation: "OPEN",
+            asked_ns,
+            took_ns: 7000,
+        };
+        let inside = [answer(1, 1000), answer(1, 5100), answer(2, 2050)];
+        let outside = [
+            answer(1, 999),
+            answer(1, 1101),
+            answer(1, 2050),
+            answer(2, 5000),
+        ];
+        let answers = [&inside[..], &outside].concat();
+        let mut heard = Measured::new(measured.places.clone(), vec![Work::Save]);
+        heard.hear(&measured, &answers, |port| usize::from(port) - 1);
+        let measured = heard;
+        let rows = measured.rows_of_wire();
+        assert_eq!(rows[1], ["OPEN", "2", "7", "7", "1", "7", "7"]);
+        let json = measured.json(&Machine::known());
+        assert_eq!(json["places"][0]["wire"]["OPEN"]["requests"], 2);
     }
 }

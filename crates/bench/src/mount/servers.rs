@@ -136,6 +136,12 @@ impl Servers {
         &self.exports
     }
 
+    /// Which of them listens on a port; what none of the others has is a data server's of the first.
+    pub(super) fn place_of(&self, port: u16) -> usize {
+        let found = self.exports.iter().position(|e| e.server.port() == port);
+        found.unwrap_or(0)
+    }
+
     /// What a reader must know to repeat a run.
     pub(super) fn settings(&self) -> &Value {
         &self.settings

@@ -3,14 +3,17 @@
 use super::{command, ropewalk};
 use std::path::Path;
 
+/// Whether a program is in the search path.
+fn finds(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
 /// Whether this machine can run such a kernel; what is missing is said.
 fn has_kernel() -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there =
-        |program: &&str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
     let missing = ["linux.uml", "ip", "unshare", "taskset", "modprobe"]
         .into_iter()
-        .find(|program| !is_there(program));
+        .find(|program| !finds(program));
     let why = match missing {
         _ if !rustix::process::geteuid().is_root() => "this is not root".to_owned(),
         Some(program) => format!("there is no {program}"),
