@@ -13,6 +13,7 @@ use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
 use super::identities;
+use super::kernels;
 use super::net::{Net, SECOND_IP};
 use super::prepare::Tools;
 use super::qemu::Qemu;
@@ -194,6 +195,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "two machines of one host name make files, and the server says so",
         Needs::Server,
         clones::clones,
+    ),
+    hosted(
+        "kernels",
+        "two kernels change files around the size of inline files in turn",
+        Needs::Server,
+        kernels::kernels,
     ),
     hosted(
         "crash",
