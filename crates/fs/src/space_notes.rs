@@ -35,7 +35,8 @@ impl SpaceNotes {
     }
 
     pub(crate) fn done(&mut self, file: FileId, note: u64) {
-        if self.files.get(&file) == Some(&note) {
+        let has_room = self.measured[0].len() < FILES_MAX;
+        if self.files.get(&file) == Some(&note) && has_room {
             self.files.remove(&file);
             self.measured[0].insert(file);
         }

@@ -73,7 +73,10 @@ pub(super) async fn open(
         }
     })?;
     cx.set_fh(mds.fs.handle_of(&inode));
-    let held = alone(mds, args, (client, &inode), opened, &delegation);
+    let held = match wants(cx, args, SHARE_WANT_OPEN_XOR_DELEGATION) {
+        true => alone(mds, &args.claim, (client, &inode), opened, &delegation),
+        false => None,
+    };
     cx.current_stateid = Some(held.unwrap_or(opened.stateid));
     let mut res = result(&found, opened.stateid, delegation);
     if held.is_some() {
@@ -83,23 +86,27 @@ pub(super) async fn open(
     Ok(res)
 }
 
+/// Whether the caller asks for what RFC 9754 adds to NFSv4.2.
+fn wants(cx: &Cx<'_>, args: &OpenArgs<'_>, flag: u32) -> bool {
+    cx.minor_version >= 2 && args.share_access & flag != 0
+}
+
 /// Gives up the open in favour of the delegation that came with it, for a client that needs only one of the two (RFC 9754 §4).
 /// Returns the stateid of that delegation. An open of before stays: its client counts on it.
 fn alone(
     mds: &Mds,
-    args: &OpenArgs<'_>,
+    claim: &OpenClaim<'_>,
     (client, inode): (ClientId, &Inode),
     opened: state::Opened,
     delegation: &Delegation,
 ) -> Option<Stateid> {
-    let is_asked = args.share_access & SHARE_WANT_OPEN_XOR_DELEGATION != 0;
-    let is_reclaim = matches!(args.claim, OpenClaim::Previous(_));
+    let is_reclaim = matches!(claim, OpenClaim::Previous(_));
     let held = match delegation {
         Delegation::Read(read) | Delegation::ReadAttrs(read) => read.stateid,
         Delegation::Write(write) | Delegation::WriteAttrs(write) => write.stateid,
         Delegation::None | Delegation::NoneExt(_) => return None,
     };
-    if !is_asked || is_reclaim || !opened.is_new {
+    if is_reclaim || !opened.is_new {
         return None;
     }
     // A parallel OPEN of the same owner may have made it newer.
@@ -149,7 +156,7 @@ async fn finish(
         want: args.share_access & SHARE_WANT_DELEG_MASK,
         // Only what the holder made has no times that others may have seen: it may also give it older ones.
         has_times: found.created
-            && args.share_access & SHARE_WANT_DELEG_TIMESTAMPS != 0
+            && wants(cx, args, SHARE_WANT_DELEG_TIMESTAMPS)
             && mds.fs.delegates_times(),
     };
     let delegation = match args.claim {
