@@ -1,7 +1,8 @@
 """One of two kernels that change the same files in turn: kernels.py ROLE DIR.
 
-The files are around the limit of inline files. Both kernels know from one seed who does what. A lock on a file keeps the
-turns: who has its turn finds in each file what both have done so far, however the client has cached it.
+The files are around the limit of inline files. Both kernels know from one seed which of them does what. A lock on a file keeps
+the turns. The kernel whose turn it is reads the file first. It must find what both have done so far, though its client may have
+older bytes in its cache.
 """
 
 import errno

@@ -1,8 +1,7 @@
 //! What the MDS was last told that objects take up: a stable write then tells what it has added, and the MDS need not ask.
 //!
 //! # Ordering
-//! STAT sets what is told, a stable write moves it on under the order of its object's redo records. What both do at the same
-//! time may be told twice. The MDS therefore measures a file once more that is written to right after it was measured.
+//! STAT sets what is told, and a stable write moves it on. What both do at the same time may be told twice. The MDS therefore measures a file once more that is written to right after it was measured.
 //!
 //! # Failure
 //! An object that is not here tells nothing, and the MDS asks. So it is after a start, and after a report that failed.

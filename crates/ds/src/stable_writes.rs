@@ -50,7 +50,7 @@ impl Ds {
         Ok(Applied { record, ..applied })
     }
 
-    /// Applies a small stable write and finds what storage it took.
+    /// Applies a stable write that is reported, and finds what storage it took.
     pub(crate) fn with_space_taken(
         &self,
         id: ObjectId,
@@ -58,11 +58,13 @@ impl Ds {
     ) -> Result<Applied, Fault> {
         let told = &self.space_told;
         let stat = || self.objects.stat(id).map(|found| found.allocated_bytes);
-        if !told.is_known(id) && matches!(stat(), Err(ObjectError::NotFound)) {
+        let mut is_known = told.is_known(id);
+        if !is_known && matches!(stat(), Err(ObjectError::NotFound)) {
             told.set(id, 0);
+            is_known = true;
         }
         let applied = apply()?;
-        let taken_bytes = match told.is_known(id) {
+        let taken_bytes = match is_known {
             true => stat().ok().and_then(|now| told.advance(id, now)),
             false => None,
         };

@@ -383,7 +383,7 @@ pub(crate) async fn decode(
     fattr: &Fattr<'_>,
     minor_version: u32,
 ) -> Result<Attrs, NfsStatus> {
-    let attrs = checked(fattr, minor_version)?;
+    let attrs = checked(fattr, &SETTABLE, minor_version)?;
     let ids = mds.identities();
     if ids.has_names() {
         let user = attrs.owner.iter().map(|o| (IdKind::User, o));
@@ -396,13 +396,18 @@ pub(crate) async fn decode(
     Ok(attrs)
 }
 
-fn checked(fattr: &Fattr<'_>, minor_version: u32) -> Result<Attrs, NfsStatus> {
+/// Decodes attributes to set, all of which must be among `settable`.
+pub(crate) fn checked(
+    fattr: &Fattr<'_>,
+    settable: &Bitmap,
+    minor_version: u32,
+) -> Result<Attrs, NfsStatus> {
     let attrs = fattr.attrs().map_err(|e| e.status())?;
     let supported = supported(minor_version);
     if !fattr.mask.difference(&supported).is_empty() {
         return Err(NfsStatus::AttrNotSupp);
     }
-    if !fattr.mask.difference(&SETTABLE).is_empty() {
+    if !fattr.mask.difference(settable).is_empty() {
         return Err(NfsStatus::Inval);
     }
     if attrs.mode.is_some() && attrs.mode_umask.is_some() {

@@ -4,8 +4,8 @@
 //! Entry point: [`clones`].
 
 use super::error::Result;
-use super::guest::{Guest, GuestExit};
-use super::hosted::{Finding, Stage};
+use super::guest::Guest;
+use super::hosted::{Finding, Stage, judge_other};
 use super::net::Net;
 
 /// How long both make files, s; the script reads it from here.
@@ -29,16 +29,8 @@ pub(crate) fn clones(stage: &mut Stage<'_>) -> Result<Finding> {
     } else {
         other.stop()?
     };
-    for line in run.output.lines().filter(|line| line.starts_with("# ")) {
-        println!("    {line}");
-    }
-    Ok(match found? {
-        None if run.rc != GuestExit::Status(0) => {
-            let lines: Vec<&str> = run.output.lines().collect();
-            Some(format!("the other machine: {}", run.last_words(&lines)))
-        }
-        found => found,
-    })
+    let failed = judge_other(&run, "the other machine");
+    Ok(found?.or(failed))
 }
 
 fn play(stage: &mut Stage<'_>, other: &mut Guest) -> Result<Finding> {

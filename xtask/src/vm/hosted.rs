@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Traffic, await_state};
 use super::error::{Failure, Result};
-use super::guest::Guest;
+use super::guest::{Guest, GuestExit, GuestRun};
 use super::net::Net;
 use super::prepare::Tools;
 use super::process::{POLL, signal};
@@ -91,6 +91,15 @@ pub(crate) fn run(
     let mut outcome = judge_single(&run, vers, scenario.name, started.elapsed());
     outcome.failure = with_finding(found, &run, outcome.failure);
     Ok(outcome)
+}
+
+/// Prints what another guest of a scenario has noted, and says why it failed, if it did. `who` is what it is called.
+pub(crate) fn judge_other(run: &GuestRun, who: &str) -> Finding {
+    let lines: Vec<&str> = run.output.lines().collect();
+    for line in lines.iter().filter(|line| line.starts_with("# ")) {
+        println!("    {line}");
+    }
+    (run.rc != GuestExit::Status(0)).then(|| format!("{who}: {}", run.last_words(&lines)))
 }
 
 /// kill -9 of the server (of a cluster: of its MDS) once.

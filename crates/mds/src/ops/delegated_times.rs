@@ -22,18 +22,7 @@ pub(super) async fn set(
     inode: &Arc<Inode>,
     args: &SetAttrArgs<'_>,
 ) -> Result<Bitmap, NfsStatus> {
-    let told = args.attrs.attrs().map_err(|e| e.status())?;
-    if !args
-        .attrs
-        .mask
-        .difference(&attrs::supported(cx.minor_version))
-        .is_empty()
-    {
-        return Err(NfsStatus::AttrNotSupp);
-    }
-    if !args.attrs.mask.difference(&DELEGATED_TIMES).is_empty() {
-        return Err(NfsStatus::Inval);
-    }
+    let told = attrs::checked(&args.attrs, &DELEGATED_TIMES, cx.minor_version)?;
     cx::regular(inode)?;
     let client = cx.client()?;
     let stateid = cx.resolve(args.stateid)?;
