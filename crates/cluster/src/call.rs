@@ -61,9 +61,10 @@ where
 }
 
 /// The first call may overtake the answer to HELLO: such a data server says that it is not ready.
-pub(crate) async fn call_when_ready<R>(conn: &ConnHandle, args: &R) -> Result<(), DsError>
+pub(crate) async fn call_when_ready<R>(conn: &ConnHandle, args: &R) -> Result<R::Ok, DsError>
 where
-    R: Request<Ok = ()> + Sync,
+    R: Request + Sync,
+    R::Ok: Send,
 {
     let mut tries = 0;
     loop {

@@ -89,6 +89,8 @@ pub struct Cluster {
     pub(crate) groups: Mutex<Groups>,
     pub(crate) servers: Mutex<Servers>,
     pub(crate) delivering: Delivering,
+    /// Data servers that are being told rows.
+    pub(crate) telling_rows: Mutex<BTreeSet<u32>>,
     pub(crate) fences: Mutex<Fences>,
     /// Told whenever something that an operation may wait for has changed.
     pub(crate) changed: Notify,
@@ -130,6 +132,7 @@ impl Cluster {
             file_bytes_max: servers.file_bytes_max(),
             servers: Mutex::new(servers),
             delivering: Delivering::default(),
+            telling_rows: Mutex::default(),
             fences: Mutex::default(),
             changed: Notify::new(),
             key_work: tokio::sync::Mutex::default(),
@@ -149,6 +152,7 @@ impl Cluster {
         }
         self.changed.notify_waiters();
         self.deliver_fences();
+        self.deliver_rows();
     }
 
     /// Identity of the cluster.
@@ -179,11 +183,19 @@ impl Cluster {
     ///
     /// # Errors
     /// [`MetaError`] when a new group cannot be stored; [`NoPlace`] when no data server takes the file.
-    pub fn pick(&self, width: u32) -> Result<Result<Placed, NoPlace>, MetaError> {
-        let mut groups = self.groups.lock();
-        let mut servers = self.servers.lock();
-        servers.look_who_is_away();
-        groups.pick(&*self.store, &servers, width)
+    pub fn pick(self: &Arc<Self>, width: u32) -> Result<Result<Placed, NoPlace>, MetaError> {
+        let (picked, is_grown) = {
+            let mut groups = self.groups.lock();
+            let mut servers = self.servers.lock();
+            servers.look_who_is_away();
+            let before = groups.placement().groups().count();
+            let picked = groups.pick(&*self.store, &servers, width);
+            (picked, groups.placement().groups().count() > before)
+        };
+        if is_grown {
+            self.deliver_rows();
+        }
+        picked
     }
 
     /// Most data servers that a file can have now.
@@ -220,19 +232,27 @@ impl Cluster {
         group.map(|g| g.device_id(self.cluster_id))
     }
 
-    /// Data servers of a placement group; 0 for an unknown one.
+    /// A placement group as it is now.
+    pub fn group(&self, id: u32) -> Option<Arc<Group>> {
+        self.groups.lock().placement().group(id).cloned()
+    }
+
+    /// Places of a placement group; 0 for an unknown one.
     pub fn width(&self, group: u32) -> u32 {
-        let groups = self.groups.lock();
-        groups.placement().group(group).map_or(0, Group::width)
+        self.group(group).map_or(0, |g| g.width())
     }
 
     /// The group of a device, and the addresses of its data servers in stripe order. They are those for a client on a connection
     /// of this kind.
-    pub fn device(&self, id: DeviceId, kind: TransportKind) -> Option<(Group, Vec<Vec<NetAddr>>)> {
-        let group = self.groups.lock().placement().by_device(id)?.clone();
+    pub fn device(
+        &self,
+        id: DeviceId,
+        kind: TransportKind,
+    ) -> Option<(Arc<Group>, Vec<Vec<NetAddr>>)> {
+        let group = Arc::clone(self.groups.lock().placement().by_device(id)?);
         let servers = self.servers.lock();
-        let addresses = |ds: &u32| -> Vec<NetAddr> {
-            let list = servers.map.get(ds).map(|s| &s.record.addresses.0[..]);
+        let addresses = |ds: u32| -> Vec<NetAddr> {
+            let list = servers.map.get(&ds).map(|s| &s.record.addresses.0[..]);
             let wire = |a: &control::NetAddr| NetAddr {
                 netid: a.netid.as_str().as_bytes().into(),
                 uaddr: a.uaddr.as_str().as_bytes().into(),
@@ -240,11 +260,11 @@ impl Cluster {
             let list = list.unwrap_or_default().iter().map(wire).collect();
             multipath::offered(self.data_transport, kind, list)
         };
-        let lists = group.servers.0.iter().map(addresses).collect();
+        let lists = group.primaries().into_iter().map(addresses).collect();
         Some((group, lists))
     }
 
-    /// The data servers of a group, in stripe order; none for an unknown one.
+    /// The primaries of a group, by place; none for an unknown one.
     pub fn group_servers(&self, group: u32) -> Vec<u32> {
         self.groups.lock().servers_of(group).unwrap_or_default()
     }

@@ -15,9 +15,10 @@ use crate::layout_limits::{FILE_WIDTH_MAX, fits};
 use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};
 use crate::records;
 use crate::servers::Servers;
-use layout::{GROUPS_MAX, Group, Placed, PlacementError, PlacementTable};
+use layout::{GROUPS_MAX, Group, GroupForm, Placed, PlacementError, PlacementTable};
 use meta::{MetaError, MetaStore};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -42,8 +43,13 @@ pub(crate) struct Groups {
 }
 
 /// Whether files without a policy may go to a group.
-fn is_whole(group: &&Group) -> bool {
+fn is_whole(group: &&Arc<Group>) -> bool {
     group.id < NARROW_ID_MIN
+}
+
+/// Whether new files over these data servers may go to a group: one of an earlier version takes none.
+fn is_of(group: &Group, servers: &[u32]) -> bool {
+    group.form == GroupForm::Places && group.primaries() == servers
 }
 
 /// Why a new file has no place.
@@ -82,7 +88,7 @@ impl Groups {
             narrow: Narrow::default(),
         };
         // Until the data servers are back, the newest group takes new files.
-        let newest = groups.iter().rfind(is_whole);
+        let newest = groups.iter().rfind(|g| g.id < NARROW_ID_MIN);
         out.current = newest
             .filter(|g| fits(g))
             .map(|g| g.id)
@@ -101,7 +107,7 @@ impl Groups {
     }
 
     pub(crate) fn servers_of(&self, group: u32) -> Option<Vec<u32>> {
-        self.placement.group(group).map(|g| g.servers.0.clone())
+        self.placement.group(group).map(|g| g.primaries())
     }
 
     /// The groups of a data server as they are once its addresses change.
@@ -160,12 +166,10 @@ impl Groups {
         }
         let mut current = Vec::with_capacity(lists.len());
         for list in lists {
-            let same = self
-                .placement
-                .groups()
-                .filter(is_whole)
-                .find(|g| g.servers.0 == list)
-                .map(|g| g.id);
+            let same = {
+                let mut whole = self.placement.groups().filter(is_whole);
+                whole.find(|g| is_of(g, &list)).map(|g| g.id)
+            };
             match same {
                 Some(id) => current.push(id),
                 None if self.placement.groups().count() >= GROUPS_MAX => {
@@ -185,7 +189,7 @@ impl Groups {
 
     /// With no room for another group: the widest of those that are there whose members were all seen.
     fn widest_seen(&self) -> Vec<u32> {
-        let seen = |g: &&Group| g.servers.0.iter().all(|id| self.seen.0.contains(id));
+        let seen = |g: &&Arc<Group>| g.members().iter().all(|id| self.seen.0.contains(id));
         let whole = self.placement.groups().filter(is_whole);
         let groups = whole.filter(|g| fits(g)).filter(seen);
         let widest = groups.max_by_key(|g| g.width()).map(|g| g.id);
@@ -209,11 +213,7 @@ impl Groups {
 
     /// Stores a group and takes it into the table.
     fn add(&mut self, store: &dyn MetaStore, id: u32, list: Vec<u32>) -> Result<u32, MetaError> {
-        let group = Group {
-            id,
-            version: 1,
-            servers: list.into(),
-        };
+        let group = Group::single(id, &list);
         records::put_group(store, &group)?;
         if let Err(error) = self.placement.add(group, 0, self.seed) {
             return Err(MetaError::Corrupt(format!("placement group {id}: {error}")));
@@ -222,7 +222,7 @@ impl Groups {
     }
 
     fn apply_current(&mut self) {
-        let serves = |g: &Group| !g.servers.0.iter().any(|id| self.avoided.contains(id));
+        let serves = |g: &Group| !g.members().iter().any(|id| self.avoided.contains(id));
         let taken = |g: &Group| self.current.contains(&g.id) && serves(g);
         let weights = self.placement.groups().map(|g| {
             let weight = if taken(g) { g.width() } else { 0 };
@@ -307,9 +307,9 @@ impl Groups {
         store: &dyn MetaStore,
         list: Vec<u32>,
     ) -> Result<Option<u32>, MetaError> {
-        let narrow = |g: &&Group| g.id >= NARROW_ID_MIN;
+        let narrow = |g: &&Arc<Group>| g.id >= NARROW_ID_MIN;
         let groups = || self.placement().groups().filter(narrow);
-        if let Some(same) = groups().find(|g| g.servers.0 == list) {
+        if let Some(same) = groups().find(|g| is_of(g, &list)) {
             return Ok(Some(same.id));
         }
         if groups().count() >= NARROW_GROUPS_MAX {
@@ -344,11 +344,7 @@ mod tests {
     #[test]
     fn a_stored_group_that_is_too_wide_takes_no_new_files() {
         for (width, taken) in [(FILE_WIDTH_MAX, vec![7]), (FILE_WIDTH_MAX + 1, vec![])] {
-            let stored = Group {
-                id: 7,
-                version: 1,
-                servers: (1..=width).collect::<Vec<_>>().into(),
-            };
+            let stored = Group::single(7, &(1..=width).collect::<Vec<_>>());
             let groups = Groups::load(1, vec![stored], 0).unwrap();
             assert_eq!(groups.current, taken, "{width}");
             assert_eq!(groups.next_id, 8);

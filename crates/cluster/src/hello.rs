@@ -10,9 +10,9 @@
 use crate::call::{DsError, call, call_when_ready};
 use crate::cluster::Cluster;
 use crate::keys::HeldKeys;
-use crate::records::{self};
+use crate::records;
 use crate::servers::{HEARTBEAT_MS, Server};
-use crate::{fence, key_rotation};
+use crate::{fence, key_rotation, rows};
 use control::{
     CommitObjectsArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX, FloorsArgs, HeartbeatArgs, HeartbeatOk,
     HelloArgs, HelloOk, Refusal, Status, VersionRange,
@@ -145,6 +145,8 @@ fn connect(cluster: &Cluster, conn: &ConnHandle, args: &HelloArgs, keys: HeldKey
     }
     server.serving = false;
     server.keys = keys;
+    server.rows_told.clear();
+    args.location.as_str().clone_into(&mut server.location);
     server.boot_nonce = args.boot_nonce;
     server.refused = None;
     server.renew(Instant::now(), cluster.ds_lease_ms);
@@ -217,6 +219,7 @@ fn note_changes(
 /// changed since the answer to HELLO go first: floors that only retired ones need are not kept for it.
 async fn bring_up(cluster: &Arc<Cluster>, ds: u32, conn: &ConnHandle) -> Result<(), DsError> {
     key_rotation::bring_up(cluster, conn).await?;
+    rows::tell(cluster, ds, conn).await?;
     let epoch = Epoch::boot_floor(cluster.boot);
     let mut floors = vec![Floor::Cluster { epoch }];
     floors.extend(cluster.fences.lock().all(ds));
@@ -246,5 +249,6 @@ async fn bring_up(cluster: &Arc<Cluster>, ds: u32, conn: &ConnHandle) -> Result<
     tracing::info!(ds, "data server serves");
     cluster.changed.notify_waiters();
     cluster.deliver_fences();
+    cluster.deliver_rows();
     Ok(())
 }

@@ -24,6 +24,7 @@ mod layout_limits;
 mod multipath;
 mod narrow;
 mod records;
+mod rows;
 mod servers;
 mod status;
 

@@ -96,6 +96,10 @@ pub(crate) struct Server {
     pub(crate) floors_fill_percent: u32,
     /// Which signing keys it has.
     pub(crate) keys: HeldKeys,
+    /// By group, the version of the rows that it was told on this connection.
+    pub(crate) rows_told: BTreeMap<u32, u32>,
+    /// Its failure domain, as it last said.
+    pub(crate) location: String,
     /// How often its addresses have changed since the start.
     pub(crate) moves_count: u32,
     /// Until then the objects of new files are left to their first WRITE, as it has not made one.
@@ -119,6 +123,8 @@ impl Server {
             counters: Counters::default(),
             floors_fill_percent: 0,
             keys: HeldKeys::default(),
+            rows_told: BTreeMap::new(),
+            location: String::new(),
             moves_count: 0,
             lazy_until: None,
         }

@@ -61,7 +61,7 @@ impl Cluster {
         let groups = groups
             .placement()
             .groups()
-            .map(|g| (g.id, g.servers.0.clone()))
+            .map(|g| (g.id, g.primaries()))
             .collect();
         ClusterStatus {
             servers: self.servers_status(),

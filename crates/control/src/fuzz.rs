@@ -34,6 +34,7 @@ pub fn message(bytes: &[u8]) {
     both::<to_ds::PunchArgs>(bytes);
     both::<to_ds::ReserveArgs>(bytes);
     both::<to_ds::CloneObjectArgs>(bytes);
+    both::<to_ds::RowsArgs>(bytes);
 }
 
 fn both<R: Request>(bytes: &[u8]) {

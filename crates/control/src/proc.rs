@@ -6,7 +6,7 @@ use xdr::{Decode, DecodeError, Encode};
 use crate::to_ds::{
     CloneObjectArgs, CommitObjectsArgs, CommitOk, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses,
     KeysArgs, MapArgs, MapOk, PunchArgs, PunchOk, RemoveObjectsArgs, ReserveArgs, ReserveOk,
-    SetSizeArgs, ShutdownArgs, StatArgs, StatOk,
+    RowsArgs, RowsOk, SetSizeArgs, ShutdownArgs, StatArgs, StatOk,
 };
 use crate::to_mds::{
     HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, SizeArgs, SizeOk, WroteArgs,
@@ -54,6 +54,8 @@ xdr::xdr_enum! {
         Reserve = 44,
         /// Shares storage.
         Clone = 45,
+        /// Who has the parts of places.
+        Rows = 46,
     }
 }
 
@@ -87,7 +89,8 @@ impl Proc {
             | Self::Map
             | Self::Punch
             | Self::Reserve
-            | Self::Clone => AllowedCaller::MetadataServer,
+            | Self::Clone
+            | Self::Rows => AllowedCaller::MetadataServer,
         }
     }
 }
@@ -249,4 +252,6 @@ calls! {
     Reserve(ReserveArgs) => ReserveOk,
     /// Shares storage.
     Clone(CloneObjectArgs) => (),
+    /// Who has the parts of places.
+    Rows(RowsArgs) => RowsOk,
 }

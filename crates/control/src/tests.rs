@@ -2,7 +2,7 @@
 //! into a record. Calls that are not ours get the answer of the RFC. Method: one full sample of each type, random bytes
 //! through the fuzz entry point.
 
-use layout::{ClientTag, Epoch, Floor, KeyBytes, KeyRing, SigningKey, Striping};
+use layout::{ClientTag, Epoch, Floor, KeyBytes, KeyRing, Row, SigningKey, Striping};
 use nfs4::{NfsTime, Verifier};
 use proptest::prelude::*;
 use rpc::{AcceptError, UniversalAddress};
@@ -33,7 +33,7 @@ fn object() -> ObjectRef {
     ObjectRef {
         file_id: u64::MAX,
         generation: 3,
-        mirror: 255,
+        place: 255,
     }
 }
 
@@ -92,6 +92,7 @@ fn hello() -> HelloArgs {
         boot_nonce: [9; 16],
         addresses: full(address()),
         capacity: capacity(),
+        location: text(),
     }
 }
 
@@ -236,6 +237,7 @@ fn batches_to_a_data_server_round_trip() {
     };
     check(commit, commit_ok);
     let item = RemoveItem {
+        places: 1,
         file_id: 1,
         generation: 2,
         floor: E,
@@ -305,6 +307,27 @@ fn calls_about_ranges_of_an_object_round_trip() {
 }
 
 #[test]
+fn a_page_of_rows_round_trips() {
+    let page = |count| RowsArgs {
+        rows: vec![
+            PlaceRow {
+                group: 7,
+                place: 57,
+                width: 58,
+                version: 9,
+                row: Row::new(&[1, 2, 3, 4, 5, 6, 7, 8], 9),
+            };
+            count
+        ]
+        .into(),
+    };
+    let newer = vec![7; ROWS_PAGE_MAX as usize].into();
+    check(page(2), RowsOk { newer });
+    let bytes = xdr::encode_to_vec(&page(ROWS_PAGE_MAX as usize));
+    assert!(bytes.len() + 1024 <= MESSAGE_BYTES_MAX as usize);
+}
+
+#[test]
 fn stripes_that_cannot_be_are_none() {
     let good = Stripes {
         unit_bytes: 4096,
@@ -362,13 +385,13 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
     let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
     for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 5, high: 5 };
+        let low_high = AcceptError::ProgMismatch { low: 6, high: 6 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
         );
     }
-    for procedure in [6, 31, 46, u32::MAX] {
+    for procedure in [6, 31, 47, u32::MAX] {
         let refused = CallDecodeError::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));
@@ -379,7 +402,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
 }
 
 #[test]
-fn a_mirror_above_255_is_refused() {
+fn a_place_above_255_is_refused() {
     let mut bytes = xdr::encode_to_vec(&object());
     bytes[12..16].copy_from_slice(&256_u32.to_be_bytes());
     assert!(xdr::decode_all::<ObjectRef>(&bytes).is_err());
@@ -392,7 +415,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 5 to 5"));
+    assert!(refusal.to_string().contains("speaks 6 to 6"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Batches are answered item by item, in order; an item's status says nothing of the others. Every
 //! call may be repeated: after a lost answer the MDS sends it again.
 
-use layout::{Epoch, Floor};
+use layout::{Epoch, Floor, Row};
 use nfs4::{NfsTime, Verifier};
 use xdr::List;
 
@@ -16,6 +16,8 @@ pub const BATCH_MAX: u32 = 256;
 pub const FENCE_BATCH_MAX: u32 = 256;
 /// Most ranges in one answer of MAP.
 pub const MAP_RANGES_MAX: u32 = 1024;
+/// Most rows in one ROWS.
+pub const ROWS_PAGE_MAX: u32 = 256;
 /// Most floors in one FLOORS page.
 pub const FLOORS_PAGE_MAX: u32 = 1024;
 
@@ -83,7 +85,7 @@ xdr::xdr_struct! {
         pub statuses: ItemStatuses,
     }
 
-    /// A file to remove, all its mirrors on this data server.
+    /// A file to remove, all its places on this data server.
     #[derive(Copy)]
     pub struct RemoveItem {
         /// The file.
@@ -92,6 +94,8 @@ xdr::xdr_struct! {
         pub generation: u32,
         /// The file's new floor for all.
         pub floor: Epoch,
+        /// Places at which the data server may have objects of the file without knowing it: bit n is place n.
+        pub places: u64,
         /// Newest key that could have signed what is refused from now on.
         pub through_key: u32,
     }
@@ -123,6 +127,33 @@ xdr::xdr_struct! {
         pub last: bool,
         /// The floors.
         pub floors: List<Floor, FLOORS_PAGE_MAX>,
+    }
+
+    /// The row of a place of which the data server is a member.
+    pub struct PlaceRow {
+        /// The placement group.
+        pub group: u32,
+        /// The place in it.
+        pub place: u32,
+        /// Places of the group.
+        pub width: u32,
+        /// Version of the group.
+        pub version: u32,
+        /// Who has the parts of the place.
+        pub row: Row,
+    }
+
+    /// ROWS: places of which the data server is a member (rules P2, P3). They hold for this connection; one that it
+    /// was told before is replaced. Answered when their versions are durable.
+    pub struct RowsArgs {
+        /// The rows, durable at the MDS.
+        pub rows: List<PlaceRow, ROWS_PAGE_MAX>,
+    }
+
+    /// Answer of ROWS.
+    pub struct RowsOk {
+        /// Groups of which the data server knows a newer version: their rows were not taken (rule P21).
+        pub newer: List<u32, ROWS_PAGE_MAX>,
     }
 
     /// EXPEL: the data server is out of the cluster. It stops to serve and does not come back by itself.

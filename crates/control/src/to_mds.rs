@@ -9,7 +9,8 @@ use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List, OpaqueBuf};
 
 use crate::to_ds::BATCH_MAX;
 use crate::types::{
-    ADDRESSES_MAX, Capacity, Counters, KeySet, NetAddr, StoreIdentity, VersionRange,
+    ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NetAddr, StoreIdentity, Text,
+    VersionRange,
 };
 
 /// Longest public key in bytes (an uncompressed P-256 point has 65).
@@ -86,6 +87,8 @@ xdr::xdr_struct! {
         pub addresses: List<NetAddr, ADDRESSES_MAX>,
         /// Room in its store.
         pub capacity: Capacity,
+        /// Its failure domain: what may be lost together has one name. Empty: it is one by itself.
+        pub location: Text<LOCATION_BYTES_MAX>,
     }
 
     /// What a data server needs to serve.

@@ -10,6 +10,8 @@ use crate::{VERSION_MAX, VERSION_MIN};
 pub const NETID_BYTES_MAX: u32 = 16;
 /// Longest universal address in bytes.
 pub const UADDR_BYTES_MAX: u32 = UniversalAddress::TEXT_BYTES_MAX;
+/// Longest name of a failure domain, in bytes.
+pub const LOCATION_BYTES_MAX: u32 = 64;
 /// Most addresses that a data server advertises.
 pub const ADDRESSES_MAX: u32 = 16;
 
@@ -238,22 +240,22 @@ pub struct ObjectRef {
     pub file_id: u64,
     /// The file's generation.
     pub generation: u32,
-    /// The copy of the file; 0 is the first.
-    pub mirror: u8,
+    /// The place in the file's group (rule P1); 0 at every data server in a group of earlier versions.
+    pub place: u8,
 }
 
 impl Decode<'_> for ObjectRef {
     fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let (file_id, generation) = (d.u64()?, d.u32()?);
         let offset = d.position();
-        let mirror = u8::try_from(d.u32()?).map_err(|_| DecodeError {
-            kind: DecodeErrorKind::Invalid("a mirror is below 256"),
+        let place = u8::try_from(d.u32()?).map_err(|_| DecodeError {
+            kind: DecodeErrorKind::Invalid("a place is below 256"),
             offset,
         })?;
         Ok(Self {
             file_id,
             generation,
-            mirror,
+            place,
         })
     }
 }
@@ -262,6 +264,6 @@ impl Encode for ObjectRef {
     fn encode(&self, e: &mut Encoder) {
         e.u64(self.file_id);
         e.u32(self.generation);
-        e.u32(u32::from(self.mirror));
+        e.u32(u32::from(self.place));
     }
 }

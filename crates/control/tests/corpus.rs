@@ -14,7 +14,7 @@ fn stat() -> Vec<u8> {
     let object = ObjectRef {
         file_id: u64::MAX,
         generation: 3,
-        mirror: 1,
+        place: 1,
     };
     xdr::encode_to_vec(&StatArgs {
         objects: vec![object; 3].into(),

@@ -12,6 +12,7 @@
 
 use bytes::Bytes;
 use control::Range;
+use layout::PLACES_MAX;
 use meta::Purpose;
 use nfs4::NfsTime;
 use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
@@ -45,8 +46,9 @@ pub(crate) enum Change<'a> {
     },
     /// A new size, not above the present one.
     Cut(u64),
-    /// No object of the file up to this generation any more.
-    Remove,
+    /// No object of the file up to this generation any more: those of the index, and those at these places (bit n is
+    /// place n) whose entries a crash took.
+    Remove { places: u64 },
 }
 
 /// What a change came to.
@@ -96,7 +98,7 @@ impl Ds {
                 self.cut(id, size_bytes).await?;
                 Ok(Applied::default())
             }
-            Change::Remove => self.remove(id).await,
+            Change::Remove { places } => self.remove(id, places).await,
         }
     }
 
@@ -199,12 +201,18 @@ impl Ds {
         self.blocking(cut).await.map_err(Fault::Object)
     }
 
-    async fn remove(&self, id: ObjectId) -> Result<Applied, Fault> {
+    async fn remove(&self, id: ObjectId, places: u64) -> Result<Applied, Fault> {
         let _order = self.stripe(id.file_id).lock().await;
         let below = id.generation.saturating_add(1);
         let mut ids = self.index.objects_below(id.file_id, below)?;
+        // Objects whose entries were lost in a crash, or forgotten by a call that a crash cut short.
+        let unknown = (0..PLACES_MAX).filter(|place| places & 1 << place != 0);
+        let unknown = unknown.filter_map(|place| u8::try_from(place).ok());
+        let unknown = unknown.map(|place| ObjectId { place, ..id });
+        let unknown: Vec<ObjectId> = unknown.filter(|id| !ids.contains(id)).collect();
+        let is_more = ids.len() >= OBJECTS_PER_FILE_MAX;
         let mut records = Vec::new();
-        for id in ids.iter().chain([&id]) {
+        for id in ids.iter().chain(&unknown) {
             // Those that its own syncs have covered too: the entry that says so is about to go.
             let covered = self.index.known(*id)?.redo_through;
             let newest = self.redo.newest_of(*id).unwrap_or(0).max(covered);
@@ -216,11 +224,7 @@ impl Ds {
             let seq = self.index.forget(&ids, &records)?;
             self.index.durable(seq).await?;
         }
-        // An object whose entry was lost in a crash, or forgotten by a call that a crash cut short: usually this one.
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-        let is_more = ids.len() >= OBJECTS_PER_FILE_MAX;
+        ids.extend(unknown);
         self.redo.forget(&ids);
         let all = self.blocking(move |objects| {
             ids.iter().try_for_each(|id| match objects.remove(*id) {

@@ -20,6 +20,7 @@ pub(crate) struct Counts {
     pub(crate) fenced: AtomicU64,
     pub(crate) removed: AtomicU64,
     pub(crate) rights: AtomicU64,
+    pub(crate) other_place: AtomicU64,
     pub(crate) not_serving: AtomicU64,
     pub(crate) stateids: AtomicU64,
     pub(crate) objects_lost: AtomicU64,
@@ -52,6 +53,8 @@ pub struct Refusals {
     pub removed: u64,
     /// A write with a handle for reading.
     pub rights: u64,
+    /// Of another place, or of another reign of this one.
+    pub other_place: u64,
     /// No lease, or floors are still to come.
     pub not_serving: u64,
     /// Special and layout stateids.
@@ -141,6 +144,7 @@ impl Counts {
             fenced: self.fenced.load(Relaxed),
             removed: self.removed.load(Relaxed),
             rights: self.rights.load(Relaxed),
+            other_place: self.other_place.load(Relaxed),
             not_serving: self.not_serving.load(Relaxed),
             stateids: self.stateids.load(Relaxed),
         }

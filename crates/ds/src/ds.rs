@@ -204,16 +204,17 @@ impl Ds {
             Refused::Fenced => &c.fenced,
             Refused::Removed => &c.removed,
             Refused::Rights => &c.rights,
+            Refused::OtherPlace => &c.other_place,
         });
         refused.status()
     }
 }
 
 /// The object of a handle.
-pub(crate) const fn object_of(handle: &layout::DsHandle) -> ObjectId {
+pub(crate) fn object_of(handle: &layout::DsHandle) -> ObjectId {
     ObjectId {
         file_id: handle.file_id,
         generation: handle.generation,
-        mirror: handle.mirror,
+        place: handle.object_place(),
     }
 }

@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use control::Status;
-use layout::{ClientTag, DsHandle, Floors, HandleError, KeyRing, SignedHandle};
+use control::{PlaceRow, Status};
+use layout::{ClientTag, DsHandle, Floors, HandleError, HandlePlace, KeyRing, SignedHandle};
 use nfs4::NfsStatus;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -34,6 +34,7 @@ use tokio::time::Instant;
 use transport::ConnHandle;
 
 use crate::handles::{Handles, Verified};
+use crate::rows::{HandleStripes, Rows};
 use crate::{LeaseState, Membership};
 
 /// Times that a handle is verified anew because keys changed meanwhile.
@@ -68,6 +69,8 @@ pub(crate) enum Refused {
     Removed,
     /// A write with a handle for reading.
     Rights,
+    /// This server is not primary of the handle's place, or was not in that reign; or bytes of another place (rule P4).
+    OtherPlace,
 }
 
 impl Refused {
@@ -76,7 +79,7 @@ impl Refused {
     pub(crate) const fn status(self) -> NfsStatus {
         match self {
             Self::NotServing { proxy: true } => NfsStatus::Delay,
-            Self::NotServing { proxy: false } | Self::OfOther | Self::Fenced => {
+            Self::NotServing { proxy: false } | Self::OfOther | Self::Fenced | Self::OtherPlace => {
                 NfsStatus::PnfsNoLayout
             }
             Self::Forged => NfsStatus::BadHandle,
@@ -107,6 +110,7 @@ struct Inner {
     proxy: Option<ClientTag>,
     conn: Option<ConnHandle>,
     floors: Floors,
+    rows: Rows,
     flights: Flights,
 }
 
@@ -225,6 +229,21 @@ pub(crate) struct Admitted {
     pub(crate) handle: DsHandle,
     /// Whether the MDS itself asks, for a client without a layout.
     pub(crate) is_proxy: bool,
+    /// The stripes of the handle's place, if it is for one.
+    stripes: Option<HandleStripes>,
+}
+
+impl Admitted {
+    /// Refuses bytes that lie at another place.
+    ///
+    /// # Errors
+    /// [`Refused::OtherPlace`].
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Refused> {
+        match self.stripes {
+            Some(stripes) if !stripes.have_all(offset, len) => Err(Refused::OtherPlace),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Gate {
@@ -242,6 +261,7 @@ impl Gate {
                 proxy: None,
                 conn: None,
                 floors,
+                rows: Rows::default(),
                 flights: Flights::new(),
             }),
             generation: AtomicU64::new(0),
@@ -379,6 +399,16 @@ impl Gate {
         change(&mut self.inner.lock().floors)
     }
 
+    /// Takes rows of places. Returns false when there are too many.
+    pub(crate) fn take_rows(&self, rows: impl Iterator<Item = PlaceRow>) -> bool {
+        let mut inner = self.inner.lock();
+        let mut is_room = true;
+        for row in rows {
+            is_room &= inner.rows.take(row);
+        }
+        is_room
+    }
+
     /// Replaces the keys. Returns whether more are retired than before, and through which.
     pub(crate) fn replace_keys(&self, keys: KeyRing) -> Option<u32> {
         let mut inner = self.inner.lock();
@@ -412,6 +442,7 @@ impl Gate {
         inner.proxy = Some(proxy);
         inner.lease_until = Some(lease_until);
         inner.conn = Some(conn.clone());
+        inner.rows.clear();
         true
     }
 
@@ -491,8 +522,12 @@ impl Inner {
         self.phase == Phase::Serving && self.lease_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Whether the handle holds; returns whether it is the MDS's own.
-    fn judge(&self, handle: &DsHandle, want: Want) -> Result<bool, Refused> {
+    /// Whether the handle holds; returns whether it is the MDS's own, and the stripes of its place.
+    fn judge(
+        &self,
+        handle: &DsHandle,
+        want: Want,
+    ) -> Result<(bool, Option<HandleStripes>), Refused> {
         let proxy = self.proxy == Some(handle.client);
         if !self.is_serving() {
             return Err(Refused::NotServing { proxy });
@@ -504,15 +539,24 @@ impl Inner {
         if want == Want::Write && !handle.rights.may_write() {
             return Err(Refused::Rights);
         }
-        Ok(proxy)
+        let stripes = match &handle.place {
+            Some(place) => Some(self.stripes_of(place).ok_or(Refused::OtherPlace)?),
+            None => None,
+        };
+        Ok((proxy, stripes))
+    }
+
+    fn stripes_of(&self, place: &HandlePlace) -> Option<HandleStripes> {
+        self.rows.stripes_of(place, self.membership?.ds_id)
     }
 
     fn enter(&mut self, handle: DsHandle, want: Want) -> Result<Admitted, Refused> {
-        let is_proxy = self.judge(&handle, want)?;
+        let (is_proxy, stripes) = self.judge(&handle, want)?;
         Ok(Admitted {
             _flight: self.flights.begin(handle.file_id),
             handle,
             is_proxy,
+            stripes,
         })
     }
 }

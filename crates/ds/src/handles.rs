@@ -36,11 +36,16 @@ impl Handles {
         }
     }
 
-    /// By file, epoch, rights and client; never by the MAC, which a guess may not come near to.
+    /// By file, place, epoch, rights and client; never by the MAC, which a guess may not come near to.
     fn slot(&self, bytes: &SignedHandle) -> &Mutex<Option<Entry>> {
         let bytes = bytes.as_bytes();
         let pair = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-        let mixed = pair(22) ^ pair(20) ^ pair(34) ^ pair(36) ^ usize::from(bytes[1]) << 4;
+        let mixed = pair(22)
+            ^ pair(20)
+            ^ pair(34)
+            ^ pair(36)
+            ^ usize::from(bytes[1]) << 4
+            ^ usize::from(bytes[2]) << 8;
         &self.slots[mixed % SLOTS]
     }
 

@@ -1,7 +1,7 @@
 //! What a data server must remember of its objects: identity, high-water marks, floors, tombstones.
 //!
-//! Keys: `s` + name (store id, starts, changes, membership, count of objects, redo log), `o` + file id, generation, mirror
-//! (big-endian) to [`ObjectRecord`], `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
+//! Keys: `s` + name (store id, starts, changes, membership, count of objects, redo log), `o` + file id, generation, place
+//! (big-endian) to [`ObjectRecord`], `g` + placement group to the newest version of it that the MDS told, `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
 //! of its newest redo record. All values are XDR.
 //!
 //! # Ownership
@@ -39,7 +39,7 @@ use crate::OpenError;
 const KNOWN_MAX: usize = 1 << 17;
 /// Pairs that one scan reads.
 const SCAN_PAIRS: usize = 4096;
-/// Most objects of one file that one removal finds: mirrors times generations.
+/// Most objects of one file that one removal finds: places times generations.
 pub(crate) const OBJECTS_PER_FILE_MAX: usize = 4096;
 /// Version of the format.
 const SCHEMA: u32 = 1;
@@ -201,7 +201,7 @@ fn object_key(id: ObjectId) -> Vec<u8> {
     let mut key = vec![b'o'];
     key.extend_from_slice(&id.file_id.to_be_bytes());
     key.extend_from_slice(&id.generation.to_be_bytes());
-    key.push(id.mirror);
+    key.push(id.place);
     key
 }
 
@@ -217,14 +217,20 @@ fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
         let (_, rest) = key.split_first()?;
         let (file_id, rest) = rest.split_first_chunk()?;
         let (generation, rest) = rest.split_first_chunk()?;
-        let [mirror] = rest else { return None };
+        let [place] = rest else { return None };
         Some(ObjectId {
             file_id: u64::from_be_bytes(*file_id),
             generation: u32::from_be_bytes(*generation),
-            mirror: *mirror,
+            place: *place,
         })
     };
     parse().ok_or_else(|| MetaError::Corrupt("index: key of an object".to_owned()))
+}
+
+fn group_key(group: u32) -> [u8; 5] {
+    let mut key = [b'g'; 5];
+    key[1..].copy_from_slice(&group.to_be_bytes());
+    key
 }
 
 fn floor_key(key: FloorKey) -> Vec<u8> {
@@ -359,6 +365,34 @@ impl Index {
             Ok(TxOutcome::Commit)
         })?;
         self.durable(seq).await
+    }
+
+    /// Notes versions of placement groups that the MDS told. Returns the groups of which a newer one was told before,
+    /// and what makes the others durable.
+    pub(crate) fn note_group_versions(
+        &self,
+        versions: &BTreeMap<u32, u32>,
+    ) -> Result<(Vec<u32>, Seq), MetaError> {
+        let mut newer = Vec::new();
+        let mut risen = Vec::new();
+        for (group, version) in versions {
+            match value::<u32>(&*self.store, &group_key(*group))? {
+                Some(known) if known > *version => newer.push(*group),
+                Some(known) if known == *version => {}
+                _ => risen.push((group_key(*group), *version)),
+            }
+        }
+        if risen.is_empty() {
+            return Ok((newer, self.store.applied()));
+        }
+        let seq = self.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
+            for (key, version) in &risen {
+                put(tx, key, version);
+            }
+            Ok(TxOutcome::Commit)
+        })?;
+        Ok((newer, seq))
     }
 
     /// What is known of an object.
@@ -531,7 +565,7 @@ impl Index {
             object_key(ObjectId {
                 file_id,
                 generation,
-                mirror: 0,
+                place: 0,
             })
         };
         let pairs = self

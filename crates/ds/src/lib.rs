@@ -33,6 +33,7 @@ mod redo_table;
 mod reports;
 mod role;
 mod rollback_guard;
+mod rows;
 mod size_answers;
 mod sizes;
 mod space_told;

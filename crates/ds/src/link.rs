@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    HelloArgs, HelloOk, NetAddr, ReplyError, Request, Status, StoreIdentity, VersionRange,
+    HelloArgs, HelloOk, LOCATION_BYTES_MAX, NetAddr, ReplyError, Request, Status, StoreIdentity,
+    Text, VersionRange,
 };
 use layout::Floor;
 use server::Nfsd;
@@ -49,6 +50,8 @@ pub struct LinkConfig {
     pub mds: Vec<Address>,
     /// Where clients reach this server; at most [`control::ADDRESSES_MAX`] are told.
     pub advertise: Vec<NetAddr>,
+    /// The failure domain; empty for one of its own.
+    pub location: Text<LOCATION_BYTES_MAX>,
 }
 
 /// Stays connected to the MDS until the data server shall stop.
@@ -201,6 +204,7 @@ async fn hello(
         boot_nonce: nonce,
         addresses: addresses.into(),
         capacity: ds.capacity(),
+        location: config.location.clone(),
     };
     let ok = call(conn, &args, HELLO_TIMEOUT).await?;
     ds.announced.note(args.store.changes);

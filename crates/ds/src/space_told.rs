@@ -57,7 +57,7 @@ mod tests {
         ObjectId {
             file_id,
             generation: 1,
-            mirror: 0,
+            place: 0,
         }
     }
 

@@ -32,7 +32,7 @@ use nfs4::ops::WriteRes;
 use nfs4::{NfsStatus, StableHow};
 use state::IoModes;
 use std::sync::Arc;
-use stripes::{Expelled, Spread, object_of, striping_of};
+use stripes::{Expelled, Spread, striping_of};
 
 /// What offsets and lengths are multiples of (`clone_blksize`, RFC 7862 §12.2.1): the block of the usual file systems.
 pub const CLONE_BLOCK_BYTES: u32 = 4096;
@@ -248,10 +248,10 @@ async fn can_share(fs: &Arc<Fs>, job: &CloneJob) -> Result<(), NfsStatus> {
     let Some(spread) = Spread::of(&fs.cluster, &job.src, Expelled::Fails)? else {
         return Ok(());
     };
-    let nothing = CloneObjectArgs {
-        src: object_of(&job.src),
+    let nothing = |place| CloneObjectArgs {
+        src: spread.object(place),
         src_offset: 0,
-        dst: object_of(&job.dst),
+        dst: spread.object_of(&job.dst, place),
         range: Range { start: 0, end: 0 },
     };
     let everything = Range {
@@ -260,7 +260,7 @@ async fn can_share(fs: &Arc<Fs>, job: &CloneJob) -> Result<(), NfsStatus> {
     };
     let places = spread.touched(everything);
     spread
-        .ask(places.map(|place| (place, nothing)).collect())
+        .ask(places.map(|place| (place, nothing(place))).collect())
         .await?;
     Ok(())
 }
@@ -276,13 +276,16 @@ async fn share(
     let Some(spread) = Spread::of(&fs.cluster, dst, Expelled::Fails)? else {
         return Ok(());
     };
-    let args = CloneObjectArgs {
-        src: object_of(src),
+    let args = |place| CloneObjectArgs {
+        src: spread.object_of(src, place),
         src_offset,
-        dst: object_of(dst),
+        dst: spread.object(place),
         range,
     };
-    let asks = spread.touched(range).map(|place| (place, args)).collect();
+    let asks = spread
+        .touched(range)
+        .map(|place| (place, args(place)))
+        .collect();
     spread.ask(asks).await?;
     let block_end = block_end(range);
     if range.end < dst.size.min(block_end) {
@@ -290,12 +293,15 @@ async fn share(
             start: range.end,
             end: block_end,
         };
-        let punch = PunchArgs {
-            object: object_of(dst),
+        let punch = |place| PunchArgs {
+            object: spread.object(place),
             range: rest,
             durable: true,
         };
-        let asks = spread.touched(rest).map(|place| (place, punch)).collect();
+        let asks = spread
+            .touched(rest)
+            .map(|place| (place, punch(place)))
+            .collect();
         spread.ask(asks).await?;
     }
     Ok(())

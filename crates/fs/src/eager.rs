@@ -38,14 +38,15 @@ pub async fn make_objects(fs: &Fs, actor: &Actor, inode: &Inode) -> Result<(), N
     fs.durable(actor.observed).await?;
     let ids = fs.cluster.group_servers(placement.group);
     let asked = fs.cluster.asked_for_objects(&ids);
-    let making = asked.into_iter().map(|ds| make_one(fs, inode, ds));
+    let places = ids.iter().enumerate().filter(|(_, ds)| asked.contains(ds));
+    let making = places.map(|(place, ds)| make_one(fs, inode, place, *ds));
     join_all(making).await;
     Ok(())
 }
 
-async fn make_one(fs: &Fs, inode: &Inode, ds: u32) {
+async fn make_one(fs: &Fs, inode: &Inode, place: usize, ds: u32) {
     let wait = Duration::from_millis(WAIT_MS);
-    let made = tokio::time::timeout(wait, make_object(fs, inode, ds)).await;
+    let made = tokio::time::timeout(wait, make_object(fs, inode, place)).await;
     match made {
         // Removed meanwhile.
         Ok(Ok(()) | Err(NfsStatus::Stale)) => return,

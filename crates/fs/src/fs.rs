@@ -33,6 +33,8 @@ use transport::{Connector, Preference};
 
 /// Smallest stripe unit in bytes: an I/O must not fall into more pieces than it has pages.
 pub const STRIPE_UNIT_BYTES_MIN: u32 = 4096;
+/// Largest stripe unit in bytes.
+pub const STRIPE_UNIT_BYTES_MAX: u32 = 1 << 30;
 /// Copies of more bytes take seconds where data servers have disks: a client that lets them is answered before.
 pub const COPY_ASYNC_ABOVE_BYTES: u64 = 16 << 20;
 /// Most notifications of freed locks under way at once.
@@ -55,7 +57,7 @@ pub enum Creation {
 
 /// Data servers and layouts.
 pub struct DataConfig {
-    /// Bytes of a stripe unit of new files: a multiple of 64, at least [`STRIPE_UNIT_BYTES_MIN`].
+    /// Bytes of a stripe unit of new files: a power of two, at least [`STRIPE_UNIT_BYTES_MIN`].
     pub stripe_unit_bytes: u32,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
     pub mds_threshold_bytes: u64,
@@ -236,7 +238,7 @@ impl Fs {
             peers: Peers::new(Arc::clone(&cluster), peers),
             cluster,
             settings: Settings {
-                stripe_unit_bytes: unit - unit % layout::UNIT_STEP_BYTES,
+                stripe_unit_bytes: power_of_two(unit),
                 mds_threshold_bytes: data.mds_threshold_bytes,
                 inline_max_bytes: data.inline_max_bytes.min(INLINE_BYTES_MAX.into()),
                 copy_async_above_bytes: data.copy_async_above_bytes,
@@ -377,12 +379,13 @@ impl Fs {
                 NoPlace::NotYet => NfsStatus::Delay,
                 NoPlace::Full => NfsStatus::NoSpc,
             })?;
+        let unit = match policy.stripe_unit {
+            0 => self.settings.stripe_unit_bytes,
+            unit => unit,
+        };
         Ok(Placement {
             group: placed.group,
-            stripe_unit: match policy.stripe_unit {
-                0 => self.settings.stripe_unit_bytes,
-                unit => unit,
-            },
+            stripe_unit: power_of_two(unit),
             first_index: placed.first_index,
         })
     }
@@ -422,6 +425,11 @@ impl Fs {
             Some(status) => Err(*status),
             None => Ok(()),
         }
+    }
+
+    /// Whether data servers of the group are still to be told what keeps layouts of the file back: fences, or rows.
+    pub(crate) fn is_settling(&self, group: u32, file: FileId) -> bool {
+        self.is_fencing(group, file) || !self.cluster.are_rows_told(group)
     }
 
     /// Whether a pending fence on the file may still matter at a data server of the group.
@@ -512,4 +520,12 @@ pub fn status(e: &NsError) -> NfsStatus {
             NfsStatus::ServerFault
         }
     }
+}
+
+/// A stripe unit that a handle can say: earlier versions took others than powers of two.
+fn power_of_two(unit_bytes: u32) -> u32 {
+    let next = unit_bytes.checked_next_power_of_two();
+    next.map_or(STRIPE_UNIT_BYTES_MAX, |unit| {
+        unit.min(STRIPE_UNIT_BYTES_MAX)
+    })
 }

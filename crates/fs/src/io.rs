@@ -178,10 +178,10 @@ async fn write_pieces(fs: &Arc<Fs>, inode: &Inode, job: &WriteJob) -> Result<Wri
 }
 
 /// Makes the object of a file on one of its data servers, durably.
-pub(crate) async fn make_object(fs: &Fs, inode: &Inode, ds: u32) -> Result<(), NfsStatus> {
+pub(crate) async fn make_object(fs: &Fs, inode: &Inode, place: usize) -> Result<(), NfsStatus> {
     let key = fs.cluster.signing_key().ok_or(NfsStatus::Delay)?;
     let target = target(fs, &key, inode, Rights::ReadWrite)?;
-    fs.peers.make_object(&target, ds).await
+    fs.peers.make_object(&target, place).await
 }
 
 /// Makes what was written to a file durable at all its data servers.

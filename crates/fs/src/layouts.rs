@@ -30,6 +30,7 @@ use state::{IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use stripes::striping_of;
 use tokio::time::Instant;
 
 /// How often in its time a recall is sent that a client has answered: its session may have been replaced since.
@@ -52,13 +53,13 @@ pub struct GrantRequest {
     pub stamps: Vec<Time>,
 }
 
-/// Grants the current client a layout of the whole file: the stateid, and the handle for the data servers.
+/// Grants the current client a layout of the whole file: the stateid, and the handles for the data servers, by place.
 pub fn grant(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Inode,
     request: &GrantRequest,
-) -> Result<(Stateid, SignedHandle), NfsStatus> {
+) -> Result<(Stateid, Vec<SignedHandle>), NfsStatus> {
     let file = inode.id;
     let client = actor.client()?;
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
@@ -79,7 +80,7 @@ pub fn grant(
         let times = (now.mtime, now.ctime) != (inode.mtime, inode.ctime);
         times && now.mtime != now.ctime || fs.ns.fencing_epoch(&now) != epoch
     });
-    let fenced = risen || fs.is_fencing(group, file) || ready(fs, file).is_err();
+    let fenced = risen || fs.is_settling(group, file) || ready(fs, file).is_err();
     let marked = match request.mode {
         IoMode::ReadWrite if !fenced => actor.ns(fs, |ns, op| {
             ns.mark_rw_out(op, file, client.value, &request.stamps)
@@ -102,7 +103,7 @@ pub fn grant(
         cluster_id: fs.cluster.id(),
         file_id: file.0,
         generation: inode.generation,
-        mirror: 0,
+        place: None,
         rights: match request.mode {
             IoMode::Read => Rights::Read,
             IoMode::ReadWrite => Rights::ReadWrite,
@@ -111,7 +112,11 @@ pub fn grant(
         client: tag,
     };
     drop(order);
-    Ok((stateid, handle.sign(&key)))
+    // A primary that changes meanwhile refuses its handle, and the client asks again.
+    let group = fs.cluster.group(group).ok_or(NfsStatus::ServerFault)?;
+    let striping = striping_of(inode, group.rows.len()).ok_or(NfsStatus::ServerFault)?;
+    let handles = handle.sign_each(&group, striping, &key);
+    Ok((stateid, handles.ok_or(NfsStatus::ServerFault)?))
 }
 
 /// Waits until nothing is under way that keeps layouts off a file and soon ends: the recovery of its size, a fence.
@@ -128,12 +133,14 @@ pub async fn grantable(fs: &Arc<Fs>, actor: &Actor, inode: &Inode) -> Result<boo
     let recovered = until_ready(fs, inode.id).await;
     let mut waited = recovered.map_err(|_| NfsStatus::LayoutTryLater)?;
     if let Some(placement) = inode.placement
-        && fs.is_fencing(placement.group, inode.id)
+        && fs.is_settling(placement.group, inode.id)
     {
         waited = true;
         let (group, file) = (placement.group, inode.id.0);
-        let settled = fs.cluster.fences_settled(group, file, FENCE_WAIT_MS);
-        if !settled.await {
+        let cluster = &fs.cluster;
+        if !cluster.fences_settled(group, file, FENCE_WAIT_MS).await
+            || !cluster.rows_told(group, FENCE_WAIT_MS).await
+        {
             return Err(NfsStatus::LayoutTryLater);
         }
     }
@@ -158,7 +165,7 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
     };
     let busy = fs.check_not_truncating(file).is_err()
         || fs.offloads.lock().stopped(file).is_err()
-        || fs.is_fencing(group, file);
+        || fs.is_settling(group, file);
     if busy || !is_live {
         return Err(NfsStatus::LayoutTryLater);
     }

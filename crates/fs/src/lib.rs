@@ -66,8 +66,8 @@ pub use delegations::{
 pub use eager::make_objects;
 pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
-    COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MIN,
-    WallClock, status,
+    COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,
+    STRIPE_UNIT_BYTES_MIN, WallClock, status,
 };
 pub use inline::{Resized, set_size_inline};
 pub use io::{WriteJob, commit, read, write};

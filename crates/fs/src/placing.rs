@@ -96,14 +96,16 @@ async fn begin(
     let at = at(inode, placing.placement);
     let spread = Spread::of(&fs.cluster, &at, Expelled::Fails)?;
     let spread = spread.ok_or(NfsStatus::ServerFault)?;
-    let item = SetSizeItem {
-        object: spread.object(),
+    let item = |place| SetSizeItem {
+        object: spread.object(place),
         size_bytes: 0,
         floor: Epoch::from_u64(floor),
         through_key: fs.cluster.newest_key_id(),
     };
-    let items = vec![item].into();
-    for (_, answer) in spread.ask_all(&SetSizeArgs { items }).await? {
+    let args = |place| SetSizeArgs {
+        items: vec![item(place)].into(),
+    };
+    for (_, answer) in spread.ask_all(args).await? {
         crate::truncate::is_cut(&answer)?;
     }
     Ok(placing)

@@ -115,7 +115,7 @@ async fn look(
             Some((place, at))
         });
         let args = |(place, start): (usize, u64)| MapArgs {
-            object: spread.object(),
+            object: spread.object(place),
             stripes: spread.stripes(place),
             range: Range {
                 start,
@@ -197,12 +197,15 @@ pub async fn deallocate(
     }
     let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?;
     let spread = spread.ok_or(NfsStatus::ServerFault)?;
-    let args = PunchArgs {
-        object: spread.object(),
+    let args = |place| PunchArgs {
+        object: spread.object(place),
         range,
         durable,
     };
-    let asks = spread.touched(range).map(|place| (place, args)).collect();
+    let asks = spread
+        .touched(range)
+        .map(|place| (place, args(place)))
+        .collect();
     for (place, answer) in spread.ask(asks).await? {
         seen.insert(spread.ids()[place], answer.verifier);
     }
@@ -229,7 +232,7 @@ pub async fn allocate(
     let mut open: Vec<(usize, u64)> = spread.touched(range).map(|p| (p, range.start)).collect();
     while !open.is_empty() {
         let args = |(place, start): (usize, u64)| ReserveArgs {
-            object: spread.object(),
+            object: spread.object(place),
             stripes: spread.stripes(place),
             range: Range { start, ..range },
         };

@@ -160,7 +160,10 @@ async fn remove_batch(fs: &Fs, batch: &[Removal]) {
     let mut tasks = JoinSet::new();
     for (ds, removals) in &by_server {
         let through_key = fs.cluster.newest_key_id();
-        let items = removals.iter().map(|r| item(r, through_key)).collect();
+        let items = removals
+            .iter()
+            .map(|r| item(fs, *ds, r, through_key))
+            .collect();
         let (ds, cluster) = (*ds, Arc::clone(&fs.cluster));
         tasks.spawn(async move { (ds, remove(&cluster, ds, items).await) });
     }
@@ -173,8 +176,10 @@ async fn remove_batch(fs: &Fs, batch: &[Removal]) {
     }
 }
 
-fn item(removal: &Removal, through_key: u32) -> RemoveItem {
+fn item(fs: &Fs, ds: u32, removal: &Removal, through_key: u32) -> RemoveItem {
+    let group = fs.cluster.group(removal.placement.group);
     RemoveItem {
+        places: group.map_or(0, |group| group.object_places(ds)),
         file_id: removal.file.0,
         generation: removal.generation.saturating_add(1),
         floor: Epoch::from_u64(removal.floor),

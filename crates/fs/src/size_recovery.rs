@@ -17,14 +17,14 @@
 use crate::fs::Fs;
 use crate::hint::SOME;
 use crate::unknown_sizes::LostWriters;
-use control::{BATCH_MAX, ObjectRef, StatItem, Status};
+use control::{BATCH_MAX, StatItem, Status};
 use namespace::{Cred, FileId, Inode, Namespace, NsError, Op, SizeCommit, Time};
 use nfs4::NfsStatus;
 use state::IoModes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use stripes::{modified, object_of, stat_group, striping_of, tells_size};
+use stripes::{modified, stat_group, striping_of, tells_size};
 use tokio::time::Instant;
 
 /// How long an operation waits for the recovery of a file that it needs. A few round trips and syncs are enough where all servers serve.
@@ -147,8 +147,8 @@ fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Ite
 }
 
 async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), String> {
-    let objects: Vec<ObjectRef> = batch.iter().map(|item| object_of(&item.inode)).collect();
-    let stats = stat_group(&fs.cluster, group, &objects).await?;
+    let files: Vec<&Inode> = batch.iter().map(|item| &*item.inode).collect();
+    let stats = stat_group(&fs.cluster, group, &files).await?;
     let cred = Cred::root();
     let mut op = Op::new(&cred, fs.now());
     let mut known = Vec::with_capacity(batch.len());
@@ -206,7 +206,7 @@ pub async fn stamps(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<Vec<Time>, NfsSt
     let Some(placement) = inode.placement.filter(|_| inode.mtime != inode.ctime) else {
         return Ok(Vec::new());
     };
-    let stats = stat_group(&fs.cluster, placement.group, &[object_of(inode)]).await;
+    let stats = stat_group(&fs.cluster, placement.group, &[inode]).await;
     let stats = stats.map_err(|error| {
         tracing::warn!(error, "times of a file's objects");
         NfsStatus::LayoutTryLater
@@ -224,7 +224,7 @@ pub(crate) async fn measure(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<u64, Nfs
         return Ok(0);
     };
     let ids = fs.cluster.group_servers(placement.group);
-    let all = stat_group(&fs.cluster, placement.group, &[object_of(inode)]).await;
+    let all = stat_group(&fs.cluster, placement.group, &[inode]).await;
     let all = all.map_err(|error| {
         tracing::warn!(error, "size of a file");
         NfsStatus::Delay
@@ -248,8 +248,8 @@ pub(crate) async fn space_of(
     files: &[Arc<Inode>],
 ) -> Result<Vec<Option<u64>>, String> {
     let mut used = vec![Some(0_u64); files.len()];
-    let objects: Vec<ObjectRef> = files.iter().map(|inode| object_of(inode)).collect();
-    for items in stat_group(&fs.cluster, group, &objects).await? {
+    let files: Vec<&Inode> = files.iter().map(|inode| &**inode).collect();
+    for items in stat_group(&fs.cluster, group, &files).await? {
         for (used, item) in used.iter_mut().zip(items) {
             let more = used.and_then(|used| used.checked_add(item.space_bytes));
             *used = more.filter(|_| tells_size(&item));

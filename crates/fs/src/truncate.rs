@@ -129,14 +129,16 @@ async fn cut(fs: &Fs, inode: &Inode, intent: &TruncateIntent) -> Result<(), NfsS
     // An inline file is cut in the metadata store.
     let spread = Spread::of(&fs.cluster, inode, Expelled::Skipped)?;
     let spread = spread.ok_or(NfsStatus::ServerFault)?;
-    let item = SetSizeItem {
-        object: spread.object(),
+    let item = |place| SetSizeItem {
+        object: spread.object(place),
         size_bytes: intent.new_size,
         floor: Epoch::from_u64(intent.floor),
         through_key: fs.cluster.newest_key_id(),
     };
-    let items = vec![item].into();
-    let answers = spread.ask_all(&SetSizeArgs { items }).await;
+    let args = |place| SetSizeArgs {
+        items: vec![item(place)].into(),
+    };
+    let answers = spread.ask_all(args).await;
     let done = answers.and_then(|answers| {
         let mut statuses = answers.iter().map(|(_, answer)| is_cut(answer));
         statuses.find(Result::is_err).unwrap_or(Ok(()))

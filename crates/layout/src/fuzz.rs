@@ -4,8 +4,8 @@
 
 use crate::handle::first;
 use crate::{
-    ClientTag, DS_HANDLE_BYTES, DsHandle, Epoch, KEY_BYTES, KeyBytes, KeyRing, MdsHandle, Rights,
-    SigningKey,
+    ClientTag, DS_HANDLE_BYTES, DsHandle, Epoch, HandlePlace, KEY_BYTES, KeyBytes, KeyRing,
+    MdsHandle, Rights, SigningKey,
 };
 
 /// The cluster of all samples.
@@ -39,7 +39,13 @@ pub fn ds_handle(data: &[u8]) {
         cluster_id: CLUSTER,
         file_id: u64::from_be_bytes(first(&fields[0..])),
         generation: u32::from_be_bytes(first(&fields[8..])),
-        mirror: fields[12],
+        place: fields[12].is_multiple_of(2).then(|| HandlePlace {
+            group: u32::from_be_bytes(first(&fields[22..])),
+            place: fields[12],
+            reign: u32::from_be_bytes(first(&fields[26..])),
+            unit_log2: fields[13] % 64,
+            first_index: fields[14],
+        }),
         rights: if fields[13] % 2 == 0 {
             Rights::Read
         } else {

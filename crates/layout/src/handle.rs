@@ -1,17 +1,21 @@
 //! The data-server handle: 64 bytes that say by themselves what a client may do, signed by the MDS
-//! (decision 1). One handle serves every data server of a mirror, and no data server has to be asked
-//! before it is given out.
+//! (decision 1). No data server has to be asked before it is given out.
 //!
 //! ```text
-//!   0 version  1 rights  2 mirror  3 zero  4 key id  8 cluster id  16 file id  24 generation
-//!   28 epoch  36 client tag  48 MAC (first 16 bytes of keyed BLAKE3 over bytes 0..48)  64
+//! version 2, of one place of a group and the reign of its primary (rule P4):
+//!   0 version  1 rights and log2 of the stripe unit  2 place  3 first index  4 key id  8 group
+//!   12 reign  16 file id  24 generation  28 epoch  36 client tag
+//!   48 MAC (first 16 bytes of keyed BLAKE3 over the cluster id and bytes 0..48)  64
+//! version 1, for files of groups without places:
+//!   0 version  1 rights  2 place (0)  3 zero  4 key id  8 cluster id  16 file id  24 generation
+//!   28 epoch  36 client tag  48 MAC (over bytes 0..48)  64
 //! ```
 //! The crate answers what the handle says and whether the MDS said it. Whether that still holds
-//! (tag of the calling session, floors, tombstones) is [`crate::Floors`] and the caller.
+//! (tag of the calling session, floors, tombstones, the row of the place) is [`crate::Floors`] and the caller.
 
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-use crate::{Epoch, KeyRing, SigningKey};
+use crate::{Epoch, Group, GroupForm, KeyRing, SigningKey, Striping};
 
 /// Bytes of a data-server handle: the most that NFSv3 carries.
 pub const DS_HANDLE_BYTES: usize = 64;
@@ -20,7 +24,10 @@ pub const CLIENT_TAG_BYTES: usize = 12;
 /// Bytes of the MAC in a handle: 128 bits.
 pub const MAC_BYTES: usize = 16;
 
-const VERSION: u8 = 1;
+const VERSION_SHARED: u8 = 1;
+const VERSION_PLACE: u8 = 2;
+/// In byte 1 of version 2, the rights lie above this many bits.
+const RIGHTS_SHIFT: u8 = 6;
 const SIGNED_BYTES: usize = DS_HANDLE_BYTES - MAC_BYTES;
 const TAG_CONTEXT: &str = "ropewalk client tag";
 
@@ -106,6 +113,30 @@ impl Encode for ClientTag {
     }
 }
 
+/// The place that a handle is for, and what its stripes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandlePlace {
+    /// The placement group.
+    pub group: u32,
+    /// The place in it.
+    pub place: u8,
+    /// The reign of the primary that the handle is for.
+    pub reign: u32,
+    /// The stripe unit, as a power of two: 6 to 31.
+    pub unit_log2: u8,
+    /// Place of the first stripe.
+    pub first_index: u8,
+}
+
+impl HandlePlace {
+    /// The stripes of the file in a group of `width` places; `None` when there can be none like that.
+    #[must_use]
+    pub fn striping(&self, width: u32) -> Option<Striping> {
+        let unit_bytes = 1_u32.checked_shl(u32::from(self.unit_log2))?;
+        Striping::new(unit_bytes, width, u32::from(self.first_index)).ok()
+    }
+}
+
 /// What a data-server handle says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DsHandle {
@@ -115,8 +146,8 @@ pub struct DsHandle {
     pub file_id: u64,
     /// The generation of the inode.
     pub generation: u32,
-    /// The copy of the file; 0 is the first.
-    pub mirror: u8,
+    /// The place that it is for; `None` for a file of a group without places.
+    pub place: Option<HandlePlace>,
     /// What the holder may do.
     pub rights: Rights,
     /// Compared with the floors of the data server.
@@ -181,21 +212,38 @@ impl SignedHandle {
 }
 
 impl DsHandle {
+    /// The place in the name of the object.
+    #[must_use]
+    pub fn object_place(&self) -> u8 {
+        self.place.map_or(0, |place| place.place)
+    }
+
     /// The bytes of the handle, signed by `key`.
     #[must_use]
     pub fn sign(&self, key: &SigningKey) -> SignedHandle {
         let mut out = [0; DS_HANDLE_BYTES];
-        out[0] = VERSION;
-        out[1] = self.rights as u8;
-        out[2] = self.mirror;
+        match &self.place {
+            None => {
+                out[0] = VERSION_SHARED;
+                out[1] = self.rights as u8;
+                out[8..16].copy_from_slice(&self.cluster_id.to_be_bytes());
+            }
+            Some(place) => {
+                out[0] = VERSION_PLACE;
+                out[1] = (self.rights as u8) << RIGHTS_SHIFT | place.unit_log2;
+                out[2] = place.place;
+                out[3] = place.first_index;
+                out[8..12].copy_from_slice(&place.group.to_be_bytes());
+                out[12..16].copy_from_slice(&place.reign.to_be_bytes());
+            }
+        }
         out[4..8].copy_from_slice(&key.id().to_be_bytes());
-        out[8..16].copy_from_slice(&self.cluster_id.to_be_bytes());
         out[16..24].copy_from_slice(&self.file_id.to_be_bytes());
         out[24..28].copy_from_slice(&self.generation.to_be_bytes());
         out[28..36].copy_from_slice(&self.epoch.as_u64().to_be_bytes());
         out[36..48].copy_from_slice(self.client.as_bytes());
-        let (signed, mac) = out.split_at_mut(SIGNED_BYTES);
-        mac.copy_from_slice(&key.mac(signed).as_bytes()[..MAC_BYTES]);
+        let mac = mac_of(&out, self.cluster_id, key);
+        out[SIGNED_BYTES..].copy_from_slice(&mac.as_bytes()[..MAC_BYTES]);
         SignedHandle(out)
     }
 
@@ -205,20 +253,30 @@ impl DsHandle {
     /// [`HandleError`]: nothing of the bytes may be believed then.
     pub fn verify(bytes: &[u8], cluster_id: u64, ring: &KeyRing) -> Result<Self, HandleError> {
         let bytes: &[u8; DS_HANDLE_BYTES] = bytes.try_into().map_err(|_| HandleError::NotOurs)?;
-        if bytes[0] != VERSION || bytes[3] != 0 {
-            return Err(HandleError::NotOurs);
-        }
-        let rights = Rights::from_u8(bytes[1]).ok_or(HandleError::NotOurs)?;
+        let (rights, place) = match bytes[0] {
+            VERSION_SHARED if bytes[2..4] == [0; 2] => (bytes[1], None),
+            VERSION_PLACE => {
+                let place = HandlePlace {
+                    group: u32::from_be_bytes(first(&bytes[8..])),
+                    place: bytes[2],
+                    reign: u32::from_be_bytes(first(&bytes[12..])),
+                    unit_log2: bytes[1] & ((1 << RIGHTS_SHIFT) - 1),
+                    first_index: bytes[3],
+                };
+                (bytes[1] >> RIGHTS_SHIFT, Some(place))
+            }
+            _ => return Err(HandleError::NotOurs),
+        };
         let handle = Self {
-            cluster_id: u64::from_be_bytes(first(&bytes[8..])),
+            cluster_id,
             file_id: u64::from_be_bytes(first(&bytes[16..])),
             generation: u32::from_be_bytes(first(&bytes[24..])),
-            mirror: bytes[2],
-            rights,
+            place,
+            rights: Rights::from_u8(rights).ok_or(HandleError::NotOurs)?,
             epoch: Epoch::from_u64(u64::from_be_bytes(first(&bytes[28..]))),
             client: ClientTag(first(&bytes[36..])),
         };
-        if handle.cluster_id != cluster_id {
+        if place.is_none() && u64::from_be_bytes(first(&bytes[8..])) != cluster_id {
             return Err(HandleError::WrongCluster);
         }
         let key_id = u32::from_be_bytes(first(&bytes[4..]));
@@ -226,11 +284,61 @@ impl DsHandle {
             key_id,
             retired: ring.is_retired(key_id),
         })?;
-        let (signed, mac) = bytes.split_at(SIGNED_BYTES);
-        if !mac_matches(&key.mac(signed), mac) {
+        if !mac_matches(&mac_of(bytes, cluster_id, key), &bytes[SIGNED_BYTES..]) {
             return Err(HandleError::BadMac);
         }
         Ok(handle)
+    }
+}
+
+/// The MAC of a handle. That of version 2 covers the cluster id, which the handle has no room for.
+fn mac_of(bytes: &[u8; DS_HANDLE_BYTES], cluster_id: u64, key: &SigningKey) -> blake3::Hash {
+    let signed = &bytes[..SIGNED_BYTES];
+    if bytes[0] == VERSION_SHARED {
+        return key.mac(signed);
+    }
+    let mut whole = [0; 8 + SIGNED_BYTES];
+    whole[..8].copy_from_slice(&cluster_id.to_be_bytes());
+    whole[8..].copy_from_slice(signed);
+    key.mac(&whole)
+}
+
+impl DsHandle {
+    /// The handles of a file for every place of its group, by place. `self` says all but the place.
+    ///
+    /// `None` when the stripe unit is no power of two, which only groups without places may have.
+    #[must_use]
+    pub fn sign_each(
+        &self,
+        group: &Group,
+        striping: Striping,
+        key: &SigningKey,
+    ) -> Option<Vec<SignedHandle>> {
+        if group.form == GroupForm::Shared {
+            let handle = Self {
+                place: None,
+                ..*self
+            };
+            return Some(vec![handle.sign(key); group.rows.len()]);
+        }
+        let unit_log2 = striping.unit_log2()?;
+        let first_index = u8::try_from(striping.first_index()).ok()?;
+        let of_place = |(index, reign): (u32, u32)| {
+            let place = HandlePlace {
+                group: group.id,
+                place: group.object_place(index),
+                reign,
+                unit_log2,
+                first_index,
+            };
+            let handle = Self {
+                place: Some(place),
+                ..*self
+            };
+            handle.sign(key)
+        };
+        let reigns = group.rows.iter().map(|row| row.reign);
+        Some((0..).zip(reigns).map(of_place).collect())
     }
 }
 

@@ -13,6 +13,7 @@ mod fence;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
+mod group;
 mod handle;
 mod key;
 mod kind;
@@ -25,16 +26,18 @@ pub use fence::{
     Applied, CLIENT_FLOORS_MAX, FILE_FLOORS_MAX, Floor, FloorKey, Floors, FloorsLimits,
     HandleRefusal, TOMBSTONES_MAX, TableFull,
 };
+pub use group::{
+    COPIES_MAX, DeviceName, GROUP_WIDTH_MAX, Group, GroupForm, MEMBERS_MAX, Member, MemberState,
+    PLACES_MAX, Row,
+};
 pub use handle::{
-    CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, MAC_BYTES, Rights,
-    SignedHandle,
+    CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, HandlePlace, MAC_BYTES,
+    Rights, SignedHandle,
 };
 pub use key::{KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeyState, SigningKey};
 pub use kind::LayoutKind;
 pub use mds_handle::{MDS_HANDLE_BYTES, MdsHandle, MdsHandleError, MdsHandleKind};
-pub use placement::{
-    DeviceName, GROUP_WIDTH_MAX, GROUPS_MAX, Group, Placed, PlacementError, PlacementTable,
-};
+pub use placement::{GROUPS_MAX, Placed, PlacementError, PlacementTable};
 pub use stripe::{Extent, Extents, Striping, StripingError, UNIT_STEP_BYTES};
 
 #[cfg(test)]

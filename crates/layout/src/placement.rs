@@ -11,80 +11,14 @@
 //! policy, given by [`PlacementTable::set_available`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use nfs4::DeviceId;
-use xdr::List;
 
-/// Most data servers in a group: Linux clients take no wider device.
-pub const GROUP_WIDTH_MAX: u32 = 256;
+use crate::group::{DeviceName, GROUP_WIDTH_MAX, Group};
+
 /// Most groups in a cluster.
 pub const GROUPS_MAX: usize = 4096;
-
-xdr::xdr_struct! {
-    /// A placement group as it is stored.
-    pub struct Group {
-        /// Names the group. Never reused.
-        pub id: u32,
-        /// Part of the device id; 1 for a new group, one more when addresses of a data server change.
-        pub version: u32,
-        /// Ids of the data servers, in stripe order, none twice.
-        pub servers: List<u32, GROUP_WIDTH_MAX>,
-    }
-}
-
-impl Group {
-    /// Data servers in the group.
-    #[must_use]
-    pub fn width(&self) -> u32 {
-        u32::try_from(self.servers.0.len()).expect("a group has at most 256 servers")
-    }
-
-    /// The device id of the group in a cluster.
-    #[must_use]
-    pub fn device_id(&self, cluster_id: u64) -> DeviceId {
-        let name = DeviceName {
-            cluster_id,
-            group: self.id,
-            version: self.version,
-        };
-        name.to_device_id()
-    }
-}
-
-/// What a device id says: cluster id, group id and version, big-endian.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DeviceName {
-    /// The cluster that made it.
-    pub cluster_id: u64,
-    /// The placement group.
-    pub group: u32,
-    /// The group's version.
-    pub version: u32,
-}
-
-impl DeviceName {
-    /// The 16 bytes that clients see.
-    #[must_use]
-    pub fn to_device_id(self) -> DeviceId {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.cluster_id.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.group.to_be_bytes());
-        bytes[12..].copy_from_slice(&self.version.to_be_bytes());
-        DeviceId { bytes }
-    }
-
-    /// What a client's 16 bytes say. Any bytes say something; [`PlacementTable::by_device`] knows if it exists.
-    #[must_use]
-    pub fn from_device_id(id: DeviceId) -> Self {
-        let value = u128::from_be_bytes(id.bytes);
-        #[allow(clippy::cast_possible_truncation, reason = "each field is cut out")]
-        Self {
-            cluster_id: (value >> 64) as u64,
-            group: (value >> 32) as u32,
-            version: value as u32,
-        }
-    }
-}
 
 /// Where a new file lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +32,7 @@ pub struct Placed {
 /// Why the table refused a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlacementError {
-    /// No server, too many, or one twice.
+    /// No place, too many, or a row that cannot be.
     Servers,
     /// The id is in use with another list or version: a group never changes.
     Changed,
@@ -111,7 +45,10 @@ pub enum PlacementError {
 impl std::fmt::Display for PlacementError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Servers => write!(f, "a group has 1 to {GROUP_WIDTH_MAX} distinct servers"),
+            Self::Servers => write!(
+                f,
+                "a group has 1 to {GROUP_WIDTH_MAX} places, each with a primary and distinct members"
+            ),
             Self::Changed => write!(f, "a placement group never changes"),
             Self::Full => write!(f, "{GROUPS_MAX} placement groups exist"),
             Self::Unknown => write!(f, "no such placement group"),
@@ -123,7 +60,7 @@ impl std::error::Error for PlacementError {}
 
 #[derive(Debug)]
 struct Entry {
-    group: Group,
+    group: Arc<Group>,
     weight: u32,
     available: bool,
     /// Credit of the smooth round robin: rises by the weight, falls by the total when picked.
@@ -155,16 +92,11 @@ impl PlacementTable {
     /// # Errors
     /// [`PlacementError`]; the table is unchanged.
     pub fn add(&mut self, group: Group, weight: u32, seed: u32) -> Result<(), PlacementError> {
-        let servers = &group.servers.0;
-        let mut sorted = servers.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let too_wide = servers.len() > GROUP_WIDTH_MAX as usize;
-        if servers.is_empty() || too_wide || sorted.len() != servers.len() {
+        if !group.is_sound() {
             return Err(PlacementError::Servers);
         }
         if let Some(entry) = self.groups.get(&group.id) {
-            return if entry.group == group {
+            return if *entry.group == group {
                 Ok(())
             } else {
                 Err(PlacementError::Changed)
@@ -178,7 +110,7 @@ impl PlacementTable {
             available: false,
             credit: 0,
             next_first: seed % group.width(),
-            group,
+            group: Arc::new(group),
         };
         self.groups.insert(entry.group.id, entry);
         Ok(())
@@ -236,13 +168,13 @@ impl PlacementTable {
 
     /// The group `id`.
     #[must_use]
-    pub fn group(&self, id: u32) -> Option<&Group> {
+    pub fn group(&self, id: u32) -> Option<&Arc<Group>> {
         self.groups.get(&id).map(|entry| &entry.group)
     }
 
     /// The group of a device id, of its version now or an earlier one: layouts under that may be out.
     #[must_use]
-    pub fn by_device(&self, id: DeviceId) -> Option<&Group> {
+    pub fn by_device(&self, id: DeviceId) -> Option<&Arc<Group>> {
         let name = DeviceName::from_device_id(id);
         let group = self.group(name.group)?;
         let known = (1..=group.version).contains(&name.version);
@@ -252,11 +184,11 @@ impl PlacementTable {
     /// The groups of a data server, each with its next version: what they are once its addresses change.
     #[must_use]
     pub fn renewed(&self, server: u32) -> Vec<Group> {
-        let groups = self.groups().filter(|g| g.servers.0.contains(&server));
+        let groups = self.groups().filter(|g| g.is_member(server));
         groups
             .map(|g| Group {
                 version: g.version.saturating_add(1),
-                ..g.clone()
+                ..Group::clone(g)
             })
             .collect()
     }
@@ -267,15 +199,15 @@ impl PlacementTable {
     /// [`PlacementError::Unknown`]; [`PlacementError::Changed`] for another list or an older version.
     pub fn renew(&mut self, group: &Group) -> Result<(), PlacementError> {
         let known = &mut self.entry_mut(group.id)?.group;
-        if known.servers != group.servers || group.version < known.version {
+        if known.rows != group.rows || group.version < known.version {
             return Err(PlacementError::Changed);
         }
-        known.version = group.version;
+        Arc::make_mut(known).version = group.version;
         Ok(())
     }
 
     /// All groups, ascending by id.
-    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.groups.values().map(|entry| &entry.group)
     }
 }

@@ -83,6 +83,13 @@ impl Striping {
         self.unit_bytes
     }
 
+    /// The unit as a power of two; `None` when it is none.
+    #[must_use]
+    pub fn unit_log2(self) -> Option<u8> {
+        let log2 = u8::try_from(self.unit_bytes.trailing_zeros()).ok();
+        log2.filter(|_| self.unit_bytes.is_power_of_two())
+    }
+
     /// Data servers in the group.
     #[must_use]
     pub const fn width(self) -> u32 {
@@ -134,6 +141,17 @@ impl Striping {
             at: offset,
             left: len.min(u64::MAX - offset),
         }
+    }
+
+    /// Whether all of `len` bytes from `offset` on lie on the data server at `index`. No bytes do.
+    #[must_use]
+    pub fn has_all(self, index: u32, offset: u64, len: u64) -> bool {
+        let unit_bytes = u64::from(self.unit_bytes);
+        let Some(last) = offset.checked_add(len.saturating_sub(1)) else {
+            return false;
+        };
+        let is_one_unit = self.width == 1 || offset / unit_bytes == last / unit_bytes;
+        len == 0 || is_one_unit && self.index_of(offset) == index
     }
 
     /// Whether any of `len` bytes from `offset` on lies on the data server at `index`.

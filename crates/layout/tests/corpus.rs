@@ -4,7 +4,7 @@
 #[path = "../../../fuzz/replay.rs"]
 mod replay;
 
-use layout::{ClientTag, DsHandle, Epoch, MdsHandle, MdsHandleKind, Rights, fuzz};
+use layout::{ClientTag, DsHandle, Epoch, HandlePlace, MdsHandle, MdsHandleKind, Rights, fuzz};
 use replay::Target;
 use ropewalk_layout as layout;
 
@@ -18,7 +18,13 @@ fn ds_handle() -> Vec<u8> {
         cluster_id: fuzz::CLUSTER,
         file_id: 77,
         generation: 1,
-        mirror: 0,
+        place: Some(HandlePlace {
+            group: 3,
+            place: 1,
+            reign: 2,
+            unit_log2: 20,
+            first_index: 1,
+        }),
         rights: Rights::ReadWrite,
         epoch: Epoch::from_u64(9 << 32 | 4),
         client: ClientTag::of(fuzz::CLUSTER, b"client"),

@@ -16,7 +16,7 @@ pub(crate) fn kind_of(number: u32) -> Result<LayoutKind, NfsStatus> {
     LayoutKind::of(number).ok_or(NfsStatus::UnknownLayoutType)
 }
 
-/// A layout before it has a handle. Its body is as long whatever the handle.
+/// A layout before it has handles.
 pub(crate) struct Body {
     kind: LayoutKind,
     device_id: DeviceId,
@@ -50,19 +50,25 @@ impl Body {
         })
     }
 
-    /// The bytes of `loc_body`.
-    pub(crate) fn encode(&self, handle: &SignedHandle) -> Vec<u8> {
+    /// How long the body is, whatever the handles.
+    pub(crate) fn blank(&self) -> Vec<u8> {
+        self.encode(&vec![SignedHandle::BLANK; self.width])
+    }
+
+    /// The bytes of `loc_body` with a handle for each place.
+    pub(crate) fn encode(&self, handles: &[SignedHandle]) -> Vec<u8> {
         match self.kind {
-            // The handle is repeated for each data server: see `ops/layoutget.rs`.
             LayoutKind::Files => xdr::encode_to_vec(&FileLayout {
                 device_id: self.device_id,
                 util: self.util,
                 first_stripe_index: self.first_index,
                 pattern_offset: 0,
-                file_handles: List(vec![
-                    FileHandle::from(handle.as_bytes().as_slice());
-                    self.width
-                ]),
+                file_handles: List(
+                    handles
+                        .iter()
+                        .map(|h| FileHandle::from(&h.as_bytes()[..]))
+                        .collect(),
+                ),
             }),
         }
     }

@@ -164,7 +164,7 @@ impl Handles {
     }
 
     fn shard(&self, id: ObjectId) -> MutexGuard<'_, Shard> {
-        let mixed = id.file_id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(id.mirror);
+        let mixed = id.file_id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(id.place);
         let shard = usize::from(mixed.to_be_bytes()[0]) % SHARDS;
         self.shards[shard].lock()
     }

@@ -67,10 +67,7 @@ fn refusal(dir: &Path, why: &str) -> ObjectError {
 
 /// The name of an object's file.
 pub(crate) fn file_name(id: ObjectId) -> String {
-    format!(
-        "{:016x}.{:08x}.{:02x}",
-        id.file_id, id.generation, id.mirror
-    )
+    format!("{:016x}.{:08x}.{:02x}", id.file_id, id.generation, id.place)
 }
 
 /// The object of a file's name, if it is one of ours.
@@ -79,7 +76,7 @@ pub(crate) fn parse_name(name: &str) -> Option<ObjectId> {
     let id = ObjectId {
         file_id: u64::from_str_radix(parts.next()?, 16).ok()?,
         generation: u32::from_str_radix(parts.next()?, 16).ok()?,
-        mirror: u8::from_str_radix(parts.next()?, 16).ok()?,
+        place: u8::from_str_radix(parts.next()?, 16).ok()?,
     };
     // Only the one spelling that we write: no object has two names.
     (file_name(id) == name).then_some(id)

@@ -50,7 +50,7 @@ pub fn object(file_id: u64) -> ObjectId {
     ObjectId {
         file_id,
         generation: 1,
-        mirror: 0,
+        place: 0,
     }
 }
 
@@ -395,7 +395,7 @@ pub fn removal_is_final_and_repeatable(subject: &mut dyn Subject) {
     assert_eq!(read(&*store, id, 0, 5000), [&[0; 100][..], b"new"].concat());
 }
 
-/// File id, generation and mirror each make another object.
+/// File id, generation and place each make another object.
 pub fn objects_do_not_mix(subject: &mut dyn Subject) {
     let store = subject.fresh();
     let ids: Vec<ObjectId> = [
@@ -405,10 +405,10 @@ pub fn objects_do_not_mix(subject: &mut dyn Subject) {
         (257, 1, 0),
         (u64::MAX, u32::MAX, 255),
     ]
-    .map(|(file_id, generation, mirror)| ObjectId {
+    .map(|(file_id, generation, place)| ObjectId {
         file_id,
         generation,
-        mirror,
+        place,
     })
     .to_vec();
     for (id, n) in ids.iter().zip(0_u8..) {
@@ -444,7 +444,7 @@ pub fn listing_finds_each_object_once(subject: &mut dyn Subject) {
         let id = ObjectId {
             file_id: n * 131,
             generation: 1,
-            mirror: u8::try_from(n % 3).expect("small"),
+            place: u8::try_from(n % 3).expect("small"),
         };
         store.write(id, n, b"x").expect(WHY);
         expected.insert(id, n + 1);

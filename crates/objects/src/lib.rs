@@ -1,4 +1,4 @@
-//! The object store seam of a data server: sparse byte objects, one per file, generation and mirror.
+//! The object store seam of a data server: sparse byte objects, one per file, generation and place.
 //!
 //! The offset in an object is the offset in the file (decision 2), so an object is sparse when the
 //! file is striped. The store knows nothing of handles, fences, tombstones or sizes in the name
@@ -33,15 +33,15 @@ pub fn range_end(offset: u64, len: u64) -> Result<u64, ObjectError> {
 }
 
 /// Names one object of a data server. File ids are never reused; the generation distinguishes
-/// successive contents of one file id (for example after a restore), the mirror its copies.
+/// successive contents of one file id (for example after a restore), the place its copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// File id, unique in the cluster for ever.
     pub file_id: u64,
     /// Generation of the file id.
     pub generation: u32,
-    /// Mirror index, 0 for unmirrored files.
-    pub mirror: u8,
+    /// Place in the file's placement group; 0 everywhere in a group of earlier versions.
+    pub place: u8,
 }
 
 /// What went wrong with an object.

@@ -21,7 +21,7 @@ pub fn record(fill: u8, data: &[u8]) -> RedoRecord<'_> {
         id: ObjectId {
             file_id: u64::from(fill) + 1,
             generation: 1,
-            mirror: 0,
+            place: 0,
         },
         offset: u64::from(fill) * 1000,
         time: NfsTime {

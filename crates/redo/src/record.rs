@@ -1,6 +1,6 @@
 //! The form of a redo record: what one small stable WRITE did. Data servers pass on writes to copies in the same form.
 //!
-//! XDR: version (1), file id, generation, mirror, offset, time of the write, bytes.
+//! XDR: version (1), file id, generation, place, offset, time of the write, bytes.
 
 use nfs4::NfsTime;
 use objects::ObjectId;
@@ -31,7 +31,7 @@ impl Encode for RedoRecord<'_> {
         e.u32(VERSION);
         e.u64(self.id.file_id);
         e.u32(self.id.generation);
-        e.u32(u32::from(self.id.mirror));
+        e.u32(u32::from(self.id.place));
         e.u64(self.offset);
         self.time.encode(e);
         e.opaque(self.data);
@@ -52,12 +52,12 @@ impl<'a> Decode<'a> for RedoRecord<'a> {
         let file_id = d.u64()?;
         let generation = d.u32()?;
         let offset = d.position();
-        let mirror = d.u32()?;
+        let place = d.u32()?;
         Ok(Self {
             id: ObjectId {
                 file_id,
                 generation,
-                mirror: u8::try_from(mirror).map_err(|_| bad(offset, mirror))?,
+                place: u8::try_from(place).map_err(|_| bad(offset, place))?,
             },
             offset: d.u64()?,
             time: NfsTime::decode(d)?,
@@ -76,7 +76,7 @@ mod tests {
             id: ObjectId {
                 file_id: 7,
                 generation: 2,
-                mirror: 1,
+                place: 1,
             },
             offset: 1 << 40,
             time: NfsTime {

@@ -24,7 +24,7 @@ use crate::rdma::RdmaListen;
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
 use cluster_tls::{Identity, JoinToken};
-use control::{NetAddr, Status};
+use control::{NetAddr, Status, Text};
 use ds::join::{JoinConfig, join};
 use ds::link::{self, LinkConfig, LinkEnd};
 use ds::{Ds, DsConfig as Parts, LeaseState, Membership};
@@ -259,6 +259,7 @@ async fn enter_cluster(
         connector,
         mds: resolve(&named).await?,
         advertise,
+        location: Text::cut(&config.location),
     })
 }
 

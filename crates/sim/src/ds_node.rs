@@ -170,6 +170,7 @@ impl DsNode {
             connector,
             mds: vec![Address::Memory(join::CONTROL_NAME.into())],
             advertise: vec![ds_address(self.parts.index)],
+            location: control::Text::default(),
         };
         let (linked, trace, who) = (Arc::clone(&nfsd), self.parts.trace.clone(), host);
         tasks.spawn(async move {

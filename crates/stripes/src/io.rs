@@ -7,7 +7,7 @@
 //! The write verifier stands for those of all data servers of the file (rule R11). A server that was written to counts as it answered,
 //! the others as last seen. So a data server that restarted between WRITE and COMMIT changes it.
 
-use crate::place::{object_of, striping_of};
+use crate::place::striping_of;
 use crate::spread::{Expelled, Spread};
 use crate::status::status_of;
 use bytes::{Bytes, BytesMut};
@@ -36,6 +36,8 @@ const SLOTS: u32 = 64;
 const PIECES_MAX: usize = 8;
 /// How long one try of a piece waits.
 const TRY_MS: u64 = 5_000;
+/// How long I/O waits for data servers to be told the rows of their places.
+const ROWS_WAIT_MS: u64 = 2_000;
 /// How long a piece is tried in all.
 const GIVE_UP_MS: u64 = 10_000;
 
@@ -68,7 +70,9 @@ pub struct Target {
     file: u64,
     ids: Vec<u32>,
     striping: Striping,
-    handle: SignedHandle,
+    group: u32,
+    /// By place.
+    handles: Vec<SignedHandle>,
 }
 
 impl Target {
@@ -84,22 +88,25 @@ impl Target {
         key: &SigningKey,
     ) -> Result<Self, NfsStatus> {
         let group = inode.placement.ok_or(NfsStatus::NoSpc)?.group;
-        let ids = cluster.group_servers(group);
+        let group = cluster.group(group).ok_or(NfsStatus::ServerFault)?;
+        let ids = group.primaries();
         let striping = striping_of(inode, ids.len()).ok_or(NfsStatus::ServerFault)?;
         let handle = DsHandle {
             cluster_id: cluster.id(),
             file_id: inode.id.0,
             generation: inode.generation,
-            mirror: 0,
+            place: None,
             rights,
             epoch,
             client: cluster.proxy_tag(),
         };
+        let handles = handle.sign_each(&group, striping, key);
         Ok(Self {
             file: inode.id.0,
             ids,
             striping,
-            handle: handle.sign(key),
+            group: group.id,
+            handles: handles.ok_or(NfsStatus::ServerFault)?,
         })
     }
 }
@@ -193,11 +200,13 @@ impl Peers {
         Ok(Written { committed, seen })
     }
 
-    /// Makes the object of a file on one of its data servers, durably: an NFS WRITE of nothing.
+    /// Makes the object of a file at one of its places, durably: an NFS WRITE of nothing.
     ///
     /// # Errors
     /// As [`Peers::read`].
-    pub async fn make_object(&self, target: &Target, ds: u32) -> Result<(), NfsStatus> {
+    pub async fn make_object(&self, target: &Target, place: usize) -> Result<(), NfsStatus> {
+        let ds = *target.ids.get(place).ok_or(NfsStatus::ServerFault)?;
+        self.rows_told(target).await?;
         let session = self.session(ds)?;
         let nothing = Piece::Write {
             extent: Extent {
@@ -208,7 +217,7 @@ impl Peers {
             stable: StableHow::DataSync,
             bytes: Bytes::new(),
         };
-        let made = perform(&session, ds, target.handle, nothing).await;
+        let made = perform(&session, ds, target.handles[place], nothing).await;
         made.map(drop)
     }
 
@@ -224,10 +233,10 @@ impl Peers {
         let Some(spread) = Spread::of(&self.cluster, inode, Expelled::Fails)? else {
             return Ok((self.own_verifier(), seen));
         };
-        let args = CommitObjectsArgs {
-            objects: vec![object_of(inode)].into(),
+        let args = |place| CommitObjectsArgs {
+            objects: vec![spread.object(place)].into(),
         };
-        for (place, ok) in spread.ask_all(&args).await? {
+        for (place, ok) in spread.ask_all(args).await? {
             match ok.statuses.0.first() {
                 Some(Status::Ok | Status::NotFound) => {}
                 Some(status) => return Err(status_of(*status)),
@@ -267,6 +276,7 @@ impl Peers {
         (offset, len): (u64, u64),
         piece: impl Fn(Extent) -> Piece,
     ) -> Result<Vec<Done>, NfsStatus> {
+        self.rows_told(target).await?;
         let mut tasks = JoinSet::new();
         let places = Arc::new(Semaphore::new(PIECES_MAX));
         let failure = Arc::new(OnceLock::new());
@@ -276,10 +286,11 @@ impl Peers {
         for extent in target.striping.extents(offset, len) {
             let index = usize::try_from(extent.index).unwrap_or(usize::MAX);
             let ds = *target.ids.get(index).ok_or(NfsStatus::ServerFault)?;
-            pieces.push((ds, self.session(ds)?, piece(extent)));
+            pieces.push((index, ds, self.session(ds)?, piece(extent)));
         }
-        for (ds, session, piece) in pieces {
-            let (handle, places, failure) = (target.handle, places.clone(), failure.clone());
+        for (index, ds, session, piece) in pieces {
+            let (handle, places) = (target.handles[index], places.clone());
+            let failure = failure.clone();
             tasks.spawn(async move {
                 let place = places.acquire().await;
                 let _place = place.map_err(|_| *failure.get().unwrap_or(&NfsStatus::Delay))?;
@@ -292,6 +303,16 @@ impl Peers {
             });
         }
         all(tasks).await
+    }
+
+    /// Waits until the data servers of a new group know their places.
+    async fn rows_told(&self, target: &Target) -> Result<(), NfsStatus> {
+        if self.cluster.are_rows_told(target.group)
+            || self.cluster.rows_told(target.group, ROWS_WAIT_MS).await
+        {
+            return Ok(());
+        }
+        Err(NfsStatus::Delay)
     }
 
     /// The session to a data server that serves; it is made at its first use, and anew when the data server has moved.

@@ -1,16 +1,16 @@
-//! Where a file lies: the name of its objects, and its stripes.
+//! Where a file lies: the names of its objects, and its stripes.
 
 use control::ObjectRef;
-use layout::Striping;
+use layout::{Group, Striping};
 use namespace::Inode;
 
-/// The object of a file, the same at every data server.
+/// The object of a file at a place of its group.
 #[must_use]
-pub fn object_of(inode: &Inode) -> ObjectRef {
+pub fn object_of(inode: &Inode, group: &Group, index: u32) -> ObjectRef {
     ObjectRef {
         file_id: inode.id.0,
         generation: inode.generation,
-        mirror: 0,
+        place: group.object_place(index),
     }
 }
 

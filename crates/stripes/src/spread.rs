@@ -4,9 +4,10 @@ use crate::place::{object_of, striping_of};
 use crate::status::told;
 use cluster::{Cluster, MemberError, all, call};
 use control::{ObjectRef, Range, Request, Stripes};
-use layout::Striping;
+use layout::{Group, Striping};
 use namespace::Inode;
 use nfs4::NfsStatus;
+use std::sync::Arc;
 use tokio::task::JoinSet;
 use transport::ConnHandle;
 
@@ -22,7 +23,8 @@ pub enum Expelled {
 /// The data servers of a file, in stripe order.
 pub struct Spread {
     striping: Striping,
-    object: ObjectRef,
+    inode: Inode,
+    group: Arc<Group>,
     ids: Vec<u32>,
     /// `None` for one that was expelled.
     conns: Vec<Option<ConnHandle>>,
@@ -41,7 +43,9 @@ impl Spread {
         let Some(placement) = inode.placement else {
             return Ok(None);
         };
-        let ids = cluster.group_servers(placement.group);
+        let group = cluster.group(placement.group);
+        let group = group.ok_or(NfsStatus::ServerFault)?;
+        let ids = group.primaries();
         let striping = striping_of(inode, ids.len()).ok_or(NfsStatus::ServerFault)?;
         if expelled == Expelled::Fails {
             cluster.check_all_live(&ids).map_err(|why| match why {
@@ -52,16 +56,23 @@ impl Spread {
         let conns = cluster.conns_but_expelled(&ids).ok_or(NfsStatus::Delay)?;
         Ok(Some(Self {
             striping,
-            object: object_of(inode),
+            inode: inode.clone(),
+            group,
             ids,
             conns,
         }))
     }
 
-    /// The object of the file, the same at every data server.
+    /// The object of the file at a place.
     #[must_use]
-    pub fn object(&self) -> ObjectRef {
-        self.object
+    pub fn object(&self, place: usize) -> ObjectRef {
+        self.object_of(&self.inode, place)
+    }
+
+    /// The object at a place of a file of the same group.
+    #[must_use]
+    pub fn object_of(&self, inode: &Inode, place: usize) -> ObjectRef {
+        object_of(inode, &self.group, u32::try_from(place).unwrap_or(u32::MAX))
     }
 
     /// How the file is striped.
@@ -86,7 +97,7 @@ impl Spread {
         R: Request + Send + Sync + 'static,
         R::Ok: Send + 'static,
     {
-        let file = self.object.file_id;
+        let file = self.inode.id.0;
         let mut tasks = JoinSet::new();
         for (place, args) in asks {
             let Some(conn) = self.conns[place].clone() else {
@@ -103,17 +114,20 @@ impl Spread {
         all(tasks).await
     }
 
-    /// As [`Spread::ask`], the same of every data server.
+    /// As [`Spread::ask`], of every data server.
     ///
     /// # Errors
     /// As [`Spread::ask`].
-    pub async fn ask_all<R>(&self, args: &R) -> Result<Vec<(usize, R::Ok)>, NfsStatus>
+    pub async fn ask_all<R>(
+        &self,
+        args: impl Fn(usize) -> R,
+    ) -> Result<Vec<(usize, R::Ok)>, NfsStatus>
     where
-        R: Request + Clone + Send + Sync + 'static,
+        R: Request + Send + Sync + 'static,
         R::Ok: Send + 'static,
     {
         let places = 0..self.ids.len();
-        self.ask(places.map(|place| (place, args.clone())).collect())
+        self.ask(places.map(|place| (place, args(place))).collect())
             .await
     }
 

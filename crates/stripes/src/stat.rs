@@ -1,9 +1,10 @@
 //! STAT: what the data servers of a group have of files.
 
+use crate::place::object_of;
 use cluster::{Cluster, DsError, call};
 use control::{ObjectRef, StatArgs, StatItem, Status};
 use futures_util::future::try_join_all;
-use namespace::Time;
+use namespace::{Inode, Time};
 use nfs4::NfsTime;
 use transport::ConnHandle;
 
@@ -19,7 +20,7 @@ pub const LOST: StatItem = StatItem {
     },
 };
 
-/// What the data servers of a group have of objects, in stripe order, asked at the same time. One that was expelled has
+/// What the data servers of a group have of files, by place, asked at the same time. One that was expelled has
 /// nothing any more.
 ///
 /// # Errors
@@ -27,14 +28,20 @@ pub const LOST: StatItem = StatItem {
 pub async fn stat_group(
     cluster: &Cluster,
     group: u32,
-    objects: &[ObjectRef],
+    files: &[&Inode],
 ) -> Result<Vec<Vec<StatItem>>, String> {
-    let ids = cluster.group_servers(group);
+    let group = cluster.group(group).ok_or("no such placement group")?;
+    let ids = group.primaries();
     let conns = cluster.conns_but_expelled(&ids);
     let conns = conns.ok_or("a data server is away")?;
-    let asks = ids.iter().zip(&conns).map(|(ds, conn)| async move {
-        let stats = stat(conn.as_ref(), objects.to_vec()).await;
-        stats.map_err(|error| format!("data server {ds}: {error}"))
+    let places = (0..).zip(ids.iter().zip(&conns));
+    let asks = places.map(|(place, (ds, conn))| {
+        let object = |inode: &&Inode| object_of(inode, &group, place);
+        let objects = files.iter().map(object).collect();
+        async move {
+            let stats = stat(conn.as_ref(), objects).await;
+            stats.map_err(|error| format!("data server {ds}: {error}"))
+        }
     });
     try_join_all(asks).await
 }

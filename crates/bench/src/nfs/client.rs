@@ -109,8 +109,8 @@ pub struct OpenFile {
 pub struct FileMap {
     /// The layout.
     pub stateid: Stateid,
-    /// Its handle at every data server.
-    pub handle: FileHandle,
+    /// Its handles, by stripe index.
+    pub handles: Vec<FileHandle>,
     /// How it is cut.
     pub striping: Striping,
     /// Its data servers, by stripe index.
@@ -329,11 +329,15 @@ impl Peer {
             .first()
             .ok_or_else(|| unusable("no segment"))?;
         let body: FileLayout = xdr::decode_all(segment.body.0).map_err(BenchError::nfs(doing))?;
-        let handle = body.file_handles.0.first().cloned();
-        let handle = handle.ok_or_else(|| unusable("no handle"))?;
         let servers = match known.filter(|map| map.device_id == body.device_id) {
             Some(map) => Arc::clone(&map.servers),
             None => Arc::new(self.device(body.device_id).await?),
+        };
+        let handles = match &body.file_handles.0[..] {
+            [] => return Err(unusable("no handle")),
+            [one] => vec![one.clone(); servers.len()],
+            each if each.len() == servers.len() => each.to_vec(),
+            _ => return Err(unusable("other handles than data servers")),
         };
         let width = u32::try_from(servers.len()).unwrap_or(0);
         let unit = body.util.stripe_unit_bytes();
@@ -344,7 +348,7 @@ impl Peer {
         }
         Ok(FileMap {
             stateid: granted.stateid,
-            handle,
+            handles,
             striping: striping.map_err(BenchError::nfs(doing))?,
             servers,
             device_id: body.device_id,

@@ -216,7 +216,7 @@ impl FileIo {
                 Target {
                     server: map.servers[0].clone(),
                     role_flag: EXCHGID_USE_PNFS_DS,
-                    handle: map.handle,
+                    handle: map.handles[0].clone(),
                     stateid: at_ds(file.stateid),
                 }
             });
@@ -252,7 +252,7 @@ async fn fill_ds(
     file_bytes: u64,
 ) -> Result<(), BenchError> {
     let ds = Peer::ds(&map.servers[0], owner, 1).await?;
-    fill(&ds, &map.handle, at_ds(file.stateid), file_bytes).await?;
+    fill(&ds, &map.handles[0], at_ds(file.stateid), file_bytes).await?;
     mds.commit(file, map, file_bytes).await?;
     // A client has only so many sessions: the connections that are measured need theirs.
     ds.end().await

@@ -209,9 +209,9 @@ impl Shared {
         let stripes = 0..u64::from(map.striping.width());
         let writes = stripes.clone().map(|stripe| {
             let offset = stripe * unit_bytes;
-            let ds = &self.ds[map.striping.index_of(offset) as usize];
-            ds.write(
-                &map.handle,
+            let index = map.striping.index_of(offset) as usize;
+            self.ds[index].write(
+                &map.handles[index],
                 at_ds(file.stateid),
                 offset,
                 self.data.clone(),

@@ -67,13 +67,16 @@ async fn remove_one(ds: &Ds, item: &RemoveItem) -> Status {
     let id = ObjectId {
         file_id: item.file_id,
         generation: item.generation.saturating_sub(1),
-        mirror: 0,
+        place: 0,
     };
     if item.generation == 0 {
         // No generation is below this one.
         return Status::Ok;
     }
-    let removed = ds.apply(id, Change::Remove).await;
+    let change = Change::Remove {
+        places: item.places,
+    };
+    let removed = ds.apply(id, change).await;
     match removed.map(|applied| applied.is_more) {
         Ok(false) => Status::Ok,
         Ok(true) => Status::TryLater,

@@ -6,6 +6,7 @@ mod files;
 mod floors;
 mod objects;
 mod ranges;
+mod rows;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -83,6 +84,7 @@ impl Calls {
             ToDs::Punch(args) => say(e, ranges::punch(ds, conn, args).await),
             ToDs::Reserve(args) => say(e, ranges::reserve(ds, conn, args).await),
             ToDs::Clone(args) => say(e, ranges::clone(ds, conn, args).await),
+            ToDs::Rows(args) => say(e, rows::rows(ds, args).await),
             ToDs::Shutdown(args) => {
                 let drain_ms = args.drain_ms;
                 self.end.send_replace(Some(LinkEnd::Shutdown { drain_ms }));

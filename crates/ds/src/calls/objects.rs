@@ -11,7 +11,7 @@ pub(super) const fn id_of(object: &ObjectRef) -> ObjectId {
     ObjectId {
         file_id: object.file_id,
         generation: object.generation,
-        mirror: object.mirror,
+        place: object.place,
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) async fn read(
     let stateid = cx.resolve(args.stateid)?;
     let mut admitted = ds.admit(cx, Want::Read)?;
     check_stateid(ds, stateid, admitted.is_proxy)?;
+    let range = admitted.check_range(args.offset, u64::from(args.count));
+    range.map_err(|refused| ds.refused(refused))?;
     count(&ds.counts.reads);
     let room = room.saturating_sub(RESULT_BYTES);
     let wanted = args.count.min(u32::try_from(room).unwrap_or(u32::MAX));

@@ -34,6 +34,8 @@ pub(super) async fn write<'r>(
     count(&ds.counts.writes);
     let data = args.data.0;
     let len = u32::try_from(data.len()).map_err(|_| NfsStatus::Inval)?;
+    let range = admitted.check_range(args.offset, u64::from(len));
+    range.map_err(|refused| ds.refused(refused))?;
     let verifier = ds.verifier();
     let written = WriteRes {
         count: len,

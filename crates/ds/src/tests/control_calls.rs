@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 const OBJECT: ObjectRef = ObjectRef {
     file_id: FILE,
     generation: 1,
-    mirror: 0,
+    place: 0,
 };
 
 async fn stat(world: &World) -> StatItem {
@@ -98,6 +98,7 @@ async fn a_removal_that_overtakes_a_creation_leaves_nothing() {
     let fh = Grant::to(b"mds").fh();
     let creation = mds.write(&fh, 0, b"", StableHow::DataSync);
     let items = vec![control::RemoveItem {
+        places: 1,
         file_id: FILE,
         generation: 2,
         floor: Epoch::new(BOOT, 2),

@@ -258,6 +258,7 @@ async fn a_removed_file_stays_removed() {
     a.write(&fh, 0, b"abc", StableHow::DataSync).await.unwrap();
     let remove = control::RemoveObjectsArgs {
         items: vec![control::RemoveItem {
+            places: 1,
             file_id: FILE,
             generation: 2,
             floor: Epoch::new(BOOT, 2),
@@ -334,7 +335,7 @@ async fn a_truncation_waits_for_a_file_sync_and_its_report() {
             object: control::ObjectRef {
                 file_id: FILE,
                 generation: 1,
-                mirror: 0,
+                place: 0,
             },
             size_bytes: 2,
             floor: Epoch::new(BOOT, 2),

@@ -14,6 +14,7 @@ mod rdma;
 mod real;
 mod registrations;
 mod restart;
+mod rows;
 mod stable_writes;
 mod stores;
 
@@ -391,6 +392,7 @@ impl World {
         let listener = network.listen("ds").unwrap();
         tokio::spawn(listener.serve(nfsd.clone(), context.clone(), shutdown.signal()));
         let config = LinkConfig {
+            location: control::Text::default(),
             membership: Membership {
                 cluster_id: CLUSTER,
                 ds_id: 3,
@@ -479,7 +481,7 @@ impl Grant {
                 cluster_id: CLUSTER,
                 file_id: FILE,
                 generation: 1,
-                mirror: 0,
+                place: None,
                 rights: Rights::ReadWrite,
                 epoch: Epoch::new(BOOT, 1),
                 client: ClientTag::of(CLUSTER, owner),

@@ -93,7 +93,7 @@ impl Target {
         control::ObjectRef {
             file_id: self.name.file_id,
             generation: self.name.generation,
-            mirror: 0,
+            place: 0,
         }
     }
 }
@@ -145,6 +145,7 @@ async fn perform(world: &World, Peers { client, mds }: &Peers, target: &mut Targ
         }
         Act::Remove { generation, epoch } => {
             let items = vec![control::RemoveItem {
+                places: 1,
                 file_id: target.name.file_id,
                 generation,
                 floor: Epoch::new(BOOT, epoch),

@@ -8,12 +8,12 @@ use objects::ObjectId;
 const OBJECT: ObjectRef = ObjectRef {
     file_id: FILE,
     generation: 1,
-    mirror: 0,
+    place: 0,
 };
 const ID: ObjectId = ObjectId {
     file_id: FILE,
     generation: 1,
-    mirror: 0,
+    place: 0,
 };
 /// Bytes of a stripe unit: those of a page in memory.
 const UNIT: u64 = objects::PAGE_BYTES;
@@ -201,6 +201,7 @@ async fn a_removed_file_is_not_made_again() {
     let world = World::new().await;
     written(&world, &[1]).await;
     let items = vec![control::RemoveItem {
+        places: 1,
         file_id: FILE,
         generation: 2,
         floor: Epoch::new(BOOT, 9),

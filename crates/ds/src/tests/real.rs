@@ -31,7 +31,7 @@ async fn a_data_directory_that_is_not_there_is_not_made_anew() {
     let id = objects::ObjectId {
         file_id: FILE,
         generation: 1,
-        mirror: 0,
+        place: 0,
     };
     let ds = nfsd.role();
     ds.index

@@ -114,7 +114,7 @@ async fn a_lost_object_can_be_cut_and_what_is_left_of_it_stays_lost() {
     let id = objects::ObjectId {
         file_id: FILE,
         generation: 1,
-        mirror: 0,
+        place: 0,
     };
     stores.objects.remove(id).unwrap();
     let world = World::over(&stores).await;
@@ -123,7 +123,7 @@ async fn a_lost_object_can_be_cut_and_what_is_left_of_it_stays_lost() {
         let object = control::ObjectRef {
             file_id: FILE,
             generation: 1,
-            mirror: 0,
+            place: 0,
         };
         world.cut(object, size_bytes, epoch).await;
         world.mds.state.lock().sizes.insert(FILE, size_bytes);
@@ -140,7 +140,7 @@ async fn a_lost_or_short_object_is_an_error_and_never_a_hole() {
     let id = objects::ObjectId {
         file_id: FILE,
         generation: 1,
-        mirror: 0,
+        place: 0,
     };
     for cut_to in [None, Some(0), Some(2)] {
         let stores = Stores::new();
@@ -166,7 +166,7 @@ async fn a_lost_or_short_object_is_an_error_and_never_a_hole() {
             objects: vec![control::ObjectRef {
                 file_id: FILE,
                 generation: 1,
-                mirror: 0,
+                place: 0,
             }]
             .into(),
         };
@@ -292,7 +292,7 @@ async fn an_object_that_vanishes_before_its_first_commit_is_not_committed() {
     let id = objects::ObjectId {
         file_id: FILE,
         generation: 1,
-        mirror: 0,
+        place: 0,
     };
     stores.objects.remove(id).unwrap();
     assert_eq!(a.commit(&fh).await.unwrap_err(), NfsStatus::Io);

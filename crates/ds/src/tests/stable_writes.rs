@@ -49,7 +49,7 @@ async fn bytes(world: &World, epoch: u32) -> Vec<u8> {
 const ID: ObjectId = ObjectId {
     file_id: FILE,
     generation: 1,
-    mirror: 0,
+    place: 0,
 };
 
 #[tokio::test]
@@ -106,6 +106,7 @@ async fn records_of_a_removed_object_do_not_bring_it_back() {
         .await
         .unwrap();
     let items = vec![control::RemoveItem {
+        places: 1,
         file_id: FILE,
         generation: 2,
         floor: Epoch::new(BOOT, 2),
@@ -137,7 +138,7 @@ async fn records_from_before_a_cut_do_not_make_the_object_long_again() {
     let object = control::ObjectRef {
         file_id: FILE,
         generation: 1,
-        mirror: 0,
+        place: 0,
     };
     world.cut(object, 2, 2).await;
     let left = stores.after_crash(1);

@@ -9,7 +9,7 @@ async fn stat(world: &World) -> StatItem {
     let objects = vec![ObjectRef {
         file_id: FILE,
         generation: 1,
-        mirror: 0,
+        place: 0,
     }];
     let args = StatArgs {
         objects: objects.into(),
@@ -98,6 +98,7 @@ async fn a_full_data_server_starts_reads_fences_and_removes() {
     assert_eq!(a.read(&fh, 0, 3).await.unwrap().1, b"abc");
     world.mds.call(&floor()).await.unwrap();
     let items = vec![RemoveItem {
+        places: 1,
         file_id: FILE,
         generation: 2,
         floor: Epoch::new(BOOT, 2),
@@ -229,7 +230,7 @@ async fn a_commit_far_ahead_of_what_the_mds_knows_waits_for_it() {
         let id = objects::ObjectId {
             file_id: FILE + 1 + file_id,
             generation: 1,
-            mirror: 0,
+            place: 0,
         };
         let time = NfsTime::default();
         world

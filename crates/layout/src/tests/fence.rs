@@ -14,7 +14,7 @@ fn handle(file_id: u64, client: u8, epoch: Epoch, generation: u32) -> DsHandle {
         cluster_id: 1,
         file_id,
         generation,
-        mirror: 0,
+        place: None,
         rights: Rights::Read,
         epoch,
         client: tag(client),

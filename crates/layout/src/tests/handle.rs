@@ -23,7 +23,7 @@ fn handle() -> DsHandle {
         cluster_id: CLUSTER,
         file_id: 0x0102_0304_0506_0708,
         generation: 9,
-        mirror: 2,
+        place: None,
         rights: Rights::ReadWrite,
         epoch: Epoch::new(3, 4),
         client: ClientTag::of(CLUSTER, b"Linux NFSv4.2 node1"),
@@ -35,7 +35,7 @@ fn a_signed_handle_comes_back_and_lies_as_documented() {
     let ring = ring(7);
     let bytes = *handle().sign(ring.active().unwrap()).as_bytes();
     assert_eq!(DsHandle::verify(&bytes, CLUSTER, &ring), Ok(handle()));
-    assert_eq!(bytes[..4], [1, 3, 2, 0]);
+    assert_eq!(bytes[..4], [1, 3, 0, 0]);
     assert_eq!(bytes[4..8], 7_u32.to_be_bytes());
     assert_eq!(bytes[8..16], CLUSTER.to_be_bytes());
     assert_eq!(bytes[16..24], [1, 2, 3, 4, 5, 6, 7, 8]);
@@ -55,7 +55,11 @@ fn every_altered_bit_is_refused() {
         bad[bit / 8] ^= 1 << (bit % 8);
         let verdict = DsHandle::verify(&bad, CLUSTER, &ring).unwrap_err();
         match bit / 8 {
-            0 | 3 => assert_eq!(verdict, HandleError::NotOurs),
+            2 | 3 => assert_eq!(verdict, HandleError::NotOurs),
+            0 => assert!(matches!(
+                verdict,
+                HandleError::NotOurs | HandleError::BadMac
+            )),
             1 => assert!(matches!(
                 verdict,
                 HandleError::NotOurs | HandleError::BadMac
@@ -68,6 +72,68 @@ fn every_altered_bit_is_refused() {
             _ => assert_eq!(verdict, HandleError::BadMac),
         }
     }
+}
+
+/// A handle of a place.
+fn of_place() -> DsHandle {
+    DsHandle {
+        place: Some(HandlePlace {
+            group: 0x8000_0003,
+            place: 5,
+            reign: 17,
+            unit_log2: 20,
+            first_index: 57,
+        }),
+        ..handle()
+    }
+}
+
+#[test]
+fn a_handle_of_a_place_comes_back_and_lies_as_documented() {
+    let ring = ring(7);
+    let bytes = *of_place().sign(ring.active().unwrap()).as_bytes();
+    assert_eq!(DsHandle::verify(&bytes, CLUSTER, &ring), Ok(of_place()));
+    assert_eq!(bytes[..4], [2, 3 << 6 | 20, 5, 57]);
+    assert_eq!(bytes[4..8], 7_u32.to_be_bytes());
+    assert_eq!(bytes[8..16], [0x80, 0, 0, 3, 0, 0, 0, 17]);
+    assert_eq!(bytes[16..24], [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(bytes[24..28], [0, 0, 0, 9]);
+    assert_eq!(bytes[28..36], [0, 0, 0, 3, 0, 0, 0, 4]);
+    assert_eq!(&bytes[36..48], handle().client.as_bytes());
+    let signed = [&CLUSTER.to_be_bytes()[..], &bytes[..48]].concat();
+    let mac = blake3::keyed_hash(&[7 ^ 0x5a; 32], &signed);
+    assert_eq!(bytes[48..], mac.as_bytes()[..16]);
+    let other = DsHandle::verify(&bytes, CLUSTER + 1, &ring);
+    assert_eq!(other, Err(HandleError::BadMac), "the cluster is in the MAC");
+    for bit in 0..DS_HANDLE_BYTES * 8 {
+        let mut bad = bytes;
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert!(DsHandle::verify(&bad, CLUSTER, &ring).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_group_of_places_has_a_handle_for_each_and_another_group_one_for_all() {
+    let ring = ring(7);
+    let key = ring.active().unwrap();
+    let striping = Striping::new(1 << 16, 3, 2).unwrap();
+    let mut group = Group::single(9, &[11, 12, 13]);
+    group.version = 4;
+    group.rows[1] = Row::new(&[14, 12], 4);
+    let handles = handle().sign_each(&group, striping, key).unwrap();
+    let said: Vec<_> = handles
+        .iter()
+        .map(|h| DsHandle::verify(h.as_bytes(), CLUSTER, &ring).unwrap())
+        .map(|h| h.place.unwrap())
+        .map(|p| (p.group, p.place, p.reign, p.striping(3)))
+        .collect();
+    let expected = [(0, 1), (1, 4), (2, 1)].map(|(place, reign)| (9, place, reign, Some(striping)));
+    assert_eq!(said, expected);
+    let odd = Striping::new(3 << 12, 3, 2).unwrap();
+    assert_eq!(handle().sign_each(&group, odd, key), None);
+    let shared = Group::shared(9, 1, &[11, 12, 13]);
+    let handles = handle().sign_each(&shared, odd, key).unwrap();
+    assert_eq!(handles, [handle().sign(key); 3]);
 }
 
 #[test]

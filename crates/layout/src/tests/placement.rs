@@ -6,11 +6,7 @@ use std::collections::BTreeMap;
 use crate::*;
 
 fn group(id: u32, servers: &[u32]) -> Group {
-    Group {
-        id,
-        version: 1,
-        servers: servers.to_vec().into(),
-    }
+    Group::single(id, servers)
 }
 
 fn table() -> PlacementTable {
@@ -81,18 +77,28 @@ fn a_group_never_changes() {
         ..group(1, &[10, 11, 12])
     };
     assert_eq!(table.add(newer, 1, 0), Err(PlacementError::Changed));
-    assert_eq!(table.group(1).unwrap().servers.0, [10, 11, 12]);
+    assert_eq!(table.group(1).unwrap().primaries(), [10, 11, 12]);
 }
 
 #[test]
 fn impossible_groups_are_refused() {
     let mut table = PlacementTable::new(1);
-    let wide: Vec<u32> = (0..=GROUP_WIDTH_MAX).collect();
-    for servers in [&[][..], &[1, 2, 1], &wide] {
-        assert_eq!(
-            table.add(group(1, servers), 1, 0),
-            Err(PlacementError::Servers)
-        );
+    let wide: Vec<u32> = (0..=PLACES_MAX).collect();
+    let too_wide: Vec<u32> = (0..=GROUP_WIDTH_MAX).collect();
+    let mut no_primary = group(1, &[1, 2]);
+    no_primary.rows[1].primary = 3;
+    let mut twice = group(1, &[1]);
+    twice.rows[0] = Row::new(&[1, 1], 1);
+    let impossible = [
+        group(1, &[]),
+        group(1, &wide),
+        Group::shared(1, 1, &too_wide),
+        Group::shared(1, 1, &[1, 2, 1]),
+        no_primary,
+        twice,
+    ];
+    for group in impossible {
+        assert_eq!(table.add(group, 1, 0), Err(PlacementError::Servers));
     }
     for id in 0..u32::try_from(GROUPS_MAX).unwrap() {
         table.add(group(id, &[id]), 1, 0).unwrap();
@@ -127,7 +133,7 @@ fn device_ids_come_back_and_only_ours_are_found() {
 fn other_addresses_make_another_device_and_the_old_one_is_still_known() {
     let mut table = table();
     let old = table.group(2).unwrap().device_id(42);
-    let server = table.group(2).unwrap().servers.0[0];
+    let server = table.group(2).unwrap().rows[0].primary;
     let renewed = table.renewed(server);
     assert_eq!(table.group(2).unwrap().version, 1, "nothing changes yet");
     let groups: Vec<_> = renewed.iter().map(|g| (g.id, g.version)).collect();
@@ -147,7 +153,7 @@ fn other_addresses_make_another_device_and_the_old_one_is_still_known() {
     }
     for bad in [
         group(2, &[99]),
-        group(2, &table.group(2).unwrap().servers.0),
+        group(2, &table.group(2).unwrap().primaries()),
     ] {
         assert_eq!(table.renew(&bad), Err(PlacementError::Changed));
     }
@@ -157,10 +163,46 @@ fn other_addresses_make_another_device_and_the_old_one_is_still_known() {
 
 #[test]
 fn a_group_comes_back_from_its_record() {
-    let group = group(7, &[3, 1, 2]);
-    let bytes = xdr::encode_to_vec(&group);
-    assert_eq!(xdr::decode_all::<Group>(&bytes), Ok(group));
-    for len in 0..bytes.len() {
-        assert!(xdr::decode_all::<Group>(&bytes[..len]).is_err());
+    let mut replicated = group(7, &[3, 1, 2]);
+    replicated.version = 5;
+    replicated.copies = 2;
+    replicated.rows[2] = Row {
+        primary: 4,
+        era: 5,
+        reign: 3,
+        members: vec![
+            Member {
+                ds: 2,
+                state: MemberState::Stale,
+            },
+            Member {
+                ds: 4,
+                state: MemberState::Sync,
+            },
+        ]
+        .into(),
+    };
+    for group in [
+        group(7, &[3, 1, 2]),
+        Group::shared(7, 3, &[3, 1, 2]),
+        replicated,
+    ] {
+        let bytes = xdr::encode_to_vec(&group);
+        assert_eq!(xdr::decode_all::<Group>(&bytes), Ok(group));
+        for len in 0..bytes.len() {
+            assert!(xdr::decode_all::<Group>(&bytes[..len]).is_err());
+        }
     }
+}
+
+#[test]
+fn a_group_of_earlier_versions_is_read_as_it_was_stored() {
+    let stored: Vec<u8> = [7_u32, 3, 2, 11, 12]
+        .iter()
+        .flat_map(|word| word.to_be_bytes())
+        .collect();
+    let group: Group = xdr::decode_all(&stored).unwrap();
+    assert_eq!(group, Group::shared(7, 3, &[11, 12]));
+    assert_eq!(group.object_place(1), 0);
+    assert_eq!(Group::single(7, &[11, 12]).object_place(1), 1);
 }

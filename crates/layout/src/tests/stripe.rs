@@ -64,6 +64,18 @@ proptest! {
     }
 
     #[test]
+    fn having_all_agrees_with_the_bytes(
+        s in striping(), offset in 0_u64..3000, len in 0_u64..300,
+    ) {
+        for index in 0..s.width() {
+            let model = (offset..offset + len).all(|byte| s.index_of(byte) == index);
+            // With two units on one data server the bytes between lie elsewhere, or there is one data server only.
+            prop_assert_eq!(s.has_all(index, offset, len), model);
+            prop_assert!(!s.has_all(index, u64::MAX, 2));
+        }
+    }
+
+    #[test]
     fn touching_agrees_with_the_bytes(
         s in striping(), offset in 0_u64..3000, len in 0_u64..2000, index in 0_u32..9,
     ) {

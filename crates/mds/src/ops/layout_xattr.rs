@@ -12,7 +12,7 @@
 use crate::Mds;
 use crate::cx::Cx;
 use cluster::FILE_WIDTH_MAX;
-use fs::STRIPE_UNIT_BYTES_MIN;
+use fs::{STRIPE_UNIT_BYTES_MAX, STRIPE_UNIT_BYTES_MIN};
 use namespace::{EXECUTE, INLINE_BYTES_MAX, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
 
@@ -22,8 +22,6 @@ pub(super) const NAME: &[u8] = b"ropewalk.layout";
 pub(super) const COOKIE: u64 = 1;
 /// Longest text.
 const TEXT_BYTES_MAX: usize = 256;
-/// Largest stripe unit in bytes.
-const STRIPE_UNIT_BYTES_MAX: u64 = 1 << 30;
 
 /// The text for a file or directory. Whoever may use it in any way may see how it is striped.
 pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, NfsStatus> {
@@ -127,9 +125,9 @@ fn bytes_of(text: &str) -> Option<u64> {
 
 fn stripe_unit(text: &str) -> Option<u32> {
     let bytes = bytes_of(text)?;
-    let step = u64::from(STRIPE_UNIT_BYTES_MIN);
-    let good = bytes >= step && bytes <= STRIPE_UNIT_BYTES_MAX && bytes.is_multiple_of(step);
-    good.then(|| u32::try_from(bytes).ok()).flatten()
+    let unit = u32::try_from(bytes).ok()?;
+    let range = STRIPE_UNIT_BYTES_MIN..=STRIPE_UNIT_BYTES_MAX;
+    (range.contains(&unit) && unit.is_power_of_two()).then_some(unit)
 }
 
 #[cfg(test)]
@@ -167,6 +165,7 @@ mod tests {
             ("stripe_count=5", None),
             ("stripe_count=-1", None),
             ("stripe_unit=4097", None),
+            ("stripe_unit=12K", None),
             ("stripe_unit=0", None),
             ("stripe_unit=2G", None),
             ("stripe_unit=1MB", None),

@@ -7,15 +7,15 @@
 //! for reading is answered LAYOUTUNAVAILABLE. One in the compound of an OPEN, as Linux sends it, is answered
 //! LAYOUTTRYLATER: the client goes on without, and asks again when it writes more than `mdsthreshold` says.
 //!
-//! One handle serves every data server of the file, and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for
-//! each. Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a
+//! There is a handle for each place of the file's group. A group of earlier versions has one for all its data servers,
+//! and RFC 8881 §13.4.2 lets a layout carry one. It is repeated for each: Linux kernels with "pNFS/filelayout: fix coalescing test for single DS" (2024, also in 6.1-stable) take a
 //! single handle for "no stripes". They send I/O across a stripe's end to the wrong data server.
 
 use crate::Mds;
 use crate::check_io;
 use crate::cx::{self, Cx};
 use crate::layout_kind::{Body, kind_of};
-use layout::{LayoutKind, SignedHandle};
+use layout::LayoutKind;
 use namespace::Inode;
 use nfs4::layout::{LENGTH_TO_EOF, Layout};
 use nfs4::ops::{LayoutGetArgs, LayoutGetRes, LayoutsGranted};
@@ -87,7 +87,7 @@ async fn get(
     let placement = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?;
     let body = Body::new(mds, cx, kind, placement)?;
     // Its size is the same whatever the handle: nothing is granted that cannot be told.
-    let blank = body.encode(&SignedHandle::BLANK);
+    let blank = body.blank();
     let blank = granted(nfs4::Stateid::default(), (kind, args.iomode), &blank);
     let result_bytes = xdr::encode_to_vec(&blank).len();
     if result_bytes > usize::try_from(args.maxcount).unwrap_or(usize::MAX) {
@@ -105,12 +105,12 @@ async fn get(
             state::IoMode::ReadWrite => fs::stamps(&mds.fs, &inode).await?,
         },
     };
-    let (stateid, handle) = fs::grant(&mds.fs, &mut cx.actor, &inode, &request)?;
+    let (stateid, handles) = fs::grant(&mds.fs, &mut cx.actor, &inode, &request)?;
     if mode == state::IoMode::Read {
         // The client asks in order to read, and this server sees no more of it.
         cx.actor.note_read(&mds.fs, &inode);
     }
-    Ok((kind, stateid, body.encode(&handle)))
+    Ok((kind, stateid, body.encode(&handles)))
 }
 
 /// An inline file, with the place that it gets if the caller asks in order to write.

@@ -251,9 +251,10 @@ async fn what_others_tell_of_as_they_return_their_layouts_is_not_cut() {
         .await
         .unwrap();
     let granted = bobs.layout(IoMode::Rw).await;
-    let first_ds = format!("ds{}", first_index(&rig, &dst) + 1);
+    let first_index = first_index(&rig, &dst);
+    let first_ds = format!("ds{}", first_index + 1);
     let direct = direct_session(&rig, &bob, "bob", &first_ds).await;
-    let handle = &granted.body.file_handles.0[0];
+    let handle = &granted.body.file_handles.0[first_index as usize];
     let bytes = bytes::Bytes::from_static(b"acknowledged");
     let stable = StableHow::DataSync;
     let written = direct_write(&direct, &bob.caller, handle, bobs.open, stable, &bytes).await;

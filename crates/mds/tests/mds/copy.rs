@@ -431,7 +431,7 @@ async fn what_a_data_server_lost_before_it_was_committed_is_copied_again() {
         let object = ObjectId {
             file_id: dst.id(),
             generation: 1,
-            mirror: 0,
+            place: 1,
         };
         disk = Arc::new(without_some(&disk, object));
         second.objects = disk.clone();

@@ -128,6 +128,30 @@ async fn a_layout_covers_all_data_servers_and_its_handle_is_signed_for_its_clien
         Rights::Read
     );
 
+    // Each data server knows its place in the group, and each place has a handle.
+    let ring = servers[0].hello.as_ref().unwrap().keys.ring().unwrap();
+    for (place, (ds, fh)) in servers.iter().zip(&granted.body.file_handles.0).enumerate() {
+        let rows = ds.told.lock().rows.clone();
+        let told: Vec<_> = rows
+            .iter()
+            .map(|r| (r.place, r.width, r.row.primary))
+            .collect();
+        let number = u32::try_from(place).unwrap();
+        assert_eq!(told.last(), Some(&(number, 4, ds.id)));
+        let of_place = DsHandle::verify(&fh.0, cluster_id, &ring)
+            .unwrap()
+            .place
+            .unwrap();
+        let row = rows.last().unwrap();
+        assert_eq!(usize::from(of_place.place), place);
+        assert_eq!((of_place.group, of_place.reign), (row.group, row.row.reign));
+        assert_eq!(of_place.unit_log2, 12);
+        assert_eq!(
+            u32::from(of_place.first_index),
+            granted.body.first_stripe_index
+        );
+    }
+
     // The next file begins on the next data server.
     let other = File::create(&alice, "g").await.layout(IoMode::Read).await;
     assert_ne!(

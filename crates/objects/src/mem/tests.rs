@@ -19,7 +19,7 @@ crate::contract_tests!(Memory);
 const ID: ObjectId = ObjectId {
     file_id: 7,
     generation: 1,
-    mirror: 0,
+    place: 0,
 };
 
 fn limited(capacity_bytes: u64) -> MemObjects {

@@ -52,6 +52,10 @@ pub(crate) struct DsConfig {
     /// Addresses over RDMA that clients are told; default `rdma_listen`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rdma_advertise: Vec<SocketAddr>,
+    /// Failure domain: servers that may be lost together, such as those of one rack, have one name. By default each
+    /// server is one by itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub location: String,
     /// Control addresses of the MDS, HOST:PORT each; default those of the join token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mds: Vec<String>,
@@ -109,6 +113,9 @@ impl Checked for DsConfig {
             return Err(wrong(
                 "`rdma_advertise` without `rdma_listen`: nobody would answer there",
             ));
+        }
+        if self.location.len() > control::LOCATION_BYTES_MAX as usize {
+            return Err(wrong("`location` is longer than 64 bytes"));
         }
         need_connections(self.connections_max, self.connections_per_address_max)?;
         need_busy_poll(self.busy_poll_us)?;

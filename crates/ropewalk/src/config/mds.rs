@@ -184,9 +184,9 @@ impl Checked for MdsConfig {
             return Err(wrong("`lease_seconds` must be between 1 and 3600"));
         }
         let unit = self.stripe_unit.as_u64();
-        if !STRIPE_UNIT_RANGE.contains(&unit) || !unit.is_multiple_of(4096) {
+        if !STRIPE_UNIT_RANGE.contains(&unit) || !unit.is_power_of_two() {
             return Err(wrong(
-                "`stripe_unit` must be a multiple of 4096 bytes, at most 1 GiB",
+                "`stripe_unit` must be a power of two from 4 KiB to 1 GiB",
             ));
         }
         if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {

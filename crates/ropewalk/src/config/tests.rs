@@ -61,7 +61,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ("listen = ['[::]:2049']", "no [[export]]"),
         ("control_listen = ['0.0.0.0:1']", "control_advertise"),
         ("lease_seconds = 0", "between 1 and 3600"),
-        ("stripe_unit = '5000B'", "multiple of 4096"),
+        ("stripe_unit = '12KiB'", "power of two"),
         (
             "mds_threshold = '2MiB'",
             "`mds_threshold` must be at most 1 MiB",

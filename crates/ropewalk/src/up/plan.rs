@@ -177,6 +177,7 @@ impl Plan {
                     memory_size,
                     listen: on(&here, port),
                     advertise: Vec::new(),
+                    location: String::new(),
                     mds: control.clone(),
                     join_token: None,
                     join_token_file: Some(dir.join("join.token")),

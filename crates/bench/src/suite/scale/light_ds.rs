@@ -6,8 +6,8 @@ use bytes::Bytes;
 use cluster_tls::{Identity, JoinToken, NewKey};
 use control::{
     Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HelloArgs, HelloOk, ItemStatuses,
-    JoinArgs, NetAddr, ObjectRef, Request, StatItem, StatOk, Status, StoreIdentity, Text, ToDs,
-    VersionRange,
+    JoinArgs, NetAddr, ObjectRef, Request, RowsOk, StatItem, StatOk, Status, StoreIdentity, Text,
+    ToDs, VersionRange,
 };
 use nfs4::{NfsTime, Verifier};
 use rpc::OpaqueAuth;
@@ -21,7 +21,7 @@ use transport::{
     Address, CloseReason, ConnHandle, Connector, Context, Message, NoService, Service,
     TransportLimits,
 };
-use xdr::{Decoder, Encode, Encoder};
+use xdr::{Decoder, Encode, Encoder, List};
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
@@ -68,6 +68,10 @@ fn answer(call: ToDs, e: &mut Encoder) {
             Answer::Ok(CommitOk { verifier, statuses }).encode(e);
         }
         ToDs::SetSize(args) => Answer::Ok(all(args.items.0.len(), Status::Ok)).encode(e),
+        ToDs::Rows(_) => Answer::Ok(RowsOk {
+            newer: List::default(),
+        })
+        .encode(e),
         ToDs::Remove(args) => Answer::Ok(all(args.items.0.len(), Status::Ok)).encode(e),
         _ => Answer::Ok(()).encode(e),
     }
@@ -170,6 +174,7 @@ impl LightDs {
             boot_nonce: [1; 16],
             addresses: vec![self.address.clone()].into(),
             capacity: self.capacity(),
+            location: Text::default(),
         };
         let ok = call(&conn, &args).await?;
         Ok((conn, ok))

@@ -104,6 +104,8 @@ pub struct Told {
     pub modified_s: i64,
     /// Floors of FLOORS pages.
     pub floors: Vec<Floor>,
+    /// Rows, as they came.
+    pub rows: Vec<control::PlaceRow>,
     /// Floors of FENCE calls.
     pub fences: Vec<Floor>,
     pub set_sizes: Vec<control::SetSizeItem>,
@@ -216,6 +218,11 @@ impl Calls {
                 let statuses = vec![Status::Ok; args.items.0.len()];
                 told.removed.extend(args.items.0);
                 Answer::Ok(control::ItemStatuses::from(statuses)).encode(e);
+            }
+            ToDs::Rows(args) => {
+                told.rows.extend(args.rows.0);
+                let newer = Vec::new().into();
+                Answer::Ok(control::RowsOk { newer }).encode(e);
             }
             ToDs::Keys(args) => {
                 told.keys = Some(args.keys);
@@ -381,6 +388,7 @@ impl FakeDs {
             boot_nonce: self.boot_nonce,
             addresses: addresses(&self.uaddr).into(),
             capacity: CAPACITY,
+            location: Text::default(),
         };
         let hello = call(&conn, &args).await?;
         self.told.lock().keys = Some(hello.keys.clone());

@@ -96,6 +96,7 @@ impl Real {
         let context = Context::new(TransportLimits::default());
         tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
         let config = ds::link::LinkConfig {
+            location: control::Text::default(),
             membership,
             connector: Arc::new(
                 rig.network

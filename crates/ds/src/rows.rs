@@ -1,0 +1,72 @@
+//! The rows that the MDS has told: of which places this server is a member, and who is primary (rules P2, P3, P4).
+//!
+//! # Ownership
+//! [`Rows`] belongs to the gate and lies under its lock. It says what holds on the present connection. What it was told
+//! before HELLO is forgotten, since the MDS tells all of it again.
+//!
+//! # Ordering
+//! The newest version of a group that was ever told is durable in the index before ROWS is answered, and before the row
+//! counts. An older one is not taken: the MDS's store went back (rule P21).
+
+use control::PlaceRow;
+use layout::{COPIES_MAX, GROUPS_MAX, HandlePlace, Row, Striping};
+use rustc_hash::FxHashMap;
+
+/// Most rows that are kept: of each group, a data server has a few places.
+const ROWS_MAX: usize = GROUPS_MAX * 4 * COPIES_MAX as usize;
+
+/// What is known of a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnRow {
+    /// Places of the group.
+    pub(crate) width: u32,
+    /// Who has the parts.
+    pub(crate) row: Row,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    by_place: FxHashMap<(u32, u32), OwnRow>,
+}
+
+/// The stripes that a handle is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandleStripes {
+    striping: Striping,
+    index: u32,
+}
+
+impl HandleStripes {
+    /// Whether all of `len` bytes from `offset` on are among them.
+    pub(crate) fn have_all(self, offset: u64, len: u64) -> bool {
+        self.striping.has_all(self.index, offset, len)
+    }
+}
+
+impl Rows {
+    /// Forgets all: another connection begins.
+    pub(crate) fn clear(&mut self) {
+        self.by_place.clear();
+    }
+
+    /// Takes a row. Returns false when there are too many.
+    pub(crate) fn take(&mut self, told: PlaceRow) -> bool {
+        let key = (told.group, told.place);
+        if self.by_place.len() >= ROWS_MAX && !self.by_place.contains_key(&key) {
+            return false;
+        }
+        let (width, row) = (told.width, told.row);
+        self.by_place.insert(key, OwnRow { width, row });
+        true
+    }
+
+    /// The stripes of a handle's place, if `ds` is its primary in the reign of the handle.
+    pub(crate) fn stripes_of(&self, place: &HandlePlace, ds: u32) -> Option<HandleStripes> {
+        let index = u32::from(place.place);
+        let known = self.by_place.get(&(place.group, index))?;
+        let is_primary = known.row.primary == ds && known.row.reign == place.reign;
+        let striping = place.striping(known.width)?;
+        (is_primary && index < known.width).then_some(HandleStripes { striping, index })
+    }
+}

@@ -1,0 +1,203 @@
+//! Who is primary of a place, and what a handle of a place lets through (P1, P2, P4, P21).
+
+use super::*;
+use control::{PlaceRow, RowsArgs};
+use layout::{HandlePlace, Row};
+
+/// This server.
+const SELF: u32 = 3;
+const GROUP: u32 = 9;
+const UNIT: u64 = 1 << 16;
+
+/// The row of a place in a group of two.
+fn told(place: u32, version: u32, row: Row) -> PlaceRow {
+    PlaceRow {
+        group: GROUP,
+        place,
+        width: 2,
+        version,
+        row,
+    }
+}
+
+async fn tell(world: &World, rows: Vec<PlaceRow>) -> Result<Vec<u32>, Status> {
+    let rows = rows.into();
+    let answer = world.mds.call(&RowsArgs { rows }).await;
+    answer.map(|ok| ok.newer.0)
+}
+
+fn handle(place: u8, reign: u32) -> Vec<u8> {
+    let mut grant = Grant::to(b"a");
+    grant.handle.place = Some(HandlePlace {
+        group: GROUP,
+        place,
+        reign,
+        unit_log2: 16,
+        first_index: 0,
+    });
+    grant.fh()
+}
+
+async fn write_at(client: &Client, fh: &[u8], offset: u64) -> Result<(), NfsStatus> {
+    let written = client.write(fh, offset, b"abc", StableHow::Unstable);
+    written.await.map(drop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_of_a_place_needs_a_row_with_this_server_as_primary_in_that_reign() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let refused = Err(NfsStatus::PnfsNoLayout);
+    assert_eq!(write_at(&a, &handle(1, 1), UNIT).await, refused, "no row");
+    tell(&world, vec![told(1, 1, Row::single(SELF, 1))])
+        .await
+        .unwrap();
+    assert_eq!(write_at(&a, &handle(1, 1), UNIT).await, Ok(()));
+    assert_eq!(
+        write_at(&a, &handle(0, 1), 0).await,
+        refused,
+        "another place"
+    );
+    assert_eq!(
+        write_at(&a, &handle(1, 2), UNIT).await,
+        refused,
+        "another reign"
+    );
+    let other = Row::new(&[4, SELF], 5);
+    tell(&world, vec![told(1, 5, other)]).await.unwrap();
+    for reign in [1, 5] {
+        let written = write_at(&a, &handle(1, reign), UNIT).await;
+        assert_eq!(written, refused, "another is primary");
+    }
+    let again = Row::new(&[SELF], 7);
+    tell(&world, vec![told(1, 7, again)]).await.unwrap();
+    assert_eq!(
+        write_at(&a, &handle(1, 1), UNIT).await,
+        refused,
+        "an older reign"
+    );
+    assert_eq!(write_at(&a, &handle(1, 7), UNIT).await, Ok(()));
+    assert_eq!(world.ds().status().refusals.other_place, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_of_a_place_reads_and_writes_within_its_stripes() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    world.mds.state.lock().sizes.insert(FILE, 3 * UNIT);
+    tell(&world, vec![told(1, 1, Row::single(SELF, 1))])
+        .await
+        .unwrap();
+    let fh = handle(1, 1);
+    let refused = Err(NfsStatus::PnfsNoLayout);
+    for (offset, done) in [
+        (UNIT, Ok(())),
+        (2 * UNIT - 3, Ok(())),
+        (2 * UNIT - 2, refused),
+        (UNIT - 1, refused),
+        (0, refused),
+        (2 * UNIT, refused),
+        (3 * UNIT, Ok(())),
+        (u64::MAX - 1, refused),
+    ] {
+        assert_eq!(write_at(&a, &fh, offset).await, done, "{offset}");
+        let read = a.read(&fh, offset, 3).await.map(drop);
+        assert_eq!(read, done, "{offset}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_two_places_are_two_objects() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let rows = [0, 1].map(|place| told(place, 1, Row::single(SELF, 1)));
+    tell(&world, rows.to_vec()).await.unwrap();
+    write_at(&a, &handle(0, 1), 0).await.unwrap();
+    write_at(&a, &handle(1, 1), UNIT).await.unwrap();
+    assert_eq!(world.ds().status().objects_count, 2);
+    let part = |place| control::ObjectRef {
+        file_id: FILE,
+        generation: 1,
+        place,
+    };
+    world.cut(part(1), 0, 2).await;
+    let objects = vec![part(0), part(1)].into();
+    let stat = world
+        .mds
+        .call(&control::StatArgs { objects })
+        .await
+        .unwrap();
+    let sizes: Vec<_> = stat.items.0.iter().map(|item| item.size_bytes).collect();
+    assert_eq!(
+        sizes,
+        [3, 0],
+        "the end of one part is not that of the other"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_version_is_not_taken_after_a_restart_either() {
+    let stores = Stores::new();
+    {
+        let world = World::over(&stores).await;
+        let newer = tell(&world, vec![told(0, 8, Row::single(SELF, 5))]).await;
+        assert_eq!(newer, Ok(vec![]));
+    }
+    let world = World::over(&stores).await;
+    let a = world.client(b"a").await;
+    let refused = Err(NfsStatus::PnfsNoLayout);
+    assert_eq!(
+        write_at(&a, &handle(0, 5), 0).await,
+        refused,
+        "not told again"
+    );
+    let newer = tell(&world, vec![told(0, 7, Row::single(SELF, 5))]).await;
+    assert_eq!(newer, Ok(vec![GROUP]));
+    assert_eq!(write_at(&a, &handle(0, 5), 0).await, refused, "not taken");
+    let newer = tell(&world, vec![told(0, 8, Row::single(SELF, 5))]).await;
+    assert_eq!(newer, Ok(vec![]));
+    assert_eq!(write_at(&a, &handle(0, 5), 0).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_cannot_be_are_refused() {
+    let world = World::new().await;
+    let mut no_primary = Row::single(SELF, 1);
+    no_primary.primary = 4;
+    for bad in [
+        told(0, 1, no_primary),
+        told(0, 1, Row::new(&[SELF, SELF], 1)),
+        told(2, 1, Row::single(SELF, 1)),
+        told(0, 1, Row::single(SELF, 2)),
+    ] {
+        assert_eq!(tell(&world, vec![bad]).await, Err(Status::Invalid));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_finds_parts_whose_entries_a_crash_took() {
+    let world = World::new().await;
+    let parts = [1, 5].map(|place| objects::ObjectId {
+        file_id: FILE,
+        generation: 1,
+        place,
+    });
+    for id in parts {
+        let data = Bytes::from_static(b"abc");
+        world.ds().objects.write_shared(id, 0, &data, 3).unwrap();
+    }
+    let items = vec![control::RemoveItem {
+        places: 1 << 1 | 1 << 5,
+        file_id: FILE,
+        generation: 2,
+        floor: Epoch::new(BOOT, 2),
+        through_key: 2,
+    }];
+    let items = items.into();
+    let removed = world.mds.call(&control::RemoveObjectsArgs { items }).await;
+    assert_eq!(removed.unwrap().0, [Status::Ok]);
+    for id in parts {
+        let stat = world.ds().objects.stat(id);
+        assert!(matches!(stat, Err(objects::ObjectError::NotFound)));
+    }
+}
