@@ -14,6 +14,7 @@ const LAYERS: [&[&str]; 9] = [
     &["xdr", "rpc", "nfs4"],
     &[
         "control", "state", "layout", "rpcrdma", "model", "meta", "objects", "redo", "fabric",
+        "parts",
     ],
     &[
         "transport",
@@ -38,6 +39,8 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("rpc", "xdr"),
     ("nfs4", "xdr"),
     ("control", "layout"),
+    ("parts", "layout"),
+    ("parts", "control"),
     ("redo", "meta"),
     ("redo", "objects"),
     ("meta-fjall", "ring-log"),

@@ -15,7 +15,7 @@ use crate::layout_limits::FILE_WIDTH_MAX;
 use crate::servers::{Server, Servers};
 use crate::{multipath, records};
 use control::Capacity;
-use layout::{ClientTag, Group, Placed, SigningKey};
+use layout::{ClientTag, Group, GroupForm, Placed, SigningKey};
 use meta::{MetaError, MetaStore};
 use nfs4::{DeviceId, NetAddr, Verifier};
 use parking_lot::Mutex;
@@ -46,6 +46,8 @@ pub struct ClusterConfig {
     pub data_transport: Preference,
     /// The client tag of the metadata server's own I/O.
     pub proxy_tag: ClientTag,
+    /// Copies of new files, 1 to [`layout::COPIES_MAX`]; fewer where there are fewer data servers.
+    pub copies: u32,
     /// How long signing keys are used.
     pub key_times: KeyTimes,
     /// Wall time.
@@ -92,6 +94,8 @@ pub struct Cluster {
     /// Data servers that are being told rows.
     pub(crate) telling_rows: Mutex<BTreeSet<u32>>,
     pub(crate) fences: Mutex<Fences>,
+    /// Verifiers of places that do not follow from that of the process, with the latter.
+    pub(crate) verifiers: Mutex<BTreeMap<(u32, u32), (Verifier, Verifier)>>,
     /// Told whenever something that an operation may wait for has changed.
     pub(crate) changed: Notify,
     /// Held over each change of the keys, from its transaction until it is in memory.
@@ -110,7 +114,8 @@ impl Cluster {
         let (keys, seq) = Keys::open(&*store, &config.random, (config.wall_ms)())?;
         store.durable(seq).await?;
         let seed = u32::try_from((config.random)() >> 32).unwrap_or(0);
-        let groups = Groups::load(config.cluster_id, records::load_groups(&*store)?, seed)
+        let loaded = records::load_groups(&*store)?;
+        let groups = Groups::load((config.cluster_id, config.copies), loaded, seed)
             .map_err(|e| MetaError::Corrupt(format!("placement groups: {e}")))?;
         let (servers, changes) = (
             records::load_servers(&*store)?,
@@ -134,6 +139,7 @@ impl Cluster {
             delivering: Delivering::default(),
             telling_rows: Mutex::default(),
             fences: Mutex::default(),
+            verifiers: Mutex::default(),
             changed: Notify::new(),
             key_work: tokio::sync::Mutex::default(),
             key_job: Job::default(),
@@ -152,12 +158,18 @@ impl Cluster {
         }
         self.changed.notify_waiters();
         self.deliver_fences();
+        self.tend_members();
         self.deliver_rows();
     }
 
     /// Identity of the cluster.
     pub fn id(&self) -> u64 {
         self.cluster_id
+    }
+
+    /// Copies of new files whose directory says nothing.
+    pub fn copies(&self) -> u32 {
+        self.groups.lock().copies()
     }
 
     /// Lease of data servers in milliseconds.
@@ -179,17 +191,22 @@ impl Cluster {
         (self.wall_ms)()
     }
 
-    /// Where a new file over `width` data servers goes; 0 is a whole group.
+    /// Where a new file over `width` data servers goes, with so many copies; 0 is a whole group, and the cluster's own
+    /// number of copies.
     ///
     /// # Errors
     /// [`MetaError`] when a new group cannot be stored; [`NoPlace`] when no data server takes the file.
-    pub fn pick(self: &Arc<Self>, width: u32) -> Result<Result<Placed, NoPlace>, MetaError> {
+    pub fn pick(
+        self: &Arc<Self>,
+        width: u32,
+        copies: u32,
+    ) -> Result<Result<Placed, NoPlace>, MetaError> {
         let (picked, is_grown) = {
             let mut groups = self.groups.lock();
             let mut servers = self.servers.lock();
             servers.look_who_is_away();
             let before = groups.placement().groups().count();
-            let picked = groups.pick(&*self.store, &servers, width);
+            let picked = groups.pick(&*self.store, &servers, (width, copies));
             (picked, groups.placement().groups().count() > before)
         };
         if is_grown {
@@ -269,6 +286,11 @@ impl Cluster {
         self.groups.lock().servers_of(group).unwrap_or_default()
     }
 
+    /// All members of all places of a group, ascending; none for an unknown one.
+    pub fn group_members(&self, group: u32) -> Vec<u32> {
+        self.group(group).map_or_else(Vec::new, |g| g.members())
+    }
+
     /// Whether a pending fence on the file may still matter at a data server of the group.
     pub fn is_fencing(&self, group: u32, file: u64) -> bool {
         let ids = self.group_servers(group);
@@ -344,24 +366,40 @@ impl Cluster {
         }
     }
 
-    /// Notes write verifiers, and returns the last known ones of `ids` in their order (rule R11).
-    pub fn note_verifiers(
-        &self,
-        ids: &[u32],
-        seen: &BTreeMap<u32, Verifier>,
-    ) -> Vec<(u32, Verifier)> {
-        let mut servers = self.servers.lock();
-        let mut out = Vec::with_capacity(ids.len());
-        for ds in ids {
-            let Some(server) = servers.map.get_mut(ds) else {
-                continue;
-            };
-            if let Some(verifier) = seen.get(ds) {
-                server.verifier = Some(*verifier);
+    /// Notes write verifiers of places, and returns the last known ones of all places of a group (rules R11, P16).
+    pub fn note_verifiers(&self, group: &Group, seen: &BTreeMap<u32, Verifier>) -> Vec<Verifier> {
+        let servers = self.servers.lock();
+        let mut others = self.verifiers.lock();
+        let places = (0..).zip(&group.rows);
+        let known = places.map(|(place, row)| {
+            let server = servers.map.get(&row.primary);
+            let process = server.and_then(|s| s.verifier).unwrap_or_default();
+            let expected = verifier_of(group, place, process);
+            let key = (group.id, place);
+            match seen.get(&place) {
+                Some(verifier) if *verifier == expected => {
+                    others.remove(&key);
+                    expected
+                }
+                // A sync has failed there: each verifier of that process is another one now.
+                Some(verifier) => {
+                    others.insert(key, (process, *verifier));
+                    *verifier
+                }
+                None => match others.get(&key) {
+                    Some((then, verifier)) if *then == process => *verifier,
+                    _ => expected,
+                },
             }
-            out.push((*ds, server.verifier.unwrap_or_default()));
+        });
+        known.collect()
+    }
+
+    /// Notes the verifier of a data server's process, as COMMIT tells it.
+    pub fn note_process(&self, ds: u32, verifier: Verifier) {
+        if let Some(server) = self.servers.lock().map.get_mut(&ds) {
+            server.verifier = Some(verifier);
         }
-        out
     }
 
     /// The key that signs now, for I/O of the metadata server itself. To be taken before the epoch is read.
@@ -384,5 +422,18 @@ impl Cluster {
     /// A data server joined: its record is durable.
     pub(crate) fn add_server(&self, ds: u32, server: Server) {
         self.servers.lock().map.insert(ds, server);
+    }
+}
+
+/// The write verifier of a place whose primary is a process with this verifier (rule P16). In a group without places it
+/// is that of the process.
+#[must_use]
+pub fn verifier_of(group: &Group, place: u32, process: Verifier) -> Verifier {
+    let reign = group.rows.get(place as usize).map_or(0, |row| row.reign);
+    match group.form {
+        GroupForm::Shared => process,
+        GroupForm::Places => Verifier {
+            bytes: layout::place_verifier(process.bytes, group.id, place, reign),
+        },
     }
 }

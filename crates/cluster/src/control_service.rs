@@ -87,6 +87,10 @@ impl<F: Files> ControlService<F> {
                 Answer::from(hello::heartbeat(&self.cluster, conn, &args).await).encode(&mut e);
             }
             ToMds::Size(args) => Answer::from(self.files.size(args).await).encode(&mut e),
+            ToMds::Out(args) => Answer::from(self.cluster.out(conn, args).await).encode(&mut e),
+            ToMds::Filled(args) => {
+                Answer::from(self.cluster.filled(conn, args).await).encode(&mut e);
+            }
             ToMds::Wrote(args) => Answer::from(self.files.wrote(args).await).encode(&mut e),
         }
         e

@@ -11,11 +11,15 @@
 //! new files. The old groups are taken up again when their members are back. When all are away, files go where they
 //! went before.
 
+use crate::copies::{members_of_places, narrow_members, shifts};
 use crate::layout_limits::{FILE_WIDTH_MAX, fits};
 use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};
 use crate::records;
 use crate::servers::Servers;
-use layout::{GROUPS_MAX, Group, GroupForm, Placed, PlacementError, PlacementTable};
+use layout::{
+    COPIES_MAX, GROUPS_MAX, Group, GroupForm, MemberState, Placed, PlacementError, PlacementTable,
+    Row,
+};
 use meta::{MetaError, MetaStore};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +42,10 @@ pub(crate) struct Groups {
     avoided: BTreeSet<u32>,
     next_id: u32,
     seed: u32,
+    /// Copies of new files whose directory says nothing.
+    copies: u32,
+    /// When a member was last left out at a place.
+    left_out: BTreeMap<(u32, usize), Instant>,
     /// Groups of files whose directory wants fewer data servers.
     narrow: Narrow,
 }
@@ -47,9 +55,15 @@ fn is_whole(group: &&Arc<Group>) -> bool {
     group.id < NARROW_ID_MIN
 }
 
-/// Whether new files over these data servers may go to a group: one of an earlier version takes none.
-fn is_of(group: &Group, servers: &[u32]) -> bool {
-    group.form == GroupForm::Places && group.primaries() == servers
+/// Whether a group was made of these members, by place, the first primary first. One of an earlier version never was.
+fn is_of(group: &Group, places: &[Vec<u32>]) -> bool {
+    let is_row = |(row, members): (&Row, &Vec<u32>)| {
+        let ids = row.members.0.iter().map(|m| m.ds);
+        ids.eq(members.iter().copied())
+    };
+    group.form == GroupForm::Places
+        && group.rows.len() == places.len()
+        && group.rows.iter().zip(places).all(is_row)
 }
 
 /// Why a new file has no place.
@@ -74,7 +88,7 @@ fn plan(live: &[u32]) -> Vec<Vec<u32>> {
 
 impl Groups {
     pub(crate) fn load(
-        cluster_id: u64,
+        (cluster_id, copies): (u64, u32),
         groups: Vec<Group>,
         seed: u32,
     ) -> Result<Self, PlacementError> {
@@ -85,6 +99,8 @@ impl Groups {
             avoided: BTreeSet::new(),
             next_id: 1,
             seed,
+            copies: copies.clamp(1, COPIES_MAX),
+            left_out: BTreeMap::new(),
             narrow: Narrow::default(),
         };
         // Until the data servers are back, the newest group takes new files.
@@ -102,6 +118,11 @@ impl Groups {
         Ok(out)
     }
 
+    /// Copies of new files whose directory says nothing.
+    pub(crate) fn copies(&self) -> u32 {
+        self.copies
+    }
+
     pub(crate) fn placement(&self) -> &PlacementTable {
         &self.placement
     }
@@ -115,12 +136,28 @@ impl Groups {
         self.placement.renewed(ds)
     }
 
-    /// Takes groups that [`Groups::renewed`] gave, once they are stored.
-    pub(crate) fn renew(&mut self, groups: &[Group]) {
+    /// Takes newer versions of groups, once they are stored.
+    pub(crate) fn take(&mut self, groups: &[Group]) {
         for group in groups {
-            let known = self.placement.renew(group);
-            known.expect("a group of the table itself, under the same lock");
+            self.change(group.clone());
         }
+        self.apply_current();
+    }
+
+    /// Takes a newer version of a group, once it is stored.
+    pub(crate) fn change(&mut self, group: Group) {
+        for (place, row) in group.rows.iter().enumerate() {
+            if row.era == group.version && row.in_state(MemberState::Stale).next().is_some() {
+                self.left_out.insert((group.id, place), Instant::now());
+            }
+        }
+        let known = self.placement.change(group);
+        known.expect("a newer version of a group of the table, under the same lock");
+    }
+
+    /// When a member was last left out at a place, if that was in this process.
+    pub(crate) fn left_out_at(&self, group: u32, place: usize) -> Option<Instant> {
+        self.left_out.get(&(group, place)).copied()
     }
 
     /// Looks which data servers are live and have room, and regroups when that has been so for long enough.
@@ -141,7 +178,7 @@ impl Groups {
             .all(|id| self.seen.0.contains(id) || servers.full().contains(id));
         let wait_ms = if grown { SETTLE_MS } else { REGROUP_MS };
         if self.seen.1.elapsed() >= Duration::from_millis(wait_ms) {
-            self.regroup(store)?;
+            self.regroup(store, servers)?;
         }
         Ok(())
     }
@@ -159,24 +196,27 @@ impl Groups {
     }
 
     /// Makes the groups of the data servers seen the current ones.
-    fn regroup(&mut self, store: &dyn MetaStore) -> Result<(), MetaError> {
+    fn regroup(&mut self, store: &dyn MetaStore, servers: &Servers) -> Result<(), MetaError> {
         let lists = plan(&self.seen.0);
         if lists.is_empty() {
             return Ok(());
         }
         let mut current = Vec::with_capacity(lists.len());
-        for list in lists {
-            let same = {
-                let mut whole = self.placement.groups().filter(is_whole);
-                whole.find(|g| is_of(g, &list)).map(|g| g.id)
-            };
-            match same {
-                Some(id) => current.push(id),
-                None if self.placement.groups().count() >= GROUPS_MAX => {
-                    current = self.widest_seen();
-                    break;
+        'all: for list in lists {
+            for shift in shifts(list.len(), self.copies) {
+                let places = members_of_places(&list, (shift, self.copies), servers);
+                let same = {
+                    let mut whole = self.placement.groups().filter(is_whole);
+                    whole.find(|g| is_of(g, &places)).map(|g| g.id)
+                };
+                match same {
+                    Some(id) => current.push(id),
+                    None if self.placement.groups().count() >= GROUPS_MAX => {
+                        current = self.widest_seen();
+                        break 'all;
+                    }
+                    None => current.push(self.make(store, &places)?),
                 }
-                None => current.push(self.make(store, list)?),
             }
         }
         if !current.is_empty() && current != self.current {
@@ -205,15 +245,20 @@ impl Groups {
         }
     }
 
-    fn make(&mut self, store: &dyn MetaStore, list: Vec<u32>) -> Result<u32, MetaError> {
-        let id = self.add(store, self.next_id, list)?;
+    fn make(&mut self, store: &dyn MetaStore, places: &[Vec<u32>]) -> Result<u32, MetaError> {
+        let id = self.add(store, self.next_id, places)?;
         self.next_id = self.next_id.saturating_add(1);
         Ok(id)
     }
 
     /// Stores a group and takes it into the table.
-    fn add(&mut self, store: &dyn MetaStore, id: u32, list: Vec<u32>) -> Result<u32, MetaError> {
-        let group = Group::single(id, &list);
+    fn add(
+        &mut self,
+        store: &dyn MetaStore,
+        id: u32,
+        places: &[Vec<u32>],
+    ) -> Result<u32, MetaError> {
+        let group = Group::new(id, places);
         records::put_group(store, &group)?;
         if let Err(error) = self.placement.add(group, 0, self.seed) {
             return Err(MetaError::Corrupt(format!("placement group {id}: {error}")));
@@ -222,7 +267,11 @@ impl Groups {
     }
 
     fn apply_current(&mut self) {
-        let serves = |g: &Group| !g.members().iter().any(|id| self.avoided.contains(id));
+        let serves = |g: &Group| {
+            let is_whole =
+                |row: &Row| row.in_state(MemberState::Sync).count() == row.members.0.len();
+            g.rows.iter().all(is_whole) && !g.members().iter().any(|id| self.avoided.contains(id))
+        };
         let taken = |g: &Group| self.current.contains(&g.id) && serves(g);
         let weights = self.placement.groups().map(|g| {
             let weight = if taken(g) { g.width() } else { 0 };
@@ -241,17 +290,22 @@ impl Groups {
         &mut self,
         store: &dyn MetaStore,
         servers: &Servers,
-        width: u32,
+        (width, copies): (u32, u32),
     ) -> Result<Result<Placed, NoPlace>, MetaError> {
         self.note_avoided(servers);
-        if let Some(placed) = self.pick_narrow(store, width.min(FILE_WIDTH_MAX))? {
+        let copies = match copies {
+            0 => self.copies,
+            copies => copies.min(COPIES_MAX),
+        };
+        let width = width.min(FILE_WIDTH_MAX);
+        if let Some(placed) = self.pick_narrow((store, servers), width, copies)? {
             return Ok(Ok(placed));
         }
         if let Some(placed) = self.placement.pick() {
             return Ok(Ok(placed));
         }
         self.seen = (servers.usable_ids(), Instant::now());
-        self.regroup(store)?;
+        self.regroup(store, servers)?;
         Ok(self.placement.pick().ok_or_else(|| {
             if servers.live_ids().is_empty() || servers.room_may_return() {
                 NoPlace::NotYet
@@ -263,18 +317,24 @@ impl Groups {
 }
 
 impl Groups {
-    /// Where a new file over `width` data servers goes. `None` when that is no fewer than there are, or no group can be made for
-    /// it: then it goes where any other does.
+    /// Where a new file over `width` data servers with so many copies goes. `None` when any other goes to such a group, or no group
+    /// can be made for it: then it goes where any other does.
     fn pick_narrow(
         &mut self,
-        store: &dyn MetaStore,
+        (store, all): (&dyn MetaStore, &Servers),
         width: u32,
+        copies: u32,
     ) -> Result<Option<Placed>, MetaError> {
         let servers = self.servers_with_room();
         let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
-        if width == 0 || width >= count {
+        let is_whole = width == 0 || width >= count;
+        if count == 0 || is_whole && copies == self.copies {
             return Ok(None);
         }
+        let width = match is_whole {
+            true => count.min(FILE_WIDTH_MAX),
+            false => width,
+        };
         if self.narrow.servers != servers {
             self.narrow = Narrow {
                 servers,
@@ -282,7 +342,7 @@ impl Groups {
             };
         }
         let runs_count = usize::try_from(count.div_ceil(width)).unwrap_or(usize::MAX);
-        let entry = self.narrow.runs.entry(width);
+        let entry = self.narrow.runs.entry((width, copies));
         let (runs, placed) = entry.or_insert_with(|| (vec![None; runs_count], 0));
         let turn = usize::try_from(*placed).unwrap_or(0);
         *placed = placed.wrapping_add(1);
@@ -290,12 +350,16 @@ impl Groups {
         let first_index = u32::try_from(turn / runs_count).unwrap_or(0) % width;
         let group = match runs[index] {
             Some(id) => id,
-            None => match self.narrow_group(store, run_of(&self.narrow.servers, width, index))? {
-                Some(id) => id,
-                None => return Ok(None),
-            },
+            None => {
+                let run = run_of(&self.narrow.servers, width, index);
+                let places = narrow_members(&self.narrow.servers, &run, (index, copies), all);
+                match self.narrow_group(store, &places)? {
+                    Some(id) => id,
+                    None => return Ok(None),
+                }
+            }
         };
-        if let Some((runs, _)) = self.narrow.runs.get_mut(&width) {
+        if let Some((runs, _)) = self.narrow.runs.get_mut(&(width, copies)) {
             runs[index] = Some(group);
         }
         Ok(Some(Placed { group, first_index }))
@@ -305,11 +369,11 @@ impl Groups {
     fn narrow_group(
         &mut self,
         store: &dyn MetaStore,
-        list: Vec<u32>,
+        places: &[Vec<u32>],
     ) -> Result<Option<u32>, MetaError> {
         let narrow = |g: &&Arc<Group>| g.id >= NARROW_ID_MIN;
         let groups = || self.placement().groups().filter(narrow);
-        if let Some(same) = groups().find(|g| is_of(g, &list)) {
+        if let Some(same) = groups().find(|g| is_of(g, places)) {
             return Ok(Some(same.id));
         }
         if groups().count() >= NARROW_GROUPS_MAX {
@@ -320,7 +384,7 @@ impl Groups {
         let Some(id) = last.map_or(Some(NARROW_ID_MIN), |id| id.checked_add(1)) else {
             return Ok(None);
         };
-        self.add(store, id, list).map(Some)
+        self.add(store, id, places).map(Some)
     }
 }
 
@@ -345,7 +409,7 @@ mod tests {
     fn a_stored_group_that_is_too_wide_takes_no_new_files() {
         for (width, taken) in [(FILE_WIDTH_MAX, vec![7]), (FILE_WIDTH_MAX + 1, vec![])] {
             let stored = Group::single(7, &(1..=width).collect::<Vec<_>>());
-            let groups = Groups::load(1, vec![stored], 0).unwrap();
+            let groups = Groups::load((1, 1), vec![stored], 0).unwrap();
             assert_eq!(groups.current, taken, "{width}");
             assert_eq!(groups.next_id, 8);
             assert_eq!(groups.servers_of(7).unwrap().len(), width as usize);

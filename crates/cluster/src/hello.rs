@@ -12,12 +12,12 @@ use crate::cluster::Cluster;
 use crate::keys::HeldKeys;
 use crate::records;
 use crate::servers::{HEARTBEAT_MS, Server};
-use crate::{fence, key_rotation, rows};
+use crate::{fence, key_rotation, members, rows};
 use control::{
     CommitObjectsArgs, FENCE_BATCH_MAX, FLOORS_PAGE_MAX, FloorsArgs, HeartbeatArgs, HeartbeatOk,
     HelloArgs, HelloOk, Refusal, Status, VersionRange,
 };
-use layout::{Epoch, Floor};
+use layout::{Epoch, Floor, Group};
 use meta::{MetaError, MetaStore, Seq};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -108,14 +108,22 @@ fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
         return Ok(cluster.store.applied());
     }
     let moved = record.addresses != server.record.addresses;
-    let renewed = if moved {
-        groups.renewed(args.ds_id)
-    } else {
-        Vec::new()
+    let mut renewed = match record.counter > server.record.counter {
+        true => members::after_start(&groups, args.ds_id),
+        false => Vec::new(),
     };
+    if moved {
+        let is_new = |group: &Group| renewed.iter().all(|other| other.id != group.id);
+        let others: Vec<Group> = groups
+            .renewed(args.ds_id)
+            .into_iter()
+            .filter(is_new)
+            .collect();
+        renewed.extend(others);
+    }
     let stored = records::put_server(store, args.ds_id, &record, &renewed);
     let seq = stored.map_err(failed)?;
-    groups.renew(&renewed);
+    groups.take(&renewed);
     if moved {
         tracing::info!(
             ds = args.ds_id,
@@ -130,7 +138,7 @@ fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
     Ok(seq)
 }
 
-fn connect(cluster: &Cluster, conn: &ConnHandle, args: &HelloArgs, keys: HeldKeys) {
+fn connect(cluster: &Arc<Cluster>, conn: &ConnHandle, args: &HelloArgs, keys: HeldKeys) {
     let mut servers = cluster.servers.lock();
     let Some(server) = servers.map.get_mut(&args.ds_id) else {
         return;

@@ -12,13 +12,16 @@ pub(crate) const NARROW_ID_MIN: u32 = 1 << 31;
 /// Most narrow groups: the rest is for whole ones.
 pub(crate) const NARROW_GROUPS_MAX: usize = GROUPS_MAX / 2;
 
+/// The group of each run, as far as it has one, and how many files were placed.
+pub(crate) type Runs = (Vec<Option<u32>>, u32);
+
 /// The runs of the current data servers.
 #[derive(Default)]
 pub(crate) struct Narrow {
     /// The data servers that the runs are cut from.
     pub(crate) servers: Vec<u32>,
-    /// By width: the group of each run, as far as it has one, and how many files were placed.
-    pub(crate) runs: BTreeMap<u32, (Vec<Option<u32>>, u32)>,
+    /// By width and copies.
+    pub(crate) runs: BTreeMap<(u32, u32), Runs>,
 }
 
 /// Run `index` of `width` out of more servers than that.

@@ -149,6 +149,17 @@ pub(crate) fn load_groups(store: &dyn MetaStore) -> Result<Vec<Group>, MetaError
     Ok(groups.into_iter().map(|(_, group)| group).collect())
 }
 
+/// Stores groups whose rows have changed, in one transaction.
+pub(crate) fn put_groups(store: &dyn MetaStore, groups: &[Group]) -> Result<Seq, MetaError> {
+    store.transact(&mut |tx| {
+        tx.purpose(Purpose::Removal);
+        for group in groups {
+            tx.put(&numbered(GROUP, group.id), &xdr::encode_to_vec(group));
+        }
+        Ok(TxOutcome::Commit)
+    })
+}
+
 pub(crate) fn put_group(store: &dyn MetaStore, group: &Group) -> Result<Seq, MetaError> {
     put(store, Purpose::Ordinary, &numbered(GROUP, group.id), group)
 }

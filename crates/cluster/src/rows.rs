@@ -13,7 +13,7 @@
 
 use crate::call::{DsError, call_when_ready};
 use crate::cluster::Cluster;
-use control::{PlaceRow, ROWS_PAGE_MAX, RowsArgs};
+use control::{MEMBER_ADDRESSES_MAX, MemberAddresses, PlaceRow, ROWS_PAGE_MAX, RowsArgs};
 use layout::{Group, GroupForm};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -117,8 +117,11 @@ pub(crate) async fn tell(cluster: &Cluster, ds: u32, conn: &ConnHandle) -> Resul
         stored.map_err(|_| DsError::Down)?;
         let rows: Vec<PlaceRow> = due.iter().flat_map(|group| rows_of(group, ds)).collect();
         for page in rows.chunks(ROWS_PAGE_MAX as usize) {
-            let rows = page.to_vec().into();
-            let answer = call_when_ready(conn, &RowsArgs { rows }).await?;
+            let args = RowsArgs {
+                members: cluster.addresses_of(page, ds).into(),
+                rows: page.to_vec().into(),
+            };
+            let answer = call_when_ready(conn, &args).await?;
             for group in answer.newer.0 {
                 tracing::error!(
                     ds,
@@ -154,15 +157,38 @@ fn due(cluster: &Cluster, ds: u32, conn: &ConnHandle) -> Result<Vec<Arc<Group>>,
 }
 
 /// The rows of a group that a data server is told: those of places of which it is a member.
-fn rows_of(group: &Group, ds: u32) -> Vec<PlaceRow> {
-    let places = (0..).zip(&group.rows);
-    let own = places.filter(|(_, row)| row.state_of(ds).is_some());
-    own.map(|(place, row)| PlaceRow {
+fn rows_of(group: &Group, ds: u32) -> impl Iterator<Item = PlaceRow> + '_ {
+    let places = (0..group.width()).filter_map(|place| row_of(group, place));
+    places.filter(move |told| told.row.state_of(ds).is_some())
+}
+
+/// The row of a place, as it is told.
+pub(crate) fn row_of(group: &Group, place: u32) -> Option<PlaceRow> {
+    let row = group.rows.get(place as usize)?;
+    Some(PlaceRow {
         group: group.id,
         place,
         width: group.width(),
         version: group.version,
         row: row.clone(),
     })
-    .collect()
+}
+
+impl Cluster {
+    /// Where the other members of places are reached.
+    fn addresses_of(&self, rows: &[PlaceRow], ds: u32) -> Vec<MemberAddresses> {
+        let members = rows.iter().flat_map(|told| &told.row.members.0);
+        let others: BTreeSet<u32> = members.map(|m| m.ds).filter(|other| *other != ds).collect();
+        let servers = self.servers.lock();
+        let told = |ds_id: u32| {
+            let addresses = &servers.map.get(&ds_id)?.record.addresses.0;
+            let some = addresses.iter().take(MEMBER_ADDRESSES_MAX as usize);
+            Some(MemberAddresses {
+                ds_id,
+                addresses: some.cloned().collect::<Vec<_>>().into(),
+            })
+        };
+        let told = others.into_iter().filter_map(told);
+        told.take(ROWS_PAGE_MAX as usize).collect()
+    }
 }

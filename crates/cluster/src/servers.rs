@@ -393,6 +393,12 @@ impl Servers {
             .collect()
     }
 
+    /// Whether two data servers are in different failure domains. One without a location is one by itself.
+    pub(crate) fn are_apart(&self, one: u32, other: u32) -> bool {
+        let location = |ds| self.map.get(&ds).map_or("", |s| s.location.as_str());
+        one != other && (location(one).is_empty() || location(one) != location(other))
+    }
+
     /// Of `ids`, those that belong to the cluster.
     pub(crate) fn members_of(&self, ids: &[u32]) -> Vec<u32> {
         ids.iter()
@@ -409,6 +415,22 @@ impl Servers {
             .copied()
             .filter(|id| self.map.get(id).is_some_and(told))
             .collect()
+    }
+}
+
+#[cfg(test)]
+impl Servers {
+    /// A data server of a test, in a failure domain.
+    pub(crate) fn add_at(&mut self, id: u32, location: &str) {
+        let mut server = Server::new(ServerRecord {
+            membership: Membership::Active,
+            store_id: u64::from(id),
+            counter: 1,
+            fingerprint: [0; 32],
+            addresses: Vec::new().into(),
+        });
+        server.location = location.to_owned();
+        self.map.insert(id, server);
     }
 }
 

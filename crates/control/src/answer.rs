@@ -50,6 +50,8 @@ xdr::xdr_enum! {
         Unsupported = 18,
         /// The file system of the store holds no object of that size.
         TooLarge = 19,
+        /// The data server is not primary of the place, or not in that reign.
+        NotPrimary = 20,
     }
 }
 

@@ -21,6 +21,8 @@ pub fn message(bytes: &[u8]) {
     both::<to_mds::HeartbeatArgs>(bytes);
     both::<to_mds::SizeArgs>(bytes);
     both::<to_mds::WroteArgs>(bytes);
+    both::<to_mds::OutArgs>(bytes);
+    both::<to_mds::FilledArgs>(bytes);
     both::<to_ds::StatArgs>(bytes);
     both::<to_ds::SetSizeArgs>(bytes);
     both::<to_ds::CommitObjectsArgs>(bytes);

@@ -27,14 +27,15 @@ pub use call::{ReplyError, encode_call, read_reply};
 pub use proc::{AllowedCaller, CallDecodeError, Proc, Request, ToDs, ToMds, admit};
 pub use to_ds::{
     BATCH_MAX, CloneObjectArgs, CommitObjectsArgs, CommitOk, ExpelArgs, FENCE_BATCH_MAX,
-    FLOORS_PAGE_MAX, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs, MAP_RANGES_MAX, MapArgs, MapOk,
-    PlaceRow, PunchArgs, PunchOk, ROWS_PAGE_MAX, RemoveItem, RemoveObjectsArgs, ReserveArgs,
-    ReserveOk, RowsArgs, RowsOk, SetSizeArgs, SetSizeItem, ShutdownArgs, StatArgs, StatItem,
-    StatOk,
+    FLOORS_PAGE_MAX, FenceArgs, FloorsArgs, ItemStatuses, KeysArgs, MAP_RANGES_MAX,
+    MEMBER_ADDRESSES_MAX, MapArgs, MapOk, MemberAddresses, PlaceRow, PunchArgs, PunchOk,
+    ROWS_PAGE_MAX, RemoveItem, RemoveObjectsArgs, ReserveArgs, ReserveOk, RowsArgs, RowsOk,
+    SetSizeArgs, SetSizeItem, ShutdownArgs, StatArgs, StatItem, StatOk,
 };
 pub use to_mds::{
-    CERTIFICATE_BYTES_MAX, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JOIN_SECRET_BYTES,
-    JoinArgs, JoinOk, JoinSecret, PUBLIC_KEY_BYTES_MAX, SizeArgs, SizeOk, WroteArgs, WroteItem,
+    CERTIFICATE_BYTES_MAX, FilledArgs, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk,
+    JOIN_SECRET_BYTES, JoinArgs, JoinOk, JoinSecret, OutArgs, PUBLIC_KEY_BYTES_MAX, PlaceReign,
+    RowsTold, SizeArgs, SizeOk, WroteArgs, WroteItem,
 };
 pub use types::{
     ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NETID_BYTES_MAX, NetAddr,

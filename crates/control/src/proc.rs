@@ -9,7 +9,8 @@ use crate::to_ds::{
     RowsArgs, RowsOk, SetSizeArgs, ShutdownArgs, StatArgs, StatOk,
 };
 use crate::to_mds::{
-    HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, SizeArgs, SizeOk, WroteArgs,
+    FilledArgs, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, OutArgs,
+    RowsTold, SizeArgs, SizeOk, WroteArgs,
 };
 use crate::{PROGRAM, VERSION_MAX, VERSION_MIN};
 
@@ -28,6 +29,10 @@ xdr::xdr_enum! {
         Size = 4,
         /// Stable writes.
         Wrote = 5,
+        /// A member of places fails.
+        Out = 6,
+        /// A member of a place has all of it.
+        Filled = 7,
         /// Sizes and times of objects.
         Stat = 33,
         /// Cuts objects.
@@ -76,7 +81,9 @@ impl Proc {
     pub const fn caller(self) -> AllowedCaller {
         match self {
             Self::Null | Self::Join => AllowedCaller::Anyone,
-            Self::Hello | Self::Heartbeat | Self::Size | Self::Wrote => AllowedCaller::DataServer,
+            Self::Hello | Self::Heartbeat | Self::Size | Self::Wrote | Self::Out | Self::Filled => {
+                AllowedCaller::DataServer
+            }
             Self::Stat
             | Self::SetSize
             | Self::Commit
@@ -221,6 +228,10 @@ calls! {
     Size(SizeArgs) => SizeOk,
     /// Stable writes.
     Wrote(WroteArgs) => ItemStatuses,
+    /// A member of places fails.
+    Out(OutArgs) => RowsTold,
+    /// A member of a place has all of it.
+    Filled(FilledArgs) => RowsTold,
 }
 
 calls! {

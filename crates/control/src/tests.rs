@@ -31,6 +31,7 @@ fn full<T: Clone, const MAX: u32>(item: T) -> List<T, MAX> {
 
 fn object() -> ObjectRef {
     ObjectRef {
+        group: 0,
         file_id: u64::MAX,
         generation: 3,
         place: 255,
@@ -320,11 +321,36 @@ fn a_page_of_rows_round_trips() {
             count
         ]
         .into(),
+        members: vec![
+            MemberAddresses {
+                ds_id: 5,
+                addresses: full(address()),
+            };
+            count
+        ]
+        .into(),
     };
     let newer = vec![7; ROWS_PAGE_MAX as usize].into();
     check(page(2), RowsOk { newer });
     let bytes = xdr::encode_to_vec(&page(ROWS_PAGE_MAX as usize));
     assert!(bytes.len() + 1024 <= MESSAGE_BYTES_MAX as usize);
+    let place = PlaceReign {
+        group: 7,
+        place: 57,
+        reign: 4,
+    };
+    let rows = page(2).rows;
+    let out = OutArgs {
+        ds_id: 6,
+        places: vec![place; 3].into(),
+    };
+    check(out, RowsTold { rows: rows.clone() });
+    let filled = FilledArgs {
+        ds_id: 6,
+        place,
+        era: 5,
+    };
+    check(filled, RowsTold { rows });
 }
 
 #[test]
@@ -391,7 +417,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
             low_high
         );
     }
-    for procedure in [6, 31, 47, u32::MAX] {
+    for procedure in [8, 31, 47, u32::MAX] {
         let refused = CallDecodeError::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));

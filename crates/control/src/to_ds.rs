@@ -8,7 +8,7 @@ use nfs4::{NfsTime, Verifier};
 use xdr::List;
 
 use crate::answer::{DETAIL_BYTES_MAX, Status};
-use crate::types::{KeySet, ObjectRef, Range, Stripes, Text};
+use crate::types::{KeySet, NetAddr, ObjectRef, Range, Stripes, Text};
 
 /// Most objects in one STAT, SET_SIZE, COMMIT or REMOVE.
 pub const BATCH_MAX: u32 = 256;
@@ -18,6 +18,8 @@ pub const FENCE_BATCH_MAX: u32 = 256;
 pub const MAP_RANGES_MAX: u32 = 1024;
 /// Most rows in one ROWS.
 pub const ROWS_PAGE_MAX: u32 = 256;
+/// Most addresses of another member that a data server is told.
+pub const MEMBER_ADDRESSES_MAX: u32 = 4;
 /// Most floors in one FLOORS page.
 pub const FLOORS_PAGE_MAX: u32 = 1024;
 
@@ -143,11 +145,21 @@ xdr::xdr_struct! {
         pub row: Row,
     }
 
+    /// Where a data server is reached by others.
+    pub struct MemberAddresses {
+        /// The data server.
+        pub ds_id: u32,
+        /// Its addresses, as clients are told them.
+        pub addresses: List<NetAddr, MEMBER_ADDRESSES_MAX>,
+    }
+
     /// ROWS: places of which the data server is a member (rules P2, P3). They hold for this connection; one that it
     /// was told before is replaced. Answered when their versions are durable.
     pub struct RowsArgs {
         /// The rows, durable at the MDS.
         pub rows: List<PlaceRow, ROWS_PAGE_MAX>,
+        /// Where the other members of these places are reached.
+        pub members: List<MemberAddresses, ROWS_PAGE_MAX>,
     }
 
     /// Answer of ROWS.

@@ -7,7 +7,7 @@ use layout::{ClientTag, Epoch};
 use nfs4::NfsTime;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List, OpaqueBuf};
 
-use crate::to_ds::BATCH_MAX;
+use crate::to_ds::{BATCH_MAX, PlaceRow, ROWS_PAGE_MAX};
 use crate::types::{
     ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NetAddr, StoreIdentity, Text,
     VersionRange,
@@ -149,6 +149,44 @@ xdr::xdr_struct! {
         pub size_bytes: u64,
         /// How long the answer may be reused, in milliseconds.
         pub cache_ms: u32,
+    }
+
+    /// A place, in the reign of a primary.
+    #[derive(Copy)]
+    pub struct PlaceReign {
+        /// The placement group.
+        pub group: u32,
+        /// The place in it.
+        pub place: u32,
+        /// The reign.
+        pub reign: u32,
+    }
+
+    /// OUT: the caller, primary of these places, has lost a member (rule P11). Answered when nobody counts on the
+    /// member any more, durably.
+    pub struct OutArgs {
+        /// The member.
+        pub ds_id: u32,
+        /// The places.
+        pub places: List<PlaceReign, ROWS_PAGE_MAX>,
+    }
+
+    /// FILLED: a member of a place has every byte of it, and every promise waits for it (rule P15). Answered when the
+    /// member is in sync, durably.
+    #[derive(Copy)]
+    pub struct FilledArgs {
+        /// The member.
+        pub ds_id: u32,
+        /// The place.
+        pub place: PlaceReign,
+        /// The era in which it was filled: a later one begins anew.
+        pub era: u32,
+    }
+
+    /// The rows of places as they are now, durably. One of which the caller is no member any more is left out.
+    pub struct RowsTold {
+        /// The rows.
+        pub rows: List<PlaceRow, ROWS_PAGE_MAX>,
     }
 
     /// WROTE: stable WRITEs are about to be answered FILE_SYNC. Answered when the MDS has taken in size, mtime and change of

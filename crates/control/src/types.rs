@@ -242,6 +242,8 @@ pub struct ObjectRef {
     pub generation: u32,
     /// The place in the file's group (rule P1); 0 at every data server in a group of earlier versions.
     pub place: u8,
+    /// The placement group; 0 for one of earlier versions, whose objects have no row.
+    pub group: u32,
 }
 
 impl Decode<'_> for ObjectRef {
@@ -252,10 +254,12 @@ impl Decode<'_> for ObjectRef {
             kind: DecodeErrorKind::Invalid("a place is below 256"),
             offset,
         })?;
+        let group = d.u32()?;
         Ok(Self {
             file_id,
             generation,
             place,
+            group,
         })
     }
 }
@@ -265,5 +269,6 @@ impl Encode for ObjectRef {
         e.u64(self.file_id);
         e.u32(self.generation);
         e.u32(u32::from(self.place));
+        e.u32(self.group);
     }
 }

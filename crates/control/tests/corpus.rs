@@ -12,6 +12,7 @@ const TARGETS: &[Target] = &[("control_message", fuzz::message, stat)];
 
 fn stat() -> Vec<u8> {
     let object = ObjectRef {
+        group: 0,
         file_id: u64::MAX,
         generation: 3,
         place: 1,

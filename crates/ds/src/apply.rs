@@ -69,8 +69,13 @@ pub(crate) struct Applied {
 }
 
 impl Ds {
-    /// Applies a change.
-    pub(crate) async fn apply(&self, id: ObjectId, change: Change<'_>) -> Result<Applied, Fault> {
+    /// Applies a change, at `time` by the clock of whoever orders the changes of the object.
+    pub(crate) async fn apply(
+        &self,
+        id: ObjectId,
+        change: Change<'_>,
+        time: NfsTime,
+    ) -> Result<Applied, Fault> {
         match change {
             Change::Write {
                 offset,
@@ -79,7 +84,7 @@ impl Ds {
                 is_stable,
                 is_reported,
             } => {
-                let apply = || self.write(id, offset, data, buffer_bytes);
+                let apply = || self.write(id, (offset, time), data, buffer_bytes);
                 match is_stable {
                     true if is_reported => self
                         .write_with_record(id, offset, data, || self.with_space_taken(id, apply)),
@@ -87,13 +92,13 @@ impl Ds {
                     false => apply(),
                 }
             }
-            Change::Punch(range) => self.punch(id, range).await,
-            Change::Reserve { own, range } => self.reserve(id, own, range).await,
+            Change::Punch(range) => self.punch(id, range, time).await,
+            Change::Reserve { own, range } => self.reserve(id, own, range, time).await,
             Change::Clone {
                 src,
                 src_offset,
                 range,
-            } => self.clone_from(id, (src, src_offset), range).await,
+            } => self.clone_from(id, (src, src_offset), range, time).await,
             Change::Cut(size_bytes) => {
                 self.cut(id, size_bytes).await?;
                 Ok(Applied::default())
@@ -115,32 +120,42 @@ impl Ds {
     fn write(
         &self,
         id: ObjectId,
-        offset: u64,
+        (offset, time): (u64, NfsTime),
         data: &Bytes,
         buffer_bytes: usize,
     ) -> Result<Applied, Fault> {
-        let time = (self.clock)();
         self.check_once(id)?;
         let written = self.objects.write_shared(id, offset, data, buffer_bytes);
         written.map_err(Fault::Object)?;
         self.changed(id, time)
     }
 
-    async fn punch(&self, id: ObjectId, Range { start, end }: Range) -> Result<Applied, Fault> {
+    async fn punch(
+        &self,
+        id: ObjectId,
+        Range { start, end }: Range,
+        time: NfsTime,
+    ) -> Result<Applied, Fault> {
         self.check_once(id)?;
         let len = end.saturating_sub(start);
         let punch = move |objects: &dyn ObjectStore| objects.punch(id, start, len);
         match self.blocking(punch).await {
-            Ok(()) => self.changed(id, (self.clock)()),
+            Ok(()) => self.changed(id, time),
             // Never written: a hole as it is.
             Err(ObjectError::NotFound) => Ok(Applied::default()),
             Err(e) => Err(Fault::Object(e)),
         }
     }
 
-    async fn reserve(&self, id: ObjectId, own: Own, range: Range) -> Result<Applied, Fault> {
+    async fn reserve(
+        &self,
+        id: ObjectId,
+        own: Own,
+        range: Range,
+        time: NfsTime,
+    ) -> Result<Applied, Fault> {
         self.check_once(id)?;
-        let applied = self.changed(id, (self.clock)())?;
+        let applied = self.changed(id, time)?;
         let work = move |objects: &dyn ObjectStore| reserve_own(objects, id, own, range);
         let through = self.blocking(work).await.map_err(Fault::Object)?;
         Ok(Applied { through, ..applied })
@@ -151,6 +166,7 @@ impl Ds {
         id: ObjectId,
         (src, src_offset): (ObjectId, u64),
         Range { start, end }: Range,
+        time: NfsTime,
     ) -> Result<Applied, Fault> {
         let len = end.saturating_sub(start);
         let clone = move |objects: &dyn ObjectStore| {
@@ -161,7 +177,7 @@ impl Ds {
         self.check_once(id)?;
         let applied = match len {
             0 => Applied::default(),
-            _ => self.changed(id, (self.clock)())?,
+            _ => self.changed(id, time)?,
         };
         self.blocking(clone).await.map_err(Fault::Object)?;
         Ok(applied)
@@ -201,16 +217,35 @@ impl Ds {
         self.blocking(cut).await.map_err(Fault::Object)
     }
 
+    /// Removes one part, and nothing else of its file.
+    pub(crate) async fn drop_part(&self, id: ObjectId) -> Result<(), Fault> {
+        let _order = self.stripe(id.file_id).lock().await;
+        self.remove_objects(vec![id], Vec::new()).await
+    }
+
     async fn remove(&self, id: ObjectId, places: u64) -> Result<Applied, Fault> {
         let _order = self.stripe(id.file_id).lock().await;
         let below = id.generation.saturating_add(1);
-        let mut ids = self.index.objects_below(id.file_id, below)?;
+        let ids = self.index.objects_below(id.file_id, below)?;
         // Objects whose entries were lost in a crash, or forgotten by a call that a crash cut short.
         let unknown = (0..PLACES_MAX).filter(|place| places & 1 << place != 0);
         let unknown = unknown.filter_map(|place| u8::try_from(place).ok());
         let unknown = unknown.map(|place| ObjectId { place, ..id });
         let unknown: Vec<ObjectId> = unknown.filter(|id| !ids.contains(id)).collect();
         let is_more = ids.len() >= OBJECTS_PER_FILE_MAX;
+        self.remove_objects(ids, unknown).await?;
+        Ok(Applied {
+            is_more,
+            ..Applied::default()
+        })
+    }
+
+    /// Removes objects of the index, and others that it does not know. To be called under the stripe lock of their file.
+    async fn remove_objects(
+        &self,
+        mut ids: Vec<ObjectId>,
+        unknown: Vec<ObjectId>,
+    ) -> Result<(), Fault> {
         let mut records = Vec::new();
         for id in ids.iter().chain(&unknown) {
             // Those that its own syncs have covered too: the entry that says so is about to go.
@@ -232,10 +267,6 @@ impl Ds {
                 Err(e) => Err(e),
             })
         });
-        all.await.map_err(Fault::Object)?;
-        Ok(Applied {
-            is_more,
-            ..Applied::default()
-        })
+        all.await.map_err(Fault::Object)
     }
 }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use client_table::ClientTable;
 use nfs4::{NfsStatus, NfsTime};
-use objects::{ObjectId, ObjectStore};
+use objects::ObjectStore;
 use server::{Compound, Nfsd, ServerIdentity};
 use state::{Clients, Grace};
 use tokio::sync::Semaphore;
 
 use crate::announced::Announced;
 use crate::config::{DsConfig, PeerFilter};
+use crate::copies::Copies;
 use crate::counts::{Counts, DsStatus};
 use crate::error::OpenError;
 use crate::gate::{Admitted, Gate, Refused, Want};
@@ -37,6 +38,7 @@ pub struct Ds {
     pub(crate) redo: Arc<RedoTable>,
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
+    pub(crate) copies: Copies,
     pub(crate) sizes: SizeAnswers,
     pub(crate) reports: Reports,
     pub(crate) space_told: SpaceTold,
@@ -96,6 +98,7 @@ impl Ds {
             objects: config.objects,
             announced: Announced::new(index.durable_changes() + redo.durable_through()),
             gate: Gate::new(opened.floors, opened.membership),
+            copies: Copies::new(random()),
             index,
             redo,
             sizes: SizeAnswers::default(),
@@ -207,14 +210,5 @@ impl Ds {
             Refused::OtherPlace => &c.other_place,
         });
         refused.status()
-    }
-}
-
-/// The object of a handle.
-pub(crate) fn object_of(handle: &layout::DsHandle) -> ObjectId {
-    ObjectId {
-        file_id: handle.file_id,
-        generation: handle.generation,
-        place: handle.object_place(),
     }
 }

@@ -15,6 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use layout::DsHandle;
 use meta::MetaError;
 use nfs4::Verifier;
 use objects::{ObjectError, ObjectId, ObjectStore};
@@ -28,6 +29,22 @@ impl Ds {
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier {
             bytes: self.verifier.load(SeqCst).to_be_bytes(),
+        }
+    }
+
+    /// The write verifier of the place of a handle (rule P16).
+    pub(crate) fn verifier_of(&self, handle: &DsHandle) -> Verifier {
+        let process = self.verifier();
+        match &handle.place {
+            None => process,
+            Some(at) => Verifier {
+                bytes: layout::place_verifier(
+                    process.bytes,
+                    at.group,
+                    u32::from(at.place),
+                    at.reign,
+                ),
+            },
         }
     }
 
@@ -75,7 +92,7 @@ impl Ds {
                 tracing::error!(file = id.file_id, "{e}");
             }
             Fault::Sick => count(&self.counts.io_errors),
-            Fault::Object(_) | Fault::Unannounced => {}
+            Fault::Object(_) | Fault::Unannounced | Fault::NotPrimary | Fault::Members => {}
         }
     }
 

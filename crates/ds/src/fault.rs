@@ -19,6 +19,10 @@ pub(crate) enum Fault {
     Redo(RedoError),
     /// An earlier sync failed while the redo log held records of the object (see [`crate::redo_table`]).
     Sick,
+    /// This server is not primary of the place, or not in the reign in which it began.
+    NotPrimary,
+    /// Other members of the place have not said in time that they have it, and the MDS has not left them out.
+    Members,
     /// Durable, but too far ahead of what the MDS knows of the store to be acknowledged.
     Unannounced,
 }
@@ -37,7 +41,8 @@ impl Fault {
             }
             Self::Object(ObjectError::TooLarge) => NfsStatus::FBig,
             Self::Object(ObjectError::Unsupported) => NfsStatus::NotSupp,
-            Self::Object(ObjectError::Busy) | Self::Unannounced => NfsStatus::Delay,
+            Self::NotPrimary => NfsStatus::PnfsNoLayout,
+            Self::Object(ObjectError::Busy) | Self::Unannounced | Self::Members => NfsStatus::Delay,
             Self::Lost | Self::Sick | Self::Object(_) | Self::Index(_) | Self::Redo(_) => {
                 NfsStatus::Io
             }
@@ -49,7 +54,8 @@ impl Fault {
             Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => Status::NoSpace,
             Self::Object(ObjectError::TooLarge) => Status::TooLarge,
             Self::Object(ObjectError::Unsupported) => Status::Unsupported,
-            Self::Object(ObjectError::Busy) | Self::Unannounced => Status::TryLater,
+            Self::NotPrimary => Status::NotPrimary,
+            Self::Object(ObjectError::Busy) | Self::Unannounced | Self::Members => Status::TryLater,
             Self::Lost | Self::Sick | Self::Object(_) | Self::Index(_) | Self::Redo(_) => {
                 Status::Io
             }

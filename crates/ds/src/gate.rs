@@ -28,13 +28,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use control::{PlaceRow, Status};
 use layout::{ClientTag, DsHandle, Floors, HandleError, HandlePlace, KeyRing, SignedHandle};
 use nfs4::NfsStatus;
+use objects::ObjectId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transport::ConnHandle;
 
 use crate::handles::{Handles, Verified};
-use crate::rows::{HandleStripes, Rows};
+use crate::part::Part;
+use crate::rows::{HandleStripes, OwnRow, Rows};
 use crate::{LeaseState, Membership};
 
 /// Times that a handle is verified anew because keys changed meanwhile.
@@ -207,6 +209,8 @@ pub(crate) struct Gate {
     inner: Mutex<Inner>,
     /// That of the keys; changed under the lock.
     generation: AtomicU64,
+    /// Changes of rows; changed under the lock.
+    rows_changes: AtomicU64,
     handles: Handles,
 }
 
@@ -229,6 +233,8 @@ pub(crate) struct Admitted {
     pub(crate) handle: DsHandle,
     /// Whether the MDS itself asks, for a client without a layout.
     pub(crate) is_proxy: bool,
+    /// When the place has no member but this server: the changes of rows up to then.
+    pub(crate) alone: Option<u64>,
     /// The stripes of the handle's place, if it is for one.
     stripes: Option<HandleStripes>,
 }
@@ -265,6 +271,7 @@ impl Gate {
                 flights: Flights::new(),
             }),
             generation: AtomicU64::new(0),
+            rows_changes: AtomicU64::new(0),
             handles: Handles::new(),
         }
     }
@@ -399,6 +406,46 @@ impl Gate {
         change(&mut self.inner.lock().floors)
     }
 
+    /// What this server knows of the rows, if it serves.
+    pub(crate) fn with_rows<T>(&self, look: impl FnOnce(&Rows, u32) -> T) -> Option<T> {
+        let inner = self.inner.lock();
+        let ds_id = inner.membership?.ds_id;
+        inner.is_serving().then(|| look(&inner.rows, ds_id))
+    }
+
+    /// Changes of rows so far.
+    pub(crate) fn rows_changes(&self) -> u64 {
+        self.rows_changes.load(SeqCst)
+    }
+
+    /// The row of a part's place, if this server serves and is its primary (rule P3).
+    pub(crate) fn primary_row(&self, part: Part) -> Option<Arc<OwnRow>> {
+        self.with_rows(|rows, ds_id| {
+            let row = rows.of(part.group, u32::from(part.id.place))?;
+            (row.row.primary == ds_id).then(|| Arc::clone(row))
+        })?
+    }
+
+    /// Whether this server serves and is primary of a part's place in this very reign: to be asked before a promise
+    /// leaves (rule P3).
+    pub(crate) fn reigns(&self, part: Part, reign: u32) -> bool {
+        let row = self.primary_row(part);
+        row.is_some_and(|row| row.row.reign == reign)
+    }
+
+    /// The keys and the cluster, for what servers prove to each other.
+    pub(crate) fn keys(&self) -> Option<(KeyRing, Membership)> {
+        let inner = self.inner.lock();
+        Some((inner.ring.keys.clone(), inner.membership?))
+    }
+
+    /// Counts an item that the primary of a place has passed on as in flight. `None` when the file is removed.
+    pub(crate) fn enter_item(&self, id: ObjectId) -> Option<Flight> {
+        let mut inner = self.inner.lock();
+        let is_removed = inner.floors.is_removed(id.file_id, id.generation);
+        (!is_removed).then(|| inner.flights.begin(id.file_id))
+    }
+
     /// Takes rows of places. Returns false when there are too many.
     pub(crate) fn take_rows(&self, rows: impl Iterator<Item = PlaceRow>) -> bool {
         let mut inner = self.inner.lock();
@@ -406,6 +453,7 @@ impl Gate {
         for row in rows {
             is_room &= inner.rows.take(row);
         }
+        self.rows_changes.store(inner.rows.changes(), SeqCst);
         is_room
     }
 
@@ -443,6 +491,7 @@ impl Gate {
         inner.lease_until = Some(lease_until);
         inner.conn = Some(conn.clone());
         inner.rows.clear();
+        self.rows_changes.store(inner.rows.changes(), SeqCst);
         true
     }
 
@@ -556,6 +605,9 @@ impl Inner {
             _flight: self.flights.begin(handle.file_id),
             handle,
             is_proxy,
+            alone: stripes
+                .is_some_and(HandleStripes::is_alone)
+                .then(|| self.rows.changes()),
             stripes,
         })
     }

@@ -1,7 +1,8 @@
 //! What a data server must remember of its objects: identity, high-water marks, floors, tombstones.
 //!
 //! Keys: `s` + name (store id, starts, changes, membership, count of objects, redo log), `o` + file id, generation, place
-//! (big-endian) to [`ObjectRecord`], `g` + placement group to the newest version of it that the MDS told, `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
+//! (big-endian) to [`ObjectRecord`], `q` + placement group, place, file id, generation for each part of a group with
+//! places, `g` + placement group to the newest version of it that the MDS told, `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
 //! of its newest redo record. All values are XDR.
 //!
 //! # Ownership
@@ -34,6 +35,7 @@ use rustc_hash::FxHashMap;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;
+use crate::part::Part;
 
 /// Objects that the table in memory holds; each takes about 100 bytes.
 const KNOWN_MAX: usize = 1 << 17;
@@ -75,14 +77,19 @@ pub(crate) struct ObjectRecord {
     /// The object is durable without the redo records up to this one. Stored at the end, and only when there was one:
     /// what was made before there was a redo log has no such field.
     pub(crate) redo_through: u64,
+    /// The placement group, 0 for none. Stored after that, and only when there is one.
+    pub(crate) group: u32,
 }
 
 impl Encode for ObjectRecord {
     fn encode(&self, e: &mut Encoder) {
         e.u64(self.high_water_bytes);
         self.modified.encode(e);
-        if self.redo_through > 0 {
+        if self.redo_through > 0 || self.group > 0 {
             e.u64(self.redo_through);
+        }
+        if self.group > 0 {
+            e.u32(self.group);
         }
     }
 }
@@ -95,6 +102,10 @@ impl<'a> Decode<'a> for ObjectRecord {
             redo_through: match d.remaining() {
                 0 => 0,
                 _ => d.u64()?,
+            },
+            group: match d.remaining() {
+                0 => 0,
+                _ => d.u32()?,
             },
         })
     }
@@ -109,6 +120,8 @@ pub(crate) struct Known {
     pub(crate) high_water_bytes: u64,
     /// Durable without the redo records up to this one.
     pub(crate) redo_through: u64,
+    /// The placement group, as the index has it.
+    pub(crate) group: u32,
     /// Last write that this process saw, or the one stored with the mark.
     pub(crate) modified: NfsTime,
     /// The newest write of this process, 0 for none.
@@ -225,6 +238,22 @@ fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
         })
     };
     parse().ok_or_else(|| MetaError::Corrupt("index: key of an object".to_owned()))
+}
+
+/// Key of a part of a group with places.
+fn part_key(group: u32, id: ObjectId) -> Vec<u8> {
+    let mut key = part_prefix(group, id.place).to_vec();
+    key.extend_from_slice(&id.file_id.to_be_bytes());
+    key.extend_from_slice(&id.generation.to_be_bytes());
+    key
+}
+
+/// What the keys of the parts of a place begin with.
+fn part_prefix(group: u32, place: u8) -> [u8; 6] {
+    let mut key = [b'q'; 6];
+    key[1..5].copy_from_slice(&group.to_be_bytes());
+    key[5] = place;
+    key
 }
 
 fn group_key(group: u32) -> [u8; 5] {
@@ -407,6 +436,7 @@ impl Index {
             indexed: true,
             high_water_bytes: r.high_water_bytes,
             redo_through: r.redo_through,
+            group: r.group,
             modified: r.modified,
             ..Known::default()
         });
@@ -450,6 +480,55 @@ impl Index {
         Ok(time)
     }
 
+    /// Gives a part its entry, before anything is done to it. A member that is filled asks for the parts of a place.
+    pub(crate) fn enter_part(&self, part: Part, purpose: Purpose) -> Result<(), MetaError> {
+        if part.group == 0 || self.known(part.id)?.group == part.group {
+            return Ok(());
+        }
+        self.store_record(part.id, &mut |tx, old| {
+            tx.purpose(purpose);
+            tx.put(&part_key(part.group, part.id), &[]);
+            Some(ObjectRecord {
+                group: part.group,
+                ..old.unwrap_or_default()
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Parts of a place, ascending by file and generation, after `after`; at most `max`.
+    pub(crate) fn parts_of(
+        &self,
+        (group, place): (u32, u8),
+        after: Option<(u64, u32)>,
+        max: usize,
+    ) -> Result<Vec<(u64, u32)>, MetaError> {
+        let prefix = part_prefix(group, place);
+        let start = after.map_or_else(
+            || prefix.to_vec(),
+            |(file_id, generation)| {
+                let id = ObjectId {
+                    file_id,
+                    generation,
+                    place,
+                };
+                let mut key = part_key(group, id);
+                key.push(0);
+                key
+            },
+        );
+        let pairs = self.store.scan(&start, &meta::prefix_end(&prefix), max)?;
+        let part = |key: &[u8]| {
+            let (file_id, rest) = key.get(prefix.len()..)?.split_first_chunk()?;
+            let generation = rest.try_into().ok()?;
+            Some((u64::from_be_bytes(*file_id), u32::from_be_bytes(generation)))
+        };
+        let part = |key: &[u8]| {
+            part(key).ok_or_else(|| MetaError::Corrupt("index: key of a part".to_owned()))
+        };
+        pairs.iter().map(|(key, _)| part(key)).collect()
+    }
+
     /// Gives an object an entry that promises nothing, unless it has one.
     fn enter(&self, id: ObjectId, modified: NfsTime, purpose: Purpose) -> Result<(), MetaError> {
         self.store_record(id, &mut |tx, old| {
@@ -483,6 +562,7 @@ impl Index {
                 high_water_bytes: old.high_water_bytes.max(size_bytes),
                 modified: old.modified.max(known.modified),
                 redo_through: old.redo_through.max(redo_through),
+                group: old.group,
             })
         })?;
         if let Some(known) = self.known.lock().get_mut(&id) {
@@ -520,6 +600,7 @@ impl Index {
         if let Some(record) = record {
             known.high_water_bytes = known.high_water_bytes.max(record.high_water_bytes);
             known.redo_through = known.redo_through.max(record.redo_through);
+            known.group = record.group;
         }
         Ok(seq)
     }
@@ -585,8 +666,11 @@ impl Index {
             gone = 0;
             for id in ids {
                 let key = object_key(*id);
-                if tx.get(&key)?.is_some() {
+                if let Some(record) = value::<ObjectRecord>(tx, &key)? {
                     tx.delete(&key);
+                    if record.group > 0 {
+                        tx.delete(&part_key(record.group, *id));
+                    }
                     gone += 1;
                 }
             }

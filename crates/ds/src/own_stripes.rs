@@ -23,6 +23,11 @@ impl Own {
         })
     }
 
+    /// As a message says them.
+    pub(crate) fn stripes(self) -> control::Stripes {
+        control::Stripes::of(self.striping, self.index)
+    }
+
     pub(crate) fn next(self, offset: u64) -> u64 {
         self.striping.next_own(self.index, offset)
     }

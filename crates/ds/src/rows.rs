@@ -8,6 +8,8 @@
 //! The newest version of a group that was ever told is durable in the index before ROWS is answered, and before the row
 //! counts. An older one is not taken: the MDS's store went back (rule P21).
 
+use std::sync::Arc;
+
 use control::PlaceRow;
 use layout::{COPIES_MAX, GROUPS_MAX, HandlePlace, Row, Striping};
 use rustc_hash::FxHashMap;
@@ -27,7 +29,9 @@ pub(crate) struct OwnRow {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    by_place: FxHashMap<(u32, u32), OwnRow>,
+    by_place: FxHashMap<(u32, u32), Arc<OwnRow>>,
+    /// Rises with each change.
+    changes: u64,
 }
 
 /// The stripes that a handle is for.
@@ -35,9 +39,15 @@ pub(crate) struct Rows {
 pub(crate) struct HandleStripes {
     striping: Striping,
     index: u32,
+    is_alone: bool,
 }
 
 impl HandleStripes {
+    /// Whether the place has one member.
+    pub(crate) const fn is_alone(self) -> bool {
+        self.is_alone
+    }
+
     /// Whether all of `len` bytes from `offset` on are among them.
     pub(crate) fn have_all(self, offset: u64, len: u64) -> bool {
         self.striping.has_all(self.index, offset, len)
@@ -48,17 +58,43 @@ impl Rows {
     /// Forgets all: another connection begins.
     pub(crate) fn clear(&mut self) {
         self.by_place.clear();
+        self.changes += 1;
     }
 
     /// Takes a row. Returns false when there are too many.
     pub(crate) fn take(&mut self, told: PlaceRow) -> bool {
         let key = (told.group, told.place);
+        // Answers of two calls may come in any order.
+        if self
+            .by_place
+            .get(&key)
+            .is_some_and(|known| known.row.era > told.row.era)
+        {
+            return true;
+        }
         if self.by_place.len() >= ROWS_MAX && !self.by_place.contains_key(&key) {
             return false;
         }
         let (width, row) = (told.width, told.row);
-        self.by_place.insert(key, OwnRow { width, row });
+        self.by_place.insert(key, Arc::new(OwnRow { width, row }));
+        self.changes += 1;
         true
+    }
+
+    /// Rises with each change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The row of a place.
+    pub(crate) fn of(&self, group: u32, place: u32) -> Option<&Arc<OwnRow>> {
+        self.by_place.get(&(group, place))
+    }
+
+    /// All rows: group, place and row.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32, &Arc<OwnRow>)> {
+        let rows = self.by_place.iter();
+        rows.map(|((group, place), row)| (*group, *place, row))
     }
 
     /// The stripes of a handle's place, if `ds` is its primary in the reign of the handle.
@@ -67,6 +103,10 @@ impl Rows {
         let known = self.by_place.get(&(place.group, index))?;
         let is_primary = known.row.primary == ds && known.row.reign == place.reign;
         let striping = place.striping(known.width)?;
-        (is_primary && index < known.width).then_some(HandleStripes { striping, index })
+        (is_primary && index < known.width).then_some(HandleStripes {
+            striping,
+            index,
+            is_alone: known.row.members.0.len() == 1,
+        })
     }
 }

@@ -20,6 +20,7 @@ use crate::apply::Applied;
 use crate::ds::Ds;
 use crate::error::OpenError;
 use crate::fault::Fault;
+use crate::part::Part;
 
 /// Objects that one tick syncs.
 const OBJECTS_PER_TICK: usize = 1024;
@@ -42,6 +43,7 @@ impl Ds {
         let applied = apply()?;
         let record = RedoRecord {
             id,
+            group: self.index.known(id)?.group,
             offset,
             time: applied.time,
             data,
@@ -144,6 +146,11 @@ impl Ds {
             Err(other) => return Err(other),
         }
         // It was accepted before: a disk that has become full meanwhile does not keep the server from its start.
+        let part = Part {
+            id,
+            group: record.group,
+        };
+        self.index.enter_part(part, Purpose::Removal)?;
         let written = self.objects.write_again(id, record.offset, record.data);
         written.map_err(Fault::Object)?;
         self.index.wrote(id, record.time, Purpose::Removal)?;

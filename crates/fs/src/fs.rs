@@ -59,6 +59,8 @@ pub enum Creation {
 pub struct DataConfig {
     /// Bytes of a stripe unit of new files: a power of two, at least [`STRIPE_UNIT_BYTES_MIN`].
     pub stripe_unit_bytes: u32,
+    /// Copies of new files, where no layout policy says otherwise.
+    pub copies: u32,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
     pub mds_threshold_bytes: u64,
     /// Largest file whose bytes lie in the metadata store, where no layout policy says otherwise; 0 for none. At most
@@ -213,6 +215,7 @@ impl Fs {
             ds_lease_ms: data.ds_lease_ms,
             data_transport: data.data_transport,
             proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
+            copies: data.copies,
             key_times: data.keys,
             wall_ms: Arc::new(move || ms_of(wall())),
             random: Arc::clone(&config.random),
@@ -371,7 +374,7 @@ impl Fs {
     /// [`NfsStatus::NoSpc`] when all data servers are full. [`NfsStatus::Delay`] as long as none has joined, or the
     /// ones with room have just gone: a file made without a place would never get one.
     pub fn place(&self, policy: LayoutPolicy) -> Result<Placement, NfsStatus> {
-        let picked = self.cluster.pick(policy.stripe_count);
+        let picked = self.cluster.pick(policy.stripe_count, policy.copies);
         let placed = picked
             .inspect_err(|error| tracing::error!(%error, "placement groups"))
             .map_err(|_| NfsStatus::Io)?

@@ -207,7 +207,8 @@ pub async fn deallocate(
         .map(|place| (place, args(place)))
         .collect();
     for (place, answer) in spread.ask(asks).await? {
-        seen.insert(spread.ids()[place], answer.verifier);
+        let (index, verifier) = spread.verifier_of(place, answer.verifier);
+        seen.insert(index, verifier);
     }
     let changed = SizeCommit::default();
     actor.change_as(fs, kept, |ns, op| ns.commit_size(op, inode.id, changed))?;

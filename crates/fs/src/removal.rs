@@ -144,7 +144,7 @@ async fn remove_batch(fs: &Fs, batch: &[Removal]) {
     let mut by_server: BTreeMap<u32, Vec<&Removal>> = BTreeMap::new();
     let mut done = Vec::new();
     for removal in batch {
-        let ids = fs.cluster.group_servers(removal.placement.group);
+        let ids = fs.cluster.group_members(removal.placement.group);
         let members = fs.cluster.members_of(&ids);
         let lacks = |ds: &u32| removal.acked.0.binary_search(ds).is_err();
         for ds in members.iter().copied().filter(lacks) {
@@ -192,7 +192,7 @@ fn note_gone(fs: &Fs, ds: u32, removals: &[&Removal], gone: &[bool]) {
     let gone = removals.iter().zip(gone).filter(|(_, gone)| **gone);
     let acks: Vec<RemovalAck> = gone
         .map(|(removal, _)| {
-            let ids = fs.cluster.group_servers(removal.placement.group);
+            let ids = fs.cluster.group_members(removal.placement.group);
             ack(removal, fs.cluster.members_of(&ids))
         })
         .collect();

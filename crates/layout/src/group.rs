@@ -131,16 +131,27 @@ impl Row {
 }
 
 impl Group {
-    /// A new group of places with one copy, one data server for each.
+    /// A new group whose places have these members, the primary first.
+    ///
+    /// # Panics
+    /// With a place without members.
     #[must_use]
-    pub fn single(id: u32, servers: &[u32]) -> Self {
+    pub fn new(id: u32, places: &[Vec<u32>]) -> Self {
+        let copies = places.iter().map(Vec::len).max().unwrap_or(1);
         Self {
             id,
             version: 1,
             form: GroupForm::Places,
-            copies: 1,
-            rows: servers.iter().map(|ds| Row::single(*ds, 1)).collect(),
+            copies: u32::try_from(copies).unwrap_or(COPIES_MAX),
+            rows: places.iter().map(|members| Row::new(members, 1)).collect(),
         }
+    }
+
+    /// A new group of places with one copy, one data server for each.
+    #[must_use]
+    pub fn single(id: u32, servers: &[u32]) -> Self {
+        let places: Vec<Vec<u32>> = servers.iter().map(|ds| vec![*ds]).collect();
+        Self::new(id, &places)
     }
 
     /// A group as versions before places stored it.

@@ -29,6 +29,7 @@ const VERSION_PLACE: u8 = 2;
 /// In byte 1 of version 2, the rights lie above this many bits.
 const RIGHTS_SHIFT: u8 = 6;
 const SIGNED_BYTES: usize = DS_HANDLE_BYTES - MAC_BYTES;
+const VERIFIER_CONTEXT: &str = "ropewalk write verifier of a place";
 const TAG_CONTEXT: &str = "ropewalk client tag";
 
 /// What a handle allows. Writing without reading does not exist: a client that writes part of a page
@@ -340,6 +341,17 @@ impl DsHandle {
         let reigns = group.rows.iter().map(|row| row.reign);
         Some((0..).zip(reigns).map(of_place).collect())
     }
+}
+
+/// The write verifier of a place: of the process that is its primary, in a reign (rule P16).
+#[must_use]
+pub fn place_verifier(process: [u8; 8], group: u32, place: u32, reign: u32) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new_derive_key(VERIFIER_CONTEXT);
+    hasher.update(&process);
+    for number in [group, place, reign] {
+        hasher.update(&number.to_be_bytes());
+    }
+    first(hasher.finalize().as_bytes())
 }
 
 /// Compares a truncated MAC in constant time. `blake3::Hash` compares so over its whole 32 bytes, and the sent half is

@@ -90,6 +90,12 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
+    /// A MAC for other messages between servers of the cluster. They begin with a word that no handle begins with.
+    #[must_use]
+    pub fn mac_of(&self, message: &[u8]) -> [u8; crate::MAC_BYTES] {
+        crate::handle::first(self.mac(message).as_bytes())
+    }
+
     /// Key `id` from random bytes of the caller.
     #[must_use]
     pub const fn new(id: u32, bytes: KeyBytes) -> Self {

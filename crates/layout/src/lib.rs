@@ -32,7 +32,7 @@ pub use group::{
 };
 pub use handle::{
     CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, HandlePlace, MAC_BYTES,
-    Rights, SignedHandle,
+    Rights, SignedHandle, place_verifier,
 };
 pub use key::{KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeyState, SigningKey};
 pub use kind::LayoutKind;

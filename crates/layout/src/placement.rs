@@ -193,16 +193,21 @@ impl PlacementTable {
             .collect()
     }
 
-    /// Takes the version of a group that [`PlacementTable::renewed`] gave.
+    /// Takes a newer version of a group.
     ///
     /// # Errors
-    /// [`PlacementError::Unknown`]; [`PlacementError::Changed`] for another list or an older version.
-    pub fn renew(&mut self, group: &Group) -> Result<(), PlacementError> {
+    /// [`PlacementError::Unknown`]; [`PlacementError::Changed`] for another width or form, or an older version;
+    /// [`PlacementError::Servers`] for rows that cannot be.
+    pub fn change(&mut self, group: Group) -> Result<(), PlacementError> {
         let known = &mut self.entry_mut(group.id)?.group;
-        if known.rows != group.rows || group.version < known.version {
+        if !group.is_sound() {
+            return Err(PlacementError::Servers);
+        }
+        let is_same = known.form == group.form && known.rows.len() == group.rows.len();
+        if !is_same || group.version <= known.version {
             return Err(PlacementError::Changed);
         }
-        Arc::make_mut(known).version = group.version;
+        *known = Arc::new(group);
         Ok(())
     }
 

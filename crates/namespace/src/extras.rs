@@ -37,6 +37,9 @@ xdr::xdr_struct! {
     }
 }
 
+/// Stored for a policy that says nothing of inline files, when more follows.
+const INLINE_MAX_UNSET: u32 = u32::MAX;
+
 /// How new files below a directory are to be cut. An inline file keeps that of its directory until it has a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LayoutPolicy {
@@ -46,6 +49,8 @@ pub struct LayoutPolicy {
     pub stripe_count: u32,
     /// Largest inline file in bytes, 0 for none; `None` is the server's own choice.
     pub inline_max_bytes: Option<u32>,
+    /// Copies of a file at data servers; 0 is the server's own choice.
+    pub copies: u32,
 }
 
 /// The rare attributes.
@@ -71,11 +76,16 @@ impl Encode for Rare {
         self.layout.map(stripes).encode(e);
         self.acl.encode(e);
         let inline_max_bytes = self.layout.and_then(|policy| policy.inline_max_bytes);
-        if self.marks != Marks::default() || inline_max_bytes.is_some() {
+        let copies = self.layout.map_or(0, |policy| policy.copies);
+        let has_more = inline_max_bytes.is_some() || copies > 0;
+        if self.marks != Marks::default() || has_more {
             self.marks.encode(e);
         }
-        if let Some(bytes) = inline_max_bytes {
-            e.u32(bytes);
+        if has_more {
+            e.u32(inline_max_bytes.unwrap_or(INLINE_MAX_UNSET));
+        }
+        if copies > 0 {
+            e.u32(copies);
         }
     }
 }
@@ -91,12 +101,17 @@ impl Decode<'_> for Rare {
         };
         let inline_max_bytes = match d.remaining() {
             0 => None,
-            _ => Some(d.u32()?),
+            _ => Some(d.u32()?).filter(|bytes| *bytes != INLINE_MAX_UNSET),
+        };
+        let copies = match d.remaining() {
+            0 => 0,
+            _ => d.u32()?,
         };
         let policy = |stripes: Stripes| LayoutPolicy {
             stripe_unit: stripes.stripe_unit,
             stripe_count: stripes.stripe_count,
             inline_max_bytes,
+            copies,
         };
         Ok(Self {
             xattrs,

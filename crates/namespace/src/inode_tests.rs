@@ -32,6 +32,7 @@ fn inodes_of_every_version_open_and_keep_their_form() {
         stripe_unit: 65_536,
         stripe_count: 3,
         inline_max_bytes: None,
+        copies: 0,
     });
     policy.extras.edit(|rare| rare.layout = layout);
     let mut marked = policy.clone();

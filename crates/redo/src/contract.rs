@@ -18,6 +18,7 @@ pub type Make<'m> = &'m mut dyn FnMut(u64) -> (Arc<dyn RedoLog>, Reopen);
 #[must_use]
 pub fn record(fill: u8, data: &[u8]) -> RedoRecord<'_> {
     RedoRecord {
+        group: 0,
         id: ObjectId {
             file_id: u64::from(fill) + 1,
             generation: 1,

@@ -124,6 +124,9 @@ pub(crate) struct UpArgs {
     /// Stripe unit of new files [default: 1MiB, or what DIR says]
     #[arg(long, value_name = "SIZE")]
     pub stripe_unit: Option<ByteSize>,
+    /// Copies of new files, each at another data server [default: 1, or what DIR says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
+    pub copies: Option<u32>,
     /// When the objects of a new file are made: lazy, by the first write to each data server, or eager, with the file [default: lazy, or what DIR says]
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
     pub create: Option<CreateChoice>,

@@ -20,11 +20,12 @@ use crate::failure::{Failure, Outcome, cannot, failed};
 use crate::listeners;
 use crate::metrics::{self, Watched};
 use crate::out;
-use crate::rdma::RdmaListen;
+use crate::rdma::{self, RdmaListen};
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
 use cluster_tls::{Identity, JoinToken};
 use control::{NetAddr, Status, Text};
+use ds::copies::{self, CopiesConfig, PartsProgram};
 use ds::join::{JoinConfig, join};
 use ds::link::{self, LinkConfig, LinkEnd};
 use ds::{Ds, DsConfig as Parts, LeaseState, Membership};
@@ -44,7 +45,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use transport::tcp::TcpConnector;
 use transport::workers::Shutdown;
-use transport::{Address, Connector, Context, TransportLimits};
+use transport::{Address, AnyConnector, Connector, Context, TransportLimits};
 
 /// How often leases of clients are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -85,8 +86,9 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let workers = daemon::workers_count(config.workers);
     let change = |key: &str| format!("change `{key}` in {}", args.config.display());
     let listeners = listeners::listen(&config.listen, workers, &change("listen"))?;
-    let rdma = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
-    let rdma_provider = rdma.provider();
+    let rdma_listen =
+        RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
+    let rdma_provider = rdma_listen.provider();
     let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(&config.connections()));
 
@@ -108,8 +110,13 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
 
     let shutdown = Shutdown::new();
     let socket = AdminSocket::bind(state.path())?;
-    let nfs = Arc::clone(&nfsd);
-    let serving = Serving::start("nfs", listeners, rdma, nfs, &context, &shutdown)?;
+    let peers = AnyConnector::new(&context.sibling(), rdma::connecting(config.rdma())?);
+    let copies = CopiesConfig {
+        connector: Arc::new(peers),
+    };
+    let parts = PartsProgram::new(Arc::clone(&nfsd));
+    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(vec![parts]));
+    let serving = Serving::start("nfs", listeners, rdma_listen, nfs, &context, &shutdown)?;
     let view = Arc::new(View {
         nfsd: Arc::clone(&nfsd),
         config: config.clone(),
@@ -121,6 +128,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
     let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
+    let copies = tokio::spawn(copies::run(Arc::clone(&nfsd), copies));
     tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
     let link = link::run(Arc::clone(&nfsd), link_config);
     let end = tokio::select! {
@@ -133,6 +141,7 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     shutdown.trigger();
     let stop = async {
         serving.ended().await;
+        copies.abort();
         tick.abort();
         admin.abort();
         metrics.abort();

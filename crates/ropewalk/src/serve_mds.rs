@@ -249,6 +249,7 @@ async fn open_mds(
         data: DataConfig {
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
+            copies: config.copies,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             inline_max_bytes: config.inline_max.as_u64(),
             copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,

@@ -157,7 +157,22 @@ pub struct Programs<R: Role> {
 
 impl<R: Role> Service for Programs<R> {
     async fn call(&self, conn: &ConnHandle, record: Bytes) -> Option<Message> {
-        rpc_service::serve(&*self.nfsd, &self.programs, conn, &record).await
+        let mut args = Decoder::new(&record);
+        let opened = rpc_service::open(&*self.nfsd, &self.programs, conn, &mut args);
+        let (header, whose) = match opened {
+            Ok(opened) => opened,
+            Err(answer) => return answer,
+        };
+        let call = Call {
+            conn,
+            record: &record,
+            header: &header,
+            args,
+        };
+        match whose {
+            Whose::First => Program::call(&*self.nfsd, call).await,
+            Whose::Other(program) => program.call_boxed(call).await,
+        }
     }
 
     fn admits(&self, peer: &Endpoint) -> bool {

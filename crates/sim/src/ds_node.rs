@@ -16,6 +16,7 @@ use crate::rng::Rng;
 use crate::store::SimStore;
 use crate::tap::Tap;
 use crate::trace::Trace;
+use ds::copies::{self, CopiesConfig, PartsProgram};
 use ds::link::{self, LinkConfig};
 use ds::{Ds, DsConfig, Membership};
 use mds::Mds;
@@ -160,10 +161,13 @@ impl DsNode {
             self.membership = Some(joined.map_err(|e| format!("{host} does not join: {e}"))?);
         }
         let shutdown = Shutdown::new();
-        let serving = self
-            .parts
-            .wires
-            .serve(&host, nfsd.clone(), &shutdown, &mut tasks);
+        let parts = PartsProgram::new(nfsd.clone());
+        let served = Arc::new(nfsd.clone().with_programs(vec![parts]));
+        let copies = CopiesConfig {
+            connector: self.parts.wires.connector(&self.name()),
+        };
+        tasks.spawn(copies::run(Arc::clone(&nfsd), copies));
+        let serving = self.parts.wires.serve(&host, served, &shutdown, &mut tasks);
         serving.await?;
         let config = LinkConfig {
             membership: self.membership.ok_or("a data server that never joined")?,

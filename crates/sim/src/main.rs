@@ -44,6 +44,9 @@ struct Args {
     /// Objects are made with their files
     #[arg(long)]
     eager: bool,
+    /// Copies of each stripe
+    #[arg(long)]
+    replicas: Option<u32>,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -85,6 +88,7 @@ fn config(args: &Args) -> Config {
         clients: args.clients.unwrap_or(usual.clients),
         rdma: args.rdma.or(usual.rdma),
         eager: args.eager,
+        replicas: args.replicas.unwrap_or(usual.replicas),
         bug: args.bug,
         ..usual
     }
@@ -132,6 +136,7 @@ fn replay(seed: u64, args: &Args) -> String {
     }
     let numbers = [
         ("steps", args.steps.map(|n| n.to_string())),
+        ("replicas", args.replicas.map(|n| n.to_string())),
         ("ds", args.ds.map(|n| n.to_string())),
         ("clients", args.clients.map(|n| n.to_string())),
         (

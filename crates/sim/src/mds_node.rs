@@ -60,6 +60,7 @@ struct Running {
 /// The host.
 pub(crate) struct MdsNode {
     creation: Creation,
+    copies: u32,
     lease_ms: u64,
     wires: Wires,
     net: Net,
@@ -81,12 +82,13 @@ impl MdsNode {
         tap: Tap,
         trace: Trace,
         mut rng: Rng,
-        (bug, creation, lease_ms): (Option<InjectedBug>, Creation, u64),
+        (bug, creation, copies, lease_ms): (Option<InjectedBug>, Creation, u32, u64),
     ) -> Self {
         let of_store = bug.filter(|bug| !bug.is_of_index());
         let store = SimStore::new(rng.split(), of_store);
         Self {
             creation,
+            copies,
             lease_ms,
             wires,
             net,
@@ -134,6 +136,7 @@ impl MdsNode {
             limits: namespace::NamespaceLimits::default(),
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
+                copies: self.copies,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 inline_max_bytes,
                 copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,

@@ -17,6 +17,8 @@ const QUIET_MS_MAX: u64 = 2_500;
 const OFF_MS_MAX: u64 = 2_000;
 /// Longest partition in milliseconds: half of them outlast a lease.
 const PARTED_MS_MAX: u64 = LEASE_MS * 2;
+/// Longest time that a data server is off where there are copies: beyond its lease.
+const LONG_OFF_MS_MAX: u64 = 20_000;
 /// Runs that meet a kind of trouble.
 const USED_PER_MILLE: u32 = 700;
 
@@ -31,6 +33,8 @@ pub(crate) struct Nemesis {
     /// Hosts of clients.
     pub(crate) clients: Vec<String>,
     pub(crate) crashes: bool,
+    /// Whether stripes have copies: then data servers are away for longer, and lose sight of each other.
+    pub(crate) has_replicas: bool,
 }
 
 impl Nemesis {
@@ -71,6 +75,13 @@ impl Nemesis {
         let mut others = self.clients.clone();
         if server != "mds" {
             others.push("mds".to_owned());
+            if self.has_replicas {
+                others.extend(
+                    (0..self.ds.len())
+                        .map(ds_name)
+                        .filter(|name| *name != server),
+                );
+            }
         }
         let other = others[self.rng.index(others.len())].clone();
         let how_long = self.rng.within(50, PARTED_MS_MAX);
@@ -97,7 +108,12 @@ impl Nemesis {
         let node = Arc::clone(&self.ds[at]);
         let mut node = node.lock().await;
         node.crash().await;
-        self.off().await;
+        if self.has_replicas && self.rng.chance(500) {
+            let ms = self.rng.within(0, LONG_OFF_MS_MAX);
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        } else {
+            self.off().await;
+        }
         node.start(None).await
     }
 }

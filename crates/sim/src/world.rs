@@ -1,6 +1,6 @@
 //! One run: hosts, clients, trouble, and the judgement at the end.
 
-use crate::check::{Findings, credits, data, delegations, locks, names, times};
+use crate::check::{Findings, credits, data, delegations, locks, names, replicas, times};
 use crate::client::{
     Client, DataParts, DataWorker, Guest, GuestParts, Holder, HolderParts, PLACES, Parts, Worker,
     first_mode,
@@ -30,6 +30,8 @@ use tokio::task::JoinSet;
 const RUN_SECS_MAX: u64 = 1_200;
 /// Virtual time in which the removals of a run must be done once all is calm.
 const DRAIN_SECS_MAX: u64 = 300;
+/// Longest time until all members of places are in sync, once all is calm.
+const LEVEL_SECS_MAX: u64 = 300;
 /// Credits that each server lends where there are greedy_clients: fewer than its clients can use.
 const LENT_TO_GLUTTONS: u32 = 16;
 /// The lease where there are greedy clients, in milliseconds: idle clients are asked for credits, and must have sessions then.
@@ -70,6 +72,8 @@ pub struct Config {
     pub times: bool,
     /// Whether objects are made with their files.
     pub eager: bool,
+    /// Copies of each stripe.
+    pub replicas: u32,
     /// A built-in fault.
     pub bug: Option<InjectedBug>,
 }
@@ -94,6 +98,7 @@ impl Config {
             copies: false,
             times: false,
             eager: false,
+            replicas: 1,
             bug: None,
         }
     }
@@ -301,7 +306,12 @@ impl World {
             tap.clone(),
             trace.clone(),
             rng.split(),
-            (config.bug, config.creation(), config.lease_ms()),
+            (
+                config.bug,
+                config.creation(),
+                config.replicas,
+                config.lease_ms(),
+            ),
         );
         let ds = (0..config.ds).map(|index| {
             let node = DsNode::new(ds_node::Parts {
@@ -493,6 +503,7 @@ impl World {
             ds: self.ds.clone(),
             clients: names.chain(data).chain(holders).collect(),
             crashes: self.config.crashes,
+            has_replicas: self.config.replicas > 1,
         }
     }
 
@@ -520,7 +531,25 @@ impl World {
             let last = self.data_client("judge-data", true).await?;
             last.look_everywhere().await;
         }
-        self.drain().await
+        self.drain().await?;
+        if self.config.replicas > 1 {
+            self.level().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every member of every place is in sync.
+    async fn level(&mut self) -> Result<(), String> {
+        for _ in 0..LEVEL_SECS_MAX {
+            let mds = self.mds.lock().await;
+            let nfsd = mds.nfsd().ok_or("no metadata server")?;
+            if replicas::are_level(nfsd.role().fs().cluster()) {
+                return Ok(());
+            }
+            drop(mds);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Err("members of places are not in sync long after all is calm".to_owned())
     }
 
     /// Waits until nothing is left to remove.
@@ -566,6 +595,13 @@ impl World {
             if let Err(e) = listed {
                 self.findings.add(format!("ds-{index}: {e}"));
             }
+        }
+        if let Some(nfsd) = mds.nfsd().filter(|_| self.config.replicas > 1) {
+            let mut stores = Vec::new();
+            for ds in &self.ds {
+                stores.push(Arc::clone(ds.lock().await.objects()));
+            }
+            replicas::check(nfsd.role().fs(), &stores, &self.findings);
         }
         let lists = self.history.take();
         data::check(&lists.files, &self.findings);

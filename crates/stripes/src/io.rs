@@ -13,7 +13,7 @@ use crate::status::status_of;
 use bytes::{Bytes, BytesMut};
 use cluster::{Cluster, MemberError, all};
 use control::{CommitObjectsArgs, Status};
-use layout::{DsHandle, Epoch, Extent, Rights, SignedHandle, SigningKey, Striping};
+use layout::{DsHandle, Epoch, Extent, Group, Rights, SignedHandle, SigningKey, Striping};
 use namespace::Inode;
 use nfs4::ops::{PutFhArgs, PutFhRes, ReadArgs, ReadRes, WriteArgsPayload, WriteRes};
 use nfs4::{CompoundBuilder, NfsStatus, OpError, StableHow, Stateid, Verifier};
@@ -70,7 +70,7 @@ pub struct Target {
     file: u64,
     ids: Vec<u32>,
     striping: Striping,
-    group: u32,
+    group: Arc<Group>,
     /// By place.
     handles: Vec<SignedHandle>,
 }
@@ -105,7 +105,7 @@ impl Target {
             file: inode.id.0,
             ids,
             striping,
-            group: group.id,
+            group,
             handles: handles.ok_or(NfsStatus::ServerFault)?,
         })
     }
@@ -115,7 +115,7 @@ impl Target {
 pub struct Written {
     /// The least stability that a data server answered.
     pub committed: StableHow,
-    /// Write verifiers of the data servers that were written to.
+    /// Write verifiers of the places that were written to.
     pub seen: BTreeMap<u32, Verifier>,
 }
 
@@ -191,7 +191,7 @@ impl Peers {
         let mut committed = StableHow::FileSync;
         for piece in &pieces {
             committed = committed.min(piece.committed);
-            if *seen.entry(piece.ds).or_insert(piece.verifier) != piece.verifier {
+            if *seen.entry(piece.extent.index).or_insert(piece.verifier) != piece.verifier {
                 // The data server restarted between two pieces: no verifier says that. Ask for the whole again.
                 return Err(NfsStatus::Delay);
             }
@@ -221,7 +221,8 @@ impl Peers {
         made.map(drop)
     }
 
-    /// Makes what was written to a file durable at all its data servers. Returns the verifier for all, and that of each.
+    /// Makes what was written to a file durable at all its data servers. Returns the verifier for all, and that of each
+    /// place.
     ///
     /// # Errors
     /// `Delay` while a data server is away; `Io` when one was expelled: what it was given is lost.
@@ -242,26 +243,28 @@ impl Peers {
                 Some(status) => return Err(status_of(*status)),
                 None => return Err(NfsStatus::Io),
             }
-            seen.insert(spread.ids()[place], ok.verifier);
+            self.cluster.note_process(spread.ids()[place], ok.verifier);
+            let (index, verifier) = spread.verifier_of(place, ok.verifier);
+            seen.insert(index, verifier);
         }
-        Ok((self.verifier(spread.ids(), &seen), seen))
+        Ok((self.verifier(Some(spread.group()), &seen), seen))
     }
 
     /// The write verifier of a file that no data server has.
     pub fn own_verifier(&self) -> Verifier {
-        self.verifier(&[], &BTreeMap::new())
+        self.verifier(None, &BTreeMap::new())
     }
 
     /// One write verifier for those of the data servers of a file.
     pub fn write_verifier(&self, target: &Target, seen: &BTreeMap<u32, Verifier>) -> Verifier {
-        self.verifier(&target.ids, seen)
+        self.verifier(Some(&target.group), seen)
     }
 
-    /// One verifier for those of many data servers; remembers what was seen.
-    fn verifier(&self, ids: &[u32], seen: &BTreeMap<u32, Verifier>) -> Verifier {
+    /// One verifier for those of all places; remembers what was seen.
+    fn verifier(&self, group: Option<&Group>, seen: &BTreeMap<u32, Verifier>) -> Verifier {
         let mut hasher = DefaultHasher::new();
-        for (ds, verifier) in self.cluster.note_verifiers(ids, seen) {
-            hasher.write_u32(ds);
+        let known = group.map(|group| self.cluster.note_verifiers(group, seen));
+        for verifier in known.unwrap_or_default() {
             hasher.write(&verifier.bytes);
         }
         Verifier {
@@ -307,8 +310,8 @@ impl Peers {
 
     /// Waits until the data servers of a new group know their places.
     async fn rows_told(&self, target: &Target) -> Result<(), NfsStatus> {
-        if self.cluster.are_rows_told(target.group)
-            || self.cluster.rows_told(target.group, ROWS_WAIT_MS).await
+        if self.cluster.are_rows_told(target.group.id)
+            || self.cluster.rows_told(target.group.id, ROWS_WAIT_MS).await
         {
             return Ok(());
         }
@@ -370,7 +373,6 @@ enum Piece {
 
 /// Its result. What does not belong to its kind is empty.
 struct Done {
-    ds: u32,
     extent: Extent,
     bytes: Bytes,
     committed: StableHow,
@@ -378,15 +380,8 @@ struct Done {
 }
 
 /// An address that the MDS itself can connect to. Within a process names stand for addresses.
-fn address(address: &control::NetAddr) -> Option<Address> {
-    if address.netid.as_str() == "memory" {
-        return Some(Address::Memory(address.uaddr.as_str().to_owned()));
-    }
-    let parsed = address.parse().ok()?;
-    match parsed.netid {
-        rpc::Netid::Tcp | rpc::Netid::Tcp6 => Some(Address::Tcp(parsed.address)),
-        rpc::Netid::Rdma | rpc::Netid::Rdma6 => Some(Address::Rdma(parsed.address)),
-    }
+fn address(told: &control::NetAddr) -> Option<Address> {
+    Address::of_told(told.netid.as_str(), told.uaddr.as_str())
 }
 
 /// A stateid that no data server takes for special or for a layout's (RFC 8881 §13.9.1): an open of the MDS itself.
@@ -423,7 +418,7 @@ async fn perform(
             }
         }
     };
-    finish(ds, &piece, &outcome).map_err(|error| {
+    finish(&piece, &outcome).map_err(|error| {
         let status = error.status();
         if status.is_none_or(|s| s == NfsStatus::BadHandle || s == NfsStatus::BadStateid) {
             tracing::error!(ds, %error, "proxied I/O");
@@ -466,7 +461,7 @@ fn build(b: &mut CompoundBuilder, handle: &SignedHandle, piece: &Piece) -> Vec<P
     }
 }
 
-fn finish(ds: u32, piece: &Piece, outcome: &Outcome) -> Result<Done, OpError> {
+fn finish(piece: &Piece, outcome: &Outcome) -> Result<Done, OpError> {
     let mut reply = outcome.results()?;
     reply.take::<PutFhRes>()?;
     match piece {
@@ -474,7 +469,6 @@ fn finish(ds: u32, piece: &Piece, outcome: &Outcome) -> Result<Done, OpError> {
             let res = reply.take::<ReadRes<'_>>()?;
             let bytes = outcome.record().slice_ref(res.data.0);
             Ok(Done {
-                ds,
                 extent: *extent,
                 bytes,
                 committed: StableHow::FileSync,
@@ -491,7 +485,6 @@ fn finish(ds: u32, piece: &Piece, outcome: &Outcome) -> Result<Done, OpError> {
                 });
             }
             Ok(Done {
-                ds,
                 extent: *extent,
                 bytes: Bytes::new(),
                 committed: res.committed,

@@ -1,7 +1,7 @@
 //! Where a file lies: the names of its objects, and its stripes.
 
 use control::ObjectRef;
-use layout::{Group, Striping};
+use layout::{Group, GroupForm, Striping};
 use namespace::Inode;
 
 /// The object of a file at a place of its group.
@@ -11,6 +11,10 @@ pub fn object_of(inode: &Inode, group: &Group, index: u32) -> ObjectRef {
         file_id: inode.id.0,
         generation: inode.generation,
         place: group.object_place(index),
+        group: match group.form {
+            GroupForm::Shared => 0,
+            GroupForm::Places => group.id,
+        },
     }
 }
 

@@ -6,7 +6,7 @@ use cluster::{Cluster, MemberError, all, call};
 use control::{ObjectRef, Range, Request, Stripes};
 use layout::{Group, Striping};
 use namespace::Inode;
-use nfs4::NfsStatus;
+use nfs4::{NfsStatus, Verifier};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use transport::ConnHandle;
@@ -73,6 +73,19 @@ impl Spread {
     #[must_use]
     pub fn object_of(&self, inode: &Inode, place: usize) -> ObjectRef {
         object_of(inode, &self.group, u32::try_from(place).unwrap_or(u32::MAX))
+    }
+
+    /// The placement group, as it was when the file was looked at.
+    #[must_use]
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// A place, and its write verifier when its primary's process has this one.
+    #[must_use]
+    pub fn verifier_of(&self, place: usize, process: Verifier) -> (u32, Verifier) {
+        let index = u32::try_from(place).unwrap_or(u32::MAX);
+        (index, cluster::verifier_of(&self.group, index, process))
     }
 
     /// How the file is striped.

@@ -27,6 +27,7 @@ pub const fn status_of(status: Status) -> NfsStatus {
         | Status::NotReady
         | Status::TryLater
         | Status::NotFound
+        | Status::NotPrimary
         | Status::TableFull => NfsStatus::Delay,
     }
 }

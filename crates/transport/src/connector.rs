@@ -23,6 +23,22 @@ pub enum Address {
     Memory(String),
 }
 
+impl Address {
+    /// The address of a netid and a universal address (RFC 5665), as servers tell each other; `None` for a transport that
+    /// we do not have. The netid `memory` is that of a [`crate::memory::MemoryNetwork`].
+    #[must_use]
+    pub fn of_told(netid: &str, uaddr: &str) -> Option<Self> {
+        if netid == "memory" {
+            return Some(Self::Memory(uaddr.to_owned()));
+        }
+        let parsed = rpc::UniversalAddress::parse(netid.as_bytes(), uaddr.as_bytes()).ok()?;
+        Some(match parsed.netid {
+            rpc::Netid::Tcp | rpc::Netid::Tcp6 => Self::Tcp(parsed.address),
+            rpc::Netid::Rdma | rpc::Netid::Rdma6 => Self::Rdma(parsed.address),
+        })
+    }
+}
+
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

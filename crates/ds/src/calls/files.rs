@@ -14,6 +14,8 @@ use objects::ObjectId;
 use super::objects::id_of;
 use crate::apply::Change;
 use crate::ds::Ds;
+use crate::fault::Fault;
+use crate::part::Part;
 
 /// Cuts objects, durably.
 pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses, Status> {
@@ -28,8 +30,8 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
     for item in &args.items.0 {
         let id = id_of(&item.object);
         ds.sizes.forget(id.file_id);
-        statuses.push(match ds.apply(id, Change::Cut(item.size_bytes)).await {
-            Ok(_) => Status::Ok,
+        statuses.push(match cut(ds, item).await {
+            Ok(()) => Status::Ok,
             Err(fault) => {
                 ds.note(id, &fault);
                 fault.status()
@@ -37,6 +39,15 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
         });
     }
     Ok(statuses.into())
+}
+
+/// Cuts a part here and at its other members.
+async fn cut(ds: &Ds, item: &SetSizeItem) -> Result<(), Fault> {
+    let part = Part::of_ref(&item.object);
+    let reign = ds.reign_of(part)?;
+    let (_, passed) = ds.change(part, Change::Cut(item.size_bytes), None).await?;
+    passed.acknowledged().await?;
+    ds.check_reign(part, reign)
 }
 
 /// Removes files.
@@ -76,7 +87,7 @@ async fn remove_one(ds: &Ds, item: &RemoveItem) -> Status {
     let change = Change::Remove {
         places: item.places,
     };
-    let removed = ds.apply(id, change).await;
+    let removed = ds.apply(id, change, (ds.clock)()).await;
     match removed.map(|applied| applied.is_more) {
         Ok(false) => Status::Ok,
         Ok(true) => Status::TryLater,

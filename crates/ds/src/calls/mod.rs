@@ -6,7 +6,7 @@ mod files;
 mod floors;
 mod objects;
 mod ranges;
-mod rows;
+pub(crate) mod rows;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -6,13 +6,10 @@ use objects::{ObjectError, ObjectId};
 
 use crate::ds::Ds;
 use crate::fault::Fault;
+use crate::part::Part;
 
 pub(super) const fn id_of(object: &ObjectRef) -> ObjectId {
-    ObjectId {
-        file_id: object.file_id,
-        generation: object.generation,
-        place: object.place,
-    }
+    Part::of_ref(object).id
 }
 
 fn status_of(ds: &Ds, id: ObjectId, done: Result<(), Fault>) -> Status {
@@ -34,8 +31,9 @@ pub(super) fn is_removed(ds: &Ds, id: ObjectId) -> bool {
 pub(super) async fn stat(ds: &Ds, args: StatArgs) -> StatOk {
     let mut items = Vec::with_capacity(args.objects.0.len());
     for object in &args.objects.0 {
-        let id = id_of(object);
-        items.push(stat_one(ds, id).await.unwrap_or_else(|fault| {
+        let part = Part::of_ref(object);
+        let id = part.id;
+        items.push(stat_one(ds, part).await.unwrap_or_else(|fault| {
             ds.note(id, &fault);
             nothing(fault.status())
         }));
@@ -56,7 +54,9 @@ fn nothing(status: Status) -> StatItem {
 }
 
 /// A lost object still has its mark: the file is as long as it was.
-async fn stat_one(ds: &Ds, id: ObjectId) -> Result<StatItem, Fault> {
+async fn stat_one(ds: &Ds, part: Part) -> Result<StatItem, Fault> {
+    ds.reign_of(part)?;
+    let id = part.id;
     if is_removed(ds, id) {
         return Ok(nothing(Status::Removed));
     }
@@ -90,7 +90,7 @@ pub(super) async fn commit(ds: &Ds, args: CommitObjectsArgs) -> CommitOk {
         statuses.push(if is_removed(ds, id) {
             Status::Removed
         } else {
-            status_of(ds, id, ds.sync(id).await)
+            status_of(ds, id, ds.promise(Part::of_ref(object)).await)
         });
     }
     CommitOk {

@@ -21,6 +21,7 @@ use crate::apply::Change;
 use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::own_stripes::Own;
+use crate::part::Part;
 
 /// Pieces of an object that one MAP looks at, before it says how far it came.
 const STEPS_MAX: usize = 4096;
@@ -32,6 +33,7 @@ pub(super) async fn map(ds: &Ds, args: MapArgs) -> Result<MapOk, Status> {
         return Err(Status::Removed);
     }
     let look = async {
+        ds.reign_of(Part::of_ref(&args.object))?;
         let size = ds.size_of(id)?;
         // What is lost is no hole (R9).
         ds.check_mark(id, size)?;
@@ -117,15 +119,18 @@ fn data_of(
 
 /// Makes a hole.
 pub(super) async fn punch(ds: &Ds, conn: &ConnHandle, args: PunchArgs) -> Result<PunchOk, Status> {
-    let id = id_of(&args.object);
+    let part = Part::of_ref(&args.object);
+    let id = part.id;
     let _flight = ds.gate.enter_for(conn, id.file_id, id.generation)?;
     let verifier = ds.verifier();
     let punched = async {
-        let applied = ds.apply(id, Change::Punch(args.range)).await?;
+        let reign = ds.reign_of(part)?;
+        let (applied, passed) = ds.change(part, Change::Punch(args.range), None).await?;
+        passed.acknowledged().await?;
         if args.durable && applied.is_changed {
-            ds.sync(id).await?;
+            ds.promise(part).await?;
         }
-        Ok(())
+        ds.check_reign(part, reign)
     };
     punched.await.map_err(|fault| refused(ds, id, &fault))?;
     Ok(PunchOk { verifier })
@@ -138,15 +143,17 @@ pub(super) async fn reserve(
     args: ReserveArgs,
 ) -> Result<ReserveOk, Status> {
     let own = Own::of(args.stripes)?;
-    let id = id_of(&args.object);
+    let part = Part::of_ref(&args.object);
+    let id = part.id;
     let _flight = ds.gate.enter_for(conn, id.file_id, id.generation)?;
     let reserved = async {
         let change = Change::Reserve {
             own,
             range: args.range,
         };
-        let applied = ds.apply(id, change).await?;
-        ds.sync(id).await?;
+        let (applied, passed) = ds.change(part, change, None).await?;
+        passed.acknowledged().await?;
+        ds.promise(part).await?;
         Ok(applied.through)
     };
     let through = reserved.await.map_err(|fault| refused(ds, id, &fault))?;
@@ -155,7 +162,8 @@ pub(super) async fn reserve(
 
 /// Lets a range of an object be what that of another is. An empty range only asks whether that can be done.
 pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneObjectArgs) -> Result<(), Status> {
-    let (src, dst) = (id_of(&args.src), id_of(&args.dst));
+    let part = Part::of_ref(&args.dst);
+    let (src, dst) = (id_of(&args.src), part.id);
     let _flight = ds.gate.enter_for(conn, dst.file_id, dst.generation)?;
     if is_removed(ds, src) {
         return Err(Status::Removed);
@@ -166,9 +174,10 @@ pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneObjectArgs) -> 
             src_offset: args.src_offset,
             range: args.range,
         };
-        let applied = ds.apply(dst, change).await?;
+        let (applied, passed) = ds.change(part, change, None).await?;
+        passed.acknowledged().await?;
         if applied.is_changed {
-            ds.sync(dst).await?;
+            ds.promise(part).await?;
         }
         Ok(())
     };

@@ -11,18 +11,25 @@ use crate::ds::Ds;
 
 /// Takes rows of places.
 pub(super) async fn rows(ds: &Ds, args: RowsArgs) -> Result<RowsOk, Status> {
+    ds.copies.note_addresses(args.members.0);
+    let newer = take_rows(ds, args.rows.0).await?;
+    Ok(RowsOk {
+        newer: newer.into(),
+    })
+}
+
+/// Takes rows of places. Returns the groups of which a newer version was told before.
+///
+/// # Errors
+/// `Invalid` for a row that cannot be; `TableFull`; `Io` when the index fails.
+pub(crate) async fn take_rows(ds: &Ds, rows: Vec<PlaceRow>) -> Result<Vec<u32>, Status> {
     let is_sound = |told: &PlaceRow| {
         told.row.is_sound() && told.place < told.width && told.row.era <= told.version
     };
-    if !args.rows.0.iter().all(is_sound) {
+    if !rows.iter().all(is_sound) {
         return Err(Status::Invalid);
     }
-    let versions: BTreeMap<u32, u32> = args
-        .rows
-        .0
-        .iter()
-        .map(|told| (told.group, told.version))
-        .collect();
+    let versions: BTreeMap<u32, u32> = rows.iter().map(|told| (told.group, told.version)).collect();
     let (newer, seq) = ds.index.note_group_versions(&versions).map_err(|error| {
         tracing::error!(%error, "rows of places");
         Status::Io
@@ -34,11 +41,10 @@ pub(super) async fn rows(ds: &Ds, args: RowsArgs) -> Result<RowsOk, Status> {
             "the MDS told an older version of this placement group"
         );
     }
-    let rows = args.rows.0.into_iter();
-    let taken = rows.filter(|told| !newer.contains(&told.group));
+    let taken = rows.into_iter().filter(|told| !newer.contains(&told.group));
     if !ds.gate.take_rows(taken) {
         return Err(Status::TableFull);
     }
-    let newer = newer.into();
-    Ok(RowsOk { newer })
+    ds.copies.rows_changed();
+    Ok(newer)
 }

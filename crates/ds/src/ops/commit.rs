@@ -5,8 +5,9 @@ use nfs4::ops::{CommitArgs, CommitRes};
 use server::Compound;
 
 use crate::counts::count;
-use crate::ds::{Ds, object_of};
+use crate::ds::Ds;
 use crate::gate::Want;
+use crate::part::Part;
 
 pub(super) async fn commit(
     ds: &Ds,
@@ -18,13 +19,13 @@ pub(super) async fn commit(
         return Err(NfsStatus::Inval);
     }
     count(&ds.counts.commits);
-    let id = object_of(&admitted.handle);
-    ds.sync(id).await.map_err(|fault| {
-        ds.note(id, &fault);
+    let part = Part::of_handle(&admitted.handle);
+    ds.promise(part).await.map_err(|fault| {
+        ds.note(part.id, &fault);
         fault.nfs_status()
     })?;
     // Read after the sync: a sync of this file that failed before has changed it.
     Ok(CommitRes {
-        write_verifier: ds.verifier(),
+        write_verifier: ds.verifier_of(&admitted.handle),
     })
 }

@@ -8,8 +8,9 @@ use nfs4::{
 };
 use server::{Compound, answer};
 
-use crate::ds::{Ds, object_of};
+use crate::ds::Ds;
 use crate::gate::Want;
+use crate::part::Part;
 
 const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::SUPPORTED_ATTRS,
@@ -49,7 +50,7 @@ fn attributes(ds: &Ds, cx: &Compound<'_, ()>, asked: &Bitmap) -> Result<Attrs, N
         return Err(NfsStatus::Inval);
     }
     let admitted = ds.admit(cx, Want::Read)?;
-    let id = object_of(&admitted.handle);
+    let id = Part::of_handle(&admitted.handle).id;
     let size = if asked.contains(attr::SIZE) {
         let size = ds.size_of(id).map_err(|fault| {
             ds.note(id, &fault);

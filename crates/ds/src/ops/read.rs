@@ -13,9 +13,10 @@ use transport::{FilePayload, Payload};
 
 use super::stateids::check_stateid;
 use crate::counts::{add, count};
-use crate::ds::{Ds, object_of};
+use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::gate::Want;
+use crate::part::Part;
 
 /// Bytes of a READ result beside its data: operation, status, eof, length, padding.
 const RESULT_BYTES: usize = 4 + 4 + 4 + 4 + 3;
@@ -38,7 +39,7 @@ pub(super) async fn read(
     if wanted == 0 && args.count > 0 {
         return Err(NfsStatus::RepTooBig);
     }
-    let id = object_of(&admitted.handle);
+    let id = Part::of_handle(&admitted.handle).id;
     let is_cold = ds.offload && !ds.objects.is_cached(id, args.offset, wanted);
     if is_cold {
         // Nobody's fence waits for a peer that does not read.

@@ -18,10 +18,12 @@ use server::Compound;
 
 use super::stateids::check_stateid;
 use crate::apply::{Applied, Change};
+use crate::copies::Passed;
 use crate::counts::{add, count};
-use crate::ds::{Ds, object_of};
+use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::gate::Want;
+use crate::part::Part;
 
 pub(super) async fn write<'r>(
     ds: &Ds,
@@ -36,7 +38,7 @@ pub(super) async fn write<'r>(
     let len = u32::try_from(data.len()).map_err(|_| NfsStatus::Inval)?;
     let range = admitted.check_range(args.offset, u64::from(len));
     range.map_err(|refused| ds.refused(refused))?;
-    let verifier = ds.verifier();
+    let verifier = ds.verifier_of(&admitted.handle);
     let written = WriteRes {
         count: len,
         committed: args.stable,
@@ -48,7 +50,7 @@ pub(super) async fn write<'r>(
     if data.is_empty() && !is_making {
         return Ok(written);
     }
-    let id = object_of(&handle);
+    let part = Part::of_handle(&handle);
     let is_stable = args.stable != StableHow::Unstable;
     let is_reported = args.stable == StableHow::FileSync && !is_proxy;
     let change = Change::Write {
@@ -58,13 +60,14 @@ pub(super) async fn write<'r>(
         is_stable,
         is_reported,
     };
-    let applied = ds.apply(id, change).await;
-    let applied = applied.map_err(|fault| failed(ds, id, &fault))?;
+    let changed = ds.change(part, change, admitted.alone).await;
+    let (applied, passed) = changed.map_err(|fault| failed(ds, part.id, &fault))?;
     if is_stable {
         let end_offset = args.offset.saturating_add(u64::from(len));
         let report = is_reported.then_some(end_offset);
         // In a box of its own: else each WRITE would carry along what only stable ones need.
-        Box::pin(durable(ds, id, applied, report)).await?;
+        let reign = handle.place.map_or(0, |place| place.reign);
+        Box::pin(durable(ds, (part, reign), (applied, passed), report)).await?;
     }
     let counter = if is_proxy {
         &ds.counts.proxy_written_bytes
@@ -79,15 +82,20 @@ pub(super) async fn write<'r>(
 /// Makes a stable write durable. With `report` the MDS is told of it, up to this offset of the file.
 async fn durable(
     ds: &Ds,
-    id: ObjectId,
-    applied: Applied,
+    (part, reign): (Part, u32),
+    (applied, passed): (Applied, Passed),
     report: Option<u64>,
 ) -> Result<(), NfsStatus> {
+    let id = part.id;
     let durable = async {
-        let done = match applied.record {
-            Some(number) => ds.record_durable(number).await,
-            None => ds.sync(id).await,
+        let here = async {
+            match applied.record {
+                Some(number) => ds.record_durable(number).await,
+                None => ds.sync(id).await,
+            }
         };
+        let (here, there) = tokio::join!(here, passed.acknowledged());
+        let done = here.and(there).and_then(|()| ds.check_reign(part, reign));
         done.map_err(|fault| failed(ds, id, &fault))
     };
     let Some(end_offset) = report else {

@@ -6,6 +6,7 @@ use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, Span};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const OBJECT: ObjectRef = ObjectRef {
+    group: 0,
     file_id: FILE,
     generation: 1,
     place: 0,

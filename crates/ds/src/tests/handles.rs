@@ -333,6 +333,7 @@ async fn a_truncation_waits_for_a_file_sync_and_its_report() {
     let cut = control::SetSizeArgs {
         items: vec![control::SetSizeItem {
             object: control::ObjectRef {
+                group: 0,
                 file_id: FILE,
                 generation: 1,
                 place: 0,

@@ -91,6 +91,7 @@ impl Target {
 
     fn object(&self) -> control::ObjectRef {
         control::ObjectRef {
+            group: 0,
             file_id: self.name.file_id,
             generation: self.name.generation,
             place: 0,
@@ -278,7 +279,7 @@ async fn check(root: &std::path::Path, model: &mut Model, at: &str) -> u64 {
         let reads = client.read(&fh, 0, 1).await;
         if name.generation < removed.promised {
             assert_eq!(reads, Err(NfsStatus::Stale), "{at}: came back");
-            let id = crate::ds::object_of(&grant(*name, latest).handle);
+            let id = crate::part::Part::of_handle(&grant(*name, latest).handle).id;
             let there = world.ds().objects.stat(id);
             // A removal finds what the index has, and what is one generation below, as files have it that were never restored.
             if object.is_indexed || name.generation + 1 == removed.promised {

@@ -6,6 +6,7 @@ use layout::Striping;
 use objects::ObjectId;
 
 const OBJECT: ObjectRef = ObjectRef {
+    group: 0,
     file_id: FILE,
     generation: 1,
     place: 0,

@@ -121,6 +121,7 @@ async fn a_lost_object_can_be_cut_and_what_is_left_of_it_stays_lost() {
     let a = world.client(b"a").await;
     for (epoch, size_bytes, reads) in [(2, 3, Err(NfsStatus::Io)), (3, 0, Ok(Vec::new()))] {
         let object = control::ObjectRef {
+            group: 0,
             file_id: FILE,
             generation: 1,
             place: 0,
@@ -164,6 +165,7 @@ async fn a_lost_or_short_object_is_an_error_and_never_a_hole() {
         assert_eq!(world.ds().status().objects_lost, 3);
         let stat = control::StatArgs {
             objects: vec![control::ObjectRef {
+                group: 0,
                 file_id: FILE,
                 generation: 1,
                 place: 0,

@@ -21,8 +21,8 @@ fn told(place: u32, version: u32, row: Row) -> PlaceRow {
 }
 
 async fn tell(world: &World, rows: Vec<PlaceRow>) -> Result<Vec<u32>, Status> {
-    let rows = rows.into();
-    let answer = world.mds.call(&RowsArgs { rows }).await;
+    let (rows, members) = (rows.into(), Vec::new().into());
+    let answer = world.mds.call(&RowsArgs { rows, members }).await;
     answer.map(|ok| ok.newer.0)
 }
 
@@ -116,6 +116,7 @@ async fn parts_of_two_places_are_two_objects() {
     write_at(&a, &handle(1, 1), UNIT).await.unwrap();
     assert_eq!(world.ds().status().objects_count, 2);
     let part = |place| control::ObjectRef {
+        group: 0,
         file_id: FILE,
         generation: 1,
         place,

@@ -136,6 +136,7 @@ async fn records_from_before_a_cut_do_not_make_the_object_long_again() {
         .await
         .unwrap();
     let object = control::ObjectRef {
+        group: 0,
         file_id: FILE,
         generation: 1,
         place: 0,

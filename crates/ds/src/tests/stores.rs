@@ -7,6 +7,7 @@ use meta::{MetaError, Purpose};
 
 async fn stat(world: &World) -> StatItem {
     let objects = vec![ObjectRef {
+        group: 0,
         file_id: FILE,
         generation: 1,
         place: 0,

@@ -138,7 +138,7 @@ fn other_addresses_make_another_device_and_the_old_one_is_still_known() {
     assert_eq!(table.group(2).unwrap().version, 1, "nothing changes yet");
     let groups: Vec<_> = renewed.iter().map(|g| (g.id, g.version)).collect();
     assert_eq!(groups, [(2, 2)]);
-    table.renew(&renewed[0]).unwrap();
+    table.change(renewed[0].clone()).unwrap();
     let new = table.group(2).unwrap().device_id(42);
     assert_ne!(new, old);
     for id in [old, new] {
@@ -151,13 +151,13 @@ fn other_addresses_make_another_device_and_the_old_one_is_still_known() {
         };
         assert_eq!(table.by_device(name.to_device_id()), None);
     }
-    for bad in [
-        group(2, &[99]),
-        group(2, &table.group(2).unwrap().primaries()),
-    ] {
-        assert_eq!(table.renew(&bad), Err(PlacementError::Changed));
+    let older = group(2, &table.group(2).unwrap().primaries());
+    let mut wider = group(2, &[20, 21, 22]);
+    wider.version = 9;
+    for bad in [older, wider] {
+        assert_eq!(table.change(bad), Err(PlacementError::Changed));
     }
-    assert_eq!(table.renew(&group(9, &[1])), Err(PlacementError::Unknown));
+    assert_eq!(table.change(group(9, &[1])), Err(PlacementError::Unknown));
     assert!(table.renewed(99).is_empty());
 }
 

@@ -13,6 +13,7 @@ use crate::Mds;
 use crate::cx::Cx;
 use cluster::FILE_WIDTH_MAX;
 use fs::{STRIPE_UNIT_BYTES_MAX, STRIPE_UNIT_BYTES_MIN};
+use layout::COPIES_MAX;
 use namespace::{EXECUTE, INLINE_BYTES_MAX, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
 
@@ -33,8 +34,9 @@ pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, N
         return Ok(format!("inline={}", inode.space_used));
     }
     if let Some(placement) = inode.placement {
-        let count = mds.fs.cluster().width(placement.group);
-        return Ok(stripes(placement.stripe_unit, count));
+        let group = mds.fs.cluster().group(placement.group);
+        let (count, copies) = group.map_or((0, 1), |g| (g.width(), g.copies));
+        return Ok(stripes(placement.stripe_unit, count, copies));
     }
     if !inode.is_dir() {
         return Err(NfsStatus::NoXattr);
@@ -45,15 +47,25 @@ pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, N
         unit => unit,
     };
     // One from before that was bounded.
-    let stripes = stripes(unit, policy.stripe_count.min(FILE_WIDTH_MAX));
+    let copies = match policy.copies {
+        0 => mds.fs.cluster().copies(),
+        copies => copies,
+    };
+    let stripes = stripes(unit, policy.stripe_count.min(FILE_WIDTH_MAX), copies);
     let inline_max = mds.fs.inline_max_bytes(policy);
     Ok(format!("{stripes} inline_max={inline_max}"))
 }
 
-fn stripes(unit: u32, count: u32) -> String {
-    match count {
-        0 => format!("stripe_unit={unit} stripe_count=all"),
-        count => format!("stripe_unit={unit} stripe_count={count}"),
+/// Copies are told where there is more than one.
+fn stripes(unit: u32, count: u32, copies: u32) -> String {
+    let count = match count {
+        0 => "all".to_owned(),
+        count => count.to_string(),
+    };
+    let stripes = format!("stripe_unit={unit} stripe_count={count}");
+    match copies {
+        0 | 1 => stripes,
+        copies => format!("{stripes} copies={copies}"),
     }
 }
 
@@ -96,6 +108,10 @@ fn parse(value: &[u8], count_max: u32) -> Option<LayoutPolicy> {
                 let bytes = bytes_of(size)?;
                 let bytes = u32::try_from(bytes).ok();
                 policy.inline_max_bytes = Some(bytes.filter(|b| *b <= INLINE_BYTES_MAX)?);
+            }
+            ("copies", count) => {
+                let count = count.parse().ok();
+                policy.copies = count.filter(|count| (1..=COPIES_MAX).contains(count))?;
             }
             ("stripe_count", "all") => policy.stripe_count = 0,
             ("stripe_count", count) => {
@@ -142,6 +158,7 @@ mod tests {
                 stripe_unit,
                 stripe_count,
                 inline_max_bytes: None,
+                copies: 0,
             })
         };
         let inline = |bytes| {
@@ -171,10 +188,17 @@ mod tests {
             ("stripe_unit=1MB", None),
             ("stripe_unit=99999999999999999999G", None),
             ("stripe_unit", None),
+            ("copies=0", None),
+            ("copies=5", None),
             ("pool=a", None),
         ] {
             assert_eq!(parse(text.as_bytes(), 4), policy, "{text}");
         }
+        let two = LayoutPolicy {
+            copies: 2,
+            ..LayoutPolicy::default()
+        };
+        assert_eq!(parse(b"copies=2", 4), Some(two));
         assert_eq!(parse(b"\xff", 4), None);
         assert_eq!(parse(&[b' '; TEXT_BYTES_MAX + 1], 4), None);
     }

@@ -13,6 +13,7 @@ const POLICY: LayoutPolicy = LayoutPolicy {
     stripe_unit: 1 << 16,
     stripe_count: 2,
     inline_max_bytes: Some(4096),
+    copies: 0,
 };
 
 fn policy(ns: &Namespace, file: FileId) -> Option<LayoutPolicy> {

@@ -26,7 +26,7 @@ pub(crate) struct SetArgs {
     /// nfs://HOST[:PORT]/DIR, or a path below ROPEWALK_URL
     #[arg(value_name = "DIR", required = true)]
     paths: Vec<OsString>,
-    /// Bytes on one data server before the next one's turn: a multiple of 4KiB, at most 1GiB [default: the server's]
+    /// Bytes on one data server before the next one's turn: a power of two from 4KiB to 1GiB [default: the server's]
     #[arg(long, value_name = "SIZE")]
     stripe_unit: Option<ByteSize>,
     /// Data servers of a file: at most 58, and no more than there are [default: all of a placement group]
@@ -35,8 +35,11 @@ pub(crate) struct SetArgs {
     /// Largest file whose bytes lie in the metadata store, at most 64KiB; 0 for none [default: the server's]
     #[arg(long, value_name = "SIZE")]
     inline_max: Option<ByteSize>,
+    /// Copies of a file, each at another data server: 1 to 4 [default: the server's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(cluster::COPIES_MAX)))]
+    copies: Option<u32>,
     /// Take the directory's own setting away
-    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max"])]
+    #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max", "copies"])]
     unset: bool,
     /// Print JSON: what was done
     #[arg(long)]
@@ -71,9 +74,12 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
     if let Some(bytes) = args.inline_max {
         words.push(format!("inline_max={}", bytes.as_u64()));
     }
+    if let Some(copies) = args.copies {
+        words.push(format!("copies={copies}"));
+    }
     if words.is_empty() && !args.unset {
         return Err(CliError::usage(
-            "say --stripe-unit, --stripe-count, --inline-max or --unset",
+            "say --stripe-unit, --stripe-count, --inline-max, --copies or --unset",
         ));
     }
     let text = words.join(" ");
@@ -107,7 +113,7 @@ fn stripe_count(text: &str) -> Result<u32, String> {
 
 fn refused(place: &Place) -> CliError {
     CliError::new(format!(
-        "the server refuses this layout for {}: it must be a directory, the stripe unit a multiple of 4KiB up to 1GiB, \
+        "the server refuses this layout for {}: it must be a directory, the stripe unit a power of two from 4KiB to 1GiB, \
          the stripe count no more than there are data servers, inline files no longer than 64KiB",
         place.url
     ))

@@ -82,6 +82,9 @@ pub(crate) struct MdsConfig {
     /// Whether clients that ask for it keep the times of files that they make, until they return the delegation (RFC 9754).
     #[serde(default)]
     pub delegated_times: bool,
+    /// Copies of new files, each at another data server: 1 to 4.
+    #[serde(default = "default_copies")]
+    pub copies: u32,
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
@@ -144,6 +147,10 @@ fn default_delegations() -> bool {
     true
 }
 
+fn default_copies() -> u32 {
+    1
+}
+
 fn default_stripe_unit() -> ByteSize {
     ByteSize::mib(1)
 }
@@ -188,6 +195,9 @@ impl Checked for MdsConfig {
             return Err(wrong(
                 "`stripe_unit` must be a power of two from 4 KiB to 1 GiB",
             ));
+        }
+        if !(1..=cluster::COPIES_MAX).contains(&self.copies) {
+            return Err(wrong("`copies` must be between 1 and 4"));
         }
         if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
             return Err(wrong("`mds_threshold` must be at most 1 MiB"));
@@ -256,6 +266,7 @@ impl MdsConfig {
             delegations: default_delegations(),
             delegated_times: false,
             stripe_unit: default_stripe_unit(),
+            copies: default_copies(),
             mds_threshold: default_mds_threshold(),
             inline_max: default_inline_max(),
             workers: 0,

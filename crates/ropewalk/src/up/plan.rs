@@ -443,6 +443,9 @@ fn change_mds(
     if let Some(unit) = args.stripe_unit {
         config.stripe_unit = unit;
     }
+    if let Some(copies) = args.copies {
+        config.copies = copies;
+    }
     if is_new {
         // Data servers of the same machine: the control port stays on loopback.
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -22,6 +22,7 @@ pub(crate) mod linear;
 pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod once;
+pub(crate) mod replicas;
 pub(crate) mod stateids;
 pub(crate) mod times;
 

@@ -174,6 +174,7 @@ impl Rig {
             limits: NamespaceLimits::default(),
             data: DataConfig {
                 stripe_unit_bytes: 4096,
+                copies: 1,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 inline_max_bytes: inline_max_bytes(),
                 copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,

@@ -94,7 +94,14 @@ impl Real {
         let shutdown = Shutdown::new();
         let listener = rig.network.listen(&self.name).unwrap();
         let context = Context::new(TransportLimits::default());
-        tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
+        let parts = ds::copies::PartsProgram::new(nfsd.clone());
+        let served = Arc::new(nfsd.clone().with_programs(vec![parts]));
+        tokio::spawn(listener.serve(served, context, shutdown.signal()));
+        let peers = Context::new(TransportLimits::default());
+        let copies = ds::copies::CopiesConfig {
+            connector: Arc::new(rig.network.connector(&self.name, peers)),
+        };
+        let copies = ds::copies::run(nfsd.clone(), copies);
         let config = ds::link::LinkConfig {
             location: control::Text::default(),
             membership,
@@ -106,7 +113,10 @@ impl Real {
             advertise: addresses(&self.name),
         };
         let link = tokio::spawn(async move {
-            ds::link::run(nfsd, config).await;
+            tokio::select! {
+                _end = ds::link::run(nfsd, config) => {}
+                () = copies => {}
+            }
         });
         self.running = Some((shutdown, link));
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -1,0 +1,417 @@
+//! Gives a member what it lacks, until it counts (rule P15).
+//!
+//! # Ownership
+//! One task for each member that is filled at a place. [`Fill`] has what writers note meanwhile.
+//!
+//! # Ordering
+//! The sums of a member are those of one point of its stream, and ours are taken under the order lock at the same point.
+//! What differs is read and queued under that lock, so it is never behind a newer write. When all parts were compared
+//! every promise waits for the member; then what was changed meanwhile is synced there; then the MDS is asked.
+//!
+//! # Failure
+//! A filling that fails begins anew, as long as the MDS has the member down as filling.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::{FilledArgs, PlaceReign, Range};
+use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use layout::MemberState;
+use nfs4::NfsTime;
+use objects::{Content, ObjectError, ObjectId, ObjectStore, Span};
+use parking_lot::Mutex;
+use parts::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, Item, PARTS_MAX, PassOk};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::stream::{Head, Outcome, Owned};
+use crate::calls::rows::take_rows;
+use crate::ds::Ds;
+use crate::fault::Fault;
+use crate::part::Part;
+use crate::rows::OwnRow;
+
+/// Parts that are compared at one time.
+const PARTS_AT_ONCE: usize = 4;
+/// Parts that may change while a member is filled; above it the filling begins anew.
+const TOUCHED_MAX: usize = 1 << 18;
+/// How long an answer may take that the filling needs.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// How long the MDS may take.
+const FILLED_WAIT: Duration = Duration::from_secs(5);
+
+/// Group, place and member.
+pub(super) type FillKey = (u32, u8, u32);
+
+/// What writers note while a member is filled.
+#[derive(Default)]
+pub(super) struct Fill(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    /// Parts that were passed on since the filling began: to be synced at the end.
+    touched: BTreeSet<ObjectId>,
+    /// Parts that were changed without being passed on: to be compared again.
+    again: BTreeSet<ObjectId>,
+    has_overflowed: bool,
+    is_waited_for: bool,
+}
+
+impl Fill {
+    /// A part is about to be passed on. Returns whether promises wait for the member. To be held together with the
+    /// queueing under the lock of all fillings: else an item could be queued after the last sync with nobody waiting.
+    pub(super) fn note(&self, id: ObjectId) -> bool {
+        let mut noted = self.0.lock();
+        if !noted.is_waited_for {
+            noted.has_overflowed |= noted.touched.len() >= TOUCHED_MAX;
+            if !noted.has_overflowed {
+                noted.touched.insert(id);
+            }
+        }
+        noted.is_waited_for
+    }
+
+    /// A part was changed and not passed on.
+    pub(super) fn compare_again(&self, id: ObjectId) {
+        let mut noted = self.0.lock();
+        noted.has_overflowed |= noted.again.len() >= TOUCHED_MAX;
+        if !noted.has_overflowed {
+            noted.again.insert(id);
+        }
+    }
+
+    /// The filling begins.
+    fn begin(&self) {
+        let mut noted = self.0.lock();
+        noted.has_overflowed = false;
+        noted.is_waited_for = false;
+    }
+
+    fn take_again(&self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.0.lock().again)
+            .into_iter()
+            .collect()
+    }
+
+    /// From now on promises wait for the member. Returns what is to be synced there; `None` when that is not known.
+    fn wait_for(&self) -> Option<Vec<ObjectId>> {
+        let mut noted = self.0.lock();
+        if noted.has_overflowed {
+            return None;
+        }
+        noted.is_waited_for = true;
+        Some(std::mem::take(&mut noted.touched).into_iter().collect())
+    }
+}
+
+/// What a part has in some blocks.
+pub(super) struct Sums {
+    pub(super) size_bytes: u64,
+    /// Where there are data beyond these blocks; the largest number for none.
+    pub(super) next_data: u64,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// The sums of blocks of a part. A part that is not there has zeros.
+pub(super) fn sums_of(
+    objects: &dyn ObjectStore,
+    id: ObjectId,
+    first: u64,
+    count: u32,
+) -> Result<Sums, ObjectError> {
+    let size_bytes = match objects.stat(id) {
+        Ok(stat) => stat.size_bytes,
+        Err(ObjectError::NotFound) => 0,
+        Err(e) => return Err(e),
+    };
+    let mut blocks = Vec::with_capacity(count as usize);
+    for block in first..first.saturating_add(u64::from(count)) {
+        let bytes = block_of(objects, id, block, size_bytes)?;
+        let mut whole = vec![0; BLOCK_BYTES as usize];
+        whole[..bytes.len()].copy_from_slice(&bytes);
+        let sum = xxh3_128(&whole);
+        blocks.push(Block {
+            high: u64::try_from(sum >> 64).expect("64 bits"),
+            #[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+            low: sum as u64,
+        });
+    }
+    let end = first
+        .saturating_add(u64::from(count))
+        .saturating_mul(u64::from(BLOCK_BYTES));
+    let next_data = match end < size_bytes {
+        true => objects.seek(id, end, Content::Data)?.unwrap_or(u64::MAX),
+        false => u64::MAX,
+    };
+    Ok(Sums {
+        size_bytes,
+        next_data,
+        blocks,
+    })
+}
+
+/// The bytes of a block, up to the end of the part.
+fn block_of(
+    objects: &dyn ObjectStore,
+    id: ObjectId,
+    block: u64,
+    size_bytes: u64,
+) -> Result<Bytes, ObjectError> {
+    let offset = block.saturating_mul(u64::from(BLOCK_BYTES));
+    let len = size_bytes
+        .saturating_sub(offset)
+        .min(u64::from(BLOCK_BYTES));
+    let len = u32::try_from(len).expect("at most a block");
+    if len == 0 {
+        return Ok(Bytes::new());
+    }
+    match objects.read(id, offset, len)? {
+        Span::Pieces(pieces) if pieces.len() == 1 => {
+            Ok(pieces.into_iter().next().unwrap_or_default())
+        }
+        Span::Pieces(pieces) => Ok(pieces.concat().into()),
+        Span::File {
+            file, offset, len, ..
+        } => {
+            use std::os::unix::fs::FileExt;
+            let mut bytes = vec![0; len as usize];
+            file.read_exact_at(&mut bytes, offset)
+                .map_err(ObjectError::Io)?;
+            Ok(bytes.into())
+        }
+    }
+}
+
+/// Why a filling did not come to its end.
+type Failed = String;
+
+fn failed(what: &'static str) -> impl Fn(Fault) -> Failed {
+    move |fault| format!("{what}: {fault:?}")
+}
+
+/// A filling that goes on.
+struct Filling<'d> {
+    ds: &'d Ds,
+    row: Arc<OwnRow>,
+    key: FillKey,
+}
+
+/// Fills a member and has the MDS count it.
+pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Failed> {
+    let (group, place, member) = key;
+    let any = Part {
+        id: ObjectId {
+            file_id: 0,
+            generation: 0,
+            place,
+        },
+        group,
+    };
+    let row = ds.gate.primary_row(any).ok_or("not primary any more")?;
+    if row.row.state_of(member) != Some(MemberState::Filling) {
+        return Ok(());
+    }
+    fill.begin();
+    let filling = Filling {
+        ds,
+        row: Arc::clone(&row),
+        key,
+    };
+    filling.drop_foreign(any).await?;
+    filling.compare_all(any).await?;
+    loop {
+        let again = fill.take_again();
+        if again.is_empty() {
+            break;
+        }
+        for id in again {
+            filling.compare(Part { id, group }).await?;
+        }
+    }
+    let touched = {
+        let _all = ds.copies.fills.lock();
+        fill.wait_for()
+    };
+    for id in touched.ok_or("too much was changed meanwhile")? {
+        filling.ask(Part { id, group }, Item::Sync).await?;
+    }
+    let args = FilledArgs {
+        ds_id: member,
+        place: PlaceReign {
+            group,
+            place: u32::from(place),
+            reign: row.row.reign,
+        },
+        era: row.row.era,
+    };
+    let told = ds
+        .call_mds(&args, FILLED_WAIT)
+        .await
+        .map_err(|e| e.to_string())?;
+    let taken = take_rows(ds, told.rows.0).await;
+    taken.map_err(|status| format!("rows of the MDS: {status:?}"))?;
+    tracing::info!(group, place, member, "a member is in sync");
+    Ok(())
+}
+
+impl Filling<'_> {
+    fn head(&self, part: Part) -> Head {
+        Head {
+            group: part.group,
+            place: u32::from(part.id.place),
+            reign: self.row.row.reign,
+            file: FileGeneration {
+                file_id: part.id.file_id,
+                generation: part.id.generation,
+            },
+            time: self
+                .ds
+                .index
+                .known(part.id)
+                .map_or(NfsTime::default(), |known| known.modified),
+        }
+    }
+
+    /// Queues an item for the member; returns what says its answer.
+    fn queue(&self, part: Part, item: Owned) -> tokio::sync::oneshot::Receiver<Outcome> {
+        let stream = self.ds.copies.stream(self.key.2);
+        stream
+            .push(self.head(part), item, true)
+            .expect("it is waited for")
+    }
+
+    async fn answer(
+        &self,
+        waiting: tokio::sync::oneshot::Receiver<Outcome>,
+    ) -> Result<PassOk, Failed> {
+        match tokio::time::timeout(ANSWER_WAIT, waiting).await {
+            Ok(Ok(Outcome::Done(answer))) => Ok(answer),
+            Ok(_) => Err("the member does not count any more".to_owned()),
+            Err(_) => Err("the member does not answer".to_owned()),
+        }
+    }
+
+    async fn ask(&self, part: Part, item: Item<'static>) -> Result<PassOk, Failed> {
+        let waiting = self.queue(part, Owned::Plain(item));
+        self.answer(waiting).await
+    }
+
+    /// Drops the parts at the member that are none here.
+    async fn drop_foreign(&self, any: Part) -> Result<(), Failed> {
+        let mut after = None;
+        loop {
+            let page = self.ask(any, Item::Parts { after }).await?.parts.0;
+            for file in &page {
+                let part = any.of_file(file.file_id, file.generation);
+                let order = self.ds.copies.order(file.file_id).lock().await;
+                let known = self.ds.index.known(part.id);
+                if known.map_err(|e| e.to_string())?.group == part.group {
+                    continue;
+                }
+                let waiting = self.queue(part, Owned::Plain(Item::Drop));
+                drop(order);
+                self.answer(waiting).await?;
+            }
+            after = page.last().copied();
+            if page.len() < PARTS_MAX as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares all parts of the place, some at one time.
+    async fn compare_all(&self, any: Part) -> Result<(), Failed> {
+        let place = (any.group, any.id.place);
+        let mut after = None;
+        loop {
+            let page = self.ds.index.parts_of(place, after, PARTS_MAX as usize);
+            let page = page.map_err(|e| e.to_string())?;
+            let part = |(file, generation): &(u64, u32)| any.of_file(*file, *generation);
+            let parts: Vec<Part> = page.iter().map(part).collect();
+            let compared = iter(parts).map(|part| self.compare(part));
+            let mut compared = compared.buffer_unordered(PARTS_AT_ONCE);
+            while compared.try_next().await?.is_some() {}
+            after = page.last().copied();
+            if page.len() < PARTS_MAX as usize {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Compares a part, sends what differs, and has it synced there.
+    async fn compare(&self, part: Part) -> Result<(), Failed> {
+        let mut first = 0;
+        loop {
+            let (mine, waiting) = {
+                let _order = self.ds.copies.order(part.id.file_id).lock().await;
+                // What is lost here must not be lost there (R9).
+                let size = self.ds.size_of(part.id).map_err(failed("size of a part"))?;
+                self.ds
+                    .check_mark(part.id, size)
+                    .map_err(failed("a part"))?;
+                let sums = self
+                    .ds
+                    .blocking(move |objects| sums_of(objects, part.id, first, BLOCKS_MAX));
+                let mine = sums.await.map_err(|e| e.to_string())?;
+                let count = BLOCKS_MAX;
+                let waiting = self.queue(part, Owned::Plain(Item::Sums { first, count }));
+                (mine, waiting)
+            };
+            let theirs = self.answer(waiting).await?;
+            self.mend(part, first, &mine, &theirs).await?;
+            let next = mine.next_data.min(theirs.next_data);
+            if next == u64::MAX {
+                break;
+            }
+            first = next / u64::from(BLOCK_BYTES);
+        }
+        self.ask(part, Item::Sync).await.map(drop)
+    }
+
+    /// Sends the blocks that differ, as they are now, and the end of the part.
+    async fn mend(
+        &self,
+        part: Part,
+        first: u64,
+        mine: &Sums,
+        theirs: &PassOk,
+    ) -> Result<(), Failed> {
+        let pairs = mine.blocks.iter().zip(&theirs.blocks.0);
+        let differing = (first..)
+            .zip(pairs)
+            .filter(|(_, (mine, theirs))| mine != theirs);
+        let mut blocks: Vec<u64> = differing.map(|(block, _)| block).collect();
+        let last = mine.size_bytes.saturating_sub(1) / u64::from(BLOCK_BYTES);
+        let is_last = mine.size_bytes > 0 && (first..first + u64::from(BLOCKS_MAX)).contains(&last);
+        if is_last && theirs.size_bytes < mine.size_bytes && !blocks.contains(&last) {
+            // Zeros up to its end have the sum of what the member lacks.
+            blocks.push(last);
+        }
+        for block in blocks {
+            let _order = self.ds.copies.order(part.id.file_id).lock().await;
+            let size = self.ds.size_of(part.id).map_err(failed("size of a part"))?;
+            let size = size.unwrap_or(0);
+            let read = self
+                .ds
+                .blocking(move |objects| block_of(objects, part.id, block, size));
+            let bytes = read.await.map_err(|e| e.to_string())?;
+            let start = block * u64::from(BLOCK_BYTES);
+            let range = Range {
+                start,
+                end: start + bytes.len() as u64,
+            };
+            if !bytes.is_empty() {
+                let _sent = self.queue(part, Owned::block(range, bytes));
+            }
+        }
+        if theirs.size_bytes > mine.size_bytes {
+            let _order = self.ds.copies.order(part.id.file_id).lock().await;
+            let size = self.ds.size_of(part.id).map_err(failed("size of a part"))?;
+            let size_bytes = size.unwrap_or(0);
+            let _sent = self.queue(part, Owned::Plain(Item::Cut { size_bytes }));
+        }
+        self.ds.copies.stream(self.key.2).room().await;
+        Ok(())
+    }
+}

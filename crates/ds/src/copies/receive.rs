@@ -1,0 +1,455 @@
+//! The member's end of the parts program: items of a primary, applied once and in the order of their lane (rule P6).
+//!
+//! # Ownership
+//! [`Received`] has one entry for each data server that has opened a stream. The numbers of a stream begin anew with
+//! another process of the primary, or a later stream of it.
+//!
+//! # Ordering
+//! An item is applied while its lane is held; the next one has its turn then. What makes it durable comes after that. An
+//! item that was applied already is answered when it is durable.
+//!
+//! # Failure
+//! An item that cannot be applied keeps its number: the primary gives the member up. An item of a removed file does
+//! nothing.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::{Answer, Refusal, Status};
+use layout::MemberState;
+use nfs4::NfsTime;
+use objects::ObjectId;
+use parking_lot::Mutex;
+use parts::{
+    AHEAD_MAX, CHALLENGE_BYTES, FileGeneration, GreetOk, Item, LANES, OpenArgs, Opening, PARTS_MAX,
+    PassArgs, PassOk, Proc,
+};
+use rpc::AcceptError;
+use rpc_service::{Call, Program, Seal};
+use rustc_hash::FxHashMap;
+use server::Nfsd;
+use tokio::sync::Notify;
+use transport::{ConnHandle, Message};
+use xdr::{Encode, Encoder};
+
+use super::fill::sums_of;
+use crate::apply::Change;
+use crate::ds::Ds;
+use crate::fault::Fault;
+use crate::own_stripes::Own;
+use crate::part::Part;
+
+/// How long an item waits for those before it.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+/// Connections that have a challenge or a stream; the oldest gives way.
+const CONNS_MAX: usize = 4096;
+
+/// One lane of a stream.
+#[derive(Default)]
+struct Lane {
+    /// The number whose turn it is.
+    next: tokio::sync::Mutex<u64>,
+    moved: Notify,
+}
+
+/// The stream of a primary.
+struct Opened {
+    from: u32,
+    from_nonce: u64,
+    stream: u64,
+    lanes: Vec<Lane>,
+}
+
+enum Conn {
+    Greeted([u8; CHALLENGE_BYTES]),
+    Carries(Arc<Opened>),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Received {
+    conns: Mutex<BTreeMap<u64, Conn>>,
+    opened: Mutex<FxHashMap<u32, Arc<Opened>>>,
+}
+
+/// The parts program of a data server.
+pub struct PartsProgram {
+    nfsd: Arc<Nfsd<Ds>>,
+}
+
+impl PartsProgram {
+    /// The program beside NFS on the data listeners.
+    #[must_use]
+    pub fn new(nfsd: Arc<Nfsd<Ds>>) -> Arc<Self> {
+        Arc::new(Self { nfsd })
+    }
+}
+
+impl Program for PartsProgram {
+    fn number(&self) -> u32 {
+        parts::PROGRAM
+    }
+
+    fn versions(&self) -> RangeInclusive<u32> {
+        parts::VERSION..=parts::VERSION
+    }
+
+    async fn call<'r>(&'r self, call: Call<'r>) -> Option<Message> {
+        let ds = self.nfsd.role();
+        let (conn, args) = (call.conn, call.args.rest());
+        let mut e = Encoder::new();
+        Seal::None.begin(&mut e, call.header.xid);
+        match Proc::from_u32(call.header.procedure) {
+            Some(Proc::Null) => {}
+            Some(Proc::Greet) => say(&mut e, greet(ds, conn)),
+            Some(Proc::Open) => match xdr::decode_all::<OpenArgs>(args) {
+                Ok(args) => say(&mut e, open(ds, conn, &args)),
+                Err(_) => return call.refuse(AcceptError::GarbageArgs),
+            },
+            Some(Proc::Pass) => match xdr::decode_all::<PassArgs<'_>>(args) {
+                Ok(args) => say(&mut e, pass(ds, conn, call.record, args).await),
+                Err(_) => return call.refuse(AcceptError::GarbageArgs),
+            },
+            None => return call.refuse(AcceptError::ProcUnavail),
+        }
+        Some(e.into())
+    }
+}
+
+fn say<T: Encode>(e: &mut Encoder, result: Result<T, Status>) {
+    let refusal = |status| Refusal::new(status, "the member does not take it");
+    Answer::from(result.map_err(refusal)).encode(e);
+}
+
+fn greet(ds: &Ds, conn: &ConnHandle) -> Result<GreetOk, Status> {
+    let membership = ds.gate.membership().ok_or(Status::NotReady)?;
+    let mut challenge = [0; CHALLENGE_BYTES];
+    for half in challenge.chunks_mut(8) {
+        half.copy_from_slice(&(ds.random)().to_be_bytes());
+    }
+    ds.copies.received.note(conn, Conn::Greeted(challenge));
+    Ok(GreetOk {
+        ds_id: membership.ds_id,
+        nonce: ds.copies.nonce,
+        challenge,
+    })
+}
+
+fn open(ds: &Ds, conn: &ConnHandle, args: &OpenArgs) -> Result<(), Status> {
+    let received = &ds.copies.received;
+    let challenge = match received.conns.lock().get(&conn.id()) {
+        Some(Conn::Greeted(challenge)) => *challenge,
+        _ => return Err(Status::Denied),
+    };
+    let (ring, membership) = ds.gate.keys().ok_or(Status::NotReady)?;
+    let key = ring.verifier(args.key_id).ok_or(Status::TryLater)?;
+    let opening = Opening {
+        cluster_id: membership.cluster_id,
+        from: args.from,
+        from_nonce: args.from_nonce,
+        to: membership.ds_id,
+        to_nonce: ds.copies.nonce,
+        stream: args.stream,
+        challenge,
+    };
+    if !opening.is_proved(key, &args.mac) {
+        return Err(Status::Denied);
+    }
+    let opened = received.opened(args)?;
+    received.note(conn, Conn::Carries(opened));
+    Ok(())
+}
+
+impl Received {
+    fn note(&self, conn: &ConnHandle, state: Conn) {
+        let mut conns = self.conns.lock();
+        if conns.len() >= CONNS_MAX && !conns.contains_key(&conn.id()) {
+            conns.pop_first();
+        }
+        conns.insert(conn.id(), state);
+    }
+
+    /// The stream that OPEN names: the one that goes on, or a new one.
+    fn opened(&self, args: &OpenArgs) -> Result<Arc<Opened>, Status> {
+        let mut all = self.opened.lock();
+        if let Some(known) = all.get(&args.from)
+            && known.from_nonce == args.from_nonce
+        {
+            if known.stream == args.stream {
+                return Ok(Arc::clone(known));
+            }
+            if known.stream > args.stream {
+                return Err(Status::Invalid);
+            }
+        }
+        let opened = Arc::new(Opened {
+            from: args.from,
+            from_nonce: args.from_nonce,
+            stream: args.stream,
+            lanes: (0..LANES).map(|_| Lane::default()).collect(),
+        });
+        all.insert(args.from, Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// The stream of a connection, unless another has taken its place.
+    fn carried(&self, conn: &ConnHandle) -> Result<Arc<Opened>, Status> {
+        let opened = match self.conns.lock().get(&conn.id()) {
+            Some(Conn::Carries(opened)) => Arc::clone(opened),
+            _ => return Err(Status::Denied),
+        };
+        self.check_current(&opened)?;
+        Ok(opened)
+    }
+
+    fn check_current(&self, opened: &Opened) -> Result<(), Status> {
+        let all = self.opened.lock();
+        let is_current = all
+            .get(&opened.from)
+            .is_some_and(|now| (now.from_nonce, now.stream) == (opened.from_nonce, opened.stream));
+        if is_current {
+            Ok(())
+        } else {
+            Err(Status::Denied)
+        }
+    }
+}
+
+/// Whether the caller may pass on items of this place in this reign.
+fn check_role(ds: &Ds, from: u32, args: &PassArgs<'_>) -> Result<(), Status> {
+    let known = ds.gate.with_rows(|rows, ds_id| {
+        let row = &rows.of(args.group, args.place)?.row;
+        let is_member = matches!(
+            row.state_of(ds_id),
+            Some(MemberState::Sync | MemberState::Filling)
+        );
+        Some((row.primary, row.reign, is_member))
+    });
+    match known {
+        Some(Some((primary, reign, true))) if (primary, reign) == (from, args.reign) => Ok(()),
+        // A newer row is on its way, or the caller's is old.
+        Some(_) => Err(Status::NotPrimary),
+        None => Err(Status::NotReady),
+    }
+}
+
+/// What makes an applied item durable.
+enum Then {
+    Nothing,
+    Record(u64),
+    Sync,
+}
+
+async fn pass(
+    ds: &Ds,
+    conn: &ConnHandle,
+    record: &Bytes,
+    args: PassArgs<'_>,
+) -> Result<PassOk, Status> {
+    let opened = ds.copies.received.carried(conn)?;
+    let lane = opened
+        .lanes
+        .get(args.lane as usize)
+        .ok_or(Status::Invalid)?;
+    let place = u8::try_from(args.place).map_err(|_| Status::Invalid)?;
+    let part = Part {
+        id: ObjectId {
+            file_id: args.file.file_id,
+            generation: args.file.generation,
+            place,
+        },
+        group: args.group,
+    };
+    let turn = tokio::time::timeout(TURN_WAIT, turn(lane, args.number));
+    let turn = turn.await.map_err(|_| Status::TryLater)??;
+    let Some(mut turn) = turn else {
+        return again(ds, part, &args).await;
+    };
+    // Under the lane: a stream that has taken the place of this one applies nothing in between.
+    ds.copies.received.check_current(&opened)?;
+    let (answer, then) = match args.item {
+        Item::Nothing => (PassOk::default(), Then::Nothing),
+        _ => {
+            check_role(ds, opened.from, &args)?;
+            apply(ds, part, record, &args).await?
+        }
+    };
+    *turn += 1;
+    drop(turn);
+    lane.moved.notify_waiters();
+    let durable = match then {
+        Then::Nothing => Ok(()),
+        Then::Record(number) => ds.record_durable(number).await,
+        Then::Sync => ds.sync(part.id).await,
+    };
+    durable.map_err(|fault| noted(ds, part.id, &fault))?;
+    Ok(answer)
+}
+
+type Turn<'l> = tokio::sync::MutexGuard<'l, u64>;
+
+/// Waits for the turn of a number; `None` for one that had it before.
+async fn turn(lane: &Lane, number: u64) -> Result<Option<Turn<'_>>, Status> {
+    loop {
+        let moved = lane.moved.notified();
+        tokio::pin!(moved);
+        moved.as_mut().enable();
+        let next = lane.next.lock().await;
+        if number < *next {
+            return Ok(None);
+        }
+        if number == *next {
+            return Ok(Some(next));
+        }
+        if number - *next > AHEAD_MAX {
+            return Err(Status::Invalid);
+        }
+        drop(next);
+        moved.await;
+    }
+}
+
+/// An item that was applied before: its answer was lost.
+async fn again(ds: &Ds, part: Part, args: &PassArgs<'_>) -> Result<PassOk, Status> {
+    let done = match args.item {
+        Item::Sync
+        | Item::Write {
+            is_stable: true, ..
+        } if !is_removed(ds, part.id) => ds.sync(part.id).await,
+        // These ask; what they asked about may have changed, which their caller finds out.
+        Item::Sums { first, count } => return look(ds, part, first, count).await,
+        Item::Parts { after } => return parts_of(ds, part, after),
+        _ => Ok(()),
+    };
+    done.map_err(|fault| noted(ds, part.id, &fault))?;
+    Ok(PassOk::default())
+}
+
+fn is_removed(ds: &Ds, id: ObjectId) -> bool {
+    ds.gate
+        .with_floors(|floors| floors.is_removed(id.file_id, id.generation))
+}
+
+fn noted(ds: &Ds, id: ObjectId, fault: &Fault) -> Status {
+    ds.note(id, fault);
+    fault.status()
+}
+
+/// Applies an item in its turn.
+async fn apply(
+    ds: &Ds,
+    part: Part,
+    record: &Bytes,
+    args: &PassArgs<'_>,
+) -> Result<(PassOk, Then), Status> {
+    match args.item {
+        Item::Sums { first, count } => {
+            return Ok((look(ds, part, first, count).await?, Then::Nothing));
+        }
+        Item::Parts { after } => return Ok((parts_of(ds, part, after)?, Then::Nothing)),
+        _ => {}
+    }
+    let Some(_flight) = ds.gate.enter_item(part.id) else {
+        return Ok((PassOk::default(), Then::Nothing));
+    };
+    let done = change(ds, part, record, args).await;
+    let then = done.map_err(|fault| noted(ds, part.id, &fault))?;
+    Ok((PassOk::default(), then))
+}
+
+async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Result<Then, Fault> {
+    let (id, time): (ObjectId, NfsTime) = (part.id, args.time);
+    if !matches!(args.item, Item::Drop | Item::Sync) {
+        ds.enter(part)?;
+    }
+    match args.item {
+        Item::Write {
+            offset,
+            is_stable,
+            data,
+        } => {
+            let data = record.slice_ref(data);
+            let write = Change::Write {
+                offset,
+                data: &data,
+                buffer_bytes: record.len(),
+                is_stable,
+                is_reported: false,
+            };
+            let applied = ds.apply(id, write, time).await?;
+            Ok(match applied.record {
+                Some(number) => Then::Record(number),
+                None if is_stable => Then::Sync,
+                None => Then::Nothing,
+            })
+        }
+        Item::Cut { size_bytes } => {
+            ds.apply(id, Change::Cut(size_bytes), time).await?;
+            Ok(Then::Nothing)
+        }
+        Item::Punch { range } => {
+            ds.apply(id, Change::Punch(range), time).await?;
+            Ok(Then::Nothing)
+        }
+        Item::Reserve { stripes, range } => {
+            let own = Own::of(stripes).map_err(|_| Fault::Lost)?;
+            ds.apply(id, Change::Reserve { own, range }, time).await?;
+            Ok(Then::Nothing)
+        }
+        Item::Clone {
+            src_file_id,
+            src_generation,
+            src_offset,
+            range,
+        } => {
+            let src = part.of_file(src_file_id, src_generation).id;
+            let clone = Change::Clone {
+                src,
+                src_offset,
+                range,
+            };
+            ds.apply(id, clone, time).await?;
+            Ok(Then::Nothing)
+        }
+        Item::Drop => {
+            ds.drop_part(id).await?;
+            Ok(Then::Nothing)
+        }
+        Item::Sync => Ok(Then::Sync),
+        Item::Sums { .. } | Item::Parts { .. } | Item::Nothing => Ok(Then::Nothing),
+    }
+}
+
+/// The sums of blocks.
+async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Status> {
+    let summed = ds.blocking(move |objects| sums_of(objects, part.id, first, count));
+    let sums = summed
+        .await
+        .map_err(|e| noted(ds, part.id, &Fault::Object(e)))?;
+    Ok(PassOk {
+        size_bytes: sums.size_bytes,
+        next_data: sums.next_data,
+        blocks: sums.blocks.into(),
+        ..PassOk::default()
+    })
+}
+
+/// The parts of a place.
+fn parts_of(ds: &Ds, part: Part, after: Option<FileGeneration>) -> Result<PassOk, Status> {
+    let after = after.map(|file| (file.file_id, file.generation));
+    let place = (part.group, part.id.place);
+    let found = ds.index.parts_of(place, after, PARTS_MAX as usize);
+    let found = found.map_err(|error| noted(ds, part.id, &Fault::Index(error)))?;
+    let file = |(file_id, generation)| FileGeneration {
+        file_id,
+        generation,
+    };
+    let parts: Vec<_> = found.into_iter().map(file).collect();
+    Ok(PassOk {
+        parts: parts.into(),
+        ..PassOk::default()
+    })
+}

@@ -1,0 +1,266 @@
+//! Carries the stream of one member: connects, proves who calls, sends, and takes the answers.
+//!
+//! # Ownership
+//! One task for each stream. The connection is made when there is something to send.
+//!
+//! # Failure
+//! A broken connection is made again, and all that was not acknowledged is sent again. The member has failed when it is
+//! another process, refuses an item, or makes no progress for 5 s. Then the MDS is asked to leave it out, until the MDS
+//! has answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{OutArgs, PlaceReign, ReplyError, Status};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use layout::MemberState;
+use parts::{GreetOk, OpenArgs, Opening, PassOk, Proc, encode_call, read_answer};
+use server::Nfsd;
+use tokio::time::{sleep, timeout};
+use transport::{Address, CloseReason, ConnHandle, Connector, NoService};
+
+use super::stream::{Head, Sent, Stream};
+use crate::Ds;
+use crate::calls::rows::take_rows;
+
+/// Items under way at once.
+const UNDER_WAY_MAX: usize = 64;
+/// How long GREET and OPEN may take, and a connection.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
+/// How long an item may take. The stream looks at progress before that.
+const ITEM_WAIT: Duration = Duration::from_secs(15);
+/// Pause before another connection, and between two looks at progress.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long the MDS may take to leave a member out.
+const OUT_WAIT: Duration = Duration::from_secs(5);
+
+/// How a connection ended.
+enum Ended {
+    /// Another one may do better.
+    Again(&'static str),
+    /// The member has failed.
+    Failed(String),
+    /// The stream is closed.
+    Closed,
+}
+
+/// Carries a stream until it is closed.
+pub(super) async fn carry(nfsd: Arc<Nfsd<Ds>>, connector: Arc<dyn Connector>, stream: Arc<Stream>) {
+    let ds = nfsd.role();
+    loop {
+        until_work(&stream).await;
+        let why = match once(ds, &*connector, &stream).await {
+            Ended::Closed => return,
+            Ended::Failed(why) => why,
+            Ended::Again(why) if stream.is_stalled() => why.to_owned(),
+            Ended::Again(_) => {
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        tracing::warn!(member = stream.ds, why, "a member of places fails");
+        leave_out(ds, &stream).await;
+        return;
+    }
+}
+
+async fn until_work(stream: &Stream) {
+    while !stream.has_work() && !stream.is_closed() {
+        stream.work.notified().await;
+    }
+}
+
+/// One connection, from its beginning to its end.
+async fn once(ds: &Ds, connector: &dyn Connector, stream: &Stream) -> Ended {
+    if stream.is_closed() {
+        return Ended::Closed;
+    }
+    let Some(conn) = connect(ds, connector, stream.ds).await else {
+        return Ended::Again("no connection");
+    };
+    let ended = match open(ds, &conn, stream).await {
+        Ok(()) => send(ds, &conn, stream).await,
+        Err(ended) => ended,
+    };
+    conn.close(CloseReason::Asked);
+    ended
+}
+
+/// Connects to the first address of a member that answers.
+async fn connect(ds: &Ds, connector: &dyn Connector, member: u32) -> Option<ConnHandle> {
+    let known = ds.copies.addresses.lock().get(&member).cloned();
+    for told in known.unwrap_or_default() {
+        let Some(address) = Address::of_told(told.netid.as_str(), told.uaddr.as_str()) else {
+            continue;
+        };
+        let connected = timeout(OPEN_WAIT, connector.connect(&address, NoService::shared()));
+        match connected.await {
+            Ok(Ok(conn)) => return Some(conn),
+            Ok(Err(error)) => tracing::debug!(member, %address, %error, "no connection"),
+            Err(_) => tracing::debug!(member, %address, "no connection in time"),
+        }
+    }
+    None
+}
+
+/// Proves to a member who calls.
+async fn open(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Result<(), Ended> {
+    let again = |_| Ended::Again("no answer");
+    let greet = conn.call(encode_call(Proc::Greet, &()).into(), OPEN_WAIT);
+    let greet: GreetOk = read_answer(&greet.await.map_err(again)?)
+        .map_err(|_| Ended::Again("the greeting is refused"))?;
+    if greet.ds_id != stream.ds {
+        return Err(Ended::Again("another data server answers there"));
+    }
+    {
+        let mut known = stream.peer_nonce.lock();
+        if known.is_some_and(|nonce| nonce != greet.nonce) {
+            return Err(Ended::Failed("it was started again".to_owned()));
+        }
+        *known = Some(greet.nonce);
+    }
+    let keys = ds.gate.keys().ok_or(Ended::Again("no keys yet"))?;
+    let (ring, membership) = keys;
+    let key = ring.active().ok_or(Ended::Again("no key yet"))?;
+    let opening = Opening {
+        cluster_id: membership.cluster_id,
+        from: membership.ds_id,
+        from_nonce: ds.copies.nonce,
+        to: greet.ds_id,
+        to_nonce: greet.nonce,
+        stream: stream.number,
+        challenge: greet.challenge,
+    };
+    let args = OpenArgs {
+        from: opening.from,
+        from_nonce: opening.from_nonce,
+        stream: opening.stream,
+        key_id: key.id(),
+        mac: opening.mac(key),
+    };
+    let opened = conn.call(encode_call(Proc::Open, &args).into(), OPEN_WAIT);
+    let opened = opened.await.map_err(again)?;
+    read_answer::<()>(&opened).map_err(|_| Ended::Again("the opening is refused"))
+}
+
+/// Sends items and takes answers.
+async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
+    stream.rewind();
+    let mut under_way = FuturesUnordered::new();
+    loop {
+        if stream.is_closed() {
+            return Ended::Closed;
+        }
+        while under_way.len() < UNDER_WAY_MAX
+            && let Some(next) = stream.next(|head| counts(ds, head, stream.ds))
+        {
+            under_way.push(pass(conn, next));
+        }
+        tokio::select! {
+            biased;
+            Some((lane, number, answer)) = under_way.next(), if !under_way.is_empty() => {
+                match answer {
+                    Ok(answer) => stream.acknowledge(lane, number, answer),
+                    Err(ended) => return ended,
+                }
+            }
+            () = stream.work.notified() => {}
+            _ = conn.closed() => return Ended::Again("the connection broke"),
+            () = sleep(PAUSE) => {
+                if stream.is_stalled() {
+                    return Ended::Failed("it makes no progress".to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// Whether a member still counts at a place; it does while nothing is known.
+fn counts(ds: &Ds, head: &Head, member: u32) -> bool {
+    let counts = ds.gate.with_rows(|rows, ds_id| {
+        let row = rows.of(head.group, head.place);
+        row.is_none_or(|row| row.row.primary != ds_id || is_counted(row.row.state_of(member)))
+    });
+    counts.unwrap_or(true)
+}
+
+const fn is_counted(state: Option<MemberState>) -> bool {
+    matches!(state, Some(MemberState::Sync | MemberState::Filling))
+}
+
+async fn pass(conn: &ConnHandle, sent: Sent) -> (u32, u64, Result<PassOk, Ended>) {
+    let answer = async {
+        let record = conn.call(sent.message, ITEM_WAIT).await;
+        let record = record.map_err(|_| Ended::Again("no answer to an item"))?;
+        read_answer::<PassOk>(&record).map_err(|error| match error {
+            ReplyError::Refused(refusal) => match refusal.status {
+                Status::TryLater | Status::NotReady | Status::NotPrimary => {
+                    Ended::Again("it does not take items now")
+                }
+                _ => Ended::Failed(refusal.to_string()),
+            },
+            other => Ended::Failed(other.to_string()),
+        })
+    };
+    (sent.lane, sent.number, answer.await)
+}
+
+/// Has the MDS leave a member out of all places of which this server is primary, then closes the stream (rule P11).
+async fn leave_out(ds: &Ds, stream: &Stream) {
+    loop {
+        let places = ds.gate.with_rows(|rows, ds_id| {
+            let with_member = rows.all().filter(|(_, _, row)| {
+                row.row.primary == ds_id && is_counted(row.row.state_of(stream.ds))
+            });
+            let place = |(group, place, row): (u32, u32, &Arc<crate::rows::OwnRow>)| PlaceReign {
+                group,
+                place,
+                reign: row.row.reign,
+            };
+            let places = with_member.map(place);
+            places
+                .take(control::ROWS_PAGE_MAX as usize)
+                .collect::<Vec<_>>()
+        });
+        match places {
+            Some(places) if places.is_empty() => break,
+            Some(places) => {
+                let args = OutArgs {
+                    ds_id: stream.ds,
+                    places: places.into(),
+                };
+                match ds.call_mds(&args, OUT_WAIT).await {
+                    Ok(told) => {
+                        if let Err(status) = take_rows(ds, told.rows.0).await {
+                            tracing::error!(?status, "rows of the MDS");
+                        }
+                    }
+                    Err(error) => tracing::warn!(%error, "the MDS leaves no member out"),
+                }
+            }
+            // Not serving: nothing is promised now.
+            None => {}
+        }
+        if stream.is_closed() {
+            return;
+        }
+        sleep(PAUSE).await;
+    }
+    ds.copies.forget(stream);
+}
+
+impl super::Copies {
+    /// Ends a stream whose member does not count at any place of this server.
+    pub(super) fn forget(&self, stream: &Stream) {
+        let mut streams = self.streams.lock();
+        if streams
+            .get(&stream.ds)
+            .is_some_and(|s| s.number == stream.number)
+        {
+            streams.remove(&stream.ds);
+        }
+        drop(streams);
+        stream.close();
+    }
+}

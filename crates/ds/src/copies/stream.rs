@@ -1,0 +1,436 @@
+//! The queue of items for one member: numbers, what was sent, what was acknowledged (rule P6).
+//!
+//! # Ownership
+//! Whoever passes on pushes; the one task of `send` takes and acknowledges. An item is kept until it is acknowledged.
+//!
+//! # Failure
+//! After a broken connection all that is not acknowledged is sent again, with its number. A closed stream takes nothing:
+//! its member does not count any more.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::Range;
+use nfs4::NfsTime;
+use parking_lot::Mutex;
+use parts::{AHEAD_MAX, FileGeneration, Item, LANES, PassArgs, PassOk, encode_pass, lane_of};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use transport::{Message, Payload};
+
+/// Bytes that wait for one member; above it clients are held back (rule P7).
+const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// What an item takes beside its data.
+const ITEM_BYTES: usize = 256;
+/// A member without progress for so long has failed (rule P11).
+const NO_PROGRESS: Duration = Duration::from_secs(5);
+
+/// What became of an item that somebody waits for.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The member has done it.
+    Done(PassOk),
+    /// The member does not count any more, as the MDS says durably.
+    Released,
+}
+
+/// Which part an item is for, and when it was applied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) group: u32,
+    pub(super) place: u32,
+    pub(super) reign: u32,
+    pub(super) file: FileGeneration,
+    pub(super) time: NfsTime,
+}
+
+/// An item that waits.
+#[derive(Debug, Clone)]
+pub(super) enum Owned {
+    /// Bytes, in the buffer that they came in.
+    Write {
+        offset: u64,
+        is_stable: bool,
+        data: Bytes,
+    },
+    /// Any other.
+    Plain(Item<'static>),
+}
+
+impl Owned {
+    fn item(&self) -> Item<'_> {
+        match self {
+            Self::Write {
+                offset,
+                is_stable,
+                data,
+            } => Item::Write {
+                offset: *offset,
+                is_stable: *is_stable,
+                data,
+            },
+            Self::Plain(item) => *item,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write { data, .. } => ITEM_BYTES + data.len(),
+            Self::Plain(_) => ITEM_BYTES,
+        }
+    }
+
+    /// Whether the answer of a member is part of a promise.
+    pub(super) fn is_promised(&self) -> bool {
+        !matches!(
+            self,
+            Self::Write {
+                is_stable: false,
+                ..
+            }
+        )
+    }
+
+    /// Bytes of a block that a member lacks.
+    pub(super) fn block(range: Range, data: Bytes) -> Self {
+        Self::Write {
+            offset: range.start,
+            is_stable: false,
+            data,
+        }
+    }
+}
+
+struct Entry {
+    head: Head,
+    item: Owned,
+    is_acknowledged: bool,
+    waiting: Option<oneshot::Sender<Outcome>>,
+}
+
+#[derive(Default)]
+struct Lane {
+    /// Number of the first entry.
+    first: u64,
+    /// Entries that were sent on the present connection.
+    sent: usize,
+    entries: VecDeque<Entry>,
+}
+
+struct State {
+    lanes: Vec<Lane>,
+    /// The lane that is looked at first.
+    turn: usize,
+    queued_bytes: usize,
+    /// When the member last acknowledged, or the queue was last empty.
+    progress: Instant,
+    is_closed: bool,
+}
+
+/// An item on its way.
+pub(super) struct Sent {
+    pub(super) lane: u32,
+    pub(super) number: u64,
+    pub(super) message: Message,
+}
+
+/// See the module.
+pub(super) struct Stream {
+    /// The member.
+    pub(super) ds: u32,
+    /// The number of the stream in this process.
+    pub(super) number: u64,
+    /// The process of the member that has its first items.
+    pub(super) peer_nonce: Mutex<Option<u64>>,
+    /// Told when there is something to send, and at the end.
+    pub(super) work: Notify,
+    room: Notify,
+    state: Mutex<State>,
+}
+
+impl Stream {
+    pub(super) fn new(ds: u32, number: u64) -> Self {
+        Self {
+            ds,
+            number,
+            peer_nonce: Mutex::new(None),
+            work: Notify::new(),
+            room: Notify::new(),
+            state: Mutex::new(State {
+                lanes: (0..LANES).map(|_| Lane::default()).collect(),
+                turn: 0,
+                queued_bytes: 0,
+                progress: Instant::now(),
+                is_closed: false,
+            }),
+        }
+    }
+
+    /// Queues an item. With `is_waited` returns what says what became of it; a closed stream releases at once.
+    pub(super) fn push(
+        &self,
+        head: Head,
+        item: Owned,
+        is_waited: bool,
+    ) -> Option<oneshot::Receiver<Outcome>> {
+        let (waiting, waits) = match is_waited {
+            true => {
+                let (sender, receiver) = oneshot::channel();
+                (Some(sender), Some(receiver))
+            }
+            false => (None, None),
+        };
+        let mut state = self.state.lock();
+        if state.is_closed {
+            waiting.map(|w| w.send(Outcome::Released));
+            return waits;
+        }
+        if state.queued_bytes == 0 {
+            state.progress = Instant::now();
+        }
+        state.queued_bytes += item.bytes();
+        let lane = &mut state.lanes[lane_of(head.file.file_id) as usize];
+        lane.entries.push_back(Entry {
+            head,
+            item,
+            is_acknowledged: false,
+            waiting,
+        });
+        drop(state);
+        self.work.notify_one();
+        waits
+    }
+
+    /// Waits until more may be queued.
+    pub(super) async fn room(&self) {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if state.is_closed || state.queued_bytes < QUEUED_BYTES_MAX {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Another connection: all that is not acknowledged is to be sent again.
+    pub(super) fn rewind(&self) {
+        let mut state = self.state.lock();
+        for lane in &mut state.lanes {
+            lane.sent = 0;
+        }
+        state.progress = Instant::now();
+    }
+
+    /// The next item to send. Instead of one for a place at which the member does not count (`counts` says no), nothing is
+    /// done under its number, and whoever waits for it waits no more.
+    pub(super) fn next(&self, counts: impl Fn(&Head) -> bool) -> Option<Sent> {
+        let mut state = self.state.lock();
+        for _ in 0..state.lanes.len() {
+            let at = state.turn;
+            state.turn = (at + 1) % state.lanes.len();
+            let lane = &mut state.lanes[at];
+            while lane
+                .entries
+                .get(lane.sent)
+                .is_some_and(|e| e.is_acknowledged)
+            {
+                lane.sent += 1;
+            }
+            let number = lane.first + lane.sent as u64;
+            if lane.sent as u64 >= AHEAD_MAX {
+                continue;
+            }
+            let Some(entry) = lane.entries.get_mut(lane.sent) else {
+                continue;
+            };
+            if !counts(&entry.head) {
+                entry.item = Owned::Plain(Item::Nothing);
+                let waiting = entry.waiting.take();
+                waiting.map(|w| w.send(Outcome::Released));
+            }
+            lane.sent += 1;
+            let lane = u32::try_from(at).expect("below LANES");
+            let message = message(lane, number, entry);
+            return Some(Sent {
+                lane,
+                number,
+                message,
+            });
+        }
+        None
+    }
+
+    /// The member has done an item.
+    pub(super) fn acknowledge(&self, lane: u32, number: u64, answer: PassOk) {
+        let mut state = self.state.lock();
+        state.progress = Instant::now();
+        let mut freed = 0;
+        let lane = &mut state.lanes[lane as usize];
+        let Some(at) = number.checked_sub(lane.first) else {
+            return;
+        };
+        let entry = usize::try_from(at)
+            .ok()
+            .and_then(|at| lane.entries.get_mut(at));
+        let Some(entry) = entry.filter(|e| !e.is_acknowledged) else {
+            return;
+        };
+        entry.is_acknowledged = true;
+        freed += entry.item.bytes();
+        entry.item = Owned::Plain(Item::Nothing);
+        let waiting = entry.waiting.take();
+        waiting.map(|w| w.send(Outcome::Done(answer)));
+        while lane.entries.front().is_some_and(|e| e.is_acknowledged) {
+            lane.entries.pop_front();
+            lane.first += 1;
+            lane.sent = lane.sent.saturating_sub(1);
+        }
+        state.queued_bytes = state.queued_bytes.saturating_sub(freed);
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Whether the member had something to do for too long without doing any of it.
+    pub(super) fn is_stalled(&self) -> bool {
+        let state = self.state.lock();
+        state.queued_bytes > 0 && state.progress.elapsed() >= NO_PROGRESS
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.state.lock().queued_bytes > 0
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
+    /// The member does not count any more, durably: nobody waits for it.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.queued_bytes = 0;
+        for lane in &mut state.lanes {
+            for entry in lane.entries.drain(..) {
+                entry.waiting.map(|w| w.send(Outcome::Released));
+            }
+        }
+        drop(state);
+        self.room.notify_waiters();
+        self.work.notify_one();
+    }
+}
+
+fn message(lane: u32, number: u64, entry: &Entry) -> Message {
+    let Head {
+        group,
+        place,
+        reign,
+        file,
+        time,
+    } = entry.head;
+    let args = PassArgs {
+        lane,
+        number,
+        group,
+        place,
+        reign,
+        file,
+        time,
+        item: entry.item.item(),
+    };
+    let payloads = match &entry.item {
+        Owned::Write { data, .. } => vec![Payload::Bytes(data.clone())],
+        Owned::Plain(_) => Vec::new(),
+    };
+    Message::new(encode_pass(&args), payloads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(file_id: u64) -> Head {
+        Head {
+            group: 1,
+            place: 0,
+            reign: 1,
+            file: FileGeneration {
+                file_id,
+                generation: 1,
+            },
+            time: NfsTime::default(),
+        }
+    }
+
+    fn sync() -> Owned {
+        Owned::Plain(Item::Sync)
+    }
+
+    fn sent(stream: &Stream) -> Vec<(u32, u64)> {
+        let next = || stream.next(|_| true).map(|s| (s.lane, s.number));
+        let mut all: Vec<_> = std::iter::from_fn(next).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn items_have_numbers_by_lane_and_are_sent_again_until_acknowledged() {
+        let stream = Stream::new(2, 1);
+        let waits: Vec<_> = (0..3).map(|_| stream.push(head(8), sync(), true)).collect();
+        let _other = stream.push(head(9), sync(), false);
+        assert_eq!(sent(&stream), [(0, 0), (0, 1), (0, 2), (1, 0)]);
+        stream.acknowledge(0, 1, PassOk::default());
+        stream.rewind();
+        assert_eq!(
+            sent(&stream),
+            [(0, 0), (0, 2), (1, 0)],
+            "all but what is done"
+        );
+        stream.acknowledge(0, 0, PassOk::default());
+        stream.acknowledge(0, 0, PassOk::default());
+        stream.acknowledge(0, 2, PassOk::default());
+        for wait in waits {
+            assert!(matches!(wait.unwrap().await, Ok(Outcome::Done(_))));
+        }
+        let _next = stream.push(head(8), sync(), false);
+        assert_eq!(sent(&stream), [(0, 3)]);
+        tokio::time::advance(NO_PROGRESS).await;
+        assert!(stream.is_stalled());
+        stream.acknowledge(1, 0, PassOk::default());
+        assert!(!stream.is_stalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_holds_back_and_a_closed_one_releases() {
+        let stream = Stream::new(2, 1);
+        let data = Bytes::from(vec![0; QUEUED_BYTES_MAX]);
+        let big = Owned::block(Range { start: 0, end: 1 }, data);
+        assert!(stream.push(head(8), big, false).is_none());
+        let wait = stream.push(head(8), sync(), true).unwrap();
+        let room = tokio::time::timeout(Duration::from_secs(1), stream.room());
+        assert!(room.await.is_err());
+        assert_eq!(sent(&stream).len(), 2);
+        stream.acknowledge(0, 0, PassOk::default());
+        stream.room().await;
+        stream.close();
+        assert!(matches!(wait.await, Ok(Outcome::Released)));
+        let late = stream.push(head(8), sync(), true).unwrap();
+        assert!(matches!(late.await, Ok(Outcome::Released)));
+        assert_eq!(sent(&stream), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_the_member_does_not_count_nothing_is_done_and_nobody_waits() {
+        let stream = Stream::new(2, 1);
+        let wait = stream.push(head(8), sync(), true).unwrap();
+        let next = stream.next(|_| false).unwrap();
+        assert_eq!((next.lane, next.number), (0, 0));
+        assert!(matches!(wait.await, Ok(Outcome::Released)));
+    }
+}

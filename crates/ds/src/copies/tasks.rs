@@ -1,0 +1,130 @@
+//! Keeps one task for each stream and for each member that is filled.
+//!
+//! # Ownership
+//! [`run`] owns the tasks; they end with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use layout::MemberState;
+use server::Nfsd;
+use tokio::task::JoinSet;
+use transport::Connector;
+
+use super::fill::{FillKey, fill};
+use super::send::carry;
+use crate::Ds;
+
+/// How often it is looked whether something is to be done that nobody told.
+const LOOK: Duration = Duration::from_secs(1);
+/// Pause after a filling that failed.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Members that are filled at one time.
+const FILLINGS_MAX: usize = 2;
+
+/// How a data server reaches others.
+pub struct CopiesConfig {
+    /// Connects to their data listeners.
+    pub connector: Arc<dyn Connector>,
+}
+
+/// Passes on what changes parts, and fills members, until it is dropped.
+pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
+    let mut streams = JoinSet::new();
+    let mut carried = BTreeSet::new();
+    let mut fillings = JoinSet::new();
+    let mut filled: BTreeSet<FillKey> = BTreeSet::new();
+    loop {
+        let ds = nfsd.role();
+        close_streams(ds);
+        let all: Vec<_> = ds.copies.streams.lock().values().cloned().collect();
+        for stream in all {
+            if carried.insert(stream.number) {
+                let (nfsd, connector) = (Arc::clone(&nfsd), Arc::clone(&config.connector));
+                let number = stream.number;
+                streams.spawn(async move {
+                    carry(nfsd, connector, stream).await;
+                    number
+                });
+            }
+        }
+        for (key, is_filling) in to_fill(ds) {
+            if !is_filling {
+                ds.copies.fills.lock().remove(&key);
+            } else if filled.len() < FILLINGS_MAX && filled.insert(key) {
+                let nfsd = Arc::clone(&nfsd);
+                fillings.spawn(async move {
+                    fill_one(nfsd.role(), key).await;
+                    key
+                });
+            }
+        }
+        tokio::select! {
+            () = ds.copies.wake.notified() => {}
+            () = tokio::time::sleep(LOOK) => {}
+            Some(ended) = streams.join_next(), if !streams.is_empty() => {
+                if let Ok(number) = ended {
+                    carried.remove(&number);
+                }
+            }
+            Some(ended) = fillings.join_next(), if !fillings.is_empty() => {
+                if let Ok(key) = ended {
+                    filled.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+async fn fill_one(ds: &Ds, key: FillKey) {
+    let known = Arc::clone(ds.copies.fills.lock().entry(key).or_default());
+    let (group, place, member) = key;
+    tracing::info!(group, place, member, "filling a member");
+    if let Err(why) = fill(ds, key, &known).await {
+        tracing::warn!(group, place, member, why, "filling a member");
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Members that are noted as filling, or are so by the rows; and whether they are by the rows.
+fn to_fill(ds: &Ds) -> BTreeMap<FillKey, bool> {
+    let mut keys = BTreeMap::new();
+    let by_rows = ds.gate.with_rows(|rows, ds_id| {
+        let own = rows.all().filter(|(_, _, row)| row.row.primary == ds_id);
+        let keys = own.flat_map(|(group, place, row)| {
+            let members = row.row.in_state(MemberState::Filling);
+            members.filter_map(move |ds| Some((group, u8::try_from(place).ok()?, ds)))
+        });
+        keys.collect::<Vec<FillKey>>()
+    });
+    let Some(by_rows) = by_rows else {
+        return keys;
+    };
+    for key in ds.copies.fills.lock().keys() {
+        keys.insert(*key, false);
+    }
+    keys.extend(by_rows.into_iter().map(|key| (key, true)));
+    keys
+}
+
+/// Closes streams to data servers that count at no place of this server.
+fn close_streams(ds: &Ds) {
+    let members = ds.gate.with_rows(|rows, ds_id| {
+        let own = rows.all().filter(|(_, _, row)| row.row.primary == ds_id);
+        let counted = own.flat_map(|(_, _, row)| {
+            let members = row.row.members.0.iter();
+            members
+                .filter(|m| m.state != MemberState::Stale)
+                .map(|m| m.ds)
+        });
+        counted.collect::<BTreeSet<u32>>()
+    });
+    let Some(members) = members else {
+        return;
+    };
+    let streams: Vec<_> = ds.copies.streams.lock().values().cloned().collect();
+    for stream in streams.iter().filter(|s| !members.contains(&s.ds)) {
+        ds.copies.forget(stream);
+    }
+}
