@@ -55,7 +55,7 @@ pub(crate) enum Command {
     /// Run a metadata server
     Mds(DaemonArgs),
     /// Run a data server
-    Ds(DaemonArgs),
+    Ds(DsArgs),
     /// Show servers, capacity, sessions, layouts and counters
     Status(StatusArgs),
     /// Make and list the one-time tokens with which data servers join
@@ -104,6 +104,16 @@ pub(crate) struct DaemonArgs {
     /// Stop when standard input is closed; `ropewalk up` starts its servers so
     #[arg(long)]
     pub exit_with_parent: bool,
+}
+
+/// `ropewalk ds`.
+#[derive(Debug, Args)]
+pub(crate) struct DsArgs {
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
+    /// Serve, as the child of a watcher that is at the other end of standard input
+    #[arg(long, hide = true)]
+    pub watched: bool,
 }
 
 /// `ropewalk up`.

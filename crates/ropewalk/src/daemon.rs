@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use transport::rdma::Traffic;
 use transport::tcp::Listener;
@@ -36,6 +36,10 @@ const FILES_RESERVED: u64 = 4096;
 pub(crate) const WORKERS_MAX: usize = 256;
 /// A process that has not stopped so long after it was asked to ends anyway; the stores survive that.
 pub(crate) const STOP_MAX: Duration = Duration::from_secs(20);
+
+/// How long a server waits for the lock of the process that it replaces, and how often it looks.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// Sends logs to standard error; `RUST_LOG` chooses, `info` when it does not.
 pub(crate) fn init_logging() {
@@ -143,12 +147,15 @@ pub(crate) async fn parent_gone() {
     let _ = told.await;
 }
 
-/// Waits for the reason to stop: a signal, the end of the parent, or a worker that failed.
+/// Waits for the reason to stop: a signal, or the end of the parent.
+///
+/// # Errors
+/// When a worker failed.
 pub(crate) async fn until_stopped(
     signals: &mut Signals,
     exit_with_parent: bool,
     shutdown: &Shutdown,
-) -> &'static str {
+) -> Outcome<&'static str> {
     let parent = async {
         if exit_with_parent {
             parent_gone().await;
@@ -156,11 +163,11 @@ pub(crate) async fn until_stopped(
             std::future::pending::<()>().await;
         }
     };
-    let failed = shutdown.signal();
+    let worker = shutdown.signal();
     tokio::select! {
-        name = signals.stop() => name,
-        () = parent => "the parent is gone",
-        () = failed.wait() => "a worker failed",
+        name = signals.stop() => Ok(name),
+        () = parent => Ok("the parent is gone"),
+        () = worker.wait() => Err(failed("a worker cannot serve; the log says why")),
     }
 }
 
@@ -213,6 +220,15 @@ pub(crate) struct StateDir {
 impl StateDir {
     /// Makes the directory when there is none (mode 0700) and locks it.
     pub(crate) fn take(path: &Path) -> Outcome<Self> {
+        Self::take_within(Duration::ZERO, path)
+    }
+
+    /// The same; waits at most [`LOCK_WAIT_MAX`] for a process that is about to be gone.
+    pub(crate) fn take_over(path: &Path) -> Outcome<Self> {
+        Self::take_within(LOCK_WAIT_MAX, path)
+    }
+
+    fn take_within(wait: Duration, path: &Path) -> Outcome<Self> {
         make_dir(path)?;
         let lock_path = path.join("process.lock");
         let mut lock = OpenOptions::new()
@@ -226,7 +242,12 @@ impl StateDir {
                 "write to directory {}",
                 path.display()
             )))?;
-        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let end = Instant::now() + wait;
+        while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() < end {
+                std::thread::sleep(LOCK_POLL);
+                continue;
+            }
             let mut pid = String::new();
             let _ = (&mut lock).take(32).read_to_string(&mut pid);
             return Err(failed(format!(

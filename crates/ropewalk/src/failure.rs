@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     Expelled(String),
     /// A signal ended the command; the exit code, and what is said.
     Interrupted(u8, String),
+    /// A child process failed with this exit code and has said why.
+    Told(u8),
 }
 
 /// Result of a command or a step of it.
@@ -33,8 +35,13 @@ impl Failure {
             Self::Usage(_) => EXIT_USAGE,
             Self::Failed(_) => EXIT_FAILED,
             Self::Expelled(_) => EXIT_EXPELLED,
-            Self::Interrupted(code, _) => *code,
+            Self::Interrupted(code, _) | Self::Told(code) => *code,
         }
+    }
+
+    /// Whether somebody else has said why.
+    pub(crate) const fn is_told(&self) -> bool {
+        matches!(self, Self::Told(_))
     }
 }
 
@@ -45,6 +52,7 @@ impl Display for Failure {
             | Self::Failed(text)
             | Self::Expelled(text)
             | Self::Interrupted(_, text) => f.write_str(text),
+            Self::Told(code) => write!(f, "a child process failed with exit code {code}"),
         }
     }
 }

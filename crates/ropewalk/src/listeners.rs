@@ -5,21 +5,36 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use transport::tcp::Listener;
 
-/// Listens on every address with one socket per worker. `change` says how to choose another port.
+/// Listens on every address with one socket per worker; the sockets of each worker. `change` says how to choose another port.
 pub(crate) fn listen(
     addresses: &[SocketAddr],
     workers: usize,
     change: &str,
 ) -> Outcome<Vec<Vec<Listener>>> {
+    bind(addresses, workers, change).map(|sockets| by_worker(sockets, workers))
+}
+
+/// The same; the sockets of each address.
+pub(crate) fn bind(
+    addresses: &[SocketAddr],
+    workers: usize,
+    change: &str,
+) -> Outcome<Vec<Vec<Listener>>> {
+    let bind = |address: &SocketAddr| {
+        transport::tcp::bind(*address, workers).map_err(|e| busy(*address, &e, change))
+    };
+    addresses.iter().map(bind).collect()
+}
+
+/// From the sockets of each address to those of each worker.
+pub(crate) fn by_worker(by_address: Vec<Vec<Listener>>, workers: usize) -> Vec<Vec<Listener>> {
     let mut by_worker: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
-    for address in addresses {
-        let sockets =
-            transport::tcp::bind(*address, workers).map_err(|e| busy(*address, &e, change))?;
+    for sockets in by_address {
         for (worker, socket) in by_worker.iter_mut().zip(sockets) {
             worker.push(socket);
         }
     }
-    Ok(by_worker)
+    by_worker
 }
 
 /// Why an address cannot be listened on, and what to do.

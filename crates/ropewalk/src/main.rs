@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod backoff;
 mod bench_cmd;
 mod cli;
 mod client_cmds;
@@ -31,6 +32,7 @@ mod table;
 mod times;
 mod token;
 mod up;
+mod watch;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
@@ -46,7 +48,9 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            out::say(&failure);
+            if !failure.is_told() {
+                out::say(&failure);
+            }
             ExitCode::from(failure.exit_code())
         }
     }

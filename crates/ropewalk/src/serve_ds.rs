@@ -5,24 +5,29 @@
 //! objects in `data`.
 //!
 //! # Ordering
-//! A new server writes down where the MDS is, joins with its token, and serves; a later start finds the identity. NFS is
-//! served from the start, and refuses I/O until the MDS has given a lease.
+//! A new server writes down where the MDS is, joins with its token, and serves; a later start finds the identity. The process
+//! that watches ([`watch`]) gives it the listening sockets when its stores are open. NFS is served from then on, and refuses
+//! I/O until the MDS has given a lease.
 //!
 //! # Failure
 //! Without an identity and without a token the process ends and says what to do. When the MDS puts the server out the
-//! process ends with the MDS's reason: starting it again cannot help.
+//! process ends with the MDS's reason: starting it again cannot help. The watcher is told of each orderly end, and
+//! starts the server again after any other.
 
 use crate::admin::{self, AdminSocket, Handler, Request};
-use crate::cli::DaemonArgs;
+use crate::cli::DsArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
-use crate::listeners;
 use crate::metrics::{self, Watched};
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{DsStatus, STATE_EXPELLED, STATE_SERVING, ServerStatus};
 use crate::up::cluster::IDENTITY_NAME;
+use crate::watch;
+use crate::watch::line::ParentLine;
+use crate::watch::ports::Ports;
+use crate::watch::pulse::Pulse;
 use cluster_tls::{Identity, JoinToken};
 use control::{NetAddr, Status, Text};
 use ds::copies::{self, CopiesConfig, PartsProgram};
@@ -39,7 +44,7 @@ use ring_log::FileRedo;
 use server::Nfsd;
 use state::ClientLimits;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -53,6 +58,8 @@ const TICK: Duration = Duration::from_secs(1);
 const MDS_FILE: &str = "mds.json";
 /// Bytes of the largest such file.
 const MDS_FILE_BYTES_MAX: u64 = 64 * 1024;
+/// The object store's own file about its index.
+const OBJECTS_ID: &str = "data/index";
 /// Name of the redo log.
 const REDO_NAME: &str = "redo.log";
 /// Size of the redo log. A start reads it in less than a second.
@@ -62,37 +69,104 @@ const INDEX_LOG_BYTES: u64 = 8 * 1024 * 1024;
 /// Free space that is left to the index.
 const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// `ropewalk ds`.
-pub(crate) fn run(args: &DaemonArgs) -> Outcome {
-    let config: DsConfig = config::load(&args.config)?;
-    if args.check_config {
-        return out::line(&format!(
-            "{} is a valid configuration",
-            args.config.display()
-        ));
+/// `ropewalk ds`: the process that watches, or the one that serves.
+pub(crate) fn run(args: &DsArgs) -> Outcome {
+    let file = &args.daemon.config;
+    let config: DsConfig = config::load(file)?;
+    if args.daemon.check_config {
+        return out::line(&format!("{} is a valid configuration", file.display()));
     }
     daemon::init_logging();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    runtime
-        .map_err(cannot("start the runtime"))?
-        .block_on(serve(args, &config))
+        .build()
+        .map_err(cannot("start the runtime"))?;
+    if args.watched {
+        let line = ParentLine::adopt()?;
+        runtime.block_on(serve(file, &config, &line))
+    } else {
+        runtime.block_on(watch::run(&args.daemon, config))
+    }
 }
 
-async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
+async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     let mut signals = Signals::take()?;
-    let state = StateDir::take(&config.state_dir)?;
-    let workers = daemon::workers_count(config.workers);
-    let change = |key: &str| format!("change `{key}` in {}", args.config.display());
-    let listeners = listeners::listen(&config.listen, workers, &change("listen"))?;
-    let rdma_listen =
-        RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change("rdma_listen"))?;
+    let state = StateDir::take_over(&config.state_dir)?;
+    let change = format!("change `rdma_listen` in {}", file.display());
+    let rdma_listen = RdmaListen::reserve(config.rdma(), &config.rdma_listen, &change)?;
     let rdma_provider = rdma_listen.provider();
-    let metrics_sockets = listeners::listen(&config.metrics_listen, 1, &change("metrics_listen"))?;
     let context = Context::new(daemon::transport_limits(&config.connections()));
 
-    let (index, objects, redo) = open_stores(config, state.path())?;
+    let (index, nfsd) = open(config, state.path()).await?;
+    let link_config = enter_cluster(file, config, &nfsd, state.path()).await?;
+
+    let pulse = Pulse::start(line.clone(), probed_files(config))?;
+    let Some(sockets) = line.take_sockets()? else {
+        tracing::info!("the watcher is gone or stops");
+        return Ok(());
+    };
+    let ports = Ports::adopt(sockets, config)?;
+    let workers = ports.nfs.len();
+    let shutdown = Shutdown::new();
+    let socket = AdminSocket::bind(state.path())?;
+    let parts = PartsProgram::new(Arc::clone(&nfsd));
+    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(vec![parts]));
+    let serving = Serving::start("nfs", ports.nfs, rdma_listen, nfs, &context, &shutdown)?;
+    let view = Arc::new(View {
+        nfsd: Arc::clone(&nfsd),
+        config: config.clone(),
+        rdma_provider,
+        transport: serving.transport(),
+        started: Instant::now(),
+    });
+    let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
+    let metrics = tokio::spawn(metrics::serve(ports.metrics, view));
+    let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
+    let copies = tokio::spawn(copies::run(Arc::clone(&nfsd), to_others(config, &context)?));
+    let turns = tokio::spawn(pulse.turns());
+    tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
+    let link = link::run(Arc::clone(&nfsd), link_config);
+    let end = tokio::select! {
+        // Without the worker nobody is served well: this process ends at once, which the stores survive, for another to start.
+        why = daemon::until_stopped(&mut signals, true, &shutdown) => Ok(why?),
+        end = link => out_of_cluster(end),
+    };
+    line.leaving();
+    tracing::info!(
+        why = end
+            .as_ref()
+            .unwrap_or(&"the metadata server wants it no more"),
+        "stopping"
+    );
+    shutdown.trigger();
+    let stop = async {
+        serving.ended().await;
+        for task in [tick, copies, turns, admin, metrics] {
+            task.abort();
+        }
+        index.durable(index.applied()).await?;
+        if let Err(error) = nfsd.role().announce_last().await {
+            tracing::warn!("the metadata server was not told of the last changes: {error}");
+        }
+        Ok::<_, MetaError>(())
+    };
+    daemon::stop_in_time(&mut signals, STOP_MAX, stop)
+        .await?
+        .map_err(cannot("sync the index"))?;
+    tracing::info!("stopped");
+    end.map(drop)
+}
+
+/// How this data server reaches others, to pass on what it writes.
+fn to_others(config: &DsConfig, context: &Context) -> Outcome<CopiesConfig> {
+    let providers = rdma::connecting(config.rdma())?;
+    let connector = Arc::new(AnyConnector::new(&context.sibling(), providers));
+    Ok(CopiesConfig { connector })
+}
+
+/// The index, and the server upon its stores.
+async fn open(config: &DsConfig, state_dir: &Path) -> Outcome<(Arc<dyn MetaStore>, Arc<Nfsd<Ds>>)> {
+    let (index, objects, redo) = open_stores(config, state_dir)?;
     let parts = Parts {
         index: Arc::clone(&index),
         objects,
@@ -106,65 +180,23 @@ async fn serve(args: &DaemonArgs, config: &DsConfig) -> Outcome {
     let nfsd = Ds::open(parts)
         .await
         .map_err(cannot("open the data server's store"))?;
-    let link_config = enter_cluster(args, config, &nfsd, state.path()).await?;
+    Ok((index, nfsd))
+}
 
-    let shutdown = Shutdown::new();
-    let socket = AdminSocket::bind(state.path())?;
-    let peers = AnyConnector::new(&context.sibling(), rdma::connecting(config.rdma())?);
-    let copies = CopiesConfig {
-        connector: Arc::new(peers),
-    };
-    let parts = PartsProgram::new(Arc::clone(&nfsd));
-    let nfs = Arc::new(Arc::clone(&nfsd).with_programs(vec![parts]));
-    let serving = Serving::start("nfs", listeners, rdma_listen, nfs, &context, &shutdown)?;
-    let view = Arc::new(View {
-        nfsd: Arc::clone(&nfsd),
-        config: config.clone(),
-        rdma_provider,
-        transport: serving.transport(),
-        started: Instant::now(),
-    });
-    let admin = tokio::spawn(admin::serve(socket, handler(Arc::clone(&view))));
-    let metrics_sockets = metrics_sockets.into_iter().flatten().collect();
-    let metrics = tokio::spawn(metrics::serve(metrics_sockets, view));
-    let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
-    let copies = tokio::spawn(copies::run(Arc::clone(&nfsd), copies));
-    tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
-    let link = link::run(Arc::clone(&nfsd), link_config);
-    let end = tokio::select! {
-        why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
-            tracing::info!(why, "stopping");
-            Ok(())
-        }
-        end = link => out_of_cluster(end),
-    };
-    shutdown.trigger();
-    let stop = async {
-        serving.ended().await;
-        copies.abort();
-        tick.abort();
-        admin.abort();
-        metrics.abort();
-        index.durable(index.applied()).await?;
-        if let Err(error) = nfsd.role().announce_last().await {
-            tracing::warn!("the metadata server was not told of the last changes: {error}");
-        }
-        Ok::<_, MetaError>(())
-    };
-    daemon::stop_in_time(&mut signals, STOP_MAX, stop)
-        .await?
-        .map_err(cannot("sync the index"))?;
-    tracing::info!("stopped");
-    end
+/// What the disk is asked for while the server is watched; small files of both places that may be disks of their own.
+fn probed_files(config: &DsConfig) -> Vec<PathBuf> {
+    match config.store {
+        StoreKind::Disk => [IDENTITY_NAME, OBJECTS_ID]
+            .map(|name| config.state_dir.join(name))
+            .to_vec(),
+        StoreKind::Memory => Vec::new(),
+    }
 }
 
 /// The control connection came to its end: by order, or because the MDS wants this server no more.
-fn out_of_cluster(end: LinkEnd) -> Outcome {
+fn out_of_cluster(end: LinkEnd) -> Outcome<&'static str> {
     match end {
-        LinkEnd::Shutdown { .. } => {
-            tracing::info!("the metadata server stops this data server");
-            Ok(())
-        }
+        LinkEnd::Shutdown { .. } => Ok("the metadata server stops this data server"),
         LinkEnd::Expelled { reason } => Err(Failure::Expelled(format!(
             "the metadata server has put this data server out of the cluster: {reason}"
         ))),
@@ -226,7 +258,7 @@ fn wall_time() -> NfsTime {
 
 /// Joins when that was not done yet, and says how the MDS is reached from now on.
 async fn enter_cluster(
-    args: &DaemonArgs,
+    file: &Path,
     config: &DsConfig,
     nfsd: &Nfsd<Ds>,
     state_dir: &Path,
@@ -240,7 +272,7 @@ async fn enter_cluster(
         .collect();
     let membership = match (nfsd.role().membership(), identity_path.exists()) {
         (Some(membership), true) => membership,
-        (None, false) => join_now(args, config, nfsd, state_dir, advertise.clone()).await?,
+        (None, false) => join_now(file, config, nfsd, state_dir, advertise.clone()).await?,
         (Some(_), false) => {
             return Err(failed(format!(
                 "the store in {} belongs to a cluster but {IDENTITY_NAME} is gone: restore that file",
@@ -278,7 +310,7 @@ fn connector(tls: rustls::ClientConfig) -> Arc<dyn Connector> {
 }
 
 async fn join_now(
-    args: &DaemonArgs,
+    file: &Path,
     config: &DsConfig,
     nfsd: &Nfsd<Ds>,
     state_dir: &Path,
@@ -288,11 +320,11 @@ async fn join_now(
         return Err(failed(format!(
             "this data server has not joined a cluster: run `ropewalk token create` at the metadata server and set \
              `join_token` in {}",
-            args.config.display()
+            file.display()
         )));
     };
     let token = JoinToken::parse(&text)
-        .map_err(|e| failed(format!("{}: `join_token`: {e}", args.config.display())))?;
+        .map_err(|e| failed(format!("{}: `join_token`: {e}", file.display())))?;
     let in_token = token
         .addresses
         .0

@@ -141,8 +141,7 @@ async fn serve(args: &DaemonArgs, config: &MdsConfig) -> Outcome {
 
     let end = tokio::select! {
         why = daemon::until_stopped(&mut signals, args.exit_with_parent, &shutdown) => {
-            tracing::info!(why, "stopping");
-            Ok(())
+            why.map(|why| tracing::info!(why, "stopping"))
         }
         // Nothing can be promised any more: whoever supervises this process starts a new one, which reads what is durable.
         error = store_failed(&*store) => Err(failed(format!("the metadata store stopped: {error}"))),

@@ -1,5 +1,5 @@
 //! Goal: a data server that hangs takes no new files, and whoever waits for it can be ended.
-//! Method: `ropewalk up` with three data servers, one of which is stopped (SIGSTOP): its connections stay. Commands as processes.
+//! Method: `ropewalk up` with three data servers, one of which is stopped (SIGSTOP), and so is who watches it: its connections stay. Commands as processes.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the failure of a test"
@@ -7,7 +7,7 @@
 
 mod rig;
 
-use rig::{Up, pid_of, ropewalk, run, signal, status, url, wait_for};
+use rig::{Frozen, Up, pid_of, ropewalk, run, signal, status, url, wait_for};
 use rustix::process::Signal;
 use std::io::Read;
 use std::path::Path;
@@ -18,22 +18,6 @@ use std::time::{Duration, Instant};
 const NOTICED: Duration = Duration::from_secs(2);
 /// More than one round of stripes over three data servers.
 const FILE_BYTES: usize = 9_000_000;
-
-/// A process that goes on when the test ends.
-struct Stopped(u32);
-
-impl Stopped {
-    fn stop(pid: u32) -> Self {
-        signal(pid, Signal::STOP);
-        Self(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        signal(self.0, Signal::CONT);
-    }
-}
 
 fn copy(from: &Path, to: &str) {
     let done = run(&["cp", from.to_str().unwrap(), to]);
@@ -55,7 +39,7 @@ fn new_files_avoid_a_data_server_that_hangs_and_who_waits_for_it_can_be_ended() 
     copy(&local, &old);
 
     let pid = pid_of(&status(dir.path()).unwrap(), "ds-2").unwrap();
-    let stopped = Stopped::stop(pid);
+    let stopped = Frozen::new(pid);
     std::thread::sleep(NOTICED);
     let begun = Instant::now();
     let new = format!("{url}new");

@@ -3,7 +3,8 @@
 //! write, sync, rename and remove files and directories, while one server after the other gets SIGKILL. An operation
 //! that was done twice or half would answer an error (a name that is there, or not there any more). In the end all
 //! names and bytes are compared. A file stays open and locked in each client over all kills, and nobody else ever gets
-//! a lock of it. Ranges of it are locked and unlocked all the time.
+//! a lock of it. Ranges of it are locked and unlocked all the time. A data server is killed alone, and who watches it starts it
+//! again; or both are killed.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -14,7 +15,8 @@ mod rig;
 
 use bytes::Bytes;
 use client::{Client, File, LockKind, OpenOptions};
-use rig::{PATIENCE, Up, connect, quick, ropewalk, status, wait_for};
+use rig::{PATIENCE, Up, connect, is_alive, pid_of, quick, ropewalk, signal, status, wait_for};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -94,13 +96,25 @@ impl<'d> Servers<'d> {
         command.spawn().unwrap()
     }
 
-    /// Kills a server and starts it again.
-    fn kill(&mut self, victim: usize, pause: Duration) {
+    /// Kills a server and starts it again; a data server with `alone` leaves that to who watches it.
+    fn kill(&mut self, victim: usize, alone: bool, pause: Duration) {
         let (role, name, child) = &mut self.running[victim];
         assert!(
             child.try_wait().unwrap().is_none(),
             "{name} had died by itself"
         );
+        if *role == "ds" {
+            let serving = wait_for("pid", || pid_of(&status(self.dir)?, name));
+            if !alone {
+                // It starts no other meanwhile.
+                signal(child.id(), Signal::STOP);
+            }
+            signal(serving, Signal::KILL);
+            wait_for("end", || (!is_alive(serving)).then_some(()));
+            if alone {
+                return;
+            }
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         std::thread::sleep(pause);
@@ -359,7 +373,8 @@ fn kills_under_load_lose_nothing_and_do_nothing_twice() {
         std::thread::sleep(Duration::from_millis(dice.roll(PAUSE_MS)));
         // The MDS every second time.
         let victim = usize::try_from(dice.roll(2) * (1 + dice.roll(DS_COUNT as u64))).unwrap();
-        servers.kill(victim, Duration::from_millis(dice.roll(PAUSE_MS)));
+        let alone = dice.roll(2) == 0;
+        servers.kill(victim, alone, Duration::from_millis(dice.roll(PAUSE_MS)));
         let made: u64 = turns.iter().map(|t| t.load(SeqCst)).sum();
         println!(
             "kill {} of {kills}: {}, after {made} turns",

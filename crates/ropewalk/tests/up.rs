@@ -6,7 +6,7 @@ mod rig;
 
 use bytes::Bytes;
 use client::{Client, ClientConfig, OpenOptions, UserIdentity, Verifier};
-use rig::{Up, is_alive, pid_of, quick, run, sentence, signal, status, wait_for};
+use rig::{Frozen, Up, is_alive, pid_of, quick, run, sentence, signal, status, wait_for};
 use rustix::process::Signal;
 use std::io::{BufReader, Read};
 use std::net::SocketAddr;
@@ -187,9 +187,9 @@ fn status_tells_of_a_server_that_hangs() {
     let dir = tempfile::tempdir().unwrap();
     let _up = Up::start(dir.path(), &["--ds", "1", "--port", "0"]);
     let pid = pid_of(&status(dir.path()).unwrap(), "ds-1").unwrap();
-    signal(pid, Signal::STOP);
+    let frozen = Frozen::new(pid);
     let asked = run(&["status", "--json", "--dir", dir.path().to_str().unwrap()]);
-    signal(pid, Signal::CONT);
+    drop(frozen);
     assert_eq!(asked.status.code(), Some(1));
     let said: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
     let error = said["ds-1"]["error"].as_str().unwrap();

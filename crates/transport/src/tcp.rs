@@ -80,6 +80,12 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<Listener>> {
     Ok(Listener::sharing(listening.collect::<io::Result<_>>()?))
 }
 
+/// Listeners from the sockets that [`bind`] made for one address in another process. They share the connections evenly.
+#[must_use]
+pub fn adopt(sockets: Vec<std::net::TcpListener>) -> Vec<Listener> {
+    Listener::sharing(sockets)
+}
+
 /// Serves TCP connections in clear until the shutdown signal, then drains them.
 ///
 /// # Errors

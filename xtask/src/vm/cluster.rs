@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::error::{Context, Failure, Result};
-use super::process::signal;
+use super::process::{parent, signal};
 
 /// How long a server may take to answer on its admin socket.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -135,6 +135,17 @@ impl Cluster {
         let pid = self.pid(name)?;
         signal(&[pid], word);
         Ok(pid)
+    }
+
+    /// Stops a data server, and before it the process that watches it and would replace it. Returns both pids, for CONT.
+    pub(crate) fn freeze(&self, name: &str) -> Result<[u32; 2]> {
+        let pid = self.pid(name)?;
+        let unable = || Failure::new(format!("nobody watches {name}"));
+        let both = [parent(pid).ok_or_else(unable)?, pid];
+        for pid in both {
+            signal(&[pid], "STOP");
+        }
+        Ok(both)
     }
 
     /// Gives settings of `mds.toml`, names and TOML values, to the MDS, which is killed and starts again with them. Returns what

@@ -135,9 +135,9 @@ pub(crate) fn ds_crash(stage: &mut Stage<'_>) -> Result<Finding> {
     }
     if stage.guest.await_signal("freeze")? {
         let id = cluster.ds_id(first)?;
-        let pid = cluster.signal(first, "STOP")?;
+        let both = cluster.freeze(first)?;
         let written = while_stopped(stage, &cluster, id);
-        signal(&[pid], "CONT");
+        signal(&both, "CONT");
         written?;
         cluster.await_ds_state(id, "serving")?;
         stage.guest.signal("thawed")?;

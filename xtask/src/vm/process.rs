@@ -123,7 +123,7 @@ pub(crate) fn family(root: u32) -> Vec<u32> {
 }
 
 /// The parent's pid, from `/proc/PID/stat`: the second field after the last `)`.
-fn parent(pid: u32) -> Option<u32> {
+pub(crate) fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?
         .1

@@ -9,9 +9,10 @@
 //! that Ctrl-C in a terminal reaches us alone and we choose the order.
 //!
 //! # Failure
-//! A child that ends by itself is started again after a pause. The pause doubles up to [`BACKOFF_MAX`], and is short
-//! again once the child has lived for [`STABLE_AFTER`]. An expelled one stays down.
+//! A child that ends by itself is started again after a pause ([`Backoff`]). An expelled one stays down. A data server is a
+//! pair that watches itself (`watch`), so here its end is that of both.
 
+use crate::backoff::{BACKOFF_MIN, Backoff};
 use crate::daemon::STOP_MAX;
 use crate::failure::{EXIT_EXPELLED, Outcome, cannot};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,13 +27,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use transport::workers::{Shutdown, ShutdownSignal};
 
-/// A child that was asked to stop and runs on after this is killed.
-const STOP_GRACE: Duration = STOP_MAX.saturating_add(Duration::from_secs(2));
-/// First and longest pause before a child is started again.
-const BACKOFF_MIN: Duration = Duration::from_millis(200);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// A child that lived so long is well again.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// A child that was asked to stop and runs on after this is killed. A data server has killed its own child before.
+const STOP_GRACE: Duration = STOP_MAX.saturating_add(Duration::from_secs(4));
 /// A log that is longer is moved to `log.1`.
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// How often its length is looked at.
@@ -110,9 +106,10 @@ async fn supervise(
     stop: ShutdownSignal,
 ) {
     let mut running = Some(first);
-    let mut backoff = BACKOFF_MIN;
+    let mut backoff = Backoff::new(BACKOFF_MIN);
     loop {
         let started = Instant::now();
+        let mut died = None;
         if let Some(Life {
             mut child,
             log_from,
@@ -124,9 +121,6 @@ async fn supervise(
                 ended = watch_child(&mut child, &spec.log) => ended,
                 () = stop.wait() => return terminate(child).await,
             };
-            if started.elapsed() >= STABLE_AFTER {
-                backoff = BACKOFF_MIN;
-            }
             let expelled = Some(i32::from(EXIT_EXPELLED));
             if ended.as_ref().is_ok_and(|status| status.code() == expelled) {
                 let name = spec.name;
@@ -134,21 +128,23 @@ async fn supervise(
                 return;
             }
             let how = ended.map_or_else(|e| e.to_string(), |status| status.to_string());
-            let (name, last_words) = (spec.name.clone(), last_words(&spec.log, log_from));
-            let _ = events
-                .send(Event::Died {
-                    name,
-                    how,
-                    last_words,
-                    pause: backoff,
-                })
-                .await;
+            died = Some((how, last_words(&spec.log, log_from)));
+        }
+        let pause = backoff.after(started.elapsed());
+        if let Some((how, last_words)) = died {
+            let name = spec.name.clone();
+            let event = Event::Died {
+                name,
+                how,
+                last_words,
+                pause,
+            };
+            let _ = events.send(event).await;
         }
         tokio::select! {
-            () = tokio::time::sleep(backoff) => {}
+            () = tokio::time::sleep(pause) => {}
             () = stop.wait() => return,
         }
-        backoff = (backoff * 2).min(BACKOFF_MAX);
         match spawn(&spec) {
             Ok(life) => running = Some(life),
             Err(e) => {

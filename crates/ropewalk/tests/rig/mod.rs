@@ -68,6 +68,34 @@ pub fn is_alive(pid: u32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
+/// The process that watches a data server, which is the process `pid`.
+pub fn watcher_of(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // The name before it may hold spaces and parentheses.
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A data server that hangs and that nobody replaces, until this is dropped: it is stopped, and so is who watches it.
+pub struct Frozen([u32; 2]);
+
+impl Frozen {
+    pub fn new(pid: u32) -> Self {
+        let both = [watcher_of(pid), pid];
+        both.iter()
+            .for_each(|pid| signal(*pid, rustix::process::Signal::STOP));
+        Self(both)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let [watcher, server] = self.0;
+        signal(server, rustix::process::Signal::CONT);
+        signal(watcher, rustix::process::Signal::CONT);
+    }
+}
+
 /// A running `ropewalk up`.
 pub struct Up {
     pub child: Child,
