@@ -107,10 +107,8 @@ struct Life {
     config: DsConfig,
     /// It has the sockets.
     serves: bool,
-    /// It has said that it leaves.
-    leaves: bool,
-    /// It was sent SIGKILL.
-    killed: bool,
+    /// When it was sent SIGKILL.
+    killed: Option<Instant>,
     silent_ticks: u128,
 }
 
@@ -124,8 +122,6 @@ enum Event {
 
 struct Watch {
     file: PathBuf,
-    /// What the server held ends with its process.
-    in_memory: bool,
     ports: Option<HeldPorts>,
     life: Option<Box<Life>>,
     starting: Option<JoinHandle<Outcome<Box<Life>>>>,
@@ -134,7 +130,7 @@ struct Watch {
     /// Since when nobody serves.
     gone_since: Option<Instant>,
     served_once: bool,
-    /// When a stop was asked for.
+    /// When a stop was asked for, or the child said that it leaves.
     stopping: Option<Instant>,
     backoff: Backoff,
     news: News,
@@ -144,7 +140,6 @@ impl Watch {
     fn new(file: &Path, config: &DsConfig) -> Outcome<Self> {
         Ok(Self {
             file: file.to_owned(),
-            in_memory: config.store == StoreKind::Memory,
             ports: Some(HeldPorts::bind(config, file)?),
             life: None,
             starting: Some(start(file)),
@@ -191,7 +186,7 @@ impl Watch {
                 let stopping = self.stopping.take();
                 stopping.and_then(|_| self.stop("told to stop while it started"))
             }
-            Event::Started(Err(why)) if self.stopping.is_some() => Some(Err(why)),
+            Event::Started(Err(_)) if self.stopping.is_some() => Some(Ok(())),
             Event::Started(Err(why)) if !self.served_once => Some(Err(why)),
             Event::Started(Err(why)) => {
                 self.start_later(Duration::ZERO, &why.to_string());
@@ -216,8 +211,8 @@ impl Watch {
         match sign {
             Sign::Alive => None,
             Sign::Leaving => {
-                life.leaves = true;
                 self.ports = None;
+                self.stopping.get_or_insert_with(Instant::now);
                 None
             }
             Sign::Ready => match self.hand_over() {
@@ -260,13 +255,16 @@ impl Watch {
     fn tick(&mut self) -> Option<Outcome> {
         let now = Instant::now();
         let past = |since: Option<Instant>, limit| since.is_some_and(|since| now - since >= limit);
-        if past(self.stopping, STOP_GRACE) {
-            if past(self.stopping, STOP_GRACE + KILL_GRACE) {
+        if self.stopping.is_some() {
+            let killed = self.life.as_ref().and_then(|life| life.killed);
+            if past(killed, KILL_GRACE) && past(self.stopping, KILL_GRACE) {
                 return Some(Err(failed(
                     "the data server's process does not end, although it was killed: it waits for its disk",
                 )));
             }
-            self.kill();
+            if past(self.stopping, STOP_GRACE) {
+                self.kill();
+            }
             return None;
         }
         if past(self.gone_since, PORTS_KEPT_MAX)
@@ -282,9 +280,7 @@ impl Watch {
         }
         if let Some(life) = &mut self.life
             && life.serves
-            && !life.leaves
-            && !life.killed
-            && self.stopping.is_none()
+            && life.killed.is_none()
         {
             life.silent_ticks += 1;
             if life.silent_ticks >= SILENT_TICKS_MAX {
@@ -315,7 +311,7 @@ impl Watch {
 
     fn kill(&mut self) {
         if let Some(life) = &mut self.life {
-            life.killed = true;
+            life.killed.get_or_insert_with(Instant::now);
             self.gone_since.get_or_insert_with(Instant::now);
             // It may have ended in this moment; wait says so.
             let _ = kill_process(life.pid, Signal::KILL);
@@ -358,11 +354,11 @@ impl Watch {
                 None => Err(how("did not stop in order")),
             });
         }
-        if life.leaves || !self.served_once {
+        if !self.served_once {
             let end = status.code().map(told);
             return Some(end.unwrap_or_else(|| Err(how("ended"))));
         }
-        if self.in_memory {
+        if life.config.store == StoreKind::Memory {
             return Some(Err(how("ended, and its store was in memory")));
         }
         self.start_later(
@@ -419,8 +415,7 @@ fn spawn(file: &Path) -> Outcome<Box<Life>> {
         line: Some(ours),
         config,
         serves: false,
-        leaves: false,
-        killed: false,
+        killed: None,
         silent_ticks: 0,
     }))
 }
