@@ -3,6 +3,7 @@
 
 mod fake;
 mod locks;
+mod paths;
 
 use crate::{
     Client, ClientConfig, Error, File, NfsStatus, OpenOptions, SetAttrs, UserIdentity, Verifier,
@@ -245,7 +246,7 @@ async fn a_dead_data_server_is_passed_over_and_counted() {
     let (cluster, client) = rig(3).await;
     let data = pattern(3, LEN);
     let (file, id) = new_file(&client).await;
-    cluster.stop("ds2").await;
+    cluster.stop("ds2a").await;
     file.write_at(0, data.clone()).await.unwrap();
     assert_eq!(content(&file, u32::MAX).await, data);
     file.close().await.unwrap();

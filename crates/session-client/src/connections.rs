@@ -181,6 +181,11 @@ impl Connections {
             .map(|(index, _)| index)
     }
 
+    /// The address of a connection answers nothing, so others are tried before it for a while.
+    pub(crate) fn pass_over(&self, new: &NewConn) {
+        self.table.lock().failed[new.address()] = Some(Instant::now());
+    }
+
     /// Puts a connection into the table, or closes it when the session ended meanwhile.
     pub(crate) fn add(&self, mut new: NewConn) -> ConnHandle {
         let conn = new.handle().clone();
@@ -212,10 +217,9 @@ impl Connections {
     /// Makes a new connection one of the session's.
     async fn tie(&self, new: NewConn, binding: &Binding) -> Result<ConnHandle, SessionError> {
         if let Err(e) = binding.bind(new.handle()).await {
-            let index = new.address();
-            let address = &self.addresses[index];
+            let address = &self.addresses[new.address()];
             tracing::debug!(%address, "a new connection is not of the session: {e}");
-            self.table.lock().failed[index] = Some(Instant::now());
+            self.pass_over(&new);
             return Err(e);
         }
         Ok(self.add(new))

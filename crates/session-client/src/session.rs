@@ -164,10 +164,17 @@ impl Session {
         if let Some(established) = self.established() {
             return Ok(established);
         }
+        // One for all tries: it knows which addresses have failed.
+        let connections = Connections::new(
+            Arc::clone(&self.connector),
+            self.config.addresses.clone(),
+            self.config.connections,
+            self.reverse(),
+        );
         let deadline = Instant::now() + self.config.give_up;
         let mut pause = Duration::from_millis(PAUSE_MS);
         loop {
-            match self.try_establish().await {
+            match self.try_establish(&connections).await {
                 Ok(established) => return Ok(established),
                 Err(e) if !e.is_transient() || Instant::now() >= deadline => return Err(e),
                 Err(e) => tracing::debug!("no session yet: {e}"),
@@ -177,15 +184,16 @@ impl Session {
         }
     }
 
-    async fn try_establish(&self) -> Result<Arc<Established>, SessionError> {
-        let connections = Connections::new(
-            Arc::clone(&self.connector),
-            self.config.addresses.clone(),
-            self.config.connections,
-            self.reverse(),
-        );
+    async fn try_establish(
+        &self,
+        connections: &Arc<Connections>,
+    ) -> Result<Arc<Established>, SessionError> {
         let conn = connections.connect().await?;
-        let (established, slots_count) = self.create(conn.handle()).await?;
+        let created = self.create(conn.handle()).await;
+        if matches!(created, Err(SessionError::TimedOut)) {
+            connections.pass_over(&conn);
+        }
+        let (established, slots_count) = created?;
         connections.add(conn);
         let binding = Binding {
             config: Arc::clone(&self.config),
@@ -194,7 +202,7 @@ impl Session {
         let live = Live {
             slots: Slots::new(slots_count.min(self.config.slots)),
             established: Arc::new(established),
-            connections,
+            connections: Arc::clone(connections),
             binding,
         };
         let established = Arc::clone(&live.established);

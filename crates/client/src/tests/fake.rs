@@ -75,6 +75,8 @@ pub(super) struct State {
     pub(super) refuse_layoutcommits: u32,
     /// DELAYs to answer before an operation is executed.
     pub(super) delays: u32,
+    /// Addresses that are told of each data server.
+    addresses_each: u8,
     boot: u32,
     counter: u64,
     pub(super) ds_bytes: [u64; 2],
@@ -346,7 +348,7 @@ fn verifier(n: u64) -> Verifier {
     }
 }
 
-/// Sends 10.0.0.n to the n-th DS.
+/// Sends 10.0.0.n to the n-th DS, and 10.0.1.n to its second name.
 struct ByNumber(MemoryConnector);
 
 impl Connector for ByNumber {
@@ -359,15 +361,22 @@ impl Connector for ByNumber {
             let Address::Tcp(SocketAddr::V4(v4)) = address else {
                 return self.0.connect(address, reverse).await;
             };
-            let name = Address::Memory(format!("ds{}", v4.ip().octets()[3]));
+            let [_, _, side, n] = v4.ip().octets();
+            let name = Address::Memory(ds_name(n.into(), side));
             self.0.connect(&name, reverse).await
         })
     }
 }
 
+/// What the n-th DS is called on one of its networks.
+fn ds_name(n: usize, side: u8) -> String {
+    format!("ds{n}{}", char::from(b'a' + side))
+}
+
 struct Running {
     nfsd: Arc<Nfsd<FakeRole>>,
-    task: JoinHandle<()>,
+    /// One for each name.
+    tasks: Vec<JoinHandle<()>>,
     _shutdown: Shutdown,
 }
 
@@ -380,10 +389,20 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new(ds_count: usize, faults: Option<Arc<dyn Faults>>) -> Self {
+        Self::with(ds_count, faults, 1)
+    }
+
+    /// Each data server listens at two names, and both are told.
+    pub(super) fn with_two_addresses(ds_count: usize, faults: Arc<dyn Faults>) -> Self {
+        Self::with(ds_count, Some(faults), 2)
+    }
+
+    fn with(ds_count: usize, faults: Option<Arc<dyn Faults>>, addresses_each: u8) -> Self {
         let network = faults.map_or_else(MemoryNetwork::default, MemoryNetwork::new);
         let state = State {
             inodes: [(1, inode(FileType::Dir))].into(),
             verifiers: vec![1; ds_count],
+            addresses_each,
             boot: 1,
             ..State::default()
         };
@@ -392,21 +411,27 @@ impl Cluster {
             network,
             servers: Mutex::default(),
         };
-        cluster.start("mds", None);
+        cluster.start(None);
         for n in 0..ds_count {
-            cluster.start(&format!("ds{n}"), Some(n));
+            cluster.start(Some(n));
         }
         cluster
     }
 
-    fn start(&self, name: &str, ds: Option<usize>) {
+    /// Starts the MDS or a DS.
+    fn start(&self, ds: Option<usize>) {
+        let sides = 0..self.state.lock().addresses_each;
+        let names: Vec<String> = match ds {
+            Some(n) => sides.map(|side| ds_name(n, side)).collect(),
+            None => vec!["mds".to_owned()],
+        };
         let role_flag = if ds.is_some() {
             EXCHGID_USE_PNFS_DS
         } else {
             EXCHGID_USE_PNFS_MDS
         };
         let identity = ServerIdentity {
-            major_id: name.to_owned(),
+            major_id: names[0].clone(),
             role_flag,
         };
         let boot = self.state.lock().boot;
@@ -424,22 +449,27 @@ impl Cluster {
         let random = Box::new(move || next.fetch_add(1, Relaxed));
         let nfsd = Nfsd::new(role, ClientTable::new(clients, random));
         let shutdown = Shutdown::new();
-        let listener = self.network.listen(name).unwrap();
-        let context = Context::new(TransportLimits::default());
-        let task = tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()));
+        let serve = |name: &String| {
+            let listener = self.network.listen(name).unwrap();
+            let context = Context::new(TransportLimits::default());
+            tokio::spawn(listener.serve(nfsd.clone(), context, shutdown.signal()))
+        };
+        let tasks = names.iter().map(serve).collect();
         let running = Running {
             nfsd,
-            task,
+            tasks,
             _shutdown: shutdown,
         };
-        self.servers.lock().insert(name.to_owned(), running);
+        self.servers.lock().insert(names[0].clone(), running);
     }
 
     /// Kills a server and waits until nothing of it is left.
     pub(super) async fn stop(&self, name: &str) {
         let running = self.servers.lock().remove(name).unwrap();
-        running.task.abort();
-        let _ = running.task.await;
+        for task in running.tasks {
+            task.abort();
+            let _ = task.await;
+        }
     }
 
     pub(super) async fn restart_mds(&self) {
@@ -452,18 +482,18 @@ impl Cluster {
             s.locks.clear();
             s.lock_owners.clear();
         }
-        self.start("mds", None);
+        self.start(None);
     }
 
     /// The machine of a DS crashes: what was not committed is gone.
     pub(super) async fn crash_ds(&self, n: usize) {
-        self.stop(&format!("ds{n}")).await;
+        self.stop(&ds_name(n, 0)).await;
         {
             let mut s = self.state.lock();
             s.boot += 1;
             s.lose_unsynced(n);
         }
-        self.start(&format!("ds{n}"), Some(n));
+        self.start(Some(n));
     }
 
     pub(super) async fn recall(&self, id: u64) {

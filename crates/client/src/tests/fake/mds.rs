@@ -181,6 +181,14 @@ fn readdir(
     Ok(())
 }
 
+/// The address of a data server on one of its networks.
+fn address(side: u8, ds: u32) -> NetAddr {
+    NetAddr {
+        netid: OpaqueBuf(b"tcp".to_vec()),
+        uaddr: OpaqueBuf(format!("10.0.{side}.{ds}.8.1").into_bytes()),
+    }
+}
+
 fn device(s: &State, args: &mut OpReader<'_>, reply: &mut ReplyWriter<OpNum>) -> Done {
     let _: GetDeviceInfoArgs = args.args().map_err(bad)?;
     let count = u32::try_from(s.verifiers.len()).unwrap();
@@ -188,12 +196,7 @@ fn device(s: &State, args: &mut OpReader<'_>, reply: &mut ReplyWriter<OpNum>) ->
         stripe_indices: List((0..count).collect()),
         multipath_ds_list: List(
             (0..count)
-                .map(|n| {
-                    List(vec![NetAddr {
-                        netid: OpaqueBuf(b"tcp".to_vec()),
-                        uaddr: OpaqueBuf(format!("10.0.0.{n}.8.1").into_bytes()),
-                    }])
-                })
+                .map(|n| List((0..s.addresses_each).map(|side| address(side, n)).collect()))
                 .collect(),
         ),
     });
