@@ -30,6 +30,12 @@ hostname "${HOST_NAME:-guest-${GUEST_IP##*.}}"
 ip link set lo up
 ip addr add "$GUEST_IP/24" dev vec0
 ip link set vec0 up
+number=0
+for ip in $RAIL_IPS; do
+    number=$((number + 1))
+    ip addr add "$ip/24" dev vec$number
+    ip link set vec$number up
+done
 
 touch /run/job/booted
 cd /

@@ -20,6 +20,12 @@ hostname "guest-${GUEST_IP##*.}"
 ip link set lo up
 ip addr add "$GUEST_IP/24" dev eth0
 ip link set eth0 up
+number=0
+for ip in $RAIL_IPS; do
+    number=$((number + 1))
+    ip addr add "$ip/24" dev eth$number
+    ip link set eth$number up
+done
 # Without its driver the kernel asks for no layouts, and all data go by the MDS.
 [ "${LAYOUTS:-yes}" = yes ] || echo 'install nfs_layout_nfsv41_files /bin/false' >/etc/modprobe.d/no-layouts.conf
 modprobe nfsv4

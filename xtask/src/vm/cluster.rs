@@ -148,22 +148,27 @@ impl Cluster {
         Ok(both)
     }
 
-    /// Gives settings of `mds.toml`, names and TOML values, to the MDS, which is killed and starts again with them. Returns what
+    /// Gives settings of its file, names and TOML values, to a server, which is killed and starts again with them. Returns what
     /// the file said before.
-    pub(crate) fn configure_mds(&self, settings: &[(&str, &str)]) -> Result<String> {
-        let path = self.dir.join("mds/mds.toml");
+    pub(crate) fn configure(&self, name: &str, settings: &[(&str, &str)]) -> Result<String> {
+        let path = self.config(name);
         let before =
             fs::read_to_string(&path).context(|| format!("cannot read {}", path.display()))?;
-        self.restart_mds_with(&with_settings(&before, settings))?;
+        self.restart_with(name, &with_settings(&before, settings))?;
         Ok(before)
     }
 
-    /// Writes `mds.toml`, and kills the MDS, which starts again.
-    pub(crate) fn restart_mds_with(&self, config: &str) -> Result<()> {
-        let path = self.dir.join("mds/mds.toml");
+    /// Writes the file of a server, and kills the server, which starts again.
+    pub(crate) fn restart_with(&self, name: &str, config: &str) -> Result<()> {
+        let path = self.config(name);
         fs::write(&path, config).context(|| format!("cannot write {}", path.display()))?;
-        let old = self.signal("mds", "KILL")?;
-        self.await_restart("mds", old)
+        let old = self.signal(name, "KILL")?;
+        self.await_restart(name, old)
+    }
+
+    fn config(&self, name: &str) -> PathBuf {
+        let kind = name.split('-').next().unwrap_or(name);
+        self.dir.join(name).join(format!("{kind}.toml"))
     }
 
     /// The number by which the MDS knows the data server `name`.

@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::error::{Context, Result};
-use super::net::{GUESTS_MAX, Net, SERVER_IP};
+use super::net::{GUESTS_MAX, Net, RAILS, SERVER_IP};
 use super::prepare::{Tools, guest_scripts, remove_tree};
 use super::process::{POLL, create, kill_family, wait_at_most};
 use super::qemu::Qemu;
@@ -109,6 +109,7 @@ pub(crate) struct GuestBuilder<'a> {
     mem_mib: u32,
     limit: Duration,
     slot: u8,
+    on_rails: bool,
     echo: bool,
 }
 
@@ -144,6 +145,12 @@ impl GuestBuilder<'_> {
         self
     }
 
+    /// Whether it is on [`RAILS`] too; one guest at a time can be.
+    pub(crate) fn on_rails(mut self, on_rails: bool) -> Self {
+        self.on_rails = on_rails;
+        self
+    }
+
     /// Whether the output also goes to standard error while it comes.
     pub(crate) fn echo(mut self, echo: bool) -> Self {
         self.echo = echo;
@@ -160,7 +167,7 @@ impl GuestBuilder<'_> {
         let job = self.make_job()?;
         let command = match self.machine {
             Machine::Uml(tools) => self.uml(tools, &job),
-            Machine::Qemu(qemu) => qemu.command(self.net, &job, self.slot, self.mem_mib),
+            Machine::Qemu(qemu) => qemu.command(self.net, &job, &self.taps(), self.mem_mib),
         };
         Guest::start(command, job, self.limit, self.echo)
     }
@@ -181,16 +188,34 @@ impl GuestBuilder<'_> {
             ])
             .args(["con=null", "con0=null,fd:1", "ssl=null"])
             .arg(format!("init={}/guest/init.sh", job.display()))
-            .arg(self.device())
+            .args(self.devices())
             .env("TMPDIR", shared_memory());
         command
     }
 
-    /// The network device. Without gro=1 a large segment from the host stalls the device for good.
-    /// The address is fixed so that two guests differ and a guest that boots again is the same.
-    fn device(&self) -> String {
-        let slot = self.slot;
-        format!("vec0:transport=tap,ifname=tap{slot},mac=02:00:00:00:02:{slot:02x},depth=128,gro=1")
+    /// The network devices. Without gro=1 a large segment from the host stalls the device for good.
+    fn devices(&self) -> Vec<String> {
+        let taps = self.taps().into_iter().enumerate();
+        let device = |(number, tap): (usize, String)| {
+            let mac = Net::mac(&tap);
+            format!("vec{number}:transport=tap,ifname={tap},mac={mac},depth=128,gro=1")
+        };
+        taps.map(device).collect()
+    }
+
+    /// Its addresses on the rails.
+    fn rail_ips(&self) -> Vec<String> {
+        let rails = RAILS.iter().filter(|_| self.on_rails);
+        rails.map(|network| format!("{network}.10")).collect()
+    }
+
+    /// What the guest's interfaces are on the host's side, in their order.
+    fn taps(&self) -> Vec<String> {
+        let rails = (0..RAILS.len()).filter(|_| self.on_rails);
+        let rails = rails.map(|rail| format!("cut{rail}"));
+        std::iter::once(format!("tap{}", self.slot))
+            .chain(rails)
+            .collect()
     }
 
     /// Makes the job directory: the scripts, the environment, and nothing else yet.
@@ -210,6 +235,7 @@ impl GuestBuilder<'_> {
             ("SCRIPT", self.script.display().to_string()),
             ("GUEST_IP", Net::guest_ip(self.slot)),
             ("SERVER", SERVER_IP.to_owned()),
+            ("RAIL_IPS", self.rail_ips().join(" ")),
         ];
         let fixed = fixed.iter().map(|(name, value)| (*name, value.as_str()));
         let given = self
@@ -350,6 +376,7 @@ impl Guest {
             mem_mib: 512,
             limit: Duration::from_secs(300),
             slot: 0,
+            on_rails: false,
             echo: false,
         }
     }
@@ -381,6 +408,11 @@ impl Guest {
     pub(crate) fn signal(&self, name: &str) -> Result<()> {
         let path = self.job.join(name);
         fs::write(&path, "").context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Whether the guest has said so already.
+    pub(crate) fn has_signalled(&self, name: &str) -> bool {
+        self.job.join(name).exists()
     }
 
     /// Waits until the guest's `signal NAME`. `false` when the guest ended or its limit passed first:

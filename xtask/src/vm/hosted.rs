@@ -13,7 +13,7 @@ use super::guest::{Guest, GuestExit, GuestRun};
 use super::net::Net;
 use super::prepare::Tools;
 use super::process::{POLL, signal};
-use super::scenario::{Outcome, Scenario, Settings, judge_single, with_finding};
+use super::scenario::{Needs, Outcome, Scenario, Settings, judge_single, with_finding};
 
 /// What the caller does with its server.
 pub(crate) trait Victim {
@@ -71,6 +71,7 @@ pub(crate) fn run(
         .guest(net, tools, vers)
         .script(format!("scenarios/{}.sh", scenario.name))
         .env("SCENARIO_LIMIT_S", settings.scenario_limit.as_secs())
+        .on_rails(scenario.needs == Needs::Rails)
         .timeout(settings.scenario_limit)
         .spawn()?;
     let found = part(&mut Stage {

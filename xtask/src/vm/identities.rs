@@ -27,10 +27,10 @@ pub(crate) fn identities(stage: &mut Stage<'_>) -> Result<Finding> {
         return Ok(None);
     }
     let users = Users::bind(&cluster, stage.net.scratch())?;
-    let before = cluster.configure_mds(&[("manage_gids", "true")])?;
+    let before = cluster.configure("mds", &[("manage_gids", "true")])?;
     let played = play(stage, &cluster);
     users.unbind()?;
-    cluster.restart_mds_with(&before)?;
+    cluster.restart_with("mds", &before)?;
     played
 }
 
@@ -39,7 +39,7 @@ fn play(stage: &mut Stage<'_>, cluster: &Cluster) -> Result<Finding> {
     if !stage.guest.await_signal("seen")? {
         return Ok(None);
     }
-    cluster.configure_mds(&[("domain", "\"example.org\"")])?;
+    cluster.configure("mds", &[("domain", "\"example.org\"")])?;
     let name = format!("logs/identities-{}.pcapng", std::process::id());
     let file = stage.tools.dir().join(name);
     let recorder = Recorder::start(stage.net, &file)?;

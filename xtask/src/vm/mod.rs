@@ -30,6 +30,7 @@ mod identities;
 mod initrd;
 mod kernel_client;
 mod kernels;
+mod multipath;
 mod net;
 mod newer;
 mod prepare;

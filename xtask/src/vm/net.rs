@@ -2,7 +2,7 @@
 //!
 //! Owns the namespace and, through the keeper, the life of every process in it. Servers listen on
 //! [`SERVER_IP`]; guest `n` is 192.0.2.10+n on tap `n`. The addresses are of TEST-NET-1
-//! (RFC 5737) and exist only inside the namespace.
+//! (RFC 5737) and exist only inside the namespace. [`RAILS`] are two further networks to the first guest, which can be cut.
 //!
 //! # Ownership
 //! The keeper is a shell that waits for the end of a pipe of which this process holds the only writing end. However
@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::error::{Context, Failure, Result};
 use super::prepare::Tools;
 use super::process::output;
@@ -29,6 +31,10 @@ pub(crate) const SERVER_IP: &str = "192.0.2.1";
 
 /// A second address of the same machine, where servers listen that are told to.
 pub(crate) const SECOND_IP: &str = "192.0.2.2";
+
+/// Further networks between the servers and the first guest, by the first three octets of their addresses (TEST-NET-2 and
+/// TEST-NET-3 of RFC 5737). Each is a bridge `railN` with one tap, `cutN`.
+pub(crate) const RAILS: [&str; 2] = ["198.51.100", "203.0.113"];
 
 /// Guests that one namespace has taps for.
 pub(crate) const GUESTS_MAX: u8 = 4;
@@ -112,7 +118,49 @@ impl Net {
             ip(&format!("link set tap{slot} master br0"))?;
             ip(&format!("link set tap{slot} up"))?;
         }
+        for (rail, network) in RAILS.iter().enumerate() {
+            ip(&format!(
+                "link add rail{rail} type bridge stp_state 0 forward_delay 0"
+            ))?;
+            ip(&format!("addr add {network}.1/24 dev rail{rail}"))?;
+            ip(&format!("tuntap add cut{rail} mode tap"))?;
+            ip(&format!("link set cut{rail} master rail{rail}"))?;
+            ip(&format!("link set cut{rail} up"))?;
+            ip(&format!("link set rail{rail} up"))?;
+        }
         ip("link set br0 up")
+    }
+
+    /// Cuts one of [`RAILS`] or mends it. A cut is silent: every interface stays up, and the servers keep their addresses. (User
+    /// Mode Linux never uses a tap again that was down.)
+    pub(crate) fn set_rail(&self, rail: usize, is_whole: bool) -> Result<()> {
+        let (tap, bridge) = (format!("cut{rail}"), format!("rail{rail}"));
+        let place = if is_whole {
+            &["master", &bridge][..]
+        } else {
+            &["nomaster"]
+        };
+        let mut command = Command::new("ip");
+        command
+            .args(["-n", &self.name, "link", "set", &tap])
+            .args(place);
+        output(&mut command).map(drop)
+    }
+
+    /// Bytes that went over an interface of the namespace so far, both ways together.
+    pub(crate) fn carried(&self, link: &str) -> Result<u64> {
+        let text =
+            output(Command::new("ip").args(["-n", &self.name, "-j", "-s", "link", "show", link]))?;
+        let told: Value = serde_json::from_str(&text)
+            .map_err(|error| Failure::new(format!("ip does not count {link}: {error}")))?;
+        let count = |way: &str| told[0]["stats64"][way]["bytes"].as_u64();
+        let sum = count("rx").zip(count("tx")).map(|(rx, tx)| rx + tx);
+        sum.ok_or_else(|| Failure::new(format!("ip does not count {link}: {text}")))
+    }
+
+    /// The address of a server on one of [`RAILS`].
+    pub(crate) fn rail_ip(rail: usize) -> String {
+        format!("{}.1", RAILS[rail])
     }
 
     /// A directory for servers' data, on disk, removed together with the namespace.
@@ -130,6 +178,13 @@ impl Net {
     /// The address of the guest in `slot`.
     pub(crate) fn guest_ip(slot: u8) -> String {
         format!("192.0.2.{}", FIRST_GUEST_HOST + slot)
+    }
+
+    /// The hardware address of the guest's side of a tap: two guests differ, and one that boots again is the same.
+    pub(crate) fn mac(tap: &str) -> String {
+        let (kind, number) = tap.split_at(tap.len() - 1);
+        let kind = if kind == "tap" { 2 } else { 3 };
+        format!("02:00:00:00:{kind:02x}:0{number}")
     }
 
     /// The pids that listen on a TCP port, empty when none does.

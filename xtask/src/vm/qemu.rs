@@ -273,7 +273,7 @@ impl Qemu {
     }
 
     /// The guest as a process: its console is the standard output.
-    pub(crate) fn command(&self, net: &Net, job: &Path, slot: u8, mem_mib: u32) -> Command {
+    pub(crate) fn command(&self, net: &Net, job: &Path, taps: &[String], mem_mib: u32) -> Command {
         let root = self.root.join("usr");
         let share = |id: &str, path: &Path, mode: &str| {
             let path = path.display();
@@ -310,16 +310,17 @@ impl Qemu {
             .args(["-append", KERNEL_ARGUMENTS])
             .args(share("host", Path::new("/"), ",readonly=on"))
             .args(share("tools", &self.root, ",readonly=on"))
-            .args(share("job", job, ""))
-            .arg("-netdev")
-            .arg(format!(
-                "tap,id=net,ifname=tap{slot},script=no,downscript=no"
-            ))
-            // A guest lost its network for good while it sent: with event indices a wake-up can be lost under emulation.
-            .arg("-device")
-            .arg(format!(
-                "virtio-net-pci,netdev=net,mac=02:00:00:00:02:{slot:02x},romfile=,event_idx=off"
+            .args(share("job", job, ""));
+        for (number, tap) in taps.iter().enumerate() {
+            command.arg("-netdev").arg(format!(
+                "tap,id=net{number},ifname={tap},script=no,downscript=no"
             ));
+            // A guest lost its network for good while it sent: with event indices a wake-up can be lost under emulation.
+            command.arg("-device").arg(format!(
+                "virtio-net-pci,netdev=net{number},mac={},romfile=,event_idx=off",
+                Net::mac(tap)
+            ));
+        }
         command
     }
 }

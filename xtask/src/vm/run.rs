@@ -221,7 +221,7 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         Needs::Server => true,
         Needs::Ropewalk | Needs::Layouts => args.ds_count.is_some(),
         Needs::Crash => args.crash,
-        Needs::Cluster => args.crash && args.cluster_dir.is_some(),
+        Needs::Cluster | Needs::Rails => args.crash && args.cluster_dir.is_some(),
         Needs::SmallDisk => args.small_disk,
         Needs::SharedStorage => args.shared_storage,
     };

@@ -14,6 +14,7 @@ use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
 use super::identities;
 use super::kernels;
+use super::multipath;
 use super::net::{Net, SECOND_IP};
 use super::prepare::Tools;
 use super::qemu::Qemu;
@@ -32,6 +33,8 @@ pub(crate) enum Needs {
     Crash,
     /// A Ropewalk cluster whose servers the host can kill one by one.
     Cluster,
+    /// As [`Needs::Cluster`], with two further networks between it and the guest.
+    Rails,
     /// A Ropewalk cluster on a disk of its own that may be filled.
     SmallDisk,
     /// A Ropewalk cluster on a file system whose files can share storage.
@@ -183,6 +186,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "nconnect and a second address: every connection carries the one session; the MDS is killed under it (--crash --cluster-dir)",
         Needs::Cluster,
         trunks::trunks,
+    ),
+    hosted(
+        "multipath",
+        "data servers with addresses of two networks, of which one is cut, and both carry data before (--crash --cluster-dir)",
+        Needs::Rails,
+        multipath::multipath,
     ),
     hosted(
         "identities",

@@ -46,13 +46,13 @@ pub(crate) fn trunks(stage: &mut Stage<'_>) -> Result<Finding> {
     let cluster = stage.cluster()?;
     let port = stage.settings.port;
     let both = format!("[\"{SERVER_IP}:{port}\", \"{SECOND_IP}:{port}\"]");
-    let before = cluster.configure_mds(&[("listen", &both)])?;
+    let before = cluster.configure("mds", &[("listen", &both)])?;
     let played = play(stage, &cluster);
     if matches!(played, Ok(None)) {
         // The guest must have left the second address before it goes.
         let _over = stage.guest.await_signal("over")?;
     }
-    cluster.restart_mds_with(&before)?;
+    cluster.restart_with("mds", &before)?;
     played
 }
 
