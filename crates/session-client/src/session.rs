@@ -472,6 +472,7 @@ impl Session {
             Err(_) => {
                 // A connection that does not answer may be half dead: do not wait for it again.
                 conn.close(CloseReason::Asked);
+                slot.unanswered();
                 return Err(SessionError::TimedOut);
             }
         };

@@ -13,6 +13,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::Notify;
 
 /// Most slots that a client uses, whatever the server grants.
@@ -90,6 +91,7 @@ impl Slots {
             slot: u32::try_from(index).expect("slots are at most SLOTS_MAX"),
             seqid: slot.seqid,
             in_doubt: slot.in_doubt,
+            is_unanswered: AtomicBool::new(false),
             end: End::Forgotten,
         }))
     }
@@ -168,6 +170,8 @@ pub(crate) struct SlotGuard {
     pub(crate) seqid: u32,
     /// Whether `seqid` may belong to an earlier request.
     pub(crate) in_doubt: bool,
+    /// Whether a try of the present request had no answer.
+    is_unanswered: AtomicBool,
     end: End,
 }
 
@@ -176,6 +180,7 @@ impl SlotGuard {
     pub(crate) fn advance(&mut self) {
         self.seqid = self.seqid.wrapping_add(1);
         self.in_doubt = false;
+        *self.is_unanswered.get_mut() = false;
         let mut inner = self.slots.inner.lock();
         inner.slots[self.slot as usize].seqid = self.seqid;
         inner.slots[self.slot as usize].in_doubt = false;
@@ -186,9 +191,17 @@ impl SlotGuard {
         self.end = End::Executed;
     }
 
-    /// The server refused SEQUENCE, in the only try or in all of them.
+    /// A try had no answer: the server may have executed it, or be about to.
+    pub(crate) fn unanswered(&self) {
+        self.is_unanswered.store(true, Relaxed);
+    }
+
+    /// The server refused SEQUENCE. After a try without an answer that is no word on the sequence id: DELAY may mean that the
+    /// request is being executed (RFC 8881 §2.10.6.2).
     pub(crate) fn refused(mut self) {
-        self.end = End::Refused;
+        if !self.is_unanswered.load(Relaxed) {
+            self.end = End::Refused;
+        }
     }
 }
 
@@ -232,6 +245,14 @@ mod tests {
         guard.refused();
         let guard = slots.acquire().await.unwrap();
         assert_eq!((guard.seqid, guard.in_doubt), (3, false));
+        guard.unanswered();
+        guard.refused();
+        let guard = slots.acquire().await.unwrap();
+        assert_eq!(
+            (guard.seqid, guard.in_doubt),
+            (3, true),
+            "it may be executed"
+        );
     }
 
     #[tokio::test]
