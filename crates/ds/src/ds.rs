@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::announced::Announced;
 use crate::config::{DsConfig, PeerFilter};
-use crate::copies::Copies;
+use crate::copies::table::Copies;
 use crate::counts::{Counts, DsStatus};
 use crate::error::OpenError;
 use crate::gate::{Admitted, Gate, Refused, Want};

@@ -34,6 +34,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use transport::ConnHandle;
 
+use crate::copies::removed::RecentlyRemoved;
 use crate::handles::{Handles, Verified};
 use crate::part::Part;
 use crate::rows::{HandleStripes, OwnRow, Rows};
@@ -113,6 +114,7 @@ struct Inner {
     conn: Option<ConnHandle>,
     floors: Floors,
     rows: Rows,
+    removed: RecentlyRemoved,
     flights: Flights,
 }
 
@@ -268,6 +270,7 @@ impl Gate {
                 conn: None,
                 floors,
                 rows: Rows::default(),
+                removed: RecentlyRemoved::default(),
                 flights: Flights::new(),
             }),
             generation: AtomicU64::new(0),
@@ -439,10 +442,16 @@ impl Gate {
         Some((inner.ring.keys.clone(), inner.membership?))
     }
 
+    /// Generations of a file below this one are about to be removed.
+    pub(crate) fn note_removed(&self, file_id: u64, generation: u32) {
+        self.inner.lock().removed.note(file_id, generation);
+    }
+
     /// Counts an item that the primary of a place has passed on as in flight. `None` when the file is removed.
     pub(crate) fn enter_item(&self, id: ObjectId) -> Option<Flight> {
         let mut inner = self.inner.lock();
-        let is_removed = inner.floors.is_removed(id.file_id, id.generation);
+        let is_removed = inner.floors.is_removed(id.file_id, id.generation)
+            || inner.removed.has(id.file_id, id.generation);
         (!is_removed).then(|| inner.flights.begin(id.file_id))
     }
 

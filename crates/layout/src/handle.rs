@@ -15,14 +15,13 @@
 
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
+use crate::key::MAC_BYTES;
 use crate::{Epoch, Group, GroupForm, KeyRing, SigningKey, Striping};
 
 /// Bytes of a data-server handle: the most that NFSv3 carries.
 pub const DS_HANDLE_BYTES: usize = 64;
 /// Bytes of a client tag.
 pub const CLIENT_TAG_BYTES: usize = 12;
-/// Bytes of the MAC in a handle: 128 bits.
-pub const MAC_BYTES: usize = 16;
 
 const VERSION_SHARED: u8 = 1;
 const VERSION_PLACE: u8 = 2;

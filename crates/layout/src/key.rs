@@ -9,6 +9,8 @@
 
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
+/// Bytes of the MAC in a handle: 128 bits.
+pub const MAC_BYTES: usize = 16;
 /// Bytes of a signing key (a BLAKE3 key).
 pub const KEY_BYTES: usize = 32;
 /// Most keys that are live at once; a rotation beyond it must wait for a retirement.
@@ -92,8 +94,10 @@ pub struct SigningKey {
 impl SigningKey {
     /// A MAC for other messages between servers of the cluster. They begin with a word that no handle begins with.
     #[must_use]
-    pub fn mac_of(&self, message: &[u8]) -> [u8; crate::MAC_BYTES] {
-        crate::handle::first(self.mac(message).as_bytes())
+    pub fn mac_of(&self, message: &[u8]) -> [u8; MAC_BYTES] {
+        let mut mac = [0; MAC_BYTES];
+        mac.copy_from_slice(&self.mac(message).as_bytes()[..MAC_BYTES]);
+        mac
     }
 
     /// Key `id` from random bytes of the caller.

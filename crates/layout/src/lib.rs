@@ -31,10 +31,12 @@ pub use group::{
     PLACES_MAX, Row,
 };
 pub use handle::{
-    CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, HandlePlace, MAC_BYTES,
-    Rights, SignedHandle, place_verifier,
+    CLIENT_TAG_BYTES, ClientTag, DS_HANDLE_BYTES, DsHandle, HandleError, HandlePlace, Rights,
+    SignedHandle, place_verifier,
 };
-pub use key::{KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeyState, SigningKey};
+pub use key::{
+    KEY_BYTES, KEYS_MAX, KeyBytes, KeyError, KeyRecord, KeyRing, KeyState, MAC_BYTES, SigningKey,
+};
 pub use kind::LayoutKind;
 pub use mds_handle::{MDS_HANDLE_BYTES, MdsHandle, MdsHandleError, MdsHandleKind};
 pub use placement::{GROUPS_MAX, Placed, PlacementError, PlacementTable};

@@ -1,6 +1,6 @@
 //! Entry point of the fuzzer: any bytes, as every message of the program.
 
-use crate::{GreetOk, OpenArgs, PassArgs, PassOk};
+use crate::{GreetOk, PassArgs, PassOk, StreamOpenArgs};
 use control::Answer;
 use xdr::{Decode, Encode};
 
@@ -10,7 +10,7 @@ use xdr::{Decode, Encode};
 /// When it does not: a bug of the codec.
 pub fn message(bytes: &[u8]) {
     let _ = xdr::decode_all::<PassArgs<'_>>(bytes);
-    stable::<OpenArgs>(bytes);
+    stable::<StreamOpenArgs>(bytes);
     stable::<Answer<GreetOk>>(bytes);
     stable::<Answer<PassOk>>(bytes);
 }

@@ -1,19 +1,18 @@
 //! What changes a part, or asks about it at one point of its stream.
 
-use crate::messages::FileGeneration;
 use control::{Range, Stripes};
 use xdr::{Decode, DecodeError, DecodeErrorKind, Decoder, Encode, Encoder};
 
 /// Bytes that have one sum.
 pub const BLOCK_BYTES: u32 = 64 * 1024;
-/// Most blocks in one [`Item::Sums`].
+/// Most blocks in one [`StreamItem::Sums`].
 pub const BLOCKS_MAX: u32 = 16;
 /// Longest WRITE.
 const DATA_BYTES_MAX: u32 = nfs4::IO_BYTES_MAX;
 
 /// What is done to a part. Data are borrowed from the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Item<'a> {
+pub enum StreamItem<'a> {
     /// Bytes; durable when answered if `is_stable`.
     Write {
         /// First byte.
@@ -80,6 +79,15 @@ xdr::xdr_struct! {
         /// The lower half.
         pub low: u64,
     }
+
+    /// A file at a place.
+    #[derive(Copy, PartialOrd, Ord, Hash)]
+    pub struct FileGeneration {
+        /// The file.
+        pub file_id: u64,
+        /// Its generation.
+        pub generation: u32,
+    }
 }
 
 const WRITE: u32 = 1;
@@ -93,7 +101,7 @@ const SUMS: u32 = 8;
 const NOTHING: u32 = 9;
 const PARTS: u32 = 10;
 
-impl Item<'_> {
+impl StreamItem<'_> {
     /// The item up to the bytes of a WRITE, which follow as a payload of `len` bytes.
     pub fn encode_head(&self, e: &mut Encoder) {
         match *self {
@@ -149,7 +157,7 @@ impl Item<'_> {
     }
 }
 
-impl<'a> Decode<'a> for Item<'a> {
+impl<'a> Decode<'a> for StreamItem<'a> {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
         let offset = d.position();
         Ok(match d.u32()? {

@@ -1,8 +1,8 @@
 //! The parts program: how the primary of a place passes on what changes its parts to the other members (rule P6).
 //!
-//! It is an ONC RPC program on the data listeners of a data server, over TCP or RDMA. [`Greet`](Proc::Greet) and
-//! [`Open`](Proc::Open) prove with a live signing key that the caller is a data server of the cluster. Then each
-//! [`Pass`](Proc::Pass) carries one [`Item`]. Items have numbers by lane; a member applies each number once, in the
+//! It is an ONC RPC program on the data listeners of a data server, over TCP or RDMA. [`Greet`](PartsProc::Greet) and
+//! [`Open`](PartsProc::Open) prove with a live signing key that the caller is a data server of the cluster. Then each
+//! [`Pass`](PartsProc::Pass) carries one [`StreamItem`]. Items have numbers by lane; a member applies each number once, in the
 //! order of its lane.
 //!
 //! The crate owns messages and limits. It knows no connection, no store and no clock.
@@ -16,9 +16,9 @@ mod open;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use item::{BLOCK_BYTES, BLOCKS_MAX, Block, Item};
+pub use item::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, StreamItem};
 pub use messages::{
-    FileGeneration, GreetOk, OpenArgs, PARTS_MAX, PassArgs, PassOk, Proc, encode_call, encode_pass,
+    GreetOk, PARTS_MAX, PartsProc, PassArgs, PassOk, StreamOpenArgs, encode_call, encode_pass,
     read_answer,
 };
 pub use open::{CHALLENGE_BYTES, Opening};

@@ -1,6 +1,6 @@
 //! The procedures and their messages.
 
-use crate::item::{BLOCKS_MAX, Block, Item};
+use crate::item::{BLOCKS_MAX, Block, FileGeneration, StreamItem};
 use crate::open::CHALLENGE_BYTES;
 use crate::{PROGRAM, VERSION};
 use control::{Answer, Refusal, ReplyError};
@@ -8,12 +8,12 @@ use nfs4::NfsTime;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List};
 
-/// Most parts in one answer of [`Item::Parts`].
+/// Most parts in one answer of [`StreamItem::Parts`].
 pub const PARTS_MAX: u32 = 4096;
 
 xdr::xdr_enum! {
     /// Procedure numbers. 0 does nothing, as everywhere.
-    pub enum Proc {
+    pub enum PartsProc {
         /// Does nothing.
         Null = 0,
         /// Says who is called, with a challenge.
@@ -39,7 +39,7 @@ xdr::xdr_struct! {
 
     /// OPEN: from now on the connection carries a stream.
     #[derive(Copy)]
-    pub struct OpenArgs {
+    pub struct StreamOpenArgs {
         /// The data server that calls.
         pub from: u32,
         /// Its process.
@@ -55,23 +55,14 @@ xdr::xdr_struct! {
     /// Answer of PASS.
     #[derive(Default)]
     pub struct PassOk {
-        /// Of [`Item::Sums`]: the size of the part in bytes; 0 when there is none.
+        /// Of [`StreamItem::Sums`]: the size of the part in bytes; 0 when there is none.
         pub size_bytes: u64,
-        /// Of [`Item::Sums`]: where the part has data beyond the blocks; the largest number when it has none.
+        /// Of [`StreamItem::Sums`]: where the part has data beyond the blocks; the largest number when it has none.
         pub next_data: u64,
-        /// Of [`Item::Sums`]: one for each block.
+        /// Of [`StreamItem::Sums`]: one for each block.
         pub blocks: List<Block, BLOCKS_MAX>,
-        /// Of [`Item::Parts`], ascending; fewer than [`PARTS_MAX`] are the last.
+        /// Of [`StreamItem::Parts`], ascending; fewer than [`PARTS_MAX`] are the last.
         pub parts: List<FileGeneration, PARTS_MAX>,
-    }
-
-    /// A file at a place.
-    #[derive(Copy, PartialOrd, Ord, Hash)]
-    pub struct FileGeneration {
-        /// The file.
-        pub file_id: u64,
-        /// Its generation.
-        pub generation: u32,
     }
 }
 
@@ -93,7 +84,7 @@ pub struct PassArgs<'a> {
     /// When the primary applied it, by its clock.
     pub time: NfsTime,
     /// What is done.
-    pub item: Item<'a>,
+    pub item: StreamItem<'a>,
 }
 
 impl PassArgs<'_> {
@@ -119,12 +110,12 @@ impl<'a> Decode<'a> for PassArgs<'a> {
             reign: d.u32()?,
             file: FileGeneration::decode(d)?,
             time: NfsTime::decode(d)?,
-            item: Item::decode(d)?,
+            item: StreamItem::decode(d)?,
         })
     }
 }
 
-fn begin(e: &mut Encoder, proc: Proc) {
+fn begin(e: &mut Encoder, proc: PartsProc) {
     let start = CallStart {
         xid: 0,
         program: PROGRAM,
@@ -140,14 +131,14 @@ fn begin(e: &mut Encoder, proc: Proc) {
 #[must_use]
 pub fn encode_pass(args: &PassArgs<'_>) -> Encoder {
     let mut e = Encoder::new();
-    begin(&mut e, Proc::Pass);
+    begin(&mut e, PartsProc::Pass);
     args.encode_head(&mut e);
     e
 }
 
 /// The record of any other call.
 #[must_use]
-pub fn encode_call(proc: Proc, args: &impl Encode) -> Encoder {
+pub fn encode_call(proc: PartsProc, args: &impl Encode) -> Encoder {
     let mut e = Encoder::new();
     begin(&mut e, proc);
     args.encode(&mut e);

@@ -8,7 +8,7 @@ use nfs4::NfsTime;
 
 const DATA: &[u8] = b"seven b";
 
-fn pass(item: Item<'_>) -> PassArgs<'_> {
+fn pass(item: StreamItem<'_>) -> PassArgs<'_> {
     PassArgs {
         lane: 3,
         number: 1 << 40,
@@ -39,7 +39,7 @@ fn on_the_wire(args: &PassArgs<'_>) -> Vec<u8> {
     let mut d = xdr::Decoder::new(&bytes);
     let header = rpc::CallHeader::decode(&mut d).expect("a header");
     assert_eq!((header.program, header.version), (PROGRAM, VERSION));
-    assert_eq!(header.procedure, Proc::Pass as u32);
+    assert_eq!(header.procedure, PartsProc::Pass as u32);
     d.rest().to_vec()
 }
 
@@ -53,31 +53,31 @@ fn items_come_back_and_no_prefix_is_one() {
         index: 2,
     };
     for item in [
-        Item::Write {
+        StreamItem::Write {
             offset: 1 << 33,
             is_stable: true,
             data: DATA,
         },
-        Item::Sync,
-        Item::Cut { size_bytes: 4 },
-        Item::Punch { range },
-        Item::Reserve { stripes, range },
-        Item::Clone {
+        StreamItem::Sync,
+        StreamItem::Cut { size_bytes: 4 },
+        StreamItem::Punch { range },
+        StreamItem::Reserve { stripes, range },
+        StreamItem::Clone {
             src_file_id: 4,
             src_generation: 5,
             src_offset: 6,
             range,
         },
-        Item::Drop,
-        Item::Nothing,
-        Item::Parts { after: None },
-        Item::Parts {
+        StreamItem::Drop,
+        StreamItem::Nothing,
+        StreamItem::Parts { after: None },
+        StreamItem::Parts {
             after: Some(FileGeneration {
                 file_id: 3,
                 generation: 2,
             }),
         },
-        Item::Sums {
+        StreamItem::Sums {
             first: 7,
             count: 16,
         },
@@ -93,7 +93,7 @@ fn items_come_back_and_no_prefix_is_one() {
         }
     }
     for count in [0, BLOCKS_MAX + 1] {
-        let bytes = on_the_wire(&pass(Item::Sums { first: 0, count }));
+        let bytes = on_the_wire(&pass(StreamItem::Sums { first: 0, count }));
         assert!(xdr::decode_all::<PassArgs<'_>>(&bytes).is_err());
     }
 }

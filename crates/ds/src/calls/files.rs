@@ -54,6 +54,7 @@ async fn cut(ds: &Ds, item: &SetSizeItem) -> Result<(), Fault> {
 pub(super) async fn remove(ds: &Ds, args: RemoveObjectsArgs) -> Result<ItemStatuses, Status> {
     let mut floors = Vec::with_capacity(args.items.0.len() * 2);
     for item in &args.items.0 {
+        ds.gate.note_removed(item.file_id, item.generation);
         floors.push(Floor::Tombstone {
             file_id: item.file_id,
             generation: item.generation,

@@ -11,7 +11,6 @@
 //! # Failure
 //! A filling that fails begins anew, as long as the MDS has the member down as filling.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +20,10 @@ use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use layout::MemberState;
 use nfs4::NfsTime;
 use objects::{Content, ObjectError, ObjectId, ObjectStore, Span};
-use parking_lot::Mutex;
-use parts::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, Item, PARTS_MAX, PassOk};
+use parts::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, PARTS_MAX, PassOk, StreamItem};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::noted::{Fill, FillKey};
 use super::stream::{Head, Outcome, Owned};
 use crate::calls::rows::take_rows;
 use crate::ds::Ds;
@@ -34,76 +33,10 @@ use crate::rows::OwnRow;
 
 /// Parts that are compared at one time.
 const PARTS_AT_ONCE: usize = 4;
-/// Parts that may change while a member is filled; above it the filling begins anew.
-const TOUCHED_MAX: usize = 1 << 18;
 /// How long an answer may take that the filling needs.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// How long the MDS may take.
 const FILLED_WAIT: Duration = Duration::from_secs(5);
-
-/// Group, place and member.
-pub(super) type FillKey = (u32, u8, u32);
-
-/// What writers note while a member is filled.
-#[derive(Default)]
-pub(super) struct Fill(Mutex<Noted>);
-
-#[derive(Default)]
-struct Noted {
-    /// Parts that were passed on since the filling began: to be synced at the end.
-    touched: BTreeSet<ObjectId>,
-    /// Parts that were changed without being passed on: to be compared again.
-    again: BTreeSet<ObjectId>,
-    has_overflowed: bool,
-    is_waited_for: bool,
-}
-
-impl Fill {
-    /// A part is about to be passed on. Returns whether promises wait for the member. To be held together with the
-    /// queueing under the lock of all fillings: else an item could be queued after the last sync with nobody waiting.
-    pub(super) fn note(&self, id: ObjectId) -> bool {
-        let mut noted = self.0.lock();
-        if !noted.is_waited_for {
-            noted.has_overflowed |= noted.touched.len() >= TOUCHED_MAX;
-            if !noted.has_overflowed {
-                noted.touched.insert(id);
-            }
-        }
-        noted.is_waited_for
-    }
-
-    /// A part was changed and not passed on.
-    pub(super) fn compare_again(&self, id: ObjectId) {
-        let mut noted = self.0.lock();
-        noted.has_overflowed |= noted.again.len() >= TOUCHED_MAX;
-        if !noted.has_overflowed {
-            noted.again.insert(id);
-        }
-    }
-
-    /// The filling begins.
-    fn begin(&self) {
-        let mut noted = self.0.lock();
-        noted.has_overflowed = false;
-        noted.is_waited_for = false;
-    }
-
-    fn take_again(&self) -> Vec<ObjectId> {
-        std::mem::take(&mut self.0.lock().again)
-            .into_iter()
-            .collect()
-    }
-
-    /// From now on promises wait for the member. Returns what is to be synced there; `None` when that is not known.
-    fn wait_for(&self) -> Option<Vec<ObjectId>> {
-        let mut noted = self.0.lock();
-        if noted.has_overflowed {
-            return None;
-        }
-        noted.is_waited_for = true;
-        Some(std::mem::take(&mut noted.touched).into_iter().collect())
-    }
-}
 
 /// What a part has in some blocks.
 pub(super) struct Sums {
@@ -234,7 +167,7 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
         fill.wait_for()
     };
     for id in touched.ok_or("too much was changed meanwhile")? {
-        filling.ask(Part { id, group }, Item::Sync).await?;
+        filling.ask(Part { id, group }, StreamItem::Sync).await?;
     }
     let args = FilledArgs {
         ds_id: member,
@@ -292,7 +225,7 @@ impl Filling<'_> {
         }
     }
 
-    async fn ask(&self, part: Part, item: Item<'static>) -> Result<PassOk, Failed> {
+    async fn ask(&self, part: Part, item: StreamItem<'static>) -> Result<PassOk, Failed> {
         let waiting = self.queue(part, Owned::Plain(item));
         self.answer(waiting).await
     }
@@ -301,7 +234,7 @@ impl Filling<'_> {
     async fn drop_foreign(&self, any: Part) -> Result<(), Failed> {
         let mut after = None;
         loop {
-            let page = self.ask(any, Item::Parts { after }).await?.parts.0;
+            let page = self.ask(any, StreamItem::Parts { after }).await?.parts.0;
             for file in &page {
                 let part = any.of_file(file.file_id, file.generation);
                 let order = self.ds.copies.order(file.file_id).lock().await;
@@ -309,7 +242,7 @@ impl Filling<'_> {
                 if known.map_err(|e| e.to_string())?.group == part.group {
                     continue;
                 }
-                let waiting = self.queue(part, Owned::Plain(Item::Drop));
+                let waiting = self.queue(part, Owned::Plain(StreamItem::Drop));
                 drop(order);
                 self.answer(waiting).await?;
             }
@@ -355,7 +288,7 @@ impl Filling<'_> {
                     .blocking(move |objects| sums_of(objects, part.id, first, BLOCKS_MAX));
                 let mine = sums.await.map_err(|e| e.to_string())?;
                 let count = BLOCKS_MAX;
-                let waiting = self.queue(part, Owned::Plain(Item::Sums { first, count }));
+                let waiting = self.queue(part, Owned::Plain(StreamItem::Sums { first, count }));
                 (mine, waiting)
             };
             let theirs = self.answer(waiting).await?;
@@ -366,7 +299,7 @@ impl Filling<'_> {
             }
             first = next / u64::from(BLOCK_BYTES);
         }
-        self.ask(part, Item::Sync).await.map(drop)
+        self.ask(part, StreamItem::Sync).await.map(drop)
     }
 
     /// Sends the blocks that differ, as they are now, and the end of the part.
@@ -409,7 +342,7 @@ impl Filling<'_> {
             let _order = self.ds.copies.order(part.id.file_id).lock().await;
             let size = self.ds.size_of(part.id).map_err(failed("size of a part"))?;
             let size_bytes = size.unwrap_or(0);
-            let _sent = self.queue(part, Owned::Plain(Item::Cut { size_bytes }));
+            let _sent = self.queue(part, Owned::Plain(StreamItem::Cut { size_bytes }));
         }
         self.ds.copies.stream(self.key.2).room().await;
         Ok(())

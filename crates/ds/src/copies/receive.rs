@@ -12,7 +12,6 @@
 //! An item that cannot be applied keeps its number: the primary gives the member up. An item of a removed file does
 //! nothing.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +21,18 @@ use control::{Answer, Refusal, Status};
 use layout::MemberState;
 use nfs4::NfsTime;
 use objects::ObjectId;
-use parking_lot::Mutex;
 use parts::{
-    AHEAD_MAX, CHALLENGE_BYTES, FileGeneration, GreetOk, Item, LANES, OpenArgs, Opening, PARTS_MAX,
-    PassArgs, PassOk, Proc,
+    CHALLENGE_BYTES, FileGeneration, GreetOk, Opening, PARTS_MAX, PartsProc, PassArgs, PassOk,
+    StreamItem, StreamOpenArgs,
 };
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal};
-use rustc_hash::FxHashMap;
 use server::Nfsd;
-use tokio::sync::Notify;
 use transport::{ConnHandle, Message};
 use xdr::{Encode, Encoder};
 
 use super::fill::sums_of;
+use super::received::{Conn, turn};
 use crate::apply::Change;
 use crate::ds::Ds;
 use crate::fault::Fault;
@@ -44,37 +41,6 @@ use crate::part::Part;
 
 /// How long an item waits for those before it.
 const TURN_WAIT: Duration = Duration::from_secs(10);
-/// Connections that have a challenge or a stream; the oldest gives way.
-const CONNS_MAX: usize = 4096;
-
-/// One lane of a stream.
-#[derive(Default)]
-struct Lane {
-    /// The number whose turn it is.
-    next: tokio::sync::Mutex<u64>,
-    moved: Notify,
-}
-
-/// The stream of a primary.
-struct Opened {
-    from: u32,
-    from_nonce: u64,
-    stream: u64,
-    lanes: Vec<Lane>,
-}
-
-enum Conn {
-    Greeted([u8; CHALLENGE_BYTES]),
-    Carries(Arc<Opened>),
-}
-
-/// See the module.
-#[derive(Default)]
-pub(super) struct Received {
-    conns: Mutex<BTreeMap<u64, Conn>>,
-    opened: Mutex<FxHashMap<u32, Arc<Opened>>>,
-}
-
 /// The parts program of a data server.
 pub struct PartsProgram {
     nfsd: Arc<Nfsd<Ds>>,
@@ -102,14 +68,14 @@ impl Program for PartsProgram {
         let (conn, args) = (call.conn, call.args.rest());
         let mut e = Encoder::new();
         Seal::None.begin(&mut e, call.header.xid);
-        match Proc::from_u32(call.header.procedure) {
-            Some(Proc::Null) => {}
-            Some(Proc::Greet) => say(&mut e, greet(ds, conn)),
-            Some(Proc::Open) => match xdr::decode_all::<OpenArgs>(args) {
+        match PartsProc::from_u32(call.header.procedure) {
+            Some(PartsProc::Null) => {}
+            Some(PartsProc::Greet) => say(&mut e, greet(ds, conn)),
+            Some(PartsProc::Open) => match xdr::decode_all::<StreamOpenArgs>(args) {
                 Ok(args) => say(&mut e, open(ds, conn, &args)),
                 Err(_) => return call.refuse(AcceptError::GarbageArgs),
             },
-            Some(Proc::Pass) => match xdr::decode_all::<PassArgs<'_>>(args) {
+            Some(PartsProc::Pass) => match xdr::decode_all::<PassArgs<'_>>(args) {
                 Ok(args) => say(&mut e, pass(ds, conn, call.record, args).await),
                 Err(_) => return call.refuse(AcceptError::GarbageArgs),
             },
@@ -138,7 +104,7 @@ fn greet(ds: &Ds, conn: &ConnHandle) -> Result<GreetOk, Status> {
     })
 }
 
-fn open(ds: &Ds, conn: &ConnHandle, args: &OpenArgs) -> Result<(), Status> {
+fn open(ds: &Ds, conn: &ConnHandle, args: &StreamOpenArgs) -> Result<(), Status> {
     let received = &ds.copies.received;
     let challenge = match received.conns.lock().get(&conn.id()) {
         Some(Conn::Greeted(challenge)) => *challenge,
@@ -161,61 +127,6 @@ fn open(ds: &Ds, conn: &ConnHandle, args: &OpenArgs) -> Result<(), Status> {
     let opened = received.opened(args)?;
     received.note(conn, Conn::Carries(opened));
     Ok(())
-}
-
-impl Received {
-    fn note(&self, conn: &ConnHandle, state: Conn) {
-        let mut conns = self.conns.lock();
-        if conns.len() >= CONNS_MAX && !conns.contains_key(&conn.id()) {
-            conns.pop_first();
-        }
-        conns.insert(conn.id(), state);
-    }
-
-    /// The stream that OPEN names: the one that goes on, or a new one.
-    fn opened(&self, args: &OpenArgs) -> Result<Arc<Opened>, Status> {
-        let mut all = self.opened.lock();
-        if let Some(known) = all.get(&args.from)
-            && known.from_nonce == args.from_nonce
-        {
-            if known.stream == args.stream {
-                return Ok(Arc::clone(known));
-            }
-            if known.stream > args.stream {
-                return Err(Status::Invalid);
-            }
-        }
-        let opened = Arc::new(Opened {
-            from: args.from,
-            from_nonce: args.from_nonce,
-            stream: args.stream,
-            lanes: (0..LANES).map(|_| Lane::default()).collect(),
-        });
-        all.insert(args.from, Arc::clone(&opened));
-        Ok(opened)
-    }
-
-    /// The stream of a connection, unless another has taken its place.
-    fn carried(&self, conn: &ConnHandle) -> Result<Arc<Opened>, Status> {
-        let opened = match self.conns.lock().get(&conn.id()) {
-            Some(Conn::Carries(opened)) => Arc::clone(opened),
-            _ => return Err(Status::Denied),
-        };
-        self.check_current(&opened)?;
-        Ok(opened)
-    }
-
-    fn check_current(&self, opened: &Opened) -> Result<(), Status> {
-        let all = self.opened.lock();
-        let is_current = all
-            .get(&opened.from)
-            .is_some_and(|now| (now.from_nonce, now.stream) == (opened.from_nonce, opened.stream));
-        if is_current {
-            Ok(())
-        } else {
-            Err(Status::Denied)
-        }
-    }
 }
 
 /// Whether the caller may pass on items of this place in this reign.
@@ -271,7 +182,7 @@ async fn pass(
     // Under the lane: a stream that has taken the place of this one applies nothing in between.
     ds.copies.received.check_current(&opened)?;
     let (answer, then) = match args.item {
-        Item::Nothing => (PassOk::default(), Then::Nothing),
+        StreamItem::Nothing => (PassOk::default(), Then::Nothing),
         _ => {
             check_role(ds, opened.from, &args)?;
             apply(ds, part, record, &args).await?
@@ -289,39 +200,16 @@ async fn pass(
     Ok(answer)
 }
 
-type Turn<'l> = tokio::sync::MutexGuard<'l, u64>;
-
-/// Waits for the turn of a number; `None` for one that had it before.
-async fn turn(lane: &Lane, number: u64) -> Result<Option<Turn<'_>>, Status> {
-    loop {
-        let moved = lane.moved.notified();
-        tokio::pin!(moved);
-        moved.as_mut().enable();
-        let next = lane.next.lock().await;
-        if number < *next {
-            return Ok(None);
-        }
-        if number == *next {
-            return Ok(Some(next));
-        }
-        if number - *next > AHEAD_MAX {
-            return Err(Status::Invalid);
-        }
-        drop(next);
-        moved.await;
-    }
-}
-
 /// An item that was applied before: its answer was lost.
 async fn again(ds: &Ds, part: Part, args: &PassArgs<'_>) -> Result<PassOk, Status> {
     let done = match args.item {
-        Item::Sync
-        | Item::Write {
+        StreamItem::Sync
+        | StreamItem::Write {
             is_stable: true, ..
         } if !is_removed(ds, part.id) => ds.sync(part.id).await,
         // These ask; what they asked about may have changed, which their caller finds out.
-        Item::Sums { first, count } => return look(ds, part, first, count).await,
-        Item::Parts { after } => return parts_of(ds, part, after),
+        StreamItem::Sums { first, count } => return look(ds, part, first, count).await,
+        StreamItem::Parts { after } => return parts_of(ds, part, after),
         _ => Ok(()),
     };
     done.map_err(|fault| noted(ds, part.id, &fault))?;
@@ -346,10 +234,10 @@ async fn apply(
     args: &PassArgs<'_>,
 ) -> Result<(PassOk, Then), Status> {
     match args.item {
-        Item::Sums { first, count } => {
+        StreamItem::Sums { first, count } => {
             return Ok((look(ds, part, first, count).await?, Then::Nothing));
         }
-        Item::Parts { after } => return Ok((parts_of(ds, part, after)?, Then::Nothing)),
+        StreamItem::Parts { after } => return Ok((parts_of(ds, part, after)?, Then::Nothing)),
         _ => {}
     }
     let Some(_flight) = ds.gate.enter_item(part.id) else {
@@ -362,11 +250,11 @@ async fn apply(
 
 async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Result<Then, Fault> {
     let (id, time): (ObjectId, NfsTime) = (part.id, args.time);
-    if !matches!(args.item, Item::Drop | Item::Sync) {
+    if !matches!(args.item, StreamItem::Drop | StreamItem::Sync) {
         ds.enter(part)?;
     }
     match args.item {
-        Item::Write {
+        StreamItem::Write {
             offset,
             is_stable,
             data,
@@ -386,20 +274,20 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
                 None => Then::Nothing,
             })
         }
-        Item::Cut { size_bytes } => {
+        StreamItem::Cut { size_bytes } => {
             ds.apply(id, Change::Cut(size_bytes), time).await?;
             Ok(Then::Nothing)
         }
-        Item::Punch { range } => {
+        StreamItem::Punch { range } => {
             ds.apply(id, Change::Punch(range), time).await?;
             Ok(Then::Nothing)
         }
-        Item::Reserve { stripes, range } => {
+        StreamItem::Reserve { stripes, range } => {
             let own = Own::of(stripes).map_err(|_| Fault::Lost)?;
             ds.apply(id, Change::Reserve { own, range }, time).await?;
             Ok(Then::Nothing)
         }
-        Item::Clone {
+        StreamItem::Clone {
             src_file_id,
             src_generation,
             src_offset,
@@ -414,12 +302,14 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
             ds.apply(id, clone, time).await?;
             Ok(Then::Nothing)
         }
-        Item::Drop => {
+        StreamItem::Drop => {
             ds.drop_part(id).await?;
             Ok(Then::Nothing)
         }
-        Item::Sync => Ok(Then::Sync),
-        Item::Sums { .. } | Item::Parts { .. } | Item::Nothing => Ok(Then::Nothing),
+        StreamItem::Sync => Ok(Then::Sync),
+        StreamItem::Sums { .. } | StreamItem::Parts { .. } | StreamItem::Nothing => {
+            Ok(Then::Nothing)
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use control::{OutArgs, PlaceReign, ReplyError, Status};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use layout::MemberState;
-use parts::{GreetOk, OpenArgs, Opening, PassOk, Proc, encode_call, read_answer};
+use parts::{GreetOk, Opening, PartsProc, PassOk, StreamOpenArgs, encode_call, read_answer};
 use server::Nfsd;
 use tokio::time::{sleep, timeout};
 use transport::{Address, CloseReason, ConnHandle, Connector, NoService};
@@ -107,7 +107,7 @@ async fn connect(ds: &Ds, connector: &dyn Connector, member: u32) -> Option<Conn
 /// Proves to a member who calls.
 async fn open(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Result<(), Ended> {
     let again = |_| Ended::Again("no answer");
-    let greet = conn.call(encode_call(Proc::Greet, &()).into(), OPEN_WAIT);
+    let greet = conn.call(encode_call(PartsProc::Greet, &()).into(), OPEN_WAIT);
     let greet: GreetOk = read_answer(&greet.await.map_err(again)?)
         .map_err(|_| Ended::Again("the greeting is refused"))?;
     if greet.ds_id != stream.ds {
@@ -132,14 +132,14 @@ async fn open(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Result<(), Ended> 
         stream: stream.number,
         challenge: greet.challenge,
     };
-    let args = OpenArgs {
+    let args = StreamOpenArgs {
         from: opening.from,
         from_nonce: opening.from_nonce,
         stream: opening.stream,
         key_id: key.id(),
         mac: opening.mac(key),
     };
-    let opened = conn.call(encode_call(Proc::Open, &args).into(), OPEN_WAIT);
+    let opened = conn.call(encode_call(PartsProc::Open, &args).into(), OPEN_WAIT);
     let opened = opened.await.map_err(again)?;
     read_answer::<()>(&opened).map_err(|_| Ended::Again("the opening is refused"))
 }
@@ -248,19 +248,4 @@ async fn leave_out(ds: &Ds, stream: &Stream) {
         sleep(PAUSE).await;
     }
     ds.copies.forget(stream);
-}
-
-impl super::Copies {
-    /// Ends a stream whose member does not count at any place of this server.
-    pub(super) fn forget(&self, stream: &Stream) {
-        let mut streams = self.streams.lock();
-        if streams
-            .get(&stream.ds)
-            .is_some_and(|s| s.number == stream.number)
-        {
-            streams.remove(&stream.ds);
-        }
-        drop(streams);
-        stream.close();
-    }
 }

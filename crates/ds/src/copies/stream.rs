@@ -14,7 +14,7 @@ use bytes::Bytes;
 use control::Range;
 use nfs4::NfsTime;
 use parking_lot::Mutex;
-use parts::{AHEAD_MAX, FileGeneration, Item, LANES, PassArgs, PassOk, encode_pass, lane_of};
+use parts::{AHEAD_MAX, FileGeneration, LANES, PassArgs, PassOk, StreamItem, encode_pass, lane_of};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use transport::{Message, Payload};
@@ -55,17 +55,17 @@ pub(super) enum Owned {
         data: Bytes,
     },
     /// Any other.
-    Plain(Item<'static>),
+    Plain(StreamItem<'static>),
 }
 
 impl Owned {
-    fn item(&self) -> Item<'_> {
+    fn item(&self) -> StreamItem<'_> {
         match self {
             Self::Write {
                 offset,
                 is_stable,
                 data,
-            } => Item::Write {
+            } => StreamItem::Write {
                 offset: *offset,
                 is_stable: *is_stable,
                 data,
@@ -250,7 +250,7 @@ impl Stream {
                 continue;
             };
             if !counts(&entry.head) {
-                entry.item = Owned::Plain(Item::Nothing);
+                entry.item = Owned::Plain(StreamItem::Nothing);
                 let waiting = entry.waiting.take();
                 waiting.map(|w| w.send(Outcome::Released));
             }
@@ -283,7 +283,7 @@ impl Stream {
         };
         entry.is_acknowledged = true;
         freed += entry.item.bytes();
-        entry.item = Owned::Plain(Item::Nothing);
+        entry.item = Owned::Plain(StreamItem::Nothing);
         let waiting = entry.waiting.take();
         waiting.map(|w| w.send(Outcome::Done(answer)));
         while lane.entries.front().is_some_and(|e| e.is_acknowledged) {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     fn sync() -> Owned {
-        Owned::Plain(Item::Sync)
+        Owned::Plain(StreamItem::Sync)
     }
 
     fn sent(stream: &Stream) -> Vec<(u32, u64)> {

@@ -12,7 +12,8 @@ use server::Nfsd;
 use tokio::task::JoinSet;
 use transport::Connector;
 
-use super::fill::{FillKey, fill};
+use super::fill::fill;
+use super::noted::FillKey;
 use super::send::carry;
 use crate::Ds;
 

@@ -18,7 +18,7 @@ use server::Compound;
 
 use super::stateids::check_stateid;
 use crate::apply::{Applied, Change};
-use crate::copies::Passed;
+use crate::copies::table::Passed;
 use crate::counts::{add, count};
 use crate::ds::Ds;
 use crate::fault::Fault;

@@ -1,0 +1,73 @@
+//! What writers note while a member is filled.
+
+use std::collections::BTreeSet;
+
+use objects::ObjectId;
+use parking_lot::Mutex;
+
+/// Parts that may change while a member is filled; above it the filling begins anew.
+const TOUCHED_MAX: usize = 1 << 18;
+
+/// Group, place and member.
+pub(super) type FillKey = (u32, u8, u32);
+
+/// What writers note while a member is filled.
+#[derive(Default)]
+pub(super) struct Fill(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    /// Parts that were passed on since the filling began: to be synced at the end.
+    touched: BTreeSet<ObjectId>,
+    /// Parts that were changed without being passed on: to be compared again.
+    again: BTreeSet<ObjectId>,
+    has_overflowed: bool,
+    is_waited_for: bool,
+}
+
+impl Fill {
+    /// A part is about to be passed on. Returns whether promises wait for the member. To be held together with the
+    /// queueing under the lock of all fillings: else an item could be queued after the last sync with nobody waiting.
+    pub(super) fn note(&self, id: ObjectId) -> bool {
+        let mut noted = self.0.lock();
+        if !noted.is_waited_for {
+            noted.has_overflowed |= noted.touched.len() >= TOUCHED_MAX;
+            if !noted.has_overflowed {
+                noted.touched.insert(id);
+            }
+        }
+        noted.is_waited_for
+    }
+
+    /// A part was changed and not passed on.
+    pub(super) fn compare_again(&self, id: ObjectId) {
+        let mut noted = self.0.lock();
+        noted.has_overflowed |= noted.again.len() >= TOUCHED_MAX;
+        if !noted.has_overflowed {
+            noted.again.insert(id);
+        }
+    }
+
+    /// The filling begins.
+    pub(super) fn begin(&self) {
+        let mut noted = self.0.lock();
+        noted.has_overflowed = false;
+        noted.is_waited_for = false;
+    }
+
+    pub(super) fn take_again(&self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.0.lock().again)
+            .into_iter()
+            .collect()
+    }
+
+    /// From now on promises wait for the member. Returns what is to be synced there; `None` when that is not known.
+    pub(super) fn wait_for(&self) -> Option<Vec<ObjectId>> {
+        let mut noted = self.0.lock();
+        if noted.has_overflowed {
+            return None;
+        }
+        noted.is_waited_for = true;
+        Some(std::mem::take(&mut noted.touched).into_iter().collect())
+    }
+}

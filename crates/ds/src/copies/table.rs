@@ -1,0 +1,171 @@
+//! What this process knows of copies: streams to members, members that are filled, streams of primaries.
+//!
+//! # Ordering
+//! [`Copies::pass`] is called under the order lock of the file. The lock of all fillings is held over the queueing of an
+//! item: see [`Fill::note`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use control::NetAddr;
+use layout::MemberState;
+use nfs4::NfsTime;
+use parking_lot::Mutex;
+use parts::FileGeneration;
+use tokio::sync::{Notify, oneshot};
+
+use super::noted::{Fill, FillKey};
+use super::received::Received;
+use super::stream::{Head, Outcome, Owned, Stream};
+use crate::fault::Fault;
+use crate::part::Part;
+use crate::rows::OwnRow;
+
+/// Order locks, by file.
+const ORDERS: usize = 256;
+/// How long a promise waits for members. Above it the client is told to try later.
+const PROMISE_WAIT: Duration = Duration::from_secs(12);
+
+/// See the module.
+pub(crate) struct Copies {
+    /// This process.
+    pub(super) nonce: u64,
+    pub(super) streams: Mutex<BTreeMap<u32, Arc<Stream>>>,
+    streams_made: AtomicU64,
+    pub(super) fills: Mutex<BTreeMap<FillKey, Arc<Fill>>>,
+    orders: Box<[tokio::sync::Mutex<()>]>,
+    pub(super) addresses: Mutex<BTreeMap<u32, Vec<NetAddr>>>,
+    pub(super) received: Received,
+    /// Told when there is a stream, a member to fill, or another row.
+    pub(super) wake: Notify,
+}
+
+/// What members say of one item, for those that it must wait for.
+#[derive(Default)]
+#[must_use = "a promise waits for it"]
+pub(crate) struct Passed(Vec<oneshot::Receiver<Outcome>>);
+
+impl Copies {
+    pub(crate) fn new(nonce: u64) -> Self {
+        Self {
+            nonce,
+            streams: Mutex::default(),
+            streams_made: AtomicU64::new(0),
+            fills: Mutex::default(),
+            orders: (0..ORDERS).map(|_| tokio::sync::Mutex::new(())).collect(),
+            addresses: Mutex::default(),
+            received: Received::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Rows have changed.
+    pub(crate) fn rows_changed(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Takes where other members are reached.
+    pub(crate) fn note_addresses(&self, members: Vec<control::MemberAddresses>) {
+        let mut addresses = self.addresses.lock();
+        for member in members {
+            addresses.insert(member.ds_id, member.addresses.0);
+        }
+    }
+
+    pub(super) fn order(&self, file_id: u64) -> &tokio::sync::Mutex<()> {
+        let at = file_id % ORDERS as u64;
+        &self.orders[usize::try_from(at).expect("below ORDERS")]
+    }
+
+    /// The stream to a member, made if there is none.
+    pub(super) fn stream(&self, ds: u32) -> Arc<Stream> {
+        let mut streams = self.streams.lock();
+        if let Some(stream) = streams.get(&ds) {
+            return Arc::clone(stream);
+        }
+        let number = self.streams_made.fetch_add(1, Relaxed) + 1;
+        let stream = Arc::new(Stream::new(ds, number));
+        streams.insert(ds, Arc::clone(&stream));
+        self.wake.notify_one();
+        stream
+    }
+
+    /// Ends a stream whose member does not count at any place of this server.
+    pub(super) fn forget(&self, stream: &Stream) {
+        let mut streams = self.streams.lock();
+        if streams
+            .get(&stream.ds)
+            .is_some_and(|s| s.number == stream.number)
+        {
+            streams.remove(&stream.ds);
+        }
+        drop(streams);
+        stream.close();
+    }
+
+    /// Queues an item for every other member of a place. To be called under the order lock of the file.
+    pub(super) fn pass(
+        &self,
+        part: Part,
+        row: &OwnRow,
+        time: NfsTime,
+        item: &Owned,
+        is_waited: bool,
+    ) -> Passed {
+        let head = |index| Head {
+            group: part.group,
+            place: index,
+            reign: row.row.reign,
+            file: FileGeneration {
+                file_id: part.id.file_id,
+                generation: part.id.generation,
+            },
+            time,
+        };
+        let head = head(u32::from(part.id.place));
+        let mut passed = Passed::default();
+        for member in &row.row.members.0 {
+            if member.ds == row.row.primary {
+                continue;
+            }
+            // Over the queueing too: see `Fill::note`.
+            let mut fills = None;
+            let counts = match member.state {
+                MemberState::Sync => true,
+                MemberState::Filling => {
+                    let fills = fills.insert(self.fills.lock());
+                    let key = (part.group, part.id.place, member.ds);
+                    let fill = fills.entry(key).or_insert_with(|| {
+                        self.wake.notify_one();
+                        Arc::default()
+                    });
+                    fill.note(part.id)
+                }
+                MemberState::Stale => continue,
+            };
+            let waiting = self
+                .stream(member.ds)
+                .push(head, item.clone(), is_waited && counts);
+            passed.0.extend(waiting);
+        }
+        passed
+    }
+}
+
+impl Passed {
+    /// Waits until every member that counts has it, or counts no more.
+    ///
+    /// # Errors
+    /// [`Fault::Members`] when that is not known in time.
+    pub(crate) async fn acknowledged(self) -> Result<(), Fault> {
+        for waiting in self.0 {
+            match tokio::time::timeout(PROMISE_WAIT, waiting).await {
+                Ok(Ok(Outcome::Done(_) | Outcome::Released)) => {}
+                _ => return Err(Fault::Members),
+            }
+        }
+        Ok(())
+    }
+}
