@@ -94,6 +94,8 @@ pub struct Cluster {
     /// Data servers that are being told rows.
     pub(crate) telling_rows: Mutex<BTreeSet<u32>>,
     pub(crate) fences: Mutex<Fences>,
+    /// Data servers that have not removed all that is to be removed; `None` while that is not known.
+    pub(crate) lacking_removals: Mutex<Option<BTreeSet<u32>>>,
     /// Verifiers of places that do not follow from that of the process, with the latter.
     pub(crate) verifiers: Mutex<BTreeMap<(u32, u32), (Verifier, Verifier)>>,
     /// Told whenever something that an operation may wait for has changed.
@@ -140,6 +142,7 @@ impl Cluster {
             telling_rows: Mutex::default(),
             fences: Mutex::default(),
             verifiers: Mutex::default(),
+            lacking_removals: Mutex::default(),
             changed: Notify::new(),
             key_work: tokio::sync::Mutex::default(),
             key_job: Job::default(),
@@ -393,6 +396,19 @@ impl Cluster {
             }
         });
         known.collect()
+    }
+
+    /// Notes which data servers have not removed all that is to be removed; `None` when that is not known. From such a
+    /// one no member is filled: it would give back what was removed (rule P15).
+    pub fn note_removals(&self, lacking: Option<BTreeSet<u32>>) {
+        *self.lacking_removals.lock() = lacking;
+    }
+
+    /// Notes data servers that are about to be told of removals.
+    pub fn add_removals(&self, lacking: &BTreeSet<u32>) {
+        if let Some(known) = &mut *self.lacking_removals.lock() {
+            known.extend(lacking);
+        }
     }
 
     /// Notes the verifier of a data server's process, as COMMIT tells it.

@@ -41,4 +41,4 @@ pub use key_rotation::{KeyUsers, rotate_key, turn_keys};
 pub use keys::{KeyStatus, KeyTimes, RotatedKey};
 pub use layout::{COPIES_MAX, KeyState};
 pub use layout_limits::FILE_WIDTH_MAX;
-pub use status::{ClusterStatus, ServerState, ServerStatus};
+pub use status::{ClusterStatus, PlaceStatus, ServerState, ServerStatus};

@@ -110,6 +110,8 @@ impl Cluster {
         let changed = {
             let mut groups = self.groups.lock();
             let servers = self.servers.lock();
+            let lacking = self.lacking_removals.lock();
+            let may_fill = |ds: u32| lacking.as_ref().is_some_and(|l| !l.contains(&ds));
             let now = Instant::now();
             let of_places = groups.placement().groups();
             let of_places = of_places.filter(|g| g.form == GroupForm::Places);
@@ -117,7 +119,7 @@ impl Cluster {
                 .filter_map(|group| {
                     changed(group, |place, row| {
                         let left_out = groups.left_out_at(group.id, place);
-                        tend(row, &servers, left_out, now)
+                        tend(row, &servers, (left_out, now), may_fill)
                     })
                 })
                 .collect();
@@ -225,7 +227,12 @@ fn failed(error: MetaError) -> Refusal {
 
 /// What a row needs: another primary, members that are filled, members that were expelled to be gone. Returns whether it
 /// was changed.
-fn tend(row: &mut Row, servers: &Servers, left_out: Option<Instant>, now: Instant) -> bool {
+fn tend(
+    row: &mut Row,
+    servers: &Servers,
+    (left_out, now): (Option<Instant>, Instant),
+    may_fill: impl Fn(u32) -> bool,
+) -> bool {
     let is_gone = |ds: u32| {
         let server = servers.map.get(&ds);
         server.is_none_or(|s| !s.is_member() && !s.has_lease(now))
@@ -250,7 +257,7 @@ fn tend(row: &mut Row, servers: &Servers, left_out: Option<Instant>, now: Instan
         .retain(|m| m.ds == row.primary || !is_gone(m.ds));
     is_changed |= row.members.0.len() < members;
     let is_due = left_out.is_none_or(|since| now.saturating_duration_since(since) >= FILL_AFTER);
-    if is_changed || !is_due || !is_live(row.primary) {
+    if is_changed || !is_due || !is_live(row.primary) || !may_fill(row.primary) {
         return is_changed;
     }
     let stale: Vec<u32> = row

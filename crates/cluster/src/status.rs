@@ -5,6 +5,7 @@ use crate::keys::KeyStatus;
 use crate::records::Membership;
 use crate::servers::Server;
 use control::{Capacity, Counters};
+use layout::{Group, MemberState, Row};
 use tokio::time::Instant;
 
 /// State of a data server.
@@ -41,13 +42,36 @@ pub struct ServerStatus {
     pub refused: Option<String>,
 }
 
+/// A place, and who has its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaceStatus {
+    /// The placement group.
+    pub group: u32,
+    /// The place in it.
+    pub place: u32,
+    /// Copies that it is to have.
+    pub copies: u32,
+    /// The member that orders writes.
+    pub primary: u32,
+    /// Whether the primary serves.
+    pub is_served: bool,
+    /// The other members in sync.
+    pub sync: Vec<u32>,
+    /// Members that are being given what they lack.
+    pub filling: Vec<u32>,
+    /// Members that were left out.
+    pub stale: Vec<u32>,
+}
+
 /// The data servers of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterStatus {
     /// All data servers, expelled ones included.
     pub servers: Vec<ServerStatus>,
-    /// Placement groups: id, and the ids of its data servers.
+    /// Placement groups: id, and the primaries by place.
     pub groups: Vec<(u32, Vec<u32>)>,
+    /// Places that are to have copies, or lack a primary that serves.
+    pub places: Vec<PlaceStatus>,
     /// Fences that some data server has not acknowledged.
     pub fences_pending: usize,
     /// Signing keys, oldest first.
@@ -57,18 +81,43 @@ pub struct ClusterStatus {
 impl Cluster {
     /// The state of the data servers now.
     pub fn status(&self) -> ClusterStatus {
-        let groups = self.groups.lock();
-        let groups = groups
-            .placement()
-            .groups()
-            .map(|g| (g.id, g.primaries()))
-            .collect();
+        let (groups, places) = {
+            let groups = self.groups.lock();
+            let all = || groups.placement().groups();
+            let primaries = all().map(|g| (g.id, g.primaries())).collect();
+            let places: Vec<PlaceStatus> = all().flat_map(|g| self.places_status(g)).collect();
+            (primaries, places)
+        };
         ClusterStatus {
             servers: self.servers_status(),
             groups,
+            places,
             fences_pending: self.fences.lock().len(),
             keys: self.keys.lock().status(),
         }
+    }
+
+    fn places_status(&self, group: &Group) -> Vec<PlaceStatus> {
+        let now = Instant::now();
+        let servers = self.servers.lock();
+        let place = |(place, row): (u32, &Row)| PlaceStatus {
+            group: group.id,
+            place,
+            copies: group.copies,
+            primary: row.primary,
+            is_served: servers
+                .map
+                .get(&row.primary)
+                .is_some_and(|s| s.is_live(now)),
+            sync: row
+                .in_state(MemberState::Sync)
+                .filter(|ds| *ds != row.primary)
+                .collect(),
+            filling: row.in_state(MemberState::Filling).collect(),
+            stale: row.in_state(MemberState::Stale).collect(),
+        };
+        let places = (0..).zip(&group.rows).map(place);
+        places.filter(|p| p.copies > 1 || !p.is_served).collect()
     }
 
     fn servers_status(&self) -> Vec<ServerStatus> {

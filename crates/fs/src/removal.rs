@@ -16,7 +16,7 @@ use layout::Epoch;
 use namespace::{Cred, FileId, Inode, NsError, Op, PAGE_MAX, Removal, RemovalAck};
 use nfs4::NfsStatus;
 use state::IoModes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use stripes::remove;
@@ -116,9 +116,16 @@ pub(crate) fn sweep(fs: &Fs) {
     fs.jobs.orphans_swept.store(true, Relaxed);
 }
 
-/// Works off the head of the queue.
+/// Works off the head of the queue, and tells the cluster which data servers have not removed all of it yet.
 pub(crate) async fn drain(fs: &Fs) {
+    let lacking = drain_head(fs).await;
+    fs.cluster.note_removals(lacking);
+}
+
+/// Returns the data servers that lack a removal; `None` when not all of the queue was looked at.
+async fn drain_head(fs: &Fs) -> Option<BTreeSet<u32>> {
     let cred = Cred::root();
+    let mut lacking = BTreeSet::new();
     let mut after = 0;
     for _ in 0..BATCHES_MAX {
         let mut op = Op::new(&cred, fs.now());
@@ -126,21 +133,21 @@ pub(crate) async fn drain(fs: &Fs) {
             Ok(batch) => batch,
             Err(error) => {
                 tracing::error!(%error, "removal queue");
-                return;
+                return None;
             }
         };
         let Some(last) = batch.last().map(|r| r.seq) else {
-            return;
+            return Some(lacking);
         };
-        if fs.durable(op.observed()).await.is_err() {
-            return;
-        }
-        remove_batch(fs, &batch).await;
+        fs.durable(op.observed()).await.ok()?;
+        lacking.extend(remove_batch(fs, &batch).await);
         after = last;
     }
+    None
 }
 
-async fn remove_batch(fs: &Fs, batch: &[Removal]) {
+/// Returns the data servers that lack some of it still.
+async fn remove_batch(fs: &Fs, batch: &[Removal]) -> BTreeSet<u32> {
     let mut by_server: BTreeMap<u32, Vec<&Removal>> = BTreeMap::new();
     let mut done = Vec::new();
     for removal in batch {
@@ -156,6 +163,9 @@ async fn remove_batch(fs: &Fs, batch: &[Removal]) {
         }
     }
     acked(fs, 0, &done);
+    let mut lacking: BTreeSet<u32> = by_server.keys().copied().collect();
+    // Before anybody is told: an answer may take long.
+    fs.cluster.add_removals(&lacking);
     // The files of a batch lie on the same data servers as a rule: all are told at the same time.
     let mut tasks = JoinSet::new();
     for (ds, removals) in &by_server {
@@ -169,11 +179,17 @@ async fn remove_batch(fs: &Fs, batch: &[Removal]) {
     }
     while let Some(done) = tasks.join_next().await {
         match done {
-            Ok((ds, Ok(gone))) => note_gone(fs, ds, &by_server[&ds], &gone),
+            Ok((ds, Ok(gone))) => {
+                note_gone(fs, ds, &by_server[&ds], &gone);
+                if gone.iter().all(|gone| *gone) {
+                    lacking.remove(&ds);
+                }
+            }
             Ok((_, Err(DsError::Down))) | Err(_) => {}
             Ok((ds, Err(error))) => tracing::warn!(ds, %error, "removal"),
         }
     }
+    lacking
 }
 
 fn item(fs: &Fs, ds: u32, removal: &Removal, through_key: u32) -> RemoveItem {

@@ -25,8 +25,8 @@ use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{
-    DataServerRow, GroupRow, KeyRow, MdsStatus, NameClashRow, STATE_EXPELLED, STATE_SERVING,
-    ServerStatus,
+    DataServerRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, PlacesSummary,
+    STATE_EXPELLED, STATE_SERVING, ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
 use ::cluster::{
@@ -480,7 +480,20 @@ impl View {
     fn counters(&self, status: &FsStatus, reply_cache_bytes: u64) -> BTreeMap<String, u64> {
         let delegations = self.fs().delegation_counts();
         let counters = self.nfsd.counters();
+        let places: Vec<PlaceRow> = status
+            .cluster
+            .places
+            .iter()
+            .cloned()
+            .map(place_row)
+            .collect();
+        let places = PlacesSummary::of(&places);
         let named = [
+            ("places_replicated", places.replicated),
+            ("places_under_replicated", places.under_replicated),
+            ("places_filling", places.filling),
+            ("places_on_last_copy", places.on_last_copy),
+            ("places_not_served", places.not_served),
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
             ("reply_cache_bytes", reply_cache_bytes),
@@ -558,6 +571,8 @@ impl View {
             groups: (cluster.groups.iter().cloned())
                 .map(|(id, ds_ids)| GroupRow { id, ds_ids })
                 .collect(),
+            copies: fs.cluster().copies(),
+            places: cluster.places.iter().cloned().map(place_row).collect(),
         }
     }
 }
@@ -570,6 +585,19 @@ fn clash_row(clash: &state::NameClash) -> NameClashRow {
     NameClashRow {
         owner: clash.owner_text(),
         addresses: clash.address_texts().to_vec(),
+    }
+}
+
+fn place_row(place: ::cluster::PlaceStatus) -> PlaceRow {
+    PlaceRow {
+        group: place.group,
+        place: place.place,
+        copies: place.copies,
+        primary: place.primary,
+        served: place.is_served,
+        sync: place.sync,
+        filling: place.filling,
+        stale: place.stale,
     }
 }
 

@@ -113,6 +113,12 @@ pub(crate) struct MdsStatus {
     pub data_servers: Vec<DataServerRow>,
     /// Placement groups.
     pub groups: Vec<GroupRow>,
+    /// Copies of new files.
+    #[serde(default)]
+    pub copies: u32,
+    /// Places that are to have copies, or whose primary does not serve.
+    #[serde(default)]
+    pub places: Vec<PlaceRow>,
 }
 
 /// Two machines that end each other's sessions.
@@ -223,6 +229,59 @@ pub(crate) struct GroupRow {
     pub id: u32,
     /// Its data servers, in order.
     pub ds_ids: Vec<u32>,
+}
+
+/// A place of a placement group, and who has its parts.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PlaceRow {
+    /// The placement group.
+    pub group: u32,
+    /// The place in it.
+    pub place: u32,
+    /// Copies that it is to have.
+    pub copies: u32,
+    /// The data server that orders writes.
+    pub primary: u32,
+    /// Whether that serves.
+    pub served: bool,
+    /// Other data servers that have every byte that was promised.
+    pub sync: Vec<u32>,
+    /// Those that are being given what they lack.
+    pub filling: Vec<u32>,
+    /// Those that were left out.
+    pub stale: Vec<u32>,
+}
+
+/// How the places of a cluster are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PlacesSummary {
+    /// Places that are to have copies.
+    pub replicated: u64,
+    /// Of those, with fewer copies than they are to have.
+    pub under_replicated: u64,
+    /// Of those, with a member that is being filled.
+    pub filling: u64,
+    /// Of those, with one copy.
+    pub on_last_copy: u64,
+    /// Places whose primary does not serve.
+    pub not_served: u64,
+}
+
+impl PlacesSummary {
+    /// The sums over places.
+    pub(crate) fn of(places: &[PlaceRow]) -> Self {
+        let mut sums = Self::default();
+        for place in places {
+            let lacks = 1 + place.sync.len() < place.copies as usize;
+            sums.replicated += u64::from(place.copies > 1);
+            sums.under_replicated += u64::from(lacks);
+            sums.filling += u64::from(!place.filling.is_empty());
+            sums.on_last_copy += u64::from(place.copies > 1 && place.sync.is_empty());
+            sums.not_served += u64::from(!place.served);
+        }
+        sums
+    }
 }
 
 /// A data server, as itself sees it.
@@ -478,8 +537,31 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
     show_work(text, mds);
 }
 
+/// Copies of stripes: nothing where there are none.
+fn show_places(text: &mut String, mds: &MdsStatus) {
+    let sums = PlacesSummary::of(&mds.places);
+    if sums.replicated > 0 && sums.under_replicated == 0 {
+        let _ = writeln!(text, "copies: all {} places have theirs", sums.replicated);
+    }
+    if sums.under_replicated > 0 {
+        let _ = writeln!(
+            text,
+            "copies: {} of {} places lack some, {} are being filled; {} ARE ON THEIR LAST COPY: bring back the data servers that are away",
+            sums.under_replicated, sums.replicated, sums.filling, sums.on_last_copy,
+        );
+    }
+    if sums.not_served > 0 {
+        let _ = writeln!(
+            text,
+            "{} PLACES ARE NOT SERVED: no data server that has their data is there; their files wait",
+            sums.not_served,
+        );
+    }
+}
+
 /// What people should see to.
 fn show_troubles(text: &mut String, mds: &MdsStatus) {
+    show_places(text, mds);
     for ds in &mds.data_servers {
         if let Some(why) = &ds.refused {
             let _ = writeln!(text, "data server {} was refused: {why}", ds.id);

@@ -238,6 +238,12 @@ async fn apply(
             return Ok((look(ds, part, first, count).await?, Then::Nothing));
         }
         StreamItem::Parts { after } => return Ok((parts_of(ds, part, after)?, Then::Nothing)),
+        // Of a removed file too: a filling may have brought it back.
+        StreamItem::Drop => {
+            let dropped = ds.drop_part(part.id).await;
+            dropped.map_err(|fault| noted(ds, part.id, &fault))?;
+            return Ok((PassOk::default(), Then::Nothing));
+        }
         _ => {}
     }
     let Some(_flight) = ds.gate.enter_item(part.id) else {
@@ -250,7 +256,7 @@ async fn apply(
 
 async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Result<Then, Fault> {
     let (id, time): (ObjectId, NfsTime) = (part.id, args.time);
-    if !matches!(args.item, StreamItem::Drop | StreamItem::Sync) {
+    if args.item != StreamItem::Sync {
         ds.enter(part)?;
     }
     match args.item {
@@ -302,14 +308,11 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
             ds.apply(id, clone, time).await?;
             Ok(Then::Nothing)
         }
-        StreamItem::Drop => {
-            ds.drop_part(id).await?;
-            Ok(Then::Nothing)
-        }
         StreamItem::Sync => Ok(Then::Sync),
-        StreamItem::Sums { .. } | StreamItem::Parts { .. } | StreamItem::Nothing => {
-            Ok(Then::Nothing)
-        }
+        StreamItem::Sums { .. }
+        | StreamItem::Parts { .. }
+        | StreamItem::Drop
+        | StreamItem::Nothing => Ok(Then::Nothing),
     }
 }
 

@@ -21,7 +21,12 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 9] = [
+const GAUGES: [&str; 14] = [
+    "places_replicated",
+    "places_under_replicated",
+    "places_filling",
+    "places_on_last_copy",
+    "places_not_served",
     "reply_cache_bytes",
     "sizes_unknown",
     "truncations",
@@ -333,6 +338,11 @@ fn help_of(name: &str) -> &'static str {
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",
+        "places_replicated" => "Places of placement groups that are to have copies",
+        "places_under_replicated" => "Of those, with fewer copies than they are to have",
+        "places_filling" => "Of those, with a data server that is being given what it lacks",
+        "places_on_last_copy" => "Of those, with one copy left",
+        "places_not_served" => "Places whose data servers are all away",
         "layouts_too_wide" => "Layouts refused since the client takes no reply of their size",
         "delegations" => "Delegations in the hands of clients",
         "delegations_granted" => "Delegations granted",
