@@ -480,14 +480,8 @@ impl View {
     fn counters(&self, status: &FsStatus, reply_cache_bytes: u64) -> BTreeMap<String, u64> {
         let delegations = self.fs().delegation_counts();
         let counters = self.nfsd.counters();
-        let places: Vec<PlaceRow> = status
-            .cluster
-            .places
-            .iter()
-            .cloned()
-            .map(place_row)
-            .collect();
-        let places = PlacesSummary::of(&places);
+        let places: Vec<PlaceRow> = status.cluster.places.iter().map(place_row).collect();
+        let places = PlacesSummary::of(places.iter());
         let named = [
             ("places_replicated", places.replicated),
             ("places_under_replicated", places.under_replicated),
@@ -568,11 +562,8 @@ impl View {
                 .map(clash_row)
                 .collect(),
             data_servers: cluster.servers.iter().map(row).collect(),
-            groups: (cluster.groups.iter().cloned())
-                .map(|(id, ds_ids)| GroupRow { id, ds_ids })
-                .collect(),
+            groups: groups(cluster),
             copies: fs.cluster().copies(),
-            places: cluster.places.iter().cloned().map(place_row).collect(),
         }
     }
 }
@@ -588,16 +579,27 @@ fn clash_row(clash: &state::NameClash) -> NameClashRow {
     }
 }
 
-fn place_row(place: ::cluster::PlaceStatus) -> PlaceRow {
+/// The placement groups, each with its places that are to be looked at.
+fn groups(cluster: &::cluster::ClusterStatus) -> Vec<GroupRow> {
+    let group = |(id, ds_ids): &(u32, Vec<u32>)| GroupRow {
+        id: *id,
+        ds_ids: ds_ids.clone(),
+        places: (cluster.places.iter().filter(|p| p.group == *id))
+            .map(place_row)
+            .collect(),
+    };
+    cluster.groups.iter().map(group).collect()
+}
+
+fn place_row(place: &::cluster::PlaceStatus) -> PlaceRow {
     PlaceRow {
-        group: place.group,
         place: place.place,
         copies: place.copies,
         primary: place.primary,
         served: place.is_served,
-        sync: place.sync,
-        filling: place.filling,
-        stale: place.stale,
+        sync: place.sync.clone(),
+        filling: place.filling.clone(),
+        stale: place.stale.clone(),
     }
 }
 

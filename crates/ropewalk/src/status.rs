@@ -116,9 +116,6 @@ pub(crate) struct MdsStatus {
     /// Copies of new files.
     #[serde(default)]
     pub copies: u32,
-    /// Places that are to have copies, or whose primary does not serve.
-    #[serde(default)]
-    pub places: Vec<PlaceRow>,
 }
 
 /// Two machines that end each other's sessions.
@@ -229,14 +226,14 @@ pub(crate) struct GroupRow {
     pub id: u32,
     /// Its data servers, in order.
     pub ds_ids: Vec<u32>,
+    /// Its places that are to have copies, or whose primary does not serve.
+    pub places: Vec<PlaceRow>,
 }
 
 /// A place of a placement group, and who has its parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PlaceRow {
-    /// The placement group.
-    pub group: u32,
     /// The place in it.
     pub place: u32,
     /// Copies that it is to have.
@@ -270,7 +267,7 @@ pub(crate) struct PlacesSummary {
 
 impl PlacesSummary {
     /// The sums over places.
-    pub(crate) fn of(places: &[PlaceRow]) -> Self {
+    pub(crate) fn of<'p>(places: impl Iterator<Item = &'p PlaceRow>) -> Self {
         let mut sums = Self::default();
         for place in places {
             let lacks = 1 + place.sync.len() < place.copies as usize;
@@ -539,7 +536,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
 
 /// Copies of stripes: nothing where there are none.
 fn show_places(text: &mut String, mds: &MdsStatus) {
-    let sums = PlacesSummary::of(&mds.places);
+    let sums = PlacesSummary::of(mds.groups.iter().flat_map(|g| &g.places));
     if sums.replicated > 0 && sums.under_replicated == 0 {
         let _ = writeln!(text, "copies: all {} places have theirs", sums.replicated);
     }
@@ -702,6 +699,7 @@ mod tests {
             groups: vec![GroupRow {
                 id: 1,
                 ds_ids: vec![1, 2],
+                places: Vec::new(),
             }],
             rdma_provider: Some("software iWARP".to_owned()),
             transport: BTreeMap::from([

@@ -20,8 +20,9 @@ use ds::copies::{self, CopiesConfig, PartsProgram};
 use ds::link::{self, LinkConfig};
 use ds::{Ds, DsConfig, Membership};
 use mds::Mds;
+use meta::Read;
 use nfs4::NfsTime;
-use objects::{MemObjects, MemOptions};
+use objects::{MemObjects, MemOptions, ObjectId};
 use server::Nfsd;
 use state::ClientLimits;
 use std::sync::Arc;
@@ -97,6 +98,15 @@ impl DsNode {
         &self.objects
     }
 
+    /// Whether its index has an object: one that it does not have is not there for anybody.
+    pub(crate) fn has_entry(&self, id: ObjectId) -> bool {
+        let mut key = vec![b'o'];
+        key.extend(id.file_id.to_be_bytes());
+        key.extend(id.generation.to_be_bytes());
+        key.push(id.place);
+        matches!(self.index.get(&key), Ok(Some(_)))
+    }
+
     /// Whether it is switched on.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
@@ -167,6 +177,7 @@ impl DsNode {
             connector: self.parts.wires.connector(&self.name()),
         };
         tasks.spawn(copies::run(Arc::clone(&nfsd), copies));
+        let served = injected_bug::service(self.parts.bug, served);
         let serving = self.parts.wires.serve(&host, served, &shutdown, &mut tasks);
         serving.await?;
         let config = LinkConfig {

@@ -41,6 +41,10 @@ pub enum InjectedBug {
     SkipHoles,
     /// The data servers acknowledge FENCE and do nothing.
     IgnoreFences,
+    /// Members of places acknowledge each third write that is passed on to them, and do not apply it.
+    DropItems,
+    /// The metadata store forgets rows of places that have changed.
+    ForgetRows,
     /// Clients write once more what they had written before they set a time: it looks as news of a write does that come late.
     WriteAgain,
     /// Clients go on using delegations that they have returned.
@@ -75,6 +79,9 @@ impl Forgetful<'_> {
         match self.bug {
             InjectedBug::ForgetRemovals => key.starts_with(b"r"),
             InjectedBug::ForgetWriters => key.starts_with(b"w"),
+            InjectedBug::ForgetRows => {
+                key.starts_with(b"g") && !matches!(self.tx.get(key), Ok(None))
+            }
             InjectedBug::ForgetStarts => key == b"sboot" && !matches!(self.tx.get(key), Ok(None)),
             InjectedBug::ForgetHolders => {
                 key.starts_with(b"c") && !matches!(self.tx.get(key), Ok(None))
@@ -168,6 +175,68 @@ impl DynService for NoFences {
             Answer::Ok(()).encode(&mut e);
             return Box::pin(std::future::ready(Some(e.into())));
         }
+        self.0.call_boxed(conn, record)
+    }
+
+    fn admits_peer(&self, peer: &Endpoint) -> bool {
+        self.0.admits_peer(peer)
+    }
+
+    fn on_connected(&self, conn: &ConnHandle) {
+        self.0.on_connected(conn);
+    }
+
+    fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
+        self.0.on_disconnected(conn, reason);
+    }
+
+    fn on_credits_short(&self, conn: &ConnHandle) {
+        self.0.on_credits_short(conn);
+    }
+}
+
+/// The service of a data server, with the fault in it.
+pub(crate) fn service(
+    bug: Option<InjectedBug>,
+    service: Arc<dyn DynService>,
+) -> Arc<dyn DynService> {
+    match bug {
+        Some(InjectedBug::DropItems) => Arc::new(DropsItems(service)),
+        _ => service,
+    }
+}
+
+/// Takes each third write of a primary for nothing.
+struct DropsItems(Arc<dyn DynService>);
+
+/// The same item of the stream, without what it does; `None` for what is to be done.
+fn without_write(record: &Bytes) -> Option<Bytes> {
+    let mut d = Decoder::new(record);
+    let header = CallHeader::decode(&mut d).ok()?;
+    if (header.program, header.procedure) != (parts::PROGRAM, parts::PartsProc::Pass as u32) {
+        return None;
+    }
+    let args: parts::PassArgs<'_> = xdr::decode_all(d.rest()).ok()?;
+    let is_write = matches!(args.item, parts::StreamItem::Write { .. });
+    if !is_write || !args.number.is_multiple_of(3) {
+        return None;
+    }
+    let nothing = parts::PassArgs {
+        item: parts::StreamItem::Nothing,
+        ..args
+    };
+    let mut bytes = parts::encode_pass(&nothing).into_bytes();
+    bytes[..4].copy_from_slice(&header.xid.to_be_bytes());
+    Some(bytes.into())
+}
+
+impl DynService for DropsItems {
+    fn call_boxed<'a>(
+        &'a self,
+        conn: &'a ConnHandle,
+        record: Bytes,
+    ) -> BoxFuture<'a, Option<Message>> {
+        let record = without_write(&record).unwrap_or(record);
         self.0.call_boxed(conn, record)
     }
 

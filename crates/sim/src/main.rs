@@ -75,6 +75,8 @@ fn config(args: &Args) -> Config {
         Config::copies()
     } else if args.times {
         Config::times()
+    } else if args.replicas.is_some_and(|count| count > 1) && !args.delegations && !args.greedy {
+        Config::replicated()
     } else if args.delegations {
         Config::delegations()
     } else if args.greedy {

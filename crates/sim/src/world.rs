@@ -182,6 +182,17 @@ impl Config {
         }
     }
 
+    /// A cluster with two copies of each stripe, that loses data servers for longer than their lease.
+    #[must_use]
+    pub const fn replicated() -> Self {
+        Self {
+            clients: 0,
+            steps: 60,
+            replicas: 2,
+            ..Self::cluster()
+        }
+    }
+
     /// A cluster where modification times are set.
     #[must_use]
     pub const fn times() -> Self {
@@ -597,11 +608,11 @@ impl World {
             }
         }
         if let Some(nfsd) = mds.nfsd().filter(|_| self.config.replicas > 1) {
-            let mut stores = Vec::new();
+            let mut nodes = Vec::new();
             for ds in &self.ds {
-                stores.push(Arc::clone(ds.lock().await.objects()));
+                nodes.push(ds.lock().await);
             }
-            replicas::check(nfsd.role().fs(), &stores, &self.findings);
+            replicas::check(nfsd.role().fs(), &nodes, &self.findings);
         }
         let lists = self.history.take();
         data::check(&lists.files, &self.findings);

@@ -83,6 +83,48 @@ fn promises_hold_where_servers_work_on_ranges_by_themselves() {
 }
 
 #[test]
+fn promises_hold_where_stripes_have_copies_and_copies_are_equal_at_the_end() {
+    try_seeds(60, &Config::replicated(), " --replicas 2");
+    let three = Config {
+        replicas: 3,
+        ds: 4,
+        ..Config::replicated()
+    };
+    try_seeds(30, &three, " --replicas 3 --ds 4");
+    let ranges = Config {
+        copies: true,
+        ..Config::replicated()
+    };
+    try_seeds(30, &ranges, " --replicas 2 --copies");
+}
+
+#[test]
+fn items_of_a_stream_that_members_drop_are_found() {
+    let words = "differ";
+    let fault = InjectedBug::DropItems;
+    assert!(is_found(fault, Config::replicated(), SEEDS, words));
+}
+
+#[test]
+fn forgotten_rows_are_found() {
+    let words = "does not come to an end";
+    let fault = InjectedBug::ForgetRows;
+    assert!(is_found(fault, Config::replicated(), SEEDS, words));
+}
+
+#[test]
+fn copies_that_are_not_synced_are_found() {
+    let words = "acknowledged";
+    let fault = InjectedBug::CommitWithoutSync;
+    assert!(is_found(
+        fault,
+        Config::replicated(),
+        SEEDS_OF_RECORDS,
+        words
+    ));
+}
+
+#[test]
 fn modification_times_that_were_set_stand_until_a_later_change_on_every_seed() {
     try_seeds(40, &Config::times(), " --times");
 }

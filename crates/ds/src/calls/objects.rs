@@ -60,6 +60,9 @@ async fn stat_one(ds: &Ds, part: Part) -> Result<StatItem, Fault> {
     if is_removed(ds, id) {
         return Ok(nothing(Status::Removed));
     }
+    if !ds.is_there(part)? {
+        return Ok(nothing(Status::NotFound));
+    }
     let found = match ds.blocking(move |objects| objects.stat(id)).await {
         Ok(found) => Some(found),
         Err(ObjectError::NotFound) => None,

@@ -33,7 +33,11 @@ pub(super) async fn map(ds: &Ds, args: MapArgs) -> Result<MapOk, Status> {
         return Err(Status::Removed);
     }
     let look = async {
-        ds.reign_of(Part::of_ref(&args.object))?;
+        let part = Part::of_ref(&args.object);
+        ds.reign_of(part)?;
+        if !ds.is_there(part)? {
+            return Ok(nothing(args.range));
+        }
         let size = ds.size_of(id)?;
         // What is lost is no hole (R9).
         ds.check_mark(id, size)?;

@@ -119,6 +119,12 @@ impl Ds {
         Ok(self.index.enter_part(part, meta::Purpose::Upkeep)?)
     }
 
+    /// Whether a part is there for anybody: an object without an entry is what a crash has left of writes that were never
+    /// promised, and other members may not have them.
+    pub(crate) fn is_there(&self, part: Part) -> Result<bool, Fault> {
+        Ok(part.group == 0 || self.index.known(part.id)?.indexed)
+    }
+
     /// After a change that was not passed on: a member that came meanwhile gets the part from its filling.
     #[cold]
     fn look_for_new_members(&self, part: Part) {

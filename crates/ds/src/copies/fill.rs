@@ -61,14 +61,7 @@ pub(super) fn sums_of(
     let mut blocks = Vec::with_capacity(count as usize);
     for block in first..first.saturating_add(u64::from(count)) {
         let bytes = block_of(objects, id, block, size_bytes)?;
-        let mut whole = vec![0; BLOCK_BYTES as usize];
-        whole[..bytes.len()].copy_from_slice(&bytes);
-        let sum = xxh3_128(&whole);
-        blocks.push(Block {
-            high: u64::try_from(sum >> 64).expect("64 bits"),
-            #[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
-            low: sum as u64,
-        });
+        blocks.push(sum_of(&bytes));
     }
     let end = first
         .saturating_add(u64::from(count))
@@ -82,6 +75,18 @@ pub(super) fn sums_of(
         next_data,
         blocks,
     })
+}
+
+/// The sum of a block that ends after `bytes`, zeros beyond.
+pub(super) fn sum_of(bytes: &[u8]) -> Block {
+    let mut whole = vec![0; BLOCK_BYTES as usize];
+    whole[..bytes.len()].copy_from_slice(bytes);
+    let sum = xxh3_128(&whole);
+    Block {
+        high: u64::try_from(sum >> 64).expect("64 bits"),
+        #[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+        low: sum as u64,
+    }
 }
 
 /// The bytes of a block, up to the end of the part.

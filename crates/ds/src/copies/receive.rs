@@ -31,7 +31,7 @@ use server::Nfsd;
 use transport::{ConnHandle, Message};
 use xdr::{Encode, Encoder};
 
-use super::fill::sums_of;
+use super::fill::{sum_of, sums_of};
 use super::received::{Conn, turn};
 use crate::apply::Change;
 use crate::ds::Ds;
@@ -318,6 +318,14 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
 
 /// The sums of blocks.
 async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Status> {
+    let is_there = ds.is_there(part);
+    if !is_there.map_err(|fault| noted(ds, part.id, &fault))? {
+        return Ok(PassOk {
+            next_data: u64::MAX,
+            blocks: vec![sum_of(&[]); count as usize].into(),
+            ..PassOk::default()
+        });
+    }
     let summed = ds.blocking(move |objects| sums_of(objects, part.id, first, count));
     let sums = summed
         .await

@@ -39,7 +39,8 @@ pub(super) async fn read(
     if wanted == 0 && args.count > 0 {
         return Err(NfsStatus::RepTooBig);
     }
-    let id = Part::of_handle(&admitted.handle).id;
+    let part = Part::of_handle(&admitted.handle);
+    let id = part.id;
     let is_cold = ds.offload && !ds.objects.is_cached(id, args.offset, wanted);
     if is_cold {
         // Nobody's fence waits for a peer that does not read.
@@ -48,12 +49,16 @@ pub(super) async fn read(
         admitted = ds.admit(cx, Want::Read)?;
     }
     let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
-    let (data, size_bytes) = from_object(ds, id, (args.offset, wanted), is_cold)
-        .await
-        .map_err(|fault| {
-            ds.note(id, &fault);
-            fault.nfs_status()
-        })?;
+    let read = async {
+        if !ds.is_there(part)? {
+            return Ok((Span::Pieces(Vec::new()), 0));
+        }
+        from_object(ds, id, (args.offset, wanted), is_cold).await
+    };
+    let (data, size_bytes) = read.await.map_err(|fault| {
+        ds.note(id, &fault);
+        fault.nfs_status()
+    })?;
     // What follows may wait for the MDS. The bytes are taken before that, whatever is fenced meanwhile.
     drop(admitted);
     let (eof, data) = if data.len() == wanted as usize {

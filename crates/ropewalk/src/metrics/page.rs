@@ -326,6 +326,17 @@ fn with_prefix<'m>(
     counters.iter().filter_map(reason)
 }
 
+/// The same of places of placement groups.
+fn help_of_places(name: &str) -> &'static str {
+    match name {
+        "places_replicated" => "Places of placement groups that are to have copies",
+        "places_under_replicated" => "Of those, with fewer copies than they are to have",
+        "places_filling" => "Of those, with a data server that is being given what it lacks",
+        "places_on_last_copy" => "Of those, with one copy left",
+        _ => "Places whose data servers are all away",
+    }
+}
+
 /// What a counter says, where its name does not say it.
 fn help_of(name: &str) -> &'static str {
     match name {
@@ -338,11 +349,7 @@ fn help_of(name: &str) -> &'static str {
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",
-        "places_replicated" => "Places of placement groups that are to have copies",
-        "places_under_replicated" => "Of those, with fewer copies than they are to have",
-        "places_filling" => "Of those, with a data server that is being given what it lacks",
-        "places_on_last_copy" => "Of those, with one copy left",
-        "places_not_served" => "Places whose data servers are all away",
+        places if places.starts_with("places_") => help_of_places(places),
         "layouts_too_wide" => "Layouts refused since the client takes no reply of their size",
         "delegations" => "Delegations in the hands of clients",
         "delegations_granted" => "Delegations granted",

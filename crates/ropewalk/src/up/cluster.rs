@@ -382,6 +382,7 @@ mod tests {
             groups: vec![GroupRow {
                 id: 1,
                 ds_ids: (1..=in_group).collect(),
+                places: Vec::new(),
             }],
             ..Default::default()
         }

@@ -1,6 +1,7 @@
 //! Copies are equal: every member in sync of a place has the same bytes of each part (rules P9, P15).
 
 use super::Findings;
+use crate::ds_node::DsNode;
 use cluster::Cluster;
 use fs::Fs;
 use layout::{Group, MemberState, Row};
@@ -25,11 +26,14 @@ pub(crate) fn are_level(cluster: &Cluster) -> bool {
         .all(|group| group.rows.iter().all(is_level))
 }
 
-/// Compares the parts of all files. `stores` are those of the data servers, whose ids count from 1.
-pub(crate) fn check(fs: &Fs, stores: &[Arc<objects::MemObjects>], findings: &Findings) {
+/// A data server of the run.
+type Node<'n> = tokio::sync::MutexGuard<'n, DsNode>;
+
+/// Compares the parts of all files. `nodes` are the data servers, whose ids count from 1.
+pub(crate) fn check(fs: &Fs, nodes: &[Node<'_>], findings: &Findings) {
     let mut ids = BTreeSet::new();
-    for store in stores {
-        let listed = store.list(&mut |id, _| {
+    for node in nodes {
+        let listed = node.objects().list(&mut |id, _| {
             ids.insert(id);
             true
         });
@@ -50,14 +54,15 @@ pub(crate) fn check(fs: &Fs, stores: &[Arc<objects::MemObjects>], findings: &Fin
         else {
             continue;
         };
-        compare(id, row, stores, findings);
+        compare(id, row, nodes, findings);
     }
 }
 
-fn compare(id: ObjectId, row: &Row, stores: &[Arc<objects::MemObjects>], findings: &Findings) {
+fn compare(id: ObjectId, row: &Row, nodes: &[Node<'_>], findings: &Findings) {
     let bytes = |ds: u32| {
-        let store = stores.get(ds as usize - 1)?;
-        Some(match store.read(id, 0, PART_BYTES_MAX) {
+        let node = nodes.get(ds as usize - 1)?;
+        Some(match node.objects().read(id, 0, PART_BYTES_MAX) {
+            _ if !node.has_entry(id) => Vec::new(),
             Ok(Span::Pieces(pieces)) => pieces.concat(),
             _ => Vec::new(),
         })
