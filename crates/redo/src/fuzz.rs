@@ -2,7 +2,7 @@
 
 use crate::RedoRecord;
 
-/// Decodes `bytes` as a record. What decodes must encode to the same bytes, but for their padding.
+/// Decodes `bytes` as a record. What decodes must encode to bytes of the newest version that mean the same.
 ///
 /// # Panics
 /// When it does not: a bug of the codec.
@@ -11,6 +11,13 @@ pub fn record(bytes: &[u8]) {
         let again = xdr::encode_to_vec(&record);
         let decoded = xdr::decode_all::<RedoRecord<'_>>(&again);
         assert_eq!(decoded.expect("what we encode decodes"), record);
-        assert_eq!(again.len(), bytes.len(), "encoding has another length");
+        // A record of version 1 comes back with a placement group.
+        let has_grown = bytes[..4] == [0, 0, 0, 1];
+        let grown = if has_grown { 4 } else { 0 };
+        assert_eq!(
+            again.len(),
+            bytes.len() + grown,
+            "encoding has another length"
+        );
     }
 }
