@@ -202,3 +202,26 @@ async fn a_removal_finds_parts_whose_entries_a_crash_took() {
         assert!(matches!(stat, Err(objects::ObjectError::NotFound)));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn to_ask_whether_storage_can_be_shared_leaves_no_trace_of_the_destination() {
+    let world = World::new().await;
+    tell(&world, vec![told(0, 1, Row::single(SELF, 1))])
+        .await
+        .unwrap();
+    let part = |file_id| control::ObjectRef {
+        group: GROUP,
+        file_id,
+        generation: 1,
+        place: 0,
+    };
+    let asked = control::CloneObjectArgs {
+        src: part(FILE),
+        src_offset: 0,
+        dst: part(FILE + 1),
+        range: control::Range { start: 0, end: 0 },
+    };
+    // The destination may lie in another group. What its index had would be wrong then.
+    let _can_be_shared = world.mds.call(&asked).await;
+    assert_eq!(world.ds().status().objects_count, 0);
+}
