@@ -69,6 +69,9 @@ impl Ds {
         alone: Option<u64>,
     ) -> Result<(Applied, Passed), Fault> {
         self.enter(part)?;
+        if let Change::Clone { src, .. } = &change {
+            self.clear(part.of_file(src.file_id, src.generation))?;
+        }
         if part.group == 0 || alone.is_some() {
             let applied = self.apply(part.id, change, (self.clock)()).await?;
             if alone.is_some_and(|changes| changes != self.gate.rows_changes()) {
@@ -110,13 +113,19 @@ impl Ds {
         if part.group == 0 || known.group == part.group {
             return Ok(());
         }
-        if !known.indexed {
-            match self.objects.remove(part.id) {
-                Ok(()) | Err(objects::ObjectError::NotFound) => {}
-                Err(e) => return Err(Fault::Object(e)),
-            }
-        }
+        self.clear(part)?;
         Ok(self.index.enter_part(part, meta::Purpose::Upkeep)?)
+    }
+
+    /// Removes an object without an entry: what a crash has left of a part.
+    pub(super) fn clear(&self, part: Part) -> Result<(), Fault> {
+        if self.is_there(part)? {
+            return Ok(());
+        }
+        match self.objects.remove(part.id) {
+            Ok(()) | Err(objects::ObjectError::NotFound) => Ok(()),
+            Err(e) => Err(Fault::Object(e)),
+        }
     }
 
     /// Whether a part is there for anybody: an object without an entry is what a crash has left of writes that were never

@@ -299,7 +299,9 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
             src_offset,
             range,
         } => {
-            let src = part.of_file(src_file_id, src_generation).id;
+            let source = part.of_file(src_file_id, src_generation);
+            ds.clear(source)?;
+            let src = source.id;
             let clone = Change::Clone {
                 src,
                 src_offset,
