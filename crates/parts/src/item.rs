@@ -51,6 +51,8 @@ pub enum StreamItem<'a> {
         src_offset: u64,
         /// The range here.
         range: Range,
+        /// The size of the part after that, in bytes: file systems differ in whether a hole at the end lengthens it.
+        size_bytes: u64,
     },
     /// The primary has no such part: it goes.
     Drop,
@@ -135,12 +137,14 @@ impl StreamItem<'_> {
                 src_generation,
                 src_offset,
                 range,
+                size_bytes,
             } => {
                 e.u32(CLONE);
                 e.u64(src_file_id);
                 e.u32(src_generation);
                 e.u64(src_offset);
                 range.encode(e);
+                e.u64(size_bytes);
             }
             Self::Drop => e.u32(DROP),
             Self::Nothing => e.u32(NOTHING),
@@ -182,6 +186,7 @@ impl<'a> Decode<'a> for StreamItem<'a> {
                 src_generation: d.u32()?,
                 src_offset: d.u64()?,
                 range: Range::decode(d)?,
+                size_bytes: d.u64()?,
             },
             DROP => Self::Drop,
             NOTHING => Self::Nothing,

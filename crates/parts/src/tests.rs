@@ -67,6 +67,7 @@ fn items_come_back_and_no_prefix_is_one() {
             src_generation: 5,
             src_offset: 6,
             range,
+            size_bytes: 9,
         },
         StreamItem::Drop,
         StreamItem::Nothing,

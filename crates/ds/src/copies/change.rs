@@ -47,6 +47,8 @@ fn item_of(change: &Change<'_>) -> Option<Owned> {
             src_generation: src.generation,
             src_offset: *src_offset,
             range: *range,
+            // Known when it is done here.
+            size_bytes: 0,
         }),
         Change::Cut(size_bytes) => Owned::Plain(StreamItem::Cut {
             size_bytes: *size_bytes,
@@ -94,10 +96,13 @@ impl Ds {
         if let Change::Clone { src, .. } = &change {
             self.settle_source(part, *src).await?;
         }
-        let item = item_of(&change);
+        let mut item = item_of(&change);
         let _order = self.copies.order(part.id.file_id).lock().await;
         let applied = self.apply(part.id, change, (self.clock)()).await?;
         let row = self.gate.primary_row(part).ok_or(Fault::NotPrimary)?;
+        if let Some(Owned::Plain(StreamItem::Clone { size_bytes, .. })) = &mut item {
+            *size_bytes = self.size_of(part.id)?.unwrap_or(0);
+        }
         let time = applied.time;
         let passed = item.map_or_else(Passed::default, |item| {
             self.copies

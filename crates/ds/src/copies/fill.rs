@@ -77,6 +77,45 @@ pub(super) fn sums_of(
     })
 }
 
+/// The data of a block, holes left out. The last byte of a part is among them: it says how long the part is.
+fn runs_of(
+    objects: &dyn ObjectStore,
+    id: ObjectId,
+    block: u64,
+    size_bytes: u64,
+) -> Result<Vec<(u64, Bytes)>, ObjectError> {
+    let start = block.saturating_mul(u64::from(BLOCK_BYTES));
+    let bytes = block_of(objects, id, block, size_bytes)?;
+    let end = start + bytes.len() as u64;
+    let cut = |from: u64, to: u64| {
+        let at = |offset: u64| usize::try_from(offset - start).expect("within a block");
+        (from, bytes.slice(at(from)..at(to)))
+    };
+    let mut runs = Vec::new();
+    let mut at = start;
+    while at < end {
+        let Some(data) = objects
+            .seek(id, at, Content::Data)?
+            .filter(|data| *data < end)
+        else {
+            break;
+        };
+        let hole = objects
+            .seek(id, data, Content::Hole)?
+            .unwrap_or(end)
+            .min(end);
+        if hole <= data {
+            break;
+        }
+        runs.push(cut(data, hole));
+        at = hole;
+    }
+    if end > start && end == size_bytes && at < end {
+        runs.push(cut(end - 1, end));
+    }
+    Ok(runs)
+}
+
 /// The sum of a block that ends after `bytes`, zeros beyond.
 pub(super) fn sum_of(bytes: &[u8]) -> Block {
     let mut whole = vec![0; BLOCK_BYTES as usize];
@@ -332,15 +371,20 @@ impl Filling<'_> {
             let size = size.unwrap_or(0);
             let read = self
                 .ds
-                .blocking(move |objects| block_of(objects, part.id, block, size));
-            let bytes = read.await.map_err(|e| e.to_string())?;
-            let start = block * u64::from(BLOCK_BYTES);
+                .blocking(move |objects| runs_of(objects, part.id, block, size));
+            let runs = read.await.map_err(|e| e.to_string())?;
+            let start = block.saturating_mul(u64::from(BLOCK_BYTES));
             let range = Range {
                 start,
-                end: start + bytes.len() as u64,
+                end: size.min(start.saturating_add(u64::from(BLOCK_BYTES))),
             };
-            if !bytes.is_empty() {
-                let _sent = self.queue(part, Owned::block(range, bytes));
+            let is_whole = runs.len() == 1 && runs[0].1.len() as u64 == range.end - range.start;
+            if range.end > range.start && !is_whole {
+                // A hole stays a hole there.
+                let _sent = self.queue(part, Owned::Plain(StreamItem::Punch { range }));
+            }
+            for (offset, bytes) in runs {
+                let _sent = self.queue(part, Owned::block(offset, bytes));
             }
         }
         if theirs.size_bytes > mine.size_bytes {

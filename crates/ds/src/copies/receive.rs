@@ -298,6 +298,7 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
             src_generation,
             src_offset,
             range,
+            size_bytes,
         } => {
             let source = part.of_file(src_file_id, src_generation);
             ds.clear(source)?;
@@ -308,6 +309,10 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
                 range,
             };
             ds.apply(id, clone, time).await?;
+            if ds.size_of(id)?.is_some_and(|now| now != size_bytes) {
+                let resized = ds.blocking(move |objects| objects.set_size(id, size_bytes));
+                resized.await.map_err(Fault::Object)?;
+            }
             Ok(Then::Nothing)
         }
         StreamItem::Sync => Ok(Then::Sync),

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use control::Range;
 use nfs4::NfsTime;
 use parking_lot::Mutex;
 use parts::{AHEAD_MAX, FileGeneration, LANES, PassArgs, PassOk, StreamItem, encode_pass, lane_of};
@@ -93,9 +92,9 @@ impl Owned {
     }
 
     /// Bytes of a block that a member lacks.
-    pub(super) fn block(range: Range, data: Bytes) -> Self {
+    pub(super) fn block(offset: u64, data: Bytes) -> Self {
         Self::Write {
-            offset: range.start,
+            offset,
             is_stable: false,
             data,
         }
@@ -410,7 +409,7 @@ mod tests {
     async fn a_full_queue_holds_back_and_a_closed_one_releases() {
         let stream = Stream::new(2, 1);
         let data = Bytes::from(vec![0; QUEUED_BYTES_MAX]);
-        let big = Owned::block(Range { start: 0, end: 1 }, data);
+        let big = Owned::block(0, data);
         assert!(stream.push(head(8), big, false).is_none());
         let wait = stream.push(head(8), sync(), true).unwrap();
         let room = tokio::time::timeout(Duration::from_secs(1), stream.room());
