@@ -28,6 +28,7 @@ mod ranges;
 mod rdma;
 mod recalls;
 mod recovery;
+mod replicas;
 mod rig;
 mod space;
 mod stores;

@@ -269,7 +269,11 @@ async fn a_removal_that_only_an_expelled_data_server_lacks_is_done() {
 }
 
 /// SETXATTR of a directory's layout policy.
-async fn set_policy(client: &Client, dir: &FileHandle, text: &str) -> Result<(), NfsStatus> {
+pub(crate) async fn set_policy(
+    client: &Client,
+    dir: &FileHandle,
+    text: &str,
+) -> Result<(), NfsStatus> {
     let done = client
         .on(dir, |b| {
             b.push(&SetXattrArgs {

@@ -1,0 +1,75 @@
+//! Goal: what was promised outlives any data server of a file with copies, one after the other, and copies that lack
+//! something are given it. Method: a metadata server and real data servers over stores in memory, time paused.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the failure of a test"
+)]
+
+use crate::placement::set_policy;
+use crate::rig::file::{File, patiently};
+use crate::rig::real::{Real, bytes_of, cluster, fill, pattern, try_commit, write};
+use cluster::PlaceStatus;
+use nfs4::StableHow;
+use std::time::Duration;
+
+/// Waits until each place that is to have copies has them.
+async fn until_level(rig: &crate::rig::Rig) {
+    for _ in 0..120 {
+        let places = rig.nfsd.role().fs().cluster().status().places;
+        let is_level = |p: &PlaceStatus| p.is_served && 1 + p.sync.len() == p.copies as usize;
+        if places.iter().any(|p| p.copies > 1) && places.iter().all(is_level) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    panic!(
+        "copies are lacking: {:?}",
+        rig.nfsd.role().fs().cluster().status().places
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_promised_outlives_each_data_server_in_turn() {
+    let (rig, port, mut servers) = cluster(3).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    set_policy(&alice, &root, "copies=2 inline_max=0")
+        .await
+        .unwrap();
+    let file = File::create(&alice, "file").await;
+    let mut model = pattern(300_000);
+    fill(&file, 0, &model).await;
+    patiently(|| try_commit(&file)).await.unwrap();
+    until_level(&rig).await;
+    let count = servers.len();
+    for turn in 0..count {
+        // Its lease ends, and another one takes its places.
+        servers[turn].stop().await;
+        assert!(
+            bytes_of(&file, 0, usize::MAX).await == model,
+            "without {turn}"
+        );
+        let text = format!("written without {turn}");
+        let at = 50_000 * (turn + 1);
+        write(&file, at as u64, StableHow::FileSync, text.as_bytes()).await;
+        model[at..at + text.len()].copy_from_slice(text.as_bytes());
+        servers[turn].start(&rig, &port, 50 + turn as u64).await;
+        until_level(&rig).await;
+    }
+    assert!(bytes_of(&file, 0, usize::MAX).await == model);
+    // Nobody has a part of a removed file.
+    let is_empty = |s: &Real| {
+        let nfsd = s.nfsd.as_ref().unwrap();
+        nfsd.role().status().objects_count == 0
+    };
+    file.remove().await;
+    file.close().await;
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if servers.iter().all(is_empty) {
+            return;
+        }
+    }
+    panic!("parts of a removed file are left");
+}
