@@ -114,16 +114,27 @@ impl Ds {
     /// Gives a part its entry before anything is done to it. An object without one is what a crash has left of writes
     /// that were never promised; other members may not have them, so it goes.
     pub(super) fn enter(&self, part: Part) -> Result<(), Fault> {
-        let known = self.index.known(part.id)?;
-        if part.group == 0 || known.group == part.group {
+        let has_entry = || Ok::<_, Fault>(self.index.known(part.id)?.group == part.group);
+        if part.group == 0 || has_entry()? {
             return Ok(());
         }
-        self.clear(part)?;
+        // Two first writes at one time: the second must not take away what the first has written.
+        let _entering = self.copies.entering(part.id.file_id).lock();
+        if has_entry()? {
+            return Ok(());
+        }
+        self.remove_leftover(part)?;
         Ok(self.index.enter_part(part, meta::Purpose::Upkeep)?)
     }
 
     /// Removes an object without an entry: what a crash has left of a part.
     pub(super) fn clear(&self, part: Part) -> Result<(), Fault> {
+        let _entering = self.copies.entering(part.id.file_id).lock();
+        self.remove_leftover(part)
+    }
+
+    /// To be called under the lock under which parts get their entries.
+    fn remove_leftover(&self, part: Part) -> Result<(), Fault> {
         if self.is_there(part)? {
             return Ok(());
         }

@@ -36,6 +36,8 @@ pub(crate) struct Copies {
     streams_made: AtomicU64,
     pub(super) fills: Mutex<BTreeMap<FillKey, Arc<Fill>>>,
     orders: Box<[tokio::sync::Mutex<()>]>,
+    /// Held while a part gets its entry; by file.
+    entering: Box<[Mutex<()>]>,
     pub(super) addresses: Mutex<BTreeMap<u32, Vec<NetAddr>>>,
     pub(super) received: Received,
     /// Told when there is a stream, a member to fill, or another row.
@@ -55,6 +57,7 @@ impl Copies {
             streams_made: AtomicU64::new(0),
             fills: Mutex::default(),
             orders: (0..ORDERS).map(|_| tokio::sync::Mutex::new(())).collect(),
+            entering: (0..ORDERS).map(|_| Mutex::new(())).collect(),
             addresses: Mutex::default(),
             received: Received::default(),
             wake: Notify::new(),
@@ -72,6 +75,12 @@ impl Copies {
         for member in members {
             addresses.insert(member.ds_id, member.addresses.0);
         }
+    }
+
+    /// The lock under which a part gets its entry.
+    pub(super) fn entering(&self, file_id: u64) -> &Mutex<()> {
+        let at = file_id % ORDERS as u64;
+        &self.entering[usize::try_from(at).expect("below ORDERS")]
     }
 
     pub(super) fn order(&self, file_id: u64) -> &tokio::sync::Mutex<()> {

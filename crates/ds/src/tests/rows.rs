@@ -225,3 +225,41 @@ async fn to_ask_whether_storage_can_be_shared_leaves_no_trace_of_the_destination
     let _can_be_shared = world.mds.call(&asked).await;
     assert_eq!(world.ds().status().objects_count, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn first_writes_of_a_part_at_one_time_all_stay() {
+    for file in 0..50 {
+        let world = World::new().await;
+        tell(&world, vec![told(1, 1, Row::single(SELF, 1))])
+            .await
+            .unwrap();
+        let nfsd = world.nfsd.clone();
+        let part = crate::part::Part {
+            id: objects::ObjectId {
+                file_id: file,
+                generation: 1,
+                place: 1,
+            },
+            group: GROUP,
+        };
+        let writes = (0..8_u64).map(|n| {
+            let nfsd = nfsd.clone();
+            tokio::spawn(async move {
+                let data = Bytes::from(vec![7; 4096]);
+                let change = crate::apply::Change::Write {
+                    offset: n * 4096,
+                    data: &data,
+                    buffer_bytes: 4096,
+                    is_stable: false,
+                    is_reported: false,
+                };
+                nfsd.role().change(part, change, None).await.map(drop)
+            })
+        });
+        for write in writes.collect::<Vec<_>>() {
+            write.await.unwrap().unwrap();
+        }
+        let span = world.ds().objects.read(part.id, 0, 8 * 4096).unwrap();
+        assert_eq!(objects::contract::bytes(&span), vec![7; 8 * 4096], "{file}");
+    }
+}
