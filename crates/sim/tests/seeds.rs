@@ -292,12 +292,11 @@ fn files_that_are_inline_and_placed_at_once_are_found() {
 }
 
 #[test]
-fn bytes_of_a_failed_attempt_to_place_a_file_that_come_back_are_found() {
-    let words = "the last that was acknowledged is Cut(";
+fn what_a_failed_attempt_to_place_a_file_leaves_is_found() {
+    let words = "which is removed";
     let fault = InjectedBug::ForgetPlacings;
-    // An attempt must fail halfway, and the file be cut before the next one. In the present order of events seed 88 is the
-    // first that shows it; a change of that order moves it.
-    let seeds = 80..80 + RARE_CANARY_SEEDS;
+    // An attempt must fail halfway, and the file be removed before the next one. About one seed in forty shows it.
+    let seeds = 400..400 + RARE_CANARY_SEEDS;
     assert!(is_found(fault, Config::cluster(), seeds, words));
 }
 
@@ -305,9 +304,9 @@ fn bytes_of_a_failed_attempt_to_place_a_file_that_come_back_are_found() {
 fn sizes_that_are_seen_and_then_unseen_are_found() {
     let words = "cells at the end";
     let fault = InjectedBug::ForgetWriters;
-    // The metadata server must lose power just after a report that it has not synced. In the present order of events seed 421
-    // is the first that shows it; a change of that order moves it.
-    let seeds = 400..400 + RARE_CANARY_SEEDS;
+    // The metadata server must lose power just after a report that it has not synced. In the present order of events seed
+    // 1024 is one that shows it; a change of that order moves it.
+    let seeds = 1000..1000 + RARE_CANARY_SEEDS;
     assert!(is_found(fault, Config::cluster(), seeds, words));
 }
 

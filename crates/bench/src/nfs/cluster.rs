@@ -49,7 +49,7 @@ impl Servers {
     fn pids(&self) -> Result<Vec<u32>, BenchError> {
         match self {
             Self::Up(up) => up.pids(),
-            Self::Linked(linked) => Ok(linked.pids()),
+            Self::Linked(linked) => linked.pids(),
         }
     }
 }

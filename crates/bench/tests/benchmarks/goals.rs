@@ -40,7 +40,11 @@ fn is_empty(dir: &TempDir) -> bool {
 fn a_cluster_starts_counts_its_processes_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(&options(&dir, 2, true)).unwrap();
-    assert_eq!(cluster.processes_count(), 4, "up, mds, two ds");
+    assert_eq!(
+        cluster.processes_count(),
+        6,
+        "up, mds, two ds with their watchers"
+    );
     assert!(cluster.cpu().is_ok());
     let address = cluster.server().address;
     assert!(TcpStream::connect(address).is_ok());

@@ -42,10 +42,9 @@ async fn what_was_promised_outlives_each_data_server_in_turn() {
     fill(&file, 0, &model).await;
     patiently(|| try_commit(&file)).await.unwrap();
     until_level(&rig).await;
-    let count = servers.len();
-    for turn in 0..count {
+    for (turn, server) in servers.iter_mut().enumerate() {
         // Its lease ends, and another one takes its places.
-        servers[turn].stop().await;
+        server.stop().await;
         assert!(
             bytes_of(&file, 0, usize::MAX).await == model,
             "without {turn}"
@@ -54,7 +53,7 @@ async fn what_was_promised_outlives_each_data_server_in_turn() {
         let at = 50_000 * (turn + 1);
         write(&file, at as u64, StableHow::FileSync, text.as_bytes()).await;
         model[at..at + text.len()].copy_from_slice(text.as_bytes());
-        servers[turn].start(&rig, &port, 50 + turn as u64).await;
+        server.start(&rig, &port, 50 + turn as u64).await;
         until_level(&rig).await;
     }
     assert!(bytes_of(&file, 0, usize::MAX).await == model);

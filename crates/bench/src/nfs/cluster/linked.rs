@@ -3,6 +3,7 @@
 
 use super::child::{ask_to_stop, mds_status, wait_for_end};
 use super::options::{ClusterOptions, MEMORY_TOTAL_BYTES};
+use super::up::family;
 use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::server::Transport;
 use crate::process::last_line;
@@ -128,11 +129,13 @@ impl Linked {
         }
     }
 
-    pub(super) fn pids(&self) -> Vec<u32> {
-        self.servers
-            .iter()
-            .map(|server| server.child.id())
-            .collect()
+    /// The servers with all that they have started: a data server is a watcher and the server itself.
+    pub(super) fn pids(&self) -> Result<Vec<u32>, BenchError> {
+        let mut out = Vec::new();
+        for server in &self.servers {
+            out.extend(family(server.child.id())?);
+        }
+        Ok(out)
     }
 
     /// Where clients are: behind a link as a server has one, or beside the switch.

@@ -207,6 +207,11 @@ impl Client {
 
     /// LAYOUTGET. Returns where the file lies.
     pub(super) fn layoutget(&mut self) -> Result<Lies, BenchError> {
+        self.try_layoutget()?.ok_or(BenchError::Refused)
+    }
+
+    /// LAYOUTGET. Returns where the file lies; none when the server says "later".
+    pub(super) fn try_layoutget(&mut self) -> Result<Option<Lies>, BenchError> {
         let (file, stateid) = (&self.file, self.stateid);
         let mut reply = self.session.compound(|b| {
             put(b, file);
@@ -222,9 +227,10 @@ impl Client {
             });
         })?;
         let granted = layout(&mut reply).map_err(BenchError::nfs("get a layout"))?;
-        let (stateid, lies) = granted.ok_or(BenchError::Refused)?;
-        self.stateid = stateid;
-        Ok(lies)
+        Ok(granted.map(|(stateid, lies)| {
+            self.stateid = stateid;
+            lies
+        }))
     }
 
     /// GETDEVICEINFO.

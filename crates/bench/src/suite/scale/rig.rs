@@ -265,9 +265,10 @@ impl<'a> ScaleRig<'a> {
         while start.elapsed() < WIDTH_MAX {
             interrupt::check()?;
             client.widen(width)?;
-            let lies = client.layoutget()?;
-            if lies.width == width {
-                return Ok((client, lies.device));
+            // "Later" while the data servers of a new group are told what they hold.
+            match client.try_layoutget()? {
+                Some(lies) if lies.width == width => return Ok((client, lies.device)),
+                _ => {}
             }
             std::thread::sleep(WIDTH_POLL);
         }
