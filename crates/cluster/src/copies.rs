@@ -1,4 +1,5 @@
-//! Who has the copies of a place: other data servers than its primary, in other failure domains where there are enough.
+//! Chooses the data servers that hold the copies of a place. None is the primary. Each is in a failure domain of its own
+//! where there are enough of them.
 //!
 //! Backups lie at different distances from the primary in different groups. So what one lost data server had is copied by
 //! all others, not by its neighbour alone.

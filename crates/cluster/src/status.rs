@@ -42,7 +42,7 @@ pub struct ServerStatus {
     pub refused: Option<String>,
 }
 
-/// A place, and who has its parts.
+/// A place, and the data servers that hold its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceStatus {
     /// The placement group.

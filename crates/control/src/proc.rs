@@ -59,7 +59,7 @@ xdr::xdr_enum! {
         Reserve = 44,
         /// Shares storage.
         Clone = 45,
-        /// Who has the parts of places.
+        /// The members of places, which hold their parts.
         Rows = 46,
     }
 }
@@ -263,6 +263,6 @@ calls! {
     Reserve(ReserveArgs) => ReserveOk,
     /// Shares storage.
     Clone(CloneObjectArgs) => (),
-    /// Who has the parts of places.
+    /// The members of places, which hold their parts.
     Rows(RowsArgs) => RowsOk,
 }

@@ -141,7 +141,7 @@ xdr::xdr_struct! {
         pub width: u32,
         /// Version of the group.
         pub version: u32,
-        /// Who has the parts of the place.
+        /// The members of the place, which hold its parts.
         pub row: Row,
     }
 

@@ -22,7 +22,7 @@ const ROWS_MAX: usize = GROUPS_MAX * 4 * COPIES_MAX as usize;
 pub(crate) struct OwnRow {
     /// Places of the group.
     pub(crate) width: u32,
-    /// Who has the parts.
+    /// The members that hold the parts.
     pub(crate) row: Row,
 }
 

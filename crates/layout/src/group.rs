@@ -1,7 +1,7 @@
 //! Placement groups as they are stored: places, the members of each, and who is primary.
 //!
 //! A *place* is one position in the ordered list of a group; width and stripe arithmetic follow from the list and never
-//! change. A *row* says who has the parts of a place. A *part* is the object of one file at one place.
+//! change. A *row* names the data servers that hold the parts of a place. A *part* is the object of one file at one place.
 //!
 //! Owns the form of the record and what makes one sound. Who becomes a member or primary is the caller's decision.
 

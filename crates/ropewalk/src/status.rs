@@ -230,7 +230,7 @@ pub(crate) struct GroupRow {
     pub places: Vec<PlaceRow>,
 }
 
-/// A place of a placement group, and who has its parts.
+/// A place of a placement group, and the data servers that hold its parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PlaceRow {

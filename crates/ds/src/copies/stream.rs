@@ -1,7 +1,7 @@
 //! The queue of items for one member: numbers, what was sent, what was acknowledged (rule P6).
 //!
 //! # Ownership
-//! Whoever passes on pushes; the one task of `send` takes and acknowledges. An item is kept until it is acknowledged.
+//! A change pushes items; the one task of `send` takes and acknowledges them. An item is kept until it is acknowledged.
 //!
 //! # Failure
 //! After a broken connection all that is not acknowledged is sent again, with its number. A closed stream takes nothing:
@@ -226,8 +226,8 @@ impl Stream {
         state.progress = Instant::now();
     }
 
-    /// The next item to send. Instead of one for a place at which the member does not count (`counts` says no), nothing is
-    /// done under its number, and whoever waits for it waits no more.
+    /// The next item to send. `counts` says whether the member counts at the place of an item. Where it does not, the item is
+    /// replaced by one that does nothing and has its number. Its waiters are released.
     pub(super) fn next(&self, counts: impl Fn(&Head) -> bool) -> Option<Sent> {
         let mut state = self.state.lock();
         for _ in 0..state.lanes.len() {
