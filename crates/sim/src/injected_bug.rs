@@ -154,45 +154,69 @@ impl Connector for Unfenced {
         address: &'a Address,
         reverse: Arc<dyn DynService>,
     ) -> BoxFuture<'a, Result<ConnHandle, ConnectError>> {
-        self.0.connect(address, Arc::new(NoFences(reverse)))
+        let reverse = Altered {
+            service: reverse,
+            alter: without_fence,
+        };
+        self.0.connect(address, Arc::new(reverse))
     }
 }
 
-struct NoFences(Arc<dyn DynService>);
+/// What comes of a call in place of it.
+enum Instead {
+    /// It is answered so, and the service does not see it.
+    Answer(Message),
+    /// The service gets this record.
+    Record(Bytes),
+}
 
-impl DynService for NoFences {
+/// A service some of whose calls are not what they were; `None` leaves a call alone.
+struct Altered {
+    service: Arc<dyn DynService>,
+    alter: fn(&Bytes) -> Option<Instead>,
+}
+
+impl DynService for Altered {
     fn call_boxed<'a>(
         &'a self,
         conn: &'a ConnHandle,
         record: Bytes,
     ) -> BoxFuture<'a, Option<Message>> {
-        let mut d = Decoder::new(&record);
-        if let Ok(header) = CallHeader::decode(&mut d)
-            && let Ok(ToDs::Fence(_)) = ToDs::decode(header.procedure, d.rest())
-        {
-            let mut e = Encoder::new();
-            rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
-            Answer::Ok(()).encode(&mut e);
-            return Box::pin(std::future::ready(Some(e.into())));
+        match (self.alter)(&record) {
+            None => self.service.call_boxed(conn, record),
+            Some(Instead::Record(record)) => self.service.call_boxed(conn, record),
+            Some(Instead::Answer(message)) => Box::pin(std::future::ready(Some(message))),
         }
-        self.0.call_boxed(conn, record)
     }
 
     fn admits_peer(&self, peer: &Endpoint) -> bool {
-        self.0.admits_peer(peer)
+        self.service.admits_peer(peer)
     }
 
     fn on_connected(&self, conn: &ConnHandle) {
-        self.0.on_connected(conn);
+        self.service.on_connected(conn);
     }
 
     fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
-        self.0.on_disconnected(conn, reason);
+        self.service.on_disconnected(conn, reason);
     }
 
     fn on_credits_short(&self, conn: &ConnHandle) {
-        self.0.on_credits_short(conn);
+        self.service.on_credits_short(conn);
     }
+}
+
+/// FENCE is answered in place of the data server.
+fn without_fence(record: &Bytes) -> Option<Instead> {
+    let mut d = Decoder::new(record);
+    let header = CallHeader::decode(&mut d).ok()?;
+    let Ok(ToDs::Fence(_)) = ToDs::decode(header.procedure, d.rest()) else {
+        return None;
+    };
+    let mut e = Encoder::new();
+    rpc::begin_success(&mut e, header.xid, OpaqueAuth::NONE);
+    Answer::Ok(()).encode(&mut e);
+    Some(Instead::Answer(e.into()))
 }
 
 /// The service of a data server, with the fault in it.
@@ -201,16 +225,16 @@ pub(crate) fn service(
     service: Arc<dyn DynService>,
 ) -> Arc<dyn DynService> {
     match bug {
-        Some(InjectedBug::DropItems) => Arc::new(DropsItems(service)),
+        Some(InjectedBug::DropItems) => Arc::new(Altered {
+            service,
+            alter: without_write,
+        }),
         _ => service,
     }
 }
 
-/// Takes each third write of a primary for nothing.
-struct DropsItems(Arc<dyn DynService>);
-
-/// The same item of the stream, without what it does; `None` for what is to be done.
-fn without_write(record: &Bytes) -> Option<Bytes> {
+/// Each third write of a primary does nothing: the item of the stream keeps its number alone.
+fn without_write(record: &Bytes) -> Option<Instead> {
     let mut d = Decoder::new(record);
     let header = CallHeader::decode(&mut d).ok()?;
     if (header.program, header.procedure) != (parts::PROGRAM, parts::PartsProc::Pass as u32) {
@@ -227,34 +251,7 @@ fn without_write(record: &Bytes) -> Option<Bytes> {
     };
     let mut bytes = parts::encode_pass(&nothing).into_bytes();
     bytes[..4].copy_from_slice(&header.xid.to_be_bytes());
-    Some(bytes.into())
-}
-
-impl DynService for DropsItems {
-    fn call_boxed<'a>(
-        &'a self,
-        conn: &'a ConnHandle,
-        record: Bytes,
-    ) -> BoxFuture<'a, Option<Message>> {
-        let record = without_write(&record).unwrap_or(record);
-        self.0.call_boxed(conn, record)
-    }
-
-    fn admits_peer(&self, peer: &Endpoint) -> bool {
-        self.0.admits_peer(peer)
-    }
-
-    fn on_connected(&self, conn: &ConnHandle) {
-        self.0.on_connected(conn);
-    }
-
-    fn on_disconnected(&self, conn: &ConnHandle, reason: CloseReason) {
-        self.0.on_disconnected(conn, reason);
-    }
-
-    fn on_credits_short(&self, conn: &ConnHandle) {
-        self.0.on_credits_short(conn);
-    }
+    Some(Instead::Record(bytes.into()))
 }
 
 /// The object store that answers one kind of calls without doing them.
