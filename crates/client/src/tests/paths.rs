@@ -90,6 +90,14 @@ async fn work(file: &File, seed: u64) -> Duration {
     longest
 }
 
+/// Each address, dead in each way.
+const DEATHS: [(Side, Dead); 4] = [
+    (FIRST, Dead::Refuses),
+    (SECOND, Dead::Refuses),
+    (FIRST, Dead::Silent),
+    (SECOND, Dead::Silent),
+];
+
 fn nothing_by_the_mds(client: &Client) {
     let s = client.stats();
     let by_mds = (s.mds_read_bytes, s.mds_written_bytes, s.mds_fallbacks);
@@ -98,12 +106,7 @@ fn nothing_by_the_mds(client: &Client) {
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_is_dead_at_first_costs_one_try_of_each_server() {
-    for (side, how) in [
-        (FIRST, Dead::Refuses),
-        (SECOND, Dead::Refuses),
-        (FIRST, Dead::Silent),
-        (SECOND, Dead::Silent),
-    ] {
+    for (side, how) in DEATHS {
         let (_cluster, ways, client) = two_paths().await;
         ways.cut(side, how);
         let (file, _) = new_file(&client).await;
@@ -117,12 +120,7 @@ async fn an_address_that_is_dead_at_first_costs_one_try_of_each_server() {
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_dies_under_work_costs_one_try() {
-    for (side, how) in [
-        (FIRST, Dead::Refuses),
-        (SECOND, Dead::Refuses),
-        (FIRST, Dead::Silent),
-        (SECOND, Dead::Silent),
-    ] {
+    for (side, how) in DEATHS {
         let (_cluster, ways, client) = two_paths().await;
         let (file, _) = new_file(&client).await;
         work(&file, 1).await;
