@@ -36,6 +36,8 @@ pub(crate) struct Groups {
     placement: PlacementTable,
     /// Groups for new files.
     current: Vec<u32>,
+    /// The best standing of a current group.
+    best: Standing,
     /// The live data servers with room when last looked at, and since when they are these.
     seen: (Vec<u32>, Instant),
     /// The data servers that new files avoid, as the availability of groups has it.
@@ -75,6 +77,34 @@ pub enum NoPlace {
     Full,
 }
 
+/// How well a group keeps the copies of new files, from the worst to the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// A member that takes writes is away or full.
+    Unusable,
+    /// A place has fewer copies than it should have.
+    Missing,
+    /// Each place has its copies, and one of them is being filled.
+    Filling,
+    /// Each place has all its copies in sync.
+    Whole,
+}
+
+fn standing(group: &Group, avoided: &BTreeSet<u32>) -> Standing {
+    let members = || group.rows.iter().flat_map(|row| &row.members.0);
+    let has = |state| members().any(|m| m.state == state);
+    let mut takers = members().filter(|m| m.state != MemberState::Stale);
+    if takers.any(|m| avoided.contains(&m.ds)) {
+        Standing::Unusable
+    } else if has(MemberState::Stale) {
+        Standing::Missing
+    } else if has(MemberState::Filling) {
+        Standing::Filling
+    } else {
+        Standing::Whole
+    }
+}
+
 /// Cuts a sorted list of data servers into as few groups as the width allows, of nearly equal size.
 fn plan(live: &[u32]) -> Vec<Vec<u32>> {
     let groups_count = live.len().div_ceil(FILE_WIDTH_MAX as usize);
@@ -95,6 +125,7 @@ impl Groups {
         let mut out = Self {
             placement: PlacementTable::new(cluster_id),
             current: Vec::new(),
+            best: Standing::Unusable,
             seen: (Vec::new(), Instant::now()),
             avoided: BTreeSet::new(),
             next_id: 1,
@@ -144,8 +175,7 @@ impl Groups {
         self.apply_current();
     }
 
-    /// Takes a newer version of a group, once it is stored.
-    pub(crate) fn change(&mut self, group: Group) {
+    fn change(&mut self, group: Group) {
         for (place, row) in group.rows.iter().enumerate() {
             if row.era == group.version && row.in_state(MemberState::Stale).next().is_some() {
                 self.left_out.insert((group.id, place), Instant::now());
@@ -198,7 +228,9 @@ impl Groups {
     /// Makes the groups of the data servers seen the current ones.
     fn regroup(&mut self, store: &dyn MetaStore, servers: &Servers) -> Result<(), MetaError> {
         let lists = plan(&self.seen.0);
-        if lists.is_empty() {
+        let is_fewer = self.seen.0.len() < self.copies as usize && self.best > Standing::Unusable;
+        if lists.is_empty() || is_fewer {
+            // A file with a copy missing is made whole when its data server is back. One with fewer copies is not.
             return Ok(());
         }
         let mut current = Vec::with_capacity(lists.len());
@@ -266,22 +298,26 @@ impl Groups {
         Ok(id)
     }
 
+    /// New files go to those of the current groups that have their copies in the best state.
     fn apply_current(&mut self) {
-        let serves = |g: &Group| {
-            let is_whole =
-                |row: &Row| row.in_state(MemberState::Sync).count() == row.members.0.len();
-            g.rows.iter().all(is_whole) && !g.members().iter().any(|id| self.avoided.contains(id))
-        };
-        let taken = |g: &Group| self.current.contains(&g.id) && serves(g);
+        let standings: BTreeMap<u32, Standing> = self
+            .placement
+            .groups()
+            .filter(|g| self.current.contains(&g.id))
+            .map(|g| (g.id, standing(g, &self.avoided)))
+            .collect();
+        let best = standings.values().copied().max();
+        let best = best.unwrap_or(Standing::Unusable);
         let weights = self.placement.groups().map(|g| {
-            let weight = if taken(g) { g.width() } else { 0 };
-            (g.id, weight)
+            let is_taken = best > Standing::Unusable && standings.get(&g.id) == Some(&best);
+            (g.id, if is_taken { g.width() } else { 0 })
         });
         for (id, weight) in weights.collect::<Vec<_>>() {
             let known = "an id of the table itself";
             self.placement.set_weight(id, weight).expect(known);
             self.placement.set_available(id, weight > 0).expect(known);
         }
+        self.best = best;
     }
 
     /// Where a new file goes. `width` is the number of data servers that it is to have (no more than [`FILE_WIDTH_MAX`] count), 0 for
@@ -301,7 +337,9 @@ impl Groups {
         if let Some(placed) = self.pick_narrow((store, servers), width, copies)? {
             return Ok(Ok(placed));
         }
-        if let Some(placed) = self.placement.pick() {
+        if self.best > Standing::Missing
+            && let Some(placed) = self.placement.pick()
+        {
             return Ok(Ok(placed));
         }
         self.seen = (servers.usable_ids(), Instant::now());
@@ -403,6 +441,39 @@ mod tests {
             assert_eq!(found, widths);
             assert_eq!(groups.concat(), many);
         }
+    }
+
+    #[test]
+    fn new_files_go_to_the_groups_with_their_copies_in_the_best_state() {
+        let places = [vec![1, 2], vec![2, 1]];
+        let stored = vec![Group::new(1, &places), Group::new(2, &places)];
+        let mut groups = Groups::load((1, 2), stored, 0).unwrap();
+        groups.current = vec![1, 2];
+        let mut set = |id: u32, state: MemberState| {
+            let mut group = Group::clone(groups.placement.group(id).unwrap());
+            group.version += 1;
+            group.rows[0].members.0[1].state = state;
+            groups.take(&[group]);
+            let picks = (0..64).filter_map(|_| groups.placement.pick());
+            picks.map(|placed| placed.group).collect::<BTreeSet<u32>>()
+        };
+        use MemberState::{Filling, Stale, Sync};
+        let (one, two, both) = ([1].into(), [2].into(), [1, 2].into());
+        assert_eq!(set(1, Stale), two);
+        assert_eq!(set(2, Stale), both, "a copy less is better than no file");
+        assert_eq!(set(1, Filling), one);
+        assert_eq!(set(2, Filling), both);
+        assert_eq!(set(2, Sync), two);
+        assert_eq!(set(1, Sync), both);
+    }
+
+    #[test]
+    fn a_group_without_a_member_that_takes_writes_takes_no_new_files() {
+        let mut group = Group::new(1, &[vec![1, 2]]);
+        let away = BTreeSet::from([2]);
+        assert_eq!(standing(&group, &away), Standing::Unusable);
+        group.rows[0].members.0[1].state = MemberState::Stale;
+        assert_eq!(standing(&group, &away), Standing::Missing);
     }
 
     #[test]

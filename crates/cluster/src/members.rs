@@ -94,14 +94,14 @@ impl Cluster {
             return Ok(self.store.applied());
         }
         let seq = records::put_groups(&*self.store, &changes)?;
-        for group in changes {
+        for group in &changes {
             for (place, row) in group.rows.iter().enumerate() {
                 if row.era == group.version {
                     tracing::info!(group = group.id, place, version = group.version, row = %shown(row), "a row changes");
                 }
             }
-            groups.change(group);
         }
+        groups.take(&changes);
         Ok(seq)
     }
 
