@@ -13,6 +13,7 @@ use crate::job::Job;
 use crate::keys::{KeyTimes, Keys};
 use crate::layout_limits::FILE_WIDTH_MAX;
 use crate::servers::{Server, Servers};
+use crate::steps::Moves;
 use crate::{multipath, records};
 use control::Capacity;
 use layout::{ClientTag, Group, GroupForm, Placed, SigningKey};
@@ -48,6 +49,8 @@ pub struct ClusterConfig {
     pub proxy_tag: ClientTag,
     /// Copies of new files, 1 to [`layout::COPIES_MAX`]; fewer where there are fewer data servers.
     pub copies: u32,
+    /// A member of places that is away for so long is given up, and another data server gets what it had.
+    pub replace_after: Duration,
     /// How long signing keys are used.
     pub key_times: KeyTimes,
     /// Wall time.
@@ -100,6 +103,10 @@ pub struct Cluster {
     pub(crate) verifiers: Mutex<BTreeMap<(u32, u32), (Verifier, Verifier)>>,
     /// Told whenever something that an operation may wait for has changed.
     pub(crate) changed: Notify,
+    /// What is moved between data servers.
+    pub(crate) moves: Mutex<Moves>,
+    /// A member of places that is away for so long is given up.
+    pub(crate) replace_after: Duration,
     /// Held over each change of the keys, from its transaction until it is in memory.
     pub(crate) key_work: tokio::sync::Mutex<()>,
     pub(crate) key_job: Job,
@@ -144,6 +151,8 @@ impl Cluster {
             verifiers: Mutex::default(),
             lacking_removals: Mutex::default(),
             changed: Notify::new(),
+            moves: Mutex::default(),
+            replace_after: config.replace_after,
             key_work: tokio::sync::Mutex::default(),
             key_job: Job::default(),
         }))

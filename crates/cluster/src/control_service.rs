@@ -91,6 +91,7 @@ impl<F: Files> ControlService<F> {
             ToMds::Filled(args) => {
                 Answer::from(self.cluster.filled(conn, args).await).encode(&mut e);
             }
+            ToMds::Left(args) => Answer::from(self.cluster.left(conn, args).await).encode(&mut e),
             ToMds::Wrote(args) => Answer::from(self.files.wrote(args).await).encode(&mut e),
         }
         e

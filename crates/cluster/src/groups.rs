@@ -93,8 +93,8 @@ enum Standing {
 fn standing(group: &Group, avoided: &BTreeSet<u32>) -> Standing {
     let members = || group.rows.iter().flat_map(|row| &row.members.0);
     let has = |state| members().any(|m| m.state == state);
-    let mut takers = members().filter(|m| m.state != MemberState::Stale);
-    if takers.any(|m| avoided.contains(&m.ds)) {
+    let mut takers = group.rows.iter().flat_map(Row::takers);
+    if takers.any(|ds| avoided.contains(&ds)) {
         Standing::Unusable
     } else if has(MemberState::Stale) {
         Standing::Missing

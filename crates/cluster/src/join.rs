@@ -26,6 +26,25 @@ pub enum AdminError {
     TooManyTokens,
     /// No member of the cluster has this id.
     UnknownServer,
+    /// Fewer other data servers take its places than its files have copies.
+    TooFew {
+        /// Copies of its files.
+        wanted: usize,
+        /// Other data servers that serve and have room.
+        there: usize,
+    },
+    /// It has files of placement groups that were made before places could be moved.
+    Fixed {
+        /// Such groups.
+        groups: usize,
+    },
+    /// The substitute does not serve, is full, or is drained itself.
+    NoSubstitute,
+    /// It still has places.
+    HasPlaces {
+        /// So many.
+        places: usize,
+    },
     /// No other signing key can be made now.
     Key(KeyError),
     /// The previous change of the signing keys waits for a data server.
@@ -38,6 +57,22 @@ impl std::fmt::Display for AdminError {
             Self::Store(e) => write!(f, "{e}"),
             Self::TooManyTokens => write!(f, "{TOKENS_MAX} join tokens wait already"),
             Self::UnknownServer => f.write_str("no data server of the cluster has this id"),
+            Self::TooFew { wanted, there } => write!(
+                f,
+                "its files have {wanted} copies, and {there} other data servers serve and have room; add one first"
+            ),
+            Self::Fixed { groups } => write!(
+                f,
+                "it has files of {groups} placement groups that an earlier version made: they cannot be moved; copy \
+                 those files, and remove the old ones"
+            ),
+            Self::NoSubstitute => {
+                f.write_str("the substitute does not serve, is full, or is drained itself")
+            }
+            Self::HasPlaces { places } => write!(
+                f,
+                "it still has {places} places; drain it first (`ropewalk ds drain`), and wait until it has none"
+            ),
             Self::Key(KeyError::NotNext) => f.write_str(
                 "a new key waits already for data servers to take it; `ropewalk status` shows it",
             ),

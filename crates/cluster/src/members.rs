@@ -33,7 +33,7 @@ use transport::ConnHandle;
 const FILL_AFTER: Duration = Duration::from_secs(2);
 
 /// Sets the state of a member. Returns whether that is a change.
-fn set_state(row: &mut Row, ds: u32, state: MemberState) -> bool {
+pub(crate) fn set_state(row: &mut Row, ds: u32, state: MemberState) -> bool {
     let member = row.members.0.iter_mut().find(|m| m.ds == ds);
     match member {
         Some(member) if member.state != state => {
@@ -45,7 +45,10 @@ fn set_state(row: &mut Row, ds: u32, state: MemberState) -> bool {
 }
 
 /// The group with a row for which `change` says that it has changed it; `None` when there is none.
-fn changed(group: &Group, mut change: impl FnMut(usize, &mut Row) -> bool) -> Option<Group> {
+pub(crate) fn changed(
+    group: &Group,
+    mut change: impl FnMut(usize, &mut Row) -> bool,
+) -> Option<Group> {
     let mut next = group.clone();
     next.version = group.version.checked_add(1)?;
     let mut is_changed = false;
@@ -67,12 +70,7 @@ fn changed(group: &Group, mut change: impl FnMut(usize, &mut Row) -> bool) -> Op
 pub(crate) fn after_start(groups: &Groups, ds: u32) -> Vec<Group> {
     let restarted = |_: usize, row: &mut Row| {
         let primary = row.primary;
-        let counted = row
-            .members
-            .0
-            .iter()
-            .filter(|m| m.state != MemberState::Stale);
-        let counted: Vec<u32> = counted.map(|m| m.ds).filter(|ds| *ds != primary).collect();
+        let counted: Vec<u32> = row.takers().filter(|ds| *ds != primary).collect();
         let is_left_out = |other: &u32| primary == ds || *other == ds;
         let mut is_changed = false;
         for other in counted.iter().filter(|ds| is_left_out(ds)) {
@@ -89,7 +87,11 @@ pub(crate) fn after_start(groups: &Groups, ds: u32) -> Vec<Group> {
 
 impl Cluster {
     /// Stores changed groups in one transaction and takes them into the table.
-    fn change_groups(&self, groups: &mut Groups, changes: Vec<Group>) -> Result<Seq, MetaError> {
+    pub(crate) fn change_groups(
+        &self,
+        groups: &mut Groups,
+        changes: Vec<Group>,
+    ) -> Result<Seq, MetaError> {
         if changes.is_empty() {
             return Ok(self.store.applied());
         }
@@ -127,7 +129,12 @@ impl Cluster {
             if let Err(error) = self.change_groups(&mut groups, changes) {
                 tracing::error!(%error, "rows of placement groups");
             }
-            is_changed
+            let moved = self.plan_moves(&groups, &servers);
+            let is_moved = !moved.is_empty();
+            if let Err(error) = self.change_groups(&mut groups, moved) {
+                tracing::error!(%error, "rows of placement groups");
+            }
+            is_changed || is_moved
         };
         if changed {
             self.deliver_rows();
@@ -195,14 +202,14 @@ impl Cluster {
         self.told(caller, &[args.place])
     }
 
-    async fn rows_durable(self: &Arc<Self>, seq: Seq) -> Result<(), Refusal> {
+    pub(crate) async fn rows_durable(self: &Arc<Self>, seq: Seq) -> Result<(), Refusal> {
         self.store.durable(seq).await.map_err(failed)?;
         self.deliver_rows();
         self.changed.notify_waiters();
         Ok(())
     }
 
-    fn caller(&self, conn: &ConnHandle) -> Result<u32, Refusal> {
+    pub(crate) fn caller(&self, conn: &ConnHandle) -> Result<u32, Refusal> {
         let mut servers = self.servers.lock();
         let caller = servers.by_conn(conn).map(|(id, _)| id);
         caller.ok_or_else(|| Refusal::new(Status::NotReady, "HELLO must come first"))
@@ -276,6 +283,7 @@ fn shown(row: &Row) -> String {
         MemberState::Sync => "",
         MemberState::Filling => " filling",
         MemberState::Stale => " stale",
+        MemberState::Leaving => " leaving",
     };
     let others = row.members.0.iter().filter(|m| m.ds != row.primary);
     let others: Vec<String> = others.map(|m| format!(", {}{}", m.ds, state(m))).collect();

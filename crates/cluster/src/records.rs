@@ -28,6 +28,8 @@ xdr::xdr_enum! {
         Active = 1,
         /// It was expelled, and its id is never used again.
         Expelled = 2,
+        /// It does, and its places go to others.
+        Draining = 3,
     }
 }
 

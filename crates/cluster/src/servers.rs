@@ -20,7 +20,7 @@
 
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
-use control::{Capacity, Counters};
+use control::{Capacity, Counters, FillProgress};
 use meta::Seq;
 use nfs4::Verifier;
 use std::borrow::Cow;
@@ -94,6 +94,8 @@ pub(crate) struct Server {
     pub(crate) counters: Counters,
     /// How full its fullest table of floors is.
     pub(crate) floors_fill_percent: u32,
+    /// Members that it fills, as it last said.
+    pub(crate) fillings: Vec<FillProgress>,
     /// Which signing keys it has.
     pub(crate) keys: HeldKeys,
     /// By group, the version of the rows that it was told on this connection.
@@ -122,6 +124,7 @@ impl Server {
             capacity: Capacity::default(),
             counters: Counters::default(),
             floors_fill_percent: 0,
+            fillings: Vec::new(),
             keys: HeldKeys::default(),
             rows_told: BTreeMap::new(),
             location: String::new(),
@@ -131,7 +134,12 @@ impl Server {
     }
 
     pub(crate) fn is_member(&self) -> bool {
-        self.record.membership == Membership::Active
+        self.record.membership != Membership::Expelled
+    }
+
+    /// Whether its places go to others.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.record.membership == Membership::Draining
     }
 
     /// Whether it may be serving clients right now, for all that the MDS knows.
@@ -181,6 +189,8 @@ pub(crate) struct Servers {
     pub(crate) next_id: u32,
     /// Those that have no room for new files, or were expelled.
     full: BTreeSet<u32>,
+    /// Those whose places go to others.
+    pub(crate) draining: BTreeSet<u32>,
     /// Members that are away, and when that was looked at.
     away: (BTreeSet<u32>, Instant),
     /// Largest file that all members hold, as far as they have said.
@@ -193,6 +203,7 @@ impl Default for Servers {
             map: BTreeMap::new(),
             next_id: 1,
             full: BTreeSet::new(),
+            draining: BTreeSet::new(),
             away: (BTreeSet::new(), Instant::now()),
             file_bytes_max: Arc::new(AtomicU64::new(u64::MAX)),
         }
@@ -213,6 +224,9 @@ impl Servers {
             server.heard = now + Duration::from_millis(RETURN_MS);
             if !server.is_member() {
                 out.full.insert(id);
+            }
+            if server.is_draining() {
+                out.draining.insert(id);
             }
             out.next_id = out.next_id.max(id.saturating_add(1));
             out.map.insert(id, server);
@@ -318,6 +332,7 @@ impl Servers {
     /// It is out of the cluster: what was written there is lost, and the write verifiers of its files say so.
     pub(crate) fn note_expelled(&mut self, id: u32, record: ServerRecord) {
         self.full.insert(id);
+        self.draining.remove(&id);
         if let Some(server) = self.map.get_mut(&id) {
             server.record = record;
             server.serving = false;
@@ -362,25 +377,47 @@ impl Servers {
     /// Those that new files avoid. When all members are away, none is avoided for that: some will be back.
     pub(crate) fn avoided(&self) -> Cow<'_, BTreeSet<u32>> {
         let mut members = self.map.iter().filter(|(_, s)| s.is_member());
-        if self.away.0.is_empty() || members.all(|(id, _)| self.away.0.contains(id)) {
+        let all_are_away = members.all(|(id, _)| self.away.0.contains(id));
+        let none_is_away = self.away.0.is_empty() || all_are_away;
+        let are_drained = !self.draining.is_empty() && !self.lasting_ids().is_empty();
+        if none_is_away && !are_drained {
             return Cow::Borrowed(&self.full);
         }
-        Cow::Owned(self.full.union(&self.away.0).copied().collect())
+        let mut avoided = self.full.clone();
+        if are_drained {
+            avoided.extend(&self.draining);
+        }
+        if !none_is_away {
+            avoided.extend(&self.away.0);
+        }
+        Cow::Owned(avoided)
     }
 
-    /// Members that serve and have room, ascending.
+    /// Members that serve and have room, ascending: those that are drained only when there is no other.
     pub(crate) fn usable_ids(&self) -> Vec<u32> {
-        let mut ids = self.live_ids();
-        ids.retain(|id| !self.full.contains(id) && !self.away.0.contains(id));
-        ids
+        let lasting = self.lasting_ids();
+        if !lasting.is_empty() {
+            return lasting;
+        }
+        self.roomy_ids().collect()
+    }
+
+    /// Members that serve, have room and are not drained, ascending.
+    pub(crate) fn lasting_ids(&self) -> Vec<u32> {
+        let ids = self.roomy_ids();
+        ids.filter(|id| !self.draining.contains(id)).collect()
+    }
+
+    fn roomy_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        let ids = self.live_ids().into_iter();
+        ids.filter(|id| !self.full.contains(id) && !self.away.0.contains(id))
     }
 
     /// Whether a member that is not known to be full may come back any moment.
     pub(crate) fn room_may_return(&self) -> bool {
         let now = Instant::now();
-        self.map
-            .iter()
-            .any(|(id, s)| s.is_member() && s.has_lease(now) && !self.full.contains(id))
+        let mut members = self.map.iter().filter(|(_, s)| s.is_member());
+        members.any(|(id, s)| s.has_lease(now) && !self.full.contains(id))
     }
 
     /// Members that serve, ascending.

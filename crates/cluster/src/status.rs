@@ -4,8 +4,9 @@ use crate::cluster::Cluster;
 use crate::keys::KeyStatus;
 use crate::records::Membership;
 use crate::servers::Server;
-use control::{Capacity, Counters};
+use control::{Capacity, Counters, FillProgress};
 use layout::{Group, MemberState, Row};
+use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 /// State of a data server.
@@ -13,6 +14,8 @@ use tokio::time::Instant;
 pub enum ServerState {
     /// Serves.
     Serving,
+    /// Serves, and its places go to others.
+    Draining,
     /// Connected, and being told what it missed.
     Joining,
     /// Not connected, or silent.
@@ -40,6 +43,8 @@ pub struct ServerStatus {
     pub counters: Counters,
     /// Why it was refused when it last came, if it was.
     pub refused: Option<String>,
+    /// Places of which it is a member.
+    pub places: usize,
 }
 
 /// A place, and the data servers that hold its parts.
@@ -61,6 +66,8 @@ pub struct PlaceStatus {
     pub filling: Vec<u32>,
     /// Members that were left out.
     pub stale: Vec<u32>,
+    /// Data servers that have left, and remove what they had.
+    pub leaving: Vec<u32>,
 }
 
 /// The data servers of a cluster.
@@ -72,6 +79,10 @@ pub struct ClusterStatus {
     pub groups: Vec<(u32, Vec<u32>)>,
     /// Places that are to have copies, or lack a primary that serves.
     pub places: Vec<PlaceStatus>,
+    /// How far members are filled.
+    pub fillings: Vec<FillProgress>,
+    /// Whether data servers are being made level.
+    pub is_rebalancing: bool,
     /// Fences that some data server has not acknowledged.
     pub fences_pending: usize,
     /// Signing keys, oldest first.
@@ -90,11 +101,21 @@ impl Cluster {
         };
         ClusterStatus {
             servers: self.servers_status(),
+            fillings: self.fillings(),
+            is_rebalancing: self.is_rebalancing(),
             groups,
             places,
             fences_pending: self.fences.lock().len(),
             keys: self.keys.lock().status(),
         }
+    }
+
+    /// What primaries that serve say of the members that they fill.
+    fn fillings(&self) -> Vec<FillProgress> {
+        let now = Instant::now();
+        let servers = self.servers.lock();
+        let live = servers.map.values().filter(|s| s.is_live(now));
+        live.flat_map(|s| s.fillings.iter().copied()).collect()
     }
 
     fn places_status(&self, group: &Group) -> Vec<PlaceStatus> {
@@ -115,13 +136,29 @@ impl Cluster {
                 .collect(),
             filling: row.in_state(MemberState::Filling).collect(),
             stale: row.in_state(MemberState::Stale).collect(),
+            leaving: row.in_state(MemberState::Leaving).collect(),
         };
         let places = (0..).zip(&group.rows).map(place);
-        places.filter(|p| p.copies > 1 || !p.is_served).collect()
+        let is_moving = |p: &PlaceStatus| !p.filling.is_empty() || !p.leaving.is_empty();
+        places
+            .filter(|p| p.copies > 1 || !p.is_served || is_moving(p))
+            .collect()
+    }
+
+    /// Places of which each data server is a member.
+    fn places_by_server(&self) -> BTreeMap<u32, usize> {
+        let groups = self.groups.lock();
+        let rows = groups.placement().groups().flat_map(|g| &g.rows);
+        let mut places = BTreeMap::new();
+        for member in rows.flat_map(|row| &row.members.0) {
+            *places.entry(member.ds).or_default() += 1;
+        }
+        places
     }
 
     fn servers_status(&self) -> Vec<ServerStatus> {
         let now = Instant::now();
+        let places = self.places_by_server();
         let mut servers = self.servers.lock();
         servers.look_who_is_away();
         let servers = &*servers;
@@ -135,6 +172,7 @@ impl Cluster {
             id: *id,
             state: match (s.record.membership, is_there(id, s), s.is_live(now)) {
                 (Membership::Expelled, ..) => ServerState::Expelled,
+                (Membership::Draining, true, true) => ServerState::Draining,
                 (_, true, true) => ServerState::Serving,
                 (_, true, false) => ServerState::Joining,
                 (_, false, _) => ServerState::Away,
@@ -154,6 +192,7 @@ impl Cluster {
             is_full: s.is_member() && servers.full().contains(id),
             counters: s.counters,
             refused: s.refused.clone(),
+            places: places.get(id).copied().unwrap_or(0),
         };
         servers.map.iter().map(status).collect()
     }

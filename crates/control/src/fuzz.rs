@@ -23,6 +23,7 @@ pub fn message(bytes: &[u8]) {
     both::<to_mds::WroteArgs>(bytes);
     both::<to_mds::OutArgs>(bytes);
     both::<to_mds::FilledArgs>(bytes);
+    both::<to_mds::LeftArgs>(bytes);
     both::<to_ds::StatArgs>(bytes);
     both::<to_ds::SetSizeArgs>(bytes);
     both::<to_ds::CommitObjectsArgs>(bytes);
@@ -37,6 +38,7 @@ pub fn message(bytes: &[u8]) {
     both::<to_ds::ReserveArgs>(bytes);
     both::<to_ds::CloneObjectArgs>(bytes);
     both::<to_ds::RowsArgs>(bytes);
+    both::<to_ds::YieldArgs>(bytes);
 }
 
 fn both<R: Request>(bytes: &[u8]) {

@@ -6,11 +6,11 @@ use xdr::{Decode, DecodeError, Encode};
 use crate::to_ds::{
     CloneObjectArgs, CommitObjectsArgs, CommitOk, ExpelArgs, FenceArgs, FloorsArgs, ItemStatuses,
     KeysArgs, MapArgs, MapOk, PunchArgs, PunchOk, RemoveObjectsArgs, ReserveArgs, ReserveOk,
-    RowsArgs, RowsOk, SetSizeArgs, ShutdownArgs, StatArgs, StatOk,
+    RowsArgs, RowsOk, SetSizeArgs, ShutdownArgs, StatArgs, StatOk, YieldArgs,
 };
 use crate::to_mds::{
-    FilledArgs, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, OutArgs,
-    RowsTold, SizeArgs, SizeOk, WroteArgs,
+    FilledArgs, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, LeftArgs,
+    OutArgs, RowsTold, SizeArgs, SizeOk, WroteArgs,
 };
 use crate::{PROGRAM, VERSION_MAX, VERSION_MIN};
 
@@ -33,6 +33,8 @@ xdr::xdr_enum! {
         Out = 6,
         /// A member of a place has all of it.
         Filled = 7,
+        /// A member of a place has removed its parts.
+        Left = 8,
         /// Sizes and times of objects.
         Stat = 33,
         /// Cuts objects.
@@ -61,6 +63,8 @@ xdr::xdr_enum! {
         Clone = 45,
         /// The members of places, which hold their parts.
         Rows = 46,
+        /// A primary lets go of places.
+        Yield = 47,
     }
 }
 
@@ -81,9 +85,13 @@ impl Proc {
     pub const fn caller(self) -> AllowedCaller {
         match self {
             Self::Null | Self::Join => AllowedCaller::Anyone,
-            Self::Hello | Self::Heartbeat | Self::Size | Self::Wrote | Self::Out | Self::Filled => {
-                AllowedCaller::DataServer
-            }
+            Self::Hello
+            | Self::Heartbeat
+            | Self::Size
+            | Self::Wrote
+            | Self::Out
+            | Self::Filled
+            | Self::Left => AllowedCaller::DataServer,
             Self::Stat
             | Self::SetSize
             | Self::Commit
@@ -97,7 +105,8 @@ impl Proc {
             | Self::Punch
             | Self::Reserve
             | Self::Clone
-            | Self::Rows => AllowedCaller::MetadataServer,
+            | Self::Rows
+            | Self::Yield => AllowedCaller::MetadataServer,
         }
     }
 }
@@ -232,6 +241,8 @@ calls! {
     Out(OutArgs) => RowsTold,
     /// A member of a place has all of it.
     Filled(FilledArgs) => RowsTold,
+    /// A member of a place has removed its parts.
+    Left(LeftArgs) => (),
 }
 
 calls! {
@@ -265,4 +276,6 @@ calls! {
     Clone(CloneObjectArgs) => (),
     /// The members of places, which hold their parts.
     Rows(RowsArgs) => RowsOk,
+    /// A primary lets go of places.
+    Yield(YieldArgs) => (),
 }

@@ -180,6 +180,14 @@ fn calls_to_the_mds_round_trip() {
         counters,
         floors_fill_percent: 51,
         changes: 4,
+        fillings: full(FillProgress {
+            group: 7,
+            place: 57,
+            ds_id: 6,
+            parts: 9,
+            parts_done: 8,
+            bytes_sent: 7,
+        }),
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,
@@ -351,6 +359,10 @@ fn a_page_of_rows_round_trips() {
         era: 5,
     };
     check(filled, RowsTold { rows });
+    let places = vec![place; 3].into();
+    check(YieldArgs { places }, ());
+    let (group, place) = (7, 57);
+    check(LeftArgs { group, place }, ());
 }
 
 #[test]
@@ -411,13 +423,13 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
     let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
     for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 6, high: 6 };
+        let low_high = AcceptError::ProgMismatch { low: 7, high: 7 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
         );
     }
-    for procedure in [8, 31, 47, u32::MAX] {
+    for procedure in [9, 31, 48, u32::MAX] {
         let refused = CallDecodeError::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));
@@ -441,7 +453,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 6 to 6"));
+    assert!(refusal.to_string().contains("speaks 7 to 7"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use nfs4::{NfsTime, Verifier};
 use xdr::List;
 
 use crate::answer::{DETAIL_BYTES_MAX, Status};
-use crate::types::{KeySet, NetAddr, ObjectRef, Range, Stripes, Text};
+use crate::types::{KeySet, NetAddr, ObjectRef, PlaceReign, Range, Stripes, Text};
 
 /// Most objects in one STAT, SET_SIZE, COMMIT or REMOVE.
 pub const BATCH_MAX: u32 = 256;
@@ -166,6 +166,14 @@ xdr::xdr_struct! {
     pub struct RowsOk {
         /// Groups of which the data server knows a newer version: their rows were not taken (rule P21).
         pub newer: List<u32, ROWS_PAGE_MAX>,
+    }
+
+    /// YIELD: the data server, primary of these places, lets go of them (rule P14). Answered when it takes no more
+    /// changes for them, and the other members in sync have applied all that it took. It stays so until ROWS names
+    /// another reign, or it says HELLO again.
+    pub struct YieldArgs {
+        /// The places.
+        pub places: List<PlaceReign, ROWS_PAGE_MAX>,
     }
 
     /// EXPEL: the data server is out of the cluster. It stops to serve and does not come back by itself.

@@ -9,14 +9,16 @@ use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List, OpaqueBuf};
 
 use crate::to_ds::{BATCH_MAX, PlaceRow, ROWS_PAGE_MAX};
 use crate::types::{
-    ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NetAddr, StoreIdentity, Text,
-    VersionRange,
+    ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NetAddr, PlaceReign,
+    StoreIdentity, Text, VersionRange,
 };
 
 /// Longest public key in bytes (an uncompressed P-256 point has 65).
 pub const PUBLIC_KEY_BYTES_MAX: u32 = 256;
 /// Longest certificate in bytes, DER.
 pub const CERTIFICATE_BYTES_MAX: u32 = 4096;
+/// Most fillings of which a HEARTBEAT tells.
+pub const FILLINGS_MAX: u32 = 16;
 /// Bytes of the secret in a join token.
 pub const JOIN_SECRET_BYTES: usize = 16;
 
@@ -109,8 +111,24 @@ xdr::xdr_struct! {
         pub floors_pending: bool,
     }
 
-    /// HEARTBEAT: renews the data server's lease.
+    /// How far a member is filled.
     #[derive(Copy)]
+    pub struct FillProgress {
+        /// The placement group.
+        pub group: u32,
+        /// The place in it.
+        pub place: u32,
+        /// The member.
+        pub ds_id: u32,
+        /// Parts of the place when it was begun.
+        pub parts: u64,
+        /// Parts that were compared.
+        pub parts_done: u64,
+        /// Bytes that the member lacked and was sent.
+        pub bytes_sent: u64,
+    }
+
+    /// HEARTBEAT: renews the data server's lease.
     pub struct HeartbeatArgs {
         /// Room in its store.
         pub capacity: Capacity,
@@ -120,6 +138,8 @@ xdr::xdr_struct! {
         pub floors_fill_percent: u32,
         /// As in [`StoreIdentity`].
         pub changes: u64,
+        /// Members that it fills.
+        pub fillings: List<FillProgress, FILLINGS_MAX>,
     }
 
     /// The renewed lease.
@@ -151,17 +171,6 @@ xdr::xdr_struct! {
         pub cache_ms: u32,
     }
 
-    /// A place, in the reign of a primary.
-    #[derive(Copy)]
-    pub struct PlaceReign {
-        /// The placement group.
-        pub group: u32,
-        /// The place in it.
-        pub place: u32,
-        /// The reign.
-        pub reign: u32,
-    }
-
     /// OUT: the caller, primary of these places, has lost a member (rule P11). Answered when nobody counts on the
     /// member any more, durably.
     pub struct OutArgs {
@@ -181,6 +190,16 @@ xdr::xdr_struct! {
         pub place: PlaceReign,
         /// The era in which it was filled: a later one begins anew.
         pub era: u32,
+    }
+
+    /// LEFT: the caller, which leaves a place, has removed all its parts there (rule P18). Answered when it is no member
+    /// any more, durably.
+    #[derive(Copy)]
+    pub struct LeftArgs {
+        /// The placement group.
+        pub group: u32,
+        /// The place in it.
+        pub place: u32,
     }
 
     /// The rows of places as they are now, durably. One of which the caller is no member any more is left out.

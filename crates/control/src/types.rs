@@ -233,6 +233,19 @@ impl KeySet {
     }
 }
 
+xdr::xdr_struct! {
+    /// A place, in the reign of a primary.
+    #[derive(Copy)]
+    pub struct PlaceReign {
+        /// The placement group.
+        pub group: u32,
+        /// The place in it.
+        pub place: u32,
+        /// The reign.
+        pub reign: u32,
+    }
+}
+
 /// Names an object on a data server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectRef {

@@ -34,7 +34,7 @@ const ZEROS_BYTES: usize = 1 << 20;
 pub struct Ds {
     pub(crate) identity: ServerIdentity,
     pub(crate) objects: Arc<dyn ObjectStore>,
-    pub(crate) index: Index,
+    pub(crate) index: Arc<Index>,
     pub(crate) redo: Arc<RedoTable>,
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
@@ -99,7 +99,7 @@ impl Ds {
             announced: Announced::new(index.durable_changes() + redo.durable_through()),
             gate: Gate::new(opened.floors, opened.membership),
             copies: Copies::new(random()),
-            index,
+            index: Arc::new(index),
             redo,
             sizes: SizeAnswers::default(),
             reports: Reports::default(),

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use control::{PlaceRow, Status};
+use control::{PlaceReign, PlaceRow, Status};
 use layout::{ClientTag, DsHandle, Floors, HandleError, HandlePlace, KeyRing, SignedHandle};
 use nfs4::NfsStatus;
 use objects::ObjectId;
@@ -421,12 +421,39 @@ impl Gate {
         self.rows_changes.load(SeqCst)
     }
 
-    /// The row of a part's place, if this server serves and is its primary (rule P3).
+    /// The row of a part's place, if this server serves and is its primary (rule P3). It is so of a place that it lets
+    /// go, while changes that were let in before go on.
     pub(crate) fn primary_row(&self, part: Part) -> Option<Arc<OwnRow>> {
         self.with_rows(|rows, ds_id| {
             let row = rows.of(part.group, u32::from(part.id.place))?;
             (row.row.primary == ds_id).then(|| Arc::clone(row))
         })?
+    }
+
+    /// As [`Gate::primary_row`], for a change that is about to begin, which counts as in flight. `None` when this server
+    /// has let go of the place.
+    pub(crate) fn begin_change(&self, part: Part) -> Option<(Arc<OwnRow>, Flight)> {
+        let mut inner = self.inner.lock();
+        let ds_id = inner.membership?.ds_id;
+        let place = u32::from(part.id.place);
+        let row = inner
+            .is_serving()
+            .then(|| inner.rows.governed(part.group, place, ds_id))?;
+        let row = Arc::clone(row?);
+        Some((row, inner.flights.begin(part.id.file_id)))
+    }
+
+    /// Takes no more changes of these places, of which this server must be primary in these reigns (rule P14). What was
+    /// let in before goes on: [`Gate::drain_all`] waits for it. Returns whether it was so.
+    pub(crate) fn let_go(&self, conn: &ConnHandle, places: &[PlaceReign]) -> bool {
+        let mut inner = self.inner.lock();
+        let Some(membership) = inner.membership else {
+            return false;
+        };
+        let is_asked = inner.conn.as_ref() == Some(conn) && inner.is_serving();
+        let is_done = is_asked && inner.rows.let_go(places, membership.ds_id);
+        self.rows_changes.store(inner.rows.changes(), SeqCst);
+        is_done
     }
 
     /// Whether this server serves and is primary of a part's place in this very reign: to be asked before a promise
@@ -464,6 +491,15 @@ impl Gate {
         }
         self.rows_changes.store(inner.rows.changes(), SeqCst);
         is_room
+    }
+
+    /// Forgets the row of a place that this server has left.
+    pub(crate) fn forget_left(&self, group: u32, place: u32) {
+        let mut inner = self.inner.lock();
+        if let Some(membership) = inner.membership {
+            inner.rows.forget_left(group, place, membership.ds_id);
+            self.rows_changes.store(inner.rows.changes(), SeqCst);
+        }
     }
 
     /// Replaces the keys. Returns whether more are retired than before, and through which.

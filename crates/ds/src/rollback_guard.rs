@@ -65,6 +65,7 @@ impl Ds {
             counters: self.counts.to_wire(),
             floors_fill_percent: self.gate.with_floors(|f| f.fill_percent()),
             changes: self.durable_changes(),
+            fillings: self.copies.fillings().into(),
         }
     }
 

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use control::PlaceRow;
-use layout::{COPIES_MAX, GROUPS_MAX, HandlePlace, Row, Striping};
+use control::{PlaceReign, PlaceRow};
+use layout::{COPIES_MAX, GROUPS_MAX, HandlePlace, MemberState, Row, Striping};
 use rustc_hash::FxHashMap;
 
 /// Most rows that are kept: of each group, a data server has a few places.
@@ -30,6 +30,8 @@ pub(crate) struct OwnRow {
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     by_place: FxHashMap<(u32, u32), Arc<OwnRow>>,
+    /// Reigns of places that this server has let go (rule P14).
+    yielded: FxHashMap<(u32, u32), u32>,
     /// Rises with each change.
     changes: u64,
 }
@@ -58,6 +60,7 @@ impl Rows {
     /// Forgets all: another connection begins.
     pub(crate) fn clear(&mut self) {
         self.by_place.clear();
+        self.yielded.clear();
         self.changes += 1;
     }
 
@@ -75,10 +78,27 @@ impl Rows {
         if self.by_place.len() >= ROWS_MAX && !self.by_place.contains_key(&key) {
             return false;
         }
+        if self
+            .yielded
+            .get(&key)
+            .is_some_and(|reign| *reign != told.row.reign)
+        {
+            self.yielded.remove(&key);
+        }
         let (width, row) = (told.width, told.row);
         self.by_place.insert(key, Arc::new(OwnRow { width, row }));
         self.changes += 1;
         true
+    }
+
+    /// Forgets the row of a place that `ds` has left: the MDS tells it no more of that.
+    pub(crate) fn forget_left(&mut self, group: u32, place: u32, ds: u32) {
+        let key = (group, place);
+        let known = self.by_place.get(&key);
+        if known.is_some_and(|known| known.row.state_of(ds) == Some(MemberState::Leaving)) {
+            self.by_place.remove(&key);
+            self.changes += 1;
+        }
     }
 
     /// Rises with each change.
@@ -97,13 +117,39 @@ impl Rows {
         rows.map(|((group, place), row)| (*group, *place, row))
     }
 
+    /// The row of a place of which `ds` is primary and has not let go.
+    pub(crate) fn governed(&self, group: u32, place: u32, ds: u32) -> Option<&Arc<OwnRow>> {
+        let key = (group, place);
+        let known = self
+            .by_place
+            .get(&key)
+            .filter(|known| known.row.primary == ds)?;
+        (self.yielded.get(&key) != Some(&known.row.reign)).then_some(known)
+    }
+
+    /// Lets go of places of which `ds` is primary in these reigns: of all, or of none. Returns whether it has.
+    pub(crate) fn let_go(&mut self, places: &[PlaceReign], ds: u32) -> bool {
+        let is_own = |told: &PlaceReign| {
+            let known = self.by_place.get(&(told.group, told.place));
+            known.is_some_and(|known| (known.row.primary, known.row.reign) == (ds, told.reign))
+        };
+        let is_primary = places.iter().all(is_own);
+        if is_primary {
+            let yielded = places
+                .iter()
+                .map(|told| ((told.group, told.place), told.reign));
+            self.yielded.extend(yielded);
+            self.changes += 1;
+        }
+        is_primary
+    }
+
     /// The stripes of a handle's place, if `ds` is its primary in the reign of the handle.
     pub(crate) fn stripes_of(&self, place: &HandlePlace, ds: u32) -> Option<HandleStripes> {
         let index = u32::from(place.place);
-        let known = self.by_place.get(&(place.group, index))?;
-        let is_primary = known.row.primary == ds && known.row.reign == place.reign;
+        let known = self.governed(place.group, index, ds)?;
         let striping = place.striping(known.width)?;
-        (is_primary && index < known.width).then_some(HandleStripes {
+        (known.row.reign == place.reign && index < known.width).then_some(HandleStripes {
             striping,
             index,
             is_alone: known.row.members.0.len() == 1,

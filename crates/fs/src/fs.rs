@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use state::{DelegationLimits, FileStates, StateLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use stripes::{Peers, PeersConfig};
 use tokio::sync::Semaphore;
 use transport::{Connector, Preference};
@@ -61,6 +62,8 @@ pub struct DataConfig {
     pub stripe_unit_bytes: u32,
     /// Copies of new files, where no layout policy says otherwise.
     pub copies: u32,
+    /// A data server that is away for so long is given up: another one gets the copies that it had.
+    pub replace_after: Duration,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
     pub mds_threshold_bytes: u64,
     /// Largest file whose bytes lie in the metadata store, where no layout policy says otherwise; 0 for none. At most
@@ -216,6 +219,7 @@ impl Fs {
             data_transport: data.data_transport,
             proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
             copies: data.copies,
+            replace_after: data.replace_after,
             key_times: data.keys,
             wall_ms: Arc::new(move || ms_of(wall())),
             random: Arc::clone(&config.random),

@@ -26,6 +26,8 @@ xdr::xdr_enum! {
         Filling = 2,
         /// What it had when it was left out.
         Stale = 3,
+        /// Parts that are of no use any more: it removes them, and is no member then (rule P18).
+        Leaving = 4,
     }
 }
 
@@ -109,6 +111,14 @@ impl Row {
     pub fn state_of(&self, ds: u32) -> Option<MemberState> {
         let member = self.members.0.iter().find(|m| m.ds == ds);
         member.map(|m| m.state)
+    }
+
+    /// Members that are given each change: those in sync and those that are filled.
+    pub fn takers(&self) -> impl Iterator<Item = u32> + '_ {
+        let members = self.members.0.iter();
+        let taking =
+            members.filter(|m| matches!(m.state, MemberState::Sync | MemberState::Filling));
+        taking.map(|m| m.ds)
     }
 
     /// Members in a state.

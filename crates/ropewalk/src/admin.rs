@@ -57,6 +57,30 @@ pub(crate) enum Request {
         /// Its id.
         ds_id: u32,
     },
+    /// Give the places of a data server to others (metadata server).
+    DsDrain {
+        /// Its id.
+        ds_id: u32,
+        /// The data server that gets them, where it can.
+        substitute: Option<u32>,
+        /// Only say whether it can be done.
+        dry_run: bool,
+    },
+    /// A data server keeps what it has (metadata server).
+    DsUndrain {
+        /// Its id.
+        ds_id: u32,
+    },
+    /// Remove a data server that has no places (metadata server).
+    DsRemove {
+        /// Its id.
+        ds_id: u32,
+    },
+    /// Make the data servers level (metadata server).
+    DsRebalance {
+        /// Whether it begins, or ends.
+        wanted: bool,
+    },
     /// Make a new signing key now (metadata server).
     KeyRotate,
 }

@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run a metadata server
     Mds(DaemonArgs),
-    /// Run a data server
+    /// Run a data server, or see to those of a cluster
     Ds(DsArgs),
     /// Show servers, capacity, sessions, layouts and counters
     Status(StatusArgs),
@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Change the keys that sign handles for data servers
     #[command(subcommand)]
     Key(KeyCommand),
+    /// See how lost copies of data are made again
+    #[command(subcommand)]
+    Repair(RepairCommand),
     /// Remove a data server from the cluster for good: what it holds is lost
     Expel(ExpelArgs),
     /// Show RDMA devices, and why they can or cannot be used
@@ -108,12 +111,103 @@ pub(crate) struct DaemonArgs {
 
 /// `ropewalk ds`.
 #[derive(Debug, Args)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct DsArgs {
+    /// What to do with the data servers of a cluster
+    #[command(subcommand)]
+    pub order: Option<DsOrder>,
     #[command(flatten)]
-    pub daemon: DaemonArgs,
+    pub daemon: Option<DaemonArgs>,
     /// Serve, as the child of a watcher that is at the other end of standard input
     #[arg(long, hide = true)]
     pub watched: bool,
+}
+
+/// `ropewalk ds ...`: orders to the metadata server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DsOrder {
+    /// Show the data servers, how full they are, and of how many places each is a member
+    List {
+        #[command(flatten)]
+        place: MdsPlace,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give all that a data server has to others, while it serves on
+    Drain {
+        /// Id of the data server, as `ropewalk ds list` shows it
+        id: u32,
+        #[command(flatten)]
+        args: OrderArgs,
+    },
+    /// Let a drained data server keep what it still has, and take new files again
+    Undrain {
+        /// Id of the data server
+        id: u32,
+        #[command(flatten)]
+        place: MdsPlace,
+    },
+    /// Take a drained data server out of the cluster for good
+    Remove {
+        /// Id of the data server
+        id: u32,
+        #[command(flatten)]
+        place: MdsPlace,
+    },
+    /// Give all that a data server has to another one
+    Replace {
+        /// Id of the data server that goes
+        old: u32,
+        /// Id of the one that takes its places
+        new: u32,
+        #[command(flatten)]
+        args: OrderArgs,
+    },
+    /// Move places from full data servers to those with more room, until they are level
+    Rebalance {
+        /// Move nothing more
+        #[arg(long)]
+        stop: bool,
+        #[command(flatten)]
+        args: OrderArgs,
+    },
+}
+
+/// What orders that take long have in common.
+#[derive(Debug, Args)]
+pub(crate) struct OrderArgs {
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not wait until it is done
+    #[arg(long)]
+    pub no_wait: bool,
+    #[command(flatten)]
+    pub place: MdsPlace,
+}
+
+impl OrderArgs {
+    /// Whether the command waits until it is done.
+    pub(crate) fn wait(&self) -> bool {
+        !self.no_wait
+    }
+}
+
+/// `ropewalk repair ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RepairCommand {
+    /// Show which places lack copies, and how far those are that are being made
+    Status {
+        #[command(flatten)]
+        place: MdsPlace,
+        /// Show the progress until each place has its copies
+        #[arg(long, conflicts_with = "json")]
+        watch: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `ropewalk up`.
@@ -300,6 +394,13 @@ mod tests {
             "token list",
             "key rotate",
             "expel 1",
+            "ds list",
+            "ds drain 1",
+            "ds undrain 1",
+            "ds remove 1",
+            "ds replace 1 2",
+            "ds rebalance",
+            "repair status",
         ];
         for command in commands {
             for option in ["--dir", "--state-dir"] {

@@ -21,6 +21,7 @@ mod key;
 mod listeners;
 mod man;
 mod metrics;
+mod movement;
 mod nss;
 mod out;
 mod rdma;
@@ -60,7 +61,13 @@ fn run(command: Command) -> Outcome {
     match command {
         Command::Up(args) => up::run(&args),
         Command::Mds(args) => serve_mds::run(&args),
-        Command::Ds(args) => serve_ds::run(&args),
+        Command::Ds(args) => match (&args.order, &args.daemon) {
+            (Some(order), _) => movement::run(order),
+            (None, Some(daemon)) => serve_ds::run(daemon, args.watched),
+            // The parser asks for one of them.
+            (None, None) => Err(failure::failed("--config is missing")),
+        },
+        Command::Repair(command) => movement::repair(&command),
         Command::Status(args) => status::run(&args),
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),

@@ -15,7 +15,7 @@
 //! starts the server again after any other.
 
 use crate::admin::{self, AdminSocket, Handler, Request};
-use crate::cli::DsArgs;
+use crate::cli::DaemonArgs;
 use crate::config::{self, DsConfig, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
 use crate::failure::{Failure, Outcome, cannot, failed};
@@ -70,10 +70,10 @@ const INDEX_LOG_BYTES: u64 = 8 * 1024 * 1024;
 const INDEX_RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// `ropewalk ds`: the process that watches, or the one that serves.
-pub(crate) fn run(args: &DsArgs) -> Outcome {
-    let file = &args.daemon.config;
+pub(crate) fn run(daemon: &DaemonArgs, is_watched: bool) -> Outcome {
+    let file = &daemon.config;
     let config: DsConfig = config::load(file)?;
-    if args.daemon.check_config {
+    if daemon.check_config {
         return out::line(&format!("{} is a valid configuration", file.display()));
     }
     daemon::init_logging();
@@ -81,11 +81,11 @@ pub(crate) fn run(args: &DsArgs) -> Outcome {
         .enable_all()
         .build()
         .map_err(cannot("start the runtime"))?;
-    if args.watched {
+    if is_watched {
         let line = ParentLine::adopt()?;
         runtime.block_on(serve(file, &config, &line))
     } else {
-        runtime.block_on(watch::run(&args.daemon, config))
+        runtime.block_on(watch::run(daemon, config))
     }
 }
 
@@ -444,9 +444,8 @@ fn handler(view: Arc<View>) -> Handler {
         let view = Arc::clone(&view);
         Box::pin(async move {
             match request {
-                Request::Status => {
-                    serde_json::to_value(ServerStatus::Ds(view.status())).map_err(|e| e.to_string())
-                }
+                Request::Status => serde_json::to_value(ServerStatus::Ds(Box::new(view.status())))
+                    .map_err(|e| e.to_string()),
                 _ => Err("this is a data server: ask the metadata server".to_owned()),
             }
         })
@@ -455,7 +454,7 @@ fn handler(view: Arc<View>) -> Handler {
 
 impl Watched for View {
     fn snapshot(&self) -> ServerStatus {
-        ServerStatus::Ds(self.status())
+        ServerStatus::Ds(Box::new(self.status()))
     }
 
     async fn health(&self) -> Result<(), String> {

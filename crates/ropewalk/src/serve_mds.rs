@@ -25,8 +25,8 @@ use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{
-    DataServerRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, PlacesSummary,
-    STATE_EXPELLED, STATE_SERVING, ServerStatus,
+    DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, PlacesSummary,
+    STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
 use ::cluster::{
@@ -249,6 +249,7 @@ async fn open_mds(
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             copies: config.copies,
+            replace_after: config.replace_after.0,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             inline_max_bytes: config.inline_max.as_u64(),
             copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,
@@ -384,7 +385,7 @@ fn handler(view: Arc<View>) -> Handler {
         let view = Arc::clone(&view);
         Box::pin(async move {
             let value = match request {
-                Request::Status => serde_json::to_value(ServerStatus::Mds(view.status())),
+                Request::Status => serde_json::to_value(ServerStatus::Mds(Box::new(view.status()))),
                 Request::TokenCreate { ttl_seconds } => {
                     serde_json::to_value(view.create_token(ttl_seconds).await?)
                 }
@@ -392,6 +393,30 @@ fn handler(view: Arc<View>) -> Handler {
                 Request::Expel { ds_id } => {
                     let order = expel(view.cluster(), ds_id, "expelled by an administrator");
                     order.await.map_err(|e| e.to_string())?;
+                    serde_json::to_value(())
+                }
+                Request::DsDrain {
+                    ds_id,
+                    substitute,
+                    dry_run,
+                } => {
+                    let cluster = view.cluster();
+                    let order = match dry_run {
+                        true => cluster.check_drain(ds_id, substitute),
+                        false => cluster.drain(ds_id, substitute).await,
+                    };
+                    serde_json::to_value(order.map_err(|e| e.to_string())?)
+                }
+                Request::DsUndrain { ds_id } => {
+                    let order = view.cluster().undrain(ds_id).await;
+                    serde_json::to_value(order.map_err(|e| e.to_string())?)
+                }
+                Request::DsRemove { ds_id } => {
+                    let order = view.cluster().remove(ds_id, "removed by an administrator");
+                    serde_json::to_value(order.await.map_err(|e| e.to_string())?)
+                }
+                Request::DsRebalance { wanted } => {
+                    view.cluster().rebalance(wanted);
                     serde_json::to_value(())
                 }
                 Request::KeyRotate => {
@@ -407,7 +432,7 @@ fn handler(view: Arc<View>) -> Handler {
 
 impl Watched for View {
     fn snapshot(&self) -> ServerStatus {
-        ServerStatus::Mds(self.status())
+        ServerStatus::Mds(Box::new(self.status()))
     }
 
     /// The store still makes durable what it has taken: a reply can leave.
@@ -564,6 +589,8 @@ impl View {
             data_servers: cluster.servers.iter().map(row).collect(),
             groups: groups(cluster),
             copies: fs.cluster().copies(),
+            fillings: cluster.fillings.iter().map(filling_row).collect(),
+            rebalancing: cluster.is_rebalancing,
         }
     }
 }
@@ -600,6 +627,18 @@ fn place_row(place: &::cluster::PlaceStatus) -> PlaceRow {
         sync: place.sync.clone(),
         filling: place.filling.clone(),
         stale: place.stale.clone(),
+        leaving: place.leaving.clone(),
+    }
+}
+
+fn filling_row(filling: &control::FillProgress) -> FillingRow {
+    FillingRow {
+        group: filling.group,
+        place: filling.place,
+        ds: filling.ds_id,
+        parts: filling.parts,
+        parts_done: filling.parts_done,
+        bytes_sent: filling.bytes_sent,
     }
 }
 
@@ -607,6 +646,7 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
     let (capacity, c) = (server.capacity, server.counters);
     let state = match server.state {
         ServerState::Serving => STATE_SERVING,
+        ServerState::Draining => STATE_DRAINING,
         ServerState::Joining => "catching up",
         ServerState::Away => "away",
         ServerState::Expelled => STATE_EXPELLED,
@@ -623,6 +663,7 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
         free_bytes: capacity.free_bytes,
         full: server.is_full,
         objects: capacity.objects_count,
+        places: count(server.places),
         client_read_bytes: c.client_read_bytes,
         client_written_bytes: c.client_written_bytes,
         proxy_read_bytes: c.proxy_read_bytes,

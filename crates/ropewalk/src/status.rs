@@ -35,6 +35,8 @@ pub(crate) struct StatusArgs {
 
 /// State of a data server that serves.
 pub(crate) const STATE_SERVING: &str = "serving";
+/// State of a data server that serves, and gives its places to others.
+pub(crate) const STATE_DRAINING: &str = "draining";
 /// State of a data server that is put out.
 pub(crate) const STATE_EXPELLED: &str = "expelled";
 
@@ -116,6 +118,12 @@ pub(crate) struct MdsStatus {
     /// Copies of new files.
     #[serde(default)]
     pub copies: u32,
+    /// Members of places that are being filled.
+    #[serde(default)]
+    pub fillings: Vec<FillingRow>,
+    /// Whether data servers are being made level.
+    #[serde(default)]
+    pub rebalancing: bool,
 }
 
 /// Two machines that end each other's sessions.
@@ -134,7 +142,7 @@ pub(crate) struct NameClashRow {
 pub(crate) struct DataServerRow {
     /// Its id.
     pub id: u32,
-    /// `serving`, `catching up`, `away` or `expelled`.
+    /// `serving`, `draining`, `catching up`, `away` or `expelled`.
     pub state: String,
     /// Where clients reach it.
     pub addresses: Vec<String>,
@@ -146,6 +154,8 @@ pub(crate) struct DataServerRow {
     pub full: bool,
     /// Objects in its index.
     pub objects: u64,
+    /// Places of which it is a member.
+    pub places: u64,
     /// Bytes that clients read since it started, as of its last heartbeat.
     pub client_read_bytes: u64,
     /// Bytes that clients wrote.
@@ -165,7 +175,7 @@ pub(crate) struct DataServerRow {
 impl DataServerRow {
     /// Whether it serves.
     pub(crate) fn is_online(&self) -> bool {
-        self.state == STATE_SERVING
+        self.state == STATE_SERVING || self.state == STATE_DRAINING
     }
 
     /// What to tell of it when it is full.
@@ -248,6 +258,26 @@ pub(crate) struct PlaceRow {
     pub filling: Vec<u32>,
     /// Those that were left out.
     pub stale: Vec<u32>,
+    /// Those that have left, and remove what they had.
+    pub leaving: Vec<u32>,
+}
+
+/// How far a member of a place is filled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FillingRow {
+    /// The placement group.
+    pub group: u32,
+    /// The place in it.
+    pub place: u32,
+    /// The data server that is filled.
+    pub ds: u32,
+    /// Parts of the place when it was begun.
+    pub parts: u64,
+    /// Parts that were compared.
+    pub parts_done: u64,
+    /// Bytes that it lacked and was sent.
+    pub bytes_sent: u64,
 }
 
 /// How the places of a cluster are.
@@ -337,9 +367,9 @@ pub(crate) struct DsStatus {
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(crate) enum ServerStatus {
     /// A metadata server.
-    Mds(MdsStatus),
+    Mds(Box<MdsStatus>),
     /// A data server.
-    Ds(DsStatus),
+    Ds(Box<DsStatus>),
 }
 
 /// `ropewalk status`.
@@ -672,7 +702,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let servers = BTreeMap::from([("mds".to_owned(), Ok(ServerStatus::Mds(mds)))]);
+        let servers = BTreeMap::from([("mds".to_owned(), Ok(ServerStatus::Mds(Box::new(mds))))]);
         let text = show(&servers);
         let told =
             "sessions: \"Linux NFSv4.1 clone\" at 192.0.2.1 and 192.0.2.2; give each machine";
@@ -727,12 +757,12 @@ mod tests {
             fences_pending: 7,
             ..Default::default()
         };
-        let ds = || Ok(ServerStatus::Ds(DsStatus::default()));
+        let ds = || Ok(ServerStatus::Ds(Box::default()));
         let servers = BTreeMap::from([
             ("ds-10".to_owned(), ds()),
             ("ds-2".to_owned(), ds()),
             ("ds-3".to_owned(), Err(failed("it hangs"))),
-            ("mds".to_owned(), Ok(ServerStatus::Mds(mds))),
+            ("mds".to_owned(), Ok(ServerStatus::Mds(Box::new(mds)))),
         ]);
         assert_eq!(json(&servers)["ds-3"]["error"], "it hangs");
         assert_eq!(json(&servers)["ds-2"]["role"], "ds");

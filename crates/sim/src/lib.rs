@@ -20,6 +20,7 @@ mod history;
 mod injected_bug;
 mod join;
 mod mds_node;
+mod mover;
 mod nemesis;
 mod net;
 mod panics;

@@ -47,6 +47,9 @@ struct Args {
     /// Copies of each stripe
     #[arg(long)]
     replicas: Option<u32>,
+    /// Data servers are drained and made level meanwhile
+    #[arg(long)]
+    moves: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -91,6 +94,7 @@ fn config(args: &Args) -> Config {
         rdma: args.rdma.or(usual.rdma),
         eager: args.eager,
         replicas: args.replicas.unwrap_or(usual.replicas),
+        moves: args.moves,
         bug: args.bug,
         ..usual
     }
@@ -132,6 +136,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("times", args.times),
         ("greedy", args.greedy),
         ("eager", args.eager),
+        ("moves", args.moves),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");

@@ -42,6 +42,8 @@ const INLINE_MAX_BYTES: [u64; 4] = [0, 2_048, 20_480, 65_536];
 const COPY_ASYNC_ABOVE_BYTES: u64 = 6_144;
 /// Pause between two ticks in milliseconds.
 const TICK_MS: u64 = 1_000;
+/// A data server that is away for so long is given up.
+const REPLACE_AFTER: Duration = Duration::from_secs(15);
 /// Short, so that keys change under every load.
 const KEY_TIMES: KeyTimes = KeyTimes {
     rotation_ms: 15_000,
@@ -137,6 +139,7 @@ impl MdsNode {
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 copies: self.copies,
+                replace_after: REPLACE_AFTER,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 inline_max_bytes,
                 copy_async_above_bytes: COPY_ASYNC_ABOVE_BYTES,

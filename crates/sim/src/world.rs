@@ -11,6 +11,7 @@ use crate::greedy_client::GreedyClient;
 use crate::history::History;
 use crate::injected_bug::InjectedBug;
 use crate::mds_node::{LEASE_MS, MdsNode};
+use crate::mover::{self, Mover};
 use crate::nemesis::Nemesis;
 use crate::net::{Net, NetFaults};
 use crate::panics;
@@ -74,6 +75,8 @@ pub struct Config {
     pub eager: bool,
     /// Copies of each stripe.
     pub replicas: u32,
+    /// Whether data servers are drained and made level meanwhile.
+    pub moves: bool,
     /// A built-in fault.
     pub bug: Option<InjectedBug>,
 }
@@ -99,6 +102,7 @@ impl Config {
             times: false,
             eager: false,
             replicas: 1,
+            moves: false,
             bug: None,
         }
     }
@@ -434,6 +438,9 @@ impl World {
         if self.config.greedy_clients == 0 {
             spoilers.spawn(self.nemesis().run());
         }
+        if self.config.moves {
+            spoilers.spawn(self.mover().run());
+        }
         for number in 0..self.config.greedy_clients {
             let servers = (0..self.config.ds).map(ds_name);
             let greedy = GreedyClient::new(
@@ -501,6 +508,24 @@ impl World {
         Ok(dirs)
     }
 
+    fn mover(&mut self) -> Mover {
+        Mover {
+            rng: self.rng.split(),
+            trace: self.trace.clone(),
+            mds: Arc::clone(&self.mds),
+            servers: self.servers(),
+        }
+    }
+
+    fn servers(&self) -> u32 {
+        u32::try_from(self.config.ds).unwrap_or(u32::MAX)
+    }
+
+    /// Whether places have more than one member at some time.
+    fn has_members(&self) -> bool {
+        self.config.replicas > 1 || self.config.moves
+    }
+
     fn nemesis(&mut self) -> Nemesis {
         let names = (0..self.config.clients).map(|n| format!("client-{n}"));
         let data = (0..self.config.data_clients).map(|n| format!("data-{n}"));
@@ -543,7 +568,8 @@ impl World {
             last.look_everywhere().await;
         }
         self.drain().await?;
-        if self.config.replicas > 1 {
+        if self.has_members() {
+            mover::end(&*self.mds.lock().await, self.servers()).await;
             self.level().await?;
         }
         Ok(())
@@ -551,16 +577,21 @@ impl World {
 
     /// Waits until every member of every place is in sync.
     async fn level(&mut self) -> Result<(), String> {
+        let mut unlevel = Vec::new();
         for _ in 0..LEVEL_SECS_MAX {
             let mds = self.mds.lock().await;
             let nfsd = mds.nfsd().ok_or("no metadata server")?;
-            if replicas::are_level(nfsd.role().fs().cluster()) {
+            unlevel = replicas::unlevel(nfsd.role().fs().cluster());
+            if unlevel.is_empty() {
                 return Ok(());
             }
             drop(mds);
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        Err("members of places are not in sync long after all is calm".to_owned())
+        Err(format!(
+            "members of places are not in sync long after all is calm: {}",
+            unlevel.join("; ")
+        ))
     }
 
     /// Waits until nothing is left to remove.
@@ -607,7 +638,7 @@ impl World {
                 self.findings.add(format!("ds-{index}: {e}"));
             }
         }
-        if let Some(nfsd) = mds.nfsd().filter(|_| self.config.replicas > 1) {
+        if let Some(nfsd) = mds.nfsd().filter(|_| self.has_members()) {
             let mut nodes = Vec::new();
             for ds in &self.ds {
                 nodes.push(ds.lock().await);

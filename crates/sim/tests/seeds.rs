@@ -99,6 +99,22 @@ fn promises_hold_where_stripes_have_copies_and_copies_are_equal_at_the_end() {
 }
 
 #[test]
+fn promises_hold_while_data_servers_are_drained_and_made_level() {
+    let moved = Config {
+        moves: true,
+        ds: 4,
+        ..Config::replicated()
+    };
+    try_seeds(60, &moved, " --replicas 2 --moves --ds 4");
+    let one_copy = Config {
+        moves: true,
+        ds: 4,
+        ..Config::cluster()
+    };
+    try_seeds(30, &one_copy, " --moves --ds 4");
+}
+
+#[test]
 fn items_of_a_stream_that_members_drop_are_found() {
     let words = "differ";
     let fault = InjectedBug::DropItems;

@@ -7,6 +7,7 @@ mod floors;
 mod objects;
 mod ranges;
 pub(crate) mod rows;
+mod yielded;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -84,6 +85,7 @@ impl Calls {
             ToDs::Punch(args) => say(e, ranges::punch(ds, conn, args).await),
             ToDs::Reserve(args) => say(e, ranges::reserve(ds, conn, args).await),
             ToDs::Clone(args) => say(e, ranges::clone(ds, conn, args).await),
+            ToDs::Yield(args) => say(e, yielded::yield_places(ds, conn, &args.places.0).await),
             ToDs::Rows(args) => say(e, rows::rows(ds, args).await),
             ToDs::Shutdown(args) => {
                 let drain_ms = args.drain_ms;
@@ -108,6 +110,7 @@ const fn why(status: Status) -> &'static str {
         Status::TooLarge => "the file system of the data server holds no object of that size",
         Status::Unsupported => "the file system of the data server cannot do that",
         Status::NoSpace => "the data server has no room",
+        Status::NotPrimary => "another data server is primary of the place",
         Status::Removed => "the object was removed",
         Status::TryLater => "the data server is busy with the object",
         Status::Io => "see the log of the data server",

@@ -91,7 +91,8 @@ impl Ds {
         part: Part,
         change: Change<'_>,
     ) -> Result<(Applied, Passed), Fault> {
-        let row = self.gate.primary_row(part).ok_or(Fault::NotPrimary)?;
+        let begun = self.gate.begin_change(part);
+        let (row, _flight) = begun.ok_or(Fault::NotPrimary)?;
         self.room_at_members(&row).await?;
         if let Change::Clone { src, .. } = &change {
             self.settle_source(part, *src).await?;

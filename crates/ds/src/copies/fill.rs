@@ -172,6 +172,23 @@ struct Filling<'d> {
     ds: &'d Ds,
     row: Arc<OwnRow>,
     key: FillKey,
+    noted: &'d Fill,
+}
+
+impl Ds {
+    /// Parts of a place.
+    fn count_parts(&self, any: Part) -> Result<u64, meta::MetaError> {
+        let place = (any.group, any.id.place);
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = self.index.parts_of(place, after, PARTS_MAX as usize)?;
+            count += page.len() as u64;
+            after = page.last().copied();
+            if page.len() < PARTS_MAX as usize {
+                return Ok(count);
+            }
+        }
+    }
 }
 
 /// Fills a member and has the MDS count it.
@@ -189,11 +206,14 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
     if row.row.state_of(member) != Some(MemberState::Filling) {
         return Ok(());
     }
-    fill.begin();
+    // What was let in when the place had other members was not passed on.
+    ds.gate.drain_all().await;
+    fill.begin(ds.count_parts(any).map_err(|e| e.to_string())?);
     let filling = Filling {
         ds,
         row: Arc::clone(&row),
         key,
+        noted: fill,
     };
     filling.drop_foreign(any).await?;
     filling.compare_all(any).await?;
@@ -343,7 +363,9 @@ impl Filling<'_> {
             }
             first = next / u64::from(BLOCK_BYTES);
         }
-        self.ask(part, StreamItem::Sync).await.map(drop)
+        self.ask(part, StreamItem::Sync).await?;
+        self.noted.note_progress(1, 0);
+        Ok(())
     }
 
     /// Sends the blocks that differ, as they are now, and the end of the part.
@@ -384,6 +406,7 @@ impl Filling<'_> {
                 let _sent = self.queue(part, Owned::Plain(StreamItem::Punch { range }));
             }
             for (offset, bytes) in runs {
+                self.noted.note_progress(0, bytes.len() as u64);
                 let _sent = self.queue(part, Owned::block(offset, bytes));
             }
         }

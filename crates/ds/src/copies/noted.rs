@@ -13,7 +13,21 @@ pub(super) type FillKey = (u32, u8, u32);
 
 /// What writers note while a member is filled.
 #[derive(Default)]
-pub(super) struct Fill(Mutex<Noted>);
+pub(super) struct Fill {
+    noted: Mutex<Noted>,
+    progress: Mutex<Progress>,
+}
+
+/// How far a filling has come.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Progress {
+    /// Parts of the place when it was begun.
+    pub(super) parts: u64,
+    /// Parts that were compared.
+    pub(super) parts_done: u64,
+    /// Bytes that were sent.
+    pub(super) bytes_sent: u64,
+}
 
 #[derive(Default)]
 struct Noted {
@@ -29,7 +43,7 @@ impl Fill {
     /// A part is about to be passed on. Returns whether promises wait for the member. To be held together with the
     /// queueing under the lock of all fillings: else an item could be queued after the last sync with nobody waiting.
     pub(super) fn note(&self, id: ObjectId) -> bool {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         if !noted.is_waited_for {
             noted.has_overflowed |= noted.touched.len() >= TOUCHED_MAX;
             if !noted.has_overflowed {
@@ -41,29 +55,43 @@ impl Fill {
 
     /// A part was changed and not passed on.
     pub(super) fn compare_again(&self, id: ObjectId) {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         noted.has_overflowed |= noted.again.len() >= TOUCHED_MAX;
         if !noted.has_overflowed {
             noted.again.insert(id);
         }
     }
 
-    /// The filling begins.
-    pub(super) fn begin(&self) {
-        let mut noted = self.0.lock();
+    /// The filling begins, with so many parts to compare.
+    pub(super) fn begin(&self, parts: u64) {
+        *self.progress.lock() = Progress {
+            parts,
+            ..Progress::default()
+        };
+        let mut noted = self.noted.lock();
         noted.has_overflowed = false;
         noted.is_waited_for = false;
     }
 
+    pub(super) fn note_progress(&self, parts: u64, bytes: u64) {
+        let mut progress = self.progress.lock();
+        progress.parts_done += parts;
+        progress.bytes_sent += bytes;
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        *self.progress.lock()
+    }
+
     pub(super) fn take_again(&self) -> Vec<ObjectId> {
-        std::mem::take(&mut self.0.lock().again)
+        std::mem::take(&mut self.noted.lock().again)
             .into_iter()
             .collect()
     }
 
     /// From now on promises wait for the member. Returns what is to be synced there; `None` when that is not known.
     pub(super) fn wait_for(&self) -> Option<Vec<ObjectId>> {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         if noted.has_overflowed {
             return None;
         }

@@ -176,11 +176,15 @@ async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
     }
 }
 
-/// Whether a member still counts at a place; it does while nothing is known.
+/// Whether a member still counts at the place of an item; it does while nothing is known. An item of an earlier reign is
+/// for nobody: each member would refuse it, and hold up its lane.
 fn counts(ds: &Ds, head: &Head, member: u32) -> bool {
     let counts = ds.gate.with_rows(|rows, ds_id| {
         let row = rows.of(head.group, head.place);
-        row.is_none_or(|row| row.row.primary != ds_id || is_counted(row.row.state_of(member)))
+        row.is_none_or(|row| {
+            let reigns = (row.row.primary, row.row.reign) == (ds_id, head.reign);
+            reigns && is_counted(row.row.state_of(member))
+        })
     });
     counts.unwrap_or(true)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use control::NetAddr;
+use control::{FILLINGS_MAX, FillProgress, NetAddr};
 use layout::MemberState;
 use nfs4::NfsTime;
 use parking_lot::Mutex;
@@ -62,6 +62,23 @@ impl Copies {
             received: Received::default(),
             wake: Notify::new(),
         }
+    }
+
+    /// How far members are filled.
+    pub(crate) fn fillings(&self) -> Vec<FillProgress> {
+        let fills = self.fills.lock();
+        let told = fills.iter().map(|((group, place, ds_id), fill)| {
+            let progress = fill.progress();
+            FillProgress {
+                group: *group,
+                place: u32::from(*place),
+                ds_id: *ds_id,
+                parts: progress.parts,
+                parts_done: progress.parts_done,
+                bytes_sent: progress.bytes_sent,
+            }
+        });
+        told.take(FILLINGS_MAX as usize).collect()
     }
 
     /// Rows have changed.
@@ -152,7 +169,7 @@ impl Copies {
                     });
                     fill.note(part.id)
                 }
-                MemberState::Stale => continue,
+                MemberState::Stale | MemberState::Leaving => continue,
             };
             let waiting = self
                 .stream(member.ds)

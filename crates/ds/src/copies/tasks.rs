@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use transport::Connector;
 
 use super::fill::fill;
+use super::leave::{leave, to_leave};
 use super::noted::FillKey;
 use super::send::carry;
 use crate::Ds;
@@ -36,6 +37,7 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
     let mut carried = BTreeSet::new();
     let mut fillings = JoinSet::new();
     let mut filled: BTreeSet<FillKey> = BTreeSet::new();
+    let mut leaving = JoinSet::new();
     loop {
         let ds = nfsd.role();
         close_streams(ds);
@@ -61,6 +63,12 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
                 });
             }
         }
+        if leaving.is_empty()
+            && let Some(place) = to_leave(ds)
+        {
+            let nfsd = Arc::clone(&nfsd);
+            leaving.spawn(async move { leave_one(nfsd.role(), place).await });
+        }
         tokio::select! {
             () = ds.copies.wake.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
@@ -69,12 +77,21 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
                     carried.remove(&number);
                 }
             }
+            Some(_ended) = leaving.join_next(), if !leaving.is_empty() => {}
             Some(ended) = fillings.join_next(), if !fillings.is_empty() => {
                 if let Ok(key) = ended {
                     filled.remove(&key);
                 }
             }
         }
+    }
+}
+
+async fn leave_one(ds: &Ds, place: (u32, u8)) {
+    if let Err(why) = leave(ds, place).await {
+        let (group, place) = place;
+        tracing::warn!(group, place, why, "leaving a place");
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
@@ -113,12 +130,7 @@ fn to_fill(ds: &Ds) -> BTreeMap<FillKey, bool> {
 fn close_streams(ds: &Ds) {
     let members = ds.gate.with_rows(|rows, ds_id| {
         let own = rows.all().filter(|(_, _, row)| row.row.primary == ds_id);
-        let counted = own.flat_map(|(_, _, row)| {
-            let members = row.row.members.0.iter();
-            members
-                .filter(|m| m.state != MemberState::Stale)
-                .map(|m| m.ds)
-        });
+        let counted = own.flat_map(|(_, _, row)| row.row.takers());
         counted.collect::<BTreeSet<u32>>()
     });
     let Some(members) = members else {

@@ -190,8 +190,8 @@ impl Mds {
                 .encode(e);
             }
             ToMds::Heartbeat(args) => {
-                state.heartbeats.push(args);
                 let changes = if state.takes_changes { args.changes } else { 0 };
+                state.heartbeats.push(args);
                 Answer::Ok(HeartbeatOk {
                     lease_ms: state.lease_ms,
                     cluster_floor: state.cluster_floor,

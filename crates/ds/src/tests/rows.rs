@@ -1,7 +1,7 @@
 //! Who is primary of a place, and what a handle of a place lets through (P1, P2, P4, P21).
 
 use super::*;
-use control::{PlaceRow, RowsArgs};
+use control::{PlaceReign, PlaceRow, RowsArgs, YieldArgs};
 use layout::{HandlePlace, Row};
 
 /// This server.
@@ -78,6 +78,43 @@ async fn a_handle_of_a_place_needs_a_row_with_this_server_as_primary_in_that_rei
     );
     assert_eq!(write_at(&a, &handle(1, 7), UNIT).await, Ok(()));
     assert_eq!(world.ds().status().refusals.other_place, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_was_let_go_takes_nothing_until_another_reign() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let rows = [0, 1].map(|place| told(place, 1, Row::single(SELF, 1)));
+    tell(&world, rows.to_vec()).await.unwrap();
+    let let_go = |reign| {
+        let place = PlaceReign {
+            group: GROUP,
+            place: 1,
+            reign,
+        };
+        YieldArgs {
+            places: vec![place].into(),
+        }
+    };
+    let refused = Err(NfsStatus::PnfsNoLayout);
+    assert_eq!(write_at(&a, &handle(1, 1), UNIT).await, Ok(()));
+    let other = world.mds.call(&let_go(2)).await;
+    assert_eq!(other, Err(Status::NotPrimary), "of another reign");
+    assert_eq!(write_at(&a, &handle(1, 1), UNIT).await, Ok(()));
+    world.mds.call(&let_go(1)).await.unwrap();
+    assert_eq!(write_at(&a, &handle(1, 1), UNIT).await, refused);
+    assert_eq!(
+        write_at(&a, &handle(0, 1), 0).await,
+        Ok(()),
+        "another place"
+    );
+    // A ROWS that was under way says what was so before.
+    let before = told(1, 1, Row::single(SELF, 1));
+    tell(&world, vec![before]).await.unwrap();
+    assert_eq!(write_at(&a, &handle(1, 1), UNIT).await, refused);
+    let again = told(1, 3, Row::single(SELF, 3));
+    tell(&world, vec![again]).await.unwrap();
+    assert_eq!(write_at(&a, &handle(1, 3), UNIT).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]

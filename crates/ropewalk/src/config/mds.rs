@@ -29,6 +29,8 @@ const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Shortest and longest time between signing keys.
 const KEY_ROTATION_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(600)..=Duration::from_secs(365 * 86_400);
+/// Shortest time after which a data server that is away is given up.
+const REPLACE_AFTER_MIN: Duration = Duration::from_secs(10);
 /// Shortest time that layouts under an older key are left alone.
 const KEY_OVERLAP_MIN: Duration = Duration::from_secs(60);
 /// Longest domain name (RFC 1035 §2.3.4).
@@ -85,6 +87,9 @@ pub(crate) struct MdsConfig {
     /// Copies of new files, each at another data server: 1 to 4.
     #[serde(default = "default_copies")]
     pub copies: u32,
+    /// A data server that is away for so long is given up: others get the copies that it had.
+    #[serde(default = "default_replace_after")]
+    pub replace_after: Length,
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
@@ -151,6 +156,10 @@ fn default_copies() -> u32 {
     1
 }
 
+fn default_replace_after() -> Length {
+    Length(Duration::from_secs(600))
+}
+
 fn default_stripe_unit() -> ByteSize {
     ByteSize::mib(1)
 }
@@ -198,6 +207,9 @@ impl Checked for MdsConfig {
         }
         if !(1..=cluster::COPIES_MAX).contains(&self.copies) {
             return Err(wrong("`copies` must be between 1 and 4"));
+        }
+        if self.replace_after.0 < REPLACE_AFTER_MIN {
+            return Err(wrong("`replace_after` must be at least 10 s"));
         }
         if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
             return Err(wrong("`mds_threshold` must be at most 1 MiB"));
@@ -267,6 +279,7 @@ impl MdsConfig {
             delegated_times: false,
             stripe_unit: default_stripe_unit(),
             copies: default_copies(),
+            replace_after: default_replace_after(),
             mds_threshold: default_mds_threshold(),
             inline_max: default_inline_max(),
             workers: 0,

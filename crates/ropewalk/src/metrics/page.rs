@@ -438,7 +438,7 @@ mod tests {
             data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
             ..MdsStatus::default()
         };
-        let text = page(ServerStatus::Mds(mds)).unwrap();
+        let text = page(ServerStatus::Mds(Box::new(mds))).unwrap();
         for line in [
             "ropewalk_build_info{role=\"mds\",version=\"1.2\\\"3\"} 1",
             "# TYPE ropewalk_sessions gauge",
@@ -471,7 +471,7 @@ mod tests {
             counters: counters(&["reads", "refused", "refused_forged", "refused_fenced"]),
             ..DsStatus::default()
         };
-        let text = page(ServerStatus::Ds(ds)).unwrap();
+        let text = page(ServerStatus::Ds(Box::new(ds))).unwrap();
         for line in [
             "ropewalk_serving 1",
             "ropewalk_client_read_bytes_total 5",

@@ -10,10 +10,10 @@ struct Server {
 
 impl Watched for Server {
     fn snapshot(&self) -> ServerStatus {
-        ServerStatus::Ds(DsStatus {
+        ServerStatus::Ds(Box::new(DsStatus {
             client_read_bytes: 12,
             ..DsStatus::default()
-        })
+        }))
     }
 
     async fn health(&self) -> Result<(), String> {

@@ -18,12 +18,17 @@ fn groups(cluster: &Cluster) -> Vec<Arc<Group>> {
     groups.filter_map(|(id, _)| cluster.group(id)).collect()
 }
 
-/// Whether every member of every place is in sync.
-pub(crate) fn are_level(cluster: &Cluster) -> bool {
+/// The places with a member that is not in sync, in words.
+pub(crate) fn unlevel(cluster: &Cluster) -> Vec<String> {
     let is_level = |row: &Row| row.members.0.iter().all(|m| m.state == MemberState::Sync);
-    groups(cluster)
-        .iter()
-        .all(|group| group.rows.iter().all(is_level))
+    let mut unlevel = Vec::new();
+    for group in groups(cluster) {
+        let rows = (0..).zip(&group.rows).filter(|(_, row)| !is_level(row));
+        unlevel.extend(rows.map(|(place, row): (u32, &Row)| {
+            format!("group {} place {place}: {:?}", group.id, row.members.0)
+        }));
+    }
+    unlevel
 }
 
 /// A data server of the run.
@@ -55,6 +60,19 @@ pub(crate) fn check(fs: &Fs, nodes: &[Node<'_>], findings: &Findings) {
             continue;
         };
         compare(id, row, nodes, findings);
+        strays(id, row, nodes, findings);
+    }
+}
+
+/// A data server that has left a place has none of its parts (rule P18).
+fn strays(id: ObjectId, row: &Row, nodes: &[Node<'_>], findings: &Findings) {
+    for (ds, node) in (1..).zip(nodes) {
+        if row.state_of(ds).is_none() && node.has_entry(id) {
+            findings.add(format!(
+                "place {} of file {}: data server {ds} is no member, and has a part",
+                id.place, id.file_id,
+            ));
+        }
     }
 }
 

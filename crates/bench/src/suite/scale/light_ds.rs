@@ -205,6 +205,7 @@ pub(super) async fn beat(
         counters: Counters::default(),
         floors_fill_percent: 0,
         changes: 0,
+        fillings: Vec::new().into(),
     };
     loop {
         tokio::time::sleep(pause).await;

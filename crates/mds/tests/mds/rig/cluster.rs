@@ -424,6 +424,7 @@ impl FakeDs {
                     counters: Counters::default(),
                     floors_fill_percent,
                     changes,
+                    fillings: Vec::new().into(),
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }

@@ -175,6 +175,7 @@ impl Rig {
             data: DataConfig {
                 stripe_unit_bytes: 4096,
                 copies: 1,
+                replace_after: Duration::from_secs(600),
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 inline_max_bytes: inline_max_bytes(),
                 copy_async_above_bytes: fs::COPY_ASYNC_ABOVE_BYTES,

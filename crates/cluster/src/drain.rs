@@ -1,0 +1,131 @@
+//! What an administrator asks for data servers: drain, the way back, remove, replace, rebalance.
+//!
+//! # Ordering
+//! That a data server is drained is durable before the order is answered. `moves` does the rest, also after a restart.
+//!
+//! # Failure
+//! An order that cannot be kept is refused: with too few other data servers, or with files that cannot be moved.
+
+use crate::cluster::Cluster;
+use crate::groups::Groups;
+use crate::join::{AdminError, expel};
+use crate::records::{self, Membership, ServerRecord};
+use crate::servers::Servers;
+use layout::{Group, GroupForm};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The members of groups of places that a data server would leave with too few others.
+fn check_others(groups: &Groups, servers: &Servers, ds: u32) -> Result<(), AdminError> {
+    let has_it = |g: &&Arc<Group>| g.is_member(ds);
+    let own = || groups.placement().groups().filter(has_it);
+    let fixed = own().filter(|g| g.form == GroupForm::Shared).count();
+    if fixed > 0 {
+        return Err(AdminError::Fixed { groups: fixed });
+    }
+    let wanted = own().map(|g| g.copies as usize).max().unwrap_or(0);
+    let mut others: BTreeSet<u32> = servers.lasting_ids().into_iter().collect();
+    others.remove(&ds);
+    if others.len() < wanted {
+        return Err(AdminError::TooFew {
+            wanted,
+            there: others.len(),
+        });
+    }
+    Ok(())
+}
+
+impl Cluster {
+    /// Whether a data server can be drained.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn check_drain(&self, ds: u32, substitute: Option<u32>) -> Result<(), AdminError> {
+        let groups = self.groups.lock();
+        let servers = self.servers.lock();
+        if servers.map.get(&ds).is_none_or(|s| !s.is_member()) {
+            return Err(AdminError::UnknownServer);
+        }
+        check_others(&groups, &servers, ds)?;
+        let usable = servers.lasting_ids();
+        match substitute {
+            Some(other) if other == ds || !usable.contains(&other) => Err(AdminError::NoSubstitute),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the places of a data server to others: to `substitute` where it can take them. The data server serves until
+    /// then, and takes no new files.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn drain(&self, ds: u32, substitute: Option<u32>) -> Result<(), AdminError> {
+        self.check_drain(ds, substitute)?;
+        self.set_membership(ds, Membership::Draining).await?;
+        let mut moves = self.moves.lock();
+        match substitute {
+            Some(other) => moves.substitutes.insert(ds, other),
+            None => moves.substitutes.remove(&ds),
+        };
+        Ok(())
+    }
+
+    /// A data server keeps the places that it still has, and takes new files again.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn undrain(&self, ds: u32) -> Result<(), AdminError> {
+        self.moves.lock().substitutes.remove(&ds);
+        self.set_membership(ds, Membership::Active).await
+    }
+
+    async fn set_membership(&self, ds: u32, membership: Membership) -> Result<(), AdminError> {
+        let seq = {
+            let mut servers = self.servers.lock();
+            let server = servers.map.get_mut(&ds).filter(|s| s.is_member());
+            let server = server.ok_or(AdminError::UnknownServer)?;
+            let record = ServerRecord {
+                membership,
+                ..server.record.clone()
+            };
+            let seq = records::put_server(&*self.store, ds, &record, &[])?;
+            server.record = record;
+            match membership {
+                Membership::Draining => servers.draining.insert(ds),
+                _ => servers.draining.remove(&ds),
+            };
+            seq
+        };
+        self.store.durable(seq).await?;
+        Ok(())
+    }
+
+    /// Puts a data server out of the cluster that has no places any more.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn remove(&self, ds: u32, reason: &str) -> Result<(), AdminError> {
+        let places = self.places_of(ds);
+        if places > 0 {
+            return Err(AdminError::HasPlaces { places });
+        }
+        expel(self, ds, reason).await
+    }
+
+    /// Places of which a data server is a member, those included that it has not left yet.
+    pub fn places_of(&self, ds: u32) -> usize {
+        let groups = self.groups.lock();
+        let rows = groups.placement().groups().flat_map(|g| &g.rows);
+        rows.filter(|row| row.state_of(ds).is_some()).count()
+    }
+
+    /// Begins to make data servers level, or ends that.
+    pub fn rebalance(&self, is_wanted: bool) {
+        self.moves.lock().is_rebalancing = is_wanted;
+    }
+
+    /// Whether data servers are being made level.
+    pub fn is_rebalancing(&self) -> bool {
+        self.moves.lock().is_rebalancing
+    }
+}

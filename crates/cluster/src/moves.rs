@@ -1,0 +1,244 @@
+//! Members that come and go: substitutes for those that are lost, drain, rebalance, primaries that return (P14, P18).
+//!
+//! # Ownership
+//! `steps` says what a place needs next; this file does it. An order of an administrator ends with the process, but that
+//! a data server is drained is in its record.
+//!
+//! # Ordering
+//! Another member becomes primary when the old one has let go (YIELD). Until that is durable nobody serves the place.
+//!
+//! # Failure
+//! A primary that does not let go in time loses its connection, says HELLO again and goes on with its places.
+
+use crate::call;
+use crate::cluster::Cluster;
+use crate::groups::Groups;
+use crate::members::changed;
+use crate::servers::Servers;
+use crate::steps::{Look, Moves, Step, apply, levelled, next_step};
+use control::{LeftArgs, PlaceReign, Refusal, Status, YieldArgs};
+use layout::{Group, GroupForm, MemberState, Row};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use transport::{CloseReason, ConnHandle};
+
+/// Members of places of one primary that are filled at one time.
+const FILLINGS_MAX: usize = 2;
+/// A place must have all copies for so long before its first member is primary again.
+const RETURN_AFTER: Duration = Duration::from_secs(30);
+
+/// A place that another member takes over.
+struct HandOver {
+    place: PlaceReign,
+    era: u32,
+    heir: u32,
+}
+
+impl HandOver {
+    fn of((group, place): (u32, usize), row: &Row, heir: u32) -> Self {
+        Self {
+            place: PlaceReign {
+                group,
+                place: u32::try_from(place).unwrap_or(u32::MAX),
+                reign: row.reign,
+            },
+            era: row.era,
+            heir,
+        }
+    }
+}
+
+fn of_places(groups: &Groups) -> impl Iterator<Item = &Arc<Group>> {
+    let all = groups.placement().groups();
+    all.filter(|g| g.form == GroupForm::Places)
+}
+
+/// By primary, the members that it fills.
+fn fillings(groups: &Groups) -> BTreeMap<u32, usize> {
+    let mut fillings: BTreeMap<u32, usize> = BTreeMap::new();
+    for row in of_places(groups).flat_map(|g| &g.rows) {
+        *fillings.entry(row.primary).or_default() += row.in_state(MemberState::Filling).count();
+    }
+    fillings
+}
+
+impl Cluster {
+    /// Decides what places need next, and asks primaries to let go of those that others take over. Returns the groups
+    /// that change at once. To be called with the tables locked.
+    pub(crate) fn plan_moves(self: &Arc<Self>, groups: &Groups, servers: &Servers) -> Vec<Group> {
+        let mut moves = self.moves.lock();
+        let steps = self.steps(groups, servers, &mut moves);
+        let mut fillings = fillings(groups);
+        let mut chosen: BTreeMap<(u32, usize), Step> = BTreeMap::new();
+        let mut handed: BTreeMap<u32, Vec<HandOver>> = BTreeMap::new();
+        for (id, place, step) in steps {
+            let Some(row) = groups.placement().group(id).and_then(|g| g.rows.get(place)) else {
+                continue;
+            };
+            match step {
+                Step::HandOver(heir) => {
+                    let handed = handed.entry(row.primary).or_default();
+                    handed.push(HandOver::of((id, place), row, heir));
+                }
+                Step::Add(_) => {
+                    let filled = fillings.entry(row.primary).or_default();
+                    *filled += 1;
+                    if *filled <= FILLINGS_MAX {
+                        chosen.insert((id, place), step);
+                    }
+                }
+                Step::Release(_) => {
+                    chosen.insert((id, place), step);
+                }
+            }
+        }
+        for (ds, places) in handed {
+            if let Some(conn) = servers.live_conn(ds)
+                && moves.handing_over.insert(ds)
+            {
+                tokio::spawn(hand_over(Arc::clone(self), (ds, conn), places));
+            }
+        }
+        let step_of = |group: &Group, place: usize| chosen.get(&(group.id, place)).copied();
+        let change = |group: &Arc<Group>| {
+            let stepped = |place: usize, row: &mut Row| {
+                step_of(group, place).is_some_and(|step| apply(row, step))
+            };
+            changed(group, stepped)
+        };
+        of_places(groups).filter_map(change).collect()
+    }
+
+    /// The next step of each place that needs one. Places with few copies left come first.
+    fn steps(
+        &self,
+        groups: &Groups,
+        servers: &Servers,
+        moves: &mut Moves,
+    ) -> Vec<(u32, usize, Step)> {
+        let look = Look::new(
+            servers,
+            &moves.substitutes,
+            of_places(groups),
+            self.replace_after,
+        );
+        let is_settled = |group: u32, place: usize| {
+            let left_out = groups.left_out_at(group, place);
+            left_out.is_none_or(|since| since.elapsed() >= RETURN_AFTER)
+        };
+        let mut steps = Vec::new();
+        for group in of_places(groups) {
+            for (place, row) in group.rows.iter().enumerate() {
+                let step = next_step(row, group.copies, is_settled(group.id, place), &look);
+                let in_sync = row.in_state(MemberState::Sync).count();
+                steps.extend(step.map(|step| (in_sync, (group.id, place, step))));
+            }
+        }
+        let is_calm = steps.is_empty() && fillings(groups).values().all(|count| *count == 0);
+        if moves.is_rebalancing && is_calm {
+            match levelled(of_places(groups), &look) {
+                Some((group, place, ds)) => steps.push((0, (group, place, Step::Add(ds)))),
+                None => {
+                    tracing::info!("the data servers are level");
+                    moves.is_rebalancing = false;
+                }
+            }
+        }
+        steps.sort_by_key(|(in_sync, _)| *in_sync);
+        steps.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// LEFT: a member that leaves a place has removed its parts (rule P18).
+    pub(crate) async fn left(
+        self: &Arc<Self>,
+        conn: &ConnHandle,
+        args: LeftArgs,
+    ) -> Result<(), Refusal> {
+        let caller = self.caller(conn)?;
+        let seq = {
+            let mut groups = self.groups.lock();
+            let group = groups.placement().group(args.group).cloned();
+            let next = group.and_then(|group| {
+                changed(&group, |place, row| {
+                    let is_it = place == args.place as usize
+                        && row.state_of(caller) == Some(MemberState::Leaving);
+                    if is_it {
+                        row.members.0.retain(|m| m.ds != caller);
+                    }
+                    is_it
+                })
+            });
+            let changes = next.into_iter().collect();
+            let stored = self.change_groups(&mut groups, changes);
+            stored.map_err(|error| {
+                tracing::error!(%error, "rows of placement groups");
+                Refusal::new(Status::Io, "the metadata store failed")
+            })?
+        };
+        self.rows_durable(seq).await
+    }
+}
+
+/// Has a primary let go of places, and makes others primary there.
+async fn hand_over(cluster: Arc<Cluster>, (ds, conn): (u32, ConnHandle), handed: Vec<HandOver>) {
+    let places = handed.iter().take(control::ROWS_PAGE_MAX as usize);
+    let places: Vec<PlaceReign> = places.map(|h| h.place).collect();
+    let handed = &handed[..places.len()];
+    let count = places.len();
+    let let_go = call::call(
+        &conn,
+        &YieldArgs {
+            places: places.into(),
+        },
+    )
+    .await;
+    let is_done = match let_go {
+        Ok(()) => take_over(&cluster, ds, handed).await,
+        Err(error) => {
+            tracing::warn!(ds, %error, "a data server did not let go of its places");
+            false
+        }
+    };
+    if is_done {
+        tracing::info!(ds, places = count, "a data server has handed over places");
+    } else {
+        // It says HELLO again, and serves what it has let go of if that is still its own.
+        conn.close(CloseReason::Asked);
+    }
+    cluster.moves.lock().handing_over.remove(&ds);
+    cluster.changed.notify_waiters();
+}
+
+/// Stores the new primaries. Returns whether all were made.
+async fn take_over(cluster: &Arc<Cluster>, ds: u32, handed: &[HandOver]) -> bool {
+    let mut made = 0;
+    let stored = {
+        let mut groups = cluster.groups.lock();
+        let ids: BTreeSet<u32> = handed.iter().map(|h| h.place.group).collect();
+        let mut changes = Vec::new();
+        for group in ids.iter().filter_map(|id| groups.placement().group(*id)) {
+            changes.extend(changed(group, |place, row| {
+                let is_it = |h: &&HandOver| {
+                    (h.place.group, h.place.place as usize) == (group.id, place)
+                        && (row.primary, row.reign, row.era) == (ds, h.place.reign, h.era)
+                        && row.state_of(h.heir) == Some(MemberState::Sync)
+                };
+                let Some(handed) = handed.iter().find(is_it) else {
+                    return false;
+                };
+                row.primary = handed.heir;
+                made += 1;
+                true
+            }));
+        }
+        cluster.change_groups(&mut groups, changes)
+    };
+    match stored {
+        Ok(seq) => cluster.rows_durable(seq).await.is_ok() && made == handed.len(),
+        Err(error) => {
+            tracing::error!(%error, "rows of placement groups");
+            false
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `ropewalk ds list | drain | undrain | remove | replace | rebalance` and `ropewalk repair status`: where the copies of
+//! data are, and what is moved.
+//!
+//! The metadata server does the work; these commands give the order and show how far it is. A command that is ended
+//! leaves the order as it is.
+
+use crate::admin::{Request, ask, mds_socket};
+use crate::cli::{DsOrder, RepairCommand};
+use crate::failure::{Outcome, failed};
+use crate::out;
+use crate::status::{
+    DataServerRow, FillingRow, MdsStatus, PlacesSummary, STATE_EXPELLED, ServerStatus,
+};
+use crate::table::{bytes, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Pause between two looks at how far it is.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// `ropewalk ds ORDER`.
+pub(crate) fn run(order: &DsOrder) -> Outcome {
+    match order {
+        DsOrder::List { place, json } => list(&status(&mds_socket(place)?)?, *json),
+        DsOrder::Drain { id, args } => {
+            let socket = mds_socket(&args.place)?;
+            drain(&socket, (*id, None), args.dry_run, args.wait())
+        }
+        DsOrder::Undrain { id, place } => {
+            ask::<()>(&mds_socket(place)?, &Request::DsUndrain { ds_id: *id })?;
+            out::line(&format!(
+                "data server {id} keeps the places that it has, and takes new files"
+            ))
+        }
+        DsOrder::Remove { id, place } => {
+            ask::<()>(&mds_socket(place)?, &Request::DsRemove { ds_id: *id })?;
+            out::line(&format!("data server {id} is removed"))
+        }
+        DsOrder::Replace { old, new, args } => {
+            let socket = mds_socket(&args.place)?;
+            drain(&socket, (*old, Some(*new)), args.dry_run, args.wait())
+        }
+        DsOrder::Rebalance { stop, args } => {
+            let socket = mds_socket(&args.place)?;
+            rebalance(&socket, *stop, args.dry_run, args.wait())
+        }
+    }
+}
+
+/// `ropewalk repair ...`.
+pub(crate) fn repair(command: &RepairCommand) -> Outcome {
+    let RepairCommand::Status { place, watch, json } = command;
+    let socket = mds_socket(place)?;
+    if *watch {
+        return watch_repair(&socket);
+    }
+    let mds = status(&socket)?;
+    if *json {
+        return print_json(&Repair::of(&mds));
+    }
+    out::print(&repair_text(&mds))
+}
+
+fn status(socket: &Path) -> Outcome<MdsStatus> {
+    match ask(socket, &Request::Status)? {
+        ServerStatus::Mds(mds) => Ok(*mds),
+        ServerStatus::Ds(_) => Err(failed(
+            "this is the directory of a data server: the metadata server knows of all",
+        )),
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value).map_err(crate::failure::cannot("write JSON"))?;
+    out::line(&text)
+}
+
+fn used(ds: &DataServerRow) -> String {
+    let used = ds.total_bytes.saturating_sub(ds.free_bytes);
+    format!(
+        "{} %",
+        u128::from(used) * 100 / u128::from(ds.total_bytes.max(1))
+    )
+}
+
+fn list(mds: &MdsStatus, json: bool) -> Outcome {
+    if json {
+        return print_json(&mds.data_servers);
+    }
+    let row = |ds: &DataServerRow| {
+        vec![
+            ds.id.to_string(),
+            ds.state.clone(),
+            ds.addresses.join(" "),
+            bytes(ds.total_bytes),
+            used(ds),
+            ds.places.to_string(),
+            ds.objects.to_string(),
+        ]
+    };
+    let head = [
+        ">DS", "STATE", "ADDRESS", ">SIZE", ">USED", ">PLACES", ">OBJECTS",
+    ];
+    let rows: Vec<_> = mds.data_servers.iter().map(row).collect();
+    out::print(&table(&head, &rows))
+}
+
+fn server(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {
+    let row = mds.data_servers.iter().find(|row| row.id == id);
+    row.filter(|row| row.state != STATE_EXPELLED)
+        .ok_or_else(|| {
+            failed(format!(
+                "the cluster has no data server {id}; `ropewalk ds list` shows them"
+            ))
+        })
+}
+
+fn drain(
+    socket: &Path,
+    (id, substitute): (u32, Option<u32>),
+    dry_run: bool,
+    wait: bool,
+) -> Outcome {
+    let mds = status(socket)?;
+    let row = server(&mds, id)?;
+    let order = Request::DsDrain {
+        ds_id: id,
+        substitute,
+        dry_run,
+    };
+    ask::<()>(socket, &order)?;
+    let to = substitute.map_or_else(|| "others".to_owned(), |ds| format!("data server {ds}"));
+    if dry_run {
+        let used = row.total_bytes.saturating_sub(row.free_bytes);
+        return out::line(&format!(
+            "would move {} places with {} objects from data server {id} to {to}; {} are used on its disk",
+            row.places,
+            row.objects,
+            bytes(used),
+        ));
+    }
+    let done =
+        format!("data server {id} is empty; `ropewalk ds remove {id}` takes it out of the cluster");
+    if !wait {
+        return out::line(&format!(
+            "data server {id} gives its {} places to {to}; `ropewalk ds list` shows how many are left",
+            row.places
+        ));
+    }
+    let bar = bar(row.places);
+    loop {
+        let mds = status(socket)?;
+        let left = server(&mds, id)?;
+        bar.set_position(bar.length().unwrap_or(0).saturating_sub(left.places));
+        bar.set_message(message(&mds));
+        if left.places == 0 {
+            bar.finish_and_clear();
+            return out::line(&done);
+        }
+        if left.state != "draining" && left.state != "away" && left.state != "catching up" {
+            bar.finish_and_clear();
+            return Err(failed(format!("data server {id} is drained no more")));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn rebalance(socket: &Path, stop: bool, dry_run: bool, wait: bool) -> Outcome {
+    if dry_run {
+        return list(&status(socket)?, false);
+    }
+    ask::<()>(socket, &Request::DsRebalance { wanted: !stop })?;
+    if stop {
+        return out::line("no further place is moved; those that are under way are finished");
+    }
+    if !wait {
+        return out::line(
+            "places are moved until the data servers are level; `ropewalk repair status` shows it",
+        );
+    }
+    let spinner = ProgressBar::new_spinner();
+    loop {
+        let mds = status(socket)?;
+        spinner.set_message(message(&mds));
+        spinner.tick();
+        if !mds.rebalancing {
+            spinner.finish_and_clear();
+            return list(&mds, false);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} places, {elapsed} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
+}
+
+/// What is filled now, in one line.
+fn message(mds: &MdsStatus) -> String {
+    let sent: u64 = mds.fillings.iter().map(|f| f.bytes_sent).sum();
+    match mds.fillings.len() {
+        0 => String::new(),
+        count => format!("({count} filled now, {} sent)", bytes(sent)),
+    }
+}
+
+/// What `repair status --json` says.
+#[derive(Serialize)]
+struct Repair<'m> {
+    places: u64,
+    under_replicated: u64,
+    filling: u64,
+    on_last_copy: u64,
+    not_served: u64,
+    rebalancing: bool,
+    fillings: &'m [FillingRow],
+}
+
+impl<'m> Repair<'m> {
+    fn of(mds: &'m MdsStatus) -> Self {
+        let sums = PlacesSummary::of(mds.groups.iter().flat_map(|g| &g.places));
+        Self {
+            places: sums.replicated,
+            under_replicated: sums.under_replicated,
+            filling: sums.filling,
+            on_last_copy: sums.on_last_copy,
+            not_served: sums.not_served,
+            rebalancing: mds.rebalancing,
+            fillings: &mds.fillings,
+        }
+    }
+}
+
+fn repair_text(mds: &MdsStatus) -> String {
+    let repair = Repair::of(mds);
+    let mut text = format!(
+        "places that are to have copies: {}\n  lack one: {}\n  on their last copy: {}\n  not served: {}\n",
+        repair.places, repair.under_replicated, repair.on_last_copy, repair.not_served,
+    );
+    if repair.rebalancing {
+        text.push_str("data servers are being made level\n");
+    }
+    if repair.fillings.is_empty() {
+        return text;
+    }
+    let row = |f: &FillingRow| {
+        vec![
+            f.group.to_string(),
+            f.place.to_string(),
+            f.ds.to_string(),
+            format!("{} of {}", f.parts_done, f.parts),
+            bytes(f.bytes_sent),
+        ]
+    };
+    let rows: Vec<_> = repair.fillings.iter().map(row).collect();
+    text.push_str(&table(
+        &[">GROUP", ">PLACE", ">DS", ">PARTS COMPARED", ">SENT"],
+        &rows,
+    ));
+    text
+}
+
+/// Shows the repair until each place has its copies.
+fn watch_repair(socket: &Path) -> Outcome {
+    let first = Repair::of(&status(socket)?).under_replicated;
+    let bar = bar(first);
+    loop {
+        let mds = status(socket)?;
+        let repair = Repair::of(&mds);
+        bar.set_length(first.max(repair.under_replicated));
+        bar.set_position(
+            bar.length()
+                .unwrap_or(0)
+                .saturating_sub(repair.under_replicated),
+        );
+        bar.set_message(message(&mds));
+        if repair.under_replicated == 0 {
+            bar.finish_and_clear();
+            return out::line(&format!("all {} places have their copies", repair.places));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
