@@ -102,17 +102,28 @@ impl Cluster {
     /// What went over the wire so far. A data server that was started again counts from 0.
     pub(crate) fn traffic(&self) -> Result<Traffic> {
         let mut sum = self.data_traffic()?;
-        let mds = self.mds()?;
-        sum.proxied += number(&mds, "proxy_written_bytes") + number(&mds, "proxy_read_bytes");
-        sum.inline = number(&mds, "inline_bytes");
+        sum.proxied += self.proxied()?;
+        sum.inline = number(&self.mds()?, "inline_bytes");
         Ok(sum)
+    }
+
+    /// Bytes that the MDS wrote or read for clients, by its own count.
+    pub(crate) fn proxied(&self) -> Result<u64> {
+        let mds = self.mds()?;
+        Ok(number(&mds, "proxy_written_bytes") + number(&mds, "proxy_read_bytes"))
     }
 
     /// As [`Cluster::traffic`], without asking the MDS, which may be stopped.
     pub(crate) fn data_traffic(&self) -> Result<Traffic> {
+        let names = self.ds_names();
+        self.traffic_of(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// What these data servers count.
+    pub(crate) fn traffic_of(&self, names: &[&str]) -> Result<Traffic> {
         let mut sum = Traffic::default();
-        for name in self.ds_names() {
-            let ds = self.status(&name)?;
+        for name in names {
+            let ds = self.status(name)?;
             sum.ds_written += number(&ds, "client_written_bytes");
             sum.ds_read += number(&ds, "client_read_bytes");
             sum.proxied += number(&ds, "proxy_written_bytes") + number(&ds, "proxy_read_bytes");
@@ -139,13 +150,20 @@ impl Cluster {
 
     /// Stops a data server, and before it the process that watches it and would replace it. Returns both pids, for CONT.
     pub(crate) fn freeze(&self, name: &str) -> Result<[u32; 2]> {
-        let pid = self.pid(name)?;
-        let unable = || Failure::new(format!("nobody watches {name}"));
-        let both = [parent(pid).ok_or_else(unable)?, pid];
+        let [_, watcher, server] = self.processes(name)?;
+        let both = [watcher, server];
         for pid in both {
             signal(&[pid], "STOP");
         }
         Ok(both)
+    }
+
+    /// The processes of a data server, each the parent of the next: `ropewalk up`, the one that watches, the one that serves.
+    pub(crate) fn processes(&self, name: &str) -> Result<[u32; 3]> {
+        let server = self.pid(name)?;
+        let above = |pid| parent(pid).ok_or_else(|| Failure::new(format!("nobody watches {name}")));
+        let watcher = above(server)?;
+        Ok([above(watcher)?, watcher, server])
     }
 
     /// Gives settings of its file, names and TOML values, to a server, which is killed and starts again with them. Returns what

@@ -139,6 +139,7 @@ fn run_pass(
         server_cmd,
         cluster_dir: state.clone(),
         ds_count: DS_COUNT,
+        copies: 1,
         disk: pass.disk,
         newer: pass.newer,
         scenarios,

@@ -6,7 +6,7 @@
 //!
 //! Owns fetching the tools ([`prepare`]), the namespace ([`net`]), servers in it ([`server`]), and guests ([`guest`]).
 //! Guests run scenarios ([`scenario`], scripts in `vm/guest`); in some the host has a part ([`hosted`], [`capture`],
-//! [`full`], [`trunks`], [`kernels`], [`identities`], [`cluster`]). [`selftest`] is the harness's own test. Does not own: what a
+//! [`failover`], [`full`], [`trunks`], [`kernels`], [`identities`], [`cluster`]). [`selftest`] is the harness's own test. Does not own: what a
 //! particular server needs to start; that is the caller's command line. Entry point: [`Args::run`].
 
 #![allow(
@@ -23,6 +23,7 @@ mod capture;
 mod clones;
 pub(crate) mod cluster;
 mod error;
+mod failover;
 mod full;
 mod guest;
 mod hosted;

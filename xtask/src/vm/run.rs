@@ -129,6 +129,9 @@ pub(crate) struct RunArgs {
     /// The --dir of a `ropewalk up` in the server command: scenarios may then ask its servers and kill any of them.
     #[arg(long, value_name = "DIR")]
     cluster_dir: Option<PathBuf>,
+    /// The --copies of a `ropewalk up` in the server command.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    copies: u32,
     /// The cluster is on a disk of 512 MiB of its own, and scenarios may fill it.
     #[arg(long, requires = "cluster_dir")]
     small_disk: bool,
@@ -158,6 +161,7 @@ pub(crate) struct Ropewalk {
     pub(crate) server_cmd: String,
     pub(crate) cluster_dir: PathBuf,
     pub(crate) ds_count: u32,
+    pub(crate) copies: u32,
     pub(crate) disk: Disk,
     pub(crate) newer: bool,
     pub(crate) scenarios: ScenarioArgs,
@@ -180,6 +184,7 @@ impl RunArgs {
             crash: true,
             supervised: true,
             cluster_dir: Some(cluster.cluster_dir),
+            copies: cluster.copies,
             small_disk: cluster.disk == Disk::Small,
             shared_storage: cluster.disk == Disk::Shared,
             newer: cluster.newer,
@@ -222,6 +227,7 @@ pub(crate) fn outcomes(dir: &Path, args: &RunArgs) -> Result<Vec<Outcome>> {
         Needs::Ropewalk | Needs::Layouts => args.ds_count.is_some(),
         Needs::Crash => args.crash,
         Needs::Cluster | Needs::Rails => args.crash && args.cluster_dir.is_some(),
+        Needs::Copies => args.crash && args.cluster_dir.is_some() && args.copies > 1,
         Needs::SmallDisk => args.small_disk,
         Needs::SharedStorage => args.shared_storage,
     };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::capture;
 use super::clones;
 use super::error::{Failure, Result};
+use super::failover;
 use super::full;
 use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::hosted::{self, HostPart};
@@ -33,6 +34,8 @@ pub(crate) enum Needs {
     Crash,
     /// A Ropewalk cluster whose servers the host can kill one by one.
     Cluster,
+    /// As [`Needs::Cluster`], with two copies of each stripe.
+    Copies,
     /// As [`Needs::Cluster`], with two further networks between it and the guest.
     Rails,
     /// A Ropewalk cluster on a disk of its own that may be filled.
@@ -224,6 +227,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         hosted::ds_crash,
     ),
     hosted(
+        "failover",
+        "data servers with two copies are killed, stopped, hang and go away in the middle of work (--crash --cluster-dir --copies 2)",
+        Needs::Copies,
+        failover::failover,
+    ),
+    hosted(
         "full",
         "a full store and a full disk: ENOSPC, nothing lost, removal gives room back (--small-disk)",
         Needs::SmallDisk,
@@ -281,6 +290,7 @@ impl Settings {
             .env("SMALL_BYTES", hosted::SMALL_BYTES)
             .env("LARGE_MIB", hosted::LARGE_MIB)
             .env("FSYNC_MIB", hosted::FSYNC_MIB)
+            .env("FAILOVER_MIB", failover::FAILOVER_MIB)
             .env("DISK_MIB", full::DISK_MIB)
             .env("CAPTURE_MIB", capture::CAPTURE_MIB)
             .env("CLONES_S", clones::CLONES_S)
