@@ -68,15 +68,15 @@ def main():
         file.write(synced)
         os.fsync(file.fileno())
     make_sources()
+    copies = copier(d)
     buffered = streamer(f"{d}/buffered", 0, MIB, plain_write)
     direct = streamer(f"{d}/direct", os.O_DIRECT, MIB, direct_write)
     stable = streamer(f"{d}/stable", os.O_SYNC, 10_000, plain_write)
-    copy, compare_copies = copier(d)
     workers = [
         Worker("buffered", *buffered[:2]),
         Worker("direct", *direct[:2]),
         Worker("stable", *stable[:2]),
-        Worker("cp", copy),
+        Worker("cp", *copies[:2]),
         Worker("reader", reader(f"{d}/synced", synced)),
     ]
     for worker in workers:
@@ -98,7 +98,7 @@ def main():
         expect(worker.failure is None, f"{worker.name}: {worker.failure!r}")
     note(", ".join(f"{worker.name} {worker.done} steps" for worker in workers))
     drop_caches()
-    for compare in (buffered[2], direct[2], stable[2], compare_copies):
+    for compare in (buffered[2], direct[2], stable[2], copies[2]):
         compare()
     with open(f"{d}/synced", "rb") as file:
         same_bytes(file.read(), synced, "the file that was synced before")

@@ -51,6 +51,7 @@ class Work:
 
     def __init__(self, d):
         os.mkdir(d)
+        copies = copier(d)
         self.d = d
         synced = data(1, LATER_MIB * MIB)
         # Files that no worker writes, and what is in them.
@@ -60,19 +61,18 @@ class Work:
         buffered = streamer(f"{d}/buffered", 0, MIB, plain_write)
         direct = streamer(f"{d}/direct", os.O_DIRECT, MIB, direct_write)
         stable = streamer(f"{d}/stable", os.O_SYNC, 10_000, plain_write, MIB)
-        copy, compare_copies = copier(d)
         probes = [probe(f"{d}/probe", place) for place in range(PLACES)]
         # A turn of what is buffered ends with the fsync of all places.
         self.turns = {
             Worker("buffered", *buffered[:2]): 2 * PLACES,
             Worker("direct", *direct[:2]): PLACES,
             Worker("stable", *stable[:2]): PLACES,
-            Worker("cp", copy): 1,
+            Worker("cp", *copies[:2]): 1,
             Worker("reader", reader(f"{d}/opened", synced)): 1,
         }
         for place, (step, finish, _) in enumerate(probes):
             self.turns[Worker(f"place {place}", step, finish)] = 1
-        self.compares = [buffered[2], direct[2], stable[2], compare_copies]
+        self.compares = [buffered[2], direct[2], stable[2], copies[2]]
         self.compares += [compare for _, _, compare in probes]
         for worker in self.turns:
             worker.start()

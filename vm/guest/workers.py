@@ -76,21 +76,34 @@ def make_sources():
 
 
 def copier(d):
+    """Copies by a shell that this starts, so call it before a file of the mount is open.
+
+    A child that is forked later closes such files, which waits for their data, and all threads wait for the child.
+    """
+    script = "while read -r one other; do cp --remove-destination $one $other; echo $?; done"
+    shell = subprocess.Popen(
+        ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     last = {}
 
     def step(number):
         source = f"/dev/shm/source{number % 2}"
         target = f"{d}/copy{number % COPIES}"
         # cp -f of a new name every time: an OPEN that creates, writes, close.
-        subprocess.run(["cp", "--remove-destination", source, target], check=True)
+        print(source, target, file=shell.stdin, flush=True)
+        equal(shell.stdout.readline(), "0\n", f"the status of cp {source} {target}")
         last[target] = source
+
+    def finish():
+        shell.stdin.close()
+        equal(shell.wait(), 0, "the status of the shell")
 
     def compare():
         for target, source in last.items():
             with open(source, "rb") as wanted, open(target, "rb") as got:
                 same_bytes(got.read(), wanted.read(), target)
 
-    return step, compare
+    return step, finish, compare
 
 
 def reader(path, content):
