@@ -18,6 +18,8 @@ const WORLDS: [&str; 7] = [
 ];
 /// Where the seeds begin: the tests try those before.
 const FIRST_SEED: u32 = 1000;
+/// Rounds of the scenario `failover`: in each one, each of four data servers fails.
+const FAILOVER_ROUNDS: u32 = 12;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LongArgs {
@@ -59,19 +61,31 @@ pub(crate) fn all(args: &LongArgs) -> Result<()> {
     }
     powercut(&args.powercut)?;
     kills(&args.kills)?;
+    failover()?;
     silence()
+}
+
+/// Lets data servers with two copies fail under a kernel client, each in each way and more often than the tests do.
+fn failover() -> Result<()> {
+    let rounds = format!("FAILOVER_ROUNDS={FAILOVER_ROUNDS}");
+    kernel_client("failures with two copies", "dscrash,failover", &rounds)
 }
 
 /// Cuts a network under a kernel client that nobody tells. A client needs a quarter of an hour for that.
 fn silence() -> Result<()> {
+    kernel_client("silent networks", "multipath", "SILENT=yes")
+}
+
+/// Runs the long form of scenarios, which `variable` asks for.
+fn kernel_client(what: &str, scenarios: &str, variable: &str) -> Result<()> {
     if !packages::is_root() {
-        println!("silent networks left out: guests need root");
+        println!("{what} left out: guests need root");
         return Ok(());
     }
     let program = env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let status = Command::new(program)
-        .args(["vm", "kernel-client", "--scenario", "multipath"])
-        .args(["--env", "SILENT=yes"])
+        .args(["vm", "kernel-client", "--scenario", scenarios])
+        .args(["--env", variable])
         .status()
         .map_err(|e| format!("cannot run the kernel client: {e}"))?;
     judged(status)

@@ -56,7 +56,7 @@ enum Command {
     Powercut(long::PowercutArgs),
     /// Kill servers under load many times in a row, more often than the tests do
     Kills(long::KillsArgs),
-    /// The simulator on 10,000 seeds, then `powercut`, `kills` and networks that die silently, one after the other: hours
+    /// The simulator on 10,000 seeds, then `powercut`, `kills`, failing data servers and networks that die silently, one after the other: hours
     Long(long::LongArgs),
     /// List a directory of a million entries, and see what memory that takes
     Listing(long::ListingArgs),

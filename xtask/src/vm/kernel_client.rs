@@ -1,14 +1,14 @@
 //! `cargo xtask vm kernel-client`: Ropewalk itself under a real Linux client, as CI runs it.
 //!
 //! Builds the `ropewalk` binary, starts `ropewalk up` in the namespace and runs every scenario. Among them are kill -9
-//! of servers, a decoded capture and, on a cluster of its own, a full disk. Ends with the closing line that the test
-//! command counts.
+//! of servers, a decoded capture and, on clusters of their own, a full disk and failures with two copies. Ends with the
+//! closing line that the test command counts.
 
 use super::error::{Context, Failure, Result};
 use super::full::DISK_MIB;
 use super::prepare::prepare;
 use super::run::{self, Disk, Ropewalk, RunArgs};
-use super::scenario::Outcome;
+use super::scenario::{Needs, Outcome};
 use crate::repo;
 use crate::tools;
 use std::path::{Path, PathBuf};
@@ -34,46 +34,55 @@ struct Pass {
     files: u32,
     /// What the cluster lies on.
     disk: Disk,
+    /// Copies of each stripe. With two, the scenarios are those of [`COPIES_SCENARIOS`].
+    copies: u32,
     /// The client is a newer kernel, and the scenarios are those of [`NEWER_SCENARIOS`].
     newer: bool,
 }
 
+const fn usual(vers: &'static str, files: u32) -> Pass {
+    Pass {
+        vers,
+        files,
+        disk: Disk::Usual,
+        copies: 1,
+        newer: false,
+    }
+}
+
+const fn on_disk(disk: Disk) -> Pass {
+    Pass {
+        disk,
+        ..usual("4.2", 0)
+    }
+}
+
+const fn with_copies(vers: &'static str) -> Pass {
+    Pass {
+        copies: 2,
+        ..usual(vers, 0)
+    }
+}
+
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 5] = [
+const PASSES: [Pass; 7] = [
+    usual("4.2", 100_000),
+    usual("4.1", 5_000),
+    with_copies("4.2"),
+    with_copies("4.1"),
+    on_disk(Disk::Small),
+    on_disk(Disk::Shared),
     Pass {
-        vers: "4.2",
-        files: 100_000,
-        disk: Disk::Usual,
-        newer: false,
-    },
-    Pass {
-        vers: "4.1",
-        files: 5_000,
-        disk: Disk::Usual,
-        newer: false,
-    },
-    Pass {
-        vers: "4.2",
-        files: 0,
-        disk: Disk::Small,
-        newer: false,
-    },
-    Pass {
-        vers: "4.2",
-        files: 0,
-        disk: Disk::Shared,
-        newer: false,
-    },
-    Pass {
-        vers: "4.2",
-        files: 0,
-        disk: Disk::Usual,
         newer: true,
+        ..usual("4.2", 0)
     },
 ];
 
 /// What a newer kernel does otherwise: it asks for delegations in place of opens, and keeps times.
 const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
+
+/// What two copies are for.
+const COPIES_SCENARIOS: [&str; 2] = ["dscrash", "failover"];
 
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {
@@ -112,15 +121,18 @@ fn run_pass(
     pass: &Pass,
 ) -> Result<Vec<Outcome>> {
     let (id, vers) = (std::process::id(), pass.vers);
-    let mut scenarios = args.scenarios.with(vers, pass.files);
-    if pass.newer {
-        let Some(some) = scenarios.among(&NEWER_SCENARIOS) else {
-            return Ok(Vec::new());
-        };
-        scenarios = some;
-    }
+    let all = args.scenarios.with(vers, pass.files);
+    let some = match pass {
+        Pass { newer: true, .. } => all.among(&NEWER_SCENARIOS),
+        Pass { copies: 2.., .. } => all.among(&COPIES_SCENARIOS),
+        _ => all.that(|needs| needs != Needs::Copies),
+    };
+    let Some(scenarios) = some else {
+        return Ok(Vec::new());
+    };
     let name = match pass.disk {
         Disk::Usual if pass.newer => "newer",
+        Disk::Usual if pass.copies > 1 => "copies",
         Disk::Usual => "state",
         Disk::Small => "small",
         Disk::Shared => "shared",
@@ -131,15 +143,16 @@ fn run_pass(
         before.push_str(&keep_times(&state));
     }
     let server_cmd = format!(
-        "{before}exec {} up --ds {DS_COUNT} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
+        "{before}exec {} up --ds {DS_COUNT} --copies {} --dir {} --listen 192.0.2.1 --export 192.0.2.0/24:rw:none",
         binary.display(),
+        pass.copies,
         state.display()
     );
     let run_args = RunArgs::of_ropewalk(Ropewalk {
         server_cmd,
         cluster_dir: state.clone(),
         ds_count: DS_COUNT,
-        copies: 1,
+        copies: pass.copies,
         disk: pass.disk,
         newer: pass.newer,
         scenarios,

@@ -14,7 +14,7 @@ use super::net::{Net, SERVER_IP};
 use super::prepare::{Tools, prepare};
 use super::process::signal;
 use super::qemu::{self, Kernel, Qemu};
-use super::scenario::{Needs, Outcome, Scenario, Settings, print_outcome, print_table};
+use super::scenario::{Needs, Outcome, SCENARIOS, Scenario, Settings, print_outcome, print_table};
 use super::scenario::{run_list, select};
 use super::server::{START_LIMIT, Server, tail};
 
@@ -76,6 +76,25 @@ impl ScenarioArgs {
             ..self.clone()
         };
         (!some.scenario.is_empty()).then_some(some)
+    }
+
+    /// The same without the named scenarios whose needs `has` does not meet; `None` if none is left. `all` stands for
+    /// those that can run anyway.
+    pub(crate) fn that(&self, has: impl Fn(Needs) -> bool) -> Option<Self> {
+        let lacks = |name: &&String| {
+            let found = SCENARIOS.iter().find(|scenario| scenario.name == **name);
+            found.is_some_and(|scenario| !has(scenario.needs))
+        };
+        let scenario: Vec<String> = self
+            .scenario
+            .iter()
+            .filter(|name| !lacks(name))
+            .cloned()
+            .collect();
+        (!scenario.is_empty()).then(|| Self {
+            scenario,
+            ..self.clone()
+        })
     }
 
     /// The settings for guests, for a server at this port and export.
