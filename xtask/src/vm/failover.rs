@@ -52,10 +52,6 @@ pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
     let names = cluster.ds_names();
     let mut first = None;
     for number in 0.. {
-        if !stage.guest.await_signal(&format!("step{number}"))? {
-            break;
-        }
-        await_level(&cluster)?;
         let (round, blow) = (number / BLOWS.len(), BLOWS[number % BLOWS.len()]);
         let step = Step {
             number,
@@ -63,6 +59,13 @@ pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
             // In each round a server fails in another way than in the one before.
             name: &names[(number + round) % names.len()],
         };
+        let words = [step.word("step"), step.word("stuck")];
+        match stage.guest.await_any(&words)? {
+            Some(0) => await_level(&cluster)?,
+            // It does not get as far as that, and says why when it is answered.
+            Some(_) => return stage.guest.signal(&step.word("back")).map(|()| first),
+            None => break,
+        }
         // The guest goes on: what else it finds helps to find out why.
         first = first.or(step.play(stage.guest, &cluster)?);
     }
