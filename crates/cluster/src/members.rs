@@ -258,6 +258,14 @@ fn tend(
         row.primary = heir;
         is_changed = true;
     }
+    // A member whose lease is over holds up no promise any more, and does not count as a copy.
+    let silent: Vec<u32> = row
+        .takers()
+        .filter(|ds| *ds != row.primary && !may_serve(*ds))
+        .collect();
+    for ds in silent {
+        is_changed |= set_state(row, ds, MemberState::Stale);
+    }
     let members = row.members.0.len();
     row.members
         .0
