@@ -16,7 +16,7 @@ use crate::servers::{Server, Servers};
 use crate::steps::Moves;
 use crate::{multipath, records};
 use control::Capacity;
-use layout::{ClientTag, Group, GroupForm, Placed, SigningKey};
+use layout::{ClientTag, Group, GroupForm, MemberState, Placed, SigningKey};
 use meta::{MetaError, MetaStore};
 use nfs4::{DeviceId, NetAddr, Verifier};
 use parking_lot::Mutex;
@@ -27,6 +27,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use transport::{ConnHandle, Preference, TransportKind};
+
+/// Longest pause between two looks at whether a group has failed over.
+const LOOK_MS: u64 = 100;
 
 /// Random 64-bit values.
 pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -339,6 +342,32 @@ impl Cluster {
             Ok(())
         } else {
             Err(MemberError::Away)
+        }
+    }
+
+    /// Whether some primary of a group does not serve, and each such place has another member that is about to take over.
+    pub fn is_failing_over(&self, group: u32) -> bool {
+        let Some(group) = self.group(group) else {
+            return false;
+        };
+        let servers = self.servers.lock();
+        let now = Instant::now();
+        let is_live = |ds: u32| servers.map.get(&ds).is_some_and(|s| s.is_live(now));
+        let mut unserved = group
+            .rows
+            .iter()
+            .filter(|row| !is_live(row.primary))
+            .peekable();
+        unserved.peek().is_some()
+            && unserved.all(|row| row.in_state(MemberState::Sync).any(is_live))
+    }
+
+    /// Waits while a group is failing over, for `wait_ms` at most.
+    pub async fn failed_over(&self, group: u32, wait_ms: u64) {
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        while self.is_failing_over(group) && Instant::now() < deadline {
+            let look = Duration::from_millis(LOOK_MS);
+            let _either = tokio::time::timeout(look, self.changed.notified()).await;
         }
     }
 

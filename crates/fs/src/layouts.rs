@@ -40,6 +40,8 @@ const AGAIN_MS: u64 = 1_000;
 
 /// How long LAYOUTGET waits for fences that are under way.
 const FENCE_WAIT_MS: u64 = 500;
+/// How long LAYOUTGET waits for another primary of a place (rule P22).
+const FAILOVER_WAIT_MS: u64 = 10_000;
 
 /// What LAYOUTGET asks for.
 pub struct GrantRequest {
@@ -132,6 +134,15 @@ pub async fn grantable(fs: &Arc<Fs>, actor: &Actor, inode: &Inode) -> Result<boo
     }
     let recovered = until_ready(fs, inode.id).await;
     let mut waited = recovered.map_err(|_| NfsStatus::LayoutTryLater)?;
+    if let Some(placement) = inode.placement
+        && fs.cluster.is_failing_over(placement.group)
+    {
+        // A client that is told to try later comes back long after the takeover.
+        waited = true;
+        fs.cluster
+            .failed_over(placement.group, FAILOVER_WAIT_MS)
+            .await;
+    }
     if let Some(placement) = inode.placement
         && fs.is_settling(placement.group, inode.id)
     {
