@@ -336,8 +336,17 @@ impl Filling<'_> {
         }
     }
 
-    /// Compares a part, sends what differs, and has it synced there.
+    /// Compares a part. One that is removed meanwhile is no failure: the member is told of that by the MDS.
     async fn compare(&self, part: Part) -> Result<(), Failed> {
+        let compared = self.compare_blocks(part).await;
+        match self.ds.is_there(part) {
+            Ok(false) => Ok(()),
+            _ => compared,
+        }
+    }
+
+    /// Compares the blocks of a part, sends what differs, and has it synced there.
+    async fn compare_blocks(&self, part: Part) -> Result<(), Failed> {
         let mut first = 0;
         loop {
             let (mine, waiting) = {
