@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use bytes::Bytes;
 use client_table::ClientTable;
@@ -27,6 +28,9 @@ use crate::space_told::SpaceTold;
 const BLOCKING_MAX: usize = 64;
 /// Locks that order syncs, cuts and removals, by file.
 const STRIPES: usize = 256;
+/// How long an operation waits until this server serves, and how many may.
+const HOLD: Duration = Duration::from_secs(1);
+const HELD_MAX: usize = 256;
 /// Zeros at hand for READs of holes, in bytes: the largest READ of usual clients.
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -49,6 +53,8 @@ pub struct Ds {
     pub(crate) offload: bool,
     pub(crate) peers: Option<PeerFilter>,
     pub(crate) blocking: Semaphore,
+    /// Places for operations that wait until this server serves.
+    held: Semaphore,
     pub(crate) zeros: Bytes,
     pub(crate) client_lease_s: u32,
     stripes: Box<[tokio::sync::Mutex<()>]>,
@@ -111,6 +117,7 @@ impl Ds {
             offload: config.offload,
             peers: config.peers,
             blocking: Semaphore::new(BLOCKING_MAX),
+            held: Semaphore::new(HELD_MAX),
             zeros: Bytes::from(vec![0; ZEROS_BYTES]),
             client_lease_s: u32::try_from(limits.lease_ms / 1000).unwrap_or(u32::MAX),
             stripes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
@@ -190,10 +197,22 @@ impl Ds {
     }
 
     /// Lets the operation on the current handle in, or counts the refusal.
-    pub(crate) fn admit(&self, cx: &Compound<'_, ()>, want: Want) -> Result<Admitted, NfsStatus> {
+    ///
+    /// A server that does not serve yet holds some operations for a moment (rule P22).
+    pub(crate) async fn admit(
+        &self,
+        cx: &Compound<'_, ()>,
+        want: Want,
+    ) -> Result<Admitted, NfsStatus> {
         let fh = cx.fh()?;
         let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
-        let admitted = self.gate.admit(fh, &session.owner, want);
+        let mut admitted = self.gate.admit(fh, &session.owner, want);
+        if let Err(Refused::NotServing { .. }) = admitted
+            && let Ok(_held) = self.held.try_acquire()
+        {
+            Box::pin(self.gate.until_served(HOLD)).await;
+            admitted = self.gate.admit(fh, &session.owner, want);
+        }
         admitted.map_err(|refused| self.refused(refused))
     }
 

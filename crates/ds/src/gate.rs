@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use control::{PlaceReign, PlaceRow, Status};
 use layout::{ClientTag, DsHandle, Floors, HandleError, HandlePlace, KeyRing, SignedHandle};
@@ -214,6 +215,8 @@ pub(crate) struct Gate {
     /// Changes of rows; changed under the lock.
     rows_changes: AtomicU64,
     handles: Handles,
+    /// Told when this server serves.
+    served: Notify,
 }
 
 /// Work on a file that is going on. The file's fences wait until it is dropped.
@@ -276,6 +279,7 @@ impl Gate {
             generation: AtomicU64::new(0),
             rows_changes: AtomicU64::new(0),
             handles: Handles::new(),
+            served: Notify::new(),
         }
     }
 
@@ -545,6 +549,19 @@ impl Gate {
         let mut inner = self.inner.lock();
         if matches!(inner.phase, Phase::CatchingUp { .. }) {
             inner.phase = Phase::Serving;
+        }
+        drop(inner);
+        self.served.notify_waiters();
+    }
+
+    /// Waits until this server serves, for `wait` at most. A server that was just started serves within milliseconds, and
+    /// a client that is refused gives up its layout.
+    pub(crate) async fn until_served(&self, wait: Duration) {
+        let served = self.served.notified();
+        tokio::pin!(served);
+        served.as_mut().enable();
+        if !self.inner.lock().is_serving() {
+            let _late = tokio::time::timeout(wait, served).await;
         }
     }
 

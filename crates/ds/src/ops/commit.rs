@@ -14,7 +14,7 @@ pub(super) async fn commit(
     cx: &Compound<'_, ()>,
     args: CommitArgs,
 ) -> Result<CommitRes, NfsStatus> {
-    let admitted = ds.admit(cx, Want::Write)?;
+    let admitted = ds.admit(cx, Want::Write).await?;
     if args.offset.checked_add(u64::from(args.count)).is_none() {
         return Err(NfsStatus::Inval);
     }

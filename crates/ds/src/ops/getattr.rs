@@ -27,13 +27,13 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     attr::FILEID,
 ]);
 
-pub(super) fn getattr<'r>(
+pub(super) async fn getattr<'r>(
     ds: &Ds,
     cx: &Compound<'r, ()>,
     args: GetAttrArgs,
     reply: &mut ReplyWriter<OpNum>,
 ) -> NfsStatus {
-    match attributes(ds, cx, &args.attr_request) {
+    match attributes(ds, cx, &args.attr_request).await {
         Ok(attrs) => answer(
             reply,
             Ok(GetAttrResOf(FattrOf {
@@ -45,11 +45,11 @@ pub(super) fn getattr<'r>(
     }
 }
 
-fn attributes(ds: &Ds, cx: &Compound<'_, ()>, asked: &Bitmap) -> Result<Attrs, NfsStatus> {
+async fn attributes(ds: &Ds, cx: &Compound<'_, ()>, asked: &Bitmap) -> Result<Attrs, NfsStatus> {
     if !asked.intersection(&attr::WRITE_ONLY).is_empty() {
         return Err(NfsStatus::Inval);
     }
-    let admitted = ds.admit(cx, Want::Read)?;
+    let admitted = ds.admit(cx, Want::Read).await?;
     let id = Part::of_handle(&admitted.handle).id;
     let size = if asked.contains(attr::SIZE) {
         let size = ds.size_of(id).map_err(|fault| {

@@ -39,7 +39,7 @@ pub(crate) async fn perform<'r>(
             Err(status) => fail(reply, op, status),
         },
         OpNum::GetAttr => match args(ops) {
-            Ok(a) => getattr::getattr(ds, cx, a, reply),
+            Ok(a) => getattr::getattr(ds, cx, a, reply).await,
             Err(status) => fail(reply, op, status),
         },
         OpNum::SecInfoNoName => match args(ops) {

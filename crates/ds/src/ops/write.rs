@@ -31,7 +31,7 @@ pub(super) async fn write<'r>(
     args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     let stateid = cx.resolve(args.stateid)?;
-    let admitted = ds.admit(cx, Want::Write)?;
+    let admitted = ds.admit(cx, Want::Write).await?;
     check_stateid(ds, stateid, admitted.is_proxy)?;
     count(&ds.counts.writes);
     let data = args.data.0;
