@@ -55,7 +55,7 @@ use transport::workers::Shutdown;
 use transport::{AnyConnector, Context, TransportLimits};
 
 /// Lease of data servers: how long a lost one delays what must be known everywhere.
-const DS_LEASE_MS: u32 = 15_000;
+const DS_LEASE_MS: u32 = 5_000;
 /// `change` of a root directory that nobody has touched.
 const ROOT_CHANGE_AT_FORMAT: u64 = 1;
 /// How often time-driven work is done.

@@ -157,7 +157,7 @@ fn while_stopped(stage: &mut Stage<'_>, cluster: &Cluster, id: u64) -> Result<()
 const FSYNC_ATTEMPTS: u32 = 8;
 
 /// How long a data server serves at least after it last heard of the MDS: its lease without a heartbeat's time.
-const FSYNC_WINDOW: Duration = Duration::from_secs(9);
+const FSYNC_WINDOW: Duration = Duration::from_millis(4_000);
 
 /// kill -9 of the MDS when the data servers have the data of a write and the MDS has not heard of it. It is stopped
 /// before the guest's fsync begins. It is killed when the data servers count the bytes and have been told to COMMIT.
