@@ -92,6 +92,9 @@ impl<F: Files> ControlService<F> {
                 Answer::from(self.cluster.filled(conn, args).await).encode(&mut e);
             }
             ToMds::Left(args) => Answer::from(self.cluster.left(conn, args).await).encode(&mut e),
+            ToMds::Stopping(args) => {
+                Answer::from(self.cluster.stopping(conn, args).await).encode(&mut e);
+            }
             ToMds::Wrote(args) => Answer::from(self.files.wrote(args).await).encode(&mut e),
         }
         e

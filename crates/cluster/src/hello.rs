@@ -154,6 +154,7 @@ fn connect(cluster: &Arc<Cluster>, conn: &ConnHandle, args: &HelloArgs, keys: He
     server.serving = false;
     server.keys = keys;
     server.rows_told.clear();
+    server.is_stopping = false;
     args.location.as_str().clone_into(&mut server.location);
     server.boot_nonce = args.boot_nonce;
     server.refused = None;

@@ -16,15 +16,20 @@ use crate::groups::Groups;
 use crate::members::changed;
 use crate::servers::Servers;
 use crate::steps::{Look, Moves, Step, apply, levelled, next_step};
-use control::{LeftArgs, PlaceReign, Refusal, Status, YieldArgs};
+use control::{LeftArgs, PlaceReign, Refusal, Status, StoppingArgs, YieldArgs};
 use layout::{Group, GroupForm, MemberState, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use transport::{CloseReason, ConnHandle};
 
 /// Members of places of one primary that are filled at one time.
 const FILLINGS_MAX: usize = 2;
+/// Longest time that a data server which is about to stop waits.
+const STOPPING_WAIT_MAX: Duration = Duration::from_secs(8);
+/// Pause between two looks at whether it has handed over.
+const LOOK: Duration = Duration::from_millis(50);
 /// A place must have all copies for so long before its first member is primary again.
 const RETURN_AFTER: Duration = Duration::from_secs(30);
 
@@ -147,6 +152,38 @@ impl Cluster {
         }
         steps.sort_by_key(|(in_sync, _)| *in_sync);
         steps.into_iter().map(|(_, step)| step).collect()
+    }
+
+    /// STOPPING: a data server is about to stop (rule P14).
+    pub(crate) async fn stopping(
+        self: &Arc<Self>,
+        conn: &ConnHandle,
+        args: StoppingArgs,
+    ) -> Result<(), Refusal> {
+        let caller = self.caller(conn)?;
+        if let Some(server) = self.servers.lock().map.get_mut(&caller) {
+            server.is_stopping = true;
+        }
+        let wait = Duration::from_millis(u64::from(args.wait_ms)).min(STOPPING_WAIT_MAX);
+        let deadline = Instant::now() + wait;
+        while self.may_hand_over(caller) && Instant::now() < deadline {
+            self.tend_members();
+            let _either = tokio::time::timeout(LOOK, self.changed.notified()).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a data server is primary of a place that another member in sync can take over.
+    fn may_hand_over(&self, ds: u32) -> bool {
+        let groups = self.groups.lock();
+        let servers = self.servers.lock();
+        let now = Instant::now();
+        let takes = |other: u32| {
+            let server = servers.map.get(&other);
+            server.is_some_and(|s| s.is_live(now) && !s.is_stopping)
+        };
+        let mut rows = of_places(&groups).flat_map(|g| &g.rows);
+        rows.any(|row| row.primary == ds && row.in_state(MemberState::Sync).any(takes))
     }
 
     /// LEFT: a member that leaves a place has removed its parts (rule P18).

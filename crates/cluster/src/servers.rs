@@ -96,6 +96,8 @@ pub(crate) struct Server {
     pub(crate) floors_fill_percent: u32,
     /// Members that it fills, as it last said.
     pub(crate) fillings: Vec<FillProgress>,
+    /// Whether it has said on this connection that it is about to stop.
+    pub(crate) is_stopping: bool,
     /// Which signing keys it has.
     pub(crate) keys: HeldKeys,
     /// By group, the version of the rows that it was told on this connection.
@@ -125,6 +127,7 @@ impl Server {
             counters: Counters::default(),
             floors_fill_percent: 0,
             fillings: Vec::new(),
+            is_stopping: false,
             keys: HeldKeys::default(),
             rows_told: BTreeMap::new(),
             location: String::new(),

@@ -44,6 +44,8 @@ pub(crate) struct Look<'a> {
     substitutes: &'a BTreeMap<u32, u32>,
     /// Those that serve.
     live: BTreeSet<u32>,
+    /// Of those, the ones that are about to stop.
+    stopping: BTreeSet<u32>,
     /// Those that take places: they serve, have room, and are not drained.
     roomy: Vec<u32>,
     /// Those that are to be no members: drained, expelled, or away for long.
@@ -70,9 +72,11 @@ impl<'a> Look<'a> {
             !s.is_member() || s.is_draining() || !s.is_live(now) && is_lost
         };
         let unwanted = servers.map.iter().filter(|(_, s)| is_unwanted(s));
+        let stopping = servers.map.iter().filter(|(_, s)| s.is_stopping);
         Self {
             servers,
             substitutes,
+            stopping: stopping.map(|(id, _)| *id).collect(),
             live: servers.live_ids().into_iter().collect(),
             roomy: servers.lasting_ids(),
             unwanted: unwanted.map(|(id, _)| *id).collect(),
@@ -82,6 +86,11 @@ impl<'a> Look<'a> {
 
     fn is_live(&self, ds: u32) -> bool {
         self.live.contains(&ds)
+    }
+
+    /// Whether it serves and is not about to stop.
+    fn stays(&self, ds: u32) -> bool {
+        self.is_live(ds) && !self.stopping.contains(&ds)
     }
 
     fn is_unwanted(&self, ds: u32) -> bool {
@@ -137,6 +146,13 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
     let staying: Vec<u32> = staying.into_iter().map(|m| m.ds).collect();
     let is_sync = |ds: &u32| row.state_of(*ds) == Some(MemberState::Sync);
     let in_sync: Vec<u32> = staying.iter().copied().filter(is_sync).collect();
+    let heir = in_sync
+        .iter()
+        .copied()
+        .find(|ds| *ds != row.primary && look.stays(*ds));
+    if look.is_live(row.primary) && look.stopping.contains(&row.primary) {
+        return heir.map(Step::HandOver);
+    }
     if staying.len() < copies {
         let has_room = row.members.0.len() < MEMBERS_MAX as usize;
         let candidate = look
@@ -147,16 +163,10 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
     if in_sync.len() < copies {
         return None;
     }
-    let heir = |but: u32| {
-        in_sync
-            .iter()
-            .copied()
-            .find(|ds| *ds != but && look.is_live(*ds))
-    };
     let leave = |ds: u32| match ds == row.primary {
         false => Some(Step::Release(ds)),
         // Another one becomes primary without being asked when its lease is over.
-        true => heir(ds).filter(|_| look.is_live(ds)).map(Step::HandOver),
+        true => heir.filter(|_| look.is_live(ds)).map(Step::HandOver),
     };
     if let Some(member) = unwanted.first() {
         return leave(member.ds);
@@ -168,7 +178,7 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
             .and_then(leave);
     }
     let first = staying[0];
-    let returns = is_settled && first != row.primary && look.is_live(first);
+    let returns = is_settled && first != row.primary && look.stays(first);
     returns.then_some(Step::HandOver(first))
 }
 
@@ -264,6 +274,7 @@ mod tests {
         substitutes: BTreeMap<u32, u32>,
         live: Vec<u32>,
         unwanted: Vec<u32>,
+        stopping: Vec<u32>,
     }
 
     impl World {
@@ -276,6 +287,7 @@ mod tests {
                 substitutes: BTreeMap::new(),
                 live: vec![1, 2, 3, 4],
                 unwanted: Vec::new(),
+                stopping: Vec::new(),
             }
         }
 
@@ -290,6 +302,7 @@ mod tests {
                 servers: &self.servers,
                 substitutes: &self.substitutes,
                 live: self.live.iter().copied().collect(),
+                stopping: self.stopping.iter().copied().collect(),
                 roomy: roomy.collect(),
                 unwanted,
                 places: BTreeMap::from([(3, 2), (4, 1)]),
@@ -312,6 +325,18 @@ mod tests {
             let unsettled = row(2, &[(1, state), (2, Sync)]);
             assert_eq!(next_step(&unsettled, 2, true, &world.look()), None);
         }
+    }
+
+    #[test]
+    fn a_primary_that_is_about_to_stop_hands_over_to_one_that_is_not() {
+        let mut world = World::new();
+        world.stopping = vec![1];
+        let place = row(1, &[(1, Sync), (2, Sync)]);
+        assert_eq!(world.next(&place), Some(Step::HandOver(2)));
+        assert_eq!(world.next(&row(2, &[(1, Sync), (2, Sync)])), None);
+        assert_eq!(world.next(&row(1, &[(1, Sync), (2, Stale)])), None);
+        world.stopping = vec![1, 2];
+        assert_eq!(world.next(&place), None);
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub fn message(bytes: &[u8]) {
     both::<to_mds::OutArgs>(bytes);
     both::<to_mds::FilledArgs>(bytes);
     both::<to_mds::LeftArgs>(bytes);
+    both::<to_mds::StoppingArgs>(bytes);
     both::<to_ds::StatArgs>(bytes);
     both::<to_ds::SetSizeArgs>(bytes);
     both::<to_ds::CommitObjectsArgs>(bytes);

@@ -35,7 +35,7 @@ pub use to_ds::{
 pub use to_mds::{
     CERTIFICATE_BYTES_MAX, FILLINGS_MAX, FillProgress, FilledArgs, HeartbeatArgs, HeartbeatOk,
     HelloArgs, HelloOk, JOIN_SECRET_BYTES, JoinArgs, JoinOk, JoinSecret, LeftArgs, OutArgs,
-    PUBLIC_KEY_BYTES_MAX, RowsTold, SizeArgs, SizeOk, WroteArgs, WroteItem,
+    PUBLIC_KEY_BYTES_MAX, RowsTold, SizeArgs, SizeOk, StoppingArgs, WroteArgs, WroteItem,
 };
 pub use types::{
     ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NETID_BYTES_MAX, NetAddr,

@@ -10,7 +10,7 @@ use crate::to_ds::{
 };
 use crate::to_mds::{
     FilledArgs, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk, LeftArgs,
-    OutArgs, RowsTold, SizeArgs, SizeOk, WroteArgs,
+    OutArgs, RowsTold, SizeArgs, SizeOk, StoppingArgs, WroteArgs,
 };
 use crate::{PROGRAM, VERSION_MAX, VERSION_MIN};
 
@@ -35,6 +35,8 @@ xdr::xdr_enum! {
         Filled = 7,
         /// A member of a place has removed its parts.
         Left = 8,
+        /// A data server is about to stop.
+        Stopping = 9,
         /// Sizes and times of objects.
         Stat = 33,
         /// Cuts objects.
@@ -91,7 +93,8 @@ impl Proc {
             | Self::Wrote
             | Self::Out
             | Self::Filled
-            | Self::Left => AllowedCaller::DataServer,
+            | Self::Left
+            | Self::Stopping => AllowedCaller::DataServer,
             Self::Stat
             | Self::SetSize
             | Self::Commit
@@ -243,6 +246,8 @@ calls! {
     Filled(FilledArgs) => RowsTold,
     /// A member of a place has removed its parts.
     Left(LeftArgs) => (),
+    /// A data server is about to stop.
+    Stopping(StoppingArgs) => (),
 }
 
 calls! {

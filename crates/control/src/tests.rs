@@ -363,6 +363,7 @@ fn a_page_of_rows_round_trips() {
     check(YieldArgs { places }, ());
     let (group, place) = (7, 57);
     check(LeftArgs { group, place }, ());
+    check(StoppingArgs { wait_ms: 5 }, ());
 }
 
 #[test]
@@ -429,7 +430,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
             low_high
         );
     }
-    for procedure in [9, 31, 48, u32::MAX] {
+    for procedure in [10, 31, 48, u32::MAX] {
         let refused = CallDecodeError::Procedure(procedure);
         assert_eq!(ToMds::decode(procedure, &[]), Err(refused));
         assert_eq!(ToDs::decode(procedure, &[]), Err(refused));

@@ -202,6 +202,14 @@ xdr::xdr_struct! {
         pub place: u32,
     }
 
+    /// STOPPING: the caller is about to stop (rule P14). Answered when it is primary of no place that another member in
+    /// sync can take over, or when the time is up.
+    #[derive(Copy)]
+    pub struct StoppingArgs {
+        /// How long it waits, in milliseconds.
+        pub wait_ms: u32,
+    }
+
     /// The rows of places as they are now, durably. One of which the caller is no member any more is left out.
     pub struct RowsTold {
         /// The rows.

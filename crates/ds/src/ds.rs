@@ -34,6 +34,14 @@ const HELD_MAX: usize = 256;
 /// Zeros at hand for READs of holes, in bytes: the largest READ of usual clients.
 const ZEROS_BYTES: usize = 1 << 20;
 
+/// Why an operation was not let in at once.
+pub(crate) enum NotAdmitted {
+    /// The compound is no good for it.
+    Status(NfsStatus),
+    /// The gate refuses it.
+    Refused(Refused),
+}
+
 /// A data server. It lives in the [`Nfsd`] that [`Ds::open`] returns.
 pub struct Ds {
     pub(crate) identity: ServerIdentity,
@@ -196,24 +204,44 @@ impl Ds {
         &self.stripes[usize::try_from(at).expect("below STRIPES")]
     }
 
-    /// Lets the operation on the current handle in, or counts the refusal.
+    /// Lets the operation on the current handle in.
     ///
-    /// A server that does not serve yet holds some operations for a moment (rule P22).
-    pub(crate) async fn admit(
+    /// # Errors
+    /// What [`Ds::admit_later`] takes.
+    pub(crate) fn admit(&self, cx: &Compound<'_, ()>, want: Want) -> Result<Admitted, NotAdmitted> {
+        let fh = cx.fh().map_err(NotAdmitted::Status)?;
+        let session = cx.session.as_ref();
+        let session = session.ok_or(NotAdmitted::Status(NfsStatus::OpNotInSession))?;
+        let admitted = self.gate.admit(fh, &session.owner, want);
+        admitted.map_err(NotAdmitted::Refused)
+    }
+
+    /// Lets an operation in that was not admitted because this server does not serve yet: it holds some of them for a
+    /// moment (rule P22). Counts the refusal of any other.
+    ///
+    /// # Errors
+    /// What the client is told.
+    #[cold]
+    pub(crate) async fn admit_later(
         &self,
         cx: &Compound<'_, ()>,
         want: Want,
+        why: NotAdmitted,
     ) -> Result<Admitted, NfsStatus> {
-        let fh = cx.fh()?;
-        let session = cx.session.as_ref().ok_or(NfsStatus::OpNotInSession)?;
-        let mut admitted = self.gate.admit(fh, &session.owner, want);
-        if let Err(Refused::NotServing { .. }) = admitted
+        let mut why = why;
+        if let NotAdmitted::Refused(Refused::NotServing { .. }) = why
             && let Ok(_held) = self.held.try_acquire()
         {
-            Box::pin(self.gate.until_served(HOLD)).await;
-            admitted = self.gate.admit(fh, &session.owner, want);
+            self.gate.until_served(HOLD).await;
+            match self.admit(cx, want) {
+                Ok(admitted) => return Ok(admitted),
+                Err(again) => why = again,
+            }
         }
-        admitted.map_err(|refused| self.refused(refused))
+        Err(match why {
+            NotAdmitted::Refused(refused) => self.refused(refused),
+            NotAdmitted::Status(status) => status,
+        })
     }
 
     /// Counts a refusal.

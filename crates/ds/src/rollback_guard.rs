@@ -1,4 +1,4 @@
-//! Telling the MDS how far the store has come, so that it recognises one that went back (rule R9).
+//! Telling the MDS how far the store has come, so that it recognises one that went back (rule R9), and that it stops.
 //!
 //! The index counts its changes, and the redo log its records. HELLO and HEARTBEAT say how many changes no crash takes back any more. The MDS makes
 //! the number durable before it answers. It takes no store again that comes with fewer: that one was restored from a
@@ -19,11 +19,13 @@ use crate::announced::WINDOW;
 use crate::ds::Ds;
 use crate::error::LinkError;
 use crate::fault::Fault;
-use control::HeartbeatArgs;
+use control::{HeartbeatArgs, StoppingArgs};
 use meta::Seq;
 
 /// How long an acknowledgement waits for the MDS. Above it the client is told to try later.
 const WAIT: Duration = Duration::from_secs(5);
+/// How long a stop waits until others are primary. It is shorter than a lease, which nothing renews by then.
+const HAND_OVER: Duration = Duration::from_secs(3);
 /// How long the last announcement before a stop may take.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -67,6 +69,17 @@ impl Ds {
             changes: self.durable_changes(),
             fillings: self.copies.fillings().into(),
         }
+    }
+
+    /// Says that this server is about to stop, and waits until others are primary of its places, as far as they can be
+    /// (rule P14). It serves meanwhile.
+    ///
+    /// # Errors
+    /// [`LinkError`]; others take over when the lease is over.
+    pub async fn hand_over(&self) -> Result<(), LinkError> {
+        let wait_ms = u32::try_from(HAND_OVER.as_millis()).unwrap_or(u32::MAX);
+        self.call_mds(&StoppingArgs { wait_ms }, HAND_OVER + LAST)
+            .await
     }
 
     /// Says the last number before a stop, when the MDS does not know it yet and can be reached.

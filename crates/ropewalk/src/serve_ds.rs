@@ -138,8 +138,11 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
             .unwrap_or(&"the metadata server wants it no more"),
         "stopping"
     );
-    shutdown.trigger();
     let stop = async {
+        if let Err(error) = nfsd.role().hand_over().await {
+            tracing::debug!("the metadata server was not told of the stop: {error}");
+        }
+        shutdown.trigger();
         serving.ended().await;
         for task in [tick, copies, turns, admin, metrics] {
             task.abort();

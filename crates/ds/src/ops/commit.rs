@@ -14,7 +14,10 @@ pub(super) async fn commit(
     cx: &Compound<'_, ()>,
     args: CommitArgs,
 ) -> Result<CommitRes, NfsStatus> {
-    let admitted = ds.admit(cx, Want::Write).await?;
+    let admitted = match ds.admit(cx, Want::Write) {
+        Ok(admitted) => admitted,
+        Err(why) => Box::pin(ds.admit_later(cx, Want::Write, why)).await?,
+    };
     if args.offset.checked_add(u64::from(args.count)).is_none() {
         return Err(NfsStatus::Inval);
     }

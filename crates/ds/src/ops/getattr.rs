@@ -49,7 +49,10 @@ async fn attributes(ds: &Ds, cx: &Compound<'_, ()>, asked: &Bitmap) -> Result<At
     if !asked.intersection(&attr::WRITE_ONLY).is_empty() {
         return Err(NfsStatus::Inval);
     }
-    let admitted = ds.admit(cx, Want::Read).await?;
+    let admitted = match ds.admit(cx, Want::Read) {
+        Ok(admitted) => admitted,
+        Err(why) => Box::pin(ds.admit_later(cx, Want::Read, why)).await?,
+    };
     let id = Part::of_handle(&admitted.handle).id;
     let size = if asked.contains(attr::SIZE) {
         let size = ds.size_of(id).map_err(|fault| {

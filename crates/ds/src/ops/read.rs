@@ -28,7 +28,10 @@ pub(super) async fn read(
     room: usize,
 ) -> Result<ReadResPayload, NfsStatus> {
     let stateid = cx.resolve(args.stateid)?;
-    let mut admitted = ds.admit(cx, Want::Read).await?;
+    let mut admitted = match ds.admit(cx, Want::Read) {
+        Ok(admitted) => admitted,
+        Err(why) => Box::pin(ds.admit_later(cx, Want::Read, why)).await?,
+    };
     check_stateid(ds, stateid, admitted.is_proxy)?;
     let range = admitted.check_range(args.offset, u64::from(args.count));
     range.map_err(|refused| ds.refused(refused))?;
@@ -46,7 +49,10 @@ pub(super) async fn read(
         // Nobody's fence waits for a peer that does not read.
         drop(admitted);
         cx.charge_reply(wanted).await?;
-        admitted = ds.admit(cx, Want::Read).await?;
+        admitted = match ds.admit(cx, Want::Read) {
+            Ok(admitted) => admitted,
+            Err(why) => Box::pin(ds.admit_later(cx, Want::Read, why)).await?,
+        };
     }
     let (handle, is_proxy) = (admitted.handle, admitted.is_proxy);
     let read = async {

@@ -31,7 +31,10 @@ pub(super) async fn write<'r>(
     args: WriteArgs<'r>,
 ) -> Result<WriteRes, NfsStatus> {
     let stateid = cx.resolve(args.stateid)?;
-    let admitted = ds.admit(cx, Want::Write).await?;
+    let admitted = match ds.admit(cx, Want::Write) {
+        Ok(admitted) => admitted,
+        Err(why) => Box::pin(ds.admit_later(cx, Want::Write, why)).await?,
+    };
     check_stateid(ds, stateid, admitted.is_proxy)?;
     count(&ds.counts.writes);
     let data = args.data.0;
