@@ -24,16 +24,25 @@ class Worker(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.step, self.finish = step, finish
         self.done, self.failure = 0, None
+        # Seconds of the longest step.
+        self.longest = 0
         self.stopping = threading.Event()
 
     def run(self):
         try:
             while not self.stopping.is_set():
+                began = time.monotonic()
                 self.step(self.done)
+                self.longest = max(self.longest, time.monotonic() - began)
                 self.done += 1
             self.finish()
         except Exception as failure:  # Told by the main thread.
             self.failure = failure
+
+    def take_longest(self):
+        """How long the longest step took since this was asked last, s."""
+        longest, self.longest = self.longest, 0
+        return longest
 
 
 def streamer(path, flags, chunk, write, stride=None):

@@ -65,10 +65,15 @@ pub(crate) fn all(args: &LongArgs) -> Result<()> {
     silence()
 }
 
-/// Lets data servers with two copies fail under a kernel client, each in each way and more often than the tests do.
+/// Lets data servers with two copies fail under a kernel client, each in each way and more often than the tests do; then
+/// lets them be drained.
 fn failover() -> Result<()> {
     let rounds = format!("FAILOVER_ROUNDS={FAILOVER_ROUNDS}");
-    kernel_client("failures with two copies", "dscrash,failover", &rounds)
+    kernel_client(
+        "failures with two copies",
+        "dscrash,failover,drain",
+        &rounds,
+    )
 }
 
 /// Cuts a network under a kernel client that nobody tells. A client needs a quarter of an hour for that.

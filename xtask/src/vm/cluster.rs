@@ -2,7 +2,7 @@
 //!
 //! Knows the directory of `ropewalk up` and the admin interface of docs/operate, nothing of the program. The
 //! directory is looked at through the server's own root, since a server command may mount file systems that only
-//! it sees. Entry points: [`Cluster::new`], then [`Cluster::status`], [`Cluster::traffic`].
+//! it sees. Entry points: [`Cluster::new`], then [`Cluster::status`], [`Cluster::ask`], [`Cluster::traffic`].
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -70,6 +70,11 @@ impl Cluster {
 
     /// What one server says: `mds`, `ds-1`, ...
     pub(crate) fn status(&self, name: &str) -> Result<Value> {
+        self.ask(name, &serde_json::json!({"command": "status"}))
+    }
+
+    /// What one server answers to a request of its admin socket. A refusal is a failure.
+    pub(crate) fn ask(&self, name: &str, request: &Value) -> Result<Value> {
         let socket = self.dir.join(name).join("admin.sock");
         let unable = || format!("cannot ask {}", socket.display());
         let mut stream = UnixStream::connect(&socket).context(unable)?;
@@ -77,7 +82,7 @@ impl Cluster {
             .set_read_timeout(Some(ANSWER_LIMIT))
             .context(unable)?;
         stream
-            .write_all(b"{\"command\":\"status\"}\n")
+            .write_all(format!("{request}\n").as_bytes())
             .context(unable)?;
         let mut line = String::new();
         BufReader::new(stream.take(ANSWER_BYTES_MAX))
@@ -86,7 +91,7 @@ impl Cluster {
         let answer: Value = serde_json::from_str(&line)
             .map_err(|error| Failure::new(format!("{}: {error}", unable())))?;
         match answer.get("ok") {
-            Some(status) => Ok(status.clone()),
+            Some(value) => Ok(value.clone()),
             None => Err(Failure::new(format!("{}: {line}", unable()))),
         }
     }

@@ -203,7 +203,7 @@ impl std::fmt::Display for Carried {
 }
 
 /// Waits until each place has all its copies, and none is behind.
-fn await_level(cluster: &Cluster) -> Result<()> {
+pub(crate) fn await_level(cluster: &Cluster) -> Result<()> {
     await_state("copies were not level", || {
         Ok(cluster.mds().is_ok_and(|mds| is_level(&mds)))
     })

@@ -82,7 +82,7 @@ const PASSES: [Pass; 7] = [
 const NEWER_SCENARIOS: [&str; 3] = ["opens", "preserve", "delegations"];
 
 /// What two copies are for.
-const COPIES_SCENARIOS: [&str; 2] = ["dscrash", "failover"];
+const COPIES_SCENARIOS: [&str; 3] = ["dscrash", "failover", "drain"];
 
 /// Runs the scenarios; `true` when every one passed.
 pub(crate) fn kernel_client(dir: &Path, args: &KernelClientArgs) -> Result<bool> {

@@ -6,8 +6,8 @@
 //!
 //! Owns fetching the tools ([`prepare`]), the namespace ([`net`]), servers in it ([`server`]), and guests ([`guest`]).
 //! Guests run scenarios ([`scenario`], scripts in `vm/guest`); in some the host has a part ([`hosted`], [`capture`],
-//! [`failover`], [`full`], [`trunks`], [`kernels`], [`identities`], [`cluster`]). [`selftest`] is the harness's own test. Does not own: what a
-//! particular server needs to start; that is the caller's command line. Entry point: [`Args::run`].
+//! [`failover`], [`drain`], [`full`], [`trunks`], [`kernels`], [`identities`], [`cluster`]). [`selftest`] is the harness's
+//! own test. Does not own: what a particular server needs to start; that is the caller's command line. Entry point: [`Args::run`].
 
 #![allow(
     clippy::print_stdout,
@@ -22,6 +22,7 @@ use clap::Subcommand;
 mod capture;
 mod clones;
 pub(crate) mod cluster;
+mod drain;
 mod error;
 mod failover;
 mod full;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::capture;
 use super::clones;
+use super::drain;
 use super::error::{Failure, Result};
 use super::failover;
 use super::full;
@@ -243,6 +244,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "kill -9 of the MDS between fsync's WRITEs and its LAYOUTCOMMIT (--crash --cluster-dir)",
         Needs::Cluster,
         hosted::fsync_crash,
+    ),
+    // The last one: it leaves a cluster with a data server less.
+    hosted(
+        "drain",
+        "data servers with two copies are drained, filled again, replaced and removed in the middle of work (--crash --cluster-dir --copies 2)",
+        Needs::Copies,
+        drain::drain,
     ),
 ];
 
