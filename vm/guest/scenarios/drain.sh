@@ -1,7 +1,7 @@
 # Work on a cluster with two copies while data servers are drained, filled again, replaced and removed: no error reaches a
 # program, and each byte is there.
 . /run/job/guest/lib.sh
-: "${DS_TIMEO:=20}" "${DS_RETRANS:=1}"
+: "${DS_TIMEO:=10}" "${DS_RETRANS:=1}"
 NAME=drain
 trap 'finish $?' EXIT
 # Unmount ends the session with the data server that was removed, in vain for DS_TIMEO tenths of a second, DS_RETRANS + 1
