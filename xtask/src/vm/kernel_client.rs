@@ -65,11 +65,10 @@ const fn with_copies(vers: &'static str) -> Pass {
 }
 
 /// The versions differ in few operations, so the second pass is cheaper where size alone matters.
-const PASSES: [Pass; 7] = [
+const PASSES: [Pass; 6] = [
     usual("4.2", 100_000),
     usual("4.1", 5_000),
     with_copies("4.2"),
-    with_copies("4.1"),
     on_disk(Disk::Small),
     on_disk(Disk::Shared),
     Pass {
