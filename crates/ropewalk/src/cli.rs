@@ -317,7 +317,7 @@ pub(crate) struct DemoArgs {
     /// Bytes to copy in and out
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     pub size: ByteSize,
-    /// Keep the cluster's directory, and say where it is
+    /// Keep the directories of its clusters, and say where they are
     #[arg(long)]
     pub keep: bool,
 }

@@ -193,14 +193,15 @@ fn rebalance(socket: &Path, stop: bool, dry_run: bool, wait: bool) -> Outcome {
     }
 }
 
-fn bar(length: u64) -> ProgressBar {
+/// A bar of places.
+pub(crate) fn bar(length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} places, {elapsed} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(length).with_style(style)
 }
 
 /// What is filled now, in one line.
-fn message(mds: &MdsStatus) -> String {
+pub(crate) fn message(mds: &MdsStatus) -> String {
     let sent: u64 = mds.fillings.iter().map(|f| f.bytes_sent).sum();
     match mds.fillings.len() {
         0 => String::new(),

@@ -97,6 +97,15 @@ impl Supervised {
         self.stop.trigger();
         let _ = self.task.await;
     }
+
+    /// Kills the child and `serving`, the process that it watches. Neither is started again.
+    pub(crate) async fn lose(self, serving: Pid) {
+        // The watcher ends first, or it would start another one. Its task kills it when dropped.
+        self.task.abort();
+        let _ = self.task.await;
+        // It may have ended with its watcher.
+        let _ = kill_process(serving, Signal::KILL);
+    }
 }
 
 async fn supervise(

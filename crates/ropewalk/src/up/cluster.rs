@@ -17,6 +17,7 @@ use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::token::Token;
 use crate::up::child::{ChildSpec, Event, Supervised};
 use crate::up::plan::{Member, Plan};
+use rustix::process::Pid;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
@@ -256,6 +257,21 @@ impl Cluster {
             Event::NotStarted { name, why } => Ok(format!("{name} cannot be started: {why}")),
             Event::Expelled { name } => Ok(expelled_text(&name)),
         }
+    }
+
+    /// Kills data server `index` of the plan and its watcher, as a machine is lost. It is not started again.
+    /// Must be called once at most: later indexes would be off.
+    pub(crate) async fn lose_ds(&mut self, index: usize) -> Outcome {
+        let member = &self.plan.ds[index];
+        let what = format!("kill {}", member.name);
+        let status = ask_async(member.dir.join(SOCKET_NAME), Request::Status).await?;
+        let ServerStatus::Ds(ds) = status else {
+            return Err(failed(format!("{} is not a data server", member.name)));
+        };
+        let pid = Pid::from_raw(ds.pid.cast_signed());
+        let pid = pid.ok_or_else(|| cannot(what)("it tells no process id"))?;
+        self.ds.remove(index).lose(pid).await;
+        Ok(())
     }
 
     /// The plan that it runs.
