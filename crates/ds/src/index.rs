@@ -417,7 +417,10 @@ impl Index {
         let seq = self.transact(&mut |tx| {
             tx.purpose(Purpose::Removal);
             for (key, version) in &risen {
-                put(tx, key, version);
+                // Another call may have noted a newer one.
+                if value::<u32>(tx, key)?.is_none_or(|known| known < *version) {
+                    put(tx, key, version);
+                }
             }
             Ok(TxOutcome::Commit)
         })?;
@@ -467,12 +470,19 @@ impl Index {
         time: NfsTime,
         purpose: Purpose,
     ) -> Result<NfsTime, MetaError> {
-        let (indexed, time) = {
-            let mut table = self.known.lock();
-            let known = table.entry(id).or_default();
+        let noted = |known: &mut Known| {
             known.write = self.writes.fetch_add(1, Relaxed) + 1;
             known.modified = after(known.modified, time);
             (known.indexed, known.modified)
+        };
+        let there = self.known.lock().get_mut(&id).map(noted);
+        let (indexed, time) = match there {
+            Some(noted) => noted,
+            // An entry made up here would say that the part is not there.
+            None => {
+                let found = self.known(id)?;
+                noted(self.known.lock().entry(id).or_insert(found))
+            }
         };
         if !indexed {
             self.enter(id, time, purpose)?;
