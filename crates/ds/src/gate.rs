@@ -460,6 +460,15 @@ impl Gate {
         is_done
     }
 
+    /// Takes changes of places again that were let go, if the MDS was not told of that.
+    pub(crate) fn take_back(&self, conn: &ConnHandle, places: &[PlaceReign]) {
+        let mut inner = self.inner.lock();
+        if inner.conn.as_ref() == Some(conn) {
+            inner.rows.take_back(places);
+            self.rows_changes.store(inner.rows.changes(), SeqCst);
+        }
+    }
+
     /// Whether this server serves and is primary of a part's place in this very reign: to be asked before a promise
     /// leaves (rule P3).
     pub(crate) fn reigns(&self, part: Part, reign: u32) -> bool {

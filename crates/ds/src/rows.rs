@@ -91,12 +91,14 @@ impl Rows {
         true
     }
 
-    /// Forgets the row of a place that `ds` has left: the MDS tells it no more of that.
+    /// Notes that `ds` has left a place: the MDS tells it no more of that. The row stays, so that an older one which is
+    /// still on its way does not make `ds` a member again.
     pub(crate) fn forget_left(&mut self, group: u32, place: u32, ds: u32) {
-        let key = (group, place);
-        let known = self.by_place.get(&key);
-        if known.is_some_and(|known| known.row.state_of(ds) == Some(MemberState::Leaving)) {
-            self.by_place.remove(&key);
+        let Some(known) = self.by_place.get_mut(&(group, place)) else {
+            return;
+        };
+        if known.row.state_of(ds) == Some(MemberState::Leaving) {
+            Arc::make_mut(known).row.members.0.retain(|m| m.ds != ds);
             self.changes += 1;
         }
     }
@@ -142,6 +144,17 @@ impl Rows {
             self.changes += 1;
         }
         is_primary
+    }
+
+    /// Takes places back that were let go in these reigns.
+    pub(crate) fn take_back(&mut self, places: &[PlaceReign]) {
+        for told in places {
+            let key = (told.group, told.place);
+            if self.yielded.get(&key) == Some(&told.reign) {
+                self.yielded.remove(&key);
+            }
+        }
+        self.changes += 1;
     }
 
     /// The stripes of a handle's place, if `ds` is its primary in the reign of the handle.

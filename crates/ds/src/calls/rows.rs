@@ -30,18 +30,25 @@ pub(crate) async fn take_rows(ds: &Ds, rows: Vec<PlaceRow>) -> Result<Vec<u32>, 
         return Err(Status::Invalid);
     }
     let versions: BTreeMap<u32, u32> = rows.iter().map(|told| (told.group, told.version)).collect();
-    let (newer, seq) = ds.index.note_group_versions(&versions).map_err(|error| {
-        tracing::error!(%error, "rows of places");
-        Status::Io
-    })?;
+    let note = || {
+        ds.index.note_group_versions(&versions).map_err(|error| {
+            tracing::error!(%error, "rows of places");
+            Status::Io
+        })
+    };
+    let (newer, seq) = note()?;
     ds.index.durable(seq).await.map_err(|_| Status::Io)?;
+    // Newer rows may have been taken meanwhile, and the place been left.
+    let (passed, _) = note()?;
     for group in &newer {
         tracing::error!(
             group,
             "the MDS told an older version of this placement group"
         );
     }
-    let taken = rows.into_iter().filter(|told| !newer.contains(&told.group));
+    let taken = rows
+        .into_iter()
+        .filter(|told| !newer.contains(&told.group) && !passed.contains(&told.group));
     if !ds.gate.take_rows(taken) {
         return Err(Status::TableFull);
     }

@@ -4,7 +4,8 @@
 //! Nothing more is let in, what was let in ends, the members in sync apply what they were passed, then the answer.
 //!
 //! # Failure
-//! When it cannot be done in time the answer says so. The MDS ends the connection then, and HELLO brings the places back.
+//! When it cannot be done in time this server takes the places back, and the answer says so. A server whose answer is lost
+//! says HELLO again, which brings the places back.
 
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ pub(super) async fn yield_places(
     };
     match tokio::time::timeout(DRAIN_WAIT, drained).await {
         Ok(true) => Ok(()),
-        _ => Err(Status::TryLater),
+        _ => {
+            ds.gate.take_back(conn, places);
+            Err(Status::TryLater)
+        }
     }
 }
