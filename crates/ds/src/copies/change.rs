@@ -100,7 +100,11 @@ impl Ds {
         let mut item = item_of(&change);
         let _order = self.copies.order(part.id.file_id).lock().await;
         let applied = self.apply(part.id, change, (self.clock)()).await?;
-        let row = self.gate.primary_row(part).ok_or(Fault::NotPrimary)?;
+        // Another connection to the MDS may have begun: what was applied is passed on all the same. An item of an earlier
+        // reign does nothing.
+        let now = self.gate.primary_row(part);
+        let is_primary = now.is_some();
+        let row = now.unwrap_or(row);
         if let Some(Owned::Plain(StreamItem::Clone { size_bytes, .. })) = &mut item {
             *size_bytes = self.size_of(part.id)?.unwrap_or(0);
         }
@@ -109,6 +113,9 @@ impl Ds {
             self.copies
                 .pass(part, &row, time, &item, item.is_promised())
         });
+        if !is_primary {
+            return Err(Fault::NotPrimary);
+        }
         Ok((applied, passed))
     }
 

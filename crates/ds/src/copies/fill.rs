@@ -248,6 +248,11 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
         .map_err(|e| e.to_string())?;
     let taken = take_rows(ds, told.rows.0).await;
     taken.map_err(|status| format!("rows of the MDS: {status:?}"))?;
+    let now = ds.gate.primary_row(any);
+    let state = now.and_then(|row| row.row.state_of(member));
+    if state != Some(MemberState::Sync) {
+        return Err("the row has changed meanwhile".to_owned());
+    }
     tracing::info!(group, place, member, "a member is in sync");
     Ok(())
 }

@@ -35,6 +35,15 @@ pub(super) fn to_leave(ds: &Ds) -> Option<(u32, u8)> {
     })?
 }
 
+/// Whether the row of a place still says that this server leaves it.
+fn is_leaving(ds: &Ds, (group, place): (u32, u8)) -> bool {
+    let is_leaving = ds.gate.with_rows(|rows, ds_id| {
+        let row = rows.of(group, u32::from(place));
+        row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Leaving))
+    });
+    is_leaving.unwrap_or(false)
+}
+
 /// Removes objects of a place, of whichever group, that have no entry: what a crash has left of writes that were never
 /// promised. Nobody would remove them later. A store of an earlier version has objects at place 0 without groups, and
 /// keeps what is there.
@@ -70,6 +79,8 @@ async fn remove_leftovers(ds: &Ds, place: u8) -> Result<u64, String> {
 /// Removes the parts of a place, and tells the MDS.
 pub(super) async fn leave(ds: &Ds, (group, place): (u32, u8)) -> Result<(), String> {
     let mut removed: u64 = 0;
+    // Items that were let in before the row was told end first.
+    ds.gate.drain_all().await;
     loop {
         let page = ds.index.parts_of((group, place), None, PARTS_MAX as usize);
         let page = page.map_err(|e| e.to_string())?;
@@ -82,6 +93,9 @@ pub(super) async fn leave(ds: &Ds, (group, place): (u32, u8)) -> Result<(), Stri
                 generation,
                 place,
             };
+            if !is_leaving(ds, (group, place)) {
+                return Err("the row has changed".to_owned());
+            }
             let dropped = ds.drop_part(id).await;
             dropped.map_err(|fault| format!("removing a part: {fault:?}"))?;
             removed += 1;

@@ -70,7 +70,6 @@ impl Fill {
         };
         let mut noted = self.noted.lock();
         noted.has_overflowed = false;
-        noted.is_waited_for = false;
     }
 
     pub(super) fn note_progress(&self, parts: u64, bytes: u64) {
