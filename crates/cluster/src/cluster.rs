@@ -110,6 +110,8 @@ pub struct Cluster {
     pub(crate) moves: Mutex<Moves>,
     /// A member of places that is away for so long is given up.
     pub(crate) replace_after: Duration,
+    /// When this process opened it.
+    pub(crate) opened: Instant,
     /// Held over each change of the keys, from its transaction until it is in memory.
     pub(crate) key_work: tokio::sync::Mutex<()>,
     pub(crate) key_job: Job,
@@ -156,6 +158,7 @@ impl Cluster {
             changed: Notify::new(),
             moves: Mutex::default(),
             replace_after: config.replace_after,
+            opened: Instant::now(),
             key_work: tokio::sync::Mutex::default(),
             key_job: Job::default(),
         }))

@@ -61,13 +61,14 @@ impl Cluster {
     /// [`AdminError`].
     pub async fn drain(&self, ds: u32, substitute: Option<u32>) -> Result<(), AdminError> {
         self.check_drain(ds, substitute)?;
-        self.set_membership(ds, Membership::Draining).await?;
-        let mut moves = self.moves.lock();
-        match substitute {
-            Some(other) => moves.substitutes.insert(ds, other),
-            None => moves.substitutes.remove(&ds),
-        };
-        Ok(())
+        {
+            let mut moves = self.moves.lock();
+            match substitute {
+                Some(other) => moves.substitutes.insert(ds, other),
+                None => moves.substitutes.remove(&ds),
+            };
+        }
+        self.set_membership(ds, Membership::Draining).await
     }
 
     /// A data server keeps the places that it still has, and takes new files again.
@@ -121,7 +122,9 @@ impl Cluster {
 
     /// Begins to make data servers level, or ends that.
     pub fn rebalance(&self, is_wanted: bool) {
-        self.moves.lock().is_rebalancing = is_wanted;
+        let mut moves = self.moves.lock();
+        moves.is_rebalancing = is_wanted;
+        moves.levelled.clear();
     }
 
     /// Whether data servers are being made level.

@@ -158,6 +158,11 @@ impl Groups {
         &self.placement
     }
 
+    /// Whether new files go to a group, when it is whole.
+    pub(crate) fn is_current(&self, group: u32) -> bool {
+        self.current.contains(&group)
+    }
+
     pub(crate) fn servers_of(&self, group: u32) -> Option<Vec<u32>> {
         self.placement.group(group).map(|g| g.primaries())
     }
@@ -414,7 +419,8 @@ impl Groups {
         if let Some(same) = groups().find(|g| is_of(g, places)) {
             return Ok(Some(same.id));
         }
-        if groups().count() >= NARROW_GROUPS_MAX {
+        let is_full = self.placement.groups().count() >= GROUPS_MAX;
+        if is_full || groups().count() >= NARROW_GROUPS_MAX {
             tracing::warn!("no more narrow placement groups can be made");
             return Ok(None);
         }

@@ -166,6 +166,7 @@ impl Cluster {
                     row.primary == caller
                         && args.ds_id != caller
                         && is_named(group, place, row)
+                        && row.takers().any(|ds| ds == args.ds_id)
                         && set_state(row, args.ds_id, MemberState::Stale)
                 })
             });
@@ -227,7 +228,7 @@ impl Cluster {
     }
 }
 
-fn failed(error: MetaError) -> Refusal {
+pub(crate) fn failed(error: MetaError) -> Refusal {
     tracing::error!(%error, "rows of placement groups");
     Refusal::new(Status::Io, "the metadata store failed")
 }

@@ -8,15 +8,15 @@
 //! Another member becomes primary when the old one has let go (YIELD). Until that is durable nobody serves the place.
 //!
 //! # Failure
-//! A primary that does not let go in time loses its connection, says HELLO again and goes on with its places.
+//! A primary that does not let go in time takes its places back, and is asked again after a pause.
 
 use crate::call;
 use crate::cluster::Cluster;
 use crate::groups::Groups;
-use crate::members::changed;
+use crate::members::{changed, failed, set_state};
 use crate::servers::Servers;
 use crate::steps::{Look, Moves, Step, apply, levelled, next_step};
-use control::{LeftArgs, PlaceReign, Refusal, Status, StoppingArgs, YieldArgs};
+use control::{LeftArgs, PlaceReign, Refusal, StoppingArgs, YieldArgs};
 use layout::{Group, GroupForm, MemberState, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +30,8 @@ const FILLINGS_MAX: usize = 2;
 const STOPPING_WAIT_MAX: Duration = Duration::from_secs(8);
 /// Pause between two looks at whether it has handed over.
 const LOOK: Duration = Duration::from_millis(50);
+/// Pause after a handover that did not come about.
+const HAND_OVER_AGAIN: Duration = Duration::from_secs(30);
 /// A place must have all copies for so long before its first member is primary again.
 const RETURN_AFTER: Duration = Duration::from_secs(30);
 
@@ -130,7 +132,7 @@ impl Cluster {
         );
         let is_settled = |group: u32, place: usize| {
             let left_out = groups.left_out_at(group, place);
-            left_out.is_none_or(|since| since.elapsed() >= RETURN_AFTER)
+            left_out.unwrap_or(self.opened).elapsed() >= RETURN_AFTER
         };
         let mut steps = Vec::new();
         for group in of_places(groups) {
@@ -142,10 +144,17 @@ impl Cluster {
         }
         let is_calm = steps.is_empty() && fillings(groups).values().all(|count| *count == 0);
         if moves.is_rebalancing && is_calm {
-            match levelled(of_places(groups), &look) {
-                Some((group, place, ds)) => steps.push((0, (group, place, Step::Add(ds)))),
+            // A moved group is none of those that new files go to: another one would be made in its stead.
+            let may_move = |group: u32, place: usize| {
+                !groups.is_current(group) && !moves.levelled.contains(&(group, place))
+            };
+            match levelled(of_places(groups), &look, may_move) {
+                Some((group, place, ds)) => {
+                    moves.levelled.insert((group, place));
+                    steps.push((0, (group, place, Step::Add(ds))));
+                }
                 None => {
-                    tracing::info!("the data servers are level");
+                    tracing::info!("no further place is moved to make data servers level");
                     moves.is_rebalancing = false;
                 }
             }
@@ -170,7 +179,27 @@ impl Cluster {
             self.tend_members();
             let _either = tokio::time::timeout(LOOK, self.changed.notified()).await;
         }
-        Ok(())
+        let seq = {
+            let mut groups = self.groups.lock();
+            let changes = self.without_backup(&groups, caller);
+            self.change_groups(&mut groups, changes).map_err(failed)?
+        };
+        self.rows_durable(seq).await
+    }
+
+    /// The groups in which a data server that is about to stop counts as a backup, without it: no promise is to wait for
+    /// it when it is gone.
+    fn without_backup(&self, groups: &Groups, ds: u32) -> Vec<Group> {
+        let servers = self.servers.lock();
+        let now = Instant::now();
+        let is_live = |ds: u32| servers.map.get(&ds).is_some_and(|s| s.is_live(now));
+        let left_out = |_: usize, row: &mut Row| {
+            let is_backup = row.primary != ds && row.takers().any(|taker| taker == ds);
+            is_backup && is_live(row.primary) && set_state(row, ds, MemberState::Stale)
+        };
+        of_places(groups)
+            .filter_map(|group| changed(group, left_out))
+            .collect()
     }
 
     /// Whether a data server is primary of a place that another member in sync can take over.
@@ -207,11 +236,7 @@ impl Cluster {
                 })
             });
             let changes = next.into_iter().collect();
-            let stored = self.change_groups(&mut groups, changes);
-            stored.map_err(|error| {
-                tracing::error!(%error, "rows of placement groups");
-                Refusal::new(Status::Io, "the metadata store failed")
-            })?
+            self.change_groups(&mut groups, changes).map_err(failed)?
         };
         self.rows_durable(seq).await
     }
@@ -230,28 +255,41 @@ async fn hand_over(cluster: Arc<Cluster>, (ds, conn): (u32, ConnHandle), handed:
         },
     )
     .await;
-    let is_done = match let_go {
-        Ok(()) => take_over(&cluster, ds, handed).await,
+    let pause = match let_go {
+        Ok(()) if take_over(&cluster, (ds, &conn), handed).await => {
+            tracing::info!(ds, places = count, "a data server has handed over places");
+            Duration::ZERO
+        }
+        Ok(()) => {
+            // It says HELLO again, and serves what it has let go of if that is still its own.
+            conn.close(CloseReason::Asked);
+            HAND_OVER_AGAIN
+        }
+        // It has taken the places back, or its connection is closed.
         Err(error) => {
             tracing::warn!(ds, %error, "a data server did not let go of its places");
-            false
+            HAND_OVER_AGAIN
         }
     };
-    if is_done {
-        tracing::info!(ds, places = count, "a data server has handed over places");
-    } else {
-        // It says HELLO again, and serves what it has let go of if that is still its own.
-        conn.close(CloseReason::Asked);
-    }
+    cluster.changed.notify_waiters();
+    tokio::time::sleep(pause).await;
     cluster.moves.lock().handing_over.remove(&ds);
     cluster.changed.notify_waiters();
 }
 
 /// Stores the new primaries. Returns whether all were made.
-async fn take_over(cluster: &Arc<Cluster>, ds: u32, handed: &[HandOver]) -> bool {
+async fn take_over(
+    cluster: &Arc<Cluster>,
+    (ds, conn): (u32, &ConnHandle),
+    handed: &[HandOver],
+) -> bool {
     let mut made = 0;
     let stored = {
         let mut groups = cluster.groups.lock();
+        // One that has said HELLO since may serve again.
+        if cluster.live_conn(ds).as_ref() != Some(conn) {
+            return false;
+        }
         let ids: BTreeSet<u32> = handed.iter().map(|h| h.place.group).collect();
         let mut changes = Vec::new();
         for group in ids.iter().filter_map(|id| groups.placement().group(*id)) {

@@ -23,6 +23,8 @@ pub(crate) struct Moves {
     pub(crate) substitutes: BTreeMap<u32, u32>,
     /// Whether data servers are to be made level.
     pub(crate) is_rebalancing: bool,
+    /// Places that were moved for that: each is moved once.
+    pub(crate) levelled: BTreeSet<(u32, usize)>,
     /// Primaries that are asked to let go.
     pub(crate) handing_over: BTreeSet<u32>,
 }
@@ -160,7 +162,8 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
             .filter(|_| has_room && look.is_live(row.primary));
         return candidate.map(Step::Add);
     }
-    if in_sync.len() < copies {
+    // One that is silent may be lost already.
+    if in_sync.iter().filter(|ds| look.is_live(**ds)).count() < copies {
         return None;
     }
     let leave = |ds: u32| match ds == row.primary {
@@ -172,7 +175,9 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
         return leave(member.ds);
     }
     if staying.len() > copies {
-        let fullest = in_sync.iter().copied().max_by_key(|ds| look.load(*ds));
+        // Not the newest, which the place was just given for one that is fuller.
+        let older = staying.iter().take(staying.len() - 1).copied();
+        let fullest = older.max_by_key(|ds| look.load(*ds));
         return fullest
             .filter(|_| in_sync.len() == staying.len())
             .and_then(leave);
@@ -204,10 +209,12 @@ pub(crate) fn apply(row: &mut Row, step: Step) -> bool {
     }
 }
 
-/// The place that is moved to make data servers more level, and the member that it gets; `None` when they are level.
+/// The place that is moved to make data servers more level, and the member that it gets, of places that `may_move`.
+/// `None` when they are as level as these make them.
 pub(crate) fn levelled<'g>(
     groups: impl Iterator<Item = &'g Arc<Group>>,
     look: &Look<'_>,
+    may_move: impl Fn(u32, usize) -> bool,
 ) -> Option<(u32, usize, u32)> {
     let by_load = |ds: &&u32| look.load(**ds);
     let (emptiest, fullest) = (
@@ -219,7 +226,8 @@ pub(crate) fn levelled<'g>(
     }
     for group in groups {
         for (place, row) in group.rows.iter().enumerate() {
-            let is_movable = row.members.0.len() == group.copies as usize
+            let is_movable = may_move(group.id, place)
+                && row.members.0.len() == group.copies as usize
                 && row.state_of(fullest).is_some()
                 && row.state_of(emptiest).is_none();
             if is_movable {
@@ -394,9 +402,11 @@ mod tests {
         let groups = [Arc::new(Group::new(7, &[vec![2, 3], vec![1, 3]]))];
         let mut look = world.look();
         look.places = BTreeMap::from([(1, 9), (4, 1)]);
-        assert_eq!(levelled(groups.iter(), &look), Some((7, 1, 4)));
+        let any = |_, _| true;
+        assert_eq!(levelled(groups.iter(), &look, any), Some((7, 1, 4)));
+        assert_eq!(levelled(groups.iter(), &look, |_, place| place == 0), None);
         // One place alone has all of it: with it the other one would be as full.
         look.places = BTreeMap::from([(1, 1), (4, 1)]);
-        assert_eq!(levelled(groups.iter(), &look), None);
+        assert_eq!(levelled(groups.iter(), &look, any), None);
     }
 }
