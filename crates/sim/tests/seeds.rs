@@ -346,8 +346,8 @@ fn holes_that_leave_out_a_stripe_are_found() {
 #[test]
 fn ignored_fences_are_found() {
     // A client must lose sight of the metadata server, not of a data server, with changes that are not committed.
-    // In the present order of events, all connections over memory, seed 7 is the first that shows it; a change of that order moves it.
-    let seeds = 0..RARE_CANARY_SEEDS;
+    // One seed of a hundred shows it, all connections over memory; a change of the order of events moves it.
+    let seeds = RARE_CANARY_SEEDS..3 * RARE_CANARY_SEEDS;
     assert!(is_found(
         InjectedBug::IgnoreFences,
         Config {
