@@ -177,7 +177,7 @@ pub(crate) struct Opened {
 
 /// See the module.
 pub(crate) struct Index {
-    store: Arc<dyn MetaStore>,
+    pub(crate) store: Arc<dyn MetaStore>,
     store_id: u64,
     counter: u64,
     /// Changes before this start.
@@ -199,14 +199,14 @@ fn decoded<T: for<'a> Decode<'a>>(bytes: &[u8]) -> Result<T, MetaError> {
     xdr::decode_all(bytes).map_err(|e| MetaError::Corrupt(format!("index: {e}")))
 }
 
-fn value<T: for<'a> Decode<'a>>(
+pub(crate) fn value<T: for<'a> Decode<'a>>(
     read: &(impl Read + ?Sized),
     key: &[u8],
 ) -> Result<Option<T>, MetaError> {
     read.get(key)?.map(|bytes| decoded(&bytes)).transpose()
 }
 
-fn put<T: Encode>(tx: &mut dyn Tx, key: &[u8], value: &T) {
+pub(crate) fn put<T: Encode>(tx: &mut dyn Tx, key: &[u8], value: &T) {
     tx.put(key, &xdr::encode_to_vec(value));
 }
 
@@ -256,7 +256,7 @@ fn part_prefix(group: u32, place: u8) -> [u8; 6] {
     key
 }
 
-fn group_key(group: u32) -> [u8; 5] {
+pub(crate) fn group_key(group: u32) -> [u8; 5] {
     let mut key = [b'g'; 5];
     key[1..].copy_from_slice(&group.to_be_bytes());
     key
@@ -363,7 +363,7 @@ impl Index {
     }
 
     /// Runs a change. What the body, a full disk or a limit refuses has not happened; any other failure is remembered.
-    fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
+    pub(crate) fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
         let mut is_refused = false;
         let done = self.store.transact(&mut |tx| {
             let mut run = || {
@@ -394,37 +394,6 @@ impl Index {
             Ok(TxOutcome::Commit)
         })?;
         self.durable(seq).await
-    }
-
-    /// Notes versions of placement groups that the MDS told. Returns the groups of which a newer one was told before,
-    /// and what makes the others durable.
-    pub(crate) fn note_group_versions(
-        &self,
-        versions: &BTreeMap<u32, u32>,
-    ) -> Result<(Vec<u32>, Seq), MetaError> {
-        let mut newer = Vec::new();
-        let mut risen = Vec::new();
-        for (group, version) in versions {
-            match value::<u32>(&*self.store, &group_key(*group))? {
-                Some(known) if known > *version => newer.push(*group),
-                Some(known) if known == *version => {}
-                _ => risen.push((group_key(*group), *version)),
-            }
-        }
-        if risen.is_empty() {
-            return Ok((newer, self.store.applied()));
-        }
-        let seq = self.transact(&mut |tx| {
-            tx.purpose(Purpose::Removal);
-            for (key, version) in &risen {
-                // Another call may have noted a newer one.
-                if value::<u32>(tx, key)?.is_none_or(|known| known < *version) {
-                    put(tx, key, version);
-                }
-            }
-            Ok(TxOutcome::Commit)
-        })?;
-        Ok((newer, seq))
     }
 
     /// What is known of an object.

@@ -23,6 +23,7 @@ mod error;
 mod fault;
 mod floors;
 mod gate;
+mod group_versions;
 mod handles;
 mod index;
 pub mod join;
