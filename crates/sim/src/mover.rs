@@ -1,4 +1,4 @@
-//! An administrator who drains data servers, changes his mind, and has them made level, drawn from the seed.
+//! Orders of an administrator, drawn from the seed: drain a data server, undrain it, make all of them level.
 
 use crate::mds_node::MdsNode;
 use crate::rng::Rng;

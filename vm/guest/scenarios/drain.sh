@@ -4,7 +4,7 @@
 : "${DS_TIMEO:=10}" "${DS_RETRANS:=1}"
 NAME=drain
 trap 'finish $?' EXIT
-# Unmount ends the session with the data server that was removed, in vain for DS_TIMEO tenths of a second, DS_RETRANS + 1
+# Unmount asks the removed data server to end its session. It gives up after DS_TIMEO tenths of a second, DS_RETRANS + 1
 # times. By default that is minutes.
 modprobe nfs_layout_nfsv41_files 2>/dev/null
 parameters=/sys/module/nfs_layout_nfsv41_files/parameters
