@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use transport::{ConnHandle, Preference, TransportKind};
 
-/// Longest pause between two looks at whether a group has failed over.
+/// Longest pause between two looks at what is waited for.
 const LOOK_MS: u64 = 100;
 
 /// Random 64-bit values.
@@ -367,10 +367,23 @@ impl Cluster {
 
     /// Waits while a group is failing over, for `wait_ms` at most.
     pub async fn failed_over(&self, group: u32, wait_ms: u64) {
+        self.until(wait_ms, || !self.is_failing_over(group)).await;
+    }
+
+    /// Waits until `is_so`, for `wait_ms` at most. It is looked at whenever something has changed. Returns whether it is so.
+    pub(crate) async fn until(&self, wait_ms: u64, is_so: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + Duration::from_millis(wait_ms);
-        while self.is_failing_over(group) && Instant::now() < deadline {
-            let look = Duration::from_millis(LOOK_MS);
-            let _either = tokio::time::timeout(look, self.changed.notified()).await;
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if is_so() {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            let _either = tokio::time::timeout(Duration::from_millis(LOOK_MS), changed).await;
         }
     }
 

@@ -15,7 +15,7 @@ use layout::{Group, GroupForm};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The members of groups of places that a data server would leave with too few others.
+/// Refuses to drain a data server whose files cannot be moved, or have more copies than there are others to take them.
 fn check_others(groups: &Groups, servers: &Servers, ds: u32) -> Result<(), AdminError> {
     let has_it = |g: &&Arc<Group>| g.is_member(ds);
     let own = || groups.placement().groups().filter(has_it);

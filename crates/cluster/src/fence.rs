@@ -19,11 +19,7 @@ use crate::servers::LEASE_MARGIN_MS;
 use control::{FENCE_BATCH_MAX, FenceArgs, Status};
 use layout::{ClientTag, Epoch, Floor};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// Pause between two looks at leases that run out.
-const POLL_MS: u64 = 100;
 /// How long beyond a lease an operation waits for fences: a FENCE that is not answered, and the lease's margin.
 pub const FENCE_WAIT_MS_MAX: u64 = CALL_MS_MAX + 2 * LEASE_MARGIN_MS;
 
@@ -101,19 +97,7 @@ impl Cluster {
 
     /// Waits until no data server may honour what the pending floors on a file forbid, or for `wait_ms`.
     pub async fn fences_settled(&self, group: u32, file: u64, wait_ms: u64) -> bool {
-        let deadline = Instant::now() + Duration::from_millis(wait_ms);
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if !self.is_fencing(group, file) {
-                return true;
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            let _either = tokio::time::timeout(Duration::from_millis(POLL_MS), changed).await;
-        }
+        self.until(wait_ms, || !self.is_fencing(group, file)).await
     }
 }
 

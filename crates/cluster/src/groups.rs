@@ -158,6 +158,12 @@ impl Groups {
         &self.placement
     }
 
+    /// The groups whose parts have places of their own.
+    pub(crate) fn of_places(&self) -> impl Iterator<Item = &Arc<Group>> {
+        let all = self.placement.groups();
+        all.filter(|g| g.form == GroupForm::Places)
+    }
+
     /// Whether new files go to a group, when it is whole.
     pub(crate) fn is_current(&self, group: u32) -> bool {
         self.current.contains(&group)

@@ -7,7 +7,7 @@
 //!    └──────────────────────────────────┴───────────── has every byte ◄─────┘
 //! ```
 //! # Ownership
-//! The store has the rows. This file alone changes them after a group was made.
+//! The store has the rows. This file and `moves` change them after a group was made.
 //!
 //! # Ordering
 //! All rows that one event changes are one transaction. Data servers are told when it is durable. Another primary is
@@ -22,7 +22,7 @@ use crate::records;
 use crate::rows::row_of;
 use crate::servers::Servers;
 use control::{FilledArgs, OutArgs, PlaceReign, PlaceRow, Refusal, RowsTold, Status};
-use layout::{Group, GroupForm, Member, MemberState, Row};
+use layout::{Group, Member, MemberState, Row};
 use meta::{MetaError, Seq};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,11 +78,8 @@ pub(crate) fn after_start(groups: &Groups, ds: u32) -> Vec<Group> {
         }
         is_changed
     };
-    let of_places = groups.placement().groups();
-    let of_places = of_places.filter(|g| g.form == GroupForm::Places && g.is_member(ds));
-    of_places
-        .filter_map(|group| changed(group, restarted))
-        .collect()
+    let own = groups.of_places().filter(|g| g.is_member(ds));
+    own.filter_map(|group| changed(group, restarted)).collect()
 }
 
 impl Cluster {
@@ -115,9 +112,8 @@ impl Cluster {
             let lacking = self.lacking_removals.lock();
             let may_fill = |ds: u32| lacking.as_ref().is_some_and(|l| !l.contains(&ds));
             let now = Instant::now();
-            let of_places = groups.placement().groups();
-            let of_places = of_places.filter(|g| g.form == GroupForm::Places);
-            let changes: Vec<Group> = of_places
+            let changes: Vec<Group> = groups
+                .of_places()
                 .filter_map(|group| {
                     changed(group, |place, row| {
                         let left_out = groups.left_out_at(group.id, place);
@@ -157,10 +153,9 @@ impl Cluster {
                 };
                 args.places.0.iter().any(named)
             };
-            let is_touched = |group: &&Arc<Group>| {
-                args.places.0.iter().any(|p| p.group == group.id) && group.form == GroupForm::Places
-            };
-            let touched = groups.placement().groups().filter(is_touched);
+            let is_touched =
+                |group: &&Arc<Group>| args.places.0.iter().any(|p| p.group == group.id);
+            let touched = groups.of_places().filter(is_touched);
             let changes = touched.filter_map(|group| {
                 changed(group, |place, row| {
                     row.primary == caller

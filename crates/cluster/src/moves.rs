@@ -17,7 +17,7 @@ use crate::members::{changed, failed, set_state};
 use crate::servers::Servers;
 use crate::steps::{Look, Moves, Step, apply, levelled, next_step};
 use control::{LeftArgs, PlaceReign, Refusal, StoppingArgs, YieldArgs};
-use layout::{Group, GroupForm, MemberState, Row};
+use layout::{Group, MemberState, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,15 +56,10 @@ impl HandOver {
     }
 }
 
-fn of_places(groups: &Groups) -> impl Iterator<Item = &Arc<Group>> {
-    let all = groups.placement().groups();
-    all.filter(|g| g.form == GroupForm::Places)
-}
-
 /// By primary, the members that it fills.
 fn fillings(groups: &Groups) -> BTreeMap<u32, usize> {
     let mut fillings: BTreeMap<u32, usize> = BTreeMap::new();
-    for row in of_places(groups).flat_map(|g| &g.rows) {
+    for row in groups.of_places().flat_map(|g| &g.rows) {
         *fillings.entry(row.primary).or_default() += row.in_state(MemberState::Filling).count();
     }
     fillings
@@ -114,7 +109,7 @@ impl Cluster {
             };
             changed(group, stepped)
         };
-        of_places(groups).filter_map(change).collect()
+        groups.of_places().filter_map(change).collect()
     }
 
     /// The next step of each place that needs one. Places with few copies left come first.
@@ -127,7 +122,7 @@ impl Cluster {
         let look = Look::new(
             servers,
             &moves.substitutes,
-            of_places(groups),
+            groups.of_places(),
             self.replace_after,
         );
         let is_settled = |group: u32, place: usize| {
@@ -135,7 +130,7 @@ impl Cluster {
             left_out.unwrap_or(self.opened).elapsed() >= RETURN_AFTER
         };
         let mut steps = Vec::new();
-        for group in of_places(groups) {
+        for group in groups.of_places() {
             for (place, row) in group.rows.iter().enumerate() {
                 let step = next_step(row, group.copies, is_settled(group.id, place), &look);
                 let in_sync = row.in_state(MemberState::Sync).count();
@@ -148,7 +143,7 @@ impl Cluster {
             let may_move = |group: u32, place: usize| {
                 !groups.is_current(group) && !moves.levelled.contains(&(group, place))
             };
-            match levelled(of_places(groups), &look, may_move) {
+            match levelled(groups.of_places(), &look, may_move) {
                 Some((group, place, ds)) => {
                     moves.levelled.insert((group, place));
                     steps.push((0, (group, place, Step::Add(ds))));
@@ -197,7 +192,8 @@ impl Cluster {
             let is_backup = row.primary != ds && row.takers().any(|taker| taker == ds);
             is_backup && is_live(row.primary) && set_state(row, ds, MemberState::Stale)
         };
-        of_places(groups)
+        groups
+            .of_places()
             .filter_map(|group| changed(group, left_out))
             .collect()
     }
@@ -211,7 +207,7 @@ impl Cluster {
             let server = servers.map.get(&other);
             server.is_some_and(|s| s.is_live(now) && !s.is_stopping)
         };
-        let mut rows = of_places(&groups).flat_map(|g| &g.rows);
+        let mut rows = groups.of_places().flat_map(|g| &g.rows);
         rows.any(|row| row.primary == ds && row.in_state(MemberState::Sync).any(takes))
     }
 

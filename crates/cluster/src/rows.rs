@@ -17,14 +17,11 @@ use control::{MEMBER_ADDRESSES_MAX, MemberAddresses, PlaceRow, ROWS_PAGE_MAX, Ro
 use layout::{Group, GroupForm};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 use transport::{CloseReason, ConnHandle};
 
 /// How often a data server is asked again for changes that came while it was told others.
 const ROUNDS_MAX: usize = 64;
-/// Longest pause between two looks at whether all were told.
-const LOOK_MS: u64 = 100;
 
 impl Cluster {
     /// Tells every data server that serves the rows that it lacks, each in a task of its own.
@@ -90,19 +87,7 @@ impl Cluster {
 
     /// Waits until every primary of a group that serves was told its rows, or for `wait_ms`.
     pub async fn rows_told(&self, id: u32, wait_ms: u64) -> bool {
-        let deadline = Instant::now() + Duration::from_millis(wait_ms);
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.are_rows_told(id) {
-                return true;
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            let _either = tokio::time::timeout(Duration::from_millis(LOOK_MS), changed).await;
-        }
+        self.until(wait_ms, || self.are_rows_told(id)).await
     }
 }
 

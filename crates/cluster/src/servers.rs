@@ -380,8 +380,8 @@ impl Servers {
     /// Those that new files avoid. When all members are away, none is avoided for that: some will be back.
     pub(crate) fn avoided(&self) -> Cow<'_, BTreeSet<u32>> {
         let mut members = self.map.iter().filter(|(_, s)| s.is_member());
-        let all_are_away = members.all(|(id, _)| self.away.0.contains(id));
-        let none_is_away = self.away.0.is_empty() || all_are_away;
+        let none_is_away =
+            self.away.0.is_empty() || members.all(|(id, _)| self.away.0.contains(id));
         let are_drained = !self.draining.is_empty() && !self.lasting_ids().is_empty();
         if none_is_away && !are_drained {
             return Cow::Borrowed(&self.full);

@@ -7,6 +7,7 @@
 //! Decides for one place at a time. May call the tables of this crate; changes no table and stores nothing.
 
 use crate::servers::{Server, Servers};
+use control::Capacity;
 use layout::{Group, MEMBERS_MAX, Member, MemberState, Row};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,14 +102,19 @@ impl<'a> Look<'a> {
 
     /// How full a data server is, then how many places it has. Those on one disk differ in places alone.
     fn load(&self, ds: u32) -> (u64, u64) {
-        let capacity = self.servers.map.get(&ds).map(|s| s.capacity);
-        let permille = capacity.map_or(0, |c| {
-            permille(
-                c.total_bytes - c.free_bytes.min(c.total_bytes),
-                c.total_bytes,
-            )
-        });
-        (permille, self.places.get(&ds).copied().unwrap_or(0))
+        let capacity = self.capacity(ds);
+        let permille = permille(used_bytes(&capacity), capacity.total_bytes);
+        (permille, self.places_of(ds))
+    }
+
+    /// As it last said; zeros of one that is unknown.
+    fn capacity(&self, ds: u32) -> Capacity {
+        let server = self.servers.map.get(&ds);
+        server.map(|s| s.capacity).unwrap_or_default()
+    }
+
+    fn places_of(&self, ds: u32) -> u64 {
+        self.places.get(&ds).copied().unwrap_or(0)
     }
 
     /// The data server that a place gets beside those that stay, if there is one with room.
@@ -128,6 +134,10 @@ impl<'a> Look<'a> {
         let free = self.roomy.iter().copied().filter(is_free);
         free.min_by_key(|ds| (!is_apart(*ds), self.load(*ds)))
     }
+}
+
+fn used_bytes(capacity: &Capacity) -> u64 {
+    capacity.total_bytes.saturating_sub(capacity.free_bytes)
 }
 
 fn permille(part: u64, whole: u64) -> u64 {
@@ -240,22 +250,14 @@ pub(crate) fn levelled<'g>(
 
 /// Whether a place is better at another data server. It must not be fuller with it than the first one is without it.
 fn is_uneven(look: &Look<'_>, from: u32, to: u32) -> bool {
-    let capacity = |ds: u32| {
-        look.servers
-            .map
-            .get(&ds)
-            .map(|s| s.capacity)
-            .unwrap_or_default()
-    };
-    let (one, other) = (capacity(from), capacity(to));
-    let places = |ds| look.places.get(&ds).copied().unwrap_or(0);
+    let (one, other) = (look.capacity(from), look.capacity(to));
     if one.disk != 0 && one.disk == other.disk {
-        return places(from) > places(to) + 1;
+        return look.places_of(from) > look.places_of(to) + 1;
     }
-    let used = |c: control::Capacity| c.total_bytes.saturating_sub(c.free_bytes);
-    let moved = used(one) / places(from).max(1);
-    let after = permille(used(one).saturating_sub(moved), one.total_bytes);
-    let gets = permille(used(other).saturating_add(moved), other.total_bytes);
+    let (used, others) = (used_bytes(&one), used_bytes(&other));
+    let moved = used / look.places_of(from).max(1);
+    let after = permille(used.saturating_sub(moved), one.total_bytes);
+    let gets = permille(others.saturating_add(moved), other.total_bytes);
     look.load(from).0 > look.load(to).0 + LEVEL_PERMILLE && after >= gets
 }
 
