@@ -86,6 +86,8 @@ pub enum MemberError {
 pub struct Cluster {
     pub(crate) cluster_id: u64,
     pub(crate) boot: u32,
+    /// The newest order to scrub, 0 for none.
+    pub(crate) scrub_order: AtomicU64,
     pub(crate) store: Arc<dyn MetaStore>,
     pub(crate) ds_lease_ms: u32,
     pub(crate) data_transport: Preference,
@@ -139,6 +141,7 @@ impl Cluster {
         Ok(Arc::new(Self {
             cluster_id: config.cluster_id,
             boot: config.boot,
+            scrub_order: AtomicU64::new(0),
             store,
             ds_lease_ms: config.ds_lease_ms,
             data_transport: config.data_transport,

@@ -20,6 +20,7 @@ use control::{
 use layout::{Epoch, Floor, Group};
 use meta::{MetaError, MetaStore, Seq};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 use transport::{CloseReason, ConnHandle};
 
@@ -178,6 +179,7 @@ pub(crate) async fn heartbeat(
         lease_ms: cluster.ds_lease_ms,
         cluster_floor: Epoch::boot_floor(cluster.boot),
         changes,
+        scrub_order: cluster.scrub_order.load(Relaxed),
     })
 }
 
@@ -204,6 +206,7 @@ fn beat(cluster: &Cluster, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<(u
     let known = (server.changes, server.changes_seq);
     server.counters = args.counters;
     server.fillings.clone_from(&args.fillings.0);
+    server.scrub.clone_from(&args.scrub);
     server.floors_fill_percent = args.floors_fill_percent;
     server.renew(now, cluster.ds_lease_ms);
     server.note_heard(now);

@@ -20,7 +20,7 @@
 
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
-use control::{Capacity, Counters, FillProgress};
+use control::{Capacity, Counters, FillProgress, ScrubState};
 use meta::Seq;
 use nfs4::Verifier;
 use std::borrow::Cow;
@@ -96,6 +96,8 @@ pub(crate) struct Server {
     pub(crate) floors_fill_percent: u32,
     /// Members that it fills, as it last said.
     pub(crate) fillings: Vec<FillProgress>,
+    /// What it knows of its disk, as it last said.
+    pub(crate) scrub: ScrubState,
     /// Whether it has said on this connection that it is about to stop.
     pub(crate) is_stopping: bool,
     /// Which signing keys it has.
@@ -127,6 +129,7 @@ impl Server {
             counters: Counters::default(),
             floors_fill_percent: 0,
             fillings: Vec::new(),
+            scrub: ScrubState::default(),
             is_stopping: false,
             keys: HeldKeys::default(),
             rows_told: BTreeMap::new(),

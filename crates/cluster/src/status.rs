@@ -4,9 +4,10 @@ use crate::cluster::Cluster;
 use crate::keys::KeyStatus;
 use crate::records::Membership;
 use crate::servers::Server;
-use control::{Capacity, Counters, FillProgress};
+use control::{Capacity, Counters, FillProgress, ScrubState};
 use layout::{Group, MemberState, Row};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 
 /// State of a data server.
@@ -45,6 +46,8 @@ pub struct ServerStatus {
     pub refused: Option<String>,
     /// Places of which it is a member.
     pub places: usize,
+    /// What it knows of its disk, as it last said.
+    pub scrub: ScrubState,
 }
 
 /// A place, and the data servers that hold its parts.
@@ -108,6 +111,16 @@ impl Cluster {
             fences_pending: self.fences.lock().len(),
             keys: self.keys.lock().status(),
         }
+    }
+
+    /// Orders all data servers to compare what lies on their disks with its sums, at once (rule P26). Returns the number of
+    /// the order, which [`ScrubState::order`] reaches when a data server follows it.
+    pub fn order_scrub(&self) -> u64 {
+        // The boot keeps numbers rising over a restart.
+        let first = u64::from(self.boot) << 32;
+        let next = |order: u64| Some(order.max(first) + 1);
+        let last = self.scrub_order.fetch_update(Relaxed, Relaxed, next);
+        last.unwrap_or_default().max(first) + 1
     }
 
     /// What primaries that serve say of the members that they fill.
@@ -193,6 +206,7 @@ impl Cluster {
             counters: s.counters,
             refused: s.refused.clone(),
             places: places.get(id).copied().unwrap_or(0),
+            scrub: s.scrub.clone(),
         };
         servers.map.iter().map(status).collect()
     }

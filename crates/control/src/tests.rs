@@ -188,11 +188,24 @@ fn calls_to_the_mds_round_trip() {
             parts_done: 8,
             bytes_sent: 7,
         }),
+        scrub: ScrubState {
+            is_running: true,
+            order: 1,
+            objects: 2,
+            objects_done: 3,
+            bytes_read: 4,
+            scrubbed_at: 5,
+            blocks_found: 6,
+            blocks_mended: 7,
+            damaged_blocks: 8,
+            damaged_files: full(9),
+        },
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,
         cluster_floor: E,
         changes: 4,
+        scrub_order: 6,
     };
     check(heartbeat, heartbeat_ok);
     let size = SizeArgs {

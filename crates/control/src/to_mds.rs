@@ -19,6 +19,8 @@ pub const PUBLIC_KEY_BYTES_MAX: u32 = 256;
 pub const CERTIFICATE_BYTES_MAX: u32 = 4096;
 /// Most fillings of which a HEARTBEAT tells.
 pub const FILLINGS_MAX: u32 = 16;
+/// Most damaged files of which a HEARTBEAT tells.
+pub const DAMAGED_FILES_MAX: u32 = 64;
 /// Bytes of the secret in a join token.
 pub const JOIN_SECRET_BYTES: usize = 16;
 
@@ -128,6 +130,31 @@ xdr::xdr_struct! {
         pub bytes_sent: u64,
     }
 
+    /// How far a data server is with comparing what lies on its disk with sums.
+    #[derive(Default)]
+    pub struct ScrubState {
+        /// Whether a pass goes on.
+        pub is_running: bool,
+        /// The order that the last pass followed; 0 for none.
+        pub order: u64,
+        /// Objects of the store when the pass began.
+        pub objects: u64,
+        /// Of these were looked at.
+        pub objects_done: u64,
+        /// Bytes that the pass has read.
+        pub bytes_read: u64,
+        /// When the last pass ended, in seconds of its wall clock; 0 when that is not known.
+        pub scrubbed_at: i64,
+        /// Blocks that were found damaged since it was started.
+        pub blocks_found: u64,
+        /// Of these were mended.
+        pub blocks_mended: u64,
+        /// Blocks that are damaged.
+        pub damaged_blocks: u64,
+        /// Some of the files that these belong to.
+        pub damaged_files: List<u64, DAMAGED_FILES_MAX>,
+    }
+
     /// HEARTBEAT: renews the data server's lease.
     pub struct HeartbeatArgs {
         /// Room in its store.
@@ -140,6 +167,8 @@ xdr::xdr_struct! {
         pub changes: u64,
         /// Members that it fills.
         pub fillings: List<FillProgress, FILLINGS_MAX>,
+        /// What it knows of its disk.
+        pub scrub: ScrubState,
     }
 
     /// The renewed lease.
@@ -151,6 +180,8 @@ xdr::xdr_struct! {
         pub cluster_floor: Epoch,
         /// Changes of the store that the MDS knows of and will not forget.
         pub changes: u64,
+        /// The newest order to scrub at once; 0 for none. Orders rise, also over a restart of the MDS.
+        pub scrub_order: u64,
     }
 
     /// SIZE: how long is the file? Asked by a READ past the end of its object (R8).

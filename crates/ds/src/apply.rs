@@ -68,9 +68,44 @@ pub(crate) struct Applied {
     pub(crate) is_more: bool,
 }
 
+impl Change<'_> {
+    /// The bytes that it changes, one past the last one too. A removal is no change of bytes.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        match self {
+            Self::Write { offset, data, .. } => (*offset, offset.saturating_add(data.len() as u64)),
+            Self::Punch(range) | Self::Clone { range, .. } => (range.start, range.end),
+            Self::Cut(size_bytes) => (*size_bytes, u64::MAX),
+            Self::Reserve { .. } | Self::Remove { .. } => (0, 0),
+        }
+    }
+}
+
 impl Ds {
-    /// Applies a change, at `time` by the clock of whoever orders the changes of the object.
+    /// Applies a change, at `time` by the clock of whoever orders the changes of the object. The sums of what it changes go
+    /// first (rule P26).
     pub(crate) async fn apply(
+        &self,
+        id: ObjectId,
+        change: Change<'_>,
+        time: NfsTime,
+    ) -> Result<Applied, Fault> {
+        let range = change.range();
+        let overwritten = match self.sums.has_damage() {
+            true => Box::pin(self.before_change_of_damage(id, &change)).await?,
+            false => Vec::new(),
+        };
+        let _changing = self.sums.begin(id.file_id);
+        if self.index.known(id)?.has_sums {
+            Box::pin(self.drop_sums(id, range)).await?;
+        }
+        let applied = self.apply_now(id, change, time).await?;
+        if !overwritten.is_empty() {
+            Box::pin(self.overwritten(id, &overwritten)).await?;
+        }
+        Ok(applied)
+    }
+
+    async fn apply_now(
         &self,
         id: ObjectId,
         change: Change<'_>,
@@ -247,6 +282,9 @@ impl Ds {
         unknown: Vec<ObjectId>,
     ) -> Result<(), Fault> {
         let mut records = Vec::new();
+        for id in &ids {
+            Box::pin(self.forget_sums(*id)).await?;
+        }
         for id in ids.iter().chain(&unknown) {
             // Those that its own syncs have covered too: the entry that says so is about to go.
             let covered = self.index.known(*id)?.redo_through;

@@ -9,6 +9,8 @@ use objects::ObjectStore;
 use redo::RedoLog;
 use state::ClientLimits;
 
+use crate::sums::SumsConfig;
+
 /// Says whether an address may connect.
 pub type PeerFilter = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
@@ -30,4 +32,6 @@ pub struct DsConfig {
     pub peers: Option<PeerFilter>,
     /// Limits of clients and sessions; `callbacks` is overruled, since a data server never calls back.
     pub clients: ClientLimits,
+    /// How sums of what lies on the disk are kept.
+    pub sums: SumsConfig,
 }

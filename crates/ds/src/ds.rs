@@ -23,6 +23,7 @@ use crate::redo_table::RedoTable;
 use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
 use crate::space_told::SpaceTold;
+use crate::sums::Sums;
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;
@@ -54,6 +55,7 @@ pub struct Ds {
     pub(crate) sizes: SizeAnswers,
     pub(crate) reports: Reports,
     pub(crate) space_told: SpaceTold,
+    pub(crate) sums: Sums,
     pub(crate) counts: Counts,
     pub(crate) verifier: AtomicU64,
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -100,6 +102,7 @@ impl Ds {
             index.tie_redo(&**log).await?;
         }
         let redo = Arc::new(RedoTable::new(config.redo));
+        let sums = Sums::open(config.sums, &index)?;
         // Client and session ids carry it, so that none of an earlier start is taken for one of this.
         let boot = u32::try_from(index.counter()).map_err(|_| OpenError::CounterExhausted)?;
         let mut limits = config.clients;
@@ -118,6 +121,7 @@ impl Ds {
             sizes: SizeAnswers::default(),
             reports: Reports::default(),
             space_told: SpaceTold::default(),
+            sums,
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
             random: Arc::clone(&random),

@@ -91,6 +91,10 @@ impl Ds {
                 count(&self.counts.io_errors);
                 tracing::error!(file = id.file_id, "{e}");
             }
+            Fault::Damaged => {
+                count(&self.counts.io_errors);
+                tracing::error!(file = id.file_id, "bytes that do not fit their sums");
+            }
             Fault::Sick => count(&self.counts.io_errors),
             Fault::Object(_) | Fault::Unannounced | Fault::NotPrimary | Fault::Members => {}
         }
@@ -164,6 +168,7 @@ impl Ds {
         };
         self.index.durable(seq).await?;
         self.redo.synced(id, redo_through);
+        self.sums.note_durable(id);
         self.until_announced(self.changes_at(seq)).await
     }
 }

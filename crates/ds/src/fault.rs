@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     Index(MetaError),
     /// The redo log's failure.
     Redo(RedoError),
+    /// The bytes on the disk do not fit their sums, and no other member has better ones.
+    Damaged,
     /// An earlier sync failed while the redo log held records of the object (see [`crate::redo_table`]).
     Sick,
     /// This server is not primary of the place, or not in the reign in which it began.
@@ -43,9 +45,12 @@ impl Fault {
             Self::Object(ObjectError::Unsupported) => NfsStatus::NotSupp,
             Self::NotPrimary => NfsStatus::PnfsNoLayout,
             Self::Object(ObjectError::Busy) | Self::Unannounced | Self::Members => NfsStatus::Delay,
-            Self::Lost | Self::Sick | Self::Object(_) | Self::Index(_) | Self::Redo(_) => {
-                NfsStatus::Io
-            }
+            Self::Lost
+            | Self::Damaged
+            | Self::Sick
+            | Self::Object(_)
+            | Self::Index(_)
+            | Self::Redo(_) => NfsStatus::Io,
         }
     }
 
@@ -56,9 +61,12 @@ impl Fault {
             Self::Object(ObjectError::Unsupported) => Status::Unsupported,
             Self::NotPrimary => Status::NotPrimary,
             Self::Object(ObjectError::Busy) | Self::Unannounced | Self::Members => Status::TryLater,
-            Self::Lost | Self::Sick | Self::Object(_) | Self::Index(_) | Self::Redo(_) => {
-                Status::Io
-            }
+            Self::Lost
+            | Self::Damaged
+            | Self::Sick
+            | Self::Object(_)
+            | Self::Index(_)
+            | Self::Redo(_) => Status::Io,
         }
     }
 }

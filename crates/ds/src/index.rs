@@ -77,19 +77,24 @@ pub(crate) struct ObjectRecord {
     /// The object is durable without the redo records up to this one. Stored at the end, and only when there was one:
     /// what was made before there was a redo log has no such field.
     pub(crate) redo_through: u64,
-    /// The placement group, 0 for none. Stored after that, and only when there is one.
+    /// The placement group, 0 for none. Stored after that, and only when there is one, or sums.
     pub(crate) group: u32,
+    /// Some chunk may have sums ([`crate::sums`]). Stored after that, and only when it is so.
+    pub(crate) has_sums: bool,
 }
 
 impl Encode for ObjectRecord {
     fn encode(&self, e: &mut Encoder) {
         e.u64(self.high_water_bytes);
         self.modified.encode(e);
-        if self.redo_through > 0 || self.group > 0 {
+        if self.redo_through > 0 || self.group > 0 || self.has_sums {
             e.u64(self.redo_through);
         }
-        if self.group > 0 {
+        if self.group > 0 || self.has_sums {
             e.u32(self.group);
+        }
+        if self.has_sums {
+            e.u32(1);
         }
     }
 }
@@ -107,6 +112,7 @@ impl<'a> Decode<'a> for ObjectRecord {
                 0 => 0,
                 _ => d.u32()?,
             },
+            has_sums: d.remaining() > 0 && d.u32()? != 0,
         })
     }
 }
@@ -122,6 +128,8 @@ pub(crate) struct Known {
     pub(crate) redo_through: u64,
     /// The placement group, as the index has it.
     pub(crate) group: u32,
+    /// Some chunk may have sums.
+    pub(crate) has_sums: bool,
     /// Last write that this process saw, or the one stored with the mark.
     pub(crate) modified: NfsTime,
     /// The newest write of this process, 0 for none.
@@ -195,7 +203,7 @@ pub(crate) struct Index {
     pub(crate) floors_order: Mutex<UnsavedFloors>,
 }
 
-fn decoded<T: for<'a> Decode<'a>>(bytes: &[u8]) -> Result<T, MetaError> {
+pub(crate) fn decoded<T: for<'a> Decode<'a>>(bytes: &[u8]) -> Result<T, MetaError> {
     xdr::decode_all(bytes).map_err(|e| MetaError::Corrupt(format!("index: {e}")))
 }
 
@@ -210,7 +218,7 @@ pub(crate) fn put<T: Encode>(tx: &mut dyn Tx, key: &[u8], value: &T) {
     tx.put(key, &xdr::encode_to_vec(value));
 }
 
-fn object_key(id: ObjectId) -> Vec<u8> {
+pub(crate) fn object_key(id: ObjectId) -> Vec<u8> {
     let mut key = vec![b'o'];
     key.extend_from_slice(&id.file_id.to_be_bytes());
     key.extend_from_slice(&id.generation.to_be_bytes());
@@ -225,7 +233,7 @@ fn removed_key(id: ObjectId) -> Vec<u8> {
     key
 }
 
-fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
+pub(crate) fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
     let parse = || {
         let (_, rest) = key.split_first()?;
         let (file_id, rest) = rest.split_first_chunk()?;
@@ -409,6 +417,7 @@ impl Index {
             high_water_bytes: r.high_water_bytes,
             redo_through: r.redo_through,
             group: r.group,
+            has_sums: r.has_sums,
             modified: r.modified,
             ..Known::default()
         });
@@ -421,6 +430,13 @@ impl Index {
             table.clear();
         }
         Ok(*table.entry(id).or_insert(found))
+    }
+
+    /// A chunk of the object has sums now.
+    pub(crate) fn note_sums(&self, id: ObjectId) {
+        if let Some(known) = self.known.lock().get_mut(&id) {
+            known.has_sums = true;
+        }
     }
 
     /// The object was compared with its mark.
@@ -541,7 +557,7 @@ impl Index {
                 high_water_bytes: old.high_water_bytes.max(size_bytes),
                 modified: old.modified.max(known.modified),
                 redo_through: old.redo_through.max(redo_through),
-                group: old.group,
+                ..old
             })
         })?;
         if let Some(known) = self.known.lock().get_mut(&id) {
@@ -580,6 +596,7 @@ impl Index {
             known.high_water_bytes = known.high_water_bytes.max(record.high_water_bytes);
             known.redo_through = known.redo_through.max(record.redo_through);
             known.group = record.group;
+            known.has_sums |= record.has_sums;
         }
         Ok(seq)
     }

@@ -41,6 +41,7 @@ mod size_answers;
 mod sizes;
 mod space_told;
 mod stable_writes;
+pub mod sums;
 mod wrote;
 
 pub use config::{DsConfig, PeerFilter};

@@ -232,6 +232,7 @@ async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32,
     let args = ds.heartbeat();
     let ok = call(conn, &args, timeout).await?;
     ds.announced.note(ok.changes);
+    ds.sums.order(ok.scrub_order);
     if ok.cluster_floor > ds.gate.with_floors(|f| f.cluster()) {
         let floor = Floor::Cluster {
             epoch: ok.cluster_floor,

@@ -68,6 +68,7 @@ impl Ds {
             floors_fill_percent: self.gate.with_floors(|f| f.fill_percent()),
             changes: self.durable_changes(),
             fillings: self.copies.fillings().into(),
+            scrub: self.sums.state(),
         }
     }
 

@@ -151,6 +151,9 @@ impl Ds {
             group: record.group,
         };
         self.index.enter_part(part, Purpose::Removal)?;
+        // Nothing else runs yet, and what the record says is durable already.
+        self.index
+            .drop_sums_of_bytes(id, record.offset, record.data.len())?;
         let written = self.objects.write_again(id, record.offset, record.data);
         written.map_err(Fault::Object)?;
         self.index.wrote(id, record.time, Purpose::Removal)?;

@@ -17,6 +17,7 @@ pub use mem::{KEPT_FACTOR_MAX, MemObjects, MemOptions, PAGE_BYTES};
 use bytes::Bytes;
 use std::any::Any;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Largest size of an object in bytes: file offsets are signed (RFC 8881 §5.8.2.11 maxfilesize is below it).
@@ -122,6 +123,27 @@ impl Span {
     }
 }
 
+/// The bytes of a span in one piece. Reads a file, and may wait for the disk.
+///
+/// # Errors
+/// [`ObjectError::Io`].
+pub fn whole(span: Span) -> Result<Bytes, ObjectError> {
+    match span {
+        Span::Pieces(pieces) if pieces.len() == 1 => {
+            Ok(pieces.into_iter().next().unwrap_or_default())
+        }
+        Span::Pieces(pieces) => Ok(pieces.concat().into()),
+        Span::File {
+            file, offset, len, ..
+        } => {
+            let mut bytes = vec![0; len as usize];
+            file.read_exact_at(&mut bytes, offset)
+                .map_err(ObjectError::Io)?;
+            Ok(bytes.into())
+        }
+    }
+}
+
 /// Space of a store in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capacity {
@@ -162,6 +184,15 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// # Errors
     /// [`ObjectError::NotFound`] or the store's own failure.
     fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError>;
+
+    /// As [`ObjectStore::read`], from the disk where the store can: what the page cache has is no proof of what lies there.
+    /// May wait for the disk, and copies.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::read`].
+    fn read_from_disk(&self, id: ObjectId, offset: u64, len: u32) -> Result<Bytes, ObjectError> {
+        self.read(id, offset, len).and_then(whole)
+    }
 
     /// Writes all of `data` at `offset`, making the object when it does not exist, also when `data` is empty.
     /// Not durable.

@@ -70,6 +70,11 @@ pub enum StreamItem<'a> {
         /// How many, at most [`BLOCKS_MAX`].
         count: u32,
     },
+    /// The bytes of a block, for another member whose own are damaged. Any member in sync may ask any other.
+    Fetch {
+        /// Which.
+        block: u64,
+    },
 }
 
 xdr::xdr_struct! {
@@ -102,6 +107,7 @@ const DROP: u32 = 7;
 const SUMS: u32 = 8;
 const NOTHING: u32 = 9;
 const PARTS: u32 = 10;
+const FETCH: u32 = 11;
 
 impl StreamItem<'_> {
     /// The item up to the bytes of a WRITE, which follow as a payload of `len` bytes.
@@ -152,6 +158,10 @@ impl StreamItem<'_> {
                 e.u32(PARTS);
                 after.encode(e);
             }
+            Self::Fetch { block } => {
+                e.u32(FETCH);
+                e.u64(block);
+            }
             Self::Sums { first, count } => {
                 e.u32(SUMS);
                 e.u64(first);
@@ -190,6 +200,7 @@ impl<'a> Decode<'a> for StreamItem<'a> {
             },
             DROP => Self::Drop,
             NOTHING => Self::Nothing,
+            FETCH => Self::Fetch { block: d.u64()? },
             PARTS => Self::Parts {
                 after: Option::decode(d)?,
             },

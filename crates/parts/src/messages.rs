@@ -1,12 +1,12 @@
 //! The procedures and their messages.
 
-use crate::item::{BLOCKS_MAX, Block, FileGeneration, StreamItem};
+use crate::item::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, StreamItem};
 use crate::open::CHALLENGE_BYTES;
 use crate::{PROGRAM, VERSION};
 use control::{Answer, Refusal, ReplyError};
 use nfs4::NfsTime;
 use rpc::{CallStart, OpaqueAuth, ReplyHeader, ReplyVerdict};
-use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List};
+use xdr::{Decode, DecodeError, Decoder, Encode, Encoder, List, OpaqueBuf};
 
 /// Most parts in one answer of [`StreamItem::Parts`].
 pub const PARTS_MAX: u32 = 4096;
@@ -63,6 +63,8 @@ xdr::xdr_struct! {
         pub blocks: List<Block, BLOCKS_MAX>,
         /// Of [`StreamItem::Parts`], ascending; fewer than [`PARTS_MAX`] are the last.
         pub parts: List<FileGeneration, PARTS_MAX>,
+        /// Of [`StreamItem::Fetch`]: the bytes up to the end of the part; none when this member cannot give them.
+        pub data: OpaqueBuf<BLOCK_BYTES>,
     }
 }
 

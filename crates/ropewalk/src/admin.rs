@@ -81,6 +81,8 @@ pub(crate) enum Request {
         /// Whether it begins, or ends.
         wanted: bool,
     },
+    /// Have all data servers compare their disks with sums at once (metadata server).
+    Scrub,
     /// Make a new signing key now (metadata server).
     KeyRotate,
 }

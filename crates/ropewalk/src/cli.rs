@@ -67,6 +67,8 @@ pub(crate) enum Command {
     /// See how lost copies of data are made again
     #[command(subcommand)]
     Repair(RepairCommand),
+    /// Compare what lies on the disks with its sums, and mend it
+    Scrub(ScrubArgs),
     /// Remove a data server from the cluster for good: what it holds is lost
     Expel(ExpelArgs),
     /// Show RDMA devices, and why they can or cannot be used
@@ -208,6 +210,22 @@ pub(crate) enum RepairCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `ropewalk scrub`.
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// Begin a comparison on all data servers, and show how far it is
+    #[arg(long)]
+    pub now: bool,
+    /// With --now, do not wait until it has ended
+    #[arg(long, requires = "now")]
+    pub no_wait: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub place: MdsPlace,
 }
 
 /// `ropewalk up`.
@@ -401,6 +419,7 @@ mod tests {
             "ds replace 1 2",
             "ds rebalance",
             "repair status",
+            "scrub",
         ];
         for command in commands {
             for option in ["--dir", "--state-dir"] {

@@ -14,7 +14,7 @@ pub(crate) use common::{
     Checked, ConfigError, Connections, StoreKind, TransportChoice, default_busy_poll_us,
     default_connections_max, load,
 };
-pub(crate) use ds::DsConfig;
+pub(crate) use ds::{DsConfig, default_scrub_interval};
 pub(crate) use mds::MdsConfig;
 pub(crate) use tables::{Access, AtimeName, CreateChoice, ExportTable, RootTable, SquashName};
 

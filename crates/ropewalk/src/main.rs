@@ -26,6 +26,7 @@ mod nss;
 mod out;
 mod rdma;
 mod rdma_provider;
+mod scrub;
 mod serve_ds;
 mod serve_mds;
 mod status;
@@ -68,6 +69,7 @@ fn run(command: Command) -> Outcome {
             (None, None) => Err(failure::failed("--config is missing")),
         },
         Command::Repair(command) => movement::repair(&command),
+        Command::Scrub(args) => scrub::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Token(command) => token::run(&command),
         Command::Key(command) => key::run(&command),

@@ -33,6 +33,7 @@ use control::{NetAddr, Status, Text};
 use ds::copies::{self, CopiesConfig, PartsProgram};
 use ds::join::{JoinConfig, join};
 use ds::link::{self, LinkConfig, LinkEnd};
+use ds::sums::SumsConfig;
 use ds::{Ds, DsConfig as Parts, LeaseState, Membership};
 use meta::{MemStore, MetaError, MetaStore};
 use meta_fjall::FjallStore;
@@ -123,6 +124,7 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
     let metrics = tokio::spawn(metrics::serve(ports.metrics, view));
     let tick = tokio::spawn(tick(Arc::clone(&nfsd)));
     let copies = tokio::spawn(copies::run(Arc::clone(&nfsd), to_others(config, &context)?));
+    let sums = tokio::spawn(keep_sums(config.store, Arc::clone(&nfsd)));
     let turns = tokio::spawn(pulse.turns());
     tracing::info!(listen = ?config.listen, workers, ds_id = link_config.membership.ds_id, "serving");
     let link = link::run(Arc::clone(&nfsd), link_config);
@@ -144,7 +146,7 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
         }
         shutdown.trigger();
         serving.ended().await;
-        for task in [tick, copies, turns, admin, metrics] {
+        for task in [tick, copies, sums, turns, admin, metrics] {
             task.abort();
         }
         index.durable(index.applied()).await?;
@@ -158,6 +160,14 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
         .map_err(cannot("sync the index"))?;
     tracing::info!("stopped");
     end.map(drop)
+}
+
+/// Sums of what lies on the disk. A store in memory has none.
+async fn keep_sums(store: StoreKind, nfsd: Arc<Nfsd<Ds>>) {
+    match store {
+        StoreKind::Disk => ds::sums::run(nfsd).await,
+        StoreKind::Memory => std::future::pending().await,
+    }
 }
 
 /// How this data server reaches others, to pass on what it writes.
@@ -179,6 +189,11 @@ async fn open(config: &DsConfig, state_dir: &Path) -> Outcome<(Arc<dyn MetaStore
         offload: true,
         peers: config.peer_filter()?,
         clients: ClientLimits::default(),
+        sums: SumsConfig {
+            verify_reads: config.verify_reads,
+            scrub_interval: config.scrub_interval.0,
+            ..SumsConfig::default()
+        },
     };
     let nfsd = Ds::open(parts)
         .await

@@ -419,6 +419,7 @@ fn handler(view: Arc<View>) -> Handler {
                     view.cluster().rebalance(wanted);
                     serde_json::to_value(())
                 }
+                Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
                 Request::KeyRotate => {
                     let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
                     let (id, signs) = (made.id, made.signs);
@@ -618,6 +619,21 @@ fn groups(cluster: &::cluster::ClusterStatus) -> Vec<GroupRow> {
     cluster.groups.iter().map(group).collect()
 }
 
+fn scrub_row(scrub: &control::ScrubState) -> ScrubRow {
+    ScrubRow {
+        running: scrub.is_running,
+        order: scrub.order,
+        objects: scrub.objects,
+        objects_done: scrub.objects_done,
+        read_bytes: scrub.bytes_read,
+        scrubbed_at: scrub.scrubbed_at,
+        blocks_found: scrub.blocks_found,
+        blocks_mended: scrub.blocks_mended,
+        damaged_blocks: scrub.damaged_blocks,
+        damaged_files: scrub.damaged_files.0.clone(),
+    }
+}
+
 fn place_row(place: &::cluster::PlaceStatus) -> PlaceRow {
     PlaceRow {
         place: place.place,
@@ -664,6 +680,7 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
         full: server.is_full,
         objects: capacity.objects_count,
         places: count(server.places),
+        scrub: scrub_row(&server.scrub),
         client_read_bytes: c.client_read_bytes,
         client_written_bytes: c.client_written_bytes,
         proxy_read_bytes: c.proxy_read_bytes,

@@ -156,6 +156,8 @@ pub(crate) struct DataServerRow {
     pub objects: u64,
     /// Places of which it is a member.
     pub places: u64,
+    /// Comparing its disk with sums.
+    pub scrub: ScrubRow,
     /// Bytes that clients read since it started, as of its last heartbeat.
     pub client_read_bytes: u64,
     /// Bytes that clients wrote.
@@ -170,6 +172,31 @@ pub(crate) struct DataServerRow {
     pub errors: u64,
     /// Why the metadata server refused it when it last came, if it did.
     pub refused: Option<String>,
+}
+
+/// How far a data server is with comparing its disk with sums.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScrubRow {
+    /// Whether a pass goes on.
+    pub running: bool,
+    /// The order that the last pass followed.
+    pub order: u64,
+    /// Objects when the pass began.
+    pub objects: u64,
+    /// Of these were looked at.
+    pub objects_done: u64,
+    /// Bytes that the pass has read.
+    pub read_bytes: u64,
+    /// When the last pass ended, seconds since 1970 by the data server's clock; 0 for never.
+    pub scrubbed_at: i64,
+    /// Blocks of 64 KiB that were found damaged since it was started.
+    pub blocks_found: u64,
+    /// Of these were mended.
+    pub blocks_mended: u64,
+    /// Blocks that are damaged now.
+    pub damaged_blocks: u64,
+    /// Some of the files that they belong to, by file id.
+    pub damaged_files: Vec<u64>,
 }
 
 impl DataServerRow {

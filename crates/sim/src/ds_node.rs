@@ -18,6 +18,7 @@ use crate::tap::Tap;
 use crate::trace::Trace;
 use ds::copies::{self, CopiesConfig, PartsProgram};
 use ds::link::{self, LinkConfig};
+use ds::sums::SumsConfig;
 use ds::{Ds, DsConfig, Membership};
 use mds::Mds;
 use meta::Read;
@@ -40,6 +41,10 @@ const LEASE_MS: u64 = 8_000;
 const TICK_MS: u64 = 1_000;
 /// Wall time at the start of a run, in seconds.
 const EPOCH_SECS: i64 = 1_700_000_000;
+/// A pass of scrub begins so long after the last one.
+const SCRUB_INTERVAL: Duration = Duration::from_secs(20);
+/// Parts get their sums when they are quiet for so long.
+const SUMS_QUIET: Duration = Duration::from_secs(2);
 
 struct Running {
     nfsd: Arc<Nfsd<Ds>>,
@@ -141,6 +146,11 @@ impl DsNode {
                 lease_ms: LEASE_MS,
                 ..ClientLimits::default()
             },
+            sums: SumsConfig {
+                verify_reads: true,
+                scrub_interval: SCRUB_INTERVAL,
+                quiet: SUMS_QUIET,
+            },
         }
     }
 
@@ -177,6 +187,7 @@ impl DsNode {
             connector: self.parts.wires.connector(&self.name()),
         };
         tasks.spawn(copies::run(Arc::clone(&nfsd), copies));
+        tasks.spawn(ds::sums::run(Arc::clone(&nfsd)));
         let served = injected_bug::service(self.parts.bug, served);
         let serving = self.parts.wires.serve(&host, served, &shutdown, &mut tasks);
         serving.await?;

@@ -19,7 +19,7 @@ use control::{FilledArgs, PlaceReign, Range};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use layout::MemberState;
 use nfs4::NfsTime;
-use objects::{Content, ObjectError, ObjectId, ObjectStore, Span};
+use objects::{Content, ObjectError, ObjectId, ObjectStore};
 use parts::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, PARTS_MAX, PassOk, StreamItem};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -117,7 +117,7 @@ fn runs_of(
 }
 
 /// The sum of a block that ends after `bytes`, zeros beyond.
-pub(super) fn sum_of(bytes: &[u8]) -> Block {
+pub(crate) fn sum_of(bytes: &[u8]) -> Block {
     let mut whole = vec![0; BLOCK_BYTES as usize];
     whole[..bytes.len()].copy_from_slice(bytes);
     let sum = xxh3_128(&whole);
@@ -143,21 +143,7 @@ fn block_of(
     if len == 0 {
         return Ok(Bytes::new());
     }
-    match objects.read(id, offset, len)? {
-        Span::Pieces(pieces) if pieces.len() == 1 => {
-            Ok(pieces.into_iter().next().unwrap_or_default())
-        }
-        Span::Pieces(pieces) => Ok(pieces.concat().into()),
-        Span::File {
-            file, offset, len, ..
-        } => {
-            use std::os::unix::fs::FileExt;
-            let mut bytes = vec![0; len as usize];
-            file.read_exact_at(&mut bytes, offset)
-                .map_err(ObjectError::Io)?;
-            Ok(bytes.into())
-        }
-    }
+    objects.read(id, offset, len).and_then(objects::whole)
 }
 
 /// Why a filling did not come to its end.

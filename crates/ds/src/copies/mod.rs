@@ -17,6 +17,7 @@
 //! A member that does not take items is reported to the MDS, and counts no more when the MDS says so durably (rule P11).
 //! Until then nothing is promised.
 
+mod ask;
 mod change;
 mod drain;
 mod fill;
@@ -30,5 +31,7 @@ mod stream;
 pub(crate) mod table;
 mod tasks;
 
+pub(crate) use ask::Asked;
+pub(crate) use fill::sum_of;
 pub use receive::PartsProgram;
 pub use tasks::{CopiesConfig, run};

@@ -22,8 +22,8 @@ use layout::MemberState;
 use nfs4::NfsTime;
 use objects::ObjectId;
 use parts::{
-    CHALLENGE_BYTES, FileGeneration, GreetOk, Opening, PARTS_MAX, PartsProc, PassArgs, PassOk,
-    StreamItem, StreamOpenArgs,
+    BLOCK_BYTES, CHALLENGE_BYTES, FileGeneration, GreetOk, Opening, PARTS_MAX, PartsProc, PassArgs,
+    PassOk, StreamItem, StreamOpenArgs,
 };
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal};
@@ -183,6 +183,7 @@ async fn pass(
     ds.copies.received.check_current(&opened)?;
     let (answer, then) = match args.item {
         StreamItem::Nothing => (PassOk::default(), Then::Nothing),
+        StreamItem::Fetch { block } => (fetch(ds, part, block).await, Then::Nothing),
         _ => {
             check_role(ds, opened.from, &args)?;
             apply(ds, part, record, &args).await?
@@ -210,6 +211,7 @@ async fn again(ds: &Ds, part: Part, args: &PassArgs<'_>) -> Result<PassOk, Statu
         // These ask; what they asked about may have changed, which their caller finds out.
         StreamItem::Sums { first, count } => return look(ds, part, first, count).await,
         StreamItem::Parts { after } => return parts_of(ds, part, after),
+        StreamItem::Fetch { block } => return Ok(fetch(ds, part, block).await),
         _ => Ok(()),
     };
     done.map_err(|fault| noted(ds, part.id, &fault))?;
@@ -318,6 +320,7 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
         StreamItem::Sync => Ok(Then::Sync),
         StreamItem::Sums { .. }
         | StreamItem::Parts { .. }
+        | StreamItem::Fetch { .. }
         | StreamItem::Drop
         | StreamItem::Nothing => Ok(Then::Nothing),
     }
@@ -343,6 +346,24 @@ async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Sta
         blocks: sums.blocks.into(),
         ..PassOk::default()
     })
+}
+
+/// The bytes of a block, none when they cannot be given. Who asks compares them with its own sum.
+async fn fetch(ds: &Ds, part: Part, block: u64) -> PassOk {
+    let in_sync = ds.gate.with_rows(|rows, ds_id| {
+        let row = rows.of(part.group, u32::from(part.id.place));
+        row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Sync))
+    });
+    let is_there = ds.is_there(part).unwrap_or(false);
+    if in_sync != Some(true) || !is_there {
+        return PassOk::default();
+    }
+    let offset = block.saturating_mul(u64::from(BLOCK_BYTES));
+    let read = ds.blocking(move |objects| objects.read_from_disk(part.id, offset, BLOCK_BYTES));
+    PassOk {
+        data: read.await.as_deref().unwrap_or_default().into(),
+        ..PassOk::default()
+    }
 }
 
 /// The parts of a place.

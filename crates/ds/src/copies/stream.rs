@@ -91,6 +91,11 @@ impl Owned {
         )
     }
 
+    /// Whether any member may send it, to any other.
+    const fn is_question(&self) -> bool {
+        matches!(self, Self::Plain(StreamItem::Fetch { .. }))
+    }
+
     /// Bytes of a block that a member lacks.
     pub(super) fn block(offset: u64, data: Bytes) -> Self {
         Self::Write {
@@ -248,7 +253,7 @@ impl Stream {
             let Some(entry) = lane.entries.get_mut(lane.sent) else {
                 continue;
             };
-            if !counts(&entry.head) {
+            if !entry.item.is_question() && !counts(&entry.head) {
                 entry.item = Owned::Plain(StreamItem::Nothing);
                 let waiting = entry.waiting.take();
                 waiting.map(|w| w.send(Outcome::Released));
@@ -303,6 +308,13 @@ impl Stream {
 
     pub(super) fn has_work(&self) -> bool {
         self.state.lock().queued_bytes > 0
+    }
+
+    /// Whether a question waits.
+    pub(super) fn has_questions(&self) -> bool {
+        let state = self.state.lock();
+        let mut entries = state.lanes.iter().flat_map(|lane| &lane.entries);
+        entries.any(|entry| entry.item.is_question())
     }
 
     pub(super) fn is_closed(&self) -> bool {

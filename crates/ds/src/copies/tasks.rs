@@ -16,6 +16,7 @@ use super::fill::fill;
 use super::leave::{leave, to_leave};
 use super::noted::FillKey;
 use super::send::carry;
+use super::stream::Stream;
 use crate::Ds;
 
 /// How often it is looked whether something is to be done that nobody told.
@@ -137,7 +138,9 @@ fn close_streams(ds: &Ds) {
         return;
     };
     let streams: Vec<_> = ds.copies.streams.lock().values().cloned().collect();
-    for stream in streams.iter().filter(|s| !members.contains(&s.ds)) {
+    // One with work carries a question to a member of another's place.
+    let idle = |s: &&Arc<Stream>| !members.contains(&s.ds) && !s.has_questions();
+    for stream in streams.iter().filter(idle) {
         ds.copies.forget(stream);
     }
 }

@@ -59,6 +59,11 @@ pub(super) async fn read(
         if !ds.is_there(part)? {
             return Ok((Span::Pieces(Vec::new()), 0));
         }
+        // Without threads for slow reads nobody knows where bytes come from.
+        let is_from_disk = is_cold || !ds.offload;
+        if is_from_disk || ds.sums.has_damage() {
+            Box::pin(ds.before_read(id, (args.offset, wanted), is_from_disk)).await?;
+        }
         from_object(ds, id, (args.offset, wanted), is_cold).await
     };
     let (data, size_bytes) = read.await.map_err(|fault| {

@@ -196,6 +196,7 @@ impl Mds {
                     lease_ms: state.lease_ms,
                     cluster_floor: state.cluster_floor,
                     changes,
+                    scrub_order: 0,
                 })
                 .encode(e);
             }
@@ -323,6 +324,7 @@ async fn open_with(
         offload,
         peers: None,
         clients: state::ClientLimits::default(),
+        sums: crate::sums::SumsConfig::default(),
     })
     .await
 }

@@ -30,6 +30,7 @@ mod recalls;
 mod recovery;
 mod replicas;
 mod rig;
+mod scrub;
 mod space;
 mod stores;
 mod written_before;

@@ -18,6 +18,10 @@ use server::exports::{ClientRule, EXPORT_RULES_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Shortest `scrub_interval`.
+const SCRUB_INTERVAL_MIN: Duration = Duration::from_secs(60);
 
 /// `ropewalk ds --config F`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,6 +60,12 @@ pub(crate) struct DsConfig {
     /// server is one by itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub location: String,
+    /// Whether reads that come from the disk are compared with sums.
+    #[serde(default)]
+    pub verify_reads: bool,
+    /// All that lies on the disk is compared with its sums so long after the last time.
+    #[serde(default = "default_scrub_interval")]
+    pub scrub_interval: Length,
     /// Control addresses of the MDS, HOST:PORT each; default those of the join token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mds: Vec<String>,
@@ -88,6 +98,11 @@ pub(crate) struct DsConfig {
     pub metrics_listen: Vec<SocketAddr>,
 }
 
+/// A week.
+pub(crate) fn default_scrub_interval() -> Length {
+    Length(Duration::from_secs(7 * 24 * 3600))
+}
+
 fn default_memory_size() -> ByteSize {
     ByteSize::gib(4)
 }
@@ -116,6 +131,9 @@ impl Checked for DsConfig {
         }
         if self.location.len() > control::LOCATION_BYTES_MAX as usize {
             return Err(wrong("`location` is longer than 64 bytes"));
+        }
+        if self.scrub_interval.0 < SCRUB_INTERVAL_MIN {
+            return Err(wrong("`scrub_interval` must be at least 1 min"));
         }
         need_connections(self.connections_max, self.connections_per_address_max)?;
         need_busy_poll(self.busy_poll_us)?;

@@ -178,6 +178,8 @@ impl Plan {
                     listen: on(&here, port),
                     advertise: Vec::new(),
                     location: String::new(),
+                    verify_reads: false,
+                    scrub_interval: config::default_scrub_interval(),
                     mds: control.clone(),
                     join_token: None,
                     join_token_file: Some(dir.join("join.token")),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use cluster_tls::{Identity, JoinToken, NewKey};
 use control::{
     Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HelloArgs, HelloOk, ItemStatuses,
-    JoinArgs, NetAddr, ObjectRef, Request, RowsOk, StatItem, StatOk, Status, StoreIdentity, Text,
-    ToDs, VersionRange,
+    JoinArgs, NetAddr, ObjectRef, Request, RowsOk, ScrubState, StatItem, StatOk, Status,
+    StoreIdentity, Text, ToDs, VersionRange,
 };
 use nfs4::{NfsTime, Verifier};
 use rpc::OpaqueAuth;
@@ -206,6 +206,7 @@ pub(super) async fn beat(
         floors_fill_percent: 0,
         changes: 0,
         fillings: Vec::new().into(),
+        scrub: ScrubState::default(),
     };
     loop {
         tokio::time::sleep(pause).await;

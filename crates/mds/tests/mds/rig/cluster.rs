@@ -425,6 +425,7 @@ impl FakeDs {
                     floors_fill_percent,
                     changes,
                     fillings: Vec::new().into(),
+                    scrub: control::ScrubState::default(),
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }

@@ -67,6 +67,10 @@ impl Real {
             offload: false,
             peers: None,
             clients: ClientLimits::default(),
+            sums: ds::sums::SumsConfig {
+                verify_reads: true,
+                ..ds::sums::SumsConfig::default()
+            },
         };
         let nfsd = Ds::open(config).await.unwrap();
         self.nfsd = Some(Arc::clone(&nfsd));
@@ -102,6 +106,7 @@ impl Real {
             connector: Arc::new(rig.network.connector(&self.name, peers)),
         };
         let copies = ds::copies::run(nfsd.clone(), copies);
+        let sums = ds::sums::run(nfsd.clone());
         let config = ds::link::LinkConfig {
             location: control::Text::default(),
             membership,
@@ -116,6 +121,7 @@ impl Real {
             tokio::select! {
                 _end = ds::link::run(nfsd, config) => {}
                 () = copies => {}
+                () = sums => {}
             }
         });
         self.running = Some((shutdown, link));

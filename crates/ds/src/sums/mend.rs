@@ -1,0 +1,92 @@
+//! Replaces a damaged block by that of another member, whose bytes fit the sum that was kept here (rule P26).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::PlaceReign;
+use layout::MemberState;
+use objects::{ObjectError, ObjectId};
+use parts::{BLOCK_BYTES, FileGeneration, StreamItem};
+
+use super::CHUNK_BLOCKS;
+use crate::copies::{Asked, sum_of};
+use crate::ds::Ds;
+use crate::fault::Fault;
+
+/// How long another member may take.
+const FETCH_WAIT: Duration = Duration::from_secs(5);
+
+impl Ds {
+    /// Tries to mend a damaged block. Returns whether it is whole.
+    pub(super) async fn mend_block(&self, id: ObjectId, block: u64) -> Result<bool, Fault> {
+        let chunk = block / CHUNK_BLOCKS;
+        let at = usize::try_from(block % CHUNK_BLOCKS).expect("small");
+        let sums = self.index.sums(id, chunk)?;
+        let Some(sum) = sums.and_then(|sums| sums.get(at).copied()) else {
+            return Ok(false);
+        };
+        let group = self.index.known(id)?.group;
+        for (member, reign) in self.members_with(id, group) {
+            let Some(quiet) = self.sums.quiet(id.file_id) else {
+                return Ok(false);
+            };
+            let asked = Asked {
+                member,
+                place: PlaceReign {
+                    group,
+                    place: u32::from(id.place),
+                    reign,
+                },
+                file: FileGeneration {
+                    file_id: id.file_id,
+                    generation: id.generation,
+                },
+            };
+            let answer = self.copies.ask(asked, StreamItem::Fetch { block });
+            let Ok(Some(answer)) = tokio::time::timeout(FETCH_WAIT, answer).await else {
+                continue;
+            };
+            let bytes = Bytes::from(answer.data.0);
+            if sum_of(&bytes) != sum {
+                continue;
+            }
+            let objects = std::sync::Arc::clone(&self.objects);
+            let offset = block * u64::from(BLOCK_BYTES);
+            let write = || objects.write_again(id, offset, &bytes);
+            match self.sums.if_still(id.file_id, quiet, write) {
+                Some(Ok(())) => {}
+                Some(Err(e)) => return Err(Fault::Object(e)),
+                None => return Ok(false),
+            }
+            let synced = self.blocking(move |objects| objects.sync(id)).await;
+            synced.map_err(Fault::Object)?;
+            let read =
+                self.blocking(move |objects| objects.read_from_disk(id, offset, BLOCK_BYTES));
+            match read.await {
+                Ok(now) if sum_of(&now) == sum => {}
+                // The disk does not keep it.
+                Ok(_) | Err(ObjectError::Io(_)) => return Ok(false),
+                Err(e) => return Err(Fault::Object(e)),
+            }
+            let seq = self.index.forget_damage(id, &[block])?;
+            self.index.durable(seq).await?;
+            self.sums.forget_damage(id, &[block]);
+            self.sums.state.lock().blocks_mended += 1;
+            tracing::warn!(file = id.file_id, offset, member, "mended a damaged block");
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Other members in sync of the place of an object, of which this server is one, and the reign.
+    fn members_with(&self, id: ObjectId, group: u32) -> Vec<(u32, u32)> {
+        let members = self.gate.with_rows(|rows, ds_id| {
+            let row = &rows.of(group, u32::from(id.place))?.row;
+            (row.state_of(ds_id) == Some(MemberState::Sync)).then(|| {
+                let others = row.in_state(MemberState::Sync).filter(|ds| *ds != ds_id);
+                others.map(|ds| (ds, row.reign)).collect()
+            })
+        });
+        members.flatten().unwrap_or_default()
+    }
+}

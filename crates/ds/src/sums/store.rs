@@ -1,0 +1,193 @@
+//! Sums and damaged blocks in the index: keys `c` + object + chunk, `d` + object + block, and when scrub has last ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use meta::{MetaError, Purpose, Seq, TxOutcome};
+use objects::ObjectId;
+use parts::Block;
+use xdr::List;
+
+use super::DAMAGED_MAX;
+use crate::index::{Index, ObjectRecord, object_key, object_of_key, put, value};
+
+/// Keys that one transaction drops.
+const DROPPED_MAX: usize = 4096;
+/// When the last pass of scrub ended: seconds of the wall clock.
+const SCRUBBED_KEY: &[u8] = b"sscrubbed";
+
+type ChunkSums = List<Block, { super::CHUNK_BLOCKS as u32 }>;
+
+/// What the keys of an object begin with.
+fn prefix_of(first: u8, id: ObjectId) -> Vec<u8> {
+    let mut key = object_key(id);
+    key[0] = first;
+    key
+}
+
+fn key_of(first: u8, id: ObjectId, number: u64) -> Vec<u8> {
+    let mut key = prefix_of(first, id);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn number_of(key: &[u8]) -> Result<(ObjectId, u64), MetaError> {
+    let corrupt = || MetaError::Corrupt("index: key of sums".to_owned());
+    let (object, number) = key.split_last_chunk().ok_or_else(corrupt)?;
+    Ok((object_of_key(object)?, u64::from_be_bytes(*number)))
+}
+
+impl Index {
+    /// Damaged blocks, as stored.
+    pub(crate) fn load_damaged(&self) -> Result<BTreeMap<ObjectId, BTreeSet<u64>>, MetaError> {
+        let mut damaged: BTreeMap<ObjectId, BTreeSet<u64>> = BTreeMap::new();
+        let end = meta::prefix_end(b"d");
+        for (key, _) in &self.store.scan(b"d", &end, DAMAGED_MAX)? {
+            let (id, block) = number_of(key)?;
+            damaged.entry(id).or_default().insert(block);
+        }
+        Ok(damaged)
+    }
+
+    /// The sums of a chunk.
+    pub(super) fn sums(&self, id: ObjectId, chunk: u64) -> Result<Option<Vec<Block>>, MetaError> {
+        let found: Option<ChunkSums> = value(&*self.store, &key_of(b'c', id, chunk))?;
+        Ok(found.map(|list| list.0))
+    }
+
+    /// The first chunk at or after `chunk` that has sums.
+    pub(super) fn next_sums(&self, id: ObjectId, chunk: u64) -> Result<Option<u64>, MetaError> {
+        let end = meta::prefix_end(&prefix_of(b'c', id));
+        let found = self.store.scan(&key_of(b'c', id, chunk), &end, 1)?;
+        let first = found.first().map(|(key, _)| number_of(key));
+        Ok(first.transpose()?.map(|(_, chunk)| chunk))
+    }
+
+    /// Stores the sums of a chunk of an object that has an entry. Not durable, and need not be.
+    pub(super) fn put_sums(
+        &self,
+        id: ObjectId,
+        chunk: u64,
+        sums: Vec<Block>,
+    ) -> Result<(), MetaError> {
+        let sums: ChunkSums = sums.into();
+        let key = object_key(id);
+        let mut is_there = false;
+        self.transact(&mut |tx| {
+            is_there = false;
+            let Some(record) = value::<ObjectRecord>(tx, &key)? else {
+                return Ok(TxOutcome::Abort);
+            };
+            is_there = true;
+            tx.purpose(Purpose::Upkeep);
+            if !record.has_sums {
+                let has_sums = true;
+                put(tx, &key, &ObjectRecord { has_sums, ..record });
+            }
+            put(tx, &key_of(b'c', id, chunk), &sums);
+            Ok(TxOutcome::Commit)
+        })?;
+        if is_there {
+            self.note_sums(id);
+        }
+        Ok(())
+    }
+
+    /// Drops the sums of chunks, the last one included. Returns what to wait for, and whether there may be more; `None` when
+    /// there were none.
+    pub(super) fn drop_sums(
+        &self,
+        id: ObjectId,
+        (first, last): (u64, u64),
+    ) -> Result<Option<(Seq, bool)>, MetaError> {
+        let keys: Vec<Vec<u8>> = if last - first < 2 {
+            let keys = (first..=last).map(|chunk| key_of(b'c', id, chunk));
+            let mut found = Vec::new();
+            for key in keys {
+                if self.store.get(&key)?.is_some() {
+                    found.push(key);
+                }
+            }
+            found
+        } else {
+            let mut end = key_of(b'c', id, last);
+            end.push(0);
+            let pairs = self
+                .store
+                .scan(&key_of(b'c', id, first), &end, DROPPED_MAX)?;
+            pairs.into_iter().map(|(key, _)| key.to_vec()).collect()
+        };
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let seq = self.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
+            for key in &keys {
+                tx.delete(key);
+            }
+            Ok(TxOutcome::Commit)
+        })?;
+        Ok(Some((seq, keys.len() >= DROPPED_MAX)))
+    }
+
+    /// As [`Index::drop_sums`], for a write of a replay.
+    pub(crate) fn drop_sums_of_bytes(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), MetaError> {
+        if !self.known(id)?.has_sums || len == 0 {
+            return Ok(());
+        }
+        let last = offset.saturating_add(len as u64 - 1);
+        let chunks = (offset / super::CHUNK_BYTES, last / super::CHUNK_BYTES);
+        self.drop_sums(id, chunks).map(drop)
+    }
+
+    pub(super) fn put_damage(&self, id: ObjectId, block: u64) -> Result<Seq, MetaError> {
+        self.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
+            tx.put(&key_of(b'd', id, block), &[]);
+            Ok(TxOutcome::Commit)
+        })
+    }
+
+    pub(super) fn forget_damage(&self, id: ObjectId, blocks: &[u64]) -> Result<Seq, MetaError> {
+        self.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
+            for block in blocks {
+                tx.delete(&key_of(b'd', id, *block));
+            }
+            Ok(TxOutcome::Commit)
+        })
+    }
+
+    /// When the last pass of scrub ended, in seconds of the wall clock; 0 for never.
+    pub(super) fn scrubbed_at(&self) -> Result<i64, MetaError> {
+        Ok(value(&*self.store, SCRUBBED_KEY)?.unwrap_or(0))
+    }
+
+    pub(super) fn put_scrubbed_at(&self, seconds: i64) -> Result<(), MetaError> {
+        self.transact(&mut |tx| {
+            tx.purpose(Purpose::Removal);
+            put(tx, SCRUBBED_KEY, &seconds);
+            Ok(TxOutcome::Commit)
+        })?;
+        Ok(())
+    }
+
+    /// Objects that have an entry, in the order of their keys, after `after`.
+    pub(super) fn objects_after(
+        &self,
+        after: Option<ObjectId>,
+        max: usize,
+    ) -> Result<Vec<(ObjectId, u32)>, MetaError> {
+        let start = after.map_or_else(|| b"o".to_vec(), |id| [&object_key(id)[..], &[0]].concat());
+        let pairs = self.store.scan(&start, &meta::prefix_end(b"o"), max)?;
+        let object = |(key, bytes): &(_, _)| {
+            let record: ObjectRecord = crate::index::decoded(AsRef::<[u8]>::as_ref(bytes))?;
+            Ok((object_of_key(AsRef::<[u8]>::as_ref(key))?, record.group))
+        };
+        pairs.iter().map(object).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! `ropewalk scrub`: when data servers compared their disks with sums, what they found, and the order to do it now.
+
+use crate::admin::{Request, ask, mds_socket};
+use crate::cli::ScrubArgs;
+use crate::failure::{Outcome, cannot, failed};
+use crate::out;
+use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
+use crate::table::{bytes, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Pause between two looks at how far it is.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// `ropewalk scrub`.
+pub(crate) fn run(args: &ScrubArgs) -> Outcome {
+    let socket = mds_socket(&args.place)?;
+    if args.now {
+        let order: u64 = ask(&socket, &Request::Scrub)?;
+        if args.no_wait {
+            return out::line(
+                "the data servers compare their disks; `ropewalk scrub` shows how far they are",
+            );
+        }
+        wait(&socket, order)?;
+    }
+    let servers = servers(&socket)?;
+    if args.json {
+        let rows: Vec<_> = servers
+            .iter()
+            .map(|ds| serde_json::json!({"id": ds.id, "state": ds.state, "scrub": ds.scrub}))
+            .collect();
+        let text = serde_json::to_string_pretty(&rows).map_err(cannot("write JSON"))?;
+        out::line(&text)?;
+    } else {
+        out::print(&text(&servers))?;
+    }
+    let damaged: u64 = servers.iter().map(|ds| ds.scrub.damaged_blocks).sum();
+    match damaged {
+        0 => Ok(()),
+        blocks => Err(failed(format!(
+            "{blocks} blocks are damaged and no other copy is good; reads of them fail (EIO). Restore or remove the files above"
+        ))),
+    }
+}
+
+fn servers(socket: &Path) -> Outcome<Vec<DataServerRow>> {
+    match ask(socket, &Request::Status)? {
+        ServerStatus::Mds(mds) => {
+            let MdsStatus { data_servers, .. } = *mds;
+            let is_member = |ds: &DataServerRow| ds.state != STATE_EXPELLED;
+            Ok(data_servers.into_iter().filter(is_member).collect())
+        }
+        ServerStatus::Ds(_) => Err(failed(
+            "this is the directory of a data server: the metadata server gives the order",
+        )),
+    }
+}
+
+/// Shows the progress until each data server that serves has followed the order.
+fn wait(socket: &Path, order: u64) -> Outcome {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} objects, {elapsed} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(0).with_style(style);
+    loop {
+        let servers = servers(socket)?;
+        let mut serving = servers.iter().filter(|ds| ds.is_online()).peekable();
+        if serving.peek().is_none() {
+            return Err(failed("no data server serves; `ropewalk status` says more"));
+        }
+        let (mut objects, mut done, mut read, mut has_ended) = (0, 0, 0, true);
+        for ds in serving {
+            let is_ours = ds.scrub.order >= order;
+            objects += if is_ours {
+                ds.scrub.objects
+            } else {
+                ds.objects
+            };
+            done += if is_ours { ds.scrub.objects_done } else { 0 };
+            read += if is_ours { ds.scrub.read_bytes } else { 0 };
+            has_ended &= is_ours && !ds.scrub.running;
+        }
+        bar.set_length(objects);
+        bar.set_position(done.min(objects));
+        bar.set_message(format!("({} read)", bytes(read)));
+        if has_ended {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// How long ago a pass ended.
+fn age(scrubbed_at: i64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    match (scrubbed_at, now.saturating_sub(scrubbed_at)) {
+        (0, _) => "never".to_owned(),
+        (_, ..120) => "just now".to_owned(),
+        (_, seconds @ 120..7200) => format!("{} min ago", seconds / 60),
+        (_, seconds @ 7200..172_800) => format!("{} h ago", seconds / 3600),
+        (_, seconds) => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+fn text(servers: &[DataServerRow]) -> String {
+    let row = |ds: &DataServerRow| {
+        let scrub = &ds.scrub;
+        let now = match scrub.running {
+            true => format!("{} of {}", scrub.objects_done, scrub.objects),
+            false => String::new(),
+        };
+        vec![
+            ds.id.to_string(),
+            ds.state.clone(),
+            age(scrub.scrubbed_at),
+            now,
+            scrub.blocks_found.to_string(),
+            scrub.blocks_mended.to_string(),
+            scrub.damaged_blocks.to_string(),
+        ]
+    };
+    let head = [
+        ">DS",
+        "STATE",
+        "SCRUBBED",
+        ">OBJECTS NOW",
+        ">FOUND",
+        ">MENDED",
+        ">DAMAGED",
+    ];
+    let rows: Vec<_> = servers.iter().map(row).collect();
+    let mut text = table(&head, &rows);
+    let files = servers
+        .iter()
+        .flat_map(|ds| ds.scrub.damaged_files.iter().map(|file| (ds.id, file)));
+    for (ds, file) in files {
+        text.push_str(&format!(
+            "damaged on data server {ds}: file {file} (`find MOUNT -inum {file}` names it)\n"
+        ));
+    }
+    text
+}
