@@ -70,7 +70,7 @@ pub enum StreamItem<'a> {
         /// How many, at most [`BLOCKS_MAX`].
         count: u32,
     },
-    /// The bytes of a block, for another member whose own are damaged. Any member in sync may ask any other.
+    /// The bytes of a block, for another member whose own are damaged. Any member may ask any other.
     Fetch {
         /// Which.
         block: u64,

@@ -26,7 +26,7 @@ use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::{
     DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, PlacesSummary,
-    STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ServerStatus,
+    STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ScrubRow, ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
 use ::cluster::{
@@ -508,12 +508,19 @@ impl View {
         let counters = self.nfsd.counters();
         let places: Vec<PlaceRow> = status.cluster.places.iter().map(place_row).collect();
         let places = PlacesSummary::of(places.iter());
+        let servers = || status.cluster.servers.iter();
+        let damaged_blocks = servers().map(|s| s.scrub.damaged_blocks).sum();
+        let members = servers().filter(|s| s.state != ServerState::Expelled);
+        let scrubbed_at = members.map(|s| s.scrub.scrubbed_at).min().unwrap_or(0);
+        let scrubbed_at = u64::try_from(scrubbed_at).unwrap_or(0);
         let named = [
             ("places_replicated", places.replicated),
             ("places_under_replicated", places.under_replicated),
             ("places_filling", places.filling),
             ("places_on_last_copy", places.on_last_copy),
             ("places_not_served", places.not_served),
+            ("damaged_blocks", damaged_blocks),
+            ("scrubbed_timestamp_seconds", scrubbed_at),
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
             ("reply_cache_bytes", reply_cache_bytes),

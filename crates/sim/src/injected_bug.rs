@@ -29,6 +29,8 @@ pub enum InjectedBug {
     CommitWithoutSync,
     /// The indexes of the data servers forget up to which redo record an object is durable: a start applies old ones.
     ApplyOldRecords,
+    /// The indexes of the data servers keep the sums of what has changed.
+    KeepSums,
     /// The redo logs of the data servers drop a record before its object is synced.
     DropRecords,
     /// The metadata store keeps the bytes of inline files that get a place.
@@ -63,7 +65,7 @@ const OBJECT_RECORD_BYTES: usize = 20;
 impl InjectedBug {
     /// Whether it is in the indexes of the data servers.
     pub(crate) fn is_of_index(self) -> bool {
-        self == Self::ApplyOldRecords
+        matches!(self, Self::ApplyOldRecords | Self::KeepSums)
     }
 }
 
@@ -123,7 +125,12 @@ impl Tx for Forgetful<'_> {
     }
 
     fn delete(&mut self, key: &[u8]) {
-        if self.bug != InjectedBug::KeepInlineBytes || !key.starts_with(b"b") {
+        let is_kept = match self.bug {
+            InjectedBug::KeepInlineBytes => key.starts_with(b"b"),
+            InjectedBug::KeepSums => key.starts_with(b"c"),
+            _ => false,
+        };
+        if !is_kept {
             self.tx.delete(key);
         }
     }

@@ -294,6 +294,12 @@ fn records_that_are_applied_over_newer_committed_bytes_are_found() {
 }
 
 #[test]
+fn sums_that_outlive_the_bytes_are_found() {
+    let fault = InjectedBug::KeepSums;
+    assert!(is_found(fault, Config::replicated(), SEEDS, "Io"));
+}
+
+#[test]
 fn records_that_are_dropped_before_their_object_is_synced_are_found() {
     let words = "which was replaced or never written";
     let fault = InjectedBug::DropRecords;

@@ -388,6 +388,9 @@ impl Filling<'_> {
             blocks.push(last);
         }
         for block in blocks {
+            // What is damaged here may be whole there.
+            let whole = self.ds.before_passing_on(part.id, block).await;
+            whole.map_err(failed("a block"))?;
             let _order = self.ds.copies.order(part.id.file_id).lock().await;
             let size = self.ds.size_of(part.id).map_err(failed("size of a part"))?;
             let size = size.unwrap_or(0);

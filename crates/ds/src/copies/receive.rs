@@ -350,12 +350,12 @@ async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Sta
 
 /// The bytes of a block, none when they cannot be given. Who asks compares them with its own sum.
 async fn fetch(ds: &Ds, part: Part, block: u64) -> PassOk {
-    let in_sync = ds.gate.with_rows(|rows, ds_id| {
+    let is_member = ds.gate.with_rows(|rows, ds_id| {
         let row = rows.of(part.group, u32::from(part.id.place));
-        row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Sync))
+        row.is_some_and(|row| row.row.state_of(ds_id).is_some())
     });
     let is_there = ds.is_there(part).unwrap_or(false);
-    if in_sync != Some(true) || !is_there {
+    if is_member != Some(true) || !is_there {
         return PassOk::default();
     }
     let offset = block.saturating_mul(u64::from(BLOCK_BYTES));

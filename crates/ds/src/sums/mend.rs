@@ -78,12 +78,14 @@ impl Ds {
         Ok(false)
     }
 
-    /// Other members in sync of the place of an object, of which this server is one, and the reign.
+    /// Other members of the place of an object, of which this server is one in sync, and the reign. What a member that is not in
+    /// sync has may be old: only what fits the sum is taken.
     fn members_with(&self, id: ObjectId, group: u32) -> Vec<(u32, u32)> {
         let members = self.gate.with_rows(|rows, ds_id| {
             let row = &rows.of(group, u32::from(id.place))?.row;
             (row.state_of(ds_id) == Some(MemberState::Sync)).then(|| {
-                let others = row.in_state(MemberState::Sync).filter(|ds| *ds != ds_id);
+                let others = row.members.0.iter().map(|m| m.ds);
+                let others = others.filter(|ds| *ds != ds_id);
                 others.map(|ds| (ds, row.reign)).collect()
             })
         });

@@ -342,6 +342,18 @@ impl Ds {
         Ok(())
     }
 
+    /// Before a block is given to a member instead of what that has. A damaged one is mended first, from that member too.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`].
+    pub(crate) async fn before_passing_on(&self, id: ObjectId, block: u64) -> Result<(), Fault> {
+        if self.index.known(id)?.has_sums {
+            self.verify_blocks(id, block, block, false).await?;
+        }
+        let start = block.saturating_mul(u64::from(BLOCK_BYTES));
+        self.mend_range(id, start, start.saturating_add(1)).await
+    }
+
     /// Before bytes of an object are read: damage is mended or told. With `is_from_disk` they are compared with their
     /// sums, if that is wanted.
     ///

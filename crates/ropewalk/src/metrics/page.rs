@@ -21,7 +21,9 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 14] = [
+const GAUGES: [&str; 16] = [
+    "damaged_blocks",
+    "scrubbed_timestamp_seconds",
     "places_replicated",
     "places_under_replicated",
     "places_filling",
@@ -349,6 +351,8 @@ fn help_of(name: &str) -> &'static str {
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",
+        "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
+        "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
         places if places.starts_with("places_") => help_of_places(places),
         "layouts_too_wide" => "Layouts refused since the client takes no reply of their size",
         "delegations" => "Delegations in the hands of clients",
