@@ -32,5 +32,6 @@ mod replicas;
 mod rig;
 mod space;
 mod stores;
+mod troubled_copies;
 mod written_before;
 mod xattrs;
