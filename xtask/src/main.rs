@@ -10,6 +10,7 @@
 
 mod ci;
 mod circles;
+mod fixtures;
 mod fuzz;
 mod instructions;
 mod layers;
@@ -60,6 +61,8 @@ enum Command {
     Long(long::LongArgs),
     /// List a directory of a million entries, and see what memory that takes
     Listing(long::ListingArgs),
+    /// Make the stored clusters of earlier commits that the test of upgrades opens
+    Fixtures(fixtures::Args),
     /// Run pynfs, a test suite of others, from an existing checkout against a cluster
     Pynfs(pynfs::Args),
     /// What pynfs calls to have the metadata server restarted
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Kills(args) => long::kills(&args),
         Command::Long(args) => long::all(&args),
         Command::Listing(args) => long::listing(&args),
+        Command::Fixtures(args) => fixtures::run(&args),
         Command::Pynfs(args) => pynfs::run(&args),
         Command::PynfsHelper(args) => pynfs::helper(&args),
         Command::Vm(args) => return args.run(),

@@ -33,5 +33,6 @@ mod rig;
 mod scrub;
 mod space;
 mod stores;
+mod troubled_copies;
 mod written_before;
 mod xattrs;

@@ -13,7 +13,7 @@ use nfs4::StableHow;
 use std::time::Duration;
 
 /// Waits until each place that is to have copies has them.
-async fn until_level(rig: &crate::rig::Rig) {
+pub(crate) async fn until_level(rig: &crate::rig::Rig) {
     for _ in 0..120 {
         let places = rig.nfsd.role().fs().cluster().status().places;
         let is_level = |p: &PlaceStatus| p.is_served && 1 + p.sync.len() == p.copies as usize;

@@ -17,7 +17,7 @@ use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig};
 use state::ClientLimits;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use transport::workers::Shutdown;
 use transport::{Address, Context, Payload, TransportLimits};
@@ -29,6 +29,8 @@ pub struct Real {
     pub index: Arc<MemStore>,
     pub objects: Arc<dyn ObjectStore>,
     pub membership: Option<Membership>,
+    /// Its wall clock.
+    pub clock_s: Arc<AtomicI64>,
     /// The server, while it runs.
     pub nfsd: Option<Arc<Nfsd<Ds>>>,
     running: Option<(Shutdown, tokio::task::JoinHandle<()>)>,
@@ -49,19 +51,21 @@ impl Real {
             index: Arc::new(MemStore::new()),
             objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
             membership: None,
+            clock_s: Arc::new(AtomicI64::new(2_000_000)),
             nfsd: None,
             running: None,
         }
     }
 
     pub async fn start(&mut self, rig: &Rig, port: &Port, seed: u64) {
+        let clock_s = Arc::clone(&self.clock_s);
         let config = DsConfig {
             index: self.index.clone(),
             objects: Arc::clone(&self.objects),
             redo: None,
             random: random(seed),
-            clock: Arc::new(|| NfsTime {
-                seconds: 2_000_000,
+            clock: Arc::new(move || NfsTime {
+                seconds: clock_s.load(Ordering::Relaxed),
                 nanoseconds: 0,
             }),
             offload: false,
