@@ -46,6 +46,8 @@ pub(crate) struct Groups {
     seed: u32,
     /// Copies of new files whose directory says nothing.
     copies: u32,
+    /// Members of a place that must be in sync for changes and promises.
+    copies_min: u32,
     /// When a member was last left out at a place.
     left_out: BTreeMap<(u32, usize), Instant>,
     /// Groups of files whose directory wants fewer data servers.
@@ -118,7 +120,7 @@ fn plan(live: &[u32]) -> Vec<Vec<u32>> {
 
 impl Groups {
     pub(crate) fn load(
-        (cluster_id, copies): (u64, u32),
+        (cluster_id, (copies, copies_min)): (u64, (u32, u32)),
         groups: Vec<Group>,
         seed: u32,
     ) -> Result<Self, PlacementError> {
@@ -131,6 +133,7 @@ impl Groups {
             next_id: 1,
             seed,
             copies: copies.clamp(1, COPIES_MAX),
+            copies_min: copies_min.clamp(1, copies.clamp(1, COPIES_MAX)),
             left_out: BTreeMap::new(),
             narrow: Narrow::default(),
         };
@@ -152,6 +155,11 @@ impl Groups {
     /// Copies of new files whose directory says nothing.
     pub(crate) fn copies(&self) -> u32 {
         self.copies
+    }
+
+    /// Members of a place that must be in sync for changes and promises, where a group has as many copies.
+    pub(crate) fn copies_min(&self) -> u32 {
+        self.copies_min
     }
 
     pub(crate) fn placement(&self) -> &PlacementTable {
@@ -240,7 +248,8 @@ impl Groups {
     fn regroup(&mut self, store: &dyn MetaStore, servers: &Servers) -> Result<(), MetaError> {
         let lists = plan(&self.seen.0);
         let is_fewer = self.seen.0.len() < self.copies as usize && self.best > Standing::Unusable;
-        if lists.is_empty() || is_fewer {
+        let is_too_few = self.seen.0.len() < self.copies_min as usize;
+        if lists.is_empty() || is_fewer || is_too_few {
             // A file with a copy missing is made whole when its data server is back. One with fewer copies is not.
             return Ok(());
         }
@@ -402,6 +411,9 @@ impl Groups {
             None => {
                 let run = run_of(&self.narrow.servers, width, index);
                 let places = narrow_members(&self.narrow.servers, &run, (index, copies), all);
+                if self.has_too_few(&places, copies) {
+                    return Ok(None);
+                }
                 match self.narrow_group(store, &places)? {
                     Some(id) => id,
                     None => return Ok(None),
@@ -412,6 +424,12 @@ impl Groups {
             runs[index] = Some(group);
         }
         Ok(Some(Placed { group, first_index }))
+    }
+
+    /// Whether a file with so many copies would have fewer than it must have.
+    fn has_too_few(&self, places: &[Vec<u32>], copies: u32) -> bool {
+        let least = copies.min(self.copies_min) as usize;
+        places.iter().any(|members| members.len() < least)
     }
 
     /// The narrow group of a run, made if there is none yet and room for one.
@@ -459,7 +477,7 @@ mod tests {
     fn new_files_go_to_the_groups_with_their_copies_in_the_best_state() {
         let places = [vec![1, 2], vec![2, 1]];
         let stored = vec![Group::new(1, &places), Group::new(2, &places)];
-        let mut groups = Groups::load((1, 2), stored, 0).unwrap();
+        let mut groups = Groups::load((1, (2, 1)), stored, 0).unwrap();
         groups.current = vec![1, 2];
         let mut set = |id: u32, state: MemberState| {
             let mut group = Group::clone(groups.placement.group(id).unwrap());
@@ -492,7 +510,7 @@ mod tests {
     fn a_stored_group_that_is_too_wide_takes_no_new_files() {
         for (width, taken) in [(FILE_WIDTH_MAX, vec![7]), (FILE_WIDTH_MAX + 1, vec![])] {
             let stored = Group::single(7, &(1..=width).collect::<Vec<_>>());
-            let groups = Groups::load((1, 1), vec![stored], 0).unwrap();
+            let groups = Groups::load((1, (1, 1)), vec![stored], 0).unwrap();
             assert_eq!(groups.current, taken, "{width}");
             assert_eq!(groups.next_id, 8);
             assert_eq!(groups.servers_of(7).unwrap().len(), width as usize);

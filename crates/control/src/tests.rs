@@ -325,6 +325,7 @@ fn a_page_of_rows_round_trips() {
                 width: 58,
                 version: 9,
                 row: Row::new(&[1, 2, 3, 4, 5, 6, 7, 8], 9),
+                copies_min: 2,
             };
             count
         ]
@@ -424,7 +425,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
     let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
     for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 7, high: 7 };
+        let low_high = AcceptError::ProgMismatch { low: 8, high: 8 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
@@ -454,7 +455,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 7 to 7"));
+    assert!(refusal.to_string().contains("speaks 8 to 8"));
 }
 
 #[test]

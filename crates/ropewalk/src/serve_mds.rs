@@ -249,6 +249,7 @@ async fn open_mds(
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             copies: config.copies,
+            copies_min: config.copies_min,
             replace_after: config.replace_after.0,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             inline_max_bytes: config.inline_max.as_u64(),
