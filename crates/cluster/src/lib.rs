@@ -39,7 +39,7 @@ pub use control_service::{ControlService, Files, PeerOf, tls_peer};
 pub use fence::FENCE_WAIT_MS_MAX;
 pub use groups::NoPlace;
 pub use job::Job;
-pub use join::{AdminError, Issuer, WaitingToken, add_token, expel, waiting_tokens};
+pub use join::{AdminError, Issuer, WaitingToken, add_token, expel, expel_spare, waiting_tokens};
 pub use key_rotation::{KeyUsers, rotate_key, turn_keys};
 pub use keys::{KeyStatus, KeyTimes, RotatedKey};
 pub use layout::{COPIES_MAX, KeyState};

@@ -67,7 +67,7 @@ pub(crate) enum Command {
     /// See how lost copies of data are made again
     #[command(subcommand)]
     Repair(RepairCommand),
-    /// Remove a data server from the cluster for good: what it holds is lost
+    /// Remove a data server from the cluster for good: what it alone holds is lost
     Expel(ExpelArgs),
     /// Show RDMA devices, and why they can or cannot be used
     Rdma(RdmaArgs),
@@ -152,6 +152,12 @@ pub(crate) enum DsOrder {
     Remove {
         /// Id of the data server
         id: u32,
+        /// Take it out even if it has places. What it has the last copy of is lost
+        #[arg(long)]
+        yes_lose_data: bool,
+        /// Say as JSON what would be lost or is
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         place: MdsPlace,
     },
@@ -307,6 +313,12 @@ pub(crate) struct ExpelArgs {
     /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
+    /// Expel it even if it has the last copy of data, which is lost then. Nothing is asked
+    #[arg(long)]
+    pub yes_lose_data: bool,
+    /// Say as JSON what would be lost or is; asks nothing, and expels with --yes or --yes-lose-data only
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub place: MdsPlace,
 }

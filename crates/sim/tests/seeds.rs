@@ -101,12 +101,12 @@ fn promises_hold_where_stripes_have_copies_and_copies_are_equal_at_the_end() {
 #[test]
 fn nothing_is_promised_to_fewer_copies_than_must_be_in_sync() {
     let flags = " --replicas 3 --copies-min 2 --ds 4";
-    try_seeds(40, &Config::two_at_least(), flags);
+    try_seeds(20, &Config::two_at_least(), flags);
     let ranges = Config {
         copies: true,
         ..Config::two_at_least()
     };
-    try_seeds(20, &ranges, &format!("{flags} --copies"));
+    try_seeds(10, &ranges, &format!("{flags} --copies"));
 }
 
 #[test]
