@@ -14,6 +14,7 @@ mod cluster;
 mod control_service;
 mod copies;
 mod drain;
+mod even;
 mod fence;
 mod fences;
 mod groups;
