@@ -52,6 +52,9 @@ pub struct ClusterConfig {
     pub proxy_tag: ClientTag,
     /// Copies of new files, 1 to [`layout::COPIES_MAX`]; fewer where there are fewer data servers.
     pub copies: u32,
+    /// With fewer members of a place in sync nothing is written there, 1 to `copies`. A group with fewer copies needs all
+    /// of its own.
+    pub copies_min: u32,
     /// A member of places that is away for so long is given up, and another data server gets what it had.
     pub replace_after: Duration,
     /// How long signing keys are used.
@@ -131,7 +134,8 @@ impl Cluster {
         store.durable(seq).await?;
         let seed = u32::try_from((config.random)() >> 32).unwrap_or(0);
         let loaded = records::load_groups(&*store)?;
-        let groups = Groups::load((config.cluster_id, config.copies), loaded, seed)
+        let copies = (config.copies, config.copies_min);
+        let groups = Groups::load((config.cluster_id, copies), loaded, seed)
             .map_err(|e| MetaError::Corrupt(format!("placement groups: {e}")))?;
         let (servers, changes) = (
             records::load_servers(&*store)?,
@@ -191,6 +195,11 @@ impl Cluster {
     /// Copies of new files whose directory says nothing.
     pub fn copies(&self) -> u32 {
         self.groups.lock().copies()
+    }
+
+    /// Members of a place that must be in sync for anything to be written there.
+    pub fn copies_min(&self) -> u32 {
+        self.groups.lock().copies_min()
     }
 
     /// Lease of data servers in milliseconds.

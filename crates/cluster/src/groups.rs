@@ -12,6 +12,7 @@
 //! went before.
 
 use crate::copies::{members_of_places, narrow_members, shifts};
+use crate::even::{fuller, is_even_turn, room_of, weights};
 use crate::layout_limits::{FILE_WIDTH_MAX, fits};
 use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};
 use crate::records;
@@ -31,11 +32,18 @@ const SETTLE_MS: u64 = 1_000;
 /// A member must be away for so long before the other members of its group make another, if any group has all of its.
 const REGROUP_MS: u64 = 30_000;
 
+/// With so many groups no further one is made to leave out data servers that are fuller than others.
+const EVEN_GROUPS_MAX: usize = GROUPS_MAX / 4;
+
 /// The groups, and which of them new files go to.
 pub(crate) struct Groups {
     placement: PlacementTable,
     /// Groups for new files.
     current: Vec<u32>,
+    /// Groups for most new files while some data servers are fuller than others: those without them.
+    even: Vec<u32>,
+    /// Data servers that are fuller than others.
+    fuller: BTreeSet<u32>,
     /// The best standing of a current group.
     best: Standing,
     /// The live data servers with room when last looked at, and since when they are these.
@@ -46,10 +54,14 @@ pub(crate) struct Groups {
     seed: u32,
     /// Copies of new files whose directory says nothing.
     copies: u32,
+    /// Members of a place that must be in sync for changes and promises.
+    copies_min: u32,
     /// When a member was last left out at a place.
     left_out: BTreeMap<(u32, usize), Instant>,
-    /// Groups of files whose directory wants fewer data servers.
-    narrow: Narrow,
+    /// Groups of files whose directory wants fewer data servers: of all, and without those that are fuller than others.
+    narrow: [Narrow; 2],
+    /// Files that were placed so.
+    narrow_files: u32,
 }
 
 /// Whether files without a policy may go to a group.
@@ -118,21 +130,25 @@ fn plan(live: &[u32]) -> Vec<Vec<u32>> {
 
 impl Groups {
     pub(crate) fn load(
-        (cluster_id, copies): (u64, u32),
+        (cluster_id, (copies, copies_min)): (u64, (u32, u32)),
         groups: Vec<Group>,
         seed: u32,
     ) -> Result<Self, PlacementError> {
         let mut out = Self {
             placement: PlacementTable::new(cluster_id),
             current: Vec::new(),
+            even: Vec::new(),
+            fuller: BTreeSet::new(),
             best: Standing::Unusable,
             seen: (Vec::new(), Instant::now()),
             avoided: BTreeSet::new(),
             next_id: 1,
             seed,
             copies: copies.clamp(1, COPIES_MAX),
+            copies_min: copies_min.clamp(1, copies.clamp(1, COPIES_MAX)),
             left_out: BTreeMap::new(),
-            narrow: Narrow::default(),
+            narrow: Default::default(),
+            narrow_files: 0,
         };
         // Until the data servers are back, the newest group takes new files.
         let newest = groups.iter().rfind(|g| g.id < NARROW_ID_MIN);
@@ -154,6 +170,11 @@ impl Groups {
         self.copies
     }
 
+    /// Members of a place that must be in sync for changes and promises, where a group has as many copies.
+    pub(crate) fn copies_min(&self) -> u32 {
+        self.copies_min
+    }
+
     pub(crate) fn placement(&self) -> &PlacementTable {
         &self.placement
     }
@@ -166,7 +187,7 @@ impl Groups {
 
     /// Whether new files go to a group, when it is whole.
     pub(crate) fn is_current(&self, group: u32) -> bool {
-        self.current.contains(&group)
+        self.current.contains(&group) || self.even.contains(&group)
     }
 
     pub(crate) fn servers_of(&self, group: u32) -> Option<Vec<u32>> {
@@ -240,12 +261,35 @@ impl Groups {
     fn regroup(&mut self, store: &dyn MetaStore, servers: &Servers) -> Result<(), MetaError> {
         let lists = plan(&self.seen.0);
         let is_fewer = self.seen.0.len() < self.copies as usize && self.best > Standing::Unusable;
-        if lists.is_empty() || is_fewer {
+        let is_too_few = self.seen.0.len() < self.copies_min as usize;
+        if lists.is_empty() || is_fewer || is_too_few {
             // A file with a copy missing is made whole when its data server is back. One with fewer copies is not.
             return Ok(());
         }
-        let mut current = Vec::with_capacity(lists.len());
-        'all: for list in lists {
+        let current = self.groups_over((store, servers), lists, GROUPS_MAX)?;
+        let current = current.unwrap_or_else(|| self.widest_seen());
+        let even = self.regroup_evenly(store, servers)?;
+        let is_other = !current.is_empty() && current != self.current;
+        if is_other {
+            tracing::info!(groups = ?current, "new files go to these placement groups");
+            self.current = current;
+        }
+        if is_other || even != self.even {
+            self.even = even;
+            self.apply_current();
+        }
+        Ok(())
+    }
+
+    /// The groups over each list of data servers, made where there are none yet. `None` when there would be too many.
+    fn groups_over(
+        &mut self,
+        (store, servers): (&dyn MetaStore, &Servers),
+        lists: Vec<Vec<u32>>,
+        groups_max: usize,
+    ) -> Result<Option<Vec<u32>>, MetaError> {
+        let mut ids = Vec::with_capacity(lists.len());
+        for list in lists {
             for shift in shifts(list.len(), self.copies) {
                 let places = members_of_places(&list, (shift, self.copies), servers);
                 let same = {
@@ -253,21 +297,35 @@ impl Groups {
                     whole.find(|g| is_of(g, &places)).map(|g| g.id)
                 };
                 match same {
-                    Some(id) => current.push(id),
-                    None if self.placement.groups().count() >= GROUPS_MAX => {
-                        current = self.widest_seen();
-                        break 'all;
-                    }
-                    None => current.push(self.make(store, &places)?),
+                    Some(id) => ids.push(id),
+                    None if self.placement.groups().count() >= groups_max => return Ok(None),
+                    None => ids.push(self.make(store, &places)?),
                 }
             }
         }
-        if !current.is_empty() && current != self.current {
-            tracing::info!(groups = ?current, "new files go to these placement groups");
-            self.current = current;
-            self.apply_current();
+        Ok(Some(ids))
+    }
+
+    /// The groups without the data servers that are fuller than others; none while all are level.
+    fn regroup_evenly(
+        &mut self,
+        store: &dyn MetaStore,
+        servers: &Servers,
+    ) -> Result<Vec<u32>, MetaError> {
+        let room = |id: &u32| servers.map.get(id).map(|s| room_of(*id, &s.capacity));
+        let rooms: Vec<_> = self.seen.0.iter().filter_map(room).collect();
+        let fuller = fuller(&rooms, &self.fuller, self.copies as usize);
+        if fuller != self.fuller {
+            tracing::info!(data_servers = ?fuller, "these are fuller than others and get few new files");
+            self.fuller = fuller;
         }
-        Ok(())
+        if self.fuller.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut lasting = self.seen.0.clone();
+        lasting.retain(|id| !self.fuller.contains(id));
+        let made = self.groups_over((store, servers), plan(&lasting), EVEN_GROUPS_MAX)?;
+        Ok(made.unwrap_or_default())
     }
 
     /// With no room for another group: the widest of those that are there whose members were all seen.
@@ -314,14 +372,30 @@ impl Groups {
         let standings: BTreeMap<u32, Standing> = self
             .placement
             .groups()
-            .filter(|g| self.current.contains(&g.id))
+            .filter(|g| self.is_current(g.id))
             .map(|g| (g.id, standing(g, &self.avoided)))
             .collect();
         let best = standings.values().copied().max();
         let best = best.unwrap_or(Standing::Unusable);
+        let is_taken =
+            |g: &&Arc<Group>| best > Standing::Unusable && standings.get(&g.id) == Some(&best);
+        let is_even = |id: u32| self.even.contains(&id);
+        let widths = |even: bool| -> u32 {
+            let taken = self.placement.groups().filter(is_taken);
+            taken
+                .filter(|g| is_even(g.id) == even)
+                .map(|g| g.width())
+                .sum()
+        };
+        let (all_widths, even_widths) = (widths(false), widths(true));
         let weights = self.placement.groups().map(|g| {
-            let is_taken = best > Standing::Unusable && standings.get(&g.id) == Some(&best);
-            (g.id, if is_taken { g.width() } else { 0 })
+            let own = (g.width(), is_even(g.id));
+            let weight = if is_taken(&g) {
+                weights(all_widths, even_widths, own)
+            } else {
+                0
+            };
+            (g.id, weight)
         });
         for (id, weight) in weights.collect::<Vec<_>>() {
             let known = "an id of the table itself";
@@ -374,24 +448,34 @@ impl Groups {
         width: u32,
         copies: u32,
     ) -> Result<Option<Placed>, MetaError> {
-        let servers = self.servers_with_room();
+        let mut servers = self.servers_with_room();
         let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
         let is_whole = width == 0 || width >= count;
         if count == 0 || is_whole && copies == self.copies {
             return Ok(None);
         }
+        let mut lasting = servers.clone();
+        lasting.retain(|id| !self.fuller.contains(id));
+        let is_enough = lasting.len() >= width.max(copies) as usize;
+        let is_even = !self.fuller.is_empty() && is_enough && is_even_turn(self.narrow_files);
+        self.narrow_files = self.narrow_files.wrapping_add(1);
+        if is_even {
+            servers = lasting;
+        }
+        let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
         let width = match is_whole {
             true => count.min(FILE_WIDTH_MAX),
             false => width,
         };
-        if self.narrow.servers != servers {
-            self.narrow = Narrow {
+        let at = usize::from(is_even);
+        if self.narrow[at].servers != servers {
+            self.narrow[at] = Narrow {
                 servers,
                 runs: BTreeMap::new(),
             };
         }
         let runs_count = usize::try_from(count.div_ceil(width)).unwrap_or(usize::MAX);
-        let entry = self.narrow.runs.entry((width, copies));
+        let entry = self.narrow[at].runs.entry((width, copies));
         let (runs, placed) = entry.or_insert_with(|| (vec![None; runs_count], 0));
         let turn = usize::try_from(*placed).unwrap_or(0);
         *placed = placed.wrapping_add(1);
@@ -400,18 +484,27 @@ impl Groups {
         let group = match runs[index] {
             Some(id) => id,
             None => {
-                let run = run_of(&self.narrow.servers, width, index);
-                let places = narrow_members(&self.narrow.servers, &run, (index, copies), all);
+                let run = run_of(&self.narrow[at].servers, width, index);
+                let places = narrow_members(&self.narrow[at].servers, &run, (index, copies), all);
+                if self.has_too_few(&places, copies) {
+                    return Ok(None);
+                }
                 match self.narrow_group(store, &places)? {
                     Some(id) => id,
                     None => return Ok(None),
                 }
             }
         };
-        if let Some((runs, _)) = self.narrow.runs.get_mut(&(width, copies)) {
+        if let Some((runs, _)) = self.narrow[at].runs.get_mut(&(width, copies)) {
             runs[index] = Some(group);
         }
         Ok(Some(Placed { group, first_index }))
+    }
+
+    /// Whether a file with so many copies would have fewer than it must have.
+    fn has_too_few(&self, places: &[Vec<u32>], copies: u32) -> bool {
+        let least = copies.min(self.copies_min) as usize;
+        places.iter().any(|members| members.len() < least)
     }
 
     /// The narrow group of a run, made if there is none yet and room for one.
@@ -459,7 +552,7 @@ mod tests {
     fn new_files_go_to_the_groups_with_their_copies_in_the_best_state() {
         let places = [vec![1, 2], vec![2, 1]];
         let stored = vec![Group::new(1, &places), Group::new(2, &places)];
-        let mut groups = Groups::load((1, 2), stored, 0).unwrap();
+        let mut groups = Groups::load((1, (2, 1)), stored, 0).unwrap();
         groups.current = vec![1, 2];
         let mut set = |id: u32, state: MemberState| {
             let mut group = Group::clone(groups.placement.group(id).unwrap());
@@ -492,7 +585,7 @@ mod tests {
     fn a_stored_group_that_is_too_wide_takes_no_new_files() {
         for (width, taken) in [(FILE_WIDTH_MAX, vec![7]), (FILE_WIDTH_MAX + 1, vec![])] {
             let stored = Group::single(7, &(1..=width).collect::<Vec<_>>());
-            let groups = Groups::load((1, 1), vec![stored], 0).unwrap();
+            let groups = Groups::load((1, (1, 1)), vec![stored], 0).unwrap();
             assert_eq!(groups.current, taken, "{width}");
             assert_eq!(groups.next_id, 8);
             assert_eq!(groups.servers_of(7).unwrap().len(), width as usize);

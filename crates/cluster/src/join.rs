@@ -8,6 +8,7 @@
 
 use crate::call;
 use crate::cluster::Cluster;
+use crate::drain::last_copies;
 use crate::records::{self, Membership, Redeemed, SERVERS_MAX, ServerRecord};
 use crate::servers::Server;
 use cluster_tls::{CertRole, Fingerprint, TOKENS_MAX, TokenHash};
@@ -45,6 +46,11 @@ pub enum AdminError {
         /// So many.
         places: usize,
     },
+    /// It has the last copy of places.
+    LastCopies {
+        /// So many.
+        places: usize,
+    },
     /// No other signing key can be made now.
     Key(KeyError),
     /// The previous change of the signing keys waits for a data server.
@@ -72,6 +78,11 @@ impl std::fmt::Display for AdminError {
             Self::HasPlaces { places } => write!(
                 f,
                 "it still has {places} places; drain it first (`ropewalk ds drain`), and wait until it has none"
+            ),
+            Self::LastCopies { places } => write!(
+                f,
+                "it has the last copy of {places} places; bring back the data servers that have others, or say \
+                 --yes-lose-data"
             ),
             Self::Key(KeyError::NotNext) => f.write_str(
                 "a new key waits already for data servers to take it; `ropewalk status` shows it",
@@ -138,10 +149,33 @@ pub async fn add_token(
 /// # Errors
 /// [`AdminError`].
 pub async fn expel(cluster: &Cluster, ds: u32, reason: &str) -> Result<(), AdminError> {
+    put_out(cluster, ds, reason, true).await
+}
+
+/// Puts a data server out of the cluster that has the last copy of no place (rule P20).
+///
+/// # Errors
+/// [`AdminError`], among them [`AdminError::LastCopies`].
+pub async fn expel_spare(cluster: &Cluster, ds: u32, reason: &str) -> Result<(), AdminError> {
+    put_out(cluster, ds, reason, false).await
+}
+
+async fn put_out(
+    cluster: &Cluster,
+    ds: u32,
+    reason: &str,
+    loses_data: bool,
+) -> Result<(), AdminError> {
     let (seq, conn) = {
+        // No row changes before the record says that it is out.
+        let groups = cluster.groups.lock();
         let mut servers = cluster.servers.lock();
+        let last = last_copies(&groups, &servers, ds);
         let server = servers.map.get_mut(&ds).filter(|s| s.is_member());
         let server = server.ok_or(AdminError::UnknownServer)?;
+        if !loses_data && !last.is_empty() {
+            return Err(AdminError::LastCopies { places: last.len() });
+        }
         let record = ServerRecord {
             membership: Membership::Expelled,
             ..server.record.clone()

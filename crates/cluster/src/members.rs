@@ -216,7 +216,8 @@ impl Cluster {
         let groups = self.groups.lock();
         let row = |asked: &PlaceReign| {
             let group = groups.placement().group(asked.group)?;
-            row_of(group, asked.place).filter(|told| told.row.state_of(caller).is_some())
+            row_of(group, asked.place, groups.copies_min())
+                .filter(|told| told.row.state_of(caller).is_some())
         };
         let rows: Vec<PlaceRow> = places.iter().filter_map(row).collect();
         Ok(RowsTold { rows: rows.into() })

@@ -100,7 +100,9 @@ pub(crate) async fn tell(cluster: &Cluster, ds: u32, conn: &ConnHandle) -> Resul
         }
         let stored = cluster.store.durable(cluster.store.applied()).await;
         stored.map_err(|_| DsError::Down)?;
-        let rows: Vec<PlaceRow> = due.iter().flat_map(|group| rows_of(group, ds)).collect();
+        let copies_min = cluster.copies_min();
+        let rows = due.iter().flat_map(|group| rows_of(group, ds, copies_min));
+        let rows: Vec<PlaceRow> = rows.collect();
         for page in rows.chunks(ROWS_PAGE_MAX as usize) {
             let args = RowsArgs {
                 members: cluster.addresses_of(page, ds).into(),
@@ -142,13 +144,13 @@ fn due(cluster: &Cluster, ds: u32, conn: &ConnHandle) -> Result<Vec<Arc<Group>>,
 }
 
 /// The rows of a group that a data server is told: those of places of which it is a member.
-fn rows_of(group: &Group, ds: u32) -> impl Iterator<Item = PlaceRow> + '_ {
-    let places = (0..group.width()).filter_map(|place| row_of(group, place));
+fn rows_of(group: &Group, ds: u32, copies_min: u32) -> impl Iterator<Item = PlaceRow> + '_ {
+    let places = (0..group.width()).filter_map(move |place| row_of(group, place, copies_min));
     places.filter(move |told| told.row.state_of(ds).is_some())
 }
 
 /// The row of a place, as it is told.
-pub(crate) fn row_of(group: &Group, place: u32) -> Option<PlaceRow> {
+pub(crate) fn row_of(group: &Group, place: u32, copies_min: u32) -> Option<PlaceRow> {
     let row = group.rows.get(place as usize)?;
     Some(PlaceRow {
         group: group.id,
@@ -156,6 +158,8 @@ pub(crate) fn row_of(group: &Group, place: u32) -> Option<PlaceRow> {
         width: group.width(),
         version: group.version,
         row: row.clone(),
+        // A group with fewer copies was made for files that are to have no more.
+        copies_min: copies_min.min(group.copies),
     })
 }
 

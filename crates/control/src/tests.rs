@@ -338,6 +338,7 @@ fn a_page_of_rows_round_trips() {
                 width: 58,
                 version: 9,
                 row: Row::new(&[1, 2, 3, 4, 5, 6, 7, 8], 9),
+                copies_min: 2,
             };
             count
         ]

@@ -143,6 +143,8 @@ xdr::xdr_struct! {
         pub version: u32,
         /// The members of the place, which hold its parts.
         pub row: Row,
+        /// With fewer members in sync nothing is changed and nothing promised (rule P20); 0 and 1 are the same.
+        pub copies_min: u32,
     }
 
     /// Where a data server is reached by others.

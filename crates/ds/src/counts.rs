@@ -21,6 +21,7 @@ pub(crate) struct Counts {
     pub(crate) removed: AtomicU64,
     pub(crate) rights: AtomicU64,
     pub(crate) other_place: AtomicU64,
+    pub(crate) few_copies: AtomicU64,
     pub(crate) not_serving: AtomicU64,
     pub(crate) stateids: AtomicU64,
     pub(crate) objects_lost: AtomicU64,
@@ -55,6 +56,8 @@ pub struct Refusals {
     pub rights: u64,
     /// Of another place, or of another reign of this one.
     pub other_place: u64,
+    /// Changes and promises while fewer members of the place were in sync than must be.
+    pub few_copies: u64,
     /// No lease, or floors are still to come.
     pub not_serving: u64,
     /// Special and layout stateids.
@@ -145,6 +148,7 @@ impl Counts {
             removed: self.removed.load(Relaxed),
             rights: self.rights.load(Relaxed),
             other_place: self.other_place.load(Relaxed),
+            few_copies: self.few_copies.load(Relaxed),
             not_serving: self.not_serving.load(Relaxed),
             stateids: self.stateids.load(Relaxed),
         }

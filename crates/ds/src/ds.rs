@@ -242,6 +242,15 @@ impl Ds {
                 Err(again) => why = again,
             }
         }
+        if let NotAdmitted::Refused(Refused::FewCopies { proxy: false }) = why
+            && let Ok(_held) = self.held.try_acquire()
+            && let Some(done) = self.until_copies(|| self.admit(cx, want)).await
+        {
+            match done {
+                Ok(admitted) => return Ok(admitted),
+                Err(again) => why = again,
+            }
+        }
         Err(match why {
             NotAdmitted::Refused(refused) => self.refused(refused),
             NotAdmitted::Status(status) => status,
@@ -259,6 +268,7 @@ impl Ds {
             Refused::Removed => &c.removed,
             Refused::Rights => &c.rights,
             Refused::OtherPlace => &c.other_place,
+            Refused::FewCopies { .. } => &c.few_copies,
         });
         refused.status()
     }

@@ -75,6 +75,11 @@ pub(crate) enum Refused {
     Rights,
     /// This server is not primary of the handle's place, or was not in that reign; or bytes of another place (rule P4).
     OtherPlace,
+    /// A change or a promise, while fewer members of the place are in sync than `copies_min` (rule P20).
+    FewCopies {
+        /// Whether the MDS itself asks, which waits by itself.
+        proxy: bool,
+    },
 }
 
 impl Refused {
@@ -82,7 +87,7 @@ impl Refused {
     #[must_use]
     pub(crate) const fn status(self) -> NfsStatus {
         match self {
-            Self::NotServing { proxy: true } => NfsStatus::Delay,
+            Self::NotServing { proxy: true } | Self::FewCopies { .. } => NfsStatus::Delay,
             Self::NotServing { proxy: false } | Self::OfOther | Self::Fenced | Self::OtherPlace => {
                 NfsStatus::PnfsNoLayout
             }
@@ -217,6 +222,8 @@ pub(crate) struct Gate {
     handles: Handles,
     /// Told when this server serves.
     served: Notify,
+    /// Told when rows were taken.
+    rows_taken: Notify,
 }
 
 /// Work on a file that is going on. The file's fences wait until it is dropped.
@@ -280,6 +287,7 @@ impl Gate {
             rows_changes: AtomicU64::new(0),
             handles: Handles::new(),
             served: Notify::new(),
+            rows_taken: Notify::new(),
         }
     }
 
@@ -503,6 +511,8 @@ impl Gate {
             is_room &= inner.rows.take(row);
         }
         self.rows_changes.store(inner.rows.changes(), SeqCst);
+        drop(inner);
+        self.rows_taken.notify_waiters();
         is_room
     }
 
@@ -571,6 +581,26 @@ impl Gate {
         served.as_mut().enable();
         if !self.inner.lock().is_serving() {
             let _late = tokio::time::timeout(wait, served).await;
+        }
+    }
+
+    /// Waits until `look` has an answer other than `None`, for `wait` at most. It looks whenever rows were taken.
+    pub(crate) async fn until_rows<T>(
+        &self,
+        wait: Duration,
+        look: impl Fn() -> Option<T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let taken = self.rows_taken.notified();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            if tokio::time::timeout_at(deadline, taken).await.is_err() {
+                return None;
+            }
         }
     }
 
@@ -663,6 +693,9 @@ impl Inner {
             Some(place) => Some(self.stripes_of(place).ok_or(Refused::OtherPlace)?),
             None => None,
         };
+        if want == Want::Write && stripes.is_some_and(|s| !s.has_copies()) {
+            return Err(Refused::FewCopies { proxy });
+        }
         Ok((proxy, stripes))
     }
 

@@ -21,6 +21,7 @@ mod ds;
 mod durable;
 mod error;
 mod fault;
+mod few_copies;
 mod floors;
 mod gate;
 mod group_versions;

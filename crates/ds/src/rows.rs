@@ -24,6 +24,16 @@ pub(crate) struct OwnRow {
     pub(crate) width: u32,
     /// The members that hold the parts.
     pub(crate) row: Row,
+    /// With fewer members in sync nothing is changed and nothing promised (rule P20).
+    pub(crate) copies_min: u32,
+}
+
+impl OwnRow {
+    /// Whether enough members are in sync for changes and promises.
+    pub(crate) fn has_copies(&self) -> bool {
+        let in_sync = self.row.in_state(MemberState::Sync).count();
+        in_sync >= self.copies_min as usize
+    }
 }
 
 /// See the module.
@@ -42,12 +52,18 @@ pub(crate) struct HandleStripes {
     striping: Striping,
     index: u32,
     is_alone: bool,
+    has_copies: bool,
 }
 
 impl HandleStripes {
     /// Whether the place has one member.
     pub(crate) const fn is_alone(self) -> bool {
         self.is_alone
+    }
+
+    /// Whether enough members are in sync for changes and promises.
+    pub(crate) const fn has_copies(self) -> bool {
+        self.has_copies
     }
 
     /// Whether all of `len` bytes from `offset` on are among them.
@@ -85,8 +101,12 @@ impl Rows {
         {
             self.yielded.remove(&key);
         }
-        let (width, row) = (told.width, told.row);
-        self.by_place.insert(key, Arc::new(OwnRow { width, row }));
+        let row = OwnRow {
+            width: told.width,
+            row: told.row,
+            copies_min: told.copies_min,
+        };
+        self.by_place.insert(key, Arc::new(row));
         self.changes += 1;
         true
     }
@@ -165,7 +185,8 @@ impl Rows {
         (known.row.reign == place.reign && index < known.width).then_some(HandleStripes {
             striping,
             index,
-            is_alone: known.row.members.0.len() == 1,
+            is_alone: known.row.members.0.len() == 1 && known.has_copies(),
+            has_copies: known.has_copies(),
         })
     }
 }

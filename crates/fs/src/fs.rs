@@ -62,6 +62,8 @@ pub struct DataConfig {
     pub stripe_unit_bytes: u32,
     /// Copies of new files, where no layout policy says otherwise.
     pub copies: u32,
+    /// With fewer copies in sync nothing is written; 1 to `copies`.
+    pub copies_min: u32,
     /// A data server that is away for so long is given up: another one gets the copies that it had.
     pub replace_after: Duration,
     /// Files below this size are to be written through the metadata server (`mdsthreshold`); 0 for none.
@@ -219,6 +221,7 @@ impl Fs {
             data_transport: data.data_transport,
             proxy_tag: ClientTag::of(ns.cluster_id(), &owner),
             copies: data.copies,
+            copies_min: data.copies_min,
             replace_after: data.replace_after,
             key_times: data.keys,
             wall_ms: Arc::new(move || ms_of(wall())),

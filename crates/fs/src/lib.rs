@@ -38,6 +38,7 @@ mod kept_replies;
 mod layout_tables;
 mod layouts;
 mod lock_notify;
+mod lost_files;
 mod offload;
 mod offloads;
 mod placing;
@@ -77,6 +78,7 @@ pub use layouts::{
     return_layouts, settle_returned,
 };
 pub use lock_notify::notify_unblocked;
+pub use lost_files::{LOST_PATHS_MAX, LostFiles, WALK_NAMES_MAX, lost_files};
 pub use offload::{offload_cancel, offload_status, start as start_offload};
 pub use offloads::CopyDone;
 pub use placing::place;

@@ -56,6 +56,14 @@ pub(crate) enum Request {
     Expel {
         /// Its id.
         ds_id: u32,
+        /// Also when it has the last copy of places.
+        #[serde(default)]
+        yes_lose_data: bool,
+    },
+    /// What would be lost with a data server (metadata server).
+    DsLoss {
+        /// Its id.
+        ds_id: u32,
     },
     /// Give the places of a data server to others (metadata server).
     DsDrain {
@@ -75,6 +83,9 @@ pub(crate) enum Request {
     DsRemove {
         /// Its id.
         ds_id: u32,
+        /// Also one that has places, whatever is lost.
+        #[serde(default)]
+        yes_lose_data: bool,
     },
     /// Make the data servers level (metadata server).
     DsRebalance {

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Repair(RepairCommand),
     /// Compare what lies on the disks with its sums, and mend it
     Scrub(ScrubArgs),
-    /// Remove a data server from the cluster for good: what it holds is lost
+    /// Remove a data server from the cluster for good: what it alone holds is lost
     Expel(ExpelArgs),
     /// Show RDMA devices, and why they can or cannot be used
     Rdma(RdmaArgs),
@@ -154,6 +154,12 @@ pub(crate) enum DsOrder {
     Remove {
         /// Id of the data server
         id: u32,
+        /// Take it out even if it has places. What it has the last copy of is lost
+        #[arg(long)]
+        yes_lose_data: bool,
+        /// Say as JSON what would be lost or is
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         place: MdsPlace,
     },
@@ -325,6 +331,12 @@ pub(crate) struct ExpelArgs {
     /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
+    /// Expel it even if it has the last copy of data, which is lost then. Nothing is asked
+    #[arg(long)]
+    pub yes_lose_data: bool,
+    /// Say as JSON what would be lost or is; asks nothing, and expels with --yes or --yes-lose-data only
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub place: MdsPlace,
 }

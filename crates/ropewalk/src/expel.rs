@@ -1,52 +1,172 @@
-//! `ropewalk expel`: a data server is put out of the cluster for good, after the administrator has read what that means.
+//! `ropewalk expel` and `ropewalk ds remove`: a data server is put out of the cluster for good, after the administrator has
+//! read what that means. One that has the last copy of data needs `--yes-lose-data`, and the files are listed.
 
 use crate::admin::{Request, ask, mds_socket};
 use crate::cli::ExpelArgs;
 use crate::failure::{Outcome, cannot, failed};
 use crate::out;
-use crate::status::{DataServerRow, STATE_EXPELLED, ServerStatus};
+use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::bytes;
+use serde::{Deserialize, Serialize};
 use std::io::BufRead;
+use std::path::Path;
 
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64;
 
+/// What would be lost with a data server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Loss {
+    /// Its id.
+    pub ds: u32,
+    /// Places of which it has the last copy.
+    pub last_copies: u64,
+    /// Names of files with stripes there.
+    pub files: u64,
+    /// Whether all names were looked at.
+    pub files_complete: bool,
+    /// The first of them.
+    pub paths: Vec<String>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Told<'l> {
+    #[serde(flatten)]
+    loss: &'l Loss,
+    done: bool,
+}
+
 /// `ropewalk expel`.
 pub(crate) fn run(args: &ExpelArgs) -> Outcome {
     let socket = mds_socket(&args.place)?;
-    let ServerStatus::Mds(mds) = ask(&socket, &Request::Status)? else {
-        return Err(failed(
-            "this is the directory of a data server: the metadata server expels",
-        ));
-    };
-    let row = mds.data_servers.iter().find(|row| row.id == args.id);
-    let row = row.ok_or_else(|| {
-        failed(format!(
-            "the cluster has no data server {}; `ropewalk status` lists them",
-            args.id
-        ))
-    })?;
-    if row.state == STATE_EXPELLED {
-        return Err(failed(format!(
-            "data server {} is expelled already",
-            row.id
-        )));
+    let mds = status(&socket)?;
+    let row = member(&mds, args.id)?;
+    let loss: Loss = ask(&socket, &Request::DsLoss { ds_id: args.id })?;
+    let is_lossy = loss.last_copies > 0;
+    let is_allowed = args.yes_lose_data || args.yes && !is_lossy;
+    if args.json {
+        tell(&loss, is_allowed)?;
     }
-    if !args.yes {
+    if is_lossy {
+        if !args.json {
+            eprint!("{}", losses(row, &loss));
+        }
+        if !args.yes_lose_data {
+            return Err(refused(&loss));
+        }
+    } else if !is_allowed {
+        if args.json {
+            return Err(failed("nothing was done; --yes expels it"));
+        }
         eprint!("{}", warning(row));
         confirm()?;
     }
-    let order = Request::Expel { ds_id: args.id };
+    let order = Request::Expel {
+        ds_id: args.id,
+        yes_lose_data: args.yes_lose_data,
+    };
     ask::<()>(&socket, &order)?;
-    out::line(&format!("data server {} is expelled", args.id))?;
-    Ok(())
+    match args.json {
+        true => Ok(()),
+        false => out::line(&format!("data server {} is expelled", args.id)),
+    }
+}
+
+/// `ropewalk ds remove`.
+pub(crate) fn remove(socket: &Path, id: u32, (yes_lose_data, json): (bool, bool)) -> Outcome {
+    let mds = status(socket)?;
+    let row = member(&mds, id)?;
+    if row.places > 0 {
+        let loss: Loss = ask(socket, &Request::DsLoss { ds_id: id })?;
+        if json {
+            tell(&loss, yes_lose_data)?;
+        } else if loss.last_copies > 0 {
+            eprint!("{}", losses(row, &loss));
+        }
+    } else if json {
+        let nothing = Loss {
+            ds: id,
+            files_complete: true,
+            ..Loss::default()
+        };
+        tell(&nothing, true)?;
+    }
+    let order = Request::DsRemove {
+        ds_id: id,
+        yes_lose_data,
+    };
+    ask::<()>(socket, &order)?;
+    match json {
+        true => Ok(()),
+        false => out::line(&format!("data server {id} is removed")),
+    }
+}
+
+fn status(socket: &Path) -> Outcome<MdsStatus> {
+    match ask(socket, &Request::Status)? {
+        ServerStatus::Mds(mds) => Ok(*mds),
+        ServerStatus::Ds(_) => Err(failed(
+            "this is the directory of a data server: the metadata server expels",
+        )),
+    }
+}
+
+fn member(mds: &MdsStatus, id: u32) -> Outcome<&DataServerRow> {
+    let row = mds.data_servers.iter().find(|row| row.id == id);
+    let row = row.ok_or_else(|| {
+        failed(format!(
+            "the cluster has no data server {id}; `ropewalk status` lists them"
+        ))
+    })?;
+    match row.state == STATE_EXPELLED {
+        true => Err(failed(format!("data server {id} is expelled already"))),
+        false => Ok(row),
+    }
+}
+
+fn tell(loss: &Loss, done: bool) -> Outcome {
+    let told = Told { loss, done };
+    let text = serde_json::to_string_pretty(&told).map_err(cannot("write JSON"))?;
+    out::line(&text)
+}
+
+/// The files that would be lost, in words.
+fn losses(row: &DataServerRow, loss: &Loss) -> String {
+    let mut text = String::new();
+    for path in &loss.paths {
+        text += &format!("{}\n", path.escape_debug());
+    }
+    let listed = loss.paths.len() as u64;
+    let (files, more) = (loss.files, loss.files.saturating_sub(listed));
+    if more > 0 {
+        text += &format!("... and {more} more\n");
+    }
+    let least = if loss.files_complete { "" } else { "at least " };
+    text += &format!(
+        "Data server {} ({}, {}) has the last copy of {} places, with stripes of {least}{files} files. Without it they give \
+         I/O errors (EIO), for good.\n",
+        row.id,
+        row.addresses.join(" "),
+        row.state,
+        loss.last_copies,
+    );
+    text
+}
+
+fn refused(loss: &Loss) -> crate::failure::Failure {
+    failed(format!(
+        "nothing was done: data server {} has the last copy of {} places; bring back the data servers that have others, drain \
+         this one, or expel it with --yes-lose-data",
+        loss.ds, loss.last_copies,
+    ))
 }
 
 fn warning(row: &DataServerRow) -> String {
     format!(
         "Data server {} ({}, {}) holds {} objects, {} of its store are used.\n\
-         Expelled, it never comes back, and what it holds is lost to the file system: files with stripes there give \
-         I/O errors (EIO) from now on.\n\
+         Expelled, it never comes back. All that it holds has a copy in sync at another data server: no file is lost, and \
+         the copies are made again where there are enough data servers.\n\
          Type yes to expel it: ",
         row.id,
         row.addresses.join(" "),

@@ -6,6 +6,7 @@
 
 use crate::admin::{Request, ask, mds_socket};
 use crate::cli::{DsOrder, RepairCommand};
+use crate::expel;
 use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::status::{
@@ -34,10 +35,12 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
                 "data server {id} keeps the places that it has, and takes new files"
             ))
         }
-        DsOrder::Remove { id, place } => {
-            ask::<()>(&mds_socket(place)?, &Request::DsRemove { ds_id: *id })?;
-            out::line(&format!("data server {id} is removed"))
-        }
+        DsOrder::Remove {
+            id,
+            yes_lose_data,
+            json,
+            place,
+        } => expel::remove(&mds_socket(place)?, *id, (*yes_lose_data, *json)),
         DsOrder::Replace { old, new, args } => {
             let socket = mds_socket(&args.place)?;
             drain(&socket, (*old, Some(*new)), args.dry_run, args.wait())

@@ -17,6 +17,7 @@ use crate::admin::{self, AdminSocket, Handler, Request};
 use crate::cli::DaemonArgs;
 use crate::config::{self, MdsConfig, RootTable, StoreKind};
 use crate::daemon::{self, STOP_MAX, Serving, Signals, StateDir, TransportView};
+use crate::expel::Loss;
 use crate::failure::{Outcome, cannot, failed};
 use crate::key::RotatedKey;
 use crate::listeners;
@@ -30,12 +31,12 @@ use crate::status::{
 };
 use crate::token::{Token, WaitingToken};
 use ::cluster::{
-    Cluster, ControlService, KeyState, KeyTimes, ServerState, add_token, expel, tls_peer,
-    waiting_tokens,
+    Cluster, ControlService, KeyState, KeyTimes, ServerState, add_token, expel, expel_spare,
+    tls_peer, waiting_tokens,
 };
 use ::fs::{
-    COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, REMOVALS_COUNTED_MAX, removals_waiting,
-    rotate_key,
+    COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, REMOVALS_COUNTED_MAX, lost_files,
+    removals_waiting, rotate_key,
 };
 use cluster_tls::{CertRole, ClusterCa, JoinToken};
 use mds::identities::{Directory, IdentityConfig};
@@ -249,6 +250,7 @@ async fn open_mds(
             stripe_unit_bytes: u32::try_from(unit)
                 .map_err(|_| failed("`stripe_unit` is too large"))?,
             copies: config.copies,
+            copies_min: config.copies_min,
             replace_after: config.replace_after.0,
             mds_threshold_bytes: config.mds_threshold.as_u64(),
             inline_max_bytes: config.inline_max.as_u64(),
@@ -390,11 +392,18 @@ fn handler(view: Arc<View>) -> Handler {
                     serde_json::to_value(view.create_token(ttl_seconds).await?)
                 }
                 Request::TokenList => serde_json::to_value(view.tokens()?),
-                Request::Expel { ds_id } => {
-                    let order = expel(view.cluster(), ds_id, "expelled by an administrator");
-                    order.await.map_err(|e| e.to_string())?;
-                    serde_json::to_value(())
+                Request::Expel {
+                    ds_id,
+                    yes_lose_data,
+                } => {
+                    let (cluster, why) = (view.cluster(), "expelled by an administrator");
+                    let done = match yes_lose_data {
+                        true => expel(cluster, ds_id, why).await,
+                        false => expel_spare(cluster, ds_id, why).await,
+                    };
+                    serde_json::to_value(done.map_err(|e| e.to_string())?)
                 }
+                Request::DsLoss { ds_id } => serde_json::to_value(view.loss(ds_id).await?),
                 Request::DsDrain {
                     ds_id,
                     substitute,
@@ -411,9 +420,16 @@ fn handler(view: Arc<View>) -> Handler {
                     let order = view.cluster().undrain(ds_id).await;
                     serde_json::to_value(order.map_err(|e| e.to_string())?)
                 }
-                Request::DsRemove { ds_id } => {
-                    let order = view.cluster().remove(ds_id, "removed by an administrator");
-                    serde_json::to_value(order.await.map_err(|e| e.to_string())?)
+                Request::DsRemove {
+                    ds_id,
+                    yes_lose_data,
+                } => {
+                    let (cluster, why) = (view.cluster(), "removed by an administrator");
+                    let done = match yes_lose_data {
+                        true => expel(cluster, ds_id, why).await,
+                        false => cluster.remove(ds_id, why).await,
+                    };
+                    serde_json::to_value(done.map_err(|e| e.to_string())?)
                 }
                 Request::DsRebalance { wanted } => {
                     view.cluster().rebalance(wanted);
@@ -600,6 +616,26 @@ impl View {
             fillings: cluster.fillings.iter().map(filling_row).collect(),
             rebalancing: cluster.is_rebalancing,
         }
+    }
+}
+
+impl View {
+    /// What would be lost with a data server.
+    async fn loss(&self, ds_id: u32) -> Result<Loss, String> {
+        let places = self.cluster().last_copies(ds_id);
+        let (nfsd, places_count) = (Arc::clone(&self.nfsd), count(places.len()));
+        let walk = move || lost_files(nfsd.role().fs(), &places);
+        let walked = tokio::task::spawn_blocking(walk).await;
+        let found = walked
+            .map_err(|e| e.to_string())?
+            .map_err(|e| e.to_string())?;
+        Ok(Loss {
+            ds: ds_id,
+            last_copies: places_count,
+            files: found.count,
+            files_complete: found.is_complete,
+            paths: found.paths,
+        })
     }
 }
 

@@ -99,7 +99,7 @@ fn a_key_is_changed_by_order_while_files_are_served() {
 }
 
 #[test]
-fn a_data_server_is_expelled_after_a_question_and_its_files_give_errors() {
+fn a_data_server_with_last_copies_is_expelled_by_that_word_alone_and_its_files_give_errors() {
     let dir = tempfile::tempdir().unwrap();
     quick(dir.path());
     let state = dir.path().to_str().unwrap();
@@ -115,13 +115,22 @@ fn a_data_server_is_expelled_after_a_question_and_its_files_give_errors() {
 
     let nobody = run(&["expel", "9", "--yes", "--state-dir", state]);
     assert!(sentence(&nobody).contains("no data server 9"));
-    for answer in ["", "no\n", "y\n"] {
-        let asked = run_with(&["expel", "2", "--state-dir", state], answer);
-        assert_eq!(asked.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+    for order in [
+        &["expel", "2", "--state-dir", state][..],
+        &["expel", "2", "--yes", "--state-dir", state],
+        &["ds", "remove", "2", "--dir", state],
+    ] {
+        let refused = run_with(order, "yes\n");
+        assert_eq!(refused.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("/lost\n"), "{said}");
+        assert!(said.contains("stripes of 1 files"), "{said}");
         assert!(said.contains("I/O errors (EIO)"), "{said}");
-        assert!(said.contains("not confirmed, nothing was done"), "{said}");
     }
+    let told = run(&["expel", "2", "--json", "--state-dir", state]);
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["paths"], serde_json::json!(["/lost"]));
+    assert_eq!(told["done"], false);
     let state_of = |id: usize| {
         let status = status(dir.path())?;
         Some(
@@ -131,7 +140,13 @@ fn a_data_server_is_expelled_after_a_question_and_its_files_give_errors() {
         )
     };
     assert_eq!(state_of(2).unwrap(), "serving");
-    ok(&run_with(&["expel", "2", "--state-dir", state], "yes\n"));
+    ok(&run(&[
+        "expel",
+        "2",
+        "--yes-lose-data",
+        "--state-dir",
+        state,
+    ]));
     assert_eq!(state_of(2).unwrap(), "expelled");
     let again = run(&["expel", "2", "--yes", "--state-dir", state]);
     assert!(sentence(&again).contains("expelled already"));
@@ -152,7 +167,49 @@ fn a_data_server_is_expelled_after_a_question_and_its_files_give_errors() {
     let up = Up::start(dir.path(), &[]);
     assert_eq!(state_of(2).unwrap(), "expelled");
     assert!(run(&["cat", &kept]).stdout == bytes(500_000));
-    ok(&run(&["expel", "1", "--yes", "--state-dir", state]));
+    ok(&run(&[
+        "expel",
+        "1",
+        "--yes-lose-data",
+        "--state-dir",
+        state,
+    ]));
     assert_eq!(state_of(1).unwrap(), "expelled");
+    assert!(up.stop().success());
+}
+
+#[test]
+fn a_data_server_whose_data_have_copies_is_expelled_after_a_question_and_no_file_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    quick(dir.path());
+    let state = dir.path().to_str().unwrap();
+    let up = Up::start(
+        dir.path(),
+        &[
+            "--ds",
+            "2",
+            "--port",
+            "0",
+            "--copies",
+            "2",
+            "--stripe-unit",
+            "64KiB",
+        ],
+    );
+    let local = dir.path().join("local");
+    std::fs::write(&local, bytes(500_000)).unwrap();
+    let kept = format!("{}kept", url(dir.path()));
+    ok(&run(&["cp", local.to_str().unwrap(), &kept]));
+    for answer in ["", "no\n", "y\n"] {
+        let asked = run_with(&["expel", "2", "--state-dir", state], answer);
+        assert_eq!(asked.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+        assert!(said.contains("no file is lost"), "{said}");
+        assert!(said.contains("not confirmed, nothing was done"), "{said}");
+    }
+    ok(&run_with(&["expel", "2", "--state-dir", state], "yes\n"));
+    assert!(run(&["cat", &kept]).stdout == bytes(500_000));
+    let last = run(&["expel", "1", "--yes", "--state-dir", state]);
+    assert!(sentence(&last).contains("the last copy"), "{last:?}");
     assert!(up.stop().success());
 }

@@ -45,6 +45,8 @@ pub enum InjectedBug {
     IgnoreFences,
     /// Members of places acknowledge each third write that is passed on to them, and do not apply it.
     DropItems,
+    /// The metadata server asks for no second copy before a promise.
+    PromiseToOne,
     /// The metadata store forgets rows of places that have changed.
     ForgetRows,
     /// Clients write once more what they had written before they set a time: it looks as news of a write does that come late.

@@ -47,6 +47,9 @@ struct Args {
     /// Copies of each stripe
     #[arg(long)]
     replicas: Option<u32>,
+    /// Copies that must be in sync for a write
+    #[arg(long)]
+    copies_min: Option<u32>,
     /// Data servers are drained and made level meanwhile
     #[arg(long)]
     moves: bool,
@@ -94,6 +97,7 @@ fn config(args: &Args) -> Config {
         rdma: args.rdma.or(usual.rdma),
         eager: args.eager,
         replicas: args.replicas.unwrap_or(usual.replicas),
+        copies_min: args.copies_min.unwrap_or(usual.copies_min),
         moves: args.moves,
         bug: args.bug,
         ..usual
@@ -144,6 +148,7 @@ fn replay(seed: u64, args: &Args) -> String {
     let numbers = [
         ("steps", args.steps.map(|n| n.to_string())),
         ("replicas", args.replicas.map(|n| n.to_string())),
+        ("copies-min", args.copies_min.map(|n| n.to_string())),
         ("ds", args.ds.map(|n| n.to_string())),
         ("clients", args.clients.map(|n| n.to_string())),
         (

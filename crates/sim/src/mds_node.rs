@@ -63,6 +63,7 @@ struct Running {
 pub(crate) struct MdsNode {
     creation: Creation,
     copies: u32,
+    copies_min: u32,
     lease_ms: u64,
     wires: Wires,
     net: Net,
@@ -84,13 +85,19 @@ impl MdsNode {
         tap: Tap,
         trace: Trace,
         mut rng: Rng,
-        (bug, creation, copies, lease_ms): (Option<InjectedBug>, Creation, u32, u64),
+        (bug, creation, (copies, copies_min), lease_ms): (
+            Option<InjectedBug>,
+            Creation,
+            (u32, u32),
+            u64,
+        ),
     ) -> Self {
         let of_store = bug.filter(|bug| !bug.is_of_index());
         let store = SimStore::new(rng.split(), of_store);
         Self {
             creation,
             copies,
+            copies_min,
             lease_ms,
             wires,
             net,
@@ -139,6 +146,7 @@ impl MdsNode {
             data: DataConfig {
                 stripe_unit_bytes: STRIPE_UNIT_BYTES,
                 copies: self.copies,
+                copies_min: self.copies_min,
                 replace_after: REPLACE_AFTER,
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
                 inline_max_bytes,

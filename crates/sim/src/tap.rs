@@ -3,7 +3,7 @@
 //! A reply is judged when it is sent, whether or not it arrives: a promise is made by sending it.
 
 use crate::check::Findings;
-use crate::check::{attrs, io, once, stateids};
+use crate::check::{attrs, io, once, promises, stateids};
 use crate::trace::{Trace, host};
 use crate::wire::{self, Ask, Got, Reply, Request, SlotKey};
 use control::{Proc, ToDs};
@@ -20,6 +20,8 @@ use xdr::{Decode, Decoder};
 enum Call {
     Nfs(Request),
     Control(Vec<u8>),
+    /// An item that is passed on to a member and syncs a part there.
+    Synced(promises::PartName),
     Other,
 }
 
@@ -32,6 +34,7 @@ struct State {
     stateids: stateids::Checker,
     once: once::Checker,
     io: io::Checker,
+    promises: promises::Checker,
 }
 
 /// The tap. Cheap to clone.
@@ -51,7 +54,7 @@ impl std::fmt::Debug for Tap {
 impl Tap {
     /// A tap that reports to `findings`.
     #[must_use]
-    pub(crate) fn new(trace: Trace, findings: Findings) -> Self {
+    pub(crate) fn new(trace: Trace, findings: Findings, copies_min: u32) -> Self {
         let state = State {
             calls: BTreeMap::new(),
             first_sent: BTreeMap::new(),
@@ -60,6 +63,7 @@ impl Tap {
             stateids: stateids::Checker::default(),
             once: once::Checker::default(),
             io: io::Checker::default(),
+            promises: promises::Checker::new(copies_min),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -114,7 +118,10 @@ impl Tap {
             _ => {
                 let what = format_args!("> {}: callback{}", host(passage.to), Fated(fate));
                 self.trace.tell(passage.from, what);
-                Call::Other
+                let synced = (header.program == parts::PROGRAM)
+                    .then(|| promises::synced(header.procedure, d.rest()))
+                    .flatten();
+                synced.map_or(Call::Other, Call::Synced)
             }
         };
         let key = (passage.from.to_owned(), passage.to.to_owned(), xid);
@@ -156,6 +163,15 @@ impl Tap {
                 let ds = host(passage.from);
                 state.io.control_reply(ds, &call, d.rest(), now);
             }
+            Call::Synced(part) => {
+                let part = *part;
+                let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));
+                let now = self.trace.tell(passage.from, what);
+                if promises::is_done(d.rest()) {
+                    let member = host(passage.from);
+                    state.promises.synced(member, part, now);
+                }
+            }
             Call::Other => {
                 let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));
                 self.trace.tell(passage.from, what);
@@ -190,6 +206,8 @@ impl Tap {
         if server != "mds" {
             let found = state.io.ds_reply(server, request, reply, sent);
             found.into_iter().for_each(|text| self.findings.add(text));
+            let found = state.promises.ds_reply(server, request, reply, sent);
+            found.into_iter().for_each(|text| self.findings.add(text));
             return;
         }
         let incarnation = state.incarnations.get(server).copied().unwrap_or(0);
@@ -221,7 +239,7 @@ impl std::fmt::Display for Asked<'_> {
             match ask {
                 Ask::Sequence((_, slot, seqid)) => write!(f, "[{slot}.{seqid}] ")?,
                 Ask::Name(name) => write!(f, "{op:?}({name}) ")?,
-                Ask::Io { offset, len } => write!(f, "{op:?}({offset}+{len}) ")?,
+                Ask::Io { offset, len, .. } => write!(f, "{op:?}({offset}+{len}) ")?,
                 Ask::Size(size) => write!(f, "{op:?}(size {size}) ")?,
                 Ask::Fh(_) => {}
                 Ask::Plain => write!(f, "{op:?} ")?,

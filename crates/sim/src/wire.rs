@@ -30,6 +30,8 @@ pub(crate) enum Ask {
         offset: u64,
         /// Bytes.
         len: u32,
+        /// Of a WRITE, whether it is to be durable before the answer.
+        is_stable: bool,
     },
     /// SETATTR of the size.
     Size(u64),
@@ -110,6 +112,7 @@ fn ask(op: OpNum, d: &mut Decoder<'_>) -> Option<Ask> {
             Ask::Io {
                 offset: a.offset,
                 len: a.count,
+                is_stable: false,
             }
         }
         OpNum::Write => {
@@ -118,6 +121,7 @@ fn ask(op: OpNum, d: &mut Decoder<'_>) -> Option<Ask> {
             Ask::Io {
                 offset: a.offset,
                 len,
+                is_stable: a.stable != nfs4::StableHow::Unstable,
             }
         }
         OpNum::SetAttr => {

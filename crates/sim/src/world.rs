@@ -75,6 +75,8 @@ pub struct Config {
     pub eager: bool,
     /// Copies of each stripe.
     pub replicas: u32,
+    /// Copies that must be in sync for a write.
+    pub copies_min: u32,
     /// Whether data servers are drained and made level meanwhile.
     pub moves: bool,
     /// A built-in fault.
@@ -102,6 +104,7 @@ impl Config {
             times: false,
             eager: false,
             replicas: 1,
+            copies_min: 1,
             moves: false,
             bug: None,
         }
@@ -130,6 +133,14 @@ impl Config {
             crashes: false,
             rdma: Some(1000),
             ..Self::names()
+        }
+    }
+
+    /// Copies, and how many must be in sync, as the metadata server is told.
+    fn told_copies(&self) -> (u32, u32) {
+        match self.bug {
+            Some(InjectedBug::PromiseToOne) => (self.replicas, 1),
+            _ => (self.replicas, self.copies_min),
         }
     }
 
@@ -194,6 +205,17 @@ impl Config {
             steps: 60,
             replicas: 2,
             ..Self::cluster()
+        }
+    }
+
+    /// Three copies, and no write for which fewer than two are in sync. With two copies clients would lose patience.
+    #[must_use]
+    pub const fn two_at_least() -> Self {
+        Self {
+            ds: 4,
+            replicas: 3,
+            copies_min: 2,
+            ..Self::replicated()
         }
     }
 
@@ -302,7 +324,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let trace = Trace::new();
         let findings = Findings::default();
-        let tap = Tap::new(trace.clone(), findings.clone());
+        let tap = Tap::new(trace.clone(), findings.clone(), config.copies_min);
         let net = Net::new(rng.split(), NetFaults::NONE, trace.clone(), tap.clone());
         // Of its own, so that the choice of transports shifts no other draw.
         let wires_rng = Rng::new(seed ^ WIRES_SALT);
@@ -324,7 +346,7 @@ impl World {
             (
                 config.bug,
                 config.creation(),
-                config.replicas,
+                config.told_copies(),
                 config.lease_ms(),
             ),
         );

@@ -99,6 +99,28 @@ fn promises_hold_where_stripes_have_copies_and_copies_are_equal_at_the_end() {
 }
 
 #[test]
+fn nothing_is_promised_to_fewer_copies_than_must_be_in_sync() {
+    let flags = " --replicas 3 --copies-min 2 --ds 4";
+    try_seeds(20, &Config::two_at_least(), flags);
+    let ranges = Config {
+        copies: true,
+        ..Config::two_at_least()
+    };
+    try_seeds(10, &ranges, &format!("{flags} --copies"));
+}
+
+#[test]
+fn promises_to_one_copy_are_found() {
+    let two = Config {
+        ds: 3,
+        replicas: 2,
+        ..Config::two_at_least()
+    };
+    let words = "has synced it";
+    assert!(is_found(InjectedBug::PromiseToOne, two, SEEDS, words));
+}
+
+#[test]
 fn promises_hold_while_data_servers_are_drained_and_made_level() {
     let moved = Config {
         moves: true,

@@ -45,9 +45,11 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
 async fn cut(ds: &Ds, item: &SetSizeItem) -> Result<(), Fault> {
     let part = Part::of_ref(&item.object);
     let reign = ds.reign_of(part)?;
+    ds.check_copies(part)?;
     let (_, passed) = ds.change(part, Change::Cut(item.size_bytes), None).await?;
     passed.acknowledged().await?;
-    ds.check_reign(part, reign)
+    ds.check_reign(part, reign)?;
+    ds.check_copies(part)
 }
 
 /// Removes files.

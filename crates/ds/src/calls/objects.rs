@@ -93,7 +93,7 @@ pub(super) async fn commit(ds: &Ds, args: CommitObjectsArgs) -> CommitOk {
         statuses.push(if is_removed(ds, id) {
             Status::Removed
         } else {
-            status_of(ds, id, ds.promise(Part::of_ref(object)).await)
+            status_of(ds, id, ds.promise_copies(Part::of_ref(object)).await)
         });
     }
     CommitOk {

@@ -129,12 +129,14 @@ pub(super) async fn punch(ds: &Ds, conn: &ConnHandle, args: PunchArgs) -> Result
     let verifier = ds.verifier();
     let punched = async {
         let reign = ds.reign_of(part)?;
+        ds.check_copies(part)?;
         let (applied, passed) = ds.change(part, Change::Punch(args.range), None).await?;
         passed.acknowledged().await?;
         if args.durable && applied.is_changed {
             ds.promise(part).await?;
         }
-        ds.check_reign(part, reign)
+        ds.check_reign(part, reign)?;
+        ds.check_copies(part)
     };
     punched.await.map_err(|fault| refused(ds, id, &fault))?;
     Ok(PunchOk { verifier })
@@ -155,9 +157,10 @@ pub(super) async fn reserve(
             own,
             range: args.range,
         };
+        ds.check_copies(part)?;
         let (applied, passed) = ds.change(part, change, None).await?;
         passed.acknowledged().await?;
-        ds.promise(part).await?;
+        ds.promise_copies(part).await?;
         Ok(applied.through)
     };
     let through = reserved.await.map_err(|fault| refused(ds, id, &fault))?;
@@ -182,12 +185,13 @@ pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneObjectArgs) -> 
             // A question, about a file that may lie in another group.
             return ds.apply(dst, change, (ds.clock)()).await.map(drop);
         }
+        ds.check_copies(part)?;
         let (applied, passed) = ds.change(part, change, None).await?;
         passed.acknowledged().await?;
         if applied.is_changed {
             ds.promise(part).await?;
         }
-        Ok(())
+        ds.check_copies(part)
     };
     cloned.await.map_err(|fault| refused(ds, dst, &fault))
 }

@@ -23,7 +23,7 @@ pub(super) async fn commit(
     }
     count(&ds.counts.commits);
     let part = Part::of_handle(&admitted.handle);
-    ds.promise(part).await.map_err(|fault| {
+    ds.promise_copies(part).await.map_err(|fault| {
         ds.note(part.id, &fault);
         fault.nfs_status()
     })?;

@@ -98,7 +98,10 @@ async fn durable(
             }
         };
         let (here, there) = tokio::join!(here, passed.acknowledged());
-        let done = here.and(there).and_then(|()| ds.check_reign(part, reign));
+        let done = here
+            .and(there)
+            .and_then(|()| ds.check_reign(part, reign))
+            .and_then(|()| ds.check_copies(part));
         done.map_err(|fault| failed(ds, id, &fault))
     };
     let Some(end_offset) = report else {

@@ -17,6 +17,7 @@ fn told(place: u32, version: u32, row: Row) -> PlaceRow {
         width: 2,
         version,
         row,
+        copies_min: 1,
     }
 }
 
@@ -78,6 +79,37 @@ async fn a_handle_of_a_place_needs_a_row_with_this_server_as_primary_in_that_rei
     );
     assert_eq!(write_at(&a, &handle(1, 7), UNIT).await, Ok(()));
     assert_eq!(world.ds().status().refusals.other_place, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_too_few_copies_writes_wait_and_are_told_to_come_later_while_reads_go_on() {
+    let world = World::new().await;
+    let a = world.client(b"a").await;
+    let row = |row: Row, copies_min| PlaceRow {
+        copies_min,
+        ..told(0, row.era, row)
+    };
+    let fh = handle(0, 1);
+    tell(&world, vec![row(Row::single(SELF, 1), 1)])
+        .await
+        .unwrap();
+    write_at(&a, &fh, 0).await.unwrap();
+    let mut alone = Row::single(SELF, 1);
+    alone.era = 2;
+    tell(&world, vec![row(alone.clone(), 2)]).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(write_at(&a, &fh, 0).await, Err(NfsStatus::Delay));
+    assert!(begun.elapsed() >= Duration::from_secs(3), "it waits first");
+    assert_eq!(a.commit(&fh).await.map(drop), Err(NfsStatus::Delay));
+    assert!(a.read(&fh, 0, 3).await.is_ok());
+    let waiting = a.commit(&fh);
+    let enough = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        alone.era = 3;
+        tell(&world, vec![row(alone, 1)]).await.unwrap();
+    };
+    let (done, ()) = tokio::join!(waiting, enough);
+    assert!(done.is_ok(), "{done:?}");
 }
 
 #[tokio::test(start_paused = true)]

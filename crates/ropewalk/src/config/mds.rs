@@ -87,6 +87,9 @@ pub(crate) struct MdsConfig {
     /// Copies of new files, each at another data server: 1 to 4.
     #[serde(default = "default_copies")]
     pub copies: u32,
+    /// With fewer copies in sync writes wait, and reads go on: 1 to `copies`.
+    #[serde(default = "default_copies_min")]
+    pub copies_min: u32,
     /// A data server that is away for so long is given up: others get the copies that it had.
     #[serde(default = "default_replace_after")]
     pub replace_after: Length,
@@ -156,6 +159,10 @@ fn default_copies() -> u32 {
     1
 }
 
+fn default_copies_min() -> u32 {
+    1
+}
+
 fn default_replace_after() -> Length {
     Length(Duration::from_secs(600))
 }
@@ -207,6 +214,9 @@ impl Checked for MdsConfig {
         }
         if !(1..=cluster::COPIES_MAX).contains(&self.copies) {
             return Err(wrong("`copies` must be between 1 and 4"));
+        }
+        if !(1..=self.copies).contains(&self.copies_min) {
+            return Err(wrong("`copies_min` must be between 1 and `copies`"));
         }
         if self.replace_after.0 < REPLACE_AFTER_MIN {
             return Err(wrong("`replace_after` must be at least 10 s"));
@@ -279,6 +289,7 @@ impl MdsConfig {
             delegated_times: false,
             stripe_unit: default_stripe_unit(),
             copies: default_copies(),
+            copies_min: default_copies_min(),
             replace_after: default_replace_after(),
             mds_threshold: default_mds_threshold(),
             inline_max: default_inline_max(),

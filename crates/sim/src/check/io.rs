@@ -165,7 +165,11 @@ mod tests {
         fh[16..24].copy_from_slice(&5_u64.to_be_bytes());
         fh[28..36].copy_from_slice(&epoch.to_be_bytes());
         fh[36..48].copy_from_slice(&client);
-        let io = Ask::Io { offset: 0, len: 1 };
+        let io = Ask::Io {
+            offset: 0,
+            len: 1,
+            is_stable: false,
+        };
         let request = Request {
             key: None,
             ops: vec![(OpNum::PutFh, Ask::Fh(fh)), (OpNum::Write, io)],

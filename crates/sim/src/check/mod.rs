@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`attrs`] | change values never repeat with other content and never go back (R7) |
 //! | [`stateids`] | no stateid is issued twice, over restarts too |
+//! | [`promises`] | nothing is promised to fewer copies than must be in sync (P20) |
 //! | [`once`] | a request under a slot and sequence id is executed once |
 //! | [`names`] | what clients saw of the name space fits one order of what they did (linearizability) |
 //! | [`delegations`] | a delegation excludes what it says, and what is cached under it is never stale |
@@ -22,6 +23,7 @@ pub(crate) mod linear;
 pub(crate) mod locks;
 pub(crate) mod names;
 pub(crate) mod once;
+pub(crate) mod promises;
 pub(crate) mod replicas;
 pub(crate) mod stateids;
 pub(crate) mod times;

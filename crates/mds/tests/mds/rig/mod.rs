@@ -174,6 +174,7 @@ impl Rig {
             limits: NamespaceLimits::default(),
             data: DataConfig {
                 stripe_unit_bytes: 4096,
+                copies_min: 1,
                 copies: 1,
                 replace_after: Duration::from_secs(600),
                 mds_threshold_bytes: MDS_THRESHOLD_BYTES,
