@@ -318,7 +318,7 @@ fn records_that_are_applied_over_newer_committed_bytes_are_found() {
 #[test]
 fn sums_that_outlive_the_bytes_are_found() {
     let fault = InjectedBug::KeepSums;
-    assert!(is_found(fault, Config::replicated(), SEEDS, "Io"));
+    assert!(is_found(fault, Config::replicated(), SEEDS, "input/output"));
 }
 
 #[test]
