@@ -31,7 +31,7 @@ macro_rules! contract_tests {
     ($subject:expr) => {
         $crate::contract_tests!(@each $subject;
             absent_objects_are_not_found writes_are_read_back holes_are_zeros
-            reads_end_at_the_size spans_keep_their_bytes cutting_and_extending_leaves_zeros
+            reads_end_at_the_size reads_from_the_disk_are_the_same spans_keep_their_bytes cutting_and_extending_leaves_zeros
             seeking_finds_data_and_holes a_punched_range_is_a_hole reserved_storage_is_there_to_write
             cloned_ranges_match_a_plain_model holes_that_are_made_match_a_plain_model
             removal_is_final_and_repeatable objects_do_not_mix sizes_beyond_the_limit_are_refused
@@ -136,6 +136,32 @@ pub fn reads_end_at_the_size(subject: &mut dyn Subject) {
     }
     assert_eq!(read(&*store, id, 0, u32::MAX).len(), 1000);
     assert!(read(&*store, id, 0, 0).is_empty());
+}
+
+/// What lies on the disk is what was synced, at any offset.
+///
+/// # Panics
+/// Where it is not.
+pub fn reads_from_the_disk_are_the_same(subject: &mut dyn Subject) {
+    let (store, id) = (subject.fresh(), object(3));
+    let absent = store.read_from_disk(id, 0, 4096);
+    assert!(matches!(absent, Err(ObjectError::NotFound)));
+    let data: Vec<u8> = (0..150_001_u32)
+        .map(|n| n.to_le_bytes()[0] ^ 0x31)
+        .collect();
+    store.write(id, 0, &data).expect(WHY);
+    store.sync(id).expect(WHY);
+    for (offset, len) in [
+        (0, 65_536),
+        (65_536, 65_536),
+        (131_072, 65_536),
+        (4095, 3),
+        (150_001, 4096),
+    ] {
+        let read = store.read_from_disk(id, offset as u64, len).expect(WHY);
+        let end = data.len().min(offset + len as usize);
+        assert!(read[..] == data[offset.min(end)..end], "at {offset}");
+    }
 }
 
 /// A span's bytes can be fetched after the object is gone: a reply that was promised can be sent (R16).
