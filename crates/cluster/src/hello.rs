@@ -205,6 +205,7 @@ fn beat(cluster: &Cluster, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<(u
     }
     let known = (server.changes, server.changes_seq);
     server.counters = args.counters;
+    server.fill_times.note(&args.fillings.0, now);
     server.fillings.clone_from(&args.fillings.0);
     server.scrub.clone_from(&args.scrub);
     server.floors_fill_percent = args.floors_fill_percent;

@@ -8,7 +8,7 @@
 
 use crate::call;
 use crate::cluster::Cluster;
-use crate::drain::last_copies;
+use crate::last_copies::last_copies;
 use crate::records::{self, Membership, Redeemed, SERVERS_MAX, ServerRecord};
 use crate::servers::Server;
 use cluster_tls::{CertRole, Fingerprint, TOKENS_MAX, TokenHash};

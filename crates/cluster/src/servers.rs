@@ -18,6 +18,7 @@
 //!
 //! After a restart of the MDS every known data server is taken to have a lease: the previous run may have renewed it.
 
+use crate::eta::FillTimes;
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
 use control::{Capacity, Counters, FillProgress, ScrubState};
@@ -98,6 +99,8 @@ pub(crate) struct Server {
     pub(crate) fillings: Vec<FillProgress>,
     /// What it knows of its disk, as it last said.
     pub(crate) scrub: ScrubState,
+    /// When these were first heard of.
+    pub(crate) fill_times: FillTimes,
     /// Whether it has said on this connection that it is about to stop.
     pub(crate) is_stopping: bool,
     /// Which signing keys it has.
@@ -130,6 +133,7 @@ impl Server {
             floors_fill_percent: 0,
             fillings: Vec::new(),
             scrub: ScrubState::default(),
+            fill_times: FillTimes::default(),
             is_stopping: false,
             keys: HeldKeys::default(),
             rows_told: BTreeMap::new(),

@@ -1,12 +1,13 @@
 //! What `ropewalk status` shows of the data servers.
 
 use crate::cluster::Cluster;
+use crate::eta::seconds_left;
 use crate::keys::KeyStatus;
 use crate::records::Membership;
-use crate::servers::Server;
+use crate::servers::{Server, Servers};
 use control::{Capacity, Counters, FillProgress, ScrubState};
 use layout::{Group, MemberState, Row};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
 
@@ -61,6 +62,8 @@ pub struct PlaceStatus {
     pub copies: u32,
     /// The member that orders writes.
     pub primary: u32,
+    /// Whether two of its members may be lost together: they have one failure domain.
+    pub shares_domain: bool,
     /// Whether the primary serves.
     pub is_served: bool,
     /// The other members in sync.
@@ -84,6 +87,8 @@ pub struct ClusterStatus {
     pub places: Vec<PlaceStatus>,
     /// How far members are filled.
     pub fillings: Vec<FillProgress>,
+    /// Seconds until each place has its copies, at the pace of now; `None` while that cannot be known.
+    pub full_redundancy_seconds: Option<u64>,
     /// Whether data servers are being made level.
     pub is_rebalancing: bool,
     /// Fences that some data server has not acknowledged.
@@ -92,7 +97,34 @@ pub struct ClusterStatus {
     pub keys: Vec<KeyStatus>,
 }
 
+/// Whether two members of a place, those that leave aside, are in one failure domain.
+fn shares_domain(row: &Row, servers: &Servers) -> bool {
+    let members = row.members.0.iter();
+    let members = members.filter(|m| m.state != MemberState::Leaving);
+    let ids: Vec<u32> = members.map(|m| m.ds).collect();
+    let pairs = ids.iter().enumerate();
+    let mut pairs =
+        pairs.flat_map(|(at, one)| ids[at + 1..].iter().map(move |other| (*one, *other)));
+    pairs.any(|(one, other)| !servers.are_apart(one, other))
+}
+
 impl Cluster {
+    /// Failure domains of the data servers that belong to the cluster; one without a location is one by itself.
+    pub fn domains(&self) -> usize {
+        let servers = self.servers.lock();
+        let members = servers.map.values().filter(|s| s.is_member());
+        let (mut named, mut alone) = (BTreeSet::new(), 0);
+        for server in members {
+            match server.location.is_empty() {
+                true => alone += 1,
+                false => {
+                    named.insert(server.location.clone());
+                }
+            }
+        }
+        named.len() + alone
+    }
+
     /// The state of the data servers now.
     pub fn status(&self) -> ClusterStatus {
         let (groups, places) = {
@@ -105,6 +137,7 @@ impl Cluster {
         ClusterStatus {
             servers: self.servers_status(),
             fillings: self.fillings(),
+            full_redundancy_seconds: self.seconds_left(&places),
             is_rebalancing: self.is_rebalancing(),
             groups,
             places,
@@ -123,6 +156,20 @@ impl Cluster {
         last.unwrap_or_default().max(first) + 1
     }
 
+    fn seconds_left(&self, places: &[PlaceStatus]) -> Option<u64> {
+        let lacks = |p: &&PlaceStatus| 1 + p.sync.len() < p.copies as usize;
+        let waiting = places.iter().filter(lacks).filter(|p| p.filling.is_empty());
+        let now = Instant::now();
+        let servers = self.servers.lock();
+        let live = servers.map.values().filter(|s| s.is_live(now));
+        let timed = live.flat_map(|s| {
+            let timed = |f: &FillProgress| (*f, s.fill_times.seconds(f, now));
+            s.fillings.iter().map(timed)
+        });
+        let timed: Vec<_> = timed.collect();
+        seconds_left(&timed, u64::try_from(waiting.count()).unwrap_or(u64::MAX))
+    }
+
     /// What primaries that serve say of the members that they fill.
     fn fillings(&self) -> Vec<FillProgress> {
         let now = Instant::now();
@@ -139,6 +186,7 @@ impl Cluster {
             place,
             copies: group.copies,
             primary: row.primary,
+            shares_domain: shares_domain(row, &servers),
             is_served: servers
                 .map
                 .get(&row.primary)
@@ -209,5 +257,21 @@ impl Cluster {
             scrub: s.scrub.clone(),
         };
         servers.map.iter().map(status).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_in_one_failure_domain_are_told_of_and_one_without_a_name_is_apart() {
+        let mut servers = Servers::default();
+        for (id, location) in [(1, "a"), (2, "a"), (3, "b"), (4, ""), (5, "")] {
+            servers.add_at(id, location);
+        }
+        let shares = |members: &[u32]| shares_domain(&Row::new(members, 1), &servers);
+        assert!(shares(&[1, 2]) && shares(&[3, 1, 2]));
+        assert!(!shares(&[1, 3]) && !shares(&[4, 5]) && !shares(&[1]));
     }
 }

@@ -9,9 +9,8 @@ use crate::cli::{DsOrder, RepairCommand};
 use crate::expel;
 use crate::failure::{Outcome, failed};
 use crate::out;
-use crate::status::{
-    DataServerRow, FillingRow, MdsStatus, PlacesSummary, STATE_EXPELLED, ServerStatus,
-};
+use crate::status::redundancy::PlacesSummary;
+use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::{bytes, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;

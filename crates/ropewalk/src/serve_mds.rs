@@ -25,9 +25,10 @@ use crate::metrics::{self, Watched};
 use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
+use crate::status::redundancy::PlacesSummary;
 use crate::status::{
-    DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, PlacesSummary,
-    STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ScrubRow, ServerStatus,
+    DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, STATE_DRAINING,
+    STATE_EXPELLED, STATE_SERVING, ScrubRow, ServerStatus,
 };
 use crate::token::{Token, WaitingToken};
 use ::cluster::{
@@ -537,6 +538,7 @@ impl View {
             ("places_not_served", places.not_served),
             ("damaged_blocks", damaged_blocks),
             ("scrubbed_timestamp_seconds", scrubbed_at),
+            ("places_sharing_domains", places.sharing_domains),
             ("compounds", counters.compounds.load(Relaxed)),
             ("replays", counters.replays.load(Relaxed)),
             ("reply_cache_bytes", reply_cache_bytes),
@@ -552,7 +554,10 @@ impl View {
             ("delegations_recalled", delegations.recalled),
             ("delegations_revoked", delegations.revoked),
         ];
-        named.map(|(name, n)| (name.to_owned(), n)).into()
+        let left = status.cluster.full_redundancy_seconds;
+        let left = left.map(|seconds| ("full_redundancy_seconds", seconds));
+        let all = named.into_iter().chain(left);
+        all.map(|(name, n)| (name.to_owned(), n)).collect()
     }
 
     fn status(&self) -> MdsStatus {
@@ -613,6 +618,8 @@ impl View {
             data_servers: cluster.servers.iter().map(row).collect(),
             groups: groups(cluster),
             copies: fs.cluster().copies(),
+            full_redundancy_seconds: cluster.full_redundancy_seconds,
+            failure_domains: count(fs.cluster().domains()),
             fillings: cluster.fillings.iter().map(filling_row).collect(),
             rebalancing: cluster.is_rebalancing,
         }
@@ -682,6 +689,7 @@ fn place_row(place: &::cluster::PlaceStatus) -> PlaceRow {
         place: place.place,
         copies: place.copies,
         primary: place.primary,
+        shares_domain: place.shares_domain,
         served: place.is_served,
         sync: place.sync.clone(),
         filling: place.filling.clone(),

@@ -3,6 +3,8 @@
 //! The structs are the answers of the admin socket. `--json` prints them as they came, so their names are an interface:
 //! fields are added, never renamed.
 
+pub(crate) mod redundancy;
+
 use crate::admin::{Request, SOCKET_NAME, ask};
 use crate::failure::{Outcome, failed};
 use crate::out;
@@ -118,6 +120,12 @@ pub(crate) struct MdsStatus {
     /// Copies of new files.
     #[serde(default)]
     pub copies: u32,
+    /// Failure domains of the data servers.
+    #[serde(default)]
+    pub failure_domains: u64,
+    /// Seconds until each place has its copies; none while that is unknown.
+    #[serde(default)]
+    pub full_redundancy_seconds: Option<u64>,
     /// Members of places that are being filled.
     #[serde(default)]
     pub fillings: Vec<FillingRow>,
@@ -277,6 +285,8 @@ pub(crate) struct PlaceRow {
     pub copies: u32,
     /// The data server that orders writes.
     pub primary: u32,
+    /// Whether two of its data servers have one failure domain.
+    pub shares_domain: bool,
     /// Whether that serves.
     pub served: bool,
     /// Other data servers that have every byte that was promised.
@@ -305,37 +315,6 @@ pub(crate) struct FillingRow {
     pub parts_done: u64,
     /// Bytes that it lacked and was sent.
     pub bytes_sent: u64,
-}
-
-/// How the places of a cluster are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct PlacesSummary {
-    /// Places that are to have copies.
-    pub replicated: u64,
-    /// Of those, with fewer copies than they are to have.
-    pub under_replicated: u64,
-    /// Of those, with a member that is being filled.
-    pub filling: u64,
-    /// Of those, with one copy.
-    pub on_last_copy: u64,
-    /// Places whose primary does not serve.
-    pub not_served: u64,
-}
-
-impl PlacesSummary {
-    /// The sums over places.
-    pub(crate) fn of<'p>(places: impl Iterator<Item = &'p PlaceRow>) -> Self {
-        let mut sums = Self::default();
-        for place in places {
-            let lacks = 1 + place.sync.len() < place.copies as usize;
-            sums.replicated += u64::from(place.copies > 1);
-            sums.under_replicated += u64::from(lacks);
-            sums.filling += u64::from(!place.filling.is_empty());
-            sums.on_last_copy += u64::from(place.copies > 1 && place.sync.is_empty());
-            sums.not_served += u64::from(!place.served);
-        }
-        sums
-    }
 }
 
 /// A data server, as itself sees it.
@@ -591,31 +570,9 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
     show_work(text, mds);
 }
 
-/// Copies of stripes: nothing where there are none.
-fn show_places(text: &mut String, mds: &MdsStatus) {
-    let sums = PlacesSummary::of(mds.groups.iter().flat_map(|g| &g.places));
-    if sums.replicated > 0 && sums.under_replicated == 0 {
-        let _ = writeln!(text, "copies: all {} places have theirs", sums.replicated);
-    }
-    if sums.under_replicated > 0 {
-        let _ = writeln!(
-            text,
-            "copies: {} of {} places lack some, {} are being filled; {} ARE ON THEIR LAST COPY: bring back the data servers that are away",
-            sums.under_replicated, sums.replicated, sums.filling, sums.on_last_copy,
-        );
-    }
-    if sums.not_served > 0 {
-        let _ = writeln!(
-            text,
-            "{} PLACES ARE NOT SERVED: no data server that has their data is there; their files wait",
-            sums.not_served,
-        );
-    }
-}
-
 /// What people should see to.
 fn show_troubles(text: &mut String, mds: &MdsStatus) {
-    show_places(text, mds);
+    redundancy::show(text, mds, redundancy::is_coloured());
     for ds in &mds.data_servers {
         if let Some(why) = &ds.refused {
             let _ = writeln!(text, "data server {} was refused: {why}", ds.id);
@@ -706,7 +663,7 @@ fn ds_row(name: &str, ds: &DsStatus) -> Vec<String> {
     ]
 }
 
-fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),

@@ -98,6 +98,26 @@ fn a_key_is_changed_by_order_while_files_are_served() {
     assert!(up.stop().success());
 }
 
+/// Data server 2 has the last copy of stripes of the file `lost`.
+fn loss_is_refused_and_told(state: &str) {
+    for order in [
+        &["expel", "2", "--state-dir", state][..],
+        &["expel", "2", "--yes", "--state-dir", state],
+        &["ds", "remove", "2", "--dir", state],
+    ] {
+        let refused = run_with(order, "yes\n");
+        assert_eq!(refused.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("/lost\n"), "{said}");
+        assert!(said.contains("stripes of 1 files"), "{said}");
+        assert!(said.contains("I/O errors (EIO)"), "{said}");
+    }
+    let told = run(&["expel", "2", "--json", "--state-dir", state]);
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["paths"], serde_json::json!(["/lost"]));
+    assert_eq!(told["done"], false);
+}
+
 #[test]
 fn a_data_server_with_last_copies_is_expelled_by_that_word_alone_and_its_files_give_errors() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,22 +135,7 @@ fn a_data_server_with_last_copies_is_expelled_by_that_word_alone_and_its_files_g
 
     let nobody = run(&["expel", "9", "--yes", "--state-dir", state]);
     assert!(sentence(&nobody).contains("no data server 9"));
-    for order in [
-        &["expel", "2", "--state-dir", state][..],
-        &["expel", "2", "--yes", "--state-dir", state],
-        &["ds", "remove", "2", "--dir", state],
-    ] {
-        let refused = run_with(order, "yes\n");
-        assert_eq!(refused.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(said.contains("/lost\n"), "{said}");
-        assert!(said.contains("stripes of 1 files"), "{said}");
-        assert!(said.contains("I/O errors (EIO)"), "{said}");
-    }
-    let told = run(&["expel", "2", "--json", "--state-dir", state]);
-    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-    assert_eq!(told["paths"], serde_json::json!(["/lost"]));
-    assert_eq!(told["done"], false);
+    loss_is_refused_and_told(state);
     let state_of = |id: usize| {
         let status = status(dir.path())?;
         Some(

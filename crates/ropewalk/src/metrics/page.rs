@@ -21,7 +21,7 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 16] = [
+const GAUGES: [&str; 18] = [
     "damaged_blocks",
     "scrubbed_timestamp_seconds",
     "places_replicated",
@@ -29,6 +29,8 @@ const GAUGES: [&str; 16] = [
     "places_filling",
     "places_on_last_copy",
     "places_not_served",
+    "places_sharing_domains",
+    "full_redundancy_seconds",
     "reply_cache_bytes",
     "sizes_unknown",
     "truncations",
@@ -328,13 +330,19 @@ fn with_prefix<'m>(
     counters.iter().filter_map(reason)
 }
 
+fn is_of_places(name: &str) -> bool {
+    name.starts_with("places_") || name == "full_redundancy_seconds"
+}
+
 /// The same of places of placement groups.
 fn help_of_places(name: &str) -> &'static str {
     match name {
         "places_replicated" => "Places of placement groups that are to have copies",
         "places_under_replicated" => "Of those, with fewer copies than they are to have",
         "places_filling" => "Of those, with a data server that is being given what it lacks",
+        "full_redundancy_seconds" => "Seconds until each place has its copies, at the pace of now",
         "places_on_last_copy" => "Of those, with one copy left",
+        "places_sharing_domains" => "Places with two copies in one failure domain",
         _ => "Places whose data servers are all away",
     }
 }
@@ -353,7 +361,7 @@ fn help_of(name: &str) -> &'static str {
         "fences_pending" => "Fences that a data server has not acknowledged",
         "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
         "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
-        places if places.starts_with("places_") => help_of_places(places),
+        places if is_of_places(places) => help_of_places(places),
         "layouts_too_wide" => "Layouts refused since the client takes no reply of their size",
         "delegations" => "Delegations in the hands of clients",
         "delegations_granted" => "Delegations granted",
