@@ -152,6 +152,21 @@ fn truncated<T: for<'a> xdr::Decode<'a>>(bytes: &[u8]) {
     assert!(xdr::decode_all::<T>(&longer).is_err(), "trailing bytes");
 }
 
+fn scrub_state() -> ScrubState {
+    ScrubState {
+        is_running: true,
+        order: 1,
+        objects: 2,
+        objects_done: 3,
+        bytes_read: 4,
+        scrubbed_at: 5,
+        blocks_found: 6,
+        blocks_mended: 7,
+        damaged_blocks: 8,
+        damaged_files: full(9),
+    }
+}
+
 #[test]
 fn calls_to_the_mds_round_trip() {
     let certificate = || vec![0x30; CERTIFICATE_BYTES_MAX as usize][..].into();
@@ -188,18 +203,7 @@ fn calls_to_the_mds_round_trip() {
             parts_done: 8,
             bytes_sent: 7,
         }),
-        scrub: ScrubState {
-            is_running: true,
-            order: 1,
-            objects: 2,
-            objects_done: 3,
-            bytes_read: 4,
-            scrubbed_at: 5,
-            blocks_found: 6,
-            blocks_mended: 7,
-            damaged_blocks: 8,
-            damaged_files: full(9),
-        },
+        scrub: scrub_state(),
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,

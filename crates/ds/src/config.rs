@@ -9,7 +9,7 @@ use objects::ObjectStore;
 use redo::RedoLog;
 use state::ClientLimits;
 
-use crate::sums::SumsConfig;
+use crate::sums::table::SumsConfig;
 
 /// Says whether an address may connect.
 pub type PeerFilter = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;

@@ -23,7 +23,7 @@ use crate::redo_table::RedoTable;
 use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
 use crate::space_told::SpaceTold;
-use crate::sums::Sums;
+use crate::sums::table::Sums;
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;

@@ -107,8 +107,7 @@ async fn serve(file: &Path, config: &DsConfig, line: &ParentLine) -> Outcome {
         return Ok(());
     };
     let ports = Ports::adopt(sockets, config)?;
-    let workers = ports.nfs.len();
-    let shutdown = Shutdown::new();
+    let (workers, shutdown) = (ports.nfs.len(), Shutdown::new());
     let socket = AdminSocket::bind(state.path())?;
     let parts = PartsProgram::new(Arc::clone(&nfsd));
     let nfs = Arc::new(Arc::clone(&nfsd).with_programs(vec![parts]));

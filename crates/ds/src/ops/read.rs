@@ -59,11 +59,6 @@ pub(super) async fn read(
         if !ds.is_there(part)? {
             return Ok((Span::Pieces(Vec::new()), 0));
         }
-        // Without threads for slow reads nobody knows where bytes come from.
-        let is_from_disk = is_cold || !ds.offload;
-        if is_from_disk || ds.sums.has_damage() {
-            Box::pin(ds.before_read(id, (args.offset, wanted), is_from_disk)).await?;
-        }
         from_object(ds, id, (args.offset, wanted), is_cold).await
     };
     let (data, size_bytes) = read.await.map_err(|fault| {
@@ -103,6 +98,11 @@ async fn from_object(
     (offset, len): (u64, u32),
     is_cold: bool,
 ) -> Result<(Span, u64), Fault> {
+    // Without threads for slow reads nobody knows where bytes come from.
+    let is_from_disk = is_cold || !ds.offload;
+    if is_from_disk || ds.sums.has_damage() {
+        Box::pin(ds.before_read(id, (offset, len), is_from_disk)).await?;
+    }
     let read = if is_cold {
         count(&ds.counts.cold_reads);
         let cold = ds.blocking(move |objects| cold(objects, id, offset, len));

@@ -8,7 +8,7 @@ use layout::MemberState;
 use objects::{ObjectError, ObjectId};
 use parts::{BLOCK_BYTES, FileGeneration, StreamItem};
 
-use super::CHUNK_BLOCKS;
+use super::table::CHUNK_BLOCKS;
 use crate::copies::{Asked, sum_of};
 use crate::ds::Ds;
 use crate::fault::Fault;

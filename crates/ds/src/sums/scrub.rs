@@ -18,7 +18,7 @@ use parts::{BLOCK_BYTES, Block};
 use server::Nfsd;
 use tokio::time::{Instant, sleep};
 
-use super::{CHUNK_BLOCKS, CHUNK_BYTES};
+use super::table::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::copies::sum_of;
 use crate::ds::Ds;
 use crate::fault::Fault;

@@ -7,7 +7,7 @@ use objects::ObjectId;
 use parts::Block;
 use xdr::List;
 
-use super::DAMAGED_MAX;
+use super::table::{CHUNK_BLOCKS_U32, CHUNK_BYTES, DAMAGED_MAX};
 use crate::index::{Index, ObjectRecord, object_key, object_of_key, put, value};
 
 /// Keys that one transaction drops.
@@ -15,7 +15,7 @@ const DROPPED_MAX: usize = 4096;
 /// When the last pass of scrub ended: seconds of the wall clock.
 const SCRUBBED_KEY: &[u8] = b"sscrubbed";
 
-type ChunkSums = List<Block, { super::CHUNK_BLOCKS as u32 }>;
+type ChunkSums = List<Block, { CHUNK_BLOCKS_U32 }>;
 
 /// What the keys of an object begin with.
 fn prefix_of(first: u8, id: ObjectId) -> Vec<u8> {
@@ -140,7 +140,7 @@ impl Index {
             return Ok(());
         }
         let last = offset.saturating_add(len as u64 - 1);
-        let chunks = (offset / super::CHUNK_BYTES, last / super::CHUNK_BYTES);
+        let chunks = (offset / CHUNK_BYTES, last / CHUNK_BYTES);
         self.drop_sums(id, chunks).map(drop)
     }
 

@@ -331,10 +331,15 @@ fn with_prefix<'m>(
 }
 
 fn is_of_places(name: &str) -> bool {
-    name.starts_with("places_") || name == "full_redundancy_seconds"
+    let others = [
+        "full_redundancy_seconds",
+        "damaged_blocks",
+        "scrubbed_timestamp_seconds",
+    ];
+    name.starts_with("places_") || others.contains(&name)
 }
 
-/// The same of places of placement groups.
+/// The same of places of placement groups, and of what lies on disks.
 fn help_of_places(name: &str) -> &'static str {
     match name {
         "places_replicated" => "Places of placement groups that are to have copies",
@@ -342,6 +347,8 @@ fn help_of_places(name: &str) -> &'static str {
         "places_filling" => "Of those, with a data server that is being given what it lacks",
         "full_redundancy_seconds" => "Seconds until each place has its copies, at the pace of now",
         "places_on_last_copy" => "Of those, with one copy left",
+        "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
+        "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
         "places_sharing_domains" => "Places with two copies in one failure domain",
         _ => "Places whose data servers are all away",
     }
@@ -359,8 +366,6 @@ fn help_of(name: &str) -> &'static str {
         "sizes_unknown" => "Files whose size the data servers are to be asked for",
         "truncations" => "Truncations under way",
         "fences_pending" => "Fences that a data server has not acknowledged",
-        "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
-        "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
         places if is_of_places(places) => help_of_places(places),
         "layouts_too_wide" => "Layouts refused since the client takes no reply of their size",
         "delegations" => "Delegations in the hands of clients",

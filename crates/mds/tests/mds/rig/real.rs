@@ -57,9 +57,9 @@ impl Real {
         }
     }
 
-    pub async fn start(&mut self, rig: &Rig, port: &Port, seed: u64) {
+    fn config(&self, seed: u64) -> DsConfig {
         let clock_s = Arc::clone(&self.clock_s);
-        let config = DsConfig {
+        DsConfig {
             index: self.index.clone(),
             objects: Arc::clone(&self.objects),
             redo: None,
@@ -75,7 +75,11 @@ impl Real {
                 verify_reads: true,
                 ..ds::sums::SumsConfig::default()
             },
-        };
+        }
+    }
+
+    pub async fn start(&mut self, rig: &Rig, port: &Port, seed: u64) {
+        let config = self.config(seed);
         let nfsd = Ds::open(config).await.unwrap();
         self.nfsd = Some(Arc::clone(&nfsd));
         let membership = match self.membership {
