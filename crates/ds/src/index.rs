@@ -432,11 +432,9 @@ impl Index {
         Ok(*table.entry(id).or_insert(found))
     }
 
-    /// A chunk of the object has sums now.
-    pub(crate) fn note_sums(&self, id: ObjectId) {
-        if let Some(known) = self.known.lock().get_mut(&id) {
-            known.has_sums = true;
-        }
+    /// A chunk of the object has sums now. Looked up before, so that a look-up which read the store earlier finds an entry.
+    pub(crate) fn note_sums(&self, id: ObjectId, found: Known) {
+        self.known.lock().entry(id).or_insert(found).has_sums = true;
     }
 
     /// The object was compared with its mark.

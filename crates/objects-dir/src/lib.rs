@@ -343,11 +343,15 @@ fn copy_out(file: &File, offset: u64, len: u32) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// As [`copy_out`], past the page cache. Offset and length must be multiples of [`DIRECT_ALIGN`].
-fn copy_direct(file: &File, offset: u64, len: u32) -> Result<Bytes, Error> {
+/// As [`copy_out`], past the page cache; `None` where that cannot be done. Offset and length must be multiples of
+/// [`DIRECT_ALIGN`].
+fn copy_direct(file: &File, offset: u64, len: u32) -> Result<Option<Bytes>, Error> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let direct = rustix::fs::open(path, flags, Mode::empty())?;
+    // Without /proc, too, nothing is known of the disk.
+    let Ok(direct) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return Ok(None);
+    };
     let len = len as usize;
     let mut buffer = vec![0; len + DIRECT_ALIGN];
     let skip = buffer.as_ptr().align_offset(DIRECT_ALIGN);
@@ -355,12 +359,14 @@ fn copy_direct(file: &File, offset: u64, len: u32) -> Result<Bytes, Error> {
     let mut done = 0;
     while done < len && done.is_multiple_of(DIRECT_ALIGN) {
         let at = offset + done as u64;
-        match retry_on_intr(|| rustix::io::pread(&direct, &mut aligned[done..], at))? {
-            0 => break,
-            read => done += read,
+        match retry_on_intr(|| rustix::io::pread(&direct, &mut aligned[done..], at)) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(None),
+            Err(e) => return Err(e.into()),
         }
     }
-    Ok(Bytes::from(buffer).slice(skip..skip + done))
+    Ok(Some(Bytes::from(buffer).slice(skip..skip + done)))
 }
 
 /// Whether the byte is in the page cache, or past the end.
@@ -405,9 +411,10 @@ impl ObjectStore for DirObjects {
         let is_aligned = |n: u64| n.is_multiple_of(DIRECT_ALIGN as u64);
         if !self.in_memory && is_aligned(offset) && is_aligned(len.into()) {
             match copy_direct(&handle.file, offset, len) {
-                // The file system takes no such reads: the page cache has to do.
-                Err(e) if e.kind() == ErrorKind::InvalidInput => {}
-                read => return read.map_err(io_error),
+                // The system takes no such reads: the page cache has to do.
+                Ok(None) => {}
+                Ok(Some(read)) => return Ok(read),
+                Err(e) => return Err(ObjectError::Io(e)),
             }
         }
         let read = copy_out(&handle.file, offset, len).map_err(io_error)?;

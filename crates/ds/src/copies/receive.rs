@@ -251,7 +251,14 @@ async fn apply(
     let Some(_flight) = ds.gate.enter_item(part.id) else {
         return Ok((PassOk::default(), Then::Nothing));
     };
-    let done = change(ds, part, record, args).await;
+    let done = async {
+        if ds.sums.has_damage() && is_filling(ds, part) {
+            // Each of its blocks is compared with the primary's.
+            ds.forget_damage(part.id).await?;
+        }
+        change(ds, part, record, args).await
+    };
+    let done = done.await;
     let then = done.map_err(|fault| noted(ds, part.id, &fault))?;
     Ok((PassOk::default(), then))
 }
@@ -346,6 +353,14 @@ async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Sta
         blocks: sums.blocks.into(),
         ..PassOk::default()
     })
+}
+
+fn is_filling(ds: &Ds, part: Part) -> bool {
+    let is_filling = ds.gate.with_rows(|rows, ds_id| {
+        let row = rows.of(part.group, u32::from(part.id.place));
+        row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Filling))
+    });
+    is_filling.unwrap_or(false)
 }
 
 /// The bytes of a block, none when they cannot be given. Who asks compares them with its own sum.

@@ -88,12 +88,17 @@ impl Ds {
             self.drop_sums(id, (0, u64::MAX)).await?;
         }
         if self.sums.has_damage() {
-            let blocks = self.sums.damaged_of(id, 0, u64::MAX);
-            if !blocks.is_empty() {
-                self.overwritten(id, &blocks).await?;
-            }
+            self.forget_damage(id).await?;
         }
         Ok(())
+    }
+
+    /// Nothing of an object counts as damaged any more: it goes, or gets all its bytes from a primary.
+    pub(crate) async fn forget_damage(&self, id: ObjectId) -> Result<(), Fault> {
+        match self.sums.damaged_of(id, 0, u64::MAX) {
+            blocks if blocks.is_empty() => Ok(()),
+            blocks => self.overwritten(id, &blocks).await,
+        }
     }
 
     async fn mend_range(&self, id: ObjectId, start: u64, end: u64) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use control::PlaceReign;
 use layout::MemberState;
 use objects::{ObjectError, ObjectId};
-use parts::{BLOCK_BYTES, FileGeneration, StreamItem};
+use parts::{BLOCK_BYTES, Block, FileGeneration, StreamItem};
 
 use super::table::CHUNK_BLOCKS;
 use crate::copies::{Asked, sum_of};
@@ -15,9 +15,15 @@ use crate::fault::Fault;
 
 /// How long another member may take.
 const FETCH_WAIT: Duration = Duration::from_secs(5);
+/// How often a block is tried while its file is changed, and the pause between.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 impl Ds {
     /// Tries to mend a damaged block. Returns whether it is whole.
+    ///
+    /// # Errors
+    /// [`ObjectError::Busy`] when the file is changed all the time: trying again can help.
     pub(super) async fn mend_block(&self, id: ObjectId, block: u64) -> Result<bool, Fault> {
         let chunk = block / CHUNK_BLOCKS;
         let at = usize::try_from(block % CHUNK_BLOCKS).expect("small");
@@ -27,9 +33,6 @@ impl Ds {
         };
         let group = self.index.known(id)?.group;
         for (member, reign) in self.members_with(id, group) {
-            let Some(quiet) = self.sums.quiet(id.file_id) else {
-                return Ok(false);
-            };
             let asked = Asked {
                 member,
                 place: PlaceReign {
@@ -50,13 +53,9 @@ impl Ds {
             if sum_of(&bytes) != sum {
                 continue;
             }
-            let objects = std::sync::Arc::clone(&self.objects);
             let offset = block * u64::from(BLOCK_BYTES);
-            let write = || objects.write_again(id, offset, &bytes);
-            match self.sums.if_still(id.file_id, quiet, write) {
-                Some(Ok(())) => {}
-                Some(Err(e)) => return Err(Fault::Object(e)),
-                None => return Ok(false),
+            if !self.put_back(id, block, sum, &bytes).await? {
+                return Ok(false);
             }
             let synced = self.blocking(move |objects| objects.sync(id)).await;
             synced.map_err(Fault::Object)?;
@@ -76,6 +75,37 @@ impl Ds {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Writes the bytes of a block, while no change of the file goes on. Returns false when its sum has gone: somebody has
+    /// changed it.
+    async fn put_back(
+        &self,
+        id: ObjectId,
+        block: u64,
+        sum: Block,
+        bytes: &[u8],
+    ) -> Result<bool, Fault> {
+        let at = usize::try_from(block % CHUNK_BLOCKS).expect("small");
+        let write = || {
+            let sums = self.index.sums(id, block / CHUNK_BLOCKS)?;
+            let is_same = sums.is_some_and(|sums| sums.get(at) == Some(&sum));
+            if is_same {
+                let offset = block * u64::from(BLOCK_BYTES);
+                let written = self.objects.write_again(id, offset, bytes);
+                written.map_err(Fault::Object)?;
+            }
+            Ok(is_same)
+        };
+        for _ in 0..BUSY_TRIES {
+            let quiet = self.sums.quiet(id.file_id);
+            let written = quiet.and_then(|quiet| self.sums.if_still(id.file_id, quiet, write));
+            match written {
+                Some(written) => return written,
+                None => tokio::time::sleep(BUSY_PAUSE).await,
+            }
+        }
+        Err(Fault::Object(ObjectError::Busy))
     }
 
     /// Other members of the place of an object, of which this server is one in sync, and the reign. What a member that is not in

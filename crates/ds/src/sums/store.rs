@@ -72,6 +72,7 @@ impl Index {
         let sums: ChunkSums = sums.into();
         let key = object_key(id);
         let mut is_there = false;
+        let known = self.known(id)?;
         self.transact(&mut |tx| {
             is_there = false;
             let Some(record) = value::<ObjectRecord>(tx, &key)? else {
@@ -87,7 +88,7 @@ impl Index {
             Ok(TxOutcome::Commit)
         })?;
         if is_there {
-            self.note_sums(id);
+            self.note_sums(id, known);
         }
         Ok(())
     }
