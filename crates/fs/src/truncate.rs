@@ -58,6 +58,7 @@ pub(crate) async fn truncate_alone(
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let file = inode.id;
+    fs.restripes.overtake(file);
     let new_size = wanted.size.ok_or(NfsStatus::Inval)?;
     let attrs = SetAttr {
         size: None,

@@ -50,6 +50,9 @@ struct Args {
     /// Data servers are drained and made level meanwhile
     #[arg(long)]
     moves: bool,
+    /// With --moves: files of the data workers are restriped too
+    #[arg(long)]
+    restripes: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -95,6 +98,7 @@ fn config(args: &Args) -> Config {
         eager: args.eager,
         replicas: args.replicas.unwrap_or(usual.replicas),
         moves: args.moves,
+        restripes: args.restripes,
         bug: args.bug,
         ..usual
     }
