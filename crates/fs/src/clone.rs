@@ -119,6 +119,7 @@ async fn clone_placed(
         return Ok(());
     }
     let dst = without_privileges(fs, actor, dst).await?;
+    fs.restripes.overtake(dst.id);
     share(fs, &src, &dst, job.src_offset, range).await?;
     let grown = SizeCommit {
         new_end: Some(range.end),

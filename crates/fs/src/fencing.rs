@@ -28,6 +28,6 @@ pub(crate) fn raise_epoch(
         return Ok(false);
     };
     fs.cluster
-        .note_fence(placement.group, file.0, client, epoch);
+        .note_fence(placement.group, inode.data().file.0, client, epoch);
     Ok(true)
 }

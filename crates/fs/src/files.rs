@@ -7,14 +7,17 @@ use crate::fs::Fs;
 use crate::size_recovery::until_ready;
 use cluster::Files;
 use control::{ItemStatuses, Refusal, SizeArgs, SizeOk, Status, WroteArgs, WroteItem};
-use namespace::{Cred, FileId, NsError, Op, SizeCommit};
+use namespace::{Cred, FileId, NsError, Op, SizeCommit, Time};
 use std::sync::Arc;
 
 impl Files for Fs {
     /// Nothing may be kept: a reader that has seen a new size must find it at the data server.
     async fn size(self: &Arc<Self>, args: SizeArgs) -> Result<SizeOk, Refusal> {
         let file = FileId(args.file_id);
-        if until_ready(self, file).await.is_err() {
+        if until_ready(self, owner(self, file, args.generation))
+            .await
+            .is_err()
+        {
             return Err(Refusal::new(
                 Status::TryLater,
                 "the size is being recovered",
@@ -22,7 +25,7 @@ impl Files for Fs {
         }
         let cred = Cred::root();
         let mut op = Op::new(&cred, self.now());
-        let found = self.ns.resolve(&mut op, file, args.generation);
+        let found = self.ns.resolve_data(&mut op, file, args.generation);
         settle(self, &op).await?;
         let inode = found.map_err(|e| refuse(&e))?;
         Ok(SizeOk {
@@ -38,8 +41,10 @@ impl Files for Fs {
         let mut op = Op::new(&cred, self.now());
         let mut is_covered = true;
         let take = |item: &WroteItem| {
-            let file = FileId(item.file_id);
-            let found = self.ns.resolve(&mut op, file, item.generation);
+            let named = FileId(item.file_id);
+            let found = self.ns.resolve_data(&mut op, named, item.generation);
+            // Without the name it may have been given other objects.
+            let file = found.as_ref().map_or(named, |inode| inode.id);
             // What is not known to be in step is measured.
             let is_measured = self.space_noted.lock().is_settled(file);
             let taken_bytes = item.taken_bytes.filter(|_| is_measured);
@@ -63,6 +68,13 @@ impl Files for Fs {
         }
         Ok(statuses.into())
     }
+}
+
+/// The file that has these objects; if none has, its number may be that of one which is gone.
+fn owner(fs: &Fs, file: FileId, generation: u32) -> FileId {
+    let cred = Cred::root();
+    let found = (fs.ns).resolve_data(&mut Op::new(&cred, Time::default()), file, generation);
+    found.map_or(file, |inode| inode.id)
 }
 
 fn refuse(error: &NsError) -> Refusal {

@@ -12,6 +12,7 @@ use crate::delegating::{Delegating, DelegationCounts};
 use crate::hint::{Facts, Guard, Hinted};
 use crate::layout_tables::LayoutTables;
 use crate::offloads::Offloads;
+use crate::restripes::Restripes;
 use crate::space_notes::SpaceNotes;
 use crate::unknown_sizes;
 use client_table::ClientTable;
@@ -193,6 +194,7 @@ pub struct Fs {
     pub(crate) atimes: Atimes,
     pub(crate) space_noted: Hinted<SpaceNotes>,
     pub(crate) offloads: Mutex<Offloads>,
+    pub(crate) restripes: Restripes,
     /// Places for chunks that copies hold.
     pub(crate) copy_chunks: Arc<Semaphore>,
     /// One permit for each CB_NOTIFY_LOCK under way.
@@ -258,6 +260,7 @@ impl Fs {
             delegating: Delegating::new(config.delegations.is_some(), config.delegates_times),
             atimes: Atimes::new(clock()),
             space_noted: Hinted::default(),
+            restripes: Restripes::default(),
             offloads: Mutex::new(Offloads::new(ns.boot())),
             copy_chunks: Arc::new(Semaphore::new(COPY_CHUNKS_MAX)),
             lock_notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
@@ -438,13 +441,13 @@ impl Fs {
     }
 
     /// Whether data servers of the group are still to be told what keeps layouts of the file back: fences, or rows.
-    pub(crate) fn is_settling(&self, group: u32, file: FileId) -> bool {
-        self.is_fencing(group, file) || !self.cluster.are_rows_told(group)
+    pub(crate) fn is_settling(&self, group: u32, inode: &Inode) -> bool {
+        self.is_fencing(group, inode) || !self.cluster.are_rows_told(group)
     }
 
     /// Whether a pending fence on the file may still matter at a data server of the group.
-    pub(crate) fn is_fencing(&self, group: u32, file: FileId) -> bool {
-        self.cluster.is_fencing(group, file.0)
+    pub(crate) fn is_fencing(&self, group: u32, inode: &Inode) -> bool {
+        self.cluster.is_fencing(group, inode.data().file.0)
     }
 
     /// A layout is longer than its client takes. Logged ever more rarely: each open may end so.

@@ -157,6 +157,7 @@ async fn write_pieces(fs: &Arc<Fs>, inode: &Inode, job: &WriteJob) -> Result<Wri
         StableHow::FileSync => StableHow::DataSync,
         other => other,
     };
+    let _noted = fs.restripes.writing(inode.id, job.offset, job.end());
     let written = fs.peers.write(&target, job.offset, ds_stable, &job.bytes);
     let stripes::Written { committed, seen } = written.await?;
     let commit = SizeCommit {

@@ -80,9 +80,13 @@ pub fn grant(
     let risen = now.map_or(true, |now| {
         // A time that was set after the data servers were asked would have no stamps.
         let times = (now.mtime, now.ctime) != (inode.mtime, inode.ctime);
-        times && now.mtime != now.ctime || fs.ns.fencing_epoch(&now) != epoch
+        let is_stamped = now.mtime != now.ctime || now.moved_data().is_some();
+        let is_moved = now.data() != inode.data() || now.placement != inode.placement;
+        times && is_stamped || is_moved || fs.ns.fencing_epoch(&now) != epoch
     });
-    let fenced = risen || fs.is_settling(group, file) || ready(fs, file).is_err();
+    // It is written through this server alone.
+    let is_restriped = request.mode == IoMode::ReadWrite && fs.restripes.has(file);
+    let fenced = is_restriped || risen || fs.is_settling(group, inode) || ready(fs, file).is_err();
     let marked = match request.mode {
         IoMode::ReadWrite if !fenced => actor.ns(fs, |ns, op| {
             ns.mark_rw_out(op, file, client.value, &request.stamps)
@@ -101,10 +105,11 @@ pub fn grant(
     if request.mode == IoMode::ReadWrite {
         fs.layouts.writers.lock().add(file, tag);
     }
+    let data = inode.data();
     let handle = DsHandle {
         cluster_id: fs.cluster.id(),
-        file_id: file.0,
-        generation: inode.generation,
+        file_id: data.file.0,
+        generation: data.generation,
         place: None,
         rights: match request.mode {
             IoMode::Read => Rights::Read,
@@ -144,10 +149,10 @@ pub async fn grantable(fs: &Arc<Fs>, actor: &Actor, inode: &Inode) -> Result<boo
             .await;
     }
     if let Some(placement) = inode.placement
-        && fs.is_settling(placement.group, inode.id)
+        && fs.is_settling(placement.group, inode)
     {
         waited = true;
-        let (group, file) = (placement.group, inode.id.0);
+        let (group, file) = (placement.group, inode.data().file.0);
         let cluster = &fs.cluster;
         if !cluster.fences_settled(group, file, FENCE_WAIT_MS).await
             || !cluster.rows_told(group, FENCE_WAIT_MS).await
@@ -166,6 +171,10 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
         // epoch, so the caller finds out.
         return Err(NfsStatus::LayoutUnavailable);
     }
+    if mode == IoMode::ReadWrite && fs.restripes.has(file) {
+        // The copy may take long, and needs to see what is written.
+        return Err(NfsStatus::LayoutUnavailable);
+    }
     ready(fs, file).map_err(|_| NfsStatus::LayoutTryLater)?;
     let ids = fs.cluster.group_servers(group);
     let is_live = match fs.cluster.check_all_live(&ids) {
@@ -176,7 +185,7 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
     };
     let busy = fs.check_not_truncating(file).is_err()
         || fs.offloads.lock().stopped(file).is_err()
-        || fs.is_settling(group, file);
+        || fs.is_settling(group, inode);
     if busy || !is_live {
         return Err(NfsStatus::LayoutTryLater);
     }
@@ -335,13 +344,13 @@ pub async fn access_narrowed(
     // What the floor refers to must not be lost while data servers already enforce it.
     fs.durable(actor.observed).await?;
     fs.cluster
-        .note_fence(placement.group, inode.id.0, None, epoch);
+        .note_fence(placement.group, inode.data().file.0, None, epoch);
     fs.cluster.deliver_fences();
     // Long enough for a data server that must first be given up: a repeated request would find nothing to narrow.
     let wait_ms = FENCE_WAIT_MS_MAX + u64::from(fs.cluster.ds_lease_ms());
     if fs
         .cluster
-        .fences_settled(placement.group, inode.id.0, wait_ms)
+        .fences_settled(placement.group, inode.data().file.0, wait_ms)
         .await
     {
         Ok(())

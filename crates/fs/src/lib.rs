@@ -6,7 +6,7 @@
 //! - `truncate` and `removal` are durable intents;
 //! - `size_recovery` finds what lost writers left;
 //! - `io` serves clients without layouts, and `inline` those of files in the metadata store, which `placing` ends;
-//! - `copy`, `offload` and `clone` move data within the cluster;
+//! - `copy`, `offload` and `clone` move data within the cluster, and `restripe` gives a file other objects;
 //! - `client_record` and `client_end` begin and end the claims of clients.
 //!
 //! Functions take an [`Actor`]: for whom they act, and what the request has observed.
@@ -45,6 +45,8 @@ mod placing;
 mod quiesce;
 mod ranges;
 mod removal;
+mod restripe;
+mod restripes;
 mod size_recovery;
 mod space;
 mod space_notes;
@@ -85,6 +87,8 @@ pub use placing::place;
 pub use quiesce::{LayoutHold, writes_reported};
 pub use ranges::{Content, Sought, allocate, deallocate, end_of, seek};
 pub use removal::{REMOVALS_COUNTED_MAX, file_removed, last_close, removals_waiting};
+pub use restripe::{restripe, restripe_state, restriping, shape_of};
+pub use restripes::{RestripeState, Shape};
 pub use size_recovery::{ready, stamps, until_ready};
 pub use space::{look_at_space, space};
 pub use status::FsStatus;

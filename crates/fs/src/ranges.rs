@@ -206,6 +206,7 @@ pub async fn deallocate(
         .touched(range)
         .map(|place| (place, args(place)))
         .collect();
+    let _noted = fs.restripes.writing(inode.id, range.start, range.end);
     for (place, answer) in spread.ask(asks).await? {
         let (index, verifier) = spread.verifier_of(place, answer.verifier);
         seen.insert(index, verifier);
@@ -230,6 +231,8 @@ pub async fn allocate(
 ) -> Result<(), NfsStatus> {
     let (_shared, inode) = enter_to_write(fs, actor, inode, u64::MAX).await?;
     let spread = Spread::of(&fs.cluster, &inode, Expelled::Fails)?.ok_or(NfsStatus::NoSpc)?;
+    // Storage that is taken does not go along.
+    fs.restripes.overtake(inode.id);
     let mut open: Vec<(usize, u64)> = spread.touched(range).map(|p| (p, range.start)).collect();
     while !open.is_empty() {
         let args = |(place, start): (usize, u64)| ReserveArgs {

@@ -143,7 +143,7 @@ fn prepare(fs: &Arc<Fs>, file: FileId, writers: LostWriters) -> Option<(u32, Ite
         fs.layouts.unknown.lock().done(file, &writers);
         return None;
     };
-    (!fs.is_fencing(group, file)).then_some((group, Item { inode, writers }))
+    (!fs.is_fencing(group, &inode)).then_some((group, Item { inode, writers }))
 }
 
 async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), String> {
@@ -202,8 +202,9 @@ async fn recover_batch(fs: &Arc<Fs>, group: u32, batch: &[Item]) -> Result<(), S
 /// # Errors
 /// `LayoutTryLater` when a data server does not say.
 pub async fn stamps(fs: &Arc<Fs>, inode: &Arc<Inode>) -> Result<Vec<Time>, NfsStatus> {
-    // A write moves both times together.
-    let Some(placement) = inode.placement.filter(|_| inode.mtime != inode.ctime) else {
+    // A write moves both times together. Objects that were copied are newer than what they have.
+    let may_matter = inode.mtime != inode.ctime || inode.moved_data().is_some();
+    let Some(placement) = inode.placement.filter(|_| may_matter) else {
         return Ok(Vec::new());
     };
     let stats = stat_group(&fs.cluster, placement.group, &[inode]).await;

@@ -45,6 +45,8 @@ pub async fn truncate(
     // LAYOUTGET is held off from here on: nobody joins those that are gone.
     let _hold = LayoutHold::new(fs, inode.id);
     let _alone = alone(fs, inode, client).await?;
+    // It may have been given other objects meanwhile.
+    let inode = &actor.ns(fs, |ns, op| ns.getattr(op, inode.id))?;
     truncate_alone(fs, actor, inode, wanted, opened_for_write, kept).await
 }
 
@@ -58,6 +60,7 @@ pub(crate) async fn truncate_alone(
     kept: &Prepared,
 ) -> Result<Arc<Inode>, NfsStatus> {
     let file = inode.id;
+    fs.restripes.overtake(file);
     let new_size = wanted.size.ok_or(NfsStatus::Inval)?;
     let attrs = SetAttr {
         size: None,

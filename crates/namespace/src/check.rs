@@ -13,7 +13,7 @@ use crate::ops::xattr;
 use crate::records::{
     self, Counters, Identity, InlineTotals, PlacingIntent, Removal, RwOut, TruncateIntent,
 };
-use crate::{FileId, Namespace, NsError, keys};
+use crate::{DataName, FileId, Namespace, NsError, keys};
 use meta::{MetaError, Pair, Read};
 use std::collections::{HashMap, HashSet};
 
@@ -82,12 +82,32 @@ pub fn check(store: &(impl Read + ?Sized)) -> Result<Report, MetaError> {
     run(store, u64::MAX)
 }
 
+/// Whether a file has the objects that data servers know by this number.
+///
+/// # Errors
+/// The store cannot be read, or the inode makes no sense.
+pub fn has_objects(store: &(impl Read + ?Sized), name: FileId) -> Result<bool, NsError> {
+    if store
+        .get(&keys::numbered(keys::DATA_NAME, name.0))?
+        .is_some()
+    {
+        return Ok(true);
+    }
+    let stored = store.get(&keys::numbered(keys::INODE, name.0))?;
+    let inode = stored.map(|value| Inode::from_stored(name, &value));
+    Ok(inode
+        .transpose()?
+        .is_some_and(|inode| inode.data().file == name))
+}
+
 /// What the entries say of an inode, beside what it says itself.
 struct Known {
     kind: FileType,
     nlink: u32,
     size: u64,
     parent: FileId,
+    data: DataName,
+    moved: bool,
     named: u64,
     subdirs: u64,
     entries: u64,
@@ -102,6 +122,7 @@ struct Checker<'r, R: ?Sized> {
     hash_mask: u64,
     known: HashMap<FileId, Known>,
     orphans: HashSet<FileId>,
+    names: HashSet<FileId>,
     report: Report,
 }
 
@@ -111,6 +132,7 @@ fn run<R: Read + ?Sized>(store: &R, hash_mask: u64) -> Result<Report, MetaError>
         hash_mask,
         known: HashMap::new(),
         orphans: HashSet::new(),
+        names: HashSet::new(),
         report: Report::default(),
     };
     let identity = checker.superblock::<Identity>(keys::SUPER_IDENTITY)?;
@@ -124,6 +146,7 @@ fn run<R: Read + ?Sized>(store: &R, hash_mask: u64) -> Result<Report, MetaError>
     checker.each(keys::TRUNCATE, Checker::truncation)?;
     checker.each(keys::INLINE, Checker::inline)?;
     checker.each(keys::PLACING, Checker::placing)?;
+    checker.each(keys::DATA_NAME, Checker::data_name)?;
     checker.each(keys::REMOVAL, |c, pair| c.removal(pair, counters.as_ref()))?;
     checker.verdicts(counters.as_ref());
     checker.loops();
@@ -174,6 +197,8 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             nlink: inode.nlink,
             size: inode.size,
             parent: inode.parent,
+            data: inode.data(),
+            moved: inode.moved_data().is_some(),
             named: 0,
             subdirs: 0,
             entries: 0,
@@ -289,6 +314,18 @@ impl<R: Read + ?Sized> Checker<'_, R> {
         Ok(())
     }
 
+    fn data_name(&mut self, (key, value): &Pair) -> Result<(), NsError> {
+        let name = number(key)?;
+        let file: FileId = records::decode(value, "name of objects")?;
+        self.names.insert(name);
+        let known = self.known.get(&file);
+        if known.is_none_or(|known| !known.moved || known.data.file != name) {
+            let text = format!("the objects {} are not those of inode {}", name.0, file.0);
+            self.report.problem(text);
+        }
+        Ok(())
+    }
+
     fn removal(&mut self, (key, value): &Pair, counters: Option<&Counters>) -> Result<(), NsError> {
         let seq = number(key)?.0;
         let removal: Removal = records::decode(value, "removal")?;
@@ -297,7 +334,12 @@ impl<R: Read + ?Sized> Checker<'_, R> {
             self.report
                 .problem(format!("removal {seq} has a wrong number"));
         }
-        if self.known.contains_key(&removal.file) {
+        let named = DataName {
+            file: removal.file,
+            generation: removal.generation,
+        };
+        let known = self.known.get(&removal.file);
+        if known.is_some_and(|known| known.data == named) || self.names.contains(&named.file) {
             let text = format!("removal {seq}: inode {} still exists", removal.file.0);
             self.report.problem(text);
         }
@@ -337,6 +379,11 @@ impl<R: Read + ?Sized> Checker<'_, R> {
         }
         for id in ids {
             let orphan = self.orphans.contains(&id);
+            let known = &self.known[&id];
+            if known.moved && !self.names.contains(&known.data.file) {
+                let text = format!("inode {}: nothing tells whose its objects are", id.0);
+                self.report.problem(text);
+            }
             if let Some(text) = self.known[&id].contradiction(id, orphan) {
                 self.report.problem(format!("inode {}: {text}", id.0));
             }

@@ -2,7 +2,7 @@
 //!
 //! An inode without any of it stores nothing for it and keeps one empty pointer in memory.
 
-use crate::{Acl, Time};
+use crate::{Acl, FileId, Time};
 use std::sync::Arc;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -37,6 +37,17 @@ xdr::xdr_struct! {
     }
 }
 
+xdr::xdr_struct! {
+    /// By which file and generation data servers know the data of a file that has been given other objects.
+    #[derive(Copy)]
+    pub struct DataName {
+        /// A number that no inode has.
+        pub file: FileId,
+        /// The generation under it.
+        pub generation: u32,
+    }
+}
+
 /// Stored for a policy that says nothing of inline files, when more follows.
 const INLINE_MAX_UNSET: u32 = u32::MAX;
 
@@ -64,6 +75,8 @@ pub struct Rare {
     pub acl: Option<Acl>,
     /// Marks. Stored after the others, and only where there are any: a file without them is stored as before there were any.
     pub marks: Marks,
+    /// The name of its objects, unless that is its own. Stored last.
+    pub data: Option<DataName>,
 }
 
 impl Encode for Rare {
@@ -77,15 +90,18 @@ impl Encode for Rare {
         self.acl.encode(e);
         let inline_max_bytes = self.layout.and_then(|policy| policy.inline_max_bytes);
         let copies = self.layout.map_or(0, |policy| policy.copies);
-        let has_more = inline_max_bytes.is_some() || copies > 0;
+        let has_more = inline_max_bytes.is_some() || copies > 0 || self.data.is_some();
         if self.marks != Marks::default() || has_more {
             self.marks.encode(e);
         }
         if has_more {
             e.u32(inline_max_bytes.unwrap_or(INLINE_MAX_UNSET));
         }
-        if copies > 0 {
+        if copies > 0 || self.data.is_some() {
             e.u32(copies);
+        }
+        if let Some(data) = &self.data {
+            data.encode(e);
         }
     }
 }
@@ -107,6 +123,10 @@ impl Decode<'_> for Rare {
             0 => 0,
             _ => d.u32()?,
         };
+        let data = match d.remaining() {
+            0 => None,
+            _ => Some(Decode::decode(d)?),
+        };
         let policy = |stripes: Stripes| LayoutPolicy {
             stripe_unit: stripes.stripe_unit,
             stripe_count: stripes.stripe_count,
@@ -118,6 +138,7 @@ impl Decode<'_> for Rare {
             layout: stripes.map(policy),
             acl,
             marks,
+            data,
         })
     }
 }

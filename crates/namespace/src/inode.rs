@@ -1,7 +1,7 @@
 //! The inode: attributes of a file and the state of its data, and its stored form.
 
 use crate::mode::{MODE_BITS, STICKY, SYMLINK_MODE, without_privileges};
-use crate::{Acl, Device, Extras, FileId, Marks, NsError, Placement, Time, XattrTotals};
+use crate::{Acl, DataName, Device, Extras, FileId, Marks, NsError, Placement, Time, XattrTotals};
 use xdr::{Decode, Decoder, Encode, Encoder, OpaqueBuf};
 
 /// Longest symlink target in bytes (PATH_MAX of Linux).
@@ -15,6 +15,8 @@ const INODE_VERSION_EXTRAS: u32 = 2;
 const INODE_VERSION_MARKS: u32 = 3;
 /// Version of the stored form that ends with the limit of inline files in a layout policy.
 const INODE_VERSION_INLINE_MAX: u32 = 4;
+/// Version of the stored form that ends with the name of the objects.
+const INODE_VERSION_DATA: u32 = 5;
 
 /// What a file system takes at least for some bytes of a file; those of most data servers have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
@@ -136,6 +138,22 @@ impl Inode {
         self.extras.rare().map(|r| r.xattrs).unwrap_or_default()
     }
 
+    /// By which file and generation data servers know its objects: its own, unless it was given others.
+    #[must_use]
+    pub fn data(&self) -> DataName {
+        let own = DataName {
+            file: self.id,
+            generation: self.generation,
+        };
+        self.moved_data().unwrap_or(own)
+    }
+
+    /// The name of its objects, if that is not its own.
+    #[must_use]
+    pub fn moved_data(&self) -> Option<DataName> {
+        self.extras.rare().and_then(|rare| rare.data)
+    }
+
     /// Its marks.
     #[must_use]
     pub fn marks(&self) -> Marks {
@@ -161,6 +179,8 @@ impl Inode {
         let policy = self.layout_policy();
         if self.extras.is_none() {
             INODE_VERSION
+        } else if self.extras.rare().is_some_and(|rare| rare.data.is_some()) {
+            INODE_VERSION_DATA
         } else if policy.is_some_and(|policy| policy.inline_max_bytes.is_some()) {
             INODE_VERSION_INLINE_MAX
         } else if self.marks() == Marks::default() {
@@ -182,7 +202,7 @@ impl Inode {
         let corrupt = |why: String| NsError::corrupt(format!("inode {}: {why}", id.0));
         let mut d = Decoder::new(bytes);
         let version = d.u32().map_err(|e| corrupt(e.to_string()))?;
-        if !(INODE_VERSION..=INODE_VERSION_INLINE_MAX).contains(&version) {
+        if !(INODE_VERSION..=INODE_VERSION_DATA).contains(&version) {
             return Err(corrupt(format!("unknown version {version}")));
         }
         let mut inode = Self::decode(&mut d).map_err(|e| corrupt(e.to_string()))?;

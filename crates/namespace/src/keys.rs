@@ -21,6 +21,9 @@ pub(crate) const INLINE: u8 = b'b';
 /// Inline files that are being given a place (T8).
 pub(crate) const PLACING: u8 = b'p';
 
+/// Whose the objects under another name are.
+pub(crate) const DATA_NAME: u8 = b'a';
+
 /// Identity and schema of the file system.
 pub(crate) const SUPER_IDENTITY: &[u8] = b"sidentity";
 /// Number of starts.

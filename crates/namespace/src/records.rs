@@ -50,13 +50,13 @@ xdr::xdr_struct! {
         pub(crate) placement: Placement,
     }
 
-    /// An unlinked file whose objects data servers have yet to remove (R4).
+    /// Objects that data servers have yet to remove (R4): of an unlinked file, or those that a file had before it got others.
     pub struct Removal {
         /// Its place in the queue; acknowledged by this number.
         pub seq: u64,
-        /// The file.
+        /// The file by which data servers know them.
         pub file: FileId,
-        /// Its generation.
+        /// The generation.
         pub generation: u32,
         /// Lowest epoch that would be valid: above all that were given out.
         pub floor: u64,

@@ -277,6 +277,45 @@ fn a_copy_survives_the_death_of_each_server() {
 }
 
 #[test]
+fn files_that_are_there_get_two_copies_and_other_stripes() {
+    let cluster = Cluster::start();
+    let local = tempfile::tempdir().unwrap();
+    let (src, small) = (local.path().join("src"), local.path().join("small"));
+    fs::write(&src, bytes(9, 3_000_000)).unwrap();
+    fs::write(&small, bytes(9, 100)).unwrap();
+    cluster.ok(&["mkdir", ":/e"]);
+    cluster.ok(&["mkdir", ":/e/below"]);
+    cluster.ok(&["cp", src.to_str().unwrap(), ":/e/f"]);
+    cluster.ok(&["cp", src.to_str().unwrap(), ":/e/below/f"]);
+    cluster.ok(&["cp", small.to_str().unwrap(), ":/e/small"]);
+    let shown = |path| {
+        let out = cluster.ok(&["layout", "get", "--json", path]);
+        let shown: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        ["stripe_unit", "stripe_count", "copies"].map(|word| shown[0][word].as_u64())
+    };
+    let set = ["layout", "set", "--existing", "--json", ":/e"];
+    let run = |more: &[&str]| {
+        let out = cluster.ok(&[&set[..], more].concat());
+        let said: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let files = said.as_array().unwrap().iter();
+        files.filter(|item| !item["path"].is_null()).count()
+    };
+    let before = shown(":/e/f");
+    assert_eq!(run(&["--copies", "2", "--dry-run"]), 2);
+    assert_eq!(shown(":/e/f"), before);
+    assert_eq!(run(&["--copies", "2"]), 2);
+    assert_eq!(run(&["--copies", "2"]), 0, "what has it is passed over");
+    assert_eq!(shown(":/e/below/f"), [before[0], before[1], Some(2)]);
+    assert_eq!(run(&["--stripe-unit", "8KiB", "--stripe-count", "2"]), 2);
+    assert_eq!(shown(":/e/f"), [Some(8192), Some(2), Some(2)]);
+    let content = fs::read(&src).unwrap();
+    for path in [":/e/f", ":/e/below/f"] {
+        assert!(cluster.ok(&["cat", path]) == content, "{path}");
+    }
+    assert!(cluster.ok(&["cat", ":/e/small"]) == fs::read(&small).unwrap());
+}
+
+#[test]
 fn a_layout_is_set_on_a_directory_and_files_made_below_have_it() {
     let cluster = Cluster::start();
     cluster.ok(&["mkdir", ":/d"]);

@@ -37,6 +37,8 @@ pub enum InjectedBug {
     KeepInlineBytes,
     /// The metadata store forgets that an inline file was begun to be given a place: nothing of that attempt is cut.
     ForgetPlacings,
+    /// The metadata store forgets whose the objects are that a file was given when it was restriped.
+    ForgetNames,
     /// The metadata store forgets for which files layouts for writing are out.
     ForgetWriters,
     /// The object store of the first data server says "punched" and does nothing.
@@ -81,6 +83,7 @@ struct Forgetful<'a> {
 impl Forgetful<'_> {
     fn forgets(&self, key: &[u8]) -> bool {
         match self.bug {
+            InjectedBug::ForgetNames => key.starts_with(b"a"),
             InjectedBug::ForgetRemovals => key.starts_with(b"r"),
             InjectedBug::ForgetWriters => key.starts_with(b"w"),
             InjectedBug::ForgetRows => {

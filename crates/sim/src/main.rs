@@ -53,6 +53,9 @@ struct Args {
     /// Data servers are drained and made level meanwhile
     #[arg(long)]
     moves: bool,
+    /// With --moves: files of the data workers are restriped too
+    #[arg(long)]
+    restripes: bool,
     /// Data servers
     #[arg(long)]
     ds: Option<usize>,
@@ -99,6 +102,7 @@ fn config(args: &Args) -> Config {
         replicas: args.replicas.unwrap_or(usual.replicas),
         copies_min: args.copies_min.unwrap_or(usual.copies_min),
         moves: args.moves,
+        restripes: args.restripes,
         bug: args.bug,
         ..usual
     }

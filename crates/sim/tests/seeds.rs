@@ -345,6 +345,18 @@ fn what_a_failed_attempt_to_place_a_file_leaves_is_found() {
 }
 
 #[test]
+fn objects_of_restriped_files_that_nobody_knows_any_more_are_found() {
+    let words = "nothing tells whose its objects are";
+    let config = Config {
+        moves: true,
+        restripes: true,
+        ds: 4,
+        ..Config::cluster()
+    };
+    assert!(is_found(InjectedBug::ForgetNames, config, SEEDS, words));
+}
+
+#[test]
 fn sizes_that_are_seen_and_then_unseen_are_found() {
     let words = "cells at the end";
     let fault = InjectedBug::ForgetWriters;

@@ -91,10 +91,11 @@ impl Target {
         let group = cluster.group(group).ok_or(NfsStatus::ServerFault)?;
         let ids = group.primaries();
         let striping = striping_of(inode, ids.len()).ok_or(NfsStatus::ServerFault)?;
+        let data = inode.data();
         let handle = DsHandle {
             cluster_id: cluster.id(),
-            file_id: inode.id.0,
-            generation: inode.generation,
+            file_id: data.file.0,
+            generation: data.generation,
             place: None,
             rights,
             epoch,

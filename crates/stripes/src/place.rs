@@ -7,9 +7,10 @@ use namespace::Inode;
 /// The object of a file at a place of its group.
 #[must_use]
 pub fn object_of(inode: &Inode, group: &Group, index: u32) -> ObjectRef {
+    let data = inode.data();
     ObjectRef {
-        file_id: inode.id.0,
-        generation: inode.generation,
+        file_id: data.file.0,
+        generation: data.generation,
         place: group.object_place(index),
         group: match group.form {
             GroupForm::Shared => 0,

@@ -1,9 +1,11 @@
 //! The virtual extended attribute `ropewalk.layout` (`user.ropewalk.layout` on Linux): how data are striped.
 //!
 //! A plain attribute to clients, so `setfattr` and `getfattr` on a kernel mount do what `ropewalk layout` does. On a directory it
-//! is the policy for new files and directories below; reading shows what applies, set or not. On a file it shows where
-//! the file lies, and cannot be set: that is decided at its creation. `inline=3000` is a file whose bytes, so many, lie in
-//! the metadata store.
+//! is the policy for new files and directories below; reading shows what applies, set or not. On a file it shows how the
+//! file lies. To set it gives a file that has data another stripe unit, count or number of copies; what is not named stays.
+//! The answer comes before that is done. Meanwhile `restriped` says how many bytes are copied; `restripe_failed` is why the last
+//! try ended. Only the owner and root may. `inline=3000` is a file whose bytes, so many, lie in the metadata store:
+//! nothing is to be done for it.
 //!
 //! The value is text: `stripe_unit=1048576 stripe_count=4 inline_max=32768`, each word optional. Sizes may end in K, M or G
 //! (powers of 1024, `KiB` too). `stripe_count=all` is a whole placement group. `inline_max` is the size up to which a file
@@ -12,7 +14,7 @@
 use crate::Mds;
 use crate::cx::Cx;
 use cluster::FILE_WIDTH_MAX;
-use fs::{STRIPE_UNIT_BYTES_MAX, STRIPE_UNIT_BYTES_MIN};
+use fs::{RestripeState, STRIPE_UNIT_BYTES_MAX, STRIPE_UNIT_BYTES_MIN};
 use layout::COPIES_MAX;
 use namespace::{EXECUTE, INLINE_BYTES_MAX, Inode, LayoutPolicy, READ, SetXattr, WRITE};
 use nfs4::NfsStatus;
@@ -21,6 +23,8 @@ use nfs4::NfsStatus;
 pub(super) const NAME: &[u8] = b"ropewalk.layout";
 /// Its LISTXATTRS cookie: below that of any other.
 pub(super) const COOKIE: u64 = 1;
+/// The word for the number of data servers.
+const COUNT: &[u8] = b"stripe_count=";
 /// Longest text.
 const TEXT_BYTES_MAX: usize = 256;
 
@@ -34,9 +38,14 @@ pub(super) fn get(mds: &Mds, cx: &mut Cx<'_>, inode: &Inode) -> Result<String, N
         return Ok(format!("inline={}", inode.space_used));
     }
     if let Some(placement) = inode.placement {
-        let group = mds.fs.cluster().group(placement.group);
-        let (count, copies) = group.map_or((0, 1), |g| (g.width(), g.copies));
-        return Ok(stripes(placement.stripe_unit, count, copies));
+        let shape = fs::shape_of(&mds.fs, inode);
+        let (count, copies) = shape.map_or((0, 1), |shape| (shape.width, shape.copies));
+        let stripes = stripes(placement.stripe_unit, count, copies);
+        return Ok(match fs::restripe_state(&mds.fs, inode.id) {
+            None => stripes,
+            Some(RestripeState::Running(bytes)) => format!("{stripes} restriped={bytes}"),
+            Some(RestripeState::Failed(status)) => format!("{stripes} restripe_failed={status}"),
+        });
     }
     if !inode.is_dir() {
         return Err(NfsStatus::NoXattr);
@@ -90,6 +99,34 @@ pub(super) fn to_set(
         _ => {}
     }
     parse(value, mds.fs.cluster().stripe_count_max()).ok_or(NfsStatus::Inval)
+}
+
+/// Begins to give a file that has data the shape that a value names.
+pub(super) fn restripe(
+    mds: &Mds,
+    cx: &Cx<'_>,
+    inode: &Inode,
+    value: &[u8],
+) -> Result<(), NfsStatus> {
+    let mut policy = parse(value, mds.fs.cluster().stripe_count_max()).ok_or(NfsStatus::Inval)?;
+    if !cx.actor.cred.is_root && cx.actor.cred.uid != inode.uid {
+        return Err(NfsStatus::Perm);
+    }
+    let Some(now) = fs::shape_of(&mds.fs, inode) else {
+        return Ok(());
+    };
+    if policy.stripe_unit == 0 {
+        policy.stripe_unit = now.stripe_unit;
+    }
+    // All of a group is 0 too.
+    let names_count = value.windows(COUNT.len()).any(|word| word == COUNT);
+    if !names_count {
+        policy.stripe_count = now.width;
+    }
+    if policy.copies == 0 {
+        policy.copies = now.copies;
+    }
+    fs::restripe(&mds.fs, inode, policy)
 }
 
 /// Reads the text; `None` for what makes no sense or is beyond its bounds.

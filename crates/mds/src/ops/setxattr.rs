@@ -22,6 +22,16 @@ pub(super) async fn setxattr(
         SetXattrOption::Replace => SetXattr::Replace,
     };
     let (name, value) = (args.name.0, args.value.0);
+    if name == layout_xattr::NAME && inode.is_regular() {
+        // No attribute shows it but this one, which no client keeps.
+        layout_xattr::restripe(mds, cx, &inode, value)?;
+        return Ok(SetXattrRes {
+            cinfo: names::cinfo(ChangeInfo {
+                before: inode.change,
+                after: inode.change,
+            }),
+        });
+    }
     let policy = match name {
         layout_xattr::NAME => Some(layout_xattr::to_set(mds, &inode, value, how)?),
         _ => None,

@@ -29,6 +29,7 @@ mod rdma;
 mod recalls;
 mod recovery;
 mod replicas;
+mod restripe;
 mod rig;
 mod scrub;
 mod space;

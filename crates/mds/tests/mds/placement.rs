@@ -333,9 +333,9 @@ async fn a_layout_policy_is_checked_and_set_by_the_owner_of_the_directory() {
         let refused = set_policy(&alice, &root, wrong).await;
         assert_eq!(refused, Err(NfsStatus::Inval), "{wrong}");
     }
-    let on_file = set_policy(&alice, &before.fh, "stripe_count=1").await;
-    assert_eq!(on_file, Err(NfsStatus::Inval));
     let stranger = alice.user(1000);
+    let on_file = set_policy(&stranger, &before.fh, "stripe_count=1").await;
+    assert_eq!(on_file, Err(NfsStatus::Perm));
     let by_stranger = set_policy(&stranger, &root, "stripe_count=1").await;
     assert_eq!(by_stranger, Err(NfsStatus::Perm));
     assert_eq!(policies_listed(&alice, &root).await, 0);

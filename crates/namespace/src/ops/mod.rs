@@ -13,5 +13,6 @@ pub(crate) mod readdir;
 pub(crate) mod removal;
 pub(crate) mod remove;
 pub(crate) mod rename;
+pub(crate) mod restripe;
 pub(crate) mod setattr;
 pub(crate) mod xattr;

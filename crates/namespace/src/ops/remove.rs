@@ -14,7 +14,7 @@ use crate::ops::{place, xattr};
 use crate::records::Removal;
 use crate::rights::EXECUTE;
 use crate::txn::Txn;
-use crate::{ChangeInfo, FileId, Namespace, NsError, Op, Time, keys, records};
+use crate::{ChangeInfo, FileId, Namespace, NsError, Op, Placement, Time, keys, records};
 use meta::Purpose;
 use std::sync::Arc;
 use xdr::List;
@@ -139,10 +139,19 @@ pub(crate) fn discard(txn: &mut Txn<'_>, inode: &Inode) -> Result<(), NsError> {
     let Some(placement) = placement else {
         return Ok(());
     };
+    if let Some(data) = inode.moved_data() {
+        txn.delete_record(keys::DATA_NAME, data.file.0);
+    }
+    queue(txn, inode, placement)
+}
+
+/// Queues the removal of the objects that a file has at a place.
+pub(crate) fn queue(txn: &mut Txn<'_>, inode: &Inode, placement: Placement) -> Result<(), NsError> {
+    let data = inode.data();
     let removal = Removal {
         seq: txn.next_removal()?,
-        file: inode.id,
-        generation: inode.generation,
+        file: data.file,
+        generation: data.generation,
         floor: txn.fencing_epoch(inode).saturating_add(1),
         placement,
         acked: List::default(),

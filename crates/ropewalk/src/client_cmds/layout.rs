@@ -2,6 +2,7 @@
 
 use super::CliError;
 use super::error::Failures;
+use super::existing::{Walk, word};
 use super::output::Listing;
 use super::remote::{Place, Servers};
 use bytesize::ByteSize;
@@ -11,11 +12,11 @@ use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 
 /// The attribute; `user.ropewalk.layout` on a kernel mount.
-const XATTR: &[u8] = b"ropewalk.layout";
+pub(super) const XATTR: &[u8] = b"ropewalk.layout";
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum LayoutCommand {
-    /// Set how new files in a directory, and in new directories below it, are striped
+    /// Set how new files in a directory, and in new directories below it, are striped; with --existing those that are there too
     Set(SetArgs),
     /// Show how a file is striped, or what applies to new files of a directory
     Get(GetArgs),
@@ -41,6 +42,12 @@ pub(crate) struct SetArgs {
     /// Take the directory's own setting away
     #[arg(long, conflicts_with_all = ["stripe_unit", "stripe_count", "inline_max", "copies"])]
     unset: bool,
+    /// Lay out the files below anew that are there, while they are used; also of one file. Only their owner or root may
+    #[arg(long, conflicts_with = "unset")]
+    existing: bool,
+    /// Only say which files would be laid out anew
+    #[arg(long, requires = "existing")]
+    dry_run: bool,
     /// Print JSON: what was done
     #[arg(long)]
     json: bool,
@@ -82,11 +89,22 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
             "say --stripe-unit, --stripe-count, --inline-max, --copies or --unset",
         ));
     }
-    let text = words.join(" ");
-    let value = (!args.unset).then_some(text.as_bytes());
-    let mut out = Listing::new(args.json);
+    let wanted = WantedLayout {
+        text: words.join(" "),
+    };
+    if args.existing && args.inline_max.is_some() {
+        return Err(CliError::usage("--inline-max is for new files only"));
+    }
+    let value = (!args.unset).then_some(wanted.text.as_bytes());
+    let (mut out, mut failures) = (Listing::new(args.json), Failures::default());
     for path in &args.paths {
         let place = servers.place(path).await?;
+        if args.existing && (args.dry_run || is_file(&place).await?) {
+            let how = (args.dry_run, args.json);
+            let walk = Walk::new(&wanted, how, &mut out, &mut failures);
+            walk.run(&place).await?;
+            continue;
+        }
         match place.client.set_xattr(place.path(), XATTR, value).await {
             // Unset is what it is to be.
             Err(Error::Status(NfsStatus::NoXattr)) if args.unset => {}
@@ -94,8 +112,41 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
             done => done.map_err(CliError::cannot("set the layout of", &place.url))?,
         }
         out.done(|| json!({ "set": place.url.to_string() }))?;
+        if args.existing {
+            let walk = Walk::new(&wanted, (false, args.json), &mut out, &mut failures);
+            walk.run(&place).await?;
+        }
     }
-    out.finish()
+    out.finish()?;
+    failures.verdict("file")
+}
+
+async fn is_file(place: &Place) -> Result<bool, CliError> {
+    let found = place.client.lookup(place.path()).await;
+    let found = found.map_err(CliError::cannot("read", &place.url))?;
+    Ok(found.metadata.is_file())
+}
+
+/// What files are to have, as the words of the attribute.
+pub(super) struct WantedLayout {
+    pub(super) text: String,
+}
+
+impl WantedLayout {
+    /// Whether a file with this layout has all of it. One in the metadata store has no stripes.
+    pub(super) fn is_met_by(&self, text: &str) -> bool {
+        if word(text, "inline").is_some() {
+            return true;
+        }
+        let mut words = self
+            .text
+            .split_whitespace()
+            .filter_map(|w| w.split_once('='));
+        words.all(|(name, value)| match name {
+            "copies" => word(text, "copies").unwrap_or("1") == value,
+            name => word(text, name) == Some(value),
+        })
+    }
 }
 
 /// The server would refuse it too, without a reason.
@@ -152,6 +203,19 @@ fn json_of(place: &Place, text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_layout_is_met_when_all_that_is_named_is_as_it_is_to_be() {
+        let met = |wanted: &str, text| {
+            let text_of = wanted.to_owned();
+            WantedLayout { text: text_of }.is_met_by(text)
+        };
+        let file = "stripe_unit=65536 stripe_count=3";
+        assert!(met("copies=1", file) && met("stripe_unit=65536 copies=1", file));
+        assert!(!met("copies=2", file) && !met("stripe_count=2", file));
+        assert!(met("copies=2", "stripe_unit=65536 stripe_count=3 copies=2"));
+        assert!(met("copies=2", "inline=77"));
+    }
 
     #[test]
     fn a_stripe_count_beyond_the_bound_is_told_the_bound_and_why() {

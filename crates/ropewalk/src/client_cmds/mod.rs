@@ -8,6 +8,7 @@ mod copy;
 mod cp;
 mod du;
 mod error;
+mod existing;
 mod layout;
 mod ln;
 mod ls;

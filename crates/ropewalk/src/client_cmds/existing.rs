@@ -1,0 +1,207 @@
+//! `ropewalk layout set --existing`: files that are there get the layout too, one after the other, a few at one time.
+//!
+//! The work is the metadata server's: each file is asked for by its attribute `ropewalk.layout`, which then tells how far it
+//! is. To stop and to start again loses nothing: what has the layout is passed over, and what was begun goes on at the server.
+
+use super::error::Failures;
+use super::layout::{WantedLayout, XATTR};
+use super::output::Listing;
+use super::remote::Place;
+use super::{CliError, show};
+use client::{Error, NfsStatus};
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+/// Files that are asked for at one time: as many as the server works on.
+const FILES_AT_ONCE: usize = 4;
+/// Deepest tree, and most directories that wait.
+const DIRS_MAX: usize = 1 << 20;
+/// Pause between two looks at the files that are worked on.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// One walk.
+pub(super) struct Walk<'a> {
+    wanted: &'a WantedLayout,
+    dry_run: bool,
+    out: &'a mut Listing,
+    failures: &'a mut Failures,
+    bar: Option<ProgressBar>,
+    running: VecDeque<Place>,
+    files: u64,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        wanted: &'a WantedLayout,
+        (dry_run, quiet): (bool, bool),
+        out: &'a mut Listing,
+        failures: &'a mut Failures,
+    ) -> Self {
+        let bar = !quiet && io::stderr().is_terminal();
+        Self {
+            wanted,
+            dry_run,
+            out,
+            failures,
+            bar: bar.then(ProgressBar::new_spinner),
+            running: VecDeque::new(),
+            files: 0,
+        }
+    }
+
+    /// Walks a directory, or takes one file.
+    pub(super) async fn run(mut self, root: &Place) -> Result<(), CliError> {
+        let found = root.client.lookup(root.path()).await;
+        let metadata = found.map_err(CliError::cannot("read", &root.url))?.metadata;
+        if metadata.is_dir() {
+            self.dirs(root).await?;
+        } else if metadata.is_file() {
+            self.file(root).await?;
+        } else {
+            return Err(CliError::new(format!("{} has no layout", root.url)));
+        }
+        while let Some(first) = self.running.pop_front() {
+            self.until_done(&first).await?;
+        }
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        Ok(())
+    }
+
+    async fn dirs(&mut self, root: &Place) -> Result<(), CliError> {
+        let mut waiting = vec![root.clone()];
+        while let Some(dir) = waiting.pop() {
+            let read = self.dir(&dir, &mut waiting).await;
+            self.failures.note(read)?;
+        }
+        Ok(())
+    }
+
+    async fn dir(&mut self, dir: &Place, waiting: &mut Vec<Place>) -> Result<(), CliError> {
+        let reading = dir.client.read_dir(dir.path()).await;
+        let mut reading = reading.map_err(CliError::cannot("read", &dir.url))?;
+        loop {
+            let page = reading.next_page().await;
+            let page = page.map_err(CliError::cannot("read", &dir.url))?;
+            let Some(page) = page else { return Ok(()) };
+            for entry in page {
+                let place = dir.child(&entry.name);
+                if entry.metadata.is_file() {
+                    let done = self.file(&place).await;
+                    self.failures.note(done)?;
+                } else if entry.metadata.is_dir() {
+                    if waiting.len() >= DIRS_MAX {
+                        return Err(CliError::new(format!(
+                            "{} has too many directories",
+                            dir.url
+                        )));
+                    }
+                    waiting.push(place);
+                }
+            }
+        }
+    }
+
+    /// Begins one file, once there is room for it.
+    async fn file(&mut self, place: &Place) -> Result<(), CliError> {
+        let text = match layout_of(place).await {
+            // Removed meanwhile.
+            Err(Error::Status(NfsStatus::NoEnt | NfsStatus::Stale)) => return Ok(()),
+            found => found.map_err(CliError::cannot("read the layout of", &place.url))?,
+        };
+        if self.wanted.is_met_by(&text) {
+            return Ok(());
+        }
+        if self.dry_run {
+            return self.tell(place, "would be laid out anew");
+        }
+        while self.running.len() >= FILES_AT_ONCE {
+            let Some(first) = self.running.pop_front() else {
+                break;
+            };
+            self.until_done(&first).await?;
+        }
+        let value = self.wanted.text.as_bytes();
+        loop {
+            match place
+                .client
+                .set_xattr(place.path(), XATTR, Some(value))
+                .await
+            {
+                Ok(()) => break,
+                // Others have the server do as much as it does at one time.
+                Err(Error::Status(NfsStatus::Delay)) => tokio::time::sleep(LOOK).await,
+                Err(Error::Status(NfsStatus::NoEnt | NfsStatus::Stale)) => return Ok(()),
+                Err(error) => {
+                    return Err(CliError::cannot("set the layout of", &place.url)(error));
+                }
+            }
+        }
+        self.running.push_back(place.clone());
+        Ok(())
+    }
+
+    async fn until_done(&mut self, place: &Place) -> Result<(), CliError> {
+        let done = self.wait_for(place).await;
+        self.failures.note(done)
+    }
+
+    async fn wait_for(&mut self, place: &Place) -> Result<(), CliError> {
+        loop {
+            let text = match layout_of(place).await {
+                Err(Error::Status(NfsStatus::NoEnt | NfsStatus::Stale)) => return Ok(()),
+                found => found.map_err(CliError::cannot("read the layout of", &place.url))?,
+            };
+            if let Some(copied) = word(&text, "restriped") {
+                if let Some(bar) = &self.bar {
+                    let copied = show::human(copied.parse().unwrap_or(0));
+                    bar.set_message(format!("{} files, {}: {copied}", self.files, place.url));
+                    bar.tick();
+                }
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            if self.wanted.is_met_by(&text) {
+                self.files += 1;
+                return self.tell(place, "laid out anew");
+            }
+            let why = match word(&text, "restripe_failed") {
+                Some("NFS4ERR_DELAY") => {
+                    "it is used too much, or data servers are away; try again later"
+                }
+                Some(status) => status,
+                None => "the data servers that there are do not allow it",
+            };
+            return Err(CliError::new(format!(
+                "cannot set the layout of {}: {why}",
+                place.url
+            )));
+        }
+    }
+
+    fn tell(&mut self, place: &Place, what: &str) -> Result<(), CliError> {
+        let path = String::from_utf8_lossy(place.path()).into_owned();
+        let done = !self.dry_run;
+        self.out.item(
+            || format!("{}: {what}", place.url),
+            || json!({ "path": path, "restriped": done }),
+        )
+    }
+}
+
+async fn layout_of(place: &Place) -> Result<String, Error> {
+    let value = place.client.xattr(place.path(), XATTR).await?;
+    Ok(String::from_utf8_lossy(&value).into_owned())
+}
+
+/// The value of a word of a layout.
+pub(super) fn word<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let mut words = text.split_whitespace().filter_map(|w| w.split_once('='));
+    words
+        .find(|(word, _)| *word == name)
+        .map(|(_, value)| value)
+}
