@@ -193,7 +193,7 @@ async fn opens_and_goes_on(name: &str, was_killed: bool) {
     goes_on(stored).await;
 }
 
-/// What today's servers do with old files and new ones. Old files are raised to two copies here once a command does that.
+/// What today's servers do with old files and new ones.
 async fn goes_on(stored: Stored) {
     let existing = OpenOptions::read_write();
     let mut edited = Vec::new();
@@ -220,6 +220,7 @@ async fn goes_on(stored: Stored) {
     edited.push(("/overwritten".to_owned(), replaced));
     stored.client.remove("/dir/beyond").await.unwrap();
     two_copies(&stored, &mut edited).await;
+    raised(&stored, &edited).await;
 
     let stored = stored.again("later").await;
     for (path, bytes) in &edited {
@@ -229,6 +230,22 @@ async fn goes_on(stored: Stored) {
         (status(&stored.cluster())?["mds"]["removals_waiting"] == 0).then_some(())
     });
     assert!(stored.up.stop().success());
+}
+
+/// The files that the earlier version made get a second copy, too.
+async fn raised(stored: &Stored, edited: &[(String, Vec<u8>)]) {
+    let all = url(&stored.cluster());
+    let set = run(&["layout", "set", &all, "--copies", "2", "--existing"]);
+    let said = String::from_utf8_lossy(&set.stderr).into_owned();
+    assert!(set.status.success(), "{said}");
+    for path in ["/dir/below/striped", "/dir/moved", "/overwritten"] {
+        let layout = stored.client.xattr(path, b"ropewalk.layout").await;
+        let layout = String::from_utf8(layout.unwrap()).unwrap();
+        assert!(layout.contains("copies=2"), "{path}: {layout}");
+    }
+    for (path, bytes) in edited {
+        assert!(stored.read(path).await == *bytes, "{path} in two copies");
+    }
 }
 
 /// New files of a directory with two copies, beside those that the earlier version made.

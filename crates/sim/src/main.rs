@@ -145,6 +145,7 @@ fn replay(seed: u64, args: &Args) -> String {
         ("greedy", args.greedy),
         ("eager", args.eager),
         ("moves", args.moves),
+        ("restripes", args.restripes),
     ];
     for (name, _) in flags.iter().filter(|(_, is_given)| *is_given) {
         out += &format!(" --{name}");

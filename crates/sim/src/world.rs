@@ -78,7 +78,7 @@ pub struct Config {
     pub copies_min: u32,
     /// Whether data servers are drained and made level meanwhile.
     pub moves: bool,
-    /// Whether files are also restriped, with `moves`. A seed still fails so: 8, with two copies and four data servers.
+    /// Whether files are also restriped, with `moves`.
     pub restripes: bool,
     /// A built-in fault.
     pub bug: Option<InjectedBug>,

@@ -99,6 +99,24 @@ fn promises_hold_where_stripes_have_copies_and_copies_are_equal_at_the_end() {
 }
 
 #[test]
+fn files_are_restriped_while_they_are_used_on_every_seed() {
+    let two_copies = Config {
+        moves: true,
+        restripes: true,
+        ds: 4,
+        ..Config::replicated()
+    };
+    try_seeds(40, &two_copies, " --replicas 2 --moves --restripes --ds 4");
+    let one_copy = Config {
+        moves: true,
+        restripes: true,
+        ds: 4,
+        ..Config::cluster()
+    };
+    try_seeds(40, &one_copy, " --moves --restripes --ds 4");
+}
+
+#[test]
 fn nothing_is_promised_to_fewer_copies_than_must_be_in_sync() {
     let flags = " --replicas 3 --copies-min 2 --ds 4";
     try_seeds(20, &Config::two_at_least(), flags);

@@ -4,9 +4,9 @@
 //! is. To stop and to start again loses nothing: what has the layout is passed over, and what was begun goes on at the server.
 
 use super::error::Failures;
-use super::layout::{WantedLayout, XATTR};
 use super::output::Listing;
 use super::remote::Place;
+use super::wanted::{WantedLayout, XATTR, word};
 use super::{CliError, show};
 use client::{Error, NfsStatus};
 use indicatif::ProgressBar;
@@ -19,6 +19,8 @@ use std::time::Duration;
 const FILES_AT_ONCE: usize = 4;
 /// Deepest tree, and most directories that wait.
 const DIRS_MAX: usize = 1 << 20;
+/// Tries of an order that the server puts off, a pause before each: ten minutes.
+const TRIES_MAX: u32 = 3000;
 /// Pause between two looks at the files that are worked on.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -126,7 +128,9 @@ impl<'a> Walk<'a> {
             self.until_done(&first).await?;
         }
         let value = self.wanted.text.as_bytes();
+        let mut tries = 0;
         loop {
+            tries += 1;
             match place
                 .client
                 .set_xattr(place.path(), XATTR, Some(value))
@@ -134,7 +138,9 @@ impl<'a> Walk<'a> {
             {
                 Ok(()) => break,
                 // Others have the server do as much as it does at one time.
-                Err(Error::Status(NfsStatus::Delay)) => tokio::time::sleep(LOOK).await,
+                Err(Error::Status(NfsStatus::Delay)) if tries < TRIES_MAX => {
+                    tokio::time::sleep(LOOK).await;
+                }
                 Err(Error::Status(NfsStatus::NoEnt | NfsStatus::Stale)) => return Ok(()),
                 Err(error) => {
                     return Err(CliError::cannot("set the layout of", &place.url)(error));
@@ -196,12 +202,4 @@ impl<'a> Walk<'a> {
 async fn layout_of(place: &Place) -> Result<String, Error> {
     let value = place.client.xattr(place.path(), XATTR).await?;
     Ok(String::from_utf8_lossy(&value).into_owned())
-}
-
-/// The value of a word of a layout.
-pub(super) fn word<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    let mut words = text.split_whitespace().filter_map(|w| w.split_once('='));
-    words
-        .find(|(word, _)| *word == name)
-        .map(|(_, value)| value)
 }

@@ -2,17 +2,15 @@
 
 use super::CliError;
 use super::error::Failures;
-use super::existing::{Walk, word};
+use super::existing::Walk;
 use super::output::Listing;
 use super::remote::{Place, Servers};
+use super::wanted::{WantedLayout, XATTR};
 use bytesize::ByteSize;
 use client::{Error, NfsStatus};
 use cluster::FILE_WIDTH_MAX;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
-
-/// The attribute; `user.ropewalk.layout` on a kernel mount.
-pub(super) const XATTR: &[u8] = b"ropewalk.layout";
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum LayoutCommand {
@@ -127,28 +125,6 @@ async fn is_file(place: &Place) -> Result<bool, CliError> {
     Ok(found.metadata.is_file())
 }
 
-/// What files are to have, as the words of the attribute.
-pub(super) struct WantedLayout {
-    pub(super) text: String,
-}
-
-impl WantedLayout {
-    /// Whether a file with this layout has all of it. One in the metadata store has no stripes.
-    pub(super) fn is_met_by(&self, text: &str) -> bool {
-        if word(text, "inline").is_some() {
-            return true;
-        }
-        let mut words = self
-            .text
-            .split_whitespace()
-            .filter_map(|w| w.split_once('='));
-        words.all(|(name, value)| match name {
-            "copies" => word(text, "copies").unwrap_or("1") == value,
-            name => word(text, name) == Some(value),
-        })
-    }
-}
-
 /// The server would refuse it too, without a reason.
 fn stripe_count(text: &str) -> Result<u32, String> {
     let count: u32 = text.parse().map_err(|_| "no number of data servers")?;
@@ -203,19 +179,6 @@ fn json_of(place: &Place, text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_layout_is_met_when_all_that_is_named_is_as_it_is_to_be() {
-        let met = |wanted: &str, text| {
-            let text_of = wanted.to_owned();
-            WantedLayout { text: text_of }.is_met_by(text)
-        };
-        let file = "stripe_unit=65536 stripe_count=3";
-        assert!(met("copies=1", file) && met("stripe_unit=65536 copies=1", file));
-        assert!(!met("copies=2", file) && !met("stripe_count=2", file));
-        assert!(met("copies=2", "stripe_unit=65536 stripe_count=3 copies=2"));
-        assert!(met("copies=2", "inline=77"));
-    }
 
     #[test]
     fn a_stripe_count_beyond_the_bound_is_told_the_bound_and_why() {

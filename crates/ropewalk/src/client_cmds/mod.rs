@@ -19,6 +19,7 @@ mod remote;
 mod rm;
 mod show;
 mod stat;
+mod wanted;
 
 pub(crate) use error::CliError;
 
