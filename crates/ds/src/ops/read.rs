@@ -99,9 +99,9 @@ async fn from_object(
     is_cold: bool,
 ) -> Result<(Span, u64), Fault> {
     // Without threads for slow reads nobody knows where bytes come from.
-    let is_from_disk = is_cold || !ds.offload;
-    if is_from_disk || ds.sums.has_damage() {
-        Box::pin(ds.before_read(id, (offset, len), is_from_disk)).await?;
+    let is_verified = ds.sums.verifies_reads() && (is_cold || !ds.offload);
+    if is_verified || ds.sums.has_damage() {
+        Box::pin(ds.before_read(id, (offset, len), is_verified)).await?;
     }
     let read = if is_cold {
         count(&ds.counts.cold_reads);

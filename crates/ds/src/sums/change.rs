@@ -126,8 +126,8 @@ impl Ds {
         self.mend_range(id, start, start.saturating_add(1)).await
     }
 
-    /// Before bytes of an object are read: damage is mended or told. With `is_from_disk` they are compared with their
-    /// sums, if that is wanted.
+    /// Before bytes of an object are read: damage is mended or told. With `is_verified` they are compared with their
+    /// sums.
     ///
     /// # Errors
     /// [`Fault::Damaged`].
@@ -135,14 +135,14 @@ impl Ds {
         &self,
         id: ObjectId,
         (offset, len): (u64, u32),
-        is_from_disk: bool,
+        is_verified: bool,
     ) -> Result<(), Fault> {
         let end = offset.saturating_add(u64::from(len));
         if offset >= end {
             return Ok(());
         }
         let (first, last) = blocks_of(offset, end);
-        if is_from_disk && self.sums.config.verify_reads && self.index.known(id)?.has_sums {
+        if is_verified && self.index.known(id)?.has_sums {
             self.verify_blocks(id, first, last, false).await?;
         }
         if self.sums.has_damage() {

@@ -156,6 +156,11 @@ impl Sums {
         quiet
     }
 
+    /// Whether reads that come from the disk are compared.
+    pub(crate) fn verifies_reads(&self) -> bool {
+        self.config.verify_reads
+    }
+
     /// Whether any block is damaged: most of the time none is.
     pub(crate) fn has_damage(&self) -> bool {
         self.damaged_blocks.load(Relaxed) > 0
