@@ -14,9 +14,6 @@ use std::time::Duration;
 use xdr::Opaque;
 
 const MIB: u64 = 1 << 20;
-/// Truncations that are begun one after the other, each so many turns of the other tasks later after the order.
-const TRUNCATIONS: u32 = 100;
-const STEP: u32 = 10;
 
 async fn set(file: &File<'_>, text: &str) -> Result<(), NfsStatus> {
     let done = file.client.on(&file.fh, |b| {
@@ -132,27 +129,6 @@ async fn a_truncation_meanwhile_is_not_undone() {
     let mut model = vec![1; 100];
     model.resize(200, 0);
     assert_eq!(bytes_of(&file, 0, usize::MAX).await, model);
-}
-
-/// It waits for the switch with what it found of the file before: the cut must reach the new objects.
-#[tokio::test(start_paused = true)]
-async fn a_truncation_that_waits_for_the_switch_cuts_the_new_objects() {
-    let (rig, _port, _servers) = cluster(2).await;
-    let alice = rig.session("alice").await;
-    for steps in 0..TRUNCATIONS {
-        let file = File::create(&alice, &format!("f{steps}")).await;
-        fill(&file, 0, &[1; 100_000]).await;
-        patiently(|| set(&file, "copies=2")).await.unwrap();
-        for _ in 0..steps * STEP {
-            tokio::task::yield_now().await;
-        }
-        patiently(|| file.try_truncate(100)).await.unwrap();
-        patiently(|| file.try_truncate(200)).await.unwrap();
-        let _layout = ended(&file).await;
-        let mut model = vec![1; 100];
-        model.resize(200, 0);
-        assert_eq!(bytes_of(&file, 0, usize::MAX).await, model, "{steps}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
