@@ -234,8 +234,14 @@ async fn goes_on(stored: Stored) {
 
 /// The files that the earlier version made get a second copy, too.
 async fn raised(stored: &Stored, edited: &[(String, Vec<u8>)]) {
-    let all = url(&stored.cluster());
-    let set = run(&["layout", "set", &all, "--copies", "2", "--existing"]);
+    // The root of the tree is root's, and the export squashes root.
+    let urls = ["dir", "narrow", "overwritten"].map(|n| format!("{}{n}", url(&stored.cluster())));
+    let paths = urls.each_ref().map(String::as_str);
+    let set = run(&[
+        &["layout", "set", "--copies", "2", "--existing"],
+        &paths[..],
+    ]
+    .concat());
     let said = String::from_utf8_lossy(&set.stderr).into_owned();
     assert!(set.status.success(), "{said}");
     for path in ["/dir/below/striped", "/dir/moved", "/overwritten"] {
