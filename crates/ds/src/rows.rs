@@ -182,11 +182,12 @@ impl Rows {
         let index = u32::from(place.place);
         let known = self.governed(place.group, index, ds)?;
         let striping = place.striping(known.width)?;
+        let has_copies = known.has_copies();
         (known.row.reign == place.reign && index < known.width).then_some(HandleStripes {
             striping,
             index,
-            is_alone: known.row.members.0.len() == 1 && known.has_copies(),
-            has_copies: known.has_copies(),
+            is_alone: known.row.members.0.len() == 1 && has_copies,
+            has_copies,
         })
     }
 }

@@ -7,7 +7,9 @@
 
 use crate::placement::set_policy;
 use crate::rig::file::{File, patiently};
-use crate::rig::real::{Real, bytes_of, cluster, fill, pattern, try_commit, try_read, write};
+use crate::rig::real::{
+    Real, bytes_of, cluster, cluster_with, fill, pattern, try_commit, try_read, write,
+};
 use crate::rig::{Client, Rig};
 use control::ScrubState;
 use nfs4::{NfsStatus, StableHow};
@@ -95,7 +97,7 @@ async fn a_damaged_block_of_either_member_is_mended_from_the_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_that_is_compared_mends_what_it_reads() {
-    let (rig, _port, servers) = cluster(2).await;
+    let (rig, _port, servers) = cluster_with(2, true).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let model = pattern(300_000);
     let alice = rig.session("alice").await;

@@ -29,6 +29,8 @@ pub struct Real {
     pub index: Arc<MemStore>,
     pub objects: Arc<dyn ObjectStore>,
     pub membership: Option<Membership>,
+    /// Whether reads are compared with sums.
+    pub verify_reads: bool,
     /// Its wall clock.
     pub clock_s: Arc<AtomicI64>,
     /// The server, while it runs.
@@ -51,6 +53,7 @@ impl Real {
             index: Arc::new(MemStore::new()),
             objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
             membership: None,
+            verify_reads: false,
             clock_s: Arc::new(AtomicI64::new(2_000_000)),
             nfsd: None,
             running: None,
@@ -72,7 +75,7 @@ impl Real {
             peers: None,
             clients: ClientLimits::default(),
             sums: ds::sums::SumsConfig {
-                verify_reads: true,
+                verify_reads: self.verify_reads,
                 ..ds::sums::SumsConfig::default()
             },
         }
@@ -152,11 +155,17 @@ impl Real {
 }
 
 pub async fn cluster(servers: u8) -> (Rig, Port, Vec<Real>) {
+    cluster_with(servers, false).await
+}
+
+/// As [`cluster`]; reads may be compared with sums.
+pub async fn cluster_with(servers: u8, verify_reads: bool) -> (Rig, Port, Vec<Real>) {
     let rig = Rig::new().await;
     let port = Port::open(&rig);
     let mut all = Vec::new();
     for number in 1..=servers {
         let mut real = Real::new(number);
+        real.verify_reads = verify_reads;
         real.start(&rig, &port, u64::from(number)).await;
         all.push(real);
     }
