@@ -87,7 +87,7 @@ pub struct ClusterStatus {
     pub places: Vec<PlaceStatus>,
     /// How far members are filled.
     pub fillings: Vec<FillProgress>,
-    /// Seconds until each place has its copies, at the pace of now; `None` while that cannot be known.
+    /// Seconds until each place has its copies, if fillings keep their present pace; `None` while that is unknown.
     pub full_redundancy_seconds: Option<u64>,
     /// Whether data servers are being made level.
     pub is_rebalancing: bool,

@@ -9,7 +9,7 @@
 //! is in sync has all that was applied before it became so.
 //!
 //! # Failure
-//! Who waits too long is told to come again later. Nothing that was refused was applied.
+//! A client whose change waits too long is told to come again later. A refused change was not applied.
 
 use std::time::Duration;
 

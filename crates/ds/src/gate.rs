@@ -27,7 +27,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use control::{PlaceReign, PlaceRow, Status};
-use layout::{ClientTag, DsHandle, Floors, HandleError, HandlePlace, KeyRing, SignedHandle};
+use layout::{
+    ClientTag, DsHandle, Floors, HandleError, HandlePlace, KeyRing, MemberState, SignedHandle,
+};
 use nfs4::NfsStatus;
 use objects::ObjectId;
 use parking_lot::Mutex;
@@ -426,6 +428,12 @@ impl Gate {
         let inner = self.inner.lock();
         let ds_id = inner.membership?.ds_id;
         inner.is_serving().then(|| look(&inner.rows, ds_id))
+    }
+
+    /// The state of this server at a place of a group, if it serves and is a member.
+    pub(crate) fn state_at(&self, group: u32, place: u8) -> Option<MemberState> {
+        let state = |rows: &Rows, ds_id| rows.of(group, u32::from(place))?.row.state_of(ds_id);
+        self.with_rows(state)?
     }
 
     /// Changes of rows so far.

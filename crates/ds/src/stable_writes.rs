@@ -152,8 +152,10 @@ impl Ds {
         };
         self.index.enter_part(part, Purpose::Removal)?;
         // Nothing else runs yet, and what the record says is durable already.
-        self.index
-            .drop_sums_of_bytes(id, record.offset, record.data.len())?;
+        if self.index.known(id)?.has_sums {
+            let end = record.offset.saturating_add(record.data.len() as u64);
+            self.index.drop_sums(id, (record.offset, end))?;
+        }
         let written = self.objects.write_again(id, record.offset, record.data);
         written.map_err(Fault::Object)?;
         self.index.wrote(id, record.time, Purpose::Removal)?;

@@ -94,7 +94,7 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
         // A sweep takes nameless files for those that an earlier run has left.
         return Err(NfsStatus::Delay);
     }
-    if fs.restripes.enter(inode.id, shape)?.is_none() {
+    if !fs.restripes.enter(inode.id, shape)? {
         return Ok(());
     }
     let (fs, file) = (Arc::clone(fs), inode.id);

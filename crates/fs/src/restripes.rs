@@ -97,19 +97,15 @@ pub(crate) struct Restripes {
 }
 
 impl Restripes {
-    /// Enters a file. `None` if it is on the way to this shape already.
+    /// Enters a file. Returns false if it is on the way to this shape already.
     ///
     /// # Errors
     /// `Delay` when there are too many, or the file is on the way to another shape.
-    pub(crate) fn enter(
-        &self,
-        file: FileId,
-        shape: Shape,
-    ) -> Result<Option<Arc<Progress>>, NfsStatus> {
+    pub(crate) fn enter(&self, file: FileId, shape: Shape) -> Result<bool, NfsStatus> {
         let mut tables = self.tables.lock();
         if let Some(entry) = tables.files.get(&file) {
             return if entry.shape == shape {
-                Ok(None)
+                Ok(false)
             } else {
                 Err(NfsStatus::Delay)
             };
@@ -118,16 +114,15 @@ impl Restripes {
             return Err(NfsStatus::Delay);
         }
         tables.failed.remove(&file);
-        let progress = Arc::<Progress>::default();
         let entry = Entry {
             shape,
             written: Ranges::default(),
             is_overtaken: false,
-            progress: Arc::clone(&progress),
+            progress: Arc::default(),
         };
         tables.files.insert(file, entry);
         self.count.store(tables.files.len(), SeqCst);
-        Ok(Some(progress))
+        Ok(true)
     }
 
     /// Another attempt begins: what was written before it does not count.
@@ -279,12 +274,12 @@ mod tests {
     fn files_are_bounded_and_a_write_is_noted_when_it_is_over() {
         let all = Restripes::default();
         let file = FileId(7);
-        assert!(all.enter(file, SHAPE).unwrap().is_some());
-        assert!(all.enter(file, SHAPE).unwrap().is_none());
+        assert!(all.enter(file, SHAPE).unwrap());
+        assert!(!all.enter(file, SHAPE).unwrap());
         let other = Shape { copies: 1, ..SHAPE };
         assert_eq!(all.enter(file, other).err(), Some(NfsStatus::Delay));
         for more in 1..FILES_MAX as u64 {
-            assert!(all.enter(FileId(100 + more), SHAPE).unwrap().is_some());
+            assert!(all.enter(FileId(100 + more), SHAPE).unwrap());
         }
         assert_eq!(all.enter(FileId(8), SHAPE).err(), Some(NfsStatus::Delay));
         let writing = all.writing(file, 3, 5);

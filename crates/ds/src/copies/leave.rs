@@ -37,11 +37,7 @@ pub(super) fn to_leave(ds: &Ds) -> Option<(u32, u8)> {
 
 /// Whether the row of a place still says that this server leaves it.
 fn is_leaving(ds: &Ds, (group, place): (u32, u8)) -> bool {
-    let is_leaving = ds.gate.with_rows(|rows, ds_id| {
-        let row = rows.of(group, u32::from(place));
-        row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Leaving))
-    });
-    is_leaving.unwrap_or(false)
+    ds.gate.state_at(group, place) == Some(MemberState::Leaving)
 }
 
 /// Removes objects of a place, of whichever group, that have no entry: what a crash has left of writes that were never

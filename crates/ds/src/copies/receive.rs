@@ -252,7 +252,8 @@ async fn apply(
         return Ok((PassOk::default(), Then::Nothing));
     };
     let done = async {
-        if ds.sums.has_damage() && is_filling(ds, part) {
+        let state = || ds.gate.state_at(part.group, part.id.place);
+        if ds.sums.has_damage() && state() == Some(MemberState::Filling) {
             // Each of its blocks is compared with the primary's.
             ds.forget_damage(part.id).await?;
         }
@@ -355,22 +356,11 @@ async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Sta
     })
 }
 
-fn is_filling(ds: &Ds, part: Part) -> bool {
-    let is_filling = ds.gate.with_rows(|rows, ds_id| {
-        let row = rows.of(part.group, u32::from(part.id.place));
-        row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Filling))
-    });
-    is_filling.unwrap_or(false)
-}
-
-/// The bytes of a block, none when they cannot be given. Who asks compares them with its own sum.
+/// The bytes of a block, none when they cannot be given. The member that asks compares them with its own sum.
 async fn fetch(ds: &Ds, part: Part, block: u64) -> PassOk {
-    let is_member = ds.gate.with_rows(|rows, ds_id| {
-        let row = rows.of(part.group, u32::from(part.id.place));
-        row.is_some_and(|row| row.row.state_of(ds_id).is_some())
-    });
+    let is_member = ds.gate.state_at(part.group, part.id.place).is_some();
     let is_there = ds.is_there(part).unwrap_or(false);
-    if is_member != Some(true) || !is_there {
+    if !is_member || !is_there {
         return PassOk::default();
     }
     let offset = block.saturating_mul(u64::from(BLOCK_BYTES));

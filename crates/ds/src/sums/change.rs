@@ -3,7 +3,6 @@
 use objects::ObjectId;
 use parts::BLOCK_BYTES;
 
-use super::table::CHUNK_BYTES;
 use crate::apply::Change;
 use crate::ds::Ds;
 use crate::fault::Fault;
@@ -63,16 +62,8 @@ impl Ds {
     }
 
     /// Drops the sums of bytes that are about to change, durably. To be called while the change is noted as begun.
-    pub(crate) async fn drop_sums(
-        &self,
-        id: ObjectId,
-        (start, end): (u64, u64),
-    ) -> Result<(), Fault> {
-        if start >= end {
-            return Ok(());
-        }
-        let chunks = (start / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
-        while let Some((seq, is_more)) = self.index.drop_sums(id, chunks)? {
+    pub(crate) async fn drop_sums(&self, id: ObjectId, bytes: (u64, u64)) -> Result<(), Fault> {
+        while let Some((seq, is_more)) = self.index.drop_sums(id, bytes)? {
             self.index.durable(seq).await?;
             if !is_more {
                 break;

@@ -198,11 +198,7 @@ fn sum_at(bytes: &[u8], at: u64) -> Block {
 impl Ds {
     /// Whether an object is looked at: a member that is not in sync is filled anyway.
     fn is_scrubbed(&self, id: ObjectId, group: u32) -> bool {
-        let in_sync = self.gate.with_rows(|rows, ds_id| {
-            let row = rows.of(group, u32::from(id.place));
-            row.is_some_and(|row| row.row.state_of(ds_id) == Some(MemberState::Sync))
-        });
-        group == 0 || in_sync.unwrap_or(false)
+        group == 0 || self.gate.state_at(group, id.place) == Some(MemberState::Sync)
     }
 
     /// Makes sums of the chunks that have none, and compares those that have, if `is_compared`.

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use meta::{MetaError, Purpose, Seq, TxOutcome};
+use meta::{MetaError, Pair, Purpose, Seq, TxOutcome};
 use objects::ObjectId;
 use parts::Block;
 use xdr::List;
 
 use super::table::{CHUNK_BLOCKS_U32, CHUNK_BYTES, DAMAGED_MAX};
-use crate::index::{Index, ObjectRecord, object_key, object_of_key, put, value};
+use crate::index::{Index, ObjectRecord, decoded, object_key, object_of_key, put, value};
 
 /// Keys that one transaction drops.
 const DROPPED_MAX: usize = 4096;
@@ -93,13 +93,17 @@ impl Index {
         Ok(())
     }
 
-    /// Drops the sums of chunks, the last one included. Returns what to wait for, and whether there may be more; `None` when
+    /// Drops the sums of the chunks of a range of bytes. Returns what to wait for, and whether there may be more; `None` when
     /// there were none.
-    pub(super) fn drop_sums(
+    pub(crate) fn drop_sums(
         &self,
         id: ObjectId,
-        (first, last): (u64, u64),
+        (start, end): (u64, u64),
     ) -> Result<Option<(Seq, bool)>, MetaError> {
+        if start >= end {
+            return Ok(None);
+        }
+        let (first, last) = (start / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
         let keys: Vec<Vec<u8>> = if last - first < 2 {
             let keys = (first..=last).map(|chunk| key_of(b'c', id, chunk));
             let mut found = Vec::new();
@@ -128,21 +132,6 @@ impl Index {
             Ok(TxOutcome::Commit)
         })?;
         Ok(Some((seq, keys.len() >= DROPPED_MAX)))
-    }
-
-    /// As [`Index::drop_sums`], for a write of a replay.
-    pub(crate) fn drop_sums_of_bytes(
-        &self,
-        id: ObjectId,
-        offset: u64,
-        len: usize,
-    ) -> Result<(), MetaError> {
-        if !self.known(id)?.has_sums || len == 0 {
-            return Ok(());
-        }
-        let last = offset.saturating_add(len as u64 - 1);
-        let chunks = (offset / CHUNK_BYTES, last / CHUNK_BYTES);
-        self.drop_sums(id, chunks).map(drop)
     }
 
     pub(super) fn put_damage(&self, id: ObjectId, block: u64) -> Result<Seq, MetaError> {
@@ -185,9 +174,9 @@ impl Index {
     ) -> Result<Vec<(ObjectId, u32)>, MetaError> {
         let start = after.map_or_else(|| b"o".to_vec(), |id| [&object_key(id)[..], &[0]].concat());
         let pairs = self.store.scan(&start, &meta::prefix_end(b"o"), max)?;
-        let object = |(key, bytes): &(_, _)| {
-            let record: ObjectRecord = crate::index::decoded(AsRef::<[u8]>::as_ref(bytes))?;
-            Ok((object_of_key(AsRef::<[u8]>::as_ref(key))?, record.group))
+        let object = |(key, bytes): &Pair| {
+            let record: ObjectRecord = decoded(bytes)?;
+            Ok((object_of_key(key)?, record.group))
         };
         pairs.iter().map(object).collect()
     }

@@ -65,7 +65,7 @@ pub(crate) struct Sums {
     damaged_blocks: AtomicU64,
     recent: Mutex<BTreeMap<ObjectId, Instant>>,
     pub(super) state: Mutex<ScrubState>,
-    /// The newest order to begin a pass at once, and the order that the last pass followed.
+    /// The newest order to begin a pass at once.
     pub(super) ordered: AtomicU64,
     pub(super) wake: Notify,
 }

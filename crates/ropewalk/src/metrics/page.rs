@@ -345,7 +345,7 @@ fn help_of_places(name: &str) -> &'static str {
         "places_replicated" => "Places of placement groups that are to have copies",
         "places_under_replicated" => "Of those, with fewer copies than they are to have",
         "places_filling" => "Of those, with a data server that is being given what it lacks",
-        "full_redundancy_seconds" => "Seconds until each place has its copies, at the pace of now",
+        "full_redundancy_seconds" => "Seconds until each place has its copies, at the present pace",
         "places_on_last_copy" => "Of those, with one copy left",
         "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
         "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
