@@ -14,7 +14,7 @@ use std::time::Duration;
 use control::{OutArgs, PlaceReign, ReplyError, Status};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layout::MemberState;
+use layout::{MemberState, Row};
 use parts::{GreetOk, Opening, PartsProc, PassOk, StreamOpenArgs, encode_call, read_answer};
 use server::Nfsd;
 use tokio::time::{sleep, timeout};
@@ -176,17 +176,21 @@ async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
     }
 }
 
-/// Whether a member still counts at the place of an item; it does while nothing is known. An item of an earlier reign is
-/// for nobody: each member would refuse it, and hold up its lane.
+/// Whether a member still counts at the place of an item; it does while this server does not serve, and knows no rows.
 fn counts(ds: &Ds, head: &Head, member: u32) -> bool {
     let counts = ds.gate.with_rows(|rows, ds_id| {
-        let row = rows.of(head.group, head.place);
-        row.is_none_or(|row| {
-            let reigns = (row.row.primary, row.row.reign) == (ds_id, head.reign);
-            reigns && is_counted(row.row.state_of(member))
-        })
+        let row = rows.of(head.group, head.place).map(|own| &own.row);
+        counts_at(row, (ds_id, head.reign), member)
     });
     counts.unwrap_or(true)
+}
+
+/// Whether a member counts at a place with this row. An item of an earlier reign, or of a place that its primary has left, is
+/// for nobody: each member would refuse it, and it would hold up its lane.
+fn counts_at(row: Option<&Row>, (primary, reign): (u32, u32), member: u32) -> bool {
+    row.is_some_and(|row| {
+        (row.primary, row.reign) == (primary, reign) && is_counted(row.state_of(member))
+    })
 }
 
 const fn is_counted(state: Option<MemberState>) -> bool {
@@ -252,4 +256,19 @@ async fn leave_out(ds: &Ds, stream: &Stream) {
         sleep(PAUSE).await;
     }
     ds.copies.forget(stream);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_of_a_place_that_its_primary_has_left_is_for_nobody() {
+        let row = Row::new(&[1, 2], 5);
+        assert!(counts_at(Some(&row), (1, 5), 2));
+        assert!(!counts_at(Some(&row), (1, 5), 3), "no member");
+        assert!(!counts_at(Some(&row), (1, 4), 2), "an earlier reign");
+        assert!(!counts_at(Some(&row), (3, 5), 2), "another primary");
+        assert!(!counts_at(None, (1, 5), 2), "left, and forgotten");
+    }
 }
