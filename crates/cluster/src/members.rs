@@ -32,12 +32,14 @@ use transport::ConnHandle;
 /// A member that was left out is not filled before this.
 const FILL_AFTER: Duration = Duration::from_secs(2);
 
-/// Sets the state of a member. Returns whether that is a change.
+/// Sets the state of a member, and notes whether it was in sync before (rule P10). Returns whether that is a change.
 pub(crate) fn set_state(row: &mut Row, ds: u32, state: MemberState) -> bool {
     let member = row.members.0.iter_mut().find(|m| m.ds == ds);
     match member {
         Some(member) if member.state != state => {
-            member.state = state;
+            let was_sync = member.was_sync || member.state == MemberState::Sync;
+            let may_return = matches!(state, MemberState::Stale | MemberState::Filling);
+            (member.state, member.was_sync) = (state, was_sync && may_return);
             true
         }
         _ => false,

@@ -201,8 +201,7 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
 pub(crate) fn apply(row: &mut Row, step: Step) -> bool {
     match step {
         Step::Add(ds) => {
-            let state = MemberState::Stale;
-            row.members.0.push(Member { ds, state });
+            row.members.0.push(Member::new(ds, MemberState::Stale));
             true
         }
         Step::Release(ds) => {
@@ -211,8 +210,7 @@ pub(crate) fn apply(row: &mut Row, step: Step) -> bool {
                 return false;
             };
             row.members.0.swap_remove(at);
-            let state = MemberState::Leaving;
-            row.members.0.push(Member { ds, state });
+            row.members.0.push(Member::new(ds, MemberState::Leaving));
             true
         }
         Step::HandOver(_) => false,
@@ -271,10 +269,7 @@ mod tests {
 
     fn row(primary: u32, members: &[(u32, MemberState)]) -> Row {
         let mut row = Row::single(primary, 1);
-        let member = |(ds, state): &(u32, MemberState)| Member {
-            ds: *ds,
-            state: *state,
-        };
+        let member = |(ds, state): &(u32, MemberState)| Member::new(*ds, *state);
         row.members = members.iter().map(member).collect::<Vec<_>>().into();
         row
     }

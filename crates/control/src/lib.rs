@@ -46,9 +46,9 @@ pub use types::{
 /// ONC RPC program number ("WLK"), in the range that RFC 5531 §8.3 leaves to users.
 pub const PROGRAM: u32 = 0x4057_4c4b;
 /// Lowest version of the program that we speak.
-pub const VERSION_MIN: u32 = 8;
+pub const VERSION_MIN: u32 = 9;
 /// Highest version of the program that we speak.
-pub const VERSION_MAX: u32 = 8;
+pub const VERSION_MAX: u32 = 9;
 /// Longest message in bytes, RPC header included: the record limit of a control connection.
 pub const MESSAGE_BYTES_MAX: u32 = 128 * 1024;
 /// Most calls that one side has outstanding on a connection; the other closes it above that.

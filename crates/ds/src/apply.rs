@@ -81,8 +81,8 @@ impl Change<'_> {
 }
 
 impl Ds {
-    /// Applies a change, at `time` by the clock of whoever orders the changes of the object. The sums of what it changes go
-    /// first (rule P26).
+    /// Applies a change, at `time` by the clock of whoever orders the changes of the object. First a part is unsettled (rule
+    /// P9), and the sums of what changes go (rule P26).
     pub(crate) async fn apply(
         &self,
         id: ObjectId,
@@ -90,19 +90,45 @@ impl Ds {
         time: NfsTime,
     ) -> Result<Applied, Fault> {
         let range = change.range();
+        let is_removal = matches!(change, Change::Remove { .. });
         let overwritten = match self.sums.has_damage() {
             true => Box::pin(self.before_change_of_damage(id, &change)).await?,
             false => Vec::new(),
         };
         let _changing = self.sums.begin(id.file_id);
-        if self.index.known(id)?.has_sums {
-            Box::pin(self.drop_sums(id, range)).await?;
+        let known = self.index.known(id)?;
+        let is_unsettled = known.group == 0 || is_removal || self.unsettled.has(id);
+        if known.has_sums || !is_unsettled {
+            Box::pin(self.before_first_change(id, range, (known.has_sums, is_unsettled))).await?;
         }
         let applied = self.apply_now(id, change, time).await?;
         if !overwritten.is_empty() {
             Box::pin(self.overwritten(id, &overwritten)).await?;
         }
         Ok(applied)
+    }
+
+    /// Before a change of an object that may have sums, and of a part that may be settled: durably neither after this. To be
+    /// called while the change is noted as begun.
+    async fn before_first_change(
+        &self,
+        id: ObjectId,
+        bytes: (u64, u64),
+        (has_sums, is_unsettled): (bool, bool),
+    ) -> Result<(), Fault> {
+        let marked = match is_unsettled {
+            true => None,
+            false => Some(self.index.unsettle(id)?),
+        };
+        // One sync of the index is enough for both.
+        if has_sums {
+            self.drop_sums(id, bytes).await?;
+        }
+        if let Some(seq) = marked {
+            self.index.durable(seq).await?;
+            self.unsettled.note(id);
+        }
+        Ok(())
     }
 
     async fn apply_now(
@@ -299,6 +325,7 @@ impl Ds {
         }
         ids.extend(unknown);
         self.redo.forget(&ids);
+        ids.iter().for_each(|id| self.unsettled.forget(*id));
         let all = self.blocking(move |objects| {
             ids.iter().try_for_each(|id| match objects.remove(*id) {
                 Ok(()) | Err(ObjectError::NotFound) => Ok(()),

@@ -13,6 +13,7 @@ pub(crate) struct Counts {
     pub(crate) writes: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) cold_reads: AtomicU64,
+    pub(crate) parts_compared: AtomicU64,
     pub(crate) sizes_asked: AtomicU64,
     pub(crate) wrote_reports: AtomicU64,
     pub(crate) forged: AtomicU64,
@@ -123,6 +124,8 @@ pub struct DsStatus {
     pub commits: u64,
     /// READs that waited for a disk.
     pub cold_reads: u64,
+    /// Parts that were compared with those of a member that is filled.
+    pub parts_compared: u64,
     /// SIZE calls to the MDS.
     pub sizes_asked: u64,
     /// WROTE calls to the MDS.

@@ -24,6 +24,7 @@ use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
 use crate::space_told::SpaceTold;
 use crate::sums::table::Sums;
+use crate::unsettled::Unsettled;
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;
@@ -56,6 +57,7 @@ pub struct Ds {
     pub(crate) reports: Reports,
     pub(crate) space_told: SpaceTold,
     pub(crate) sums: Sums,
+    pub(crate) unsettled: Unsettled,
     pub(crate) counts: Counts,
     pub(crate) verifier: AtomicU64,
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -122,6 +124,7 @@ impl Ds {
             reports: Reports::default(),
             space_told: SpaceTold::default(),
             sums,
+            unsettled: Unsettled::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
             random: Arc::clone(&random),
@@ -178,6 +181,7 @@ impl Ds {
             writes: c.writes.load(Relaxed),
             commits: c.commits.load(Relaxed),
             cold_reads: c.cold_reads.load(Relaxed),
+            parts_compared: c.parts_compared.load(Relaxed),
             sizes_asked: c.sizes_asked.load(Relaxed),
             wrote_reports: c.wrote_reports.load(Relaxed),
             refusals: c.refusals(),

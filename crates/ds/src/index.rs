@@ -1,8 +1,7 @@
 //! What a data server must remember of its objects: identity, high-water marks, floors, tombstones.
 //!
 //! Keys: `s` + name (store id, starts, changes, membership, count of objects, redo log), `o` + file id, generation, place
-//! (big-endian) to [`ObjectRecord`], `q` + placement group, place, file id, generation for each part of a group with
-//! places, `g` + placement group to the newest version of it that the MDS told, `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
+//! (big-endian) to [`ObjectRecord`], `q` and `u` for parts ([`crate::part_keys`]), `g` + placement group to the newest version of it that the MDS told, `f` + [`layout::FloorKey`] to [`Floor`], `v` + the object of a removal to the number
 //! of its newest redo record. All values are XDR.
 //!
 //! # Ownership
@@ -35,7 +34,7 @@ use rustc_hash::FxHashMap;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;
-use crate::part::Part;
+use crate::part_keys::{delete_part, unsettle_parts_of_earlier_versions};
 
 /// Objects that the table in memory holds; each takes about 100 bytes.
 const KNOWN_MAX: usize = 1 << 17;
@@ -79,29 +78,42 @@ pub(crate) struct ObjectRecord {
     pub(crate) redo_through: u64,
     /// The placement group, 0 for none. Stored after that, and only when there is one, or sums.
     pub(crate) group: u32,
-    /// Some chunk may have sums ([`crate::sums`]). Stored after that, and only when it is so.
+    /// Some chunk may have sums ([`crate::sums`]). Stored after that, as a bit, and only when a bit is set.
     pub(crate) has_sums: bool,
+    /// The part is settled ([`crate::unsettled`]). Another bit.
+    pub(crate) is_settled: bool,
+}
+
+const HAS_SUMS: u32 = 1;
+const IS_SETTLED: u32 = 2;
+
+impl ObjectRecord {
+    fn bits(&self) -> u32 {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        bit(self.has_sums, HAS_SUMS) | bit(self.is_settled, IS_SETTLED)
+    }
 }
 
 impl Encode for ObjectRecord {
     fn encode(&self, e: &mut Encoder) {
         e.u64(self.high_water_bytes);
         self.modified.encode(e);
-        if self.redo_through > 0 || self.group > 0 || self.has_sums {
+        let bits = self.bits();
+        if self.redo_through > 0 || self.group > 0 || bits > 0 {
             e.u64(self.redo_through);
         }
-        if self.group > 0 || self.has_sums {
+        if self.group > 0 || bits > 0 {
             e.u32(self.group);
         }
-        if self.has_sums {
-            e.u32(1);
+        if bits > 0 {
+            e.u32(bits);
         }
     }
 }
 
 impl<'a> Decode<'a> for ObjectRecord {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
-        Ok(Self {
+        let record = Self {
             high_water_bytes: d.u64()?,
             modified: NfsTime::decode(d)?,
             redo_through: match d.remaining() {
@@ -112,7 +124,16 @@ impl<'a> Decode<'a> for ObjectRecord {
                 0 => 0,
                 _ => d.u32()?,
             },
-            has_sums: d.remaining() > 0 && d.u32()? != 0,
+            ..Self::default()
+        };
+        let bits = match d.remaining() {
+            0 => 0,
+            _ => d.u32()?,
+        };
+        Ok(Self {
+            has_sums: bits & HAS_SUMS != 0,
+            is_settled: bits & IS_SETTLED != 0,
+            ..record
         })
     }
 }
@@ -173,7 +194,8 @@ fn after(last: NfsTime, now: NfsTime) -> NfsTime {
 pub(crate) type UnsavedFloors = BTreeMap<FloorKey, Option<Floor>>;
 
 /// The new record of an object, made of the old one in a transaction; `None` leaves it as it is.
-type MakeRecord<'a> = dyn FnMut(&mut dyn Tx, Option<ObjectRecord>) -> Option<ObjectRecord> + 'a;
+pub(crate) type MakeRecord<'a> =
+    dyn FnMut(&mut dyn Tx, Option<ObjectRecord>) -> Option<ObjectRecord> + 'a;
 
 /// What opening found.
 pub(crate) struct Opened {
@@ -248,22 +270,6 @@ pub(crate) fn object_of_key(key: &[u8]) -> Result<ObjectId, MetaError> {
     parse().ok_or_else(|| MetaError::Corrupt("index: key of an object".to_owned()))
 }
 
-/// Key of a part of a group with places.
-fn part_key(group: u32, id: ObjectId) -> Vec<u8> {
-    let mut key = part_prefix(group, id.place).to_vec();
-    key.extend_from_slice(&id.file_id.to_be_bytes());
-    key.extend_from_slice(&id.generation.to_be_bytes());
-    key
-}
-
-/// What the keys of the parts of a place begin with.
-fn part_prefix(group: u32, place: u8) -> [u8; 6] {
-    let mut key = [b'q'; 6];
-    key[1..5].copy_from_slice(&group.to_be_bytes());
-    key[5] = place;
-    key
-}
-
 pub(crate) fn group_key(group: u32) -> [u8; 5] {
     let mut key = [b'g'; 5];
     key[1..].copy_from_slice(&group.to_be_bytes());
@@ -292,6 +298,8 @@ impl Index {
             None => return Err(OpenError::Format("has no store id")),
         };
         let counter = value::<u64>(&*store, COUNTER_KEY)?.unwrap_or(0) + 1;
+        // Before the transaction of the start: those after it are counted.
+        unsettle_parts_of_earlier_versions(&*store)?;
         let seq = store.transact(&mut |tx| {
             tx.purpose(Purpose::Removal);
             put(tx, SCHEMA_KEY, &SCHEMA);
@@ -473,55 +481,6 @@ impl Index {
         Ok(time)
     }
 
-    /// Gives a part its entry, before anything is done to it. A member that is filled asks for the parts of a place.
-    pub(crate) fn enter_part(&self, part: Part, purpose: Purpose) -> Result<(), MetaError> {
-        if part.group == 0 || self.known(part.id)?.group == part.group {
-            return Ok(());
-        }
-        self.store_record(part.id, &mut |tx, old| {
-            tx.purpose(purpose);
-            tx.put(&part_key(part.group, part.id), &[]);
-            Some(ObjectRecord {
-                group: part.group,
-                ..old.unwrap_or_default()
-            })
-        })?;
-        Ok(())
-    }
-
-    /// Parts of a place, ascending by file and generation, after `after`; at most `max`.
-    pub(crate) fn parts_of(
-        &self,
-        (group, place): (u32, u8),
-        after: Option<(u64, u32)>,
-        max: usize,
-    ) -> Result<Vec<(u64, u32)>, MetaError> {
-        let prefix = part_prefix(group, place);
-        let start = after.map_or_else(
-            || prefix.to_vec(),
-            |(file_id, generation)| {
-                let id = ObjectId {
-                    file_id,
-                    generation,
-                    place,
-                };
-                let mut key = part_key(group, id);
-                key.push(0);
-                key
-            },
-        );
-        let pairs = self.store.scan(&start, &meta::prefix_end(&prefix), max)?;
-        let part = |key: &[u8]| {
-            let (file_id, rest) = key.get(prefix.len()..)?.split_first_chunk()?;
-            let generation = rest.try_into().ok()?;
-            Some((u64::from_be_bytes(*file_id), u32::from_be_bytes(generation)))
-        };
-        let part = |key: &[u8]| {
-            part(key).ok_or_else(|| MetaError::Corrupt("index: key of a part".to_owned()))
-        };
-        pairs.iter().map(|(key, _)| part(key)).collect()
-    }
-
     /// Gives an object an entry that promises nothing, unless it has one.
     fn enter(&self, id: ObjectId, modified: NfsTime, purpose: Purpose) -> Result<(), MetaError> {
         self.store_record(id, &mut |tx, old| {
@@ -565,7 +524,11 @@ impl Index {
     }
 
     /// Stores the record that `made` makes of the old one, if any.
-    fn store_record(&self, id: ObjectId, made: &mut MakeRecord<'_>) -> Result<Seq, MetaError> {
+    pub(crate) fn store_record(
+        &self,
+        id: ObjectId,
+        made: &mut MakeRecord<'_>,
+    ) -> Result<Seq, MetaError> {
         let key = object_key(id);
         let mut record = None;
         let mut is_new = false;
@@ -663,7 +626,7 @@ impl Index {
                 if let Some(record) = value::<ObjectRecord>(tx, &key)? {
                     tx.delete(&key);
                     if record.group > 0 {
-                        tx.delete(&part_key(record.group, *id));
+                        delete_part(tx, record.group, *id);
                     }
                     gone += 1;
                 }

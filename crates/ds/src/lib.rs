@@ -33,6 +33,8 @@ mod link_end;
 mod ops;
 mod own_stripes;
 mod part;
+mod part_index;
+mod part_keys;
 mod redo_table;
 mod reports;
 mod role;
@@ -43,6 +45,7 @@ mod sizes;
 mod space_told;
 mod stable_writes;
 pub mod sums;
+mod unsettled;
 mod wrote;
 
 pub use config::{DsConfig, PeerFilter};

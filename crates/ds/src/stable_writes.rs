@@ -152,6 +152,9 @@ impl Ds {
         };
         self.index.enter_part(part, Purpose::Removal)?;
         // Nothing else runs yet, and what the record says is durable already.
+        if record.group != 0 {
+            self.index.unsettle(id)?;
+        }
         if self.index.known(id)?.has_sums {
             let end = record.offset.saturating_add(record.data.len() as u64);
             self.index.drop_sums(id, (record.offset, end))?;

@@ -31,16 +31,57 @@ xdr::xdr_enum! {
     }
 }
 
-xdr::xdr_struct! {
-    /// A data server that has the parts of a place, or gets them.
-    #[derive(Copy)]
-    pub struct Member {
-        /// The data server.
-        pub ds: u32,
-        /// What it has.
-        pub state: MemberState,
-    }
+/// A data server that has the parts of a place, or gets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// The data server.
+    pub ds: u32,
+    /// What it has.
+    pub state: MemberState,
+    /// Of one that is stale or filling: it was in sync before. It has every part that is settled at a member in sync and
+    /// at itself (rule P10).
+    pub was_sync: bool,
+}
 
+/// Set in the state of a stored [`Member`] that was in sync before.
+const WAS_SYNC: u32 = 1 << 8;
+
+impl Member {
+    /// A member that was never in sync here, unless it is so now.
+    #[must_use]
+    pub const fn new(ds: u32, state: MemberState) -> Self {
+        Self {
+            ds,
+            state,
+            was_sync: false,
+        }
+    }
+}
+
+impl Encode for Member {
+    fn encode(&self, e: &mut Encoder) {
+        e.u32(self.ds);
+        let flag = if self.was_sync { WAS_SYNC } else { 0 };
+        e.u32(self.state as u32 | flag);
+    }
+}
+
+impl<'a> Decode<'a> for Member {
+    fn decode(d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
+        let (ds, offset, state) = (d.u32()?, d.position(), d.u32()?);
+        let bad = DecodeError {
+            kind: DecodeErrorKind::BadDiscriminant(state),
+            offset,
+        };
+        Ok(Self {
+            ds,
+            state: MemberState::from_u32(state & !WAS_SYNC).ok_or(bad)?,
+            was_sync: state & WAS_SYNC != 0,
+        })
+    }
+}
+
+xdr::xdr_struct! {
     /// What is known of a place (rule P2).
     pub struct Row {
         /// The member that orders all writes. It is [`MemberState::Sync`].
@@ -94,10 +135,7 @@ impl Row {
     /// Without a member.
     #[must_use]
     pub fn new(members: &[u32], version: u32) -> Self {
-        let sync = |ds: &u32| Member {
-            ds: *ds,
-            state: MemberState::Sync,
-        };
+        let sync = |ds: &u32| Member::new(*ds, MemberState::Sync);
         Self {
             primary: members[0],
             era: version,
@@ -106,11 +144,16 @@ impl Row {
         }
     }
 
+    /// A member.
+    #[must_use]
+    pub fn member(&self, ds: u32) -> Option<&Member> {
+        self.members.0.iter().find(|m| m.ds == ds)
+    }
+
     /// The state of a data server here; `None` for one that is no member.
     #[must_use]
     pub fn state_of(&self, ds: u32) -> Option<MemberState> {
-        let member = self.members.0.iter().find(|m| m.ds == ds);
-        member.map(|m| m.state)
+        self.member(ds).map(|m| m.state)
     }
 
     /// Members that are given each change: those in sync and those that are filled.

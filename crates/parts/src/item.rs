@@ -62,7 +62,11 @@ pub enum StreamItem<'a> {
     Parts {
         /// Parts after this one are told; those from the first on without it.
         after: Option<FileGeneration>,
+        /// Which parts.
+        which: PartsAsked,
     },
+    /// All members have the part durably, as it is after all that came before: it is settled (rule P9).
+    Settle,
     /// The sums of blocks as they are after all that came before.
     Sums {
         /// The first block.
@@ -75,6 +79,16 @@ pub enum StreamItem<'a> {
         /// Which.
         block: u64,
     },
+}
+
+xdr::xdr_enum! {
+    /// Which parts [`StreamItem::Parts`] asks for.
+    pub enum PartsAsked {
+        /// All.
+        All = 1,
+        /// Those that may differ from those of other members.
+        Unsettled = 2,
+    }
 }
 
 xdr::xdr_struct! {
@@ -108,6 +122,7 @@ const SUMS: u32 = 8;
 const NOTHING: u32 = 9;
 const PARTS: u32 = 10;
 const FETCH: u32 = 11;
+const SETTLE: u32 = 12;
 
 impl StreamItem<'_> {
     /// The item up to the bytes of a WRITE, which follow as a payload of `len` bytes.
@@ -154,10 +169,12 @@ impl StreamItem<'_> {
             }
             Self::Drop => e.u32(DROP),
             Self::Nothing => e.u32(NOTHING),
-            Self::Parts { after } => {
+            Self::Parts { after, which } => {
                 e.u32(PARTS);
                 after.encode(e);
+                which.encode(e);
             }
+            Self::Settle => e.u32(SETTLE),
             Self::Fetch { block } => {
                 e.u32(FETCH);
                 e.u64(block);
@@ -203,7 +220,9 @@ impl<'a> Decode<'a> for StreamItem<'a> {
             FETCH => Self::Fetch { block: d.u64()? },
             PARTS => Self::Parts {
                 after: Option::decode(d)?,
+                which: PartsAsked::decode(d)?,
             },
+            SETTLE => Self::Settle,
             SUMS => {
                 let (first, count) = (d.u64()?, d.u32()?);
                 if !(1..=BLOCKS_MAX).contains(&count) {

@@ -16,7 +16,7 @@ mod open;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use item::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, StreamItem};
+pub use item::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, PartsAsked, StreamItem};
 pub use messages::{
     GreetOk, PARTS_MAX, PartsProc, PassArgs, PassOk, StreamOpenArgs, encode_call, encode_pass,
     read_answer,
@@ -26,7 +26,7 @@ pub use open::{CHALLENGE_BYTES, Opening};
 /// ONC RPC program number ("WLP"), in the range that RFC 5531 §8.3 leaves to users.
 pub const PROGRAM: u32 = 0x4057_4c50;
 /// The version that we speak.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Lanes of a stream: items of files in different lanes do not wait for each other.
 pub const LANES: u32 = 8;
 /// Most numbers that an item may be ahead of its lane: the items of one stream that are under way.

@@ -71,13 +71,18 @@ fn items_come_back_and_no_prefix_is_one() {
         },
         StreamItem::Drop,
         StreamItem::Nothing,
-        StreamItem::Parts { after: None },
+        StreamItem::Parts {
+            after: None,
+            which: PartsAsked::All,
+        },
         StreamItem::Parts {
             after: Some(FileGeneration {
                 file_id: 3,
                 generation: 2,
             }),
+            which: PartsAsked::Unsettled,
         },
+        StreamItem::Settle,
         StreamItem::Sums {
             first: 7,
             count: 16,

@@ -500,6 +500,7 @@ impl View {
             ("writes", s.writes),
             ("commits", s.commits),
             ("cold_reads", s.cold_reads),
+            ("parts_compared", s.parts_compared),
             ("sizes_asked", s.sizes_asked),
             ("wrote_reports", s.wrote_reports),
             ("refused_forged", s.refusals.forged),

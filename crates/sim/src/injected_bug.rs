@@ -31,6 +31,8 @@ pub enum InjectedBug {
     ApplyOldRecords,
     /// The indexes of the data servers keep the sums of what has changed.
     KeepSums,
+    /// The indexes of the data servers forget which parts may differ from those of other members.
+    ForgetUnsettled,
     /// The redo logs of the data servers drop a record before its object is synced.
     DropRecords,
     /// The metadata store keeps the bytes of inline files that get a place.
@@ -69,7 +71,10 @@ const OBJECT_RECORD_BYTES: usize = 20;
 impl InjectedBug {
     /// Whether it is in the indexes of the data servers.
     pub(crate) fn is_of_index(self) -> bool {
-        matches!(self, Self::ApplyOldRecords | Self::KeepSums)
+        matches!(
+            self,
+            Self::ApplyOldRecords | Self::KeepSums | Self::ForgetUnsettled
+        )
     }
 }
 
@@ -84,6 +89,7 @@ impl Forgetful<'_> {
     fn forgets(&self, key: &[u8]) -> bool {
         match self.bug {
             InjectedBug::ForgetNames => key.starts_with(b"a"),
+            InjectedBug::ForgetUnsettled => key.starts_with(b"u"),
             InjectedBug::ForgetRemovals => key.starts_with(b"r"),
             InjectedBug::ForgetWriters => key.starts_with(b"w"),
             InjectedBug::ForgetRows => {

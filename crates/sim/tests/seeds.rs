@@ -336,6 +336,17 @@ fn sums_that_outlive_the_bytes_are_found() {
 }
 
 #[test]
+fn a_member_that_comes_back_and_is_not_given_what_it_missed_is_found() {
+    let fault = InjectedBug::ForgetUnsettled;
+    let config = Config {
+        moves: true,
+        ds: 4,
+        ..Config::replicated()
+    };
+    assert!(is_found(fault, config, SEEDS, "differ ("));
+}
+
+#[test]
 fn records_that_are_dropped_before_their_object_is_synced_are_found() {
     let words = "which was replaced or never written";
     let fault = InjectedBug::DropRecords;

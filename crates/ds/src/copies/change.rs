@@ -132,7 +132,10 @@ impl Ds {
             return Ok(());
         }
         self.remove_leftover(part)?;
-        Ok(self.index.enter_part(part, meta::Purpose::Upkeep)?)
+        if self.index.enter_part(part, meta::Purpose::Upkeep)? {
+            self.unsettled.note(part.id);
+        }
+        Ok(())
     }
 
     /// Removes an object without an entry: what a crash has left of a part.

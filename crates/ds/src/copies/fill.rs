@@ -3,6 +3,10 @@
 //! # Ownership
 //! One task for each member that is filled at a place. [`Fill`] has what writers note meanwhile.
 //!
+//! # Parts
+//! A member that was in sync before lacks nothing of a part that is settled here and there ([`crate::unsettled`]): the others are
+//! compared. Any other member has all parts compared.
+//!
 //! # Ordering
 //! The sums of a member are those of one point of its stream, and ours are taken under the order lock at the same point.
 //! What differs is read and queued under that lock, so it is never behind a newer write. When all parts were compared
@@ -20,15 +24,19 @@ use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use layout::MemberState;
 use nfs4::NfsTime;
 use objects::{Content, ObjectError, ObjectId, ObjectStore};
-use parts::{BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, PARTS_MAX, PassOk, StreamItem};
+use parts::{
+    BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, PARTS_MAX, PartsAsked, PassOk, StreamItem,
+};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::noted::{Fill, FillKey};
 use super::stream::{Head, Outcome, Owned};
 use crate::calls::rows::take_rows;
+use crate::counts::count;
 use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::part::Part;
+use crate::part_keys::Which;
 use crate::rows::OwnRow;
 
 /// Parts that are compared at one time.
@@ -158,16 +166,20 @@ struct Filling<'d> {
     ds: &'d Ds,
     row: Arc<OwnRow>,
     key: FillKey,
+    /// What may differ.
+    which: Which,
     noted: &'d Fill,
 }
 
 impl Ds {
     /// Parts of a place.
-    fn count_parts(&self, any: Part) -> Result<u64, meta::MetaError> {
+    fn count_parts(&self, any: Part, which: Which) -> Result<u64, meta::MetaError> {
         let place = (any.group, any.id.place);
         let (mut count, mut after) = (0, None);
         loop {
-            let page = self.index.parts_of(place, after, PARTS_MAX as usize)?;
+            let page = self
+                .index
+                .parts_of(which, place, after, PARTS_MAX as usize)?;
             count += page.len() as u64;
             after = page.last().copied();
             if page.len() < PARTS_MAX as usize {
@@ -189,20 +201,26 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
         group,
     };
     let row = ds.gate.primary_row(any).ok_or("not primary any more")?;
-    if row.row.state_of(member) != Some(MemberState::Filling) {
+    let known = row.row.member(member);
+    let Some(known) = known.filter(|m| m.state == MemberState::Filling) else {
         return Ok(());
-    }
+    };
+    let which = match known.was_sync {
+        true => Which::Unsettled,
+        false => Which::All,
+    };
     // What was let in when the place had other members was not passed on.
     ds.gate.drain_all().await;
-    fill.begin(ds.count_parts(any).map_err(|e| e.to_string())?);
+    fill.begin(ds.count_parts(any, which).map_err(|e| e.to_string())?);
     let filling = Filling {
         ds,
         row: Arc::clone(&row),
         key,
+        which,
         noted: fill,
     };
-    filling.drop_foreign(any).await?;
-    filling.compare_all(any).await?;
+    filling.look_at_theirs(any).await?;
+    filling.compare_ours(any).await?;
     loop {
         let again = fill.take_again();
         if again.is_empty() {
@@ -285,21 +303,37 @@ impl Filling<'_> {
         self.answer(waiting).await
     }
 
-    /// Drops the parts at the member that are none here.
-    async fn drop_foreign(&self, any: Part) -> Result<(), Failed> {
+    /// Drops the parts at the member that are none here, and compares those that are settled here alone.
+    async fn look_at_theirs(&self, any: Part) -> Result<(), Failed> {
+        let which = match self.which {
+            Which::All => PartsAsked::All,
+            Which::Unsettled => PartsAsked::Unsettled,
+        };
         let mut after = None;
         loop {
-            let page = self.ask(any, StreamItem::Parts { after }).await?.parts.0;
+            let page = self
+                .ask(any, StreamItem::Parts { after, which })
+                .await?
+                .parts
+                .0;
+            let mut settled_here = Vec::new();
             for file in &page {
                 let part = any.of_file(file.file_id, file.generation);
                 let order = self.ds.copies.order(file.file_id).lock().await;
                 let known = self.ds.index.known(part.id);
                 if known.map_err(|e| e.to_string())?.group == part.group {
+                    let is_settled = self.ds.index.is_settled(part.id);
+                    if is_settled.map_err(|e| e.to_string())? {
+                        settled_here.push(part);
+                    }
                     continue;
                 }
                 let waiting = self.queue(part, Owned::Plain(StreamItem::Drop));
                 drop(order);
                 self.answer(waiting).await?;
+            }
+            if self.which == Which::Unsettled {
+                self.compare_some(settled_here).await?;
             }
             after = page.last().copied();
             if page.len() < PARTS_MAX as usize {
@@ -308,18 +342,24 @@ impl Filling<'_> {
         }
     }
 
-    /// Compares all parts of the place, some at one time.
-    async fn compare_all(&self, any: Part) -> Result<(), Failed> {
+    /// Compares parts, some at one time.
+    async fn compare_some(&self, parts: Vec<Part>) -> Result<(), Failed> {
+        let compared = iter(parts).map(|part| self.compare(part));
+        let mut compared = compared.buffer_unordered(PARTS_AT_ONCE);
+        while compared.try_next().await?.is_some() {}
+        Ok(())
+    }
+
+    /// Compares what is here of the place.
+    async fn compare_ours(&self, any: Part) -> Result<(), Failed> {
         let place = (any.group, any.id.place);
         let mut after = None;
         loop {
-            let page = self.ds.index.parts_of(place, after, PARTS_MAX as usize);
+            let index = &self.ds.index;
+            let page = index.parts_of(self.which, place, after, PARTS_MAX as usize);
             let page = page.map_err(|e| e.to_string())?;
             let part = |(file, generation): &(u64, u32)| any.of_file(*file, *generation);
-            let parts: Vec<Part> = page.iter().map(part).collect();
-            let compared = iter(parts).map(|part| self.compare(part));
-            let mut compared = compared.buffer_unordered(PARTS_AT_ONCE);
-            while compared.try_next().await?.is_some() {}
+            self.compare_some(page.iter().map(part).collect()).await?;
             after = page.last().copied();
             if page.len() < PARTS_MAX as usize {
                 return Ok(());
@@ -364,6 +404,7 @@ impl Filling<'_> {
             first = next / u64::from(BLOCK_BYTES);
         }
         self.ask(part, StreamItem::Sync).await?;
+        count(&self.ds.counts.parts_compared);
         self.noted.note_progress(1, 0);
         Ok(())
     }

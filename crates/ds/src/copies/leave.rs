@@ -16,6 +16,7 @@ use parts::PARTS_MAX;
 
 use crate::ds::Ds;
 use crate::part::Part;
+use crate::part_keys::Which;
 
 /// Objects without an entry that are removed at one time.
 const LEFTOVERS_MAX: usize = 1 << 16;
@@ -78,7 +79,10 @@ pub(super) async fn leave(ds: &Ds, (group, place): (u32, u8)) -> Result<(), Stri
     // Items that were let in before the row was told end first.
     ds.gate.drain_all().await;
     loop {
-        let page = ds.index.parts_of((group, place), None, PARTS_MAX as usize);
+        let place_of = (group, place);
+        let page = ds
+            .index
+            .parts_of(Which::All, place_of, None, PARTS_MAX as usize);
         let page = page.map_err(|e| e.to_string())?;
         if page.is_empty() {
             break;

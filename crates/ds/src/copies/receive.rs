@@ -22,8 +22,8 @@ use layout::MemberState;
 use nfs4::NfsTime;
 use objects::ObjectId;
 use parts::{
-    BLOCK_BYTES, CHALLENGE_BYTES, FileGeneration, GreetOk, Opening, PARTS_MAX, PartsProc, PassArgs,
-    PassOk, StreamItem, StreamOpenArgs,
+    BLOCK_BYTES, CHALLENGE_BYTES, FileGeneration, GreetOk, Opening, PARTS_MAX, PartsAsked,
+    PartsProc, PassArgs, PassOk, StreamItem, StreamOpenArgs,
 };
 use rpc::AcceptError;
 use rpc_service::{Call, Program, Seal};
@@ -38,6 +38,7 @@ use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::own_stripes::Own;
 use crate::part::Part;
+use crate::part_keys::Which;
 
 /// How long an item waits for those before it.
 const TURN_WAIT: Duration = Duration::from_secs(10);
@@ -210,7 +211,7 @@ async fn again(ds: &Ds, part: Part, args: &PassArgs<'_>) -> Result<PassOk, Statu
         } if !is_removed(ds, part.id) => ds.sync(part.id).await,
         // These ask; what they asked about may have changed, which their caller finds out.
         StreamItem::Sums { first, count } => return look(ds, part, first, count).await,
-        StreamItem::Parts { after } => return parts_of(ds, part, after),
+        StreamItem::Parts { after, which } => return parts_of(ds, part, after, which),
         StreamItem::Fetch { block } => return Ok(fetch(ds, part, block).await),
         _ => Ok(()),
     };
@@ -239,7 +240,9 @@ async fn apply(
         StreamItem::Sums { first, count } => {
             return Ok((look(ds, part, first, count).await?, Then::Nothing));
         }
-        StreamItem::Parts { after } => return Ok((parts_of(ds, part, after)?, Then::Nothing)),
+        StreamItem::Parts { after, which } => {
+            return Ok((parts_of(ds, part, after, which)?, Then::Nothing));
+        }
         // Of a removed file too: a filling may have brought it back.
         StreamItem::Drop => {
             let dropped = ds.drop_part(part.id).await;
@@ -251,6 +254,13 @@ async fn apply(
     let Some(_flight) = ds.gate.enter_item(part.id) else {
         return Ok((PassOk::default(), Then::Nothing));
     };
+    if args.item == StreamItem::Settle {
+        // The primary has asked for a sync before. Nothing else changes the part here: an item has its lane for itself.
+        let quiet = ds.sums.quiet(part.id.file_id);
+        let settled = quiet.map_or(Ok(false), |quiet| ds.settle(part, quiet));
+        settled.map_err(|fault| noted(ds, part.id, &fault))?;
+        return Ok((PassOk::default(), Then::Nothing));
+    }
     let done = async {
         let state = || ds.gate.state_at(part.group, part.id.place);
         if ds.sums.has_damage() && state() == Some(MemberState::Filling) {
@@ -330,6 +340,7 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
         | StreamItem::Parts { .. }
         | StreamItem::Fetch { .. }
         | StreamItem::Drop
+        | StreamItem::Settle
         | StreamItem::Nothing => Ok(Then::Nothing),
     }
 }
@@ -372,10 +383,19 @@ async fn fetch(ds: &Ds, part: Part, block: u64) -> PassOk {
 }
 
 /// The parts of a place.
-fn parts_of(ds: &Ds, part: Part, after: Option<FileGeneration>) -> Result<PassOk, Status> {
+fn parts_of(
+    ds: &Ds,
+    part: Part,
+    after: Option<FileGeneration>,
+    which: PartsAsked,
+) -> Result<PassOk, Status> {
+    let which = match which {
+        PartsAsked::All => Which::All,
+        PartsAsked::Unsettled => Which::Unsettled,
+    };
     let after = after.map(|file| (file.file_id, file.generation));
     let place = (part.group, part.id.place);
-    let found = ds.index.parts_of(place, after, PARTS_MAX as usize);
+    let found = ds.index.parts_of(which, place, after, PARTS_MAX as usize);
     let found = found.map_err(|error| noted(ds, part.id, &Fault::Index(error)))?;
     let file = |(file_id, generation)| FileGeneration {
         file_id,

@@ -194,4 +194,15 @@ impl Passed {
         }
         Ok(())
     }
+
+    /// Whether every member has done it in time. One that counts no more has not.
+    pub(super) async fn done_by_all(self) -> bool {
+        for waiting in self.0 {
+            match tokio::time::timeout(PROMISE_WAIT, waiting).await {
+                Ok(Ok(Outcome::Done(_))) => {}
+                _ => return false,
+            }
+        }
+        true
+    }
 }

@@ -16,6 +16,7 @@ use super::fill::fill;
 use super::leave::{leave, to_leave};
 use super::noted::FillKey;
 use super::send::carry;
+use super::settle;
 use super::stream::Stream;
 use crate::Ds;
 
@@ -39,6 +40,8 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
     let mut fillings = JoinSet::new();
     let mut filled: BTreeSet<FillKey> = BTreeSet::new();
     let mut leaving = JoinSet::new();
+    let mut settling = JoinSet::new();
+    settling.spawn(settle::run(Arc::clone(&nfsd)));
     loop {
         let ds = nfsd.role();
         close_streams(ds);

@@ -23,4 +23,5 @@ mod store;
 pub(crate) mod table;
 
 pub use scrub::run;
+pub(crate) use table::Quiet;
 pub use table::SumsConfig;

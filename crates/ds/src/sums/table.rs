@@ -59,7 +59,7 @@ struct Changes {
 
 /// See the module.
 pub(crate) struct Sums {
-    pub(super) config: SumsConfig,
+    pub(crate) config: SumsConfig,
     stripes: Box<[Mutex<Changes>]>,
     damaged: Mutex<BTreeMap<ObjectId, BTreeSet<u64>>>,
     damaged_blocks: AtomicU64,
@@ -81,7 +81,7 @@ impl Drop for Changing<'_> {
 
 /// That no change of a file was under way, at a time.
 #[derive(Clone, Copy)]
-pub(super) struct Quiet(Changes);
+pub(crate) struct Quiet(Changes);
 
 impl Sums {
     /// With what the index knows.
@@ -120,13 +120,13 @@ impl Sums {
     }
 
     /// `None` while a change is under way.
-    pub(super) fn quiet(&self, file_id: u64) -> Option<Quiet> {
+    pub(crate) fn quiet(&self, file_id: u64) -> Option<Quiet> {
         let changes = *self.stripe(file_id).lock();
         (changes.under_way == 0).then_some(Quiet(changes))
     }
 
     /// Runs `work` if no change was begun since, and lets none begin meanwhile.
-    pub(super) fn if_still<T>(
+    pub(crate) fn if_still<T>(
         &self,
         file_id: u64,
         since: Quiet,

@@ -172,13 +172,11 @@ fn a_group_comes_back_from_its_record() {
         reign: 3,
         members: vec![
             Member {
-                ds: 2,
-                state: MemberState::Stale,
+                was_sync: true,
+                ..Member::new(2, MemberState::Stale)
             },
-            Member {
-                ds: 4,
-                state: MemberState::Sync,
-            },
+            Member::new(4, MemberState::Sync),
+            Member::new(5, MemberState::Filling),
         ]
         .into(),
     };

@@ -72,3 +72,65 @@ async fn what_was_promised_outlives_each_data_server_in_turn() {
     }
     panic!("parts of a removed file are left");
 }
+
+/// Parts that the data servers have compared.
+fn compared(servers: &[Real]) -> u64 {
+    let running = servers.iter().filter_map(|s| s.nfsd.as_ref());
+    running
+        .map(|nfsd| nfsd.role().status().parts_compared)
+        .sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_comes_back_is_compared_in_what_may_differ_alone() {
+    let (rig, port, mut servers) = cluster(2).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    set_policy(&alice, &root, "copies=2 inline_max=0")
+        .await
+        .unwrap();
+    let mut files = Vec::new();
+    for n in 0..20 {
+        let file = File::create(&alice, &format!("file{n}")).await;
+        fill(&file, 0, &pattern(1000)).await;
+        patiently(|| try_commit(&file)).await.unwrap();
+        files.push(file);
+    }
+    until_level(&rig).await;
+    let settle = || tokio::time::sleep(Duration::from_secs(60));
+    settle().await;
+    for turn in 0..2 {
+        servers[turn].stop().await;
+        // A settled part, and one that is new.
+        write(
+            &files[turn],
+            500,
+            StableHow::FileSync,
+            b"while one was away",
+        )
+        .await;
+        let new = File::create(&alice, &format!("new{turn}")).await;
+        fill(&new, 0, &pattern(3000)).await;
+        patiently(|| try_commit(&new)).await.unwrap();
+        let before = compared(&servers);
+        servers[turn].start(&rig, &port, 50 + turn as u64).await;
+        until_level(&rig).await;
+        let compared = compared(&servers) - before;
+        assert!((1..=4).contains(&compared), "{compared} parts of 20");
+        settle().await;
+    }
+    // Each of them alone has all that was promised.
+    for (turn, server) in (0_u64..).zip(&mut servers) {
+        server.stop().await;
+        for (n, file) in files.iter().enumerate() {
+            let mut model = pattern(1000);
+            if n < 2 {
+                model[500..518].copy_from_slice(b"while one was away");
+            }
+            assert!(bytes_of(file, 0, usize::MAX).await == model, "file{n}");
+        }
+        server.start(&rig, &port, 60 + turn).await;
+        until_level(&rig).await;
+    }
+}

@@ -333,6 +333,7 @@ fn with_prefix<'m>(
 fn is_of_places(name: &str) -> bool {
     let others = [
         "full_redundancy_seconds",
+        "parts_compared",
         "damaged_blocks",
         "scrubbed_timestamp_seconds",
     ];
@@ -347,6 +348,7 @@ fn help_of_places(name: &str) -> &'static str {
         "places_filling" => "Of those, with a data server that is being given what it lacks",
         "full_redundancy_seconds" => "Seconds until each place has its copies, at the present pace",
         "places_on_last_copy" => "Of those, with one copy left",
+        "parts_compared" => "Parts compared with those of a member that is filled",
         "damaged_blocks" => "Blocks of 64 KiB on disks that do not fit their sums",
         "scrubbed_timestamp_seconds" => "When the data server that was scrubbed longest ago was",
         "places_sharing_domains" => "Places with two copies in one failure domain",
