@@ -11,9 +11,9 @@
 //! A high-water mark rises only to a size that the object store has synced before, and falls before the object is cut
 //! or removed. What the index promises is always there (R9). Whoever acknowledges waits for [`Index::durable`].
 //!
-//! Every transaction but that of a start is a change, and changes are counted. What is acknowledged to a client is one: a
-//! COMMIT of an overwrite too, which stores its time. The MDS is told the count ([`crate::rollback_guard`]), so that it
-//! recognises a store that went back (R9).
+//! Every transaction since the MDS took this process is a change, and changes are counted ([`crate::changes`]). What is
+//! acknowledged to a client is one: a COMMIT of an overwrite too, which stores its time. The MDS is told the count
+//! ([`crate::rollback_guard`]), so that it recognises a store that went back (R9).
 //!
 //! # Failure
 //! After a write of which nobody knows whether it is on the disk, the store refuses further ones, and so every
@@ -34,6 +34,7 @@ use rustc_hash::FxHashMap;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;
+use crate::changes::Changes;
 use crate::part_keys::{delete_part, unsettle_parts_of_earlier_versions};
 
 /// Objects that the table in memory holds; each takes about 100 bytes.
@@ -48,7 +49,7 @@ const SCHEMA: u32 = 1;
 const SCHEMA_KEY: &[u8] = b"sschema";
 const STORE_ID_KEY: &[u8] = b"sstore_id";
 const COUNTER_KEY: &[u8] = b"scounter";
-const CHANGES_KEY: &[u8] = b"schanges";
+pub(crate) const CHANGES_KEY: &[u8] = b"schanges";
 const MEMBERSHIP_KEY: &[u8] = b"smembership";
 const OBJECTS_KEY: &[u8] = b"sobjects";
 /// Set with the first redo log that the index was tied to.
@@ -210,10 +211,7 @@ pub(crate) struct Index {
     pub(crate) store: Arc<dyn MetaStore>,
     store_id: u64,
     counter: u64,
-    /// Changes before this start.
-    changes_before: u64,
-    /// The transaction of this start; each later one is a change.
-    start_seq: Seq,
+    pub(crate) changes: Changes,
     objects_count: AtomicU64,
     known: Mutex<FxHashMap<ObjectId, Known>>,
     /// Removed objects by their newest redo record, as stored under `v`.
@@ -318,8 +316,7 @@ impl Index {
                 store,
                 store_id,
                 counter,
-                changes_before,
-                start_seq: seq,
+                changes: Changes::new(changes_before),
                 objects_count: AtomicU64::new(objects_count),
                 known: Mutex::default(),
                 removed: Mutex::new(removed),
@@ -356,9 +353,9 @@ impl Index {
         self.store.applied()
     }
 
-    /// Changes of the store up to a transaction of this process: numbers of transactions have no gaps.
+    /// Changes of the store up to a transaction of this process.
     pub(crate) fn changes_at(&self, seq: Seq) -> u64 {
-        self.changes_before + seq.0.saturating_sub(self.start_seq.0)
+        self.changes.at(seq)
     }
 
     /// Changes that no crash takes back.
@@ -384,7 +381,7 @@ impl Index {
         let done = self.store.transact(&mut |tx| {
             let mut run = || {
                 let outcome = body(tx)?;
-                if outcome == TxOutcome::Commit {
+                if outcome == TxOutcome::Commit && self.changes.are_counted() {
                     let changes = value::<u64>(tx, CHANGES_KEY)?.unwrap_or(0) + 1;
                     put(tx, CHANGES_KEY, &changes);
                 }

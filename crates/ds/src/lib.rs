@@ -14,6 +14,7 @@
 mod announced;
 mod apply;
 mod calls;
+mod changes;
 mod config;
 pub mod copies;
 mod counts;

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use transport::{Address, CloseReason, ConnHandle, Connector};
 
 use crate::calls::Calls;
+use crate::fault::status_of;
 pub use crate::link_end::LinkEnd;
 use crate::{Ds, LinkError, Membership};
 
@@ -207,6 +208,8 @@ async fn hello(
         location: config.location.clone(),
     };
     let ok = call(conn, &args, HELLO_TIMEOUT).await?;
+    let counted = ds.index.count_changes();
+    counted.map_err(|e| LinkError::Store(status_of(&e)))?;
     ds.announced.note(args.store.changes);
     let ring = ok.keys.ring().map_err(LinkError::Keys)?;
     let until = lease_until(sent, ok.lease_ms);

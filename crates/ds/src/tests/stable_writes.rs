@@ -260,3 +260,31 @@ async fn reports_that_wait_at_one_time_go_in_one_message() {
     // Two were on their way while the others came.
     assert!(state.wrote_messages <= 4, "{}", state.wrote_messages);
 }
+
+/// A copy of a store works without having been taken: it must not come to look as new as the store itself (R9).
+#[tokio::test]
+async fn what_a_start_does_before_it_is_taken_is_no_change() {
+    let stores = Stores::logged();
+    let _all = syncing(&stores, true);
+    let world = World::over(&stores).await;
+    let client = world.client(b"a").await;
+    let fh = fh(1);
+    let write = client.write(&fh, 0, b"abc", StableHow::FileSync);
+    write.await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let told = world.ds().store_identity();
+    let copy = stores.after_crash(1);
+    let _copy_too = syncing(&copy, true);
+    for start in 1..=3 {
+        let nfsd = open_with(copy.disks(), false).await.unwrap();
+        for _ in 0..3 {
+            nfsd.role().tick().await;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let has = nfsd.role().store_identity();
+        assert_eq!(
+            (has.counter, has.changes),
+            (told.counter + start, told.changes)
+        );
+    }
+}
