@@ -21,6 +21,7 @@ mod lookups;
 mod marks;
 mod names;
 mod notsupp;
+mod old_stores;
 mod persist;
 mod placement;
 mod proxy;

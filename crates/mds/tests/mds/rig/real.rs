@@ -6,13 +6,14 @@ use super::{Client, Rig, after_putfh};
 use ::cluster::add_token;
 use control::{JoinSecret, StoreIdentity};
 use ds::{Ds, DsConfig, Membership};
-use meta::MemStore;
+use meta::{MemStore, MetaStore, Read};
 use nfs4::ops::{
     CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, SaveFhArgs, SaveFhRes,
     WriteArgsPayload, WriteRes,
 };
 use nfs4::{CompoundBuilder, IoMode, NfsStatus, NfsTime, OpArgs, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
+use parking_lot::Mutex;
 use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig};
 use state::ClientLimits;
@@ -35,6 +36,8 @@ pub struct Real {
     pub clock_s: Arc<AtomicI64>,
     /// The server, while it runs.
     pub nfsd: Option<Arc<Nfsd<Ds>>>,
+    /// What the metadata server refused it for, for good.
+    pub refused: Arc<Mutex<Option<String>>>,
     running: Option<(Shutdown, tokio::task::JoinHandle<()>)>,
 }
 
@@ -56,7 +59,41 @@ impl Real {
             verify_reads: false,
             clock_s: Arc::new(AtomicI64::new(2_000_000)),
             nfsd: None,
+            refused: Arc::default(),
             running: None,
+        }
+    }
+
+    /// What a copy of its directory has at this moment, at another machine or put aside.
+    pub fn copied_to(&self, name: &str) -> Self {
+        let index = MemStore::new();
+        let pairs = self.index.scan(&[], &[0xff], usize::MAX).unwrap();
+        let put = &mut |tx: &mut dyn meta::Tx| {
+            for (key, value) in &pairs {
+                tx.put(key, value);
+            }
+            Ok(meta::TxOutcome::Commit)
+        };
+        index.transact(put).unwrap();
+        let objects = MemObjects::new(objects::MemOptions::default());
+        let copy = &mut |id, stat: objects::ObjectStat| {
+            let span = self
+                .objects
+                .read(id, 0, u32::try_from(stat.size_bytes).unwrap());
+            objects
+                .write(id, 0, &objects::whole(span.unwrap()).unwrap())
+                .unwrap();
+            objects.set_size(id, stat.size_bytes).unwrap();
+            true
+        };
+        self.objects.list(copy).unwrap();
+        Self {
+            name: name.to_owned(),
+            index: Arc::new(index),
+            objects: Arc::new(objects),
+            membership: self.membership,
+            clock_s: Arc::clone(&self.clock_s),
+            ..Self::new(0)
         }
     }
 
@@ -128,9 +165,14 @@ impl Real {
             mds: vec![Address::Memory("control".into())],
             advertise: addresses(&self.name),
         };
+        let refused = Arc::clone(&self.refused);
         let link = tokio::spawn(async move {
             tokio::select! {
-                _end = ds::link::run(nfsd, config) => {}
+                end = ds::link::run(nfsd, config) => {
+                    if let ds::link::LinkEnd::Refused(why) = end {
+                        *refused.lock() = Some(why.to_string());
+                    }
+                }
                 () = copies => {}
                 () = sums => {}
             }
