@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod claims;
 mod cluster;
 mod control_service;
 mod copies;

@@ -16,6 +16,7 @@
 //! # Failure
 //! The last member in sync is never left out. A place whose last one is away waits for it.
 
+use crate::claims;
 use crate::cluster::Cluster;
 use crate::groups::Groups;
 use crate::records;
@@ -149,6 +150,7 @@ impl Cluster {
         let caller = self.caller(conn)?;
         let seq = {
             let mut groups = self.groups.lock();
+            claims::check_out(&groups, caller, &args)?;
             let is_named = |group: &Group, place: usize, row: &Row| {
                 let named = |p: &PlaceReign| {
                     (p.group, p.place as usize, p.reign) == (group.id, place, row.reign)
@@ -183,6 +185,7 @@ impl Cluster {
         let caller = self.caller(conn)?;
         let seq = {
             let mut groups = self.groups.lock();
+            claims::check_filled(&groups, caller, &args)?;
             let group = groups.placement().group(args.place.group).cloned();
             let next = group.and_then(|group| {
                 changed(&group, |place, row| {

@@ -16,6 +16,7 @@ mod file_size;
 mod identities;
 mod keys;
 mod layouts;
+mod lies;
 mod locks;
 mod lookups;
 mod marks;

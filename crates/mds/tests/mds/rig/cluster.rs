@@ -366,6 +366,11 @@ impl FakeDs {
         }
     }
 
+    /// Calls the metadata server.
+    pub async fn says<R: Request>(&self, args: &R) -> Result<R::Ok, Refusal> {
+        call(self.conn.as_ref().unwrap(), args).await
+    }
+
     /// Connects to a rig, which may be another run of the same metadata server.
     pub async fn say_hello(&mut self, rig: &Rig, port: &Port) -> Result<(), Refusal> {
         port.admit(&self.name, self.id);
