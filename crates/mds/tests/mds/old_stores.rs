@@ -70,7 +70,10 @@ async fn an_old_store_is_refused(which: usize, is_stopped_for_it: bool) {
     let alice = rig.session("alice").await;
     let mut model = pattern(300_000);
     let file = with_copies(&rig, &alice, &model).await;
-    let (name, ds) = (servers[which].name.clone(), which as u32 + 1);
+    let (name, ds) = (
+        servers[which].name.clone(),
+        u32::try_from(which).unwrap() + 1,
+    );
     if is_stopped_for_it {
         servers[which].stop().await;
     }
