@@ -32,6 +32,7 @@ mod recalls;
 mod recovery;
 mod replicas;
 mod restripe;
+mod restripe_crash;
 mod rig;
 mod scrub;
 mod space;

@@ -15,7 +15,7 @@ use xdr::Opaque;
 
 const MIB: u64 = 1 << 20;
 
-async fn set(file: &File<'_>, text: &str) -> Result<(), NfsStatus> {
+pub(crate) async fn set(file: &File<'_>, text: &str) -> Result<(), NfsStatus> {
     let done = file.client.on(&file.fh, |b| {
         b.push(&SetXattrArgs {
             option: SetXattrOption::Either,
@@ -28,7 +28,7 @@ async fn set(file: &File<'_>, text: &str) -> Result<(), NfsStatus> {
     res.map(drop).map_err(|e| e.status().unwrap())
 }
 
-async fn layout(file: &File<'_>) -> String {
+pub(crate) async fn layout(file: &File<'_>) -> String {
     let done = file.client.on(&file.fh, |b| {
         b.push(&GetXattrArgs {
             name: Opaque(b"ropewalk.layout"),
@@ -41,7 +41,7 @@ async fn layout(file: &File<'_>) -> String {
 }
 
 /// Waits until no restriping of the file goes on; returns its layout then.
-async fn ended(file: &File<'_>) -> String {
+pub(crate) async fn ended(file: &File<'_>) -> String {
     for _ in 0..600 {
         let text = layout(file).await;
         if !text.contains("restriped=") {

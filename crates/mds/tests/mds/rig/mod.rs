@@ -86,6 +86,18 @@ fn random(seed: u64) -> Random {
     })
 }
 
+/// A store with what another one has at this moment.
+pub fn copy_of(store: &dyn MetaStore) -> MemStore {
+    let copy = MemStore::new();
+    let pairs = store.scan(&[], &[0xff], usize::MAX).unwrap();
+    let put = &mut |tx: &mut dyn meta::Tx| {
+        pairs.iter().for_each(|(key, value)| tx.put(key, value));
+        Ok(meta::TxOutcome::Commit)
+    };
+    copy.transact(put).unwrap();
+    copy
+}
+
 impl Rig {
     pub async fn new() -> Self {
         Self::over(Arc::new(MemStore::new())).await

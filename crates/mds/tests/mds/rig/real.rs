@@ -6,7 +6,7 @@ use super::{Client, Rig, after_putfh};
 use ::cluster::add_token;
 use control::{JoinSecret, StoreIdentity};
 use ds::{Ds, DsConfig, Membership};
-use meta::{MemStore, MetaStore, Read};
+use meta::MemStore;
 use nfs4::ops::{
     CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, SaveFhArgs, SaveFhRes,
     WriteArgsPayload, WriteRes,
@@ -66,15 +66,6 @@ impl Real {
 
     /// What a copy of its directory has at this moment, at another machine or put aside.
     pub fn copied_to(&self, name: &str) -> Self {
-        let index = MemStore::new();
-        let pairs = self.index.scan(&[], &[0xff], usize::MAX).unwrap();
-        let put = &mut |tx: &mut dyn meta::Tx| {
-            for (key, value) in &pairs {
-                tx.put(key, value);
-            }
-            Ok(meta::TxOutcome::Commit)
-        };
-        index.transact(put).unwrap();
         let objects = MemObjects::new(objects::MemOptions::default());
         let copy = &mut |id, stat: objects::ObjectStat| {
             let span = self
@@ -89,7 +80,7 @@ impl Real {
         self.objects.list(copy).unwrap();
         Self {
             name: name.to_owned(),
-            index: Arc::new(index),
+            index: Arc::new(super::copy_of(&*self.index)),
             objects: Arc::new(objects),
             membership: self.membership,
             clock_s: Arc::clone(&self.clock_s),
