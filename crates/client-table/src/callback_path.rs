@@ -198,7 +198,10 @@ pub(crate) fn taken<T>(
 }
 
 /// For operations whose result is their status.
-pub(crate) fn status_only(reply: &mut CbCompoundReply<'_>) -> Result<(), OpError> {
+///
+/// # Errors
+/// [`OpError`] of the operation, or of the whole.
+pub fn status_only(reply: &mut CbCompoundReply<'_>) -> Result<(), OpError> {
     let (op, status) = match reply.next_result()? {
         Some(result) => (Some(result.op), result.status),
         None => (None, reply.status),

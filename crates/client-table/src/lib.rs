@@ -17,6 +17,6 @@ mod table;
 
 pub use callback_path::{
     BuildCallback, CALLBACK_MS_MAX, CallbackError, CallbackPath, TakeResult, Taken, Try,
-    begin_cb_compound, deliver,
+    begin_cb_compound, deliver, status_only,
 };
 pub use table::{ClientTable, RandomU64};

@@ -272,11 +272,12 @@ impl Cluster {
         })
     }
 
-    /// The device id of a placement group.
-    pub fn device_id(&self, group: u32) -> Option<DeviceId> {
+    /// Of each group: its id, its version, and the version at which a place of it last got another primary.
+    pub fn versions(&self) -> Vec<(u32, u32, u32)> {
         let groups = self.groups.lock();
-        let group = groups.placement().group(group);
-        group.map(|g| g.device_id(self.cluster_id))
+        let reign = |g: &Arc<Group>| g.rows.iter().map(|row| row.reign).max().unwrap_or(0);
+        let all = groups.placement().groups();
+        all.map(|g| (g.id, g.version, reign(g))).collect()
     }
 
     /// A placement group as it is now.

@@ -4,6 +4,7 @@
 //! Tables sit behind mutexes that are never held across an `await`. The state table's lock comes after a file's grant
 //! lock and before none of these.
 
+use crate::follow::Following;
 use crate::hint::Hinted;
 use crate::unknown_sizes::{Truncating, UnknownSizes};
 use crate::writer_set::WriterSet;
@@ -32,6 +33,8 @@ pub(crate) struct LayoutTables {
     pub(crate) recalls: Arc<Semaphore>,
     /// Where the search for layouts under old keys goes on.
     pub(crate) recall_after: Mutex<Option<Other>>,
+    /// Clients that are told of other versions of devices.
+    pub(crate) following: Following,
 }
 
 impl LayoutTables {
@@ -44,6 +47,7 @@ impl LayoutTables {
             gates: Mutex::default(),
             recalls: Arc::new(Semaphore::new(RECALLS_MAX)),
             recall_after: Mutex::default(),
+            following: Following::default(),
         }
     }
 

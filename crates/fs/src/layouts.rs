@@ -25,8 +25,8 @@ use layout::{ClientTag, DsHandle, Epoch, LayoutKind, Rights, SignedHandle, Signi
 use namespace::{Cred, FileId, Inode, Op, SizeCommit, Time};
 use nfs4::cb::{CbLayoutRecallArgs, LayoutRecall, LayoutRecallFile};
 use nfs4::layout::LENGTH_TO_EOF;
-use nfs4::{ClientId, NfsStatus, Stateid};
-use state::{IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned};
+use nfs4::{ClientId, DeviceId, NfsStatus, Stateid};
+use state::{DeviceVersion, IoMode, IoModes, LayoutWanted, Other, Recall, RecallAnswer, Returned};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,13 +55,14 @@ pub struct GrantRequest {
     pub stamps: Vec<Time>,
 }
 
-/// Grants the current client a layout of the whole file: the stateid, and the handles for the data servers, by place.
+/// Grants the current client a layout of the whole file: the stateid, the device, and the handles for the data servers,
+/// by place.
 pub fn grant(
     fs: &Arc<Fs>,
     actor: &mut Actor,
     inode: &Inode,
     request: &GrantRequest,
-) -> Result<(Stateid, Vec<SignedHandle>), NfsStatus> {
+) -> Result<(Stateid, DeviceId, Vec<SignedHandle>), NfsStatus> {
     let file = inode.id;
     let client = actor.client()?;
     let group = inode.placement.ok_or(NfsStatus::LayoutUnavailable)?.group;
@@ -73,7 +74,7 @@ pub fn grant(
         IoMode::ReadWrite => IoModes::RW,
     };
     let held_before = fs.state().layouts.holders(file.0, modes).contains(&client);
-    let (key, stateid) = enter(fs, client, file, request)?;
+    let (key, stateid) = enter(fs, client, (file, group), request)?;
     // Re-check after registering the holder: any fence raised from now on sees it.
     let epoch = fs.ns.fencing_epoch(inode);
     let now = actor.ns(fs, |ns, op| ns.getattr(op, file));
@@ -123,7 +124,8 @@ pub fn grant(
     let group = fs.cluster.group(group).ok_or(NfsStatus::ServerFault)?;
     let striping = striping_of(inode, group.rows.len()).ok_or(NfsStatus::ServerFault)?;
     let handles = handle.sign_each(&group, striping, &key);
-    Ok((stateid, handles.ok_or(NfsStatus::ServerFault)?))
+    let device = group.device_id(fs.cluster.id());
+    Ok((stateid, device, handles.ok_or(NfsStatus::ServerFault)?))
 }
 
 /// Waits until nothing is under way that keeps layouts off a file and soon ends: the recovery of its size, a fence.
@@ -193,12 +195,15 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
 }
 
 /// Registers a holder, and takes the key of its handle in the same step. The key does not retire while the layout is held.
+/// What is noted of the device is no newer than what the handles are signed for later: whoever looks for layouts of
+/// another primary finds this one, or the handles are of the new primary.
 fn enter(
     fs: &Fs,
     client: ClientId,
-    file: FileId,
+    (file, group): (FileId, u32),
     request: &GrantRequest,
 ) -> Result<(SigningKey, Stateid), NfsStatus> {
+    let version = fs.cluster.group(group).map_or(0, |g| g.version);
     let entered = fs.cluster.with_signing_key(|key| {
         let mut state = fs.state();
         let want = LayoutWanted {
@@ -208,6 +213,8 @@ fn enter(
         };
         let stateid = state.layout_get(request.stateid, client, file.0, want)?;
         state.layouts.signed(&stateid.other, key.id());
+        let device = DeviceVersion { group, version };
+        state.layouts.name_device(&stateid.other, device);
         Ok((key.clone(), stateid))
     });
     entered.ok_or(NfsStatus::LayoutTryLater)?

@@ -2,7 +2,7 @@
 //!
 //! [`Fs`] owns the name space, the open state and what is under way on files. Each module is one thing that it does:
 //!
-//! - `layouts` and `delegations` grant and recall;
+//! - `layouts` and `delegations` grant and recall, and `follow` tells clients of other primaries;
 //! - `truncate` and `removal` are durable intents;
 //! - `size_recovery` finds what lost writers left;
 //! - `io` serves clients without layouts, and `inline` those of files in the metadata store, which `placing` ends;
@@ -29,6 +29,7 @@ mod eager;
 mod enter;
 mod fencing;
 mod files;
+mod follow;
 mod fresh;
 mod fs;
 mod hint;
@@ -67,6 +68,7 @@ pub use delegations::{
     Clearing, Excluded, clear, exclude, file_of_name, missed, recall, settle_ended,
 };
 pub use eager::make_objects;
+pub use follow::watch_device;
 pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,

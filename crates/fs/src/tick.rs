@@ -1,7 +1,7 @@
 //! What time brings to files: recalls, removals, recovery, keys.
 
 use crate::fs::Fs;
-use crate::{client_end, client_record, delegations, kept_replies, layouts, removal};
+use crate::{client_end, client_record, delegations, follow, kept_replies, layouts, removal};
 use crate::{size_recovery, space, truncate};
 use cluster::{AdminError, KeyUsers, RotatedKey, turn_keys};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     fs.atimes.store(&fs.ns, fs.now());
     fs.clients.recall_slots();
     fs.cluster.tick();
+    follow::look(fs);
     fs.jobs.overdue.start(|| {
         let fs = Arc::clone(fs);
         async move { layouts::fence_overdue(&fs) }

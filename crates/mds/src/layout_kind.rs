@@ -19,7 +19,6 @@ pub(crate) fn kind_of(number: u32) -> Result<LayoutKind, NfsStatus> {
 /// A layout before it has handles.
 pub(crate) struct Body {
     kind: LayoutKind,
-    device_id: DeviceId,
     util: NflUtil,
     first_index: u32,
     width: usize,
@@ -34,7 +33,10 @@ impl Body {
         placement: Placement,
     ) -> Result<Self, NfsStatus> {
         let cluster = mds.fs.cluster();
-        let device_id = cluster.device_id(placement.group);
+        let width = cluster.width(placement.group);
+        if width == 0 {
+            return Err(NfsStatus::LayoutUnavailable);
+        }
         // No data server takes IO_ADVISE. What NFSv4.1 knows nothing of must not be in its layouts (RFC 7862 §15.5.6).
         let flags = match cx.minor_version {
             0 | 1 => 0,
@@ -43,23 +45,23 @@ impl Body {
         let util = NflUtil::new(placement.stripe_unit, flags);
         Ok(Self {
             kind,
-            device_id: device_id.ok_or(NfsStatus::LayoutUnavailable)?,
             util: util.ok_or(NfsStatus::LayoutUnavailable)?,
             first_index: placement.first_index,
-            width: usize::try_from(cluster.width(placement.group).max(1)).unwrap_or(1),
+            width: usize::try_from(width).unwrap_or(1),
         })
     }
 
     /// How long the body is, whatever the handles.
     pub(crate) fn blank(&self) -> Vec<u8> {
-        self.encode(&vec![SignedHandle::BLANK; self.width])
+        let device_id = DeviceId { bytes: [0; 16] };
+        self.encode(device_id, &vec![SignedHandle::BLANK; self.width])
     }
 
-    /// The bytes of `loc_body` with a handle for each place.
-    pub(crate) fn encode(&self, handles: &[SignedHandle]) -> Vec<u8> {
+    /// The bytes of `loc_body` with the device that the handles were signed for, and a handle for each place.
+    pub(crate) fn encode(&self, device_id: DeviceId, handles: &[SignedHandle]) -> Vec<u8> {
         match self.kind {
             LayoutKind::Files => xdr::encode_to_vec(&FileLayout {
-                device_id: self.device_id,
+                device_id,
                 util: self.util,
                 first_stripe_index: self.first_index,
                 pattern_offset: 0,

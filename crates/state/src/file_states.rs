@@ -547,15 +547,17 @@ impl FileStates {
         self.delegations.forget_client(client);
         self.locks.forget_client(client);
         self.revoked.forget_client(client);
+        let layouts = self
+            .layouts
+            .return_all(client, crate::layouts::IoModes::ANY);
+        self.layouts.forget_devices_of(client);
         ClientGone {
             closed_files: files
                 .into_iter()
                 .filter(|f| self.open_count(*f) == 0)
                 .collect(),
             unlocked_files: unlocked.into_iter().collect(),
-            layouts: self
-                .layouts
-                .return_all(client, crate::layouts::IoModes::ANY),
+            layouts,
         }
     }
 

@@ -17,6 +17,10 @@
 //! All of it is lost with the process. Clients lose their layouts, and the fencing epoch of the new boot keeps the old
 //! ones out of the data servers.
 
+mod devices;
+
+pub use devices::{DeviceVersion, FOLLOW_FILES_MAX, Follow};
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -179,6 +183,8 @@ struct Layout {
     commit_floor: Option<u32>,
     /// The oldest key that signed a handle of it; 0 before any did.
     oldest_key: u32,
+    /// The oldest version of its device that it names.
+    device: Option<DeviceVersion>,
 }
 
 impl Layout {
@@ -207,6 +213,7 @@ pub struct Layouts {
     recalls: BTreeSet<Other>,
     /// How many states have each key as their oldest.
     keys: BTreeMap<u32, usize>,
+    devices: devices::Devices,
 }
 
 impl Layouts {
@@ -219,6 +226,7 @@ impl Layouts {
             holders: Holders::default(),
             recalls: BTreeSet::new(),
             keys: BTreeMap::new(),
+            devices: devices::Devices::default(),
         }
     }
 
@@ -273,6 +281,10 @@ impl Layouts {
             .states
             .get_mut(&other)
             .expect("the layout was found or made above");
+        if stateid.is_none() {
+            // What it has forgotten names no device any more.
+            self.devices.leave(client, layout.device.take(), &other);
+        }
         layout.held = layout.held.union(match mode {
             IoMode::Read => IoModes::READ,
             IoMode::ReadWrite => IoModes::RW,
@@ -314,6 +326,7 @@ impl Layouts {
                 return_on_close: false,
                 commit_floor: None,
                 oldest_key: 0,
+                device: None,
             },
         );
         Ok(other)
@@ -671,6 +684,7 @@ impl Layouts {
         };
         self.recalls.remove(other);
         self.uncount_key(layout.oldest_key);
+        self.devices.leave(layout.client, layout.device, other);
         self.holders.leave(layout.client, layout.file, other);
     }
 }

@@ -45,7 +45,8 @@ pub use file_states::{
 };
 pub use grace::{Grace, GraceEnd};
 pub use layouts::{
-    IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall, RecallAnswer, Returned,
+    DeviceVersion, FOLLOW_FILES_MAX, Follow, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits,
+    Layouts, Recall, RecallAnswer, Returned,
 };
 pub use locks::{LockDenied, LockLimits, LockOutcome};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};

@@ -45,10 +45,13 @@ pub(super) fn getdeviceinfo(
             }),
         );
     }
-    // Other addresses come with another device id, so there is never anything to notify. The wish is echoed because
+    // Other addresses come with another device id, so there is never a change to notify. The wish is echoed because
     // Linux does not cache a device whose server declines it. It would connect to every data server anew for every
     // file.
     let wanted = args.notify_types.intersection(&NOTIFICATIONS);
+    if wanted.contains(NOTIFY_DEVICEID_DELETE) {
+        fs::watch_device(&mds.fs, &cx.actor, args.device_id);
+    }
     answer(
         reply,
         Ok(GetDeviceInfoRes::Ok(DeviceInfo {

@@ -105,12 +105,12 @@ async fn get(
             state::IoMode::ReadWrite => fs::stamps(&mds.fs, &inode).await?,
         },
     };
-    let (stateid, handles) = fs::grant(&mds.fs, &mut cx.actor, &inode, &request)?;
+    let (stateid, device_id, handles) = fs::grant(&mds.fs, &mut cx.actor, &inode, &request)?;
     if mode == state::IoMode::Read {
         // The client asks in order to read, and this server sees no more of it.
         cx.actor.note_read(&mds.fs, &inode);
     }
-    Ok((kind, stateid, body.encode(&handles)))
+    Ok((kind, stateid, body.encode(device_id, &handles)))
 }
 
 /// An inline file, with the place that it gets if the caller asks in order to write.

@@ -13,6 +13,7 @@ mod courtesy;
 mod delegated_times;
 mod delegations;
 mod file_size;
+mod follow;
 mod identities;
 mod keys;
 mod layouts;
