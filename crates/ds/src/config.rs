@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use meta::MetaStore;
 use nfs4::NfsTime;
@@ -13,6 +14,17 @@ use crate::sums::table::SumsConfig;
 
 /// Says whether an address may connect.
 pub type PeerFilter = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// A clock that never goes back, from any beginning.
+pub type LeaseClock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// A lease clock of tokio's time, for tests and simulators whose time is virtual. On a machine it stands still while
+/// the machine is suspended.
+#[must_use]
+pub fn virtual_lease_clock() -> LeaseClock {
+    let begun = tokio::time::Instant::now();
+    Arc::new(move || begun.elapsed())
+}
 
 /// What [`crate::Ds::open`] takes.
 pub struct DsConfig {
@@ -26,6 +38,9 @@ pub struct DsConfig {
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The wall clock: times of writes.
     pub clock: Arc<dyn Fn() -> NfsTime + Send + Sync>,
+    /// The clock of the lease (rule P3). It counts time in which the machine was suspended: the MDS may have given the
+    /// places to others meanwhile.
+    pub lease_clock: LeaseClock,
     /// Whether syncs and cold reads run on tokio's blocking threads. The simulator says no.
     pub offload: bool,
     /// Who may connect; everybody when there is none. Data are protected by signed handles either way.

@@ -116,7 +116,7 @@ impl Ds {
             },
             objects: config.objects,
             announced: Announced::new(index.durable_changes() + redo.durable_through()),
-            gate: Gate::new(opened.floors, opened.membership),
+            gate: Gate::new(opened.floors, opened.membership, config.lease_clock),
             copies: Copies::new(random()),
             index: Arc::new(index),
             redo,

@@ -18,6 +18,9 @@
 //! never delay it. What the keys of a generation have verified is looked up without the lock; under it the generation
 //! is compared once more.
 //!
+//! The lease ends by a clock that counts suspension of the machine ([`LeaseClock`]), and is looked at for each operation and
+//! again before a promise (rule P3). Waits and timeouts are tokio's.
+//!
 //! # Failure
 //! Everything here but the floors ends with the process; floors come back from the index.
 
@@ -41,7 +44,7 @@ use crate::copies::removed::RecentlyRemoved;
 use crate::handles::{Handles, Verified};
 use crate::part::Part;
 use crate::rows::{HandleStripes, OwnRow, Rows};
-use crate::{LeaseState, Membership};
+use crate::{LeaseClock, LeaseState, Membership};
 
 /// Times that a handle is verified anew because keys changed meanwhile.
 const VERIFY_TRIES_MAX: u32 = 4;
@@ -115,7 +118,9 @@ struct Ring {
 
 struct Inner {
     phase: Phase,
-    lease_until: Option<Instant>,
+    lease_clock: LeaseClock,
+    /// By that clock.
+    lease_until: Option<Duration>,
     ring: Arc<Ring>,
     membership: Option<Membership>,
     proxy: Option<ClientTag>,
@@ -268,10 +273,15 @@ impl Admitted {
 
 impl Gate {
     /// A gate that lets nothing in, with the floors of the index.
-    pub(crate) fn new(floors: Floors, membership: Option<Membership>) -> Self {
+    pub(crate) fn new(
+        floors: Floors,
+        membership: Option<Membership>,
+        lease_clock: LeaseClock,
+    ) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 phase: Phase::Away,
+                lease_clock,
                 lease_until: None,
                 ring: Arc::new(Ring {
                     generation: 0,
@@ -556,8 +566,13 @@ impl Gate {
         self.inner.lock().membership
     }
 
+    /// The time by which leases are counted.
+    pub(crate) fn lease_now(&self) -> Duration {
+        self.inner.lock().lease_now()
+    }
+
     /// HELLO was answered: nothing is served until [`Gate::serve`]. Returns false for an expelled server.
-    pub(crate) fn hello(&self, conn: &ConnHandle, proxy: ClientTag, lease_until: Instant) -> bool {
+    pub(crate) fn hello(&self, conn: &ConnHandle, proxy: ClientTag, lease_until: Duration) -> bool {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Expelled {
             return false;
@@ -629,12 +644,9 @@ impl Gate {
 
     /// The MDS answered a HEARTBEAT on `conn`. Returns false when that came too late: a lease that has ended comes back
     /// only with HELLO, since floors may have been missed (R6).
-    pub(crate) fn renew(&self, conn: &ConnHandle, lease_until: Instant) -> bool {
+    pub(crate) fn renew(&self, conn: &ConnHandle, lease_until: Duration) -> bool {
         let mut inner = self.inner.lock();
-        let valid = inner
-            .lease_until
-            .is_some_and(|until| Instant::now() < until);
-        if !valid || inner.conn.as_ref() != Some(conn) {
+        if !inner.has_lease() || inner.conn.as_ref() != Some(conn) {
             return false;
         }
         inner.lease_until = inner.lease_until.max(Some(lease_until));
@@ -660,10 +672,8 @@ impl Gate {
     /// Whether it serves, for status.
     pub(crate) fn lease_state(&self) -> LeaseState {
         let inner = self.inner.lock();
-        let now = Instant::now();
-        let left = inner
-            .lease_until
-            .and_then(|until| until.checked_duration_since(now));
+        let now = inner.lease_now();
+        let left = inner.lease_until.and_then(|until| until.checked_sub(now));
         match (inner.phase, left) {
             (Phase::Expelled, _) => LeaseState::Expelled,
             (Phase::Away, _) | (_, None) => LeaseState::Away,
@@ -677,7 +687,16 @@ impl Gate {
 
 impl Inner {
     fn is_serving(&self) -> bool {
-        self.phase == Phase::Serving && self.lease_until.is_some_and(|until| Instant::now() < until)
+        self.phase == Phase::Serving && self.has_lease()
+    }
+
+    fn has_lease(&self) -> bool {
+        self.lease_until
+            .is_some_and(|until| self.lease_now() < until)
+    }
+
+    fn lease_now(&self) -> Duration {
+        (self.lease_clock)()
     }
 
     /// Whether the handle holds; returns whether it is the MDS's own, and the stripes of its place.

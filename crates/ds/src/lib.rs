@@ -49,7 +49,7 @@ pub mod sums;
 mod unsettled;
 mod wrote;
 
-pub use config::{DsConfig, PeerFilter};
+pub use config::{DsConfig, LeaseClock, PeerFilter, virtual_lease_clock};
 pub use counts::{DsStatus, LeaseState, Refusals};
 pub use ds::Ds;
 pub use error::{JoinError, LinkError, OpenError};

@@ -184,7 +184,8 @@ fn heartbeat_timeout(lease_ms: u32) -> Duration {
     Duration::from_millis(u64::from(lease_ms / 3)).max(Duration::from_secs(1))
 }
 
-fn lease_until(sent: Instant, lease_ms: u32) -> Instant {
+/// When the lease ends, by the lease clock.
+fn lease_until(sent: Duration, lease_ms: u32) -> Duration {
     sent + Duration::from_millis(u64::from(lease_ms))
 }
 
@@ -194,7 +195,7 @@ async fn hello(
     config: &LinkConfig,
     nonce: [u8; 16],
 ) -> Result<HelloOk, LinkError> {
-    let sent = Instant::now();
+    let sent = ds.gate.lease_now();
     let mut addresses = config.advertise.clone();
     addresses.truncate(control::ADDRESSES_MAX as usize);
     let args = HelloArgs {
@@ -231,7 +232,7 @@ async fn hello(
 
 /// Returns the length of the renewed lease in milliseconds.
 async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32, LinkError> {
-    let sent = Instant::now();
+    let sent = ds.gate.lease_now();
     let args = ds.heartbeat();
     let ok = call(conn, &args, timeout).await?;
     ds.announced.note(ok.changes);

@@ -42,6 +42,7 @@ use objects::{MemObjects, MemOptions, ObjectStore};
 use objects_dir::DirObjects;
 use redo::RedoLog;
 use ring_log::FileRedo;
+use rustix::time::{ClockId, clock_gettime};
 use server::Nfsd;
 use state::ClientLimits;
 use std::net::SocketAddr;
@@ -185,6 +186,7 @@ async fn open(config: &DsConfig, state_dir: &Path) -> Outcome<(Arc<dyn MetaStore
         redo,
         random: Arc::new(daemon::random_u64),
         clock: Arc::new(wall_time),
+        lease_clock: Arc::new(boot_time),
         offload: true,
         peers: config.peer_filter()?,
         clients: ClientLimits::default(),
@@ -261,6 +263,13 @@ fn open_stores(config: &DsConfig, state_dir: &Path) -> Outcome<Stores> {
     let log = FileRedo::open(&state_dir.join(REDO_NAME), REDO_BYTES)
         .map_err(cannot("open the redo log"))?;
     Ok((Arc::new(index), Arc::new(objects), Some(Arc::new(log))))
+}
+
+/// Time since the machine was booted. It goes on while the machine is suspended.
+fn boot_time() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 fn wall_time() -> NfsTime {

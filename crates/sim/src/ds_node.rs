@@ -140,6 +140,7 @@ impl DsNode {
                     nanoseconds: run.subsec_nanos(),
                 }
             }),
+            lease_clock: ds::virtual_lease_clock(),
             offload: false,
             peers: None,
             clients: ClientLimits {

@@ -55,6 +55,8 @@ const LEASE_MS: u32 = 3_000;
 thread_local! {
     /// The data server's wall clock.
     pub(super) static CLOCK_S: std::cell::Cell<i64> = const { std::cell::Cell::new(1_700_000_000) };
+    /// How long its machine was suspended so far.
+    pub(super) static SUSPENDED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
 pub(super) fn key(id: u32) -> SigningKey {
@@ -321,6 +323,10 @@ async fn open_with(
             seconds: CLOCK_S.get(),
             nanoseconds: 5,
         }),
+        lease_clock: {
+            let awake = crate::virtual_lease_clock();
+            Arc::new(move || awake() + SUSPENDED.get())
+        },
         offload,
         peers: None,
         clients: state::ClientLimits::default(),

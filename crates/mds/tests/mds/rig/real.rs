@@ -99,6 +99,7 @@ impl Real {
                 seconds: clock_s.load(Ordering::Relaxed),
                 nanoseconds: 0,
             }),
+            lease_clock: ds::virtual_lease_clock(),
             offload: false,
             peers: None,
             clients: ClientLimits::default(),
