@@ -34,6 +34,9 @@ const REGROUP_MS: u64 = 30_000;
 
 /// With so many groups no further one is made to leave out data servers that are fuller than others.
 const EVEN_GROUPS_MAX: usize = GROUPS_MAX / 4;
+/// A member that was left out is not filled before this, which doubles with each filling that comes to nothing.
+const FILL_AFTER: Duration = Duration::from_secs(2);
+const FILL_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// The groups, and which of them new files go to.
 pub(crate) struct Groups {
@@ -58,6 +61,8 @@ pub(crate) struct Groups {
     copies_min: u32,
     /// When a member was last left out at a place.
     left_out: BTreeMap<(u32, usize), Instant>,
+    /// Fillings that came to nothing since a member was last filled, by place.
+    failed_fillings: BTreeMap<(u32, usize), u32>,
     /// Groups of files whose directory wants fewer data servers: of all, and without those that are fuller than others.
     narrow: [Narrow; 2],
     /// Files that were placed so.
@@ -147,6 +152,7 @@ impl Groups {
             copies: copies.clamp(1, COPIES_MAX),
             copies_min: copies_min.clamp(1, copies.clamp(1, COPIES_MAX)),
             left_out: BTreeMap::new(),
+            failed_fillings: BTreeMap::new(),
             narrow: Default::default(),
             narrow_files: 0,
         };
@@ -220,6 +226,24 @@ impl Groups {
     /// When a member was last left out at a place, if that was in this process.
     pub(crate) fn left_out_at(&self, group: u32, place: usize) -> Option<Instant> {
         self.left_out.get(&(group, place)).copied()
+    }
+
+    /// A filling has come to nothing, or to its end.
+    pub(crate) fn note_filling(&mut self, group: u32, place: usize, is_done: bool) {
+        if is_done {
+            self.failed_fillings.remove(&(group, place));
+        } else {
+            let failed = self.failed_fillings.entry((group, place)).or_default();
+            *failed = failed.saturating_add(1);
+        }
+    }
+
+    /// How long a place waits for another filling after a member was left out: each one that comes to nothing doubles it.
+    pub(crate) fn fill_after(&self, group: u32, place: usize) -> Duration {
+        let failed = self.failed_fillings.get(&(group, place));
+        let doubled = 1_u32.checked_shl(failed.copied().unwrap_or(0));
+        let after = doubled.and_then(|factor| FILL_AFTER.checked_mul(factor));
+        after.map_or(FILL_AFTER_MAX, |after| after.min(FILL_AFTER_MAX))
     }
 
     /// Looks which data servers are live and have room, and regroups when that has been so for long enough.

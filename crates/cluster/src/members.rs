@@ -26,12 +26,8 @@ use control::{FilledArgs, OutArgs, PlaceReign, PlaceRow, Refusal, RowsTold, Stat
 use layout::{Group, Member, MemberState, Row};
 use meta::{MetaError, Seq};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 use transport::ConnHandle;
-
-/// A member that was left out is not filled before this.
-const FILL_AFTER: Duration = Duration::from_secs(2);
 
 /// Sets the state of a member, and notes whether it was in sync before (rule P10). Returns whether that is a change.
 pub(crate) fn set_state(row: &mut Row, ds: u32, state: MemberState) -> bool {
@@ -120,7 +116,10 @@ impl Cluster {
                 .filter_map(|group| {
                     changed(group, |place, row| {
                         let left_out = groups.left_out_at(group.id, place);
-                        tend(row, &servers, (left_out, now), may_fill)
+                        let fill_after = groups.fill_after(group.id, place);
+                        let is_due = left_out
+                            .is_none_or(|since| now.saturating_duration_since(since) >= fill_after);
+                        tend(row, &servers, (is_due, now), may_fill)
                     })
                 })
                 .collect();
@@ -159,17 +158,25 @@ impl Cluster {
             };
             let is_touched =
                 |group: &&Arc<Group>| args.places.0.iter().any(|p| p.group == group.id);
-            let touched = groups.of_places().filter(is_touched);
-            let changes = touched.filter_map(|group| {
-                changed(group, |place, row| {
-                    row.primary == caller
+            let mut filled = Vec::new();
+            let mut changes = Vec::new();
+            for group in groups.of_places().filter(is_touched) {
+                changes.extend(changed(group, |place, row| {
+                    let state = row.state_of(args.ds_id);
+                    let is_out = row.primary == caller
                         && args.ds_id != caller
                         && is_named(group, place, row)
                         && row.takers().any(|ds| ds == args.ds_id)
-                        && set_state(row, args.ds_id, MemberState::Stale)
-                })
-            });
-            let changes = changes.collect();
+                        && set_state(row, args.ds_id, MemberState::Stale);
+                    if is_out && state == Some(MemberState::Filling) {
+                        filled.push((group.id, place));
+                    }
+                    is_out
+                }));
+            }
+            for (group, place) in filled {
+                groups.note_filling(group, place, false);
+            }
             self.change_groups(&mut groups, changes).map_err(failed)?
         };
         self.rows_durable(seq).await?;
@@ -196,6 +203,9 @@ impl Cluster {
                     is_it && set_state(row, args.ds_id, MemberState::Sync)
                 })
             });
+            if next.is_some() {
+                groups.note_filling(args.place.group, args.place.place as usize, true);
+            }
             let changes = next.into_iter().collect();
             self.change_groups(&mut groups, changes).map_err(failed)?
         };
@@ -239,7 +249,7 @@ pub(crate) fn failed(error: MetaError) -> Refusal {
 fn tend(
     row: &mut Row,
     servers: &Servers,
-    (left_out, now): (Option<Instant>, Instant),
+    (is_due, now): (bool, Instant),
     may_fill: impl Fn(u32) -> bool,
 ) -> bool {
     let is_gone = |ds: u32| {
@@ -273,7 +283,6 @@ fn tend(
         .0
         .retain(|m| m.ds == row.primary || !is_gone(m.ds));
     is_changed |= row.members.0.len() < members;
-    let is_due = left_out.is_none_or(|since| now.saturating_duration_since(since) >= FILL_AFTER);
     if is_changed || !is_due || !is_live(row.primary) || !may_fill(row.primary) {
         return is_changed;
     }

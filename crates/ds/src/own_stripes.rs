@@ -65,6 +65,19 @@ fn check_room(
     own: Own,
     asked: Range,
 ) -> Result<(), ObjectError> {
+    if more_bytes(objects, id, own, asked)? > objects.capacity()?.free_bytes {
+        return Err(ObjectError::NoSpace);
+    }
+    Ok(())
+}
+
+/// Bytes that own stripes of a range take at least, beyond what the object has.
+pub(crate) fn more_bytes(
+    objects: &dyn ObjectStore,
+    id: ObjectId,
+    own: Own,
+    asked: Range,
+) -> Result<u64, ObjectError> {
     let unit_bytes = u64::from(own.striping.unit_bytes());
     let share = asked.end.saturating_sub(asked.start) / u64::from(own.striping.width());
     let taken = match objects.stat(id) {
@@ -72,9 +85,5 @@ fn check_room(
         Err(ObjectError::NotFound) => 0,
         Err(e) => return Err(e),
     };
-    let more = share.saturating_sub(unit_bytes).saturating_sub(taken);
-    if more > objects.capacity()?.free_bytes {
-        return Err(ObjectError::NoSpace);
-    }
-    Ok(())
+    Ok(share.saturating_sub(unit_bytes).saturating_sub(taken))
 }

@@ -65,6 +65,9 @@ xdr::xdr_struct! {
         pub parts: List<FileGeneration, PARTS_MAX>,
         /// Of [`StreamItem::Fetch`]: the bytes up to the end of the part; none when this member cannot give them.
         pub data: OpaqueBuf<BLOCK_BYTES>,
+        /// Bytes that clients may still have passed on to this member: its free bytes without those that it keeps for what
+        /// was let in already (rule P24).
+        pub room_bytes: u64,
     }
 }
 

@@ -63,7 +63,7 @@ impl Ds {
     ///
     /// # Errors
     /// [`Fault::NotPrimary`] when this server is not primary of the place; [`Fault::Members`] when the queue of a member
-    /// stays full. Nothing is changed then.
+    /// stays full; no space when a member in sync has none. Nothing is changed then.
     pub(crate) async fn change(
         &self,
         part: Part,
@@ -94,6 +94,7 @@ impl Ds {
         let begun = self.gate.begin_change(part);
         let (row, _flight) = begun.ok_or(Fault::NotPrimary)?;
         self.room_at_members(&row).await?;
+        self.check_room(part, &row, &change).await?;
         if let Change::Clone { src, .. } = &change {
             self.settle_source(part, *src).await?;
         }

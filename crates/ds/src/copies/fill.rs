@@ -293,6 +293,7 @@ impl Filling<'_> {
     ) -> Result<PassOk, Failed> {
         match tokio::time::timeout(ANSWER_WAIT, waiting).await {
             Ok(Ok(Outcome::Done(answer))) => Ok(answer),
+            Ok(Ok(Outcome::Full)) => Err("the member has no room".to_owned()),
             Ok(_) => Err("the member does not count any more".to_owned()),
             Err(_) => Err("the member does not answer".to_owned()),
         }

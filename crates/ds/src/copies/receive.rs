@@ -9,11 +9,12 @@
 //! item that was applied already is answered when it is durable.
 //!
 //! # Failure
-//! An item that cannot be applied keeps its number: the primary gives the member up. An item of a removed file does
-//! nothing.
+//! An item that cannot be applied keeps its number: the primary gives the member up, or sends it again when there was no
+//! room for it. An item of a removed file does nothing.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,7 +78,13 @@ impl Program for PartsProgram {
                 Err(_) => return call.refuse(AcceptError::GarbageArgs),
             },
             Some(PartsProc::Pass) => match xdr::decode_all::<PassArgs<'_>>(args) {
-                Ok(args) => say(&mut e, pass(ds, conn, call.record, args).await),
+                Ok(args) => {
+                    let passed = pass(ds, conn, call.record, args).await;
+                    say(
+                        &mut e,
+                        passed.map(|answer| with_room(ds, &args.item, answer)),
+                    );
+                }
                 Err(_) => return call.refuse(AcceptError::GarbageArgs),
             },
             None => return call.refuse(AcceptError::ProcUnavail),
@@ -187,10 +194,17 @@ async fn pass(
         StreamItem::Fetch { block } => (fetch(ds, part, block).await, Then::Nothing),
         _ => {
             check_role(ds, opened.from, &args)?;
-            apply(ds, part, record, &args).await?
+            let applied = apply(ds, part, record, &args).await;
+            if matches!(applied, Err(Status::NoSpace)) {
+                // Those after it cannot have their turn: they are not to wait for it.
+                lane.is_full.store(true, Relaxed);
+                lane.moved.notify_waiters();
+            }
+            applied?
         }
     };
     *turn += 1;
+    lane.is_full.store(false, Relaxed);
     drop(turn);
     lane.moved.notify_waiters();
     let durable = match then {
@@ -200,6 +214,18 @@ async fn pass(
     };
     durable.map_err(|fault| noted(ds, part.id, &fault))?;
     Ok(answer)
+}
+
+/// Tells with an answer how much more there is room for.
+fn with_room(ds: &Ds, item: &StreamItem<'_>, answer: PassOk) -> PassOk {
+    let room = &ds.copies.own_room;
+    if let StreamItem::Write { data, .. } = item {
+        room.take(data.len() as u64);
+    }
+    PassOk {
+        room_bytes: room.bytes(&*ds.objects),
+        ..answer
+    }
 }
 
 /// An item that was applied before: its answer was lost.

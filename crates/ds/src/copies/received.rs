@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use control::Status;
 use parking_lot::Mutex;
@@ -19,6 +20,8 @@ pub(super) struct Lane {
     /// The number whose turn it is.
     pub(super) next: tokio::sync::Mutex<u64>,
     pub(super) moved: Notify,
+    /// There was no room for the item whose turn it is.
+    pub(super) is_full: AtomicBool,
 }
 
 /// The stream of a primary.
@@ -113,6 +116,9 @@ pub(super) async fn turn(lane: &Lane, number: u64) -> Result<Option<Turn<'_>>, S
         }
         if number - *next > AHEAD_MAX {
             return Err(Status::Invalid);
+        }
+        if lane.is_full.load(Relaxed) {
+            return Err(Status::NoSpace);
         }
         drop(next);
         moved.await;

@@ -6,7 +6,7 @@
 //! # Failure
 //! A broken connection is made again, and all that was not acknowledged is sent again. The member has failed when it is
 //! another process, refuses an item, or makes no progress for 5 s. Then the MDS is asked to leave it out, until the MDS
-//! has answered.
+//! has answered. One that has no room for an item is sent it again after a pause, and stays in sync (rule P24).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,13 @@ const ITEM_WAIT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long the MDS may take to leave a member out.
 const OUT_WAIT: Duration = Duration::from_secs(5);
+
+/// What became of an item that was sent.
+enum Answered {
+    Done(PassOk),
+    /// The member has no room for it.
+    Full,
+}
 
 /// How a connection ended.
 enum Ended {
@@ -148,6 +155,7 @@ async fn open(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Result<(), Ended> 
 async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
     stream.rewind();
     let mut under_way = FuturesUnordered::new();
+    let mut left_out = FuturesUnordered::new();
     loop {
         if stream.is_closed() {
             return Ended::Closed;
@@ -161,10 +169,18 @@ async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
             biased;
             Some((lane, number, answer)) = under_way.next(), if !under_way.is_empty() => {
                 match answer {
-                    Ok(answer) => stream.acknowledge(lane, number, answer),
+                    Ok(Answered::Done(answer)) => stream.acknowledge(lane, number, answer),
+                    Ok(Answered::Full) => {
+                        let place = stream.note_full(lane, number);
+                        let place = place.and_then(|head| filled_place(ds, &head, stream.ds));
+                        if left_out.is_empty() {
+                            left_out.extend(place.map(|place| out(ds, stream.ds, vec![place])));
+                        }
+                    }
                     Err(ended) => return ended,
                 }
             }
+            Some(()) = left_out.next(), if !left_out.is_empty() => {}
             () = stream.work.notified() => {}
             _ = conn.closed() => return Ended::Again("the connection broke"),
             () = sleep(PAUSE) => {
@@ -197,19 +213,36 @@ const fn is_counted(state: Option<MemberState>) -> bool {
     matches!(state, Some(MemberState::Sync | MemberState::Filling))
 }
 
-async fn pass(conn: &ConnHandle, sent: Sent) -> (u32, u64, Result<PassOk, Ended>) {
+/// The place of an item, if the member is only filled there: it is given up, since what it lacks it gets with another
+/// filling.
+fn filled_place(ds: &Ds, head: &Head, member: u32) -> Option<PlaceReign> {
+    let is_filled = ds.gate.with_rows(|rows, ds_id| {
+        let row = &rows.of(head.group, head.place)?.row;
+        let is_own = (row.primary, row.reign) == (ds_id, head.reign);
+        Some(is_own && row.state_of(member) == Some(MemberState::Filling))
+    });
+    is_filled??.then_some(PlaceReign {
+        group: head.group,
+        place: head.place,
+        reign: head.reign,
+    })
+}
+
+async fn pass(conn: &ConnHandle, sent: Sent) -> (u32, u64, Result<Answered, Ended>) {
     let answer = async {
         let record = conn.call(sent.message, ITEM_WAIT).await;
         let record = record.map_err(|_| Ended::Again("no answer to an item"))?;
-        read_answer::<PassOk>(&record).map_err(|error| match error {
-            ReplyError::Refused(refusal) => match refusal.status {
+        match read_answer::<PassOk>(&record) {
+            Ok(answer) => Ok(Answered::Done(answer)),
+            Err(ReplyError::Refused(refusal)) => match refusal.status {
+                Status::NoSpace => Ok(Answered::Full),
                 Status::TryLater | Status::NotReady | Status::NotPrimary => {
-                    Ended::Again("it does not take items now")
+                    Err(Ended::Again("it does not take items now"))
                 }
-                _ => Ended::Failed(refusal.to_string()),
+                _ => Err(Ended::Failed(refusal.to_string())),
             },
-            other => Ended::Failed(other.to_string()),
-        })
+            Err(other) => Err(Ended::Failed(other.to_string())),
+        }
     };
     (sent.lane, sent.number, answer.await)
 }
@@ -234,18 +267,7 @@ async fn leave_out(ds: &Ds, stream: &Stream) {
         match places {
             Some(places) if places.is_empty() => break,
             Some(places) => {
-                let args = OutArgs {
-                    ds_id: stream.ds,
-                    places: places.into(),
-                };
-                match ds.call_mds(&args, OUT_WAIT).await {
-                    Ok(told) => {
-                        if let Err(status) = take_rows(ds, told.rows.0).await {
-                            tracing::error!(?status, "rows of the MDS");
-                        }
-                    }
-                    Err(error) => tracing::warn!(%error, "the MDS leaves no member out"),
-                }
+                out(ds, stream.ds, places).await;
             }
             // Not serving: nothing is promised now.
             None => {}
@@ -256,6 +278,22 @@ async fn leave_out(ds: &Ds, stream: &Stream) {
         sleep(PAUSE).await;
     }
     ds.copies.forget(stream);
+}
+
+/// Asks the MDS once to leave a member out of places.
+async fn out(ds: &Ds, member: u32, places: Vec<PlaceReign>) {
+    let args = OutArgs {
+        ds_id: member,
+        places: places.into(),
+    };
+    match ds.call_mds(&args, OUT_WAIT).await {
+        Ok(told) => {
+            if let Err(status) = take_rows(ds, told.rows.0).await {
+                tracing::error!(?status, "rows of the MDS");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "the MDS leaves no member out"),
+    }
 }
 
 #[cfg(test)]

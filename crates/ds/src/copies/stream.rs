@@ -25,6 +25,15 @@ const ITEM_BYTES: usize = 256;
 /// A member without progress for so long has failed (rule P11).
 const NO_PROGRESS: Duration = Duration::from_secs(5);
 
+/// Pause before a member that has no room for an item is sent it again, doubled up to the longest, which is below
+/// [`NO_PROGRESS`].
+const FULL_PAUSE: Duration = Duration::from_millis(100);
+const FULL_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Items in a lane whose member has no room; above it no promise is queued.
+const FULL_ITEMS_MAX: usize = 4096;
+/// What a member has told of its room is asked for again after so long, before something is refused.
+const ROOM_KNOWN_FOR: Duration = Duration::from_millis(200);
+
 /// What became of an item that somebody waits for.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -32,6 +41,8 @@ pub(super) enum Outcome {
     Done(PassOk),
     /// The member does not count any more, as the MDS says durably.
     Released,
+    /// The member has no room for it, or for one before it. It stays queued.
+    Full,
 }
 
 /// Which part an item is for, and when it was applied.
@@ -91,6 +102,10 @@ impl Owned {
         )
     }
 
+    const fn is_sync(&self) -> bool {
+        matches!(self, Self::Plain(StreamItem::Sync))
+    }
+
     /// Whether any member may send it, to any other.
     const fn is_question(&self) -> bool {
         matches!(self, Self::Plain(StreamItem::Fetch { .. }))
@@ -120,6 +135,25 @@ struct Lane {
     /// Entries that were sent on the present connection.
     sent: usize,
     entries: VecDeque<Entry>,
+    /// The member has no room for an item of the lane.
+    full: Option<Full>,
+}
+
+/// An item for which there is no room.
+#[derive(Clone, Copy)]
+struct Full {
+    number: u64,
+    /// Nothing of the lane is sent before.
+    until: Instant,
+    pause: Duration,
+}
+
+impl Lane {
+    /// Whether this item is not sent for the moment. The one without room goes alone.
+    fn is_held_at(&self, number: u64) -> bool {
+        let is_held = |full: Full| Instant::now() < full.until || full.number < number;
+        self.full.is_some_and(is_held)
+    }
 }
 
 struct State {
@@ -127,6 +161,8 @@ struct State {
     /// The lane that is looked at first.
     turn: usize,
     queued_bytes: usize,
+    /// What the member has told of its room, and when.
+    room: Option<(u64, Instant)>,
     /// When the member last acknowledged, or the queue was last empty.
     progress: Instant,
     is_closed: bool,
@@ -165,6 +201,7 @@ impl Stream {
                 lanes: (0..LANES).map(|_| Lane::default()).collect(),
                 turn: 0,
                 queued_bytes: 0,
+                room: None,
                 progress: Instant::now(),
                 is_closed: false,
             }),
@@ -190,11 +227,17 @@ impl Stream {
             waiting.map(|w| w.send(Outcome::Released));
             return waits;
         }
+        let at = lane_of(head.file.file_id) as usize;
+        let lane = &state.lanes[at];
+        if lane.full.is_some() && item.is_sync() && lane.entries.len() >= FULL_ITEMS_MAX {
+            waiting.map(|w| w.send(Outcome::Full));
+            return waits;
+        }
         if state.queued_bytes == 0 {
             state.progress = Instant::now();
         }
         state.queued_bytes += item.bytes();
-        let lane = &mut state.lanes[lane_of(head.file.file_id) as usize];
+        let lane = &mut state.lanes[at];
         lane.entries.push_back(Entry {
             head,
             item,
@@ -247,7 +290,7 @@ impl Stream {
                 lane.sent += 1;
             }
             let number = lane.first + lane.sent as u64;
-            if lane.sent as u64 >= AHEAD_MAX {
+            if lane.sent as u64 >= AHEAD_MAX || lane.is_held_at(number) {
                 continue;
             }
             let Some(entry) = lane.entries.get_mut(lane.sent) else {
@@ -274,8 +317,12 @@ impl Stream {
     pub(super) fn acknowledge(&self, lane: u32, number: u64, answer: PassOk) {
         let mut state = self.state.lock();
         state.progress = Instant::now();
+        state.room = Some((answer.room_bytes, Instant::now()));
         let mut freed = 0;
         let lane = &mut state.lanes[lane as usize];
+        if lane.full.is_some_and(|full| full.number <= number) {
+            lane.full = None;
+        }
         let Some(at) = number.checked_sub(lane.first) else {
             return;
         };
@@ -298,6 +345,59 @@ impl Stream {
         state.queued_bytes = state.queued_bytes.saturating_sub(freed);
         drop(state);
         self.room.notify_waiters();
+    }
+
+    /// The member has no room for an item: it is sent again after a pause, with all that come after it. Who waits for one of
+    /// them is told. Returns which part it is for.
+    pub(super) fn note_full(&self, lane: u32, number: u64) -> Option<Head> {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        // It lives.
+        state.progress = now;
+        state.room = Some((0, now));
+        let lane = &mut state.lanes[lane as usize];
+        let at = usize::try_from(number.checked_sub(lane.first)?).ok()?;
+        let head = lane.entries.get(at).filter(|e| !e.is_acknowledged)?.head;
+        lane.sent = lane.sent.min(at);
+        lane.full = Some(match lane.full {
+            Some(full) if now < full.until => Full {
+                number: full.number.min(number),
+                ..full
+            },
+            known => {
+                let doubled = known.map_or(FULL_PAUSE, |full| full.pause * 2);
+                let pause = doubled.min(FULL_PAUSE_MAX);
+                Full {
+                    number,
+                    until: now + pause,
+                    pause,
+                }
+            }
+        });
+        for entry in lane.entries.iter_mut().skip(at) {
+            let waiting = entry.waiting.take();
+            waiting.map(|w| w.send(Outcome::Full));
+        }
+        Some(head)
+    }
+
+    /// Whether so many bytes have room at the member beside those that are queued, as far as it has told.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let state = self.state.lock();
+        let Some((room_bytes, _)) = state.room else {
+            return true;
+        };
+        room_bytes.saturating_sub(state.queued_bytes as u64) >= bytes
+    }
+
+    /// The lane by which the member can be asked for its room; `None` when it was just told, or no lane moves.
+    pub(super) fn lane_to_ask(&self) -> Option<u32> {
+        let state = self.state.lock();
+        if state.room?.1.elapsed() < ROOM_KNOWN_FOR {
+            return None;
+        }
+        let lane = state.lanes.iter().position(|lane| lane.full.is_none())?;
+        u32::try_from(lane).ok()
     }
 
     /// Whether the member had something to do for too long without doing any of it.
@@ -434,6 +534,66 @@ mod tests {
         let late = stream.push(head(8), sync(), true).unwrap();
         assert!(matches!(late.await, Ok(Outcome::Released)));
         assert_eq!(sent(&stream), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_without_room_fails_promises_and_is_sent_alone_with_growing_pauses() {
+        let stream = Stream::new(2, 1);
+        let write = Owned::block(0, Bytes::from_static(b"bytes"));
+        assert!(stream.push(head(8), write, false).is_none());
+        let promise = stream.push(head(16), sync(), true).unwrap();
+        let other = stream.push(head(9), sync(), true).unwrap();
+        assert_eq!(sent(&stream), [(0, 0), (0, 1), (1, 0)]);
+        assert!(stream.note_full(0, 0).is_some());
+        assert!(stream.note_full(0, 1).is_some());
+        assert!(matches!(promise.await, Ok(Outcome::Full)));
+        stream.acknowledge(1, 0, PassOk::default());
+        assert!(matches!(other.await, Ok(Outcome::Done(_))));
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            let since = Instant::now();
+            while sent(&stream).is_empty() {
+                tokio::time::advance(FULL_PAUSE).await;
+            }
+            pauses.push(since.elapsed().as_millis());
+            stream.note_full(0, 0);
+            assert!(!stream.is_stalled(), "it answers");
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
+        tokio::time::advance(FULL_PAUSE_MAX).await;
+        assert_eq!(sent(&stream), [(0, 0)], "the one without room goes alone");
+        stream.acknowledge(0, 0, PassOk::default());
+        assert_eq!(sent(&stream), [(0, 1)]);
+        tokio::time::advance(NO_PROGRESS).await;
+        assert!(
+            stream.is_stalled(),
+            "one that is full and silent has failed"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_room_of_a_member_is_what_it_told_less_what_is_queued() {
+        let stream = Stream::new(2, 1);
+        assert!(stream.has_room(u64::MAX), "nothing is known");
+        let room_bytes = 10_000;
+        let told = PassOk {
+            room_bytes,
+            ..PassOk::default()
+        };
+        stream.push(head(8), sync(), false);
+        stream.acknowledge(0, 0, told);
+        assert!(stream.has_room(room_bytes) && !stream.has_room(room_bytes + 1));
+        let write = Owned::block(0, Bytes::from(vec![0; 4000]));
+        let taken = write.bytes() as u64;
+        stream.push(head(8), write, false);
+        assert!(stream.has_room(room_bytes - taken) && !stream.has_room(room_bytes - taken + 1));
+        assert_eq!(stream.lane_to_ask(), None, "it was just told");
+        tokio::time::advance(ROOM_KNOWN_FOR).await;
+        assert_eq!(stream.lane_to_ask(), Some(0));
+        stream.note_full(0, 1);
+        assert!(!stream.has_room(1));
+        tokio::time::advance(ROOM_KNOWN_FOR).await;
+        assert_eq!(stream.lane_to_ask(), Some(1), "lane 0 does not move");
     }
 
     #[tokio::test(start_paused = true)]

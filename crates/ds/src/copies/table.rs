@@ -12,11 +12,13 @@ use std::time::Duration;
 use control::{FILLINGS_MAX, FillProgress, NetAddr};
 use layout::MemberState;
 use nfs4::NfsTime;
+use objects::ObjectError;
 use parking_lot::Mutex;
 use parts::FileGeneration;
 use tokio::sync::{Notify, oneshot};
 
 use super::noted::{Fill, FillKey};
+use super::own_room::OwnRoom;
 use super::received::Received;
 use super::stream::{Head, Outcome, Owned, Stream};
 use crate::fault::Fault;
@@ -40,6 +42,7 @@ pub(crate) struct Copies {
     entering: Box<[Mutex<()>]>,
     pub(super) addresses: Mutex<BTreeMap<u32, Vec<NetAddr>>>,
     pub(super) received: Received,
+    pub(super) own_room: OwnRoom,
     /// Told when there is a stream, a member to fill, or another row.
     pub(super) wake: Notify,
 }
@@ -60,6 +63,7 @@ impl Copies {
             entering: (0..ORDERS).map(|_| Mutex::new(())).collect(),
             addresses: Mutex::default(),
             received: Received::default(),
+            own_room: OwnRoom::default(),
             wake: Notify::new(),
         }
     }
@@ -184,11 +188,12 @@ impl Passed {
     /// Waits until every member that counts has it, or counts no more.
     ///
     /// # Errors
-    /// [`Fault::Members`] when that is not known in time.
+    /// [`Fault::Members`] when that is not known in time; no space when a member has none.
     pub(crate) async fn acknowledged(self) -> Result<(), Fault> {
         for waiting in self.0 {
             match tokio::time::timeout(PROMISE_WAIT, waiting).await {
                 Ok(Ok(Outcome::Done(_) | Outcome::Released)) => {}
+                Ok(Ok(Outcome::Full)) => return Err(Fault::Object(ObjectError::NoSpace)),
                 _ => return Err(Fault::Members),
             }
         }

@@ -1,4 +1,4 @@
-//! Goal: with two copies, a disk that fails for one file, a full data server, and clocks that jump lose nothing and stop nobody.
+//! Goal: with two copies, a disk that fails for one file, a full disk, and clocks that jump lose nothing and stop nobody.
 //! Method: a metadata server and real data servers over stores in memory, time paused; the store of one of them is in trouble.
 #![allow(
     clippy::unwrap_used,
@@ -12,13 +12,13 @@ use crate::rig::file::{File, patiently};
 use crate::rig::real::{Real, bytes_of, fill, pattern, try_commit, try_write, write};
 use crate::rig::{Client, Rig};
 use meta::MemStore;
-use nfs4::StableHow;
+use nfs4::{NfsStatus, StableHow};
 use objects::{
     Capacity, Content, MemObjects, MemOptions, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What ails a disk.
@@ -27,14 +27,18 @@ enum Ailment {
     None,
     /// EIO for whatever is done with this file.
     File(u64),
-    /// Nothing more fits.
+    /// Nothing more fits, although it says that there is room.
     Full,
+    /// It says that so many bytes are free.
+    Free(u64),
 }
 
 /// Objects in memory, on a disk that can be ill.
 struct Disk {
     inner: MemObjects,
     ailment: Mutex<Ailment>,
+    /// What found no room.
+    refused: AtomicU32,
 }
 
 impl Disk {
@@ -42,6 +46,7 @@ impl Disk {
         Arc::new(Self {
             inner: MemObjects::new(MemOptions::default()),
             ailment: Mutex::new(Ailment::None),
+            refused: AtomicU32::new(0),
         })
     }
 
@@ -58,7 +63,10 @@ impl Disk {
     fn add(&self, id: ObjectId) -> Result<&MemObjects, ObjectError> {
         let ailment = *self.ailment.lock();
         match ailment {
-            Ailment::Full => Err(ObjectError::NoSpace),
+            Ailment::Full => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Err(ObjectError::NoSpace)
+            }
             _ => self.touch(id),
         }
     }
@@ -107,7 +115,15 @@ impl ObjectStore for Disk {
         false
     }
     fn capacity(&self) -> Result<Capacity, ObjectError> {
-        self.inner.capacity()
+        let capacity = self.inner.capacity()?;
+        let ailment = *self.ailment.lock();
+        Ok(match ailment {
+            Ailment::Free(free_bytes) => Capacity {
+                free_bytes,
+                ..capacity
+            },
+            _ => capacity,
+        })
     }
     fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
         self.inner.list(visit)
@@ -219,9 +235,100 @@ async fn a_disk_that_fails_for_one_file_loses_nothing_of_it() {
     nothing_is_lost_on_a_disk_that_is(Ailment::File).await;
 }
 
+/// What is known of places.
+fn places(rig: &Rig) -> String {
+    format!("{:?}", rig.nfsd.role().fs().cluster().status().places)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_full_data_server_loses_nothing_and_gets_its_copies_later() {
-    nothing_is_lost_on_a_disk_that_is(|_| Ailment::Full).await;
+async fn a_full_member_stays_in_sync_and_promises_fail_until_it_has_room() {
+    let (disk, clock_s) = (Disk::new(), Arc::new(AtomicI64::new(1_000_000)));
+    let (rig, port, mut servers) = two_servers(&disk, &clock_s).await;
+    let alice = alice(&rig).await;
+    let (mut first_model, other_model) = (pattern(200_000), pattern(150_000));
+    let first = copied(&rig, &alice, "first", &first_model).await;
+    let other = copied(&rig, &alice, "other", &other_model).await;
+    let before = places(&rig);
+
+    *disk.ailment.lock() = Ailment::Full;
+    let texts: Vec<_> = (0..4)
+        .map(|turn| (45_000 * turn, format!("turn {turn}")))
+        .collect();
+    for (at, text) in &texts {
+        let done = try_write(&first, *at as u64, StableHow::FileSync, text.as_bytes());
+        assert_eq!(done.await.err(), Some(NfsStatus::NoSpc), "at {at}");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(places(&rig), before, "nobody is left out");
+    }
+    assert_eq!(bytes_of(&other, 0, usize::MAX).await, other_model);
+    *disk.ailment.lock() = Ailment::None;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for (at, text) in texts {
+        overwrite(&first, &mut first_model, at, text.as_bytes()).await;
+    }
+    assert_eq!(places(&rig), before);
+    let files: [(&File<'_>, &[u8]); 2] = [(&first, &first_model), (&other, &other_model)];
+    each_has_all((&rig, &port), &mut servers, files).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_no_room_at_a_member_is_refused_before_it_is_applied() {
+    let (disk, clock_s) = (Disk::new(), Arc::new(AtomicI64::new(1_000_000)));
+    let (rig, port, mut servers) = two_servers(&disk, &clock_s).await;
+    let alice = alice(&rig).await;
+    let (mut first_model, other_model) = (pattern(200_000), pattern(150_000));
+    let first = copied(&rig, &alice, "first", &first_model).await;
+    let other = copied(&rig, &alice, "other", &other_model).await;
+    let before = places(&rig);
+
+    // What it keeps for items that were let in already, and little more.
+    let kept = disk.inner.capacity().unwrap().total_bytes / 64;
+    *disk.ailment.lock() = Ailment::Free(kept + 1000);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for at in [10, 100_000] {
+        overwrite(&first, &mut first_model, at, b"this fits everywhere").await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for at in [0, 70_000, 140_000] {
+        let done = try_write(&first, at, StableHow::Unstable, &[7; 2000]);
+        assert_eq!(done.await.err(), Some(NfsStatus::NoSpc), "at {at}");
+    }
+    assert!(bytes_of(&first, 0, usize::MAX).await == first_model);
+    assert_eq!(places(&rig), before);
+
+    *disk.ailment.lock() = Ailment::None;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for at in [0, 70_000, 140_000] {
+        overwrite(&first, &mut first_model, at, &[7; 2000]).await;
+    }
+    let files: [(&File<'_>, &[u8]); 2] = [(&first, &first_model), (&other, &other_model)];
+    each_has_all((&rig, &port), &mut servers, files).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filling_whose_member_is_full_is_tried_again_with_growing_pauses() {
+    let (disk, clock_s) = (Disk::new(), Arc::new(AtomicI64::new(1_000_000)));
+    let (rig, port, mut servers) = two_servers(&disk, &clock_s).await;
+    let alice = alice(&rig).await;
+    let (mut first_model, other_model) = (pattern(200_000), pattern(150_000));
+    let first = copied(&rig, &alice, "first", &first_model).await;
+    let other = copied(&rig, &alice, "other", &other_model).await;
+    servers[1].stop().await;
+    for at in [10, 70_000, 140_000] {
+        overwrite(&first, &mut first_model, at, b"written to one alone").await;
+    }
+    *disk.ailment.lock() = Ailment::Full;
+    servers[1].start(&rig, &port, 70).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let refused = || disk.refused.load(Ordering::Relaxed);
+    let before = refused();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    // Five fillings of each of two places; each has few blocks to send.
+    let tries = refused() - before;
+    assert!((5..=40).contains(&tries), "{tries} writes in 300 s");
+    *disk.ailment.lock() = Ailment::None;
+    let files: [(&File<'_>, &[u8]); 2] = [(&first, &first_model), (&other, &other_model)];
+    each_has_all((&rig, &port), &mut servers, files).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,8 +339,7 @@ async fn clocks_that_jump_by_hours_end_no_lease_and_move_no_place() {
     let (mut first_model, other_model) = (pattern(200_000), pattern(10_000));
     let first = copied(&rig, &alice, "first", &first_model).await;
     let other = copied(&rig, &alice, "other", &other_model).await;
-    let places = || format!("{:?}", rig.nfsd.role().fs().cluster().status().places);
-    let before = places();
+    let before = places(&rig);
     for (turn, jump_s) in [10 * 3600, -20 * 3600, 400 * 86_400]
         .into_iter()
         .enumerate()
@@ -241,7 +347,7 @@ async fn clocks_that_jump_by_hours_end_no_lease_and_move_no_place() {
         clock_s.fetch_add(jump_s, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(20)).await;
         overwrite(&first, &mut first_model, 60_000 * turn, b"after a jump").await;
-        assert_eq!(places(), before, "after a jump by {jump_s} s");
+        assert_eq!(places(&rig), before, "after a jump by {jump_s} s");
     }
     let files: [(&File<'_>, &[u8]); 2] = [(&first, &first_model), (&other, &other_model)];
     each_has_all((&rig, &port), &mut servers, files).await;
