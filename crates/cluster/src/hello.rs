@@ -156,6 +156,7 @@ fn connect(cluster: &Arc<Cluster>, conn: &ConnHandle, args: &HelloArgs, keys: He
     server.keys = keys;
     server.rows_told.clear();
     server.is_stopping = false;
+    server.failing.clear();
     args.location.as_str().clone_into(&mut server.location);
     server.boot_nonce = args.boot_nonce;
     server.refused = None;
@@ -165,11 +166,15 @@ fn connect(cluster: &Arc<Cluster>, conn: &ConnHandle, args: &HelloArgs, keys: He
 }
 
 pub(crate) async fn heartbeat(
-    cluster: &Cluster,
+    cluster: &Arc<Cluster>,
     conn: &ConnHandle,
     args: &HeartbeatArgs,
 ) -> Result<HeartbeatOk, Refusal> {
     let (changes, seq) = beat(cluster, conn, args)?;
+    if !args.failing.0.is_empty() {
+        // Clients wait for other primaries.
+        cluster.tend_members();
+    }
     let failed = |_| Refusal::new(Status::Io, "the metadata store failed");
     cluster.store.durable(seq).await.map_err(failed)?;
     if let Some((_, server)) = cluster.servers.lock().by_conn(conn) {
@@ -208,6 +213,7 @@ fn beat(cluster: &Cluster, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<(u
     server.fill_times.note(&args.fillings.0, now);
     server.fillings.clone_from(&args.fillings.0);
     server.scrub.clone_from(&args.scrub);
+    server.failing.clone_from(&args.failing.0);
     server.floors_fill_percent = args.floors_fill_percent;
     server.renew(now, cluster.ds_lease_ms);
     server.note_heard(now);

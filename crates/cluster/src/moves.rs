@@ -14,8 +14,8 @@ use crate::call;
 use crate::cluster::Cluster;
 use crate::groups::Groups;
 use crate::members::{changed, failed, set_state};
-use crate::servers::Servers;
-use crate::steps::{Look, Moves, Step, apply, levelled, next_step};
+use crate::servers::{Server, Servers};
+use crate::steps::{Look, Moves, Step, apply, depose, levelled, next_step};
 use control::{LeftArgs, PlaceReign, Refusal, StoppingArgs, YieldArgs};
 use layout::{Group, MemberState, Row};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,10 +40,12 @@ struct HandOver {
     place: PlaceReign,
     era: u32,
     heir: u32,
+    /// Whether the old primary is in sync no more.
+    is_deposed: bool,
 }
 
 impl HandOver {
-    fn of((group, place): (u32, usize), row: &Row, heir: u32) -> Self {
+    fn of((group, place): (u32, usize), row: &Row, heir: u32, is_deposed: bool) -> Self {
         Self {
             place: PlaceReign {
                 group,
@@ -52,6 +54,7 @@ impl HandOver {
             },
             era: row.era,
             heir,
+            is_deposed,
         }
     }
 }
@@ -79,9 +82,10 @@ impl Cluster {
                 continue;
             };
             match step {
-                Step::HandOver(heir) => {
+                Step::HandOver(heir) | Step::Depose(heir) => {
+                    let is_deposed = step == Step::Depose(heir);
                     let handed = handed.entry(row.primary).or_default();
-                    handed.push(HandOver::of((id, place), row, heir));
+                    handed.push(HandOver::of((id, place), row, heir, is_deposed));
                 }
                 Step::Add(_) => {
                     let filled = fillings.entry(row.primary).or_default();
@@ -132,7 +136,16 @@ impl Cluster {
         let mut steps = Vec::new();
         for group in groups.of_places() {
             for (place, row) in group.rows.iter().enumerate() {
-                let step = next_step(row, group.copies, is_settled(group.id, place), &look);
+                let fails = |s: &Server| {
+                    let is_it = |p: &PlaceReign| {
+                        (p.group, p.place as usize, p.reign) == (group.id, place, row.reign)
+                    };
+                    s.failing.iter().any(is_it)
+                };
+                let is_failing = servers.map.get(&row.primary).is_some_and(fails);
+                let deposed = is_failing.then(|| depose(row, &look)).flatten();
+                let is_settled = is_settled(group.id, place);
+                let step = deposed.or_else(|| next_step(row, group.copies, is_settled, &look));
                 let in_sync = row.in_state(MemberState::Sync).count();
                 steps.extend(step.map(|step| (in_sync, (group.id, place, step))));
             }
@@ -299,6 +312,9 @@ async fn take_over(
                     return false;
                 };
                 row.primary = handed.heir;
+                if handed.is_deposed {
+                    set_state(row, ds, MemberState::Stale);
+                }
                 made += 1;
                 true
             }));

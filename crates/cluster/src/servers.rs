@@ -21,7 +21,7 @@
 use crate::eta::FillTimes;
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
-use control::{Capacity, Counters, FillProgress, ScrubState};
+use control::{Capacity, Counters, FillProgress, PlaceReign, ScrubState};
 use meta::Seq;
 use nfs4::Verifier;
 use std::borrow::Cow;
@@ -103,6 +103,8 @@ pub(crate) struct Server {
     pub(crate) fill_times: FillTimes,
     /// Whether it has said on this connection that it is about to stop.
     pub(crate) is_stopping: bool,
+    /// Places of which it is primary and that its disk fails, as it last said.
+    pub(crate) failing: Vec<PlaceReign>,
     /// Which signing keys it has.
     pub(crate) keys: HeldKeys,
     /// By group, the version of the rows that it was told on this connection.
@@ -135,6 +137,7 @@ impl Server {
             scrub: ScrubState::default(),
             fill_times: FillTimes::default(),
             is_stopping: false,
+            failing: Vec::new(),
             keys: HeldKeys::default(),
             rows_told: BTreeMap::new(),
             location: String::new(),

@@ -37,6 +37,8 @@ pub(crate) enum Step {
     Add(u32),
     /// Another primary, which is in sync.
     HandOver(u32),
+    /// Another primary, which is in sync; the disk of the present one has failed, so it is not.
+    Depose(u32),
     /// A member that leaves.
     Release(u32),
 }
@@ -197,6 +199,13 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
     returns.then_some(Step::HandOver(first))
 }
 
+/// What a place needs first whose primary has said that its disk fails.
+pub(crate) fn depose(row: &Row, look: &Look<'_>) -> Option<Step> {
+    let mut in_sync = row.in_state(MemberState::Sync);
+    let heir = in_sync.find(|ds| *ds != row.primary && look.stays(*ds));
+    heir.filter(|_| look.is_live(row.primary)).map(Step::Depose)
+}
+
 /// Does a step that needs no answer. Returns whether the row has changed.
 pub(crate) fn apply(row: &mut Row, step: Step) -> bool {
     match step {
@@ -213,7 +222,7 @@ pub(crate) fn apply(row: &mut Row, step: Step) -> bool {
             row.members.0.push(Member::new(ds, MemberState::Leaving));
             true
         }
-        Step::HandOver(_) => false,
+        Step::HandOver(_) | Step::Depose(_) => false,
     }
 }
 
@@ -342,6 +351,21 @@ mod tests {
         assert_eq!(world.next(&row(1, &[(1, Sync), (2, Stale)])), None);
         world.stopping = vec![1, 2];
         assert_eq!(world.next(&place), None);
+    }
+
+    #[test]
+    fn a_primary_whose_disk_fails_is_deposed_by_a_member_in_sync_alone() {
+        let mut world = World::new();
+        let deposed = |world: &World, row: &Row| depose(row, &world.look());
+        let place = row(1, &[(1, Sync), (2, Sync)]);
+        assert_eq!(deposed(&world, &place), Some(Step::Depose(2)));
+        for state in [Filling, Stale, Leaving] {
+            assert_eq!(deposed(&world, &row(1, &[(1, Sync), (2, state)])), None);
+        }
+        world.stopping = vec![2];
+        assert_eq!(deposed(&world, &place), None);
+        (world.stopping, world.live) = (Vec::new(), vec![2, 3, 4]);
+        assert_eq!(deposed(&world, &place), None, "its lease will end");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use to_ds::{
     SetSizeArgs, SetSizeItem, ShutdownArgs, StatArgs, StatItem, StatOk, YieldArgs,
 };
 pub use to_mds::{
-    CERTIFICATE_BYTES_MAX, DAMAGED_FILES_MAX, FILLINGS_MAX, FillProgress, FilledArgs,
+    CERTIFICATE_BYTES_MAX, DAMAGED_FILES_MAX, FAILING_MAX, FILLINGS_MAX, FillProgress, FilledArgs,
     HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JOIN_SECRET_BYTES, JoinArgs, JoinOk,
     JoinSecret, LeftArgs, OutArgs, PUBLIC_KEY_BYTES_MAX, RowsTold, ScrubState, SizeArgs, SizeOk,
     StoppingArgs, WroteArgs, WroteItem,

@@ -204,6 +204,11 @@ fn calls_to_the_mds_round_trip() {
             bytes_sent: 7,
         }),
         scrub: scrub_state(),
+        failing: full(PlaceReign {
+            group: 7,
+            place: 57,
+            reign: 3,
+        }),
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,
@@ -442,7 +447,7 @@ fn calls_that_are_not_ours_get_the_answer_of_the_rfc() {
     let other = admit(nfs4::PROGRAM, VERSION_MAX).unwrap_err();
     assert_eq!(other.accept_error(), AcceptError::ProgUnavail);
     for version in [0, VERSION_MIN - 1, VERSION_MAX + 1, u32::MAX] {
-        let low_high = AcceptError::ProgMismatch { low: 8, high: 8 };
+        let low_high = AcceptError::ProgMismatch { low: 9, high: 9 };
         assert_eq!(
             admit(PROGRAM, version).unwrap_err().accept_error(),
             low_high
@@ -472,7 +477,7 @@ fn versions_meet_at_the_highest_common_one() {
     assert_eq!(range(1, 1).common(range(2, 5)), None);
     assert_eq!(range(3, 1).common(range(1, 9)), None);
     let refusal = Refusal::new(Status::UnsupportedVersion, "too new");
-    assert!(refusal.to_string().contains("speaks 8 to 8"));
+    assert!(refusal.to_string().contains("speaks 9 to 9"));
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub const PUBLIC_KEY_BYTES_MAX: u32 = 256;
 pub const CERTIFICATE_BYTES_MAX: u32 = 4096;
 /// Most fillings of which a HEARTBEAT tells.
 pub const FILLINGS_MAX: u32 = 16;
+/// Most places of which a HEARTBEAT says that the disk behind them fails.
+pub const FAILING_MAX: u32 = 64;
 /// Most damaged files of which a HEARTBEAT tells.
 pub const DAMAGED_FILES_MAX: u32 = 64;
 /// Bytes of the secret in a join token.
@@ -169,6 +171,8 @@ xdr::xdr_struct! {
         pub fillings: List<FillProgress, FILLINGS_MAX>,
         /// What it knows of its disk.
         pub scrub: ScrubState,
+        /// Places of which it is primary and that another member is to take over, because its disk has failed.
+        pub failing: List<PlaceReign, FAILING_MAX>,
     }
 
     /// The renewed lease.

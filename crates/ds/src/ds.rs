@@ -17,6 +17,7 @@ use crate::config::{DsConfig, PeerFilter};
 use crate::copies::table::Copies;
 use crate::counts::{Counts, DsStatus};
 use crate::error::OpenError;
+use crate::failing::Failing;
 use crate::gate::{Admitted, Gate, Refused, Want};
 use crate::index::{Index, Membership};
 use crate::redo_table::RedoTable;
@@ -53,6 +54,7 @@ pub struct Ds {
     pub(crate) announced: Announced,
     pub(crate) gate: Gate,
     pub(crate) copies: Copies,
+    pub(crate) failing: Failing,
     pub(crate) sizes: SizeAnswers,
     pub(crate) reports: Reports,
     pub(crate) space_told: SpaceTold,
@@ -66,7 +68,7 @@ pub struct Ds {
     pub(crate) peers: Option<PeerFilter>,
     pub(crate) blocking: Semaphore,
     /// Places for operations that wait until this server serves.
-    held: Semaphore,
+    pub(crate) held: Semaphore,
     pub(crate) zeros: Bytes,
     pub(crate) client_lease_s: u32,
     stripes: Box<[tokio::sync::Mutex<()>]>,
@@ -118,6 +120,7 @@ impl Ds {
             announced: Announced::new(index.durable_changes() + redo.durable_through()),
             gate: Gate::new(opened.floors, opened.membership, config.lease_clock),
             copies: Copies::new(random()),
+            failing: Failing::default(),
             index: Arc::new(index),
             redo,
             sizes: SizeAnswers::default(),

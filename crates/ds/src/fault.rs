@@ -36,6 +36,18 @@ impl From<MetaError> for Fault {
 }
 
 impl Fault {
+    /// Whether the disk of this server has failed.
+    pub(crate) const fn is_of_disk(&self) -> bool {
+        match self {
+            Self::Object(error) => matches!(error, ObjectError::Io(_)),
+            Self::Index(error) => !matches!(error, MetaError::NoSpace | MetaError::TooLarge),
+            Self::Redo(_) | Self::Sick => true,
+            Self::Lost | Self::Damaged | Self::NotPrimary | Self::Members | Self::Unannounced => {
+                false
+            }
+        }
+    }
+
     pub(crate) fn nfs_status(&self) -> NfsStatus {
         match self {
             Self::Object(ObjectError::NoSpace) | Self::Index(MetaError::NoSpace) => {

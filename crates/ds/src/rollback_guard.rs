@@ -69,6 +69,7 @@ impl Ds {
             changes: self.durable_changes(),
             fillings: self.copies.fillings().into(),
             scrub: self.sums.state(),
+            failing: self.failing_places().into(),
         }
     }
 

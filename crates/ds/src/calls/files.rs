@@ -33,6 +33,7 @@ pub(super) async fn set_size(ds: &Ds, args: SetSizeArgs) -> Result<ItemStatuses,
         statuses.push(match cut(ds, item).await {
             Ok(()) => Status::Ok,
             Err(fault) => {
+                let fault = ds.given_up(Part::of_ref(&item.object), fault);
                 ds.note(id, &fault);
                 fault.status()
             }

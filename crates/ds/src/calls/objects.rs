@@ -93,7 +93,9 @@ pub(super) async fn commit(ds: &Ds, args: CommitObjectsArgs) -> CommitOk {
         statuses.push(if is_removed(ds, id) {
             Status::Removed
         } else {
-            status_of(ds, id, ds.promise_copies(Part::of_ref(object)).await)
+            let part = Part::of_ref(object);
+            let done = ds.promise_copies(part).await;
+            status_of(ds, id, done.map_err(|fault| ds.given_up(part, fault)))
         });
     }
     CommitOk {

@@ -138,7 +138,7 @@ pub(super) async fn punch(ds: &Ds, conn: &ConnHandle, args: PunchArgs) -> Result
         ds.check_reign(part, reign)?;
         ds.check_copies(part)
     };
-    punched.await.map_err(|fault| refused(ds, id, &fault))?;
+    punched.await.map_err(|fault| refused(ds, part, fault))?;
     Ok(PunchOk { verifier })
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn reserve(
         ds.promise_copies(part).await?;
         Ok(applied.through)
     };
-    let through = reserved.await.map_err(|fault| refused(ds, id, &fault))?;
+    let through = reserved.await.map_err(|fault| refused(ds, part, fault))?;
     Ok(ReserveOk { through })
 }
 
@@ -193,10 +193,11 @@ pub(super) async fn clone(ds: &Ds, conn: &ConnHandle, args: CloneObjectArgs) -> 
         }
         ds.check_copies(part)
     };
-    cloned.await.map_err(|fault| refused(ds, dst, &fault))
+    cloned.await.map_err(|fault| refused(ds, part, fault))
 }
 
-fn refused(ds: &Ds, id: ObjectId, fault: &Fault) -> Status {
-    ds.note(id, fault);
+fn refused(ds: &Ds, part: Part, fault: Fault) -> Status {
+    let fault = ds.given_up(part, fault);
+    ds.note(part.id, &fault);
     fault.status()
 }

@@ -23,10 +23,11 @@ pub(super) async fn commit(
     }
     count(&ds.counts.commits);
     let part = Part::of_handle(&admitted.handle);
-    ds.promise_copies(part).await.map_err(|fault| {
+    if let Err(fault) = ds.promise_copies(part).await {
+        let fault = Box::pin(ds.after_fault(part, admitted, fault)).await;
         ds.note(part.id, &fault);
-        fault.nfs_status()
-    })?;
+        return Err(fault.nfs_status());
+    }
     // Read after the sync: a sync of this file that failed before has changed it.
     Ok(CommitRes {
         write_verifier: ds.verifier_of(&admitted.handle),

@@ -13,7 +13,6 @@
 
 use nfs4::ops::{WriteArgs, WriteRes};
 use nfs4::{NfsStatus, StableHow};
-use objects::ObjectId;
 use server::Compound;
 
 use super::stateids::check_stateid;
@@ -22,7 +21,7 @@ use crate::copies::table::Passed;
 use crate::counts::{add, count};
 use crate::ds::Ds;
 use crate::fault::Fault;
-use crate::gate::Want;
+use crate::gate::{Admitted, Want};
 use crate::part::Part;
 
 pub(super) async fn write<'r>(
@@ -63,14 +62,19 @@ pub(super) async fn write<'r>(
         is_stable,
         is_reported,
     };
-    let changed = ds.change(part, change, admitted.alone).await;
-    let (applied, passed) = changed.map_err(|fault| failed(ds, part.id, &fault))?;
+    let (applied, passed) = match ds.change(part, change, admitted.alone).await {
+        Ok(changed) => changed,
+        Err(fault) => return Err(Box::pin(failed(ds, part, admitted, fault)).await),
+    };
     if is_stable {
         let end_offset = args.offset.saturating_add(u64::from(len));
         let report = is_reported.then_some(end_offset);
         // In a box of its own: else each WRITE would carry along what only stable ones need.
         let reign = handle.place.map_or(0, |place| place.reign);
-        Box::pin(durable(ds, (part, reign), (applied, passed), report)).await?;
+        match Box::pin(durable(ds, (part, reign), (applied, passed), report)).await {
+            Ok(told) => told?,
+            Err(fault) => return Err(Box::pin(failed(ds, part, admitted, fault)).await),
+        }
     }
     let counter = if is_proxy {
         &ds.counts.proxy_written_bytes
@@ -82,13 +86,14 @@ pub(super) async fn write<'r>(
     Ok(written)
 }
 
-/// Makes a stable write durable. With `report` the MDS is told of it, up to this offset of the file.
+/// Makes a stable write durable. With `report` the MDS is told of it, up to this offset of the file; returns what came of
+/// that.
 async fn durable(
     ds: &Ds,
     (part, reign): (Part, u32),
     (applied, passed): (Applied, Passed),
     report: Option<u64>,
-) -> Result<(), NfsStatus> {
+) -> Result<Result<(), NfsStatus>, Fault> {
     let id = part.id;
     let durable = async {
         let here = async {
@@ -98,21 +103,21 @@ async fn durable(
             }
         };
         let (here, there) = tokio::join!(here, passed.acknowledged());
-        let done = here
-            .and(there)
+        here.and(there)
             .and_then(|()| ds.check_reign(part, reign))
-            .and_then(|()| ds.check_copies(part));
-        done.map_err(|fault| failed(ds, id, &fault))
+            .and_then(|()| ds.check_copies(part))
     };
     let Some(end_offset) = report else {
-        return durable.await;
+        return durable.await.map(Ok);
     };
     // Both at once: the MDS tells of it what this server could still lose, but nothing that a client was promised.
     let (told, durable) = tokio::join!(ds.report(id, end_offset, applied), durable);
-    durable.and(told)
+    durable.map(|()| told)
 }
 
-fn failed(ds: &Ds, id: ObjectId, fault: &Fault) -> NfsStatus {
-    ds.note(id, fault);
+#[cold]
+async fn failed(ds: &Ds, part: Part, admitted: Admitted, fault: Fault) -> NfsStatus {
+    let fault = ds.after_fault(part, admitted, fault).await;
+    ds.note(part.id, &fault);
     fault.nfs_status()
 }

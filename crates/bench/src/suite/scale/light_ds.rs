@@ -207,6 +207,7 @@ pub(super) async fn beat(
         changes: 0,
         fillings: Vec::new().into(),
         scrub: ScrubState::default(),
+        failing: Vec::new().into(),
     };
     loop {
         tokio::time::sleep(pause).await;

@@ -411,15 +411,14 @@ impl FakeDs {
                 }
                 let (capacity, floors_fill_percent, changes) = {
                     let told = told.lock();
+                    let of_object = told.object_bytes_max;
                     let capacity = Capacity {
                         free_bytes: told.free_bytes.unwrap_or(CAPACITY.free_bytes),
                         unused_bytes: told
                             .free_bytes
                             .map_or(CAPACITY.unused_bytes, |free| free + 50),
                         disk: told.disk,
-                        object_bytes_max: told
-                            .object_bytes_max
-                            .unwrap_or(CAPACITY.object_bytes_max),
+                        object_bytes_max: of_object.unwrap_or(CAPACITY.object_bytes_max),
                         ..CAPACITY
                     };
                     (capacity, told.floors_fill_percent, told.changes)
@@ -431,6 +430,7 @@ impl FakeDs {
                     changes,
                     fillings: Vec::new().into(),
                     scrub: control::ScrubState::default(),
+                    failing: Vec::new().into(),
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }
