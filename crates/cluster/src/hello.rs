@@ -214,6 +214,8 @@ fn beat(cluster: &Cluster, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<(u
     server.fillings.clone_from(&args.fillings.0);
     server.scrub.clone_from(&args.scrub);
     server.failing.clone_from(&args.failing.0);
+    server.sync_us = args.sync_us;
+    server.lags.clone_from(&args.lags.0);
     server.floors_fill_percent = args.floors_fill_percent;
     server.renew(now, cluster.ds_lease_ms);
     server.note_heard(now);

@@ -21,7 +21,7 @@
 use crate::eta::FillTimes;
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
-use control::{Capacity, Counters, FillProgress, PlaceReign, ScrubState};
+use control::{Capacity, Counters, FillProgress, MemberLag, PlaceReign, ScrubState};
 use meta::Seq;
 use nfs4::Verifier;
 use std::borrow::Cow;
@@ -99,7 +99,11 @@ pub(crate) struct Server {
     pub(crate) fillings: Vec<FillProgress>,
     /// What it knows of its disk, as it last said.
     pub(crate) scrub: ScrubState,
-    /// When these were first heard of.
+    /// Mean time of its own syncs in microseconds, as it last said; 0 when there was none lately.
+    pub(crate) sync_us: u32,
+    /// How far members are behind it, as it last said.
+    pub(crate) lags: Vec<MemberLag>,
+    /// When fillings were first heard of.
     pub(crate) fill_times: FillTimes,
     /// Whether it has said on this connection that it is about to stop.
     pub(crate) is_stopping: bool,
@@ -135,6 +139,8 @@ impl Server {
             floors_fill_percent: 0,
             fillings: Vec::new(),
             scrub: ScrubState::default(),
+            sync_us: 0,
+            lags: Vec::new(),
             fill_times: FillTimes::default(),
             is_stopping: false,
             failing: Vec::new(),

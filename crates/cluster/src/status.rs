@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::eta::seconds_left;
 use crate::keys::KeyStatus;
+use crate::lags::PairLag;
 use crate::records::Membership;
 use crate::servers::{Server, Servers};
 use control::{Capacity, Counters, FillProgress, ScrubState};
@@ -49,6 +50,8 @@ pub struct ServerStatus {
     pub places: usize,
     /// What it knows of its disk, as it last said.
     pub scrub: ScrubState,
+    /// Mean time of its own syncs in microseconds, as it last said; 0 when there was none lately.
+    pub sync_us: u32,
 }
 
 /// A place, and the data servers that hold its parts.
@@ -87,6 +90,8 @@ pub struct ClusterStatus {
     pub places: Vec<PlaceStatus>,
     /// How far members are filled.
     pub fillings: Vec<FillProgress>,
+    /// How far members are behind their primaries.
+    pub lags: Vec<PairLag>,
     /// Seconds until each place has its copies, if fillings keep their present pace; `None` while that is unknown.
     pub full_redundancy_seconds: Option<u64>,
     /// Whether data servers are being made level.
@@ -137,6 +142,7 @@ impl Cluster {
         ClusterStatus {
             servers: self.servers_status(),
             fillings: self.fillings(),
+            lags: self.lags(),
             full_redundancy_seconds: self.seconds_left(&places),
             is_rebalancing: self.is_rebalancing(),
             groups,
@@ -255,6 +261,7 @@ impl Cluster {
             refused: s.refused.clone(),
             places: places.get(id).copied().unwrap_or(0),
             scrub: s.scrub.clone(),
+            sync_us: s.sync_us,
         };
         servers.map.iter().map(status).collect()
     }

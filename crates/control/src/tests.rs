@@ -109,6 +109,14 @@ fn hello_ok() -> HelloOk {
     }
 }
 
+const LAG: MemberLag = MemberLag {
+    ds_id: 6,
+    queued_bytes: u64::MAX,
+    queued_items: 5,
+    oldest_ms: 4,
+    sync_us: 3,
+};
+
 /// Round trip and truncation of one request and one answer at their limits.
 fn check<R>(args: R, ok: R::Ok)
 where
@@ -209,6 +217,8 @@ fn calls_to_the_mds_round_trip() {
             place: 57,
             reign: 3,
         }),
+        sync_us: 52,
+        lags: full(LAG),
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,

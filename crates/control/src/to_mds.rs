@@ -23,6 +23,8 @@ pub const FILLINGS_MAX: u32 = 16;
 pub const FAILING_MAX: u32 = 64;
 /// Most damaged files of which a HEARTBEAT tells.
 pub const DAMAGED_FILES_MAX: u32 = 64;
+/// Most members of which a HEARTBEAT tells how far they are behind.
+pub const LAGS_MAX: u32 = 64;
 /// Bytes of the secret in a join token.
 pub const JOIN_SECRET_BYTES: usize = 16;
 
@@ -132,6 +134,21 @@ xdr::xdr_struct! {
         pub bytes_sent: u64,
     }
 
+    /// How far a member is behind what the caller passes on to it.
+    #[derive(Copy, Default)]
+    pub struct MemberLag {
+        /// The member.
+        pub ds_id: u32,
+        /// Bytes of items that it has not acknowledged.
+        pub queued_bytes: u64,
+        /// These items.
+        pub queued_items: u64,
+        /// How long the oldest of them waits, in milliseconds; 0 for none.
+        pub oldest_ms: u32,
+        /// Mean time of its last syncs in microseconds, the way there and back included; 0 when there was none lately.
+        pub sync_us: u32,
+    }
+
     /// How far a data server is with comparing what lies on its disk with sums.
     #[derive(Default)]
     pub struct ScrubState {
@@ -158,6 +175,7 @@ xdr::xdr_struct! {
     }
 
     /// HEARTBEAT: renews the data server's lease.
+    #[derive(Default)]
     pub struct HeartbeatArgs {
         /// Room in its store.
         pub capacity: Capacity,
@@ -173,6 +191,10 @@ xdr::xdr_struct! {
         pub scrub: ScrubState,
         /// Places of which it is primary and that another member is to take over, because its disk has failed.
         pub failing: List<PlaceReign, FAILING_MAX>,
+        /// Mean time of its own last syncs in microseconds; 0 when there was none lately.
+        pub sync_us: u32,
+        /// How far members are behind, those first that are so most.
+        pub lags: List<MemberLag, LAGS_MAX>,
     }
 
     /// The renewed lease.

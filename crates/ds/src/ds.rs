@@ -25,6 +25,7 @@ use crate::reports::Reports;
 use crate::size_answers::SizeAnswers;
 use crate::space_told::SpaceTold;
 use crate::sums::table::Sums;
+use crate::sync_time::SyncTime;
 use crate::unsettled::Unsettled;
 
 /// Blocking calls under way at once; more wait for a place.
@@ -60,6 +61,8 @@ pub struct Ds {
     pub(crate) space_told: SpaceTold,
     pub(crate) sums: Sums,
     pub(crate) unsettled: Unsettled,
+    /// Of its own disk.
+    pub(crate) sync_time: SyncTime,
     pub(crate) counts: Counts,
     pub(crate) verifier: AtomicU64,
     pub(crate) random: Arc<dyn Fn() -> u64 + Send + Sync>,
@@ -128,6 +131,7 @@ impl Ds {
             space_told: SpaceTold::default(),
             sums,
             unsettled: Unsettled::default(),
+            sync_time: SyncTime::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),
             random: Arc::clone(&random),

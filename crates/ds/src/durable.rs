@@ -19,6 +19,7 @@ use layout::DsHandle;
 use meta::MetaError;
 use nfs4::Verifier;
 use objects::{ObjectError, ObjectId, ObjectStore};
+use tokio::time::Instant;
 
 use crate::counts::count;
 use crate::ds::Ds;
@@ -134,8 +135,9 @@ impl Ds {
     /// Makes everything that was applied to the object before this call durable. An object that was never made is so
     /// already. The only way to a sync: COMMIT, stable WRITEs and calls of the MDS all come here.
     pub(crate) async fn sync(&self, id: ObjectId) -> Result<(), Fault> {
-        let (seq, redo_through) = {
+        let (seq, redo_through, begun) = {
             let _order = self.stripe(id.file_id).lock().await;
+            let begun = Instant::now();
             // Before the sync: a write that comes meanwhile has not been made durable by it.
             let write = self.index.known(id)?.write;
             let redo_through = self.redo.newest_of(id).unwrap_or(0);
@@ -164,9 +166,14 @@ impl Ds {
             };
             self.check_mark(id, Some(size_bytes))?;
             let covered = (write, redo_through);
-            (self.index.raise(id, size_bytes, covered)?, redo_through)
+            (
+                self.index.raise(id, size_bytes, covered)?,
+                redo_through,
+                begun,
+            )
         };
         self.index.durable(seq).await?;
+        self.sync_time.note(begun);
         self.redo.synced(id, redo_through);
         self.sums.note_durable(id);
         self.until_announced(self.changes_at(seq)).await

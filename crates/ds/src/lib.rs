@@ -48,6 +48,7 @@ mod sizes;
 mod space_told;
 mod stable_writes;
 pub mod sums;
+mod sync_time;
 mod unsettled;
 mod wrote;
 

@@ -70,6 +70,8 @@ impl Ds {
             fillings: self.copies.fillings().into(),
             scrub: self.sums.state(),
             failing: self.failing_places().into(),
+            sync_us: self.sync_time.mean_us(),
+            lags: self.copies.lags().into(),
         }
     }
 

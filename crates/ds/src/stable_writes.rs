@@ -15,6 +15,7 @@ use bytes::Bytes;
 use meta::Purpose;
 use objects::{ObjectError, ObjectId};
 use redo::{DATA_BYTES_MAX, RedoRecord};
+use tokio::time::Instant;
 
 use crate::apply::Applied;
 use crate::ds::Ds;
@@ -78,7 +79,9 @@ impl Ds {
 
     /// Waits until a record is durable and may be acknowledged.
     pub(crate) async fn record_durable(&self, number: u64) -> Result<(), Fault> {
+        let begun = Instant::now();
         self.redo.durable(number).await.map_err(Fault::Redo)?;
+        self.sync_time.note(begun);
         self.until_announced(self.durable_changes()).await
     }
 

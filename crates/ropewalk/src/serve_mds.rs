@@ -25,6 +25,7 @@ use crate::metrics::{self, Watched};
 use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
+use crate::status::lag::LagRow;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{
     DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, STATE_DRAINING,
@@ -621,6 +622,7 @@ impl View {
             full_redundancy_seconds: cluster.full_redundancy_seconds,
             failure_domains: count(fs.cluster().domains()),
             fillings: cluster.fillings.iter().map(filling_row).collect(),
+            lags: cluster.lags.iter().map(LagRow::from).collect(),
             rebalancing: cluster.is_rebalancing,
         }
     }
@@ -731,6 +733,7 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
         full: server.is_full,
         objects: capacity.objects_count,
         places: count(server.places),
+        sync_us: server.sync_us,
         scrub: scrub_row(&server.scrub),
         client_read_bytes: c.client_read_bytes,
         client_written_bytes: c.client_written_bytes,

@@ -3,6 +3,7 @@
 //! The structs are the answers of the admin socket. `--json` prints them as they came, so their names are an interface:
 //! fields are added, never renamed.
 
+pub(crate) mod lag;
 pub(crate) mod redundancy;
 
 use crate::admin::{Request, SOCKET_NAME, ask};
@@ -10,6 +11,7 @@ use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
 use crate::up::dirs::{UP_DS_MAX, default_dir};
+use lag::LagRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -129,6 +131,8 @@ pub(crate) struct MdsStatus {
     /// Members of places that are being filled.
     #[serde(default)]
     pub fillings: Vec<FillingRow>,
+    /// How far data servers are behind in what others pass on to them.
+    pub lags: Vec<LagRow>,
     /// Whether data servers are being made level.
     #[serde(default)]
     pub rebalancing: bool,
@@ -164,6 +168,8 @@ pub(crate) struct DataServerRow {
     pub objects: u64,
     /// Places of which it is a member.
     pub places: u64,
+    /// Mean time of its own last syncs in microseconds; 0 when there was none lately.
+    pub sync_us: u32,
     /// Comparing its disk with sums.
     pub scrub: ScrubRow,
     /// Bytes that clients read since it started, as of its last heartbeat.
@@ -573,6 +579,7 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
 /// What people should see to.
 fn show_troubles(text: &mut String, mds: &MdsStatus) {
     redundancy::show(text, mds, redundancy::is_coloured());
+    lag::show(text, &mds.lags);
     for ds in &mds.data_servers {
         if let Some(why) = &ds.refused {
             let _ = writeln!(text, "data server {} was refused: {why}", ds.id);

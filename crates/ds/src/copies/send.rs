@@ -17,7 +17,7 @@ use futures_util::stream::FuturesUnordered;
 use layout::{MemberState, Row};
 use parts::{GreetOk, Opening, PartsProc, PassOk, StreamOpenArgs, encode_call, read_answer};
 use server::Nfsd;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use transport::{Address, CloseReason, ConnHandle, Connector, NoService};
 
 use super::stream::{Head, Sent, Stream};
@@ -169,8 +169,13 @@ async fn send(ds: &Ds, conn: &ConnHandle, stream: &Stream) -> Ended {
             biased;
             Some((lane, number, answer)) = under_way.next(), if !under_way.is_empty() => {
                 match answer {
-                    Ok(Answered::Done(answer)) => stream.acknowledge(lane, number, answer),
-                    Ok(Answered::Full) => {
+                    Ok((Answered::Done(answer), sync_begun)) => {
+                        if let Some(begun) = sync_begun {
+                            stream.sync_time.note(begun);
+                        }
+                        stream.acknowledge(lane, number, answer);
+                    }
+                    Ok((Answered::Full, _)) => {
                         let place = stream.note_full(lane, number);
                         let place = place.and_then(|head| filled_place(ds, &head, stream.ds));
                         if left_out.is_empty() {
@@ -228,7 +233,12 @@ fn filled_place(ds: &Ds, head: &Head, member: u32) -> Option<PlaceReign> {
     })
 }
 
-async fn pass(conn: &ConnHandle, sent: Sent) -> (u32, u64, Result<Answered, Ended>) {
+/// Sends an item. Returns its answer, and when it was sent if it is a sync.
+async fn pass(
+    conn: &ConnHandle,
+    sent: Sent,
+) -> (u32, u64, Result<(Answered, Option<Instant>), Ended>) {
+    let sync_begun = sent.sync_begun;
     let answer = async {
         let record = conn.call(sent.message, ITEM_WAIT).await;
         let record = record.map_err(|_| Ended::Again("no answer to an item"))?;
@@ -244,7 +254,8 @@ async fn pass(conn: &ConnHandle, sent: Sent) -> (u32, u64, Result<Answered, Ende
             Err(other) => Err(Ended::Failed(other.to_string())),
         }
     };
-    (sent.lane, sent.number, answer.await)
+    let answer = answer.await.map(|answer| (answer, sync_begun));
+    (sent.lane, sent.number, answer)
 }
 
 /// Has the MDS leave a member out of all places of which this server is primary, then closes the stream (rule P11).

@@ -11,12 +11,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use control::MemberLag;
 use nfs4::NfsTime;
 use parking_lot::Mutex;
 use parts::{AHEAD_MAX, FileGeneration, LANES, PassArgs, PassOk, StreamItem, encode_pass, lane_of};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use transport::{Message, Payload};
+
+use crate::sync_time::SyncTime;
 
 /// Bytes that wait for one member; above it clients are held back (rule P7).
 const QUEUED_BYTES_MAX: usize = 64 << 20;
@@ -106,6 +109,18 @@ impl Owned {
         matches!(self, Self::Plain(StreamItem::Sync))
     }
 
+    /// Whether the member answers when its disk has synced.
+    const fn waits_for_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::Plain(StreamItem::Sync)
+                | Self::Write {
+                    is_stable: true,
+                    ..
+                }
+        )
+    }
+
     /// Whether any member may send it, to any other.
     const fn is_question(&self) -> bool {
         matches!(self, Self::Plain(StreamItem::Fetch { .. }))
@@ -124,6 +139,8 @@ impl Owned {
 struct Entry {
     head: Head,
     item: Owned,
+    /// When it was queued.
+    since: Instant,
     is_acknowledged: bool,
     waiting: Option<oneshot::Sender<Outcome>>,
 }
@@ -163,6 +180,7 @@ struct State {
     queued_bytes: usize,
     /// What the member has told of its room, and when.
     room: Option<(u64, Instant)>,
+    queued_items: u64,
     /// When the member last acknowledged, or the queue was last empty.
     progress: Instant,
     is_closed: bool,
@@ -173,6 +191,8 @@ pub(super) struct Sent {
     pub(super) lane: u32,
     pub(super) number: u64,
     pub(super) message: Message,
+    /// When a sync was sent; nothing for other items.
+    pub(super) sync_begun: Option<Instant>,
 }
 
 /// See the module.
@@ -185,6 +205,8 @@ pub(super) struct Stream {
     pub(super) peer_nonce: Mutex<Option<u64>>,
     /// Told when there is something to send, and at the end.
     pub(super) work: Notify,
+    /// Of the member, the way there and back included.
+    pub(super) sync_time: SyncTime,
     room: Notify,
     state: Mutex<State>,
 }
@@ -196,12 +218,14 @@ impl Stream {
             number,
             peer_nonce: Mutex::new(None),
             work: Notify::new(),
+            sync_time: SyncTime::default(),
             room: Notify::new(),
             state: Mutex::new(State {
                 lanes: (0..LANES).map(|_| Lane::default()).collect(),
                 turn: 0,
                 queued_bytes: 0,
                 room: None,
+                queued_items: 0,
                 progress: Instant::now(),
                 is_closed: false,
             }),
@@ -227,6 +251,7 @@ impl Stream {
             waiting.map(|w| w.send(Outcome::Released));
             return waits;
         }
+        let since = Instant::now();
         let at = lane_of(head.file.file_id) as usize;
         let lane = &state.lanes[at];
         if lane.full.is_some() && item.is_sync() && lane.entries.len() >= FULL_ITEMS_MAX {
@@ -234,13 +259,15 @@ impl Stream {
             return waits;
         }
         if state.queued_bytes == 0 {
-            state.progress = Instant::now();
+            state.progress = since;
         }
         state.queued_bytes += item.bytes();
+        state.queued_items += 1;
         let lane = &mut state.lanes[at];
         lane.entries.push_back(Entry {
             head,
             item,
+            since,
             is_acknowledged: false,
             waiting,
         });
@@ -308,6 +335,7 @@ impl Stream {
                 lane,
                 number,
                 message,
+                sync_begun: entry.item.waits_for_disk().then(Instant::now),
             });
         }
         None
@@ -343,6 +371,7 @@ impl Stream {
             lane.sent = lane.sent.saturating_sub(1);
         }
         state.queued_bytes = state.queued_bytes.saturating_sub(freed);
+        state.queued_items = state.queued_items.saturating_sub(1);
         drop(state);
         self.room.notify_waiters();
     }
@@ -410,6 +439,22 @@ impl Stream {
         self.state.lock().queued_bytes > 0
     }
 
+    /// How far the member is behind.
+    pub(super) fn lag(&self) -> MemberLag {
+        let state = self.state.lock();
+        // The first entry of a lane is never an acknowledged one.
+        let firsts = state.lanes.iter().filter_map(|lane| lane.entries.front());
+        let oldest = firsts.map(|entry| entry.since).min();
+        let oldest_ms = oldest.map_or(0, |since| since.elapsed().as_millis());
+        MemberLag {
+            ds_id: self.ds,
+            queued_bytes: state.queued_bytes as u64,
+            queued_items: state.queued_items,
+            oldest_ms: u32::try_from(oldest_ms).unwrap_or(u32::MAX),
+            sync_us: self.sync_time.mean_us(),
+        }
+    }
+
     /// Whether a question waits.
     pub(super) fn has_questions(&self) -> bool {
         let state = self.state.lock();
@@ -426,6 +471,7 @@ impl Stream {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.queued_bytes = 0;
+        state.queued_items = 0;
         for lane in &mut state.lanes {
             for entry in lane.entries.drain(..) {
                 entry.waiting.map(|w| w.send(Outcome::Released));
@@ -515,6 +561,33 @@ mod tests {
         assert!(stream.is_stalled());
         stream.acknowledge(1, 0, PassOk::default());
         assert!(!stream.is_stalled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lag_is_what_was_queued_and_not_acknowledged() {
+        let stream = Stream::new(2, 1);
+        let data = Bytes::from(vec![0; 1000]);
+        let _first = stream.push(head(8), Owned::block(0, data), false);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let _second = stream.push(head(9), sync(), false);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(sent(&stream).len(), 2);
+        let lag = |queued_bytes, queued_items, oldest_ms| MemberLag {
+            ds_id: 2,
+            queued_bytes,
+            queued_items,
+            oldest_ms,
+            sync_us: 0,
+        };
+        assert_eq!(stream.lag(), lag(1512, 2, 3000));
+        stream.acknowledge(0, 0, PassOk::default());
+        stream.acknowledge(0, 0, PassOk::default());
+        assert_eq!(stream.lag(), lag(256, 1, 1000));
+        stream.acknowledge(1, 0, PassOk::default());
+        assert_eq!(stream.lag(), lag(0, 0, 0));
+        let _third = stream.push(head(8), sync(), false);
+        stream.close();
+        assert_eq!(stream.lag(), lag(0, 0, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,12 +4,13 @@
 //! [`Copies::pass`] is called under the order lock of the file. The lock of all fillings is held over the queueing of an
 //! item: see [`Fill::note`].
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use control::{FILLINGS_MAX, FillProgress, NetAddr};
+use control::{FILLINGS_MAX, FillProgress, LAGS_MAX, MemberLag, NetAddr};
 use layout::MemberState;
 use nfs4::NfsTime;
 use objects::ObjectError;
@@ -83,6 +84,15 @@ impl Copies {
             }
         });
         told.take(FILLINGS_MAX as usize).collect()
+    }
+
+    /// How far members are behind, those first that are so most.
+    pub(crate) fn lags(&self) -> Vec<MemberLag> {
+        let streams: Vec<_> = self.streams.lock().values().cloned().collect();
+        let mut lags: Vec<_> = streams.iter().map(|stream| stream.lag()).collect();
+        lags.sort_by_key(|lag| Reverse((lag.oldest_ms.max(lag.sync_us / 1000), lag.queued_bytes)));
+        lags.truncate(LAGS_MAX as usize);
+        lags
     }
 
     /// Rows have changed.

@@ -9,6 +9,7 @@
 
 mod http;
 mod page;
+mod pairs;
 
 use crate::status::ServerStatus;
 use http::{Answer, Head, PLAIN};

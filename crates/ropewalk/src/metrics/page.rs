@@ -105,7 +105,8 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
     )?;
     page.transport("transport", &mds.transport)?;
     page.transport("control_transport", &mds.control_transport)?;
-    of_data_servers(page, &mds.data_servers)
+    of_data_servers(page, &mds.data_servers)?;
+    super::pairs::of_pairs(&mut page.0, mds)
 }
 
 /// What heartbeats have told the metadata server.
@@ -455,6 +456,14 @@ mod tests {
             control_transport: counters(&["closed_tls_handshake"]),
             connections: 8,
             data_servers: vec![row(1, STATE_SERVING), row(2, "away")],
+            lags: vec![crate::status::lag::LagRow {
+                primary: 1,
+                member: 2,
+                queued_bytes: 4096,
+                oldest_ms: 1500,
+                sync_us: 250_000,
+                ..Default::default()
+            }],
             ..MdsStatus::default()
         };
         let text = page(ServerStatus::Mds(Box::new(mds))).unwrap();
@@ -476,6 +485,11 @@ mod tests {
             "ropewalk_data_server_up{ds=\"1\"} 1",
             "ropewalk_data_server_up{ds=\"2\"} 0",
             "ropewalk_data_server_handles_refused_total{ds=\"2\"} 3",
+            "ropewalk_data_server_sync_seconds{ds=\"1\"} 0.0",
+            "# TYPE ropewalk_lag_bytes gauge",
+            "ropewalk_lag_bytes{primary=\"1\",member=\"2\"} 4096",
+            "ropewalk_lag_seconds{primary=\"1\",member=\"2\"} 1.5",
+            "ropewalk_lag_sync_seconds{primary=\"1\",member=\"2\"} 0.25",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}: {text}");
         }

@@ -5,9 +5,8 @@ use crate::load::Tally;
 use bytes::Bytes;
 use cluster_tls::{Identity, JoinToken, NewKey};
 use control::{
-    Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HelloArgs, HelloOk, ItemStatuses,
-    JoinArgs, NetAddr, ObjectRef, Request, RowsOk, ScrubState, StatItem, StatOk, Status,
-    StoreIdentity, Text, ToDs, VersionRange,
+    Answer, Capacity, CommitOk, HeartbeatArgs, HelloArgs, HelloOk, ItemStatuses, JoinArgs, NetAddr,
+    ObjectRef, Request, RowsOk, StatItem, StatOk, Status, StoreIdentity, Text, ToDs, VersionRange,
 };
 use nfs4::{NfsTime, Verifier};
 use rpc::OpaqueAuth;
@@ -202,12 +201,7 @@ pub(super) async fn beat(
     let pause = Duration::from_millis(u64::from(ok.heartbeat_ms.min(ok.lease_ms / 3)));
     let args = HeartbeatArgs {
         capacity: capacity(store_id),
-        counters: Counters::default(),
-        floors_fill_percent: 0,
-        changes: 0,
-        fillings: Vec::new().into(),
-        scrub: ScrubState::default(),
-        failing: Vec::new().into(),
+        ..HeartbeatArgs::default()
     };
     loop {
         tokio::time::sleep(pause).await;

@@ -6,8 +6,8 @@ use ::cluster::{ControlService, Issuer, add_token};
 use bytes::Bytes;
 use cluster_tls::{CertRole, Fingerprint, Peer};
 use control::{
-    Answer, Capacity, CommitOk, Counters, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs,
-    JoinOk, JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, ReplyError, Request, SizeArgs, SizeOk,
+    Answer, Capacity, CommitOk, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JoinArgs, JoinOk,
+    JoinSecret, KeySet, NetAddr, ObjectRef, Refusal, ReplyError, Request, SizeArgs, SizeOk,
     StatItem, StatOk, Status, StoreIdentity, Text, ToDs, VersionRange, WroteArgs, WroteItem,
 };
 use layout::{Floor, KeyRing};
@@ -425,12 +425,9 @@ impl FakeDs {
                 };
                 let beat = HeartbeatArgs {
                     capacity,
-                    counters: Counters::default(),
                     floors_fill_percent,
                     changes,
-                    fillings: Vec::new().into(),
-                    scrub: control::ScrubState::default(),
-                    failing: Vec::new().into(),
+                    ..HeartbeatArgs::default()
                 };
                 let _renewed: Result<HeartbeatOk, _> = call(&conn, &beat).await;
             }
