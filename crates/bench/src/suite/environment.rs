@@ -187,6 +187,7 @@ impl Environment {
     pub(crate) fn cluster(&self, own: Own) -> ClusterOptions {
         ClusterOptions {
             ds_count: own.ds_count,
+            copies: own.copies,
             in_memory: own.store == Store::Memory,
             transport: own.transport,
             is_eager: own.create == Create::Eager,

@@ -111,7 +111,7 @@ pub struct Options {
     /// Measure this directory, of whatever file system is mounted there
     #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
     pub mounted: Option<PathBuf>,
-    /// What our own clusters are made of, e.g. ds=8,transport=tcp,store=memory; the rest is as in the experiment
+    /// What our own clusters are made of, e.g. ds=8,copies=2,transport=tcp,store=memory; the rest is as in the experiment
     #[arg(
         long,
         value_name = "SPEC",

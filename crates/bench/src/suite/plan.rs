@@ -154,8 +154,11 @@ impl Setting {
         if !self.own {
             return Server::Given;
         }
+        let ds_count = self.spec.ds_count.unwrap_or(ds_count);
         Server::Own(Own {
-            ds_count: self.spec.ds_count.unwrap_or(ds_count),
+            ds_count,
+            // On an axis of data servers the first points have fewer servers than that.
+            copies: self.spec.copies.unwrap_or(1).min(u32::from(ds_count)),
             store: self.spec.store.unwrap_or(store),
             transport: self.transports(ONE)[0],
             create: self.spec.create.unwrap_or(Create::Lazy),
@@ -198,6 +201,8 @@ pub(crate) enum Server {
 pub(crate) struct Own {
     /// Data servers.
     pub(crate) ds_count: u16,
+    /// Copies of each stripe.
+    pub(crate) copies: u32,
     /// Where it keeps data.
     pub(crate) store: Store,
     /// Between clients and servers.
@@ -217,6 +222,9 @@ impl Own {
             self.store.name(),
             self.transport.name()
         );
+        if self.copies > 1 {
+            text += &format!(", {} copies", self.copies);
+        }
         if self.create == Create::Eager {
             text += ", eager";
         }

@@ -105,6 +105,7 @@ mod tests {
     fn cell(ds_count: u16, series: &str) -> Cell {
         let server = Server::Own(Own {
             ds_count,
+            copies: 1,
             store: Store::Memory,
             transport: Transport::Tcp,
             create: Create::Lazy,

@@ -39,6 +39,7 @@ impl SingleCell {
     ) -> Self {
         let server = Server::Own(Own {
             ds_count,
+            copies: 1,
             store: Store::Memory,
             transport: Transport::Tcp,
             create: Create::Lazy,

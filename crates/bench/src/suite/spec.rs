@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 /// Most data servers of one cluster on one machine (the limit of `ropewalk up`).
 const DS_COUNT_MAX: u16 = 64;
+/// Most copies of a stripe (the limit of `mds.toml`).
+const COPIES_MAX: u32 = 4;
 
 pub use crate::nfs::server::Transport;
 
@@ -58,6 +60,8 @@ impl Create {
 pub struct ClusterSpec {
     /// Data servers.
     pub ds_count: Option<u16>,
+    /// Copies of each stripe.
+    pub copies: Option<u32>,
     /// Between clients and servers.
     pub transport: Option<Transport>,
     /// Where data are kept.
@@ -100,6 +104,12 @@ impl FromStr for ClusterSpec {
                     let must_be = || wrong(format!("ds=N with N from 1 to {DS_COUNT_MAX}"));
                     spec.ds_count = Some(count.ok_or_else(must_be)?);
                 }
+                Some(("copies", count)) => {
+                    let count = count.parse().ok();
+                    let count = count.filter(|n| (1..=COPIES_MAX).contains(n));
+                    let must_be = || wrong(format!("copies=N with N from 1 to {COPIES_MAX}"));
+                    spec.copies = Some(count.ok_or_else(must_be)?);
+                }
                 Some(("transport", name)) => {
                     let found = Transport::ALL.into_iter().find(|t| t.name() == name);
                     let names = Transport::ALL.map(Transport::name).join("|");
@@ -114,7 +124,7 @@ impl FromStr for ClusterSpec {
                     let must_be = || wrong("create=lazy|eager".to_owned());
                     spec.create = Some(found.ok_or_else(must_be)?);
                 }
-                _ => return Err(wrong("ds=, transport=, store= or create=".to_owned())),
+                _ => return Err(wrong("ds=, copies=, transport=, store= or create=".to_owned())),
             }
         }
         Ok(spec)
@@ -131,11 +141,12 @@ mod tests {
         assert_eq!("".parse(), Ok(ClusterSpec::default()));
         let spec = ClusterSpec {
             ds_count: Some(8),
+            copies: Some(2),
             transport: Some(Transport::Tcp),
             store: Some(Store::Disk),
             create: Some(Create::Eager),
         };
-        let text = "ds=8, transport=tcp,store=disk,create=eager";
+        let text = "ds=8, copies=2,transport=tcp,store=disk,create=eager";
         assert_eq!(text.parse(), Ok(spec));
     }
 
@@ -146,6 +157,8 @@ mod tests {
             "ds=65",
             "ds",
             "ds=x",
+            "copies=0",
+            "copies=5",
             "transport=udp",
             "store=tape",
             "create=never",

@@ -24,6 +24,7 @@ const SETTING: Setting = Setting {
     own: false,
     spec: ClusterSpec {
         ds_count: None,
+        copies: None,
         transport: None,
         store: None,
         create: None,

@@ -204,6 +204,7 @@ fn mds_config(options: &ClusterOptions, dir: &Path) -> Value {
     json!({
         "state_dir": dir,
         "store": store(options),
+        "copies": options.copies,
         "listen": listen,
         "rdma_listen": rdma_listen,
         "rdma_crc": options.rdma_crc,

@@ -57,6 +57,8 @@ pub struct ClusterOptions {
     pub dir: PathBuf,
     /// Data servers.
     pub ds_count: u16,
+    /// Copies of each stripe, at so many data servers.
+    pub copies: u32,
     /// Whether metadata and objects stay in memory.
     pub in_memory: bool,
     /// What all paths use.
@@ -103,6 +105,7 @@ impl ClusterOptions {
             program,
             dir,
             ds_count: 1,
+            copies: 1,
             in_memory: true,
             transport: Transport::Tcp,
             rdma_crc: true,
@@ -148,6 +151,7 @@ impl ClusterOptions {
     pub fn settings(&self) -> serde_json::Value {
         serde_json::json!({
             "ds_count": self.ds_count,
+            "copies": self.copies,
             "in_memory": self.in_memory,
             "dir": self.dir,
             "file_system": file_system(&self.dir),

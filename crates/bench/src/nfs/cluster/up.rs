@@ -48,6 +48,9 @@ impl Up {
             .arg(format!("--rdma-crc={}", options.rdma_crc))
             .arg("--dir")
             .arg(dir.join(STATE_DIR));
+        if options.copies > 1 {
+            command.arg(format!("--copies={}", options.copies));
+        }
         if options.is_eager {
             command.arg("--create=eager");
         }

@@ -27,6 +27,7 @@ pub(super) struct Recorder {
 pub(super) const fn one_server(store: Store) -> Own {
     Own {
         ds_count: 1,
+        copies: 1,
         store,
         transport: Transport::Tcp,
         create: Create::Lazy,
