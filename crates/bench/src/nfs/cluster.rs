@@ -1,5 +1,5 @@
-//! A cluster of the real program, in a folder that is removed with it. It is `ropewalk up`, or, where links have a cap,
-//! servers in network namespaces of their own.
+//! A cluster of the real program, in a folder that is removed with it. It is `ropewalk up`, or servers that are
+//! started one by one: where links have a cap, or where one of them is to go away.
 //!
 //! # Ownership
 //! A [`Cluster`] owns the processes, their folder and all that is in it.
@@ -8,12 +8,13 @@
 //! A program that does not get ready is an error with its own last line. One that does not stop in time is killed;
 //! its servers then stop by themselves, as their standard input ends.
 
+mod apart;
 mod child;
 mod file_system;
-mod linked;
 pub(crate) mod options;
 mod up;
 
+pub use apart::Away;
 pub use file_system::file_system;
 pub(crate) use file_system::{TMPFS, file_system_of};
 pub use options::{Carrier, ClientNet, ClusterOptions};
@@ -22,14 +23,16 @@ use crate::BenchError;
 use crate::net::NameSpace;
 use crate::nfs::server::Server;
 use crate::process::cpu_of;
+use apart::Apart;
 use child::mds_status;
-use linked::Linked;
 use options::STATE_DIR;
 use rustix::fs::Advice;
 use rustix::process::Pid;
+use serde_json::Value;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use up::Up;
@@ -42,14 +45,14 @@ const CLEAN_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 enum Servers {
     Up(Up),
-    Linked(Linked),
+    Apart(Apart),
 }
 
 impl Servers {
     fn pids(&self) -> Result<Vec<u32>, BenchError> {
         match self {
             Self::Up(up) => up.pids(),
-            Self::Linked(linked) => linked.pids(),
+            Self::Apart(apart) => apart.pids(),
         }
     }
 }
@@ -72,15 +75,13 @@ impl Cluster {
     pub fn start(options: &ClusterOptions) -> Result<Self, BenchError> {
         let dir = crate::own::folder(&options.dir)
             .map_err(BenchError::io("make the cluster's folder"))?;
-        let (servers, address) = match options.link {
-            None => {
-                let (up, address) = Up::start(options, dir.path())?;
-                (Servers::Up(up), address)
-            }
-            Some(link) => {
-                let linked = Linked::start(options, link, &dir.path().join(STATE_DIR))?;
-                (Servers::Linked(linked), linked::address(options.transport))
-            }
+        let (servers, address) = if options.is_apart || options.link.is_some() {
+            let apart = Apart::start(options, options.link, &dir.path().join(STATE_DIR))?;
+            let address = apart.address();
+            (Servers::Apart(apart), address)
+        } else {
+            let (up, address) = Up::start(options, dir.path())?;
+            (Servers::Up(up), address)
         };
         let pids = servers.pids()?;
         let server = Server {
@@ -100,7 +101,7 @@ impl Cluster {
     pub(crate) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
         match &self.servers {
             Servers::Up(_) => None,
-            Servers::Linked(linked) => Some(linked.space(behind_link)),
+            Servers::Apart(apart) => apart.space(behind_link),
         }
     }
 
@@ -108,6 +109,20 @@ impl Cluster {
     #[must_use]
     pub const fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// Sends a data server away; they have the numbers from 1.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] when there is none, or when the servers are those of `ropewalk up`.
+    pub fn send_away(&self, number: usize, away: Away) -> Result<(), BenchError> {
+        match &self.servers {
+            Servers::Apart(apart) => apart.send_away(number, away),
+            Servers::Up(_) => {
+                let why = "its data servers are started again";
+                Err(BenchError::Cluster(why.to_owned()))
+            }
+        }
     }
 
     /// Where its servers keep their state.
@@ -155,6 +170,48 @@ impl Cluster {
             let why = "its status does not say how many removals wait";
             BenchError::Cluster(why.to_owned())
         })
+    }
+
+    /// Waits until each place has its copies, as `program repair status` says.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] when it does not say, or when it takes longer than five minutes.
+    pub fn wait_until_full(&self, program: &Path) -> Result<(), BenchError> {
+        let end = Instant::now() + CLEAN_MAX;
+        loop {
+            let repair = self.tell(program, &["repair", "status", "--json"])?;
+            let repair: Value = serde_json::from_str(&repair)
+                .map_err(|e| BenchError::Cluster(format!("its repair status: {e}")))?;
+            let is_none = |what: &str| repair[what] == 0;
+            if is_none("under_replicated") && is_none("filling") && is_none("not_served") {
+                return Ok(());
+            }
+            if Instant::now() >= end {
+                let why = "places have not got their copies within five minutes";
+                return Err(BenchError::Cluster(why.to_owned()));
+            }
+            std::thread::sleep(CLEAN_POLL);
+        }
+    }
+
+    /// Gives the metadata server an order, by `program`; returns what this says.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] with its last words when it fails.
+    pub fn tell(&self, program: &Path, order: &[&str]) -> Result<String, BenchError> {
+        let output = Command::new(program)
+            .args(order)
+            .arg("--dir")
+            .arg(self.state_dir())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(BenchError::io("give the cluster an order"))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let order = order.join(" ");
+        Err(BenchError::Cluster(format!("{order}: {}", said.trim())))
     }
 
     /// Connections that the metadata server has. It is asked by `program status`.

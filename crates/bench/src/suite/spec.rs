@@ -124,7 +124,11 @@ impl FromStr for ClusterSpec {
                     let must_be = || wrong("create=lazy|eager".to_owned());
                     spec.create = Some(found.ok_or_else(must_be)?);
                 }
-                _ => return Err(wrong("ds=, copies=, transport=, store= or create=".to_owned())),
+                _ => {
+                    return Err(wrong(
+                        "ds=, copies=, transport=, store= or create=".to_owned(),
+                    ));
+                }
             }
         }
         Ok(spec)

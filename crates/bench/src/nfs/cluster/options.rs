@@ -59,6 +59,10 @@ pub struct ClusterOptions {
     pub ds_count: u16,
     /// Copies of each stripe, at so many data servers.
     pub copies: u32,
+    /// Data servers that come when the first files can be made already, where servers are started one by one.
+    pub ds_idle_count: u16,
+    /// Whether servers are started one by one, so that one can be sent away; with links they always are.
+    pub is_apart: bool,
     /// Whether metadata and objects stay in memory.
     pub in_memory: bool,
     /// What all paths use.
@@ -106,6 +110,8 @@ impl ClusterOptions {
             dir,
             ds_count: 1,
             copies: 1,
+            ds_idle_count: 0,
+            is_apart: false,
             in_memory: true,
             transport: Transport::Tcp,
             rdma_crc: true,

@@ -1,5 +1,5 @@
-//! A cluster whose servers each have a link of their own. They are started one by one, in network namespaces, from
-//! configuration files as a user writes them.
+//! A cluster whose servers are started one by one, from configuration files as a user writes them: in network namespaces
+//! where each has a link of its own, else at loopback. Unlike those of `ropewalk up`, one that is ended stays away.
 
 use super::child::{ask_to_stop, mds_status, wait_for_end};
 use super::options::{ClusterOptions, MEMORY_TOTAL_BYTES};
@@ -8,18 +8,22 @@ use crate::net::{self, Link, NameSpace, Network};
 use crate::nfs::server::Transport;
 use crate::process::last_line;
 use crate::{BenchError, interrupt};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use transport::tcp::Reservation;
 
-/// Every server has an address of its own, so all have the same ports.
+/// Behind links every server has an address of its own, so all have the same ports.
 const NFS_PORT: u16 = 2049;
 const RDMA_PORT: u16 = 20049;
 const CONTROL_PORT: u16 = 2149;
+/// Clients of servers at loopback.
+const LOOPBACK_NET: &str = "127.0.0.0/8";
 /// The host of the metadata server; data servers follow, and then a client.
 const MDS: usize = 0;
 /// Memory that each data server may take at least.
@@ -30,46 +34,142 @@ const READY_POLL: Duration = Duration::from_millis(30);
 /// How the status names a data server that serves.
 const SERVING: &str = "serving";
 
-/// Where the metadata server listens for clients.
-pub(super) fn address(transport: Transport) -> SocketAddr {
-    let port = match transport {
-        Transport::Tcp => NFS_PORT,
-        Transport::Rdma => RDMA_PORT,
-    };
-    (net::address(MDS), port).into()
+/// Where one server listens: for NFS over TCP, over RDMA, and for control.
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    nfs: SocketAddr,
+    rdma: SocketAddr,
+    control: SocketAddr,
+}
+
+impl Ports {
+    /// Those of a server behind a link.
+    fn behind_link(host: usize) -> Self {
+        let at = |port| SocketAddr::from((net::address(host), port));
+        Self {
+            nfs: at(NFS_PORT),
+            rdma: at(RDMA_PORT),
+            control: at(CONTROL_PORT),
+        }
+    }
+
+    /// Free ones of the loopback interface, and what keeps them free.
+    fn free() -> std::io::Result<(Self, [Reservation; 3])> {
+        let any = || Reservation::new((Ipv4Addr::LOCALHOST, 0).into());
+        let kept = [any()?, any()?, any()?];
+        let ports = Self {
+            nfs: kept[0].address()?,
+            rdma: kept[1].address()?,
+            control: kept[2].address()?,
+        };
+        Ok((ports, kept))
+    }
+
+    const fn of(self, transport: Transport) -> SocketAddr {
+        match transport {
+            Transport::Tcp => self.nfs,
+            Transport::Rdma => self.rdma,
+        }
+    }
+}
+
+/// How a data server goes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// SIGKILL to its watcher and to all that this has started: it does not come back.
+    Killed,
+    /// SIGKILL to the process that serves: its watcher starts it again.
+    KilledAndRestarted,
+    /// SIGTERM: it hands its places over first.
+    Terminated,
 }
 
 /// The servers and their links. Dropping it stops them, the metadata server first, and takes the links away.
 #[derive(Debug)]
-pub(super) struct Linked {
+pub(super) struct Apart {
     servers: Vec<Daemon>,
-    // Gone after the servers.
-    network: Network,
+    address: SocketAddr,
+    // Gone after the servers, where they have links.
+    network: Option<Network>,
+    _reservations: Vec<[Reservation; 3]>,
 }
 
-impl Linked {
+impl Apart {
     /// Starts a cluster in `state` and waits until it is ready.
     pub(super) fn start(
         options: &ClusterOptions,
-        link: Link,
+        link: Option<Link>,
         state: &Path,
     ) -> Result<Self, BenchError> {
         let ds_count = usize::from(options.ds_count);
-        let mut linked = Self {
+        let hosts_count = ds_count + usize::from(options.ds_idle_count) + 2;
+        let network = link.map(|link| Network::make(link, hosts_count));
+        let mut reservations = Vec::new();
+        let mut ports = |host| match link {
+            Some(_) => Ok(Ports::behind_link(host)),
+            None => {
+                let (ports, kept) =
+                    Ports::free().map_err(BenchError::io("find free ports for servers"))?;
+                reservations.push(kept);
+                Ok(ports)
+            }
+        };
+        let all: Result<Vec<Ports>, BenchError> = (MDS..hosts_count - 1).map(&mut ports).collect();
+        let all = all?;
+        let mut apart = Self {
             servers: Vec::new(),
-            network: Network::make(link, ds_count + 2)?,
+            address: all[MDS].of(options.transport),
+            network: network.transpose()?,
+            _reservations: reservations,
         };
         let dir = state.join("mds");
-        linked.add(options, "mds", MDS, &dir, &mds_config(options, &dir))?;
-        linked.wait(options, state, |_| true)?;
-        for number in 1..=ds_count {
+        let clients = match link {
+            Some(_) => net::NET,
+            None => LOOPBACK_NET,
+        };
+        let config = mds_config(options, &dir, all[MDS], clients);
+        apart.add(options, "mds", MDS, &dir, &config)?;
+        apart.wait(options, state, |_| true)?;
+        for (number, ports) in all.into_iter().enumerate().skip(1) {
+            // Groups are made of those that are there: the idle ones come when the others have theirs.
+            if number == ds_count + 1 {
+                apart.wait(options, state, |mds| is_ready(mds, ds_count))?;
+            }
             let token = join_token(options, &dir)?;
             let dir = state.join(format!("ds-{number}"));
-            let config = ds_config(options, &dir, number, &token);
-            linked.add(options, "ds", number, &dir, &config)?;
+            let config = ds_config(options, &dir, ports, &token);
+            apart.add(options, "ds", number, &dir, &config)?;
         }
-        linked.wait(options, state, |mds| is_ready(mds, ds_count))?;
-        Ok(linked)
+        apart.wait(options, state, |mds| {
+            is_ready(mds, ds_count) && serving(mds) >= hosts_count - 2
+        })?;
+        Ok(apart)
+    }
+
+    /// Where the metadata server listens for clients.
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Sends a data server away; they have the numbers from 1.
+    pub(super) fn send_away(&self, number: usize, away: Away) -> Result<(), BenchError> {
+        let missing = || BenchError::Cluster(format!("it has no data server {number}"));
+        let watcher = self.servers.get(number).ok_or_else(missing)?.child.id();
+        let pids = family(watcher)?;
+        let (pids, signal) = match away {
+            Away::Killed => (pids.as_slice(), Signal::KILL),
+            Away::KilledAndRestarted => (&pids[1..], Signal::KILL),
+            Away::Terminated => (&pids[..1], Signal::TERM),
+        };
+        if pids.is_empty() {
+            return Err(missing());
+        }
+        // The watcher first: it must not start another one.
+        for pid in pids {
+            let pid = Pid::from_raw(pid.cast_signed()).ok_or_else(missing)?;
+            kill_process(pid, signal).map_err(|e| BenchError::io("end a data server")(e.into()))?;
+        }
+        Ok(())
     }
 
     fn add(
@@ -98,7 +198,8 @@ impl Linked {
             .stderr(stderr)
             // Ctrl-C in a terminal is for us, who stop servers in their order.
             .process_group(0);
-        let _inside = self.network.host(host).enter()?;
+        let network = self.network.as_ref();
+        let _inside = network.map(|net| net.host(host).enter()).transpose()?;
         let child = command.spawn().map_err(BenchError::io("start ropewalk"))?;
         self.servers.push(Daemon { child, log });
         Ok(())
@@ -139,16 +240,17 @@ impl Linked {
     }
 
     /// Where clients are: behind a link as a server has one, or beside the switch.
-    pub(super) fn space(&self, behind_link: bool) -> &NameSpace {
-        match behind_link {
+    pub(super) fn space(&self, behind_link: bool) -> Option<&NameSpace> {
+        let network = self.network.as_ref()?;
+        Some(match behind_link {
             // The metadata server's host is none of data servers, and the last is the client's.
-            true => self.network.host(self.servers.len()),
-            false => self.network.hub(),
-        }
+            true => network.host(self.servers.len()),
+            false => network.hub(),
+        })
     }
 }
 
-impl Drop for Linked {
+impl Drop for Apart {
     fn drop(&mut self) {
         // The data servers still take what the metadata server proxies.
         let mut servers = self.servers.iter_mut();
@@ -190,16 +292,15 @@ fn store(options: &ClusterOptions) -> &'static str {
     if options.in_memory { "memory" } else { "disk" }
 }
 
-fn listeners(options: &ClusterOptions, host: usize) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
-    let at = |port| vec![SocketAddr::from((net::address(host), port))];
+fn listeners(options: &ClusterOptions, ports: Ports) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
     match options.transport {
-        Transport::Tcp => (at(NFS_PORT), Vec::new()),
-        Transport::Rdma => (at(NFS_PORT), at(RDMA_PORT)),
+        Transport::Tcp => (vec![ports.nfs], Vec::new()),
+        Transport::Rdma => (vec![ports.nfs], vec![ports.rdma]),
     }
 }
 
-fn mds_config(options: &ClusterOptions, dir: &Path) -> Value {
-    let (listen, rdma_listen) = listeners(options, MDS);
+fn mds_config(options: &ClusterOptions, dir: &Path, ports: Ports, clients: &str) -> Value {
+    let (listen, rdma_listen) = listeners(options, ports);
     let transport = options.transport.name();
     json!({
         "state_dir": dir,
@@ -210,15 +311,15 @@ fn mds_config(options: &ClusterOptions, dir: &Path) -> Value {
         "rdma_crc": options.rdma_crc,
         "data_transport": transport,
         "proxy_transport": transport,
-        "control_listen": [SocketAddr::from((net::address(MDS), CONTROL_PORT))],
-        "export": [{ "clients": net::NET, "access": "rw", "squash": "none" }],
+        "control_listen": [ports.control],
+        "export": [{ "clients": clients, "access": "rw", "squash": "none" }],
         "root": { "mode": "1777" },
         "placement": { "create": if options.is_eager { "eager" } else { "lazy" } },
     })
 }
 
-fn ds_config(options: &ClusterOptions, dir: &Path, host: usize, token: &str) -> Value {
-    let (listen, rdma_listen) = listeners(options, host);
+fn ds_config(options: &ClusterOptions, dir: &Path, ports: Ports, token: &str) -> Value {
+    let (listen, rdma_listen) = listeners(options, ports);
     let memory_bytes = MEMORY_TOTAL_BYTES / u64::from(options.ds_count.max(1));
     let memory_mib = memory_bytes.max(MEMORY_EACH_BYTES_MIN) >> 20;
     json!({
@@ -250,15 +351,17 @@ fn join_token(options: &ClusterOptions, mds_dir: &Path) -> Result<String, BenchE
     )))
 }
 
+/// How many data servers serve.
+fn serving(mds: &Value) -> usize {
+    let rows = mds["data_servers"].as_array().into_iter().flatten();
+    rows.filter(|ds| ds["state"] == SERVING).count()
+}
+
 /// Whether files can be striped over so many data servers.
 fn is_ready(mds: &Value, ds_count: usize) -> bool {
     let rows = |name: &str| mds[name].as_array().cloned().unwrap_or_default();
-    let serving = rows("data_servers")
-        .iter()
-        .filter(|ds| ds["state"] == SERVING)
-        .count();
     let group = |group: &Value| group["ds_ids"].as_array().map_or(0, Vec::len) >= ds_count;
-    serving >= ds_count && rows("groups").iter().any(group)
+    serving(mds) >= ds_count && rows("groups").iter().any(group)
 }
 
 #[cfg(test)]
@@ -270,7 +373,13 @@ mod tests {
     fn configurations_name_the_servers_own_address() {
         let mut options = ClusterOptions::new("ropewalk".into(), "/there".into());
         options.ds_count = 2;
-        let mds = toml::to_string(&mds_config(&options, Path::new("/there/mds"))).unwrap();
+        let mds = toml::to_string(&mds_config(
+            &options,
+            Path::new("/there/mds"),
+            Ports::behind_link(MDS),
+            net::NET,
+        ))
+        .unwrap();
         for line in [
             "listen = [\"198.18.0.2:2049\"]",
             "control_listen = [\"198.18.0.2:2149\"]",
@@ -280,10 +389,16 @@ mod tests {
             assert!(mds.lines().any(|l| l == line), "{line} is not in:\n{mds}");
         }
         options.transport = Transport::Rdma;
-        let ds = ds_config(&options, Path::new("/there/ds-2"), 2, "secret");
+        let ds = ds_config(
+            &options,
+            Path::new("/there/ds-2"),
+            Ports::behind_link(2),
+            "secret",
+        );
         assert_eq!(ds["rdma_listen"], json!(["198.18.0.4:20049"]));
         assert_eq!(ds["memory_size"], "4096MiB");
-        assert_eq!(address(Transport::Rdma).to_string(), "198.18.0.2:20049");
+        let mds = Ports::behind_link(MDS).of(Transport::Rdma);
+        assert_eq!(mds.to_string(), "198.18.0.2:20049");
     }
 
     #[test]
