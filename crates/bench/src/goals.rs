@@ -5,6 +5,7 @@
 //! whether it is met. Some rows show ratios without a goal too.
 
 mod beside;
+mod copies;
 mod creates;
 mod data;
 mod links;
@@ -66,6 +67,12 @@ pub enum Row {
     Client,
     /// Streams over links of 500 Mbit/s, as root: eight data servers against one, and one stream against the line
     Link,
+    /// Two copies of data against one, on a tmpfs and on a disk
+    Copies,
+    /// The same over links of 200 Mbit/s, and filling of an idle place against the line, as root
+    CopiesLink,
+    /// How long writes wait when a data server is killed or stopped, with two copies
+    Failover,
     /// Metadata and data beside nfs-ganesha, all in memory
     Peer,
     /// Metadata operations with 1, 16 and 64 outstanding, against nfs-ganesha and the bare servers
@@ -96,7 +103,7 @@ pub struct Options {
     /// Folder of clusters and files [default: a tmpfs; for `create` a disk, see --disk-dir]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Folder of the stores of `create`, of `stable`, `inline` and `changes`, and of the file system of `metadata`, unless --dir is given
+    /// Folder of the stores of `create`, of `stable`, `inline`, `changes` and `copies`, and of the file system of `metadata`, unless --dir is given
     #[arg(long, default_value = "/var/tmp")]
     pub disk_dir: PathBuf,
     /// Keep metadata and objects of the cluster in memory (`getattr`, `stripes`, `small`)
@@ -159,6 +166,9 @@ impl Planning<'_> {
             Row::Small => creates::small(self),
             Row::Client => data::client(self),
             Row::Link => links::trials(self),
+            Row::Copies => copies::ratios(self),
+            Row::CopiesLink => copies::over_links(self),
+            Row::Failover => copies::failover(self),
             Row::Peer => peers::in_memory(self),
             Row::Metadata => metadata::on_a_disk(self),
             Row::RdmaRead => rdma::read(self),
@@ -275,7 +285,7 @@ impl Bench<'_> {
                 }
                 _ => Peers::default(),
             },
-            has_links: row == Row::Link && links::can_be_made(),
+            has_links: matches!(row, Row::Link | Row::CopiesLink) && links::can_be_made(),
         };
         for trial in planning.trials(row) {
             let dir = match &disk {

@@ -4,11 +4,14 @@
 //! they lie, over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no
 //! task. It is built like the clients of the bare servers, and a ratio to them compares servers. [`server`] says what
 //! carries requests, [`providers`] by which RDMA provider, [`host`] which server is asked. The subjects are [`io`],
-//! [`metadata`], [`create`], [`stripes`], [`library`], [`idle`] and [`reconnect`].
+//! [`metadata`], [`create`], [`stripes`], [`library`], [`idle`], [`reconnect`], [`commits`], [`failover`] and [`filling`].
 
 pub mod client;
 pub mod cluster;
+pub mod commits;
 pub mod create;
+pub mod failover;
+pub mod filling;
 pub mod host;
 pub mod idle;
 pub mod io;

@@ -58,11 +58,13 @@ pub enum Metric {
     BytesPerRequest,
     /// Resident memory of the metadata server in bytes for each idle session.
     RssBytesPerSession,
+    /// The longest latency in seconds: of waits, which are few.
+    LongestSeconds,
 }
 
 impl Metric {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RequestsPerSecond,
         Self::MegabytesPerSecond,
         Self::LatencyMeanUs,
@@ -74,6 +76,7 @@ impl Metric {
         Self::CpuIdlePercent,
         Self::BytesPerRequest,
         Self::RssBytesPerSession,
+        Self::LongestSeconds,
     ];
 
     /// Its name in tables and JSON, with the unit.
@@ -91,6 +94,7 @@ impl Metric {
             Self::CpuIdlePercent => "cpu_idle_percent",
             Self::BytesPerRequest => "bytes_per_request",
             Self::RssBytesPerSession => "rss_bytes_per_session",
+            Self::LongestSeconds => "longest_s",
         }
     }
 
@@ -100,10 +104,10 @@ impl Metric {
         matches!(self, Self::CpuUsPerRequest | Self::CpuSecondsPerGigabyte)
     }
 
-    /// Whether requests have it: nobody looks for the other one when a suite runs.
+    /// Whether requests have it: nobody looks for the others when a suite runs.
     #[must_use]
     pub const fn is_of_requests(self) -> bool {
-        !matches!(self, Self::RssBytesPerSession)
+        !matches!(self, Self::RssBytesPerSession | Self::LongestSeconds)
     }
 
     /// Its value in a sample; a sample without requests has no latency and no cost.
@@ -133,6 +137,7 @@ impl Metric {
             Self::CpuSecondsPerGigabyte => cpu * 1e9 / bytes,
             Self::CpuIdlePercent => sample.machine_idle.map_or(f64::NAN, |share| share * 100.0),
             Self::BytesPerRequest => bytes / requests,
+            Self::LongestSeconds => percentile(1.0) / 1e6,
             Self::RssBytesPerSession => sample.rss_bytes_per_session.unwrap_or(f64::NAN),
         }
     }
@@ -352,6 +357,7 @@ pub(crate) mod tests {
             25.0,
             1_000_000.0,
             8192.0,
+            0.000_002,
         ];
         assert_eq!(values, expected);
     }

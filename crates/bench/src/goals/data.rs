@@ -165,6 +165,7 @@ pub(super) fn client(planning: &Planning<'_>) -> Vec<Trial> {
                 cluster: stage.cluster(ds_count, Carrier::Tcp),
                 access,
                 file_bytes,
+                request_bytes: None,
             })
         });
         trial.claim(shape, ours, bare, Metric::MegabytesPerSecond);

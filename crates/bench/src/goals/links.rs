@@ -72,6 +72,6 @@ fn trial(shape: &Shape) -> Option<Trial> {
     Some(trial)
 }
 
-fn environment(stage: &Stage<'_>) -> Result<Environment, BenchError> {
+pub(super) fn environment(stage: &Stage<'_>) -> Result<Environment, BenchError> {
     Environment::of(stage.program(), stage.dir(), stage.dir(), &stage.launcher())
 }

@@ -29,6 +29,18 @@ pub(super) enum Denominator {
     /// Both, one after the other.
     #[serde(rename = "ping-pong and bare store")]
     PingPongAndStore,
+    /// The same with one copy.
+    #[serde(rename = "one copy")]
+    OneCopy,
+    /// The same with one copy, on a tmpfs.
+    #[serde(rename = "one copy on tmpfs")]
+    OneCopyTmpfs,
+    /// The same with one copy, on a disk.
+    #[serde(rename = "one copy on a disk")]
+    OneCopyDisk,
+    /// A time that nobody has measured.
+    #[serde(rename = "one second")]
+    Second,
     /// The same with one data server.
     #[serde(rename = "one data server")]
     OneDataServer,
@@ -71,6 +83,10 @@ impl Denominator {
             Self::PingPongTokio => "ping-pong on tokio",
             Self::BareStore => "bare store",
             Self::PingPongAndStore => "ping-pong and bare store",
+            Self::OneCopy => "one copy",
+            Self::OneCopyTmpfs => "one copy on tmpfs",
+            Self::OneCopyDisk => "one copy on a disk",
+            Self::Second => "one second",
             Self::OneDataServer => "one data server",
             Self::Line => "bare stream",
             Self::Layout => "a layout",

@@ -31,17 +31,24 @@ pub struct Library {
     pub access: Access,
     /// The size of the file.
     pub file_bytes: u64,
+    /// Bytes of each request; without it a stripe of each data server.
+    pub request_bytes: Option<u64>,
 }
 
 impl Library {
-    /// One stripe of each data server.
+    /// Bytes of each request.
     fn row_bytes(&self) -> u64 {
+        self.request_bytes.unwrap_or(self.stripes_bytes())
+    }
+
+    /// One stripe of each data server.
+    fn stripes_bytes(&self) -> u64 {
         STRIPE_UNIT_BYTES * u64::from(self.cluster.ds_count)
     }
 
     async fn fill(&self, remote: &Remote) -> Result<File, BenchError> {
         let file = remote.create("striped").await?;
-        let row_bytes = self.row_bytes();
+        let row_bytes = self.stripes_bytes();
         for row in 0..self.file_bytes / row_bytes {
             let offset = row * row_bytes;
             let data = content(offset, row_bytes);
@@ -60,8 +67,12 @@ fn content(offset: u64, len: u64) -> Bytes {
 
 impl Subject for Library {
     fn name(&self) -> String {
+        let copies = match self.cluster.copies {
+            1 => String::new(),
+            copies => format!(", {copies} copies"),
+        };
         format!(
-            "client library, {} ds, {}",
+            "client library, {} ds, {}{copies}",
             self.cluster.ds_count,
             self.cluster.carrier().name()
         )

@@ -55,6 +55,15 @@ impl SingleCell {
         Self::new(environment, cell, access, format!("{ds_count} ds"))
     }
 
+    /// The same on a cluster that keeps so many copies.
+    pub(crate) fn with_copies(mut self, copies: u32) -> Self {
+        if let Server::Own(own) = &mut self.cell.server {
+            own.copies = copies;
+            self.name = format!("{}, copies={copies}", self.name);
+        }
+        self
+    }
+
     /// What a bare server's link carries.
     pub(crate) fn line(environment: Environment, link: Link, access: Access) -> Self {
         let cell = Cell {

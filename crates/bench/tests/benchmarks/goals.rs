@@ -113,6 +113,7 @@ fn the_client_library_reads_and_writes_whole_rows_of_stripes() {
             cluster: options(&dir, 2, true),
             access,
             file_bytes: 8 << 20,
+            request_bytes: None,
         };
         let sample = subject.run(&LOAD).unwrap();
         assert!(sample.requests_count > 0, "{access:?}");

@@ -289,6 +289,7 @@ fn y_label(metric: Metric) -> String {
         Metric::CpuIdlePercent => "CPU idle, %",
         Metric::BytesPerRequest => "bytes for each",
         Metric::RssBytesPerSession => "resident bytes for each session",
+        Metric::LongestSeconds => "longest wait, s",
     }
     .to_owned()
 }

@@ -1,0 +1,144 @@
+//! How long writes wait when a data server goes away, at every place of a file.
+//!
+//! [`Failover`] starts a cluster and has one client write 4 KiB again and again to a stripe of each place of one file, each
+//! write durable. A data server is sent away. The latencies of the sample are those from then to the end of the first write
+//! that began afterwards, one for each place. [`Second`] is what such a time is held against.
+
+use crate::load::{self, Load, Tally};
+use crate::nfs::cluster::{Away, Cluster, ClusterOptions};
+use crate::suite::files::Files;
+use crate::suite::files::remote::Remote;
+use crate::{BenchError, Sample, Subject};
+use bytes::Bytes;
+use client::File;
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// The data server that goes away.
+const GONE: usize = 1;
+/// Bytes of each write.
+const WRITE_BYTES: usize = 4096;
+/// The stripe unit of clusters of our own.
+const STRIPE_UNIT_BYTES: u64 = 1 << 20;
+/// Load before the data server goes away.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Writes that have not gone on after this never do.
+const WAIT_MAX: Duration = Duration::from_secs(55);
+
+/// A data server that goes away under load, as a subject. The load's connections are places.
+#[derive(Debug, Clone)]
+pub struct Failover {
+    /// The cluster, whose servers are started one by one.
+    pub cluster: ClusterOptions,
+    /// How it goes away.
+    pub away: Away,
+}
+
+impl Subject for Failover {
+    fn name(&self) -> String {
+        format!(
+            "{} ds, {} copies",
+            self.cluster.ds_count, self.cluster.copies
+        )
+    }
+
+    fn settings(&self) -> Value {
+        json!({
+            "away": format!("{:?}", self.away),
+            "write_bytes": WRITE_BYTES,
+            "cluster": self.cluster.settings(),
+        })
+    }
+
+    fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
+        let cluster = Cluster::start(&self.cluster)?;
+        let runtime = load::threads_runtime()?;
+        let began = Instant::now();
+        let waited = runtime.block_on(self.waits(&cluster, load.connections_count))?;
+        let mut tally = Tally::new();
+        for time in waited {
+            tally.add(WRITE_BYTES as u64, time);
+        }
+        Ok(sample(&tally, began.elapsed()))
+    }
+}
+
+impl Failover {
+    async fn waits(
+        &self,
+        cluster: &Cluster,
+        places_count: usize,
+    ) -> Result<Vec<Duration>, BenchError> {
+        let remote = Remote::connect(&cluster.server().url()).await?;
+        let file = remote.create("striped").await?;
+        let (tell, gone) = watch::channel(None);
+        let writers = (0..places_count as u64).map(|place| first_after(&file, place, &gone));
+        let go_away = async {
+            tokio::time::sleep(WARM_UP).await;
+            let at = Instant::now();
+            cluster.send_away(GONE, self.away)?;
+            tell.send_replace(Some(at));
+            Ok(())
+        };
+        let both = futures_util::future::try_join(try_join_all(writers), go_away);
+        let late = |_| BenchError::Cluster("writes do not go on at every place".to_owned());
+        let (waited, ()) = tokio::time::timeout(WARM_UP + WAIT_MAX, both)
+            .await
+            .map_err(late)??;
+        Ok(waited)
+    }
+}
+
+/// Writes to the stripe of a place until one that began after the data server went away has succeeded; how long after.
+async fn first_after(
+    file: &File,
+    place: u64,
+    gone: &watch::Receiver<Option<Instant>>,
+) -> Result<Duration, BenchError> {
+    let data = Bytes::from_static(&[7; WRITE_BYTES]);
+    loop {
+        let began_after = *gone.borrow();
+        let written = file.write_sync_at(place * STRIPE_UNIT_BYTES, data.clone());
+        written.await.map_err(BenchError::nfs("write"))?;
+        if let Some(gone) = began_after {
+            return Ok(gone.elapsed());
+        }
+    }
+}
+
+/// One second, as if it had been waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Second;
+
+impl Subject for Second {
+    fn name(&self) -> String {
+        "one second".to_owned()
+    }
+
+    fn settings(&self) -> Value {
+        json!({ "is_measured": false })
+    }
+
+    fn run(&mut self, _: &Load) -> Result<Sample, BenchError> {
+        let second = Duration::from_secs(1);
+        let mut tally = Tally::new();
+        tally.add(0, second);
+        Ok(sample(&tally, second))
+    }
+}
+
+/// Of which nobody has counted processor time.
+pub(super) fn sample(tally: &Tally, elapsed: Duration) -> Sample {
+    Sample {
+        requests_count: tally.requests_count,
+        payload_bytes: tally.payload_bytes,
+        elapsed,
+        latency_ns: tally.latency_ns.clone(),
+        server_cpu: Duration::ZERO,
+        client_cpu: Duration::ZERO,
+        machine_idle: None,
+        rss_bytes_per_session: None,
+    }
+}
