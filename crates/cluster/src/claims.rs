@@ -94,7 +94,7 @@ mod tests {
 
     /// Data server 1 is primary since version 5, 2 is in sync, 3 is filled since version 7.
     fn place() -> Row {
-        let member = |(ds, state)| Member { ds, state };
+        let member = |(ds, state)| Member::new(ds, state);
         let members = [
             (1, MemberState::Sync),
             (2, MemberState::Sync),
