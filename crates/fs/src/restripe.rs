@@ -14,7 +14,7 @@
 //!
 //! # Failure
 //! Before step 4 is durable the file has its old objects, all of them good. What was copied goes with the nameless file: at
-//! once, or after a restart, which looks for orphans. A truncation makes what was copied useless, and the copy begins anew.
+//! once, within seconds when the job panicked or the store refused it, or after a restart, which looks for orphans. A truncation makes what was copied useless, and the copy begins anew.
 //!
 //! May call: the name space, `copy`, `quiesce`, `stripes`.
 
@@ -107,6 +107,7 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
         // One that is gone needs no word.
         let failure = done.err().filter(|status| *status != NfsStatus::Stale);
         fs.restripes.leave(file, failure);
+        close_leftovers(&fs);
         fs.cluster.changed().notify_waiters();
     });
     Ok(())
@@ -136,6 +137,7 @@ async fn attempt(
     let was = inode.placement.ok_or(NfsStatus::Stale)?;
     writers_here(fs, &inode).await?;
     let nameless = actor.ns(fs, |ns, op| ns.begin_restripe(op, file, placement))?;
+    fs.restripes.made(file, nameless.id);
     fs.durable(actor.observed).await?;
     let mut job = Job {
         fs,
@@ -145,17 +147,32 @@ async fn attempt(
         progress,
     };
     let done = job.run(&mut actor).await;
-    if done.is_err() {
-        // It is gone after a switch whose durability is in doubt; then nothing is done here.
-        let closed = actor.ns(fs, |ns, op| ns.orphan_closed(op, job.nameless.id));
-        if let Err(status) = closed {
-            tracing::warn!(file = file.0, %status, "new objects of a file");
-        }
+    if done.is_ok() || close(fs, job.nameless.id) {
+        fs.restripes.closed(file);
     }
     // What a cancelled copy answers is not what became of the file.
     match done {
         Err(_) if fs.restripes.is_overtaken(file) => Err(NfsStatus::Delay),
         done => done,
+    }
+}
+
+/// Ends a nameless file and has its objects removed. It is gone after a switch, also one whose durability is in doubt: then nothing
+/// is done. False when it must be tried again.
+fn close(fs: &Fs, nameless: FileId) -> bool {
+    let closed = Actor::root().ns(fs, |ns, op| ns.orphan_closed(op, nameless));
+    if let Err(status) = closed {
+        tracing::warn!(nameless = nameless.0, %status, "new objects of a file");
+    }
+    closed.is_ok()
+}
+
+/// Ends the nameless files that jobs have left. To be called about every second.
+pub(crate) fn close_leftovers(fs: &Fs) {
+    for nameless in fs.restripes.leftovers() {
+        if close(fs, nameless) {
+            fs.restripes.leftover_closed(nameless);
+        }
     }
 }
 

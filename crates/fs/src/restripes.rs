@@ -1,7 +1,8 @@
 //! The files that are being restriped: what was written to them meanwhile, how far they are, and how the last ones ended.
 //!
 //! # Ownership
-//! An entry is its job's. Whoever changes bytes of a file notes the range here, while it has the gate of the file shared.
+//! An entry is its job's, and so is the nameless file that the new objects belong to. What a job leaves of it, because it panicked or
+//! the store failed, is kept here until it is closed. Whoever changes bytes of a file notes the range here, while it has the gate of the file shared.
 //!
 //! # Ordering
 //! A range is noted when the data servers have answered, not before: what is copied after the note has the new bytes.
@@ -10,7 +11,7 @@ use crate::offloads::Progress;
 use namespace::FileId;
 use nfs4::NfsStatus;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -20,6 +21,8 @@ const FILES_MAX: usize = 4;
 const RANGES_MAX: usize = 1024;
 /// Ends of jobs that are remembered.
 const ENDS_MAX: usize = 1024;
+/// Nameless files that could not be closed yet; with more no job begins.
+const LEFTOVERS_MAX: usize = 1024;
 
 /// How a file is to lie at data servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,11 +83,15 @@ struct Entry {
     /// It was changed in a way that no copied range makes up for.
     is_overtaken: bool,
     progress: Arc<Progress>,
+    /// The file that has the new objects.
+    nameless: Option<FileId>,
 }
 
 #[derive(Default)]
 struct Tables {
     files: BTreeMap<FileId, Entry>,
+    /// Nameless files that no job has any more.
+    leftovers: BTreeSet<FileId>,
     failed: BTreeMap<FileId, NfsStatus>,
 }
 
@@ -110,7 +117,7 @@ impl Restripes {
                 Err(NfsStatus::Delay)
             };
         }
-        if tables.files.len() >= FILES_MAX {
+        if tables.files.len() >= FILES_MAX || tables.leftovers.len() >= LEFTOVERS_MAX {
             return Err(NfsStatus::Delay);
         }
         tables.failed.remove(&file);
@@ -119,6 +126,7 @@ impl Restripes {
             written: Ranges::default(),
             is_overtaken: false,
             progress: Arc::default(),
+            nameless: None,
         };
         tables.files.insert(file, entry);
         self.count.store(tables.files.len(), SeqCst);
@@ -127,9 +135,10 @@ impl Restripes {
 
     /// Another attempt begins: what was written before it does not count.
     pub(crate) fn again(&self, file: FileId) -> Arc<Progress> {
-        let mut tables = self.tables.lock();
+        let tables = &mut *self.tables.lock();
         let progress = Arc::<Progress>::default();
         if let Some(entry) = tables.files.get_mut(&file) {
+            tables.leftovers.extend(entry.nameless.take());
             entry.written = Ranges::default();
             entry.is_overtaken = false;
             entry.progress = Arc::clone(&progress);
@@ -137,10 +146,36 @@ impl Restripes {
         progress
     }
 
+    /// New objects of a file belong to this nameless one.
+    pub(crate) fn made(&self, file: FileId, nameless: FileId) {
+        if let Some(entry) = self.tables.lock().files.get_mut(&file) {
+            entry.nameless = Some(nameless);
+        }
+    }
+
+    /// The nameless file of an attempt has no objects any more.
+    pub(crate) fn closed(&self, file: FileId) {
+        if let Some(entry) = self.tables.lock().files.get_mut(&file) {
+            entry.nameless = None;
+        }
+    }
+
+    /// Nameless files that no job has any more.
+    pub(crate) fn leftovers(&self) -> Vec<FileId> {
+        self.tables.lock().leftovers.iter().copied().collect()
+    }
+
+    /// One of them is gone.
+    pub(crate) fn leftover_closed(&self, nameless: FileId) {
+        self.tables.lock().leftovers.remove(&nameless);
+    }
+
     /// The job has ended.
     pub(crate) fn leave(&self, file: FileId, failure: Option<NfsStatus>) {
         let mut tables = self.tables.lock();
-        tables.files.remove(&file);
+        let left = tables.files.remove(&file);
+        let nameless = left.and_then(|entry| entry.nameless);
+        tables.leftovers.extend(nameless);
         self.count.store(tables.files.len(), SeqCst);
         if let Some(status) = failure {
             tables.failed.insert(file, status);
@@ -288,6 +323,15 @@ mod tests {
         assert_eq!(all.take(file).bytes(), 2);
         assert_eq!(all.take(file).bytes(), 0);
         assert!(!all.is_overtaken(file));
+        for left in [70, 71, 72] {
+            all.again(file);
+            all.made(file, FileId(left));
+            assert!(!all.leftovers().contains(&FileId(left)));
+        }
+        all.closed(file);
+        assert_eq!(all.leftovers(), [FileId(70), FileId(71)]);
+        all.leftover_closed(FileId(70));
+        all.made(file, FileId(73));
         all.overtake(file);
         assert!(all.is_overtaken(file));
         all.leave(file, Some(NfsStatus::NoSpc));
@@ -295,6 +339,7 @@ mod tests {
             all.state(file),
             Some(RestripeState::Failed(NfsStatus::NoSpc))
         );
+        assert_eq!(all.leftovers(), [FileId(71), FileId(73)]);
         assert!(!all.has(file) && all.enter(FileId(8), SHAPE).is_ok());
     }
 }

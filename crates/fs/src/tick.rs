@@ -2,7 +2,7 @@
 
 use crate::fs::Fs;
 use crate::{client_end, client_record, delegations, follow, kept_replies, layouts, removal};
-use crate::{size_recovery, space, truncate};
+use crate::{restripe, size_recovery, space, truncate};
 use cluster::{AdminError, KeyUsers, RotatedKey, turn_keys};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,6 +13,7 @@ pub async fn tick(fs: &Arc<Fs>) {
     client_record::note_idle(fs);
     delegations::tick(fs);
     kept_replies::sweep(fs);
+    restripe::close_leftovers(fs);
     fs.atimes.store(&fs.ns, fs.now());
     fs.clients.recall_slots();
     fs.cluster.tick();

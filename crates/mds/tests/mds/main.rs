@@ -34,6 +34,7 @@ mod recovery;
 mod replicas;
 mod restripe;
 mod restripe_crash;
+mod restripe_fails;
 mod rig;
 mod scrub;
 mod space;
