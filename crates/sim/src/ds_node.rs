@@ -8,7 +8,7 @@
 //! The images of all stores are taken first and at one moment, as a power cut takes them.
 
 use crate::connector::{Wires, ds_address, ds_name};
-use crate::injected_bug::{self, InjectedBug, Unfenced};
+use crate::injected_bug::{self, InjectedBug, Nameless, Unfenced};
 use crate::join;
 use crate::net::Net;
 use crate::redo::SimRedo;
@@ -62,6 +62,7 @@ pub(crate) struct Parts {
     pub(crate) trace: Trace,
     pub(crate) rng: Rng,
     pub(crate) bug: Option<InjectedBug>,
+    pub(crate) nameless: Nameless,
 }
 
 /// The host.
@@ -127,7 +128,11 @@ impl DsNode {
 
     fn config(&mut self) -> DsConfig {
         let start = self.start;
-        let objects = injected_bug::objects(self.parts.bug, self.parts.index, &self.objects);
+        let objects = injected_bug::objects(
+            (self.parts.bug, &self.parts.nameless),
+            self.parts.index,
+            &self.objects,
+        );
         DsConfig {
             index: self.index.clone(),
             objects,

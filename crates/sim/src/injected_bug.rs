@@ -8,7 +8,9 @@ use meta::{MetaError, Pair, Purpose, Read, Tx, TxBody, TxOutcome};
 use objects::{
     Capacity, Content, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
 };
+use parking_lot::Mutex;
 use rpc::{CallHeader, OpaqueAuth};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transport::{
     Address, BoxFuture, CloseReason, ConnHandle, ConnectError, Connector, DynService, Endpoint,
@@ -41,6 +43,8 @@ pub enum InjectedBug {
     ForgetPlacings,
     /// The metadata store forgets whose the objects are that a file was given when it was restriped.
     ForgetNames,
+    /// The object stores take each byte of a file that is being restriped once: what was written meanwhile is not copied again.
+    LoseRewrites,
     /// The metadata store forgets for which files layouts for writing are out.
     ForgetWriters,
     /// The object store of the first data server says "punched" and does nothing.
@@ -65,6 +69,31 @@ pub enum InjectedBug {
     NeverAskForSlots,
 }
 
+/// What a metadata store notes for [`InjectedBug::LoseRewrites`]: the files without names, which new objects of others belong to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Nameless(Arc<Mutex<BTreeSet<u64>>>);
+
+impl Nameless {
+    /// The file of the key of an orphan.
+    fn file(key: &[u8]) -> Option<u64> {
+        let number = key.strip_prefix(b"o")?;
+        number.try_into().ok().map(u64::from_be_bytes)
+    }
+
+    fn note(&self, key: &[u8], is_there: bool) {
+        let Some(file) = Self::file(key) else { return };
+        let mut files = self.0.lock();
+        match is_there {
+            true => files.insert(file),
+            false => files.remove(&file),
+        };
+    }
+
+    fn has(&self, file: u64) -> bool {
+        self.0.lock().contains(&file)
+    }
+}
+
 /// Bytes of what an index has of an object that was never in a redo log.
 const OBJECT_RECORD_BYTES: usize = 20;
 
@@ -82,6 +111,7 @@ impl InjectedBug {
 struct Forgetful<'a> {
     tx: &'a mut dyn Tx,
     bug: InjectedBug,
+    nameless: &'a Nameless,
     purpose: Purpose,
 }
 
@@ -101,6 +131,14 @@ impl Forgetful<'_> {
             }
             _ => false,
         }
+    }
+}
+
+impl Forgetful<'_> {
+    /// Whether the orphan of this key is made in this transaction, and is no file that has lost its last name.
+    fn is_new(&self, key: &[u8]) -> bool {
+        let inode = [b"i", key.get(1..).unwrap_or_default()].concat();
+        matches!(self.tx.get(&inode), Ok(None))
     }
 }
 
@@ -126,6 +164,9 @@ impl Tx for Forgetful<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) {
+        if self.bug == InjectedBug::LoseRewrites && self.is_new(key) {
+            self.nameless.note(key, true);
+        }
         if self.bug == InjectedBug::ApplyOldRecords && key.starts_with(b"o") {
             // The record of an object without the field at its end.
             let short = value.len().min(OBJECT_RECORD_BYTES);
@@ -136,6 +177,9 @@ impl Tx for Forgetful<'_> {
     }
 
     fn delete(&mut self, key: &[u8]) {
+        if self.bug == InjectedBug::LoseRewrites {
+            self.nameless.note(key, false);
+        }
         let is_kept = match self.bug {
             InjectedBug::KeepInlineBytes => key.starts_with(b"b"),
             InjectedBug::KeepSums => key.starts_with(b"c"),
@@ -149,7 +193,7 @@ impl Tx for Forgetful<'_> {
 
 /// Runs the body of a transaction with the fault in it.
 pub(crate) fn transact(
-    bug: Option<InjectedBug>,
+    (bug, nameless): (Option<InjectedBug>, &Nameless),
     body: &mut TxBody<'_>,
     tx: &mut dyn Tx,
 ) -> Result<TxOutcome, MetaError> {
@@ -157,6 +201,7 @@ pub(crate) fn transact(
         Some(bug) => body(&mut Forgetful {
             tx,
             bug,
+            nameless,
             purpose: Purpose::default(),
         }),
         None => body(tx),
@@ -274,27 +319,41 @@ fn without_write(record: &Bytes) -> Option<Instead> {
 
 /// The object store that answers one kind of calls without doing them.
 #[derive(Debug)]
-pub(crate) struct LyingObjects(pub(crate) Arc<MemObjects>, pub(crate) Lie);
+pub(crate) struct LyingObjects(Arc<MemObjects>, Lie);
 
 /// What an object store only says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lie {
+#[derive(Debug)]
+enum Lie {
     Synced,
     Punched,
+    /// Written, where a file without a name has a byte already.
+    Rewritten(Nameless),
 }
 
 /// The object store of the data server with this index, with the fault in it.
 pub(crate) fn objects(
-    bug: Option<InjectedBug>,
+    (bug, nameless): (Option<InjectedBug>, &Nameless),
     index: usize,
     objects: &Arc<MemObjects>,
 ) -> Arc<dyn ObjectStore> {
     let lie = match bug {
         Some(InjectedBug::CommitWithoutSync) => Lie::Synced,
         Some(InjectedBug::SkipHoles) if index == 0 => Lie::Punched,
+        Some(InjectedBug::LoseRewrites) => Lie::Rewritten(nameless.clone()),
         _ => return Arc::clone(objects) as Arc<dyn ObjectStore>,
     };
     Arc::new(LyingObjects(Arc::clone(objects), lie))
+}
+
+impl LyingObjects {
+    /// Whether a write is answered without being done.
+    fn drops(&self, id: ObjectId, offset: u64) -> bool {
+        let Lie::Rewritten(nameless) = &self.1 else {
+            return false;
+        };
+        let is_there = || self.0.seek(id, offset, Content::Data).ok() == Some(Some(offset));
+        nameless.has(id.file_id) && is_there()
+    }
 }
 
 impl ObjectStore for LyingObjects {
@@ -303,7 +362,10 @@ impl ObjectStore for LyingObjects {
     }
 
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.0.write(id, offset, data)
+        match self.drops(id, offset) {
+            true => Ok(()),
+            false => self.0.write(id, offset, data),
+        }
     }
 
     fn write_shared(
@@ -313,7 +375,10 @@ impl ObjectStore for LyingObjects {
         data: &Bytes,
         buffer_bytes: usize,
     ) -> Result<(), ObjectError> {
-        self.0.write_shared(id, offset, data, buffer_bytes)
+        match self.drops(id, offset) {
+            true => Ok(()),
+            false => self.0.write_shared(id, offset, data, buffer_bytes),
+        }
     }
 
     fn copied_bytes(&self) -> u64 {
@@ -323,7 +388,7 @@ impl ObjectStore for LyingObjects {
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
         match self.1 {
             Lie::Synced => Ok(()),
-            Lie::Punched => self.0.sync(id),
+            Lie::Punched | Lie::Rewritten(_) => self.0.sync(id),
         }
     }
 
@@ -337,7 +402,7 @@ impl ObjectStore for LyingObjects {
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
         match self.1 {
-            Lie::Synced => self.0.punch(id, offset, len),
+            Lie::Synced | Lie::Rewritten(_) => self.0.punch(id, offset, len),
             Lie::Punched => self.0.stat(id).map(drop),
         }
     }

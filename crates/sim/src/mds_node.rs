@@ -7,7 +7,7 @@
 //! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
 
 use crate::connector::{MDS_NAME, Wires};
-use crate::injected_bug::InjectedBug;
+use crate::injected_bug::{InjectedBug, Nameless};
 use crate::join;
 use crate::net::Net;
 use crate::rng::Rng;
@@ -77,6 +77,11 @@ pub(crate) struct MdsNode {
 }
 
 impl MdsNode {
+    /// See [`SimStore::nameless`].
+    pub(crate) fn nameless(&self) -> Nameless {
+        self.store.nameless()
+    }
+
     /// A host that is switched off, with an empty disk.
     #[must_use]
     pub(crate) fn new(

@@ -8,7 +8,7 @@
 //! [`SimStore::crash`] leaves the store of the next incarnation. The old one never becomes durable again, so whoever
 //! still waits for it waits for ever.
 
-use crate::injected_bug::{self, InjectedBug};
+use crate::injected_bug::{self, InjectedBug, Nameless};
 use crate::rng::Rng;
 use bytes::Bytes;
 use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Read, Seq, TxBody};
@@ -39,21 +39,28 @@ pub(crate) struct SimStore {
     wanted: Notify,
     rng: Mutex<Rng>,
     bug: Option<InjectedBug>,
+    nameless: Nameless,
 }
 
 impl SimStore {
     /// An empty disk.
     #[must_use]
     pub(crate) fn new(rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
-        Self::over(MemStore::manual(), rng, bug)
+        Self::over(MemStore::manual(), rng, bug, Nameless::default())
     }
 
-    fn over(inner: MemStore, rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
+    /// The nameless files that a metadata store with [`InjectedBug::LoseRewrites`] has, this one or one that a crash leaves.
+    pub(crate) fn nameless(&self) -> Nameless {
+        self.nameless.clone()
+    }
+
+    fn over(inner: MemStore, rng: Rng, bug: Option<InjectedBug>, nameless: Nameless) -> Arc<Self> {
         Arc::new(Self {
             inner,
             wanted: Notify::new(),
             rng: Mutex::new(rng),
             bug,
+            nameless,
         })
     }
 
@@ -87,7 +94,8 @@ impl SimStore {
             rng.index(unsynced + 1)
         };
         let left = self.inner.after_crash_keeping(kept);
-        (Self::over(left, rng, self.bug), unsynced - kept)
+        let next = Self::over(left, rng, self.bug, self.nameless());
+        (next, unsynced - kept)
     }
 
     /// Makes everything durable now, as an orderly stop does.
@@ -109,7 +117,7 @@ impl Read for SimStore {
 impl MetaStore for SimStore {
     fn transact(&self, body: &mut TxBody<'_>) -> Result<Seq, MetaError> {
         self.inner
-            .transact(&mut |tx| injected_bug::transact(self.bug, body, tx))
+            .transact(&mut |tx| injected_bug::transact((self.bug, &self.nameless), body, tx))
     }
 
     fn applied(&self) -> Seq {

@@ -361,6 +361,7 @@ impl World {
                 trace: trace.clone(),
                 rng: rng.split(),
                 bug: config.bug,
+                nameless: mds.nameless(),
             });
             Arc::new(Mutex::new(node))
         });

@@ -382,6 +382,19 @@ fn objects_of_restriped_files_that_nobody_knows_any_more_are_found() {
 }
 
 #[test]
+fn writes_that_a_restriping_loses_are_found() {
+    let words = "which was replaced or never written";
+    let config = Config {
+        moves: true,
+        restripes: true,
+        ds: 4,
+        ..Config::cluster()
+    };
+    let fault = InjectedBug::LoseRewrites;
+    assert!(is_found(fault, config, 0..200, words));
+}
+
+#[test]
 fn sizes_that_are_seen_and_then_unseen_are_found() {
     let words = "cells at the end";
     let fault = InjectedBug::ForgetWriters;
