@@ -316,6 +316,46 @@ fn files_that_are_there_get_two_copies_and_other_stripes() {
 }
 
 #[test]
+fn a_restriping_that_is_interrupted_ends_with_the_files_under_way_and_goes_on_later() {
+    const FILES: usize = 24;
+    let cluster = Cluster::start();
+    let local = tempfile::tempdir().unwrap();
+    let src = local.path().join("src");
+    fs::write(&src, bytes(9, 300_000)).unwrap();
+    cluster.ok(&["mkdir", ":/e"]);
+    for n in 0..FILES {
+        cluster.ok(&["cp", src.to_str().unwrap(), &format!(":/e/f{n}")]);
+    }
+    let set = ["layout", "set", "--existing", "--copies", "2", ":/e"];
+    let mut walk = Command::new(BINARY)
+        .args(set)
+        .env("ROPEWALK_URL", &cluster.url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(walk.stdout.take().unwrap()).lines();
+    let mut first = lines.next().unwrap().unwrap();
+    while !first.ends_with("laid out anew") {
+        first = lines.next().unwrap().unwrap();
+    }
+    let asked = Command::new("kill")
+        .args(["-INT", &walk.id().to_string()])
+        .status();
+    assert!(asked.unwrap().success());
+    let done = 1 + lines.map_while(Result::ok).count();
+    let ended = walk.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    let words = format!("{done} files are laid out anew; the same command goes on");
+    assert!(said.contains(&words), "{said}");
+    assert!(done < FILES, "{done}");
+    let out = String::from_utf8(cluster.ok(&set)).unwrap();
+    let rest = out.lines().filter(|line| line.ends_with("laid out anew"));
+    assert_eq!(rest.count(), FILES - done);
+}
+
+#[test]
 fn a_layout_is_set_on_a_directory_and_files_made_below_have_it() {
     let cluster = Cluster::start();
     cluster.ok(&["mkdir", ":/d"]);

@@ -78,6 +78,14 @@ impl CliError {
         }
     }
 
+    /// A signal had the command end by itself, with this to say.
+    pub(crate) fn stopped(sentence: impl Into<String>) -> Self {
+        Self {
+            kind: Kind::Interrupted(2),
+            ..Self::new(sentence)
+        }
+    }
+
     /// Whether a signal ended the command.
     pub(crate) fn is_interruption(&self) -> bool {
         matches!(self.kind, Kind::Interrupted(_))
@@ -168,10 +176,10 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Prints a failure and goes on, unless nobody reads the output any more.
+    /// Prints a failure and goes on, unless nobody reads the output any more, or a signal ends the command.
     pub(crate) fn note(&mut self, result: Result<(), CliError>) -> Result<(), CliError> {
         match result {
-            Err(e) if e.is_closed_output() => return Err(e),
+            Err(e) if e.is_closed_output() || e.is_interruption() => return Err(e),
             Err(e) => {
                 self.count += 1;
                 complain(&e);

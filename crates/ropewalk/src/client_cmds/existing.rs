@@ -2,14 +2,15 @@
 //!
 //! The work is the metadata server's: each file is asked for by its attribute `ropewalk.layout`, which then tells how far it
 //! is. To stop and to start again loses nothing: what has the layout is passed over, and what was begun goes on at the server.
+//! The first SIGINT or SIGTERM ends the walk when the files that are under way have ended, the second at once.
 
 use super::error::Failures;
 use super::output::Listing;
-use super::remote::Place;
+use super::remote::{Place, Stop};
 use super::wanted::{WantedLayout, XATTR, word};
 use super::{CliError, show};
 use client::{Error, NfsStatus};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
@@ -31,14 +32,16 @@ pub(super) struct Walk<'a> {
     out: &'a mut Listing,
     failures: &'a mut Failures,
     bar: Option<ProgressBar>,
+    stop: &'a Stop,
     running: VecDeque<Place>,
+    /// Files that have the layout now, by this walk.
     files: u64,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
         wanted: &'a WantedLayout,
-        (dry_run, quiet): (bool, bool),
+        (dry_run, quiet, stop): (bool, bool, &'a Stop),
         out: &'a mut Listing,
         failures: &'a mut Failures,
     ) -> Self {
@@ -48,7 +51,8 @@ impl<'a> Walk<'a> {
             dry_run,
             out,
             failures,
-            bar: bar.then(ProgressBar::new_spinner),
+            bar: bar.then(|| ProgressBar::new(0).with_style(style())),
+            stop,
             running: VecDeque::new(),
             files: 0,
         }
@@ -58,20 +62,71 @@ impl<'a> Walk<'a> {
     pub(super) async fn run(mut self, root: &Place) -> Result<(), CliError> {
         let found = root.client.lookup(root.path()).await;
         let metadata = found.map_err(CliError::cannot("read", &root.url))?.metadata;
-        if metadata.is_dir() {
-            self.dirs(root).await?;
+        if self.bar.is_some() {
+            self.count(root, metadata.is_dir()).await;
+        }
+        self.stop.end_itself(true);
+        let walked = if metadata.is_dir() {
+            self.dirs(root).await
         } else if metadata.is_file() {
-            self.file(root).await?;
+            self.file(root).await
         } else {
-            return Err(CliError::new(format!("{} has no layout", root.url)));
-        }
-        while let Some(first) = self.running.pop_front() {
-            self.until_done(&first).await?;
-        }
+            Err(CliError::new(format!("{} has no layout", root.url)))
+        };
+        let told = self.ended().await;
+        self.stop.end_itself(false);
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        let walked = match walked {
+            // The files that were under way count.
+            Err(e) if e.is_interruption() => Err(self.stopped()),
+            walked => walked,
+        };
+        walked.and(told)
+    }
+
+    /// Waits for the files that are under way.
+    async fn ended(&mut self) -> Result<(), CliError> {
+        while let Some(first) = self.running.pop_front() {
+            self.until_done(&first).await?;
+        }
         Ok(())
+    }
+
+    /// Counts the files for the bar. What cannot be read is told when it is its turn.
+    async fn count(&self, root: &Place, is_dir: bool) {
+        let Some(bar) = &self.bar else { return };
+        if !is_dir {
+            return bar.inc_length(1);
+        }
+        let mut waiting = vec![root.clone()];
+        while let Some(dir) = waiting.pop() {
+            let Ok(mut reading) = dir.client.read_dir(dir.path()).await else {
+                continue;
+            };
+            while let Ok(Some(page)) = reading.next_page().await {
+                let files = page.iter().filter(|entry| entry.metadata.is_file()).count();
+                bar.inc_length(files as u64);
+                let dirs = page.iter().filter(|entry| entry.metadata.is_dir());
+                let room = DIRS_MAX.saturating_sub(waiting.len());
+                waiting.extend(dirs.take(room).map(|entry| dir.child(&entry.name)));
+            }
+        }
+    }
+
+    /// A file is as it is to be, or is no more.
+    fn passed(&self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    fn stopped(&self) -> CliError {
+        CliError::stopped(format!(
+            "stopped: {} files are laid out anew; the same command goes on with the others",
+            self.files
+        ))
     }
 
     async fn dirs(&mut self, root: &Place) -> Result<(), CliError> {
@@ -116,7 +171,11 @@ impl<'a> Walk<'a> {
             found => found.map_err(CliError::cannot("read the layout of", &place.url))?,
         };
         if self.wanted.is_met_by(&text) {
+            self.passed();
             return Ok(());
+        }
+        if self.stop.is_asked() {
+            return Err(self.stopped());
         }
         if self.dry_run {
             return self.tell(place, "would be laid out anew");
@@ -126,6 +185,9 @@ impl<'a> Walk<'a> {
                 break;
             };
             self.until_done(&first).await?;
+        }
+        if self.stop.is_asked() {
+            return Err(self.stopped());
         }
         let value = self.wanted.text.as_bytes();
         let mut tries = 0;
@@ -153,6 +215,7 @@ impl<'a> Walk<'a> {
 
     async fn until_done(&mut self, place: &Place) -> Result<(), CliError> {
         let done = self.wait_for(place).await;
+        self.passed();
         self.failures.note(done)
     }
 
@@ -165,7 +228,7 @@ impl<'a> Walk<'a> {
             if let Some(copied) = word(&text, "restriped") {
                 if let Some(bar) = &self.bar {
                     let copied = show::human(copied.parse().unwrap_or(0));
-                    bar.set_message(format!("{} files, {}: {copied}", self.files, place.url));
+                    bar.set_message(format!("{}: {copied}", place.url));
                     bar.tick();
                 }
                 tokio::time::sleep(LOOK).await;
@@ -197,6 +260,11 @@ impl<'a> Walk<'a> {
             || json!({ "path": path, "restriped": done }),
         )
     }
+}
+
+fn style() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} files, {msg}");
+    style.unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 async fn layout_of(place: &Place) -> Result<String, Error> {

@@ -98,9 +98,12 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
     for path in &args.paths {
         let place = servers.place(path).await?;
         if args.existing && (args.dry_run || is_file(&place).await?) {
-            let how = (args.dry_run, args.json);
+            let how = (args.dry_run, args.json, &servers.stop);
             let walk = Walk::new(&wanted, how, &mut out, &mut failures);
-            walk.run(&place).await?;
+            match walk.run(&place).await {
+                Err(e) if e.is_interruption() => return out.finish().and(Err(e)),
+                walked => walked?,
+            }
             continue;
         }
         match place.client.set_xattr(place.path(), XATTR, value).await {
@@ -111,8 +114,12 @@ async fn set(args: &SetArgs, servers: &Servers) -> Result<(), CliError> {
         }
         out.done(|| json!({ "set": place.url.to_string() }))?;
         if args.existing {
-            let walk = Walk::new(&wanted, (false, args.json), &mut out, &mut failures);
-            walk.run(&place).await?;
+            let how = (false, args.json, &servers.stop);
+            let walk = Walk::new(&wanted, how, &mut out, &mut failures);
+            match walk.run(&place).await {
+                Err(e) if e.is_interruption() => return out.finish().and(Err(e)),
+                walked => walked?,
+            }
         }
     }
     out.finish()?;

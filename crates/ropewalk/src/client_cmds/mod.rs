@@ -74,14 +74,19 @@ pub(crate) fn run(command: &ClientCommand) -> Result<(), CliError> {
 }
 
 /// Runs a command on the current runtime. SIGINT and SIGTERM end it: open files are closed first, so that nobody has to
-/// wait for a lease.
+/// wait for a lease. A command that can end at a better moment by itself is asked to; the second signal ends it too.
 async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
     let servers = remote::Servers::default();
     let mut signals = Signals::take().map_err(|e| CliError::new(e.to_string()))?;
-    let done = tokio::select! {
-        done = run_command(command, &servers) => done,
-        () = tell_waits(&servers) => unreachable!("it goes on for ever"),
-        signal = signals.stop() => Err(CliError::interrupted(signal)),
+    let mut running = std::pin::pin!(run_command(command, &servers));
+    let done = loop {
+        tokio::select! {
+            done = &mut running => break done,
+            () = tell_waits(&servers) => unreachable!("it goes on for ever"),
+            signal = signals.stop() => if !servers.stop.ask() {
+                break Err(CliError::interrupted(signal));
+            },
+        }
     };
     let done = if done.as_ref().is_err_and(CliError::is_interruption) {
         servers.unfinished.tell();

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::time::Instant;
 use transport::{AnyConnector, Context, Preference, TransportLimits};
@@ -75,6 +76,32 @@ pub(crate) struct Servers {
     connecting: Mutex<Option<(Instant, String)>>,
     /// Files that a copy has begun to write.
     pub(crate) unfinished: Unfinished,
+    /// Whether the command is to end.
+    pub(crate) stop: Stop,
+}
+
+/// A signal that a command sees to by itself, once.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    ends_itself: AtomicBool,
+    is_asked: AtomicBool,
+}
+
+impl Stop {
+    /// The command looks at [`Stop::is_asked`] from now on, or no longer.
+    pub(crate) fn end_itself(&self, ends_itself: bool) {
+        self.ends_itself.store(ends_itself, SeqCst);
+    }
+
+    /// Asks the command to end. False if it does not do so by itself, or was asked before.
+    pub(crate) fn ask(&self) -> bool {
+        self.ends_itself.load(SeqCst) && !self.is_asked.swap(true, SeqCst)
+    }
+
+    /// Whether it is to end.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked.load(SeqCst)
+    }
 }
 
 /// Something that a command waits for.
