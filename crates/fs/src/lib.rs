@@ -28,6 +28,7 @@ mod delegations;
 mod eager;
 mod enter;
 mod fencing;
+mod file_paths;
 mod files;
 mod follow;
 mod fresh;
@@ -69,6 +70,7 @@ pub use delegations::{
 };
 pub use eager::make_objects;
 pub use follow::watch_device;
+pub use file_paths::{FILE_PATHS_MAX, NamedFile, file_paths};
 pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,

@@ -44,24 +44,11 @@ pub fn lost_files(fs: &Fs, places: &BTreeSet<(u32, u32)>) -> Result<LostFiles, N
     let mut seen = 0;
     let mut dirs = vec![(FileId::ROOT, String::new())];
     while let Some((dir, path)) = dirs.pop() {
-        let mut page = ReadDirRequest {
-            cookie: 0,
-            entries_max: READDIR_ENTRIES_MAX,
-            name_bytes_max: PAGE_BYTES_MAX,
-            with_inodes: true,
-        };
-        loop {
-            let mut op = Op::new(&cred, Time::default());
-            let out = match fs.namespace().readdir(&mut op, dir, page) {
-                Ok(out) => out,
-                // It was removed meanwhile.
-                Err(NsError::Stale | NsError::NotDir) => break,
-                Err(error) => return Err(error),
-            };
-            for entry in &out.entries {
+        each_page(fs, &cred, dir, true, &mut |entries| {
+            for entry in entries {
                 seen += 1;
                 if seen > WALK_NAMES_MAX {
-                    return Ok(found);
+                    return false;
                 }
                 let name = || format!("{path}/{}", String::from_utf8_lossy(&entry.name));
                 if entry.kind == FileType::Directory {
@@ -73,14 +60,46 @@ pub fn lost_files(fs: &Fs, places: &BTreeSet<(u32, u32)>) -> Result<LostFiles, N
                     }
                 }
             }
-            match out.entries.last() {
-                Some(last) if !out.eof => page.cookie = last.cookie,
-                _ => break,
-            }
+            true
+        })?;
+        if seen > WALK_NAMES_MAX {
+            return Ok(found);
         }
     }
     found.is_complete = true;
     Ok(found)
+}
+
+/// Visits the pages of a directory while `visit` returns true. One that was removed meanwhile has none.
+///
+/// # Errors
+/// [`NsError`] when the metadata store fails.
+pub(crate) fn each_page(
+    fs: &Fs,
+    cred: &Cred,
+    dir: FileId,
+    with_inodes: bool,
+    visit: &mut dyn FnMut(&[DirEntry]) -> bool,
+) -> Result<(), NsError> {
+    let mut page = ReadDirRequest {
+        cookie: 0,
+        entries_max: READDIR_ENTRIES_MAX,
+        name_bytes_max: PAGE_BYTES_MAX,
+        with_inodes,
+    };
+    loop {
+        let mut op = Op::new(cred, Time::default());
+        let out = match fs.namespace().readdir(&mut op, dir, page) {
+            Ok(out) => out,
+            Err(NsError::Stale | NsError::NotDir) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let goes_on = visit(&out.entries);
+        match out.entries.last() {
+            Some(last) if !out.eof && goes_on => page.cookie = last.cookie,
+            _ => return Ok(()),
+        }
+    }
 }
 
 fn is_lost(fs: &Fs, entry: &DirEntry, places: &BTreeSet<(u32, u32)>) -> bool {

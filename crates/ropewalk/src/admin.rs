@@ -65,6 +65,11 @@ pub(crate) enum Request {
         /// Its id.
         ds_id: u32,
     },
+    /// Paths of files that data servers name by numbers (metadata server).
+    FilePaths {
+        /// The numbers.
+        files: Vec<u64>,
+    },
     /// Give the places of a data server to others (metadata server).
     DsDrain {
         /// Its id.

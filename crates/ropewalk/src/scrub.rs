@@ -6,9 +6,23 @@ use crate::failure::{Outcome, cannot, failed};
 use crate::out;
 use crate::status::{DataServerRow, MdsStatus, STATE_EXPELLED, ServerStatus};
 use crate::table::{bytes, table};
+use fs::FILE_PATHS_MAX;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A file with a damaged last copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DamagedFile {
+    /// The number by which data servers know it.
+    pub number: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// One of its paths in the file system; `None` for one that has no name, or when too many names were looked at.
+    pub path: Option<String>,
+}
 
 /// Pause between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -26,15 +40,19 @@ pub(crate) fn run(args: &ScrubArgs) -> Outcome {
         wait(&socket, order)?;
     }
     let servers = servers(&socket)?;
+    let files = damaged_files(&socket, &servers);
     if args.json {
-        let rows: Vec<_> = servers
-            .iter()
-            .map(|ds| serde_json::json!({"id": ds.id, "state": ds.state, "scrub": ds.scrub}))
-            .collect();
+        let row = |ds: &DataServerRow| {
+            let damaged: Vec<_> = files_of(ds, &files).collect();
+            serde_json::json!({
+                "id": ds.id, "state": ds.state, "scrub": ds.scrub, "damaged_files": damaged,
+            })
+        };
+        let rows: Vec<_> = servers.iter().map(row).collect();
         let text = serde_json::to_string_pretty(&rows).map_err(cannot("write JSON"))?;
         out::line(&text)?;
     } else {
-        out::print(&text(&servers))?;
+        out::print(&text(&servers, &files))?;
     }
     let damaged: u64 = servers.iter().map(|ds| ds.scrub.damaged_blocks).sum();
     match damaged {
@@ -43,6 +61,37 @@ pub(crate) fn run(args: &ScrubArgs) -> Outcome {
             "{blocks} blocks are damaged and no other copy is good; reads of them fail (EIO). Restore or remove the files above"
         ))),
     }
+}
+
+/// The files with damage, as far as the metadata server names them.
+fn damaged_files(socket: &Path, servers: &[DataServerRow]) -> Vec<DamagedFile> {
+    let numbers = servers.iter().flat_map(|ds| ds.scrub.damaged_files.iter());
+    let files: BTreeSet<u64> = numbers.copied().collect();
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let files = files.into_iter().take(FILE_PATHS_MAX).collect();
+    let named: Outcome<_> = ask(socket, &Request::FilePaths { files });
+    named.unwrap_or_else(|error| {
+        // What is known is shown all the same.
+        out::say(format_args!("the files are not named: {error}"));
+        Vec::new()
+    })
+}
+
+/// Those of a data server. One that is not named is told by its number.
+fn files_of<'f>(
+    ds: &'f DataServerRow,
+    named: &'f [DamagedFile],
+) -> impl Iterator<Item = DamagedFile> + 'f {
+    ds.scrub.damaged_files.iter().map(|number| {
+        let file = named.iter().find(|file| file.number == *number);
+        file.cloned().unwrap_or(DamagedFile {
+            number: *number,
+            inode: *number,
+            path: None,
+        })
+    })
 }
 
 fn servers(socket: &Path) -> Outcome<Vec<DataServerRow>> {
@@ -105,7 +154,7 @@ fn age(scrubbed_at: i64) -> String {
     }
 }
 
-fn text(servers: &[DataServerRow]) -> String {
+fn text(servers: &[DataServerRow], named: &[DamagedFile]) -> String {
     let row = |ds: &DataServerRow| {
         let scrub = &ds.scrub;
         let now = match scrub.running {
@@ -133,13 +182,42 @@ fn text(servers: &[DataServerRow]) -> String {
     ];
     let rows: Vec<_> = servers.iter().map(row).collect();
     let mut text = table(&head, &rows);
-    let files = servers
-        .iter()
-        .flat_map(|ds| ds.scrub.damaged_files.iter().map(|file| (ds.id, file)));
-    for (ds, file) in files {
-        text.push_str(&format!(
-            "damaged on data server {ds}: file {file} (`find MOUNT -inum {file}` names it)\n"
-        ));
+    for ds in servers {
+        for DamagedFile { inode, path, .. } in files_of(ds, named) {
+            let file = match path {
+                Some(path) => format!("{path} (inode {inode})"),
+                None => format!("inode {inode} (`find MOUNT -inum {inode}` names it)"),
+            };
+            text.push_str(&format!("damaged on data server {}: {file}\n", ds.id));
+        }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_told_by_its_path_or_else_by_its_inode() {
+        let mut ds = DataServerRow {
+            id: 3,
+            ..DataServerRow::default()
+        };
+        ds.scrub.damaged_files = vec![7, 8, 9];
+        let named = |number, inode, path: Option<&str>| DamagedFile {
+            number,
+            inode,
+            path: path.map(str::to_owned),
+        };
+        let named = [named(7, 70, Some("/a/b")), named(8, 8, None)];
+        let text = text(&[ds], &named);
+        for line in [
+            "damaged on data server 3: /a/b (inode 70)",
+            "damaged on data server 3: inode 8 (`find MOUNT -inum 8` names it)",
+            "damaged on data server 3: inode 9 (`find MOUNT -inum 9` names it)",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{text}");
+        }
+    }
 }

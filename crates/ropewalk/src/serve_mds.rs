@@ -26,6 +26,7 @@ use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
 use crate::status::lag::LagRow;
+use crate::scrub::DamagedFile;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{
     DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, STATE_DRAINING,
@@ -37,8 +38,8 @@ use ::cluster::{
     tls_peer, waiting_tokens,
 };
 use ::fs::{
-    COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, REMOVALS_COUNTED_MAX, lost_files,
-    removals_waiting, rotate_key,
+    COPY_ASYNC_ABOVE_BYTES, DataConfig, Fs, FsStatus, NamedFile, REMOVALS_COUNTED_MAX, file_paths,
+    lost_files, removals_waiting, rotate_key,
 };
 use cluster_tls::{CertRole, ClusterCa, JoinToken};
 use mds::identities::{Directory, IdentityConfig};
@@ -406,6 +407,7 @@ fn handler(view: Arc<View>) -> Handler {
                     serde_json::to_value(done.map_err(|e| e.to_string())?)
                 }
                 Request::DsLoss { ds_id } => serde_json::to_value(view.loss(ds_id).await?),
+                Request::FilePaths { files } => serde_json::to_value(view.paths(files).await?),
                 Request::DsDrain {
                     ds_id,
                     substitute,
@@ -645,6 +647,24 @@ impl View {
             files_complete: found.is_complete,
             paths: found.paths,
         })
+    }
+}
+
+impl View {
+    /// Paths of files that data servers name by numbers.
+    async fn paths(&self, files: Vec<u64>) -> Result<Vec<DamagedFile>, String> {
+        let nfsd = Arc::clone(&self.nfsd);
+        let look = move || file_paths(nfsd.role().fs(), &files);
+        let looked = tokio::task::spawn_blocking(look).await;
+        let found = looked
+            .map_err(|e| e.to_string())?
+            .map_err(|e| e.to_string())?;
+        let row = |file: NamedFile| DamagedFile {
+            number: file.number,
+            inode: file.inode,
+            path: file.path,
+        };
+        Ok(found.into_iter().map(row).collect())
     }
 }
 

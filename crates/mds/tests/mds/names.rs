@@ -20,7 +20,11 @@ use nfs4::{
 };
 use xdr::Opaque;
 
-async fn mkdir(client: &Client, dir: &FileHandle, name: &str) -> Result<FileHandle, nfs4::OpError> {
+pub(crate) async fn mkdir(
+    client: &Client,
+    dir: &FileHandle,
+    name: &str,
+) -> Result<FileHandle, nfs4::OpError> {
     let attrs = Fattr::new(&Attrs {
         mode: Some(0o755),
         ..Attrs::default()

@@ -8,10 +8,12 @@
 use crate::placement::set_policy;
 use crate::rig::file::{File, patiently};
 use crate::rig::real::{
-    Real, bytes_of, cluster, cluster_with, fill, pattern, try_commit, try_read, write,
+    Real, after_from_to, bytes_of, cluster, cluster_with, fill, from_to, pattern, try_commit,
+    try_read, write,
 };
 use crate::rig::{Client, Rig};
 use control::ScrubState;
+use nfs4::ops::{LinkArgs, LinkRes};
 use nfs4::{NfsStatus, StableHow};
 use objects::ObjectId;
 use std::time::Duration;
@@ -156,4 +158,44 @@ async fn changes_of_clients_are_no_damage() {
     assert_eq!(sum(&states, |s| s.blocks_found), 0, "{states:?}");
     assert!(sum(&states, |s| s.bytes_read) > 0);
     drop(servers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_file_is_named_by_a_path_also_after_links_renames_and_a_new_layout() {
+    let (rig, _port, servers) = cluster(2).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let alice = rig.session("alice").await;
+    let model = pattern(100_000);
+    let file = written(&alice, 1, &model).await;
+    let paths = || {
+        let number = |server: &Real| objects_of(server)[0].0.file_id;
+        let fs = rig.nfsd.role().fs();
+        let found = fs::file_paths(fs, &[number(&servers[0]), 4_000_000]).unwrap();
+        assert_eq!(found.len(), 1, "one is no file");
+        (found[0].number, found[0].inode, found[0].path.clone())
+    };
+    let (number, inode, path) = paths();
+    assert_eq!((number, path.as_deref()), (inode, Some("/file")));
+    // In a directory, and under a name of another one.
+    let root = alice.lookup(&[]).await.unwrap();
+    let dir = File {
+        client: &alice,
+        name: "dir".to_owned(),
+        fh: crate::names::mkdir(&alice, &root, "dir").await.unwrap(),
+        open: nfs4::Stateid::default(),
+    };
+    let new_name = xdr::Opaque(b"second");
+    let linked = from_to(&file, &dir, &LinkArgs { new_name }).await;
+    after_from_to(&linked).take::<LinkRes>().unwrap();
+    assert_eq!(paths().2.as_deref(), Some("/file"));
+    file.remove().await;
+    assert_eq!(paths().2.as_deref(), Some("/dir/second"));
+    // With other objects.
+    let set = || crate::restripe::set(&file, "stripe_unit=64K");
+    patiently(set).await.unwrap();
+    crate::restripe::ended(&file).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (number, same, path) = paths();
+    assert_eq!((same, path.as_deref()), (inode, Some("/dir/second")));
+    assert_ne!(number, inode);
 }

@@ -118,18 +118,26 @@ impl Namespace {
         file: FileId,
         generation: u32,
     ) -> Result<Arc<Inode>, NsError> {
-        let inode = match self.getattr(op, file) {
+        let inode = self.owner_of_data(op, file)?;
+        match inode.data() == (DataName { file, generation }) {
+            true => Ok(inode),
+            false => Err(NsError::Stale),
+        }
+    }
+
+    /// The file that has objects which data servers know by this number.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`] when there is none.
+    pub fn owner_of_data(&self, op: &mut Op<'_>, file: FileId) -> Result<Arc<Inode>, NsError> {
+        match self.getattr(op, file) {
             Err(NsError::Stale) => {
                 let key = keys::numbered(keys::DATA_NAME, file.0);
                 let stored = self.store.get(&key)?.ok_or(NsError::Stale)?;
                 let owner: FileId = records::decode(&stored, "name of objects")?;
-                self.getattr(op, owner)?
+                self.getattr(op, owner)
             }
-            found => found?,
-        };
-        match inode.data() == (DataName { file, generation }) {
-            true => Ok(inode),
-            false => Err(NsError::Stale),
+            found => found,
         }
     }
 }
