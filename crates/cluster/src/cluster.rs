@@ -91,6 +91,8 @@ pub struct Cluster {
     pub(crate) boot: u32,
     /// The newest order to scrub, 0 for none.
     pub(crate) scrub_order: AtomicU64,
+    /// Bytes per second that the fillings of each data server may send; 0 for no limit.
+    pub(crate) fill_bytes_per_s: AtomicU64,
     pub(crate) store: Arc<dyn MetaStore>,
     pub(crate) ds_lease_ms: u32,
     pub(crate) data_transport: Preference,
@@ -146,6 +148,7 @@ impl Cluster {
             cluster_id: config.cluster_id,
             boot: config.boot,
             scrub_order: AtomicU64::new(0),
+            fill_bytes_per_s: AtomicU64::new(0),
             store,
             ds_lease_ms: config.ds_lease_ms,
             data_transport: config.data_transport,

@@ -15,6 +15,7 @@ use crate::servers::Servers;
 use layout::{Group, GroupForm};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Refuses to drain a data server whose files cannot be moved, or have more copies than there are others to take them.
 fn check_others(groups: &Groups, servers: &Servers, ds: u32) -> Result<(), AdminError> {
@@ -138,5 +139,16 @@ impl Cluster {
     /// Whether data servers are being made level.
     pub fn is_rebalancing(&self) -> bool {
         self.moves.lock().is_rebalancing
+    }
+
+    /// Limits what the fillings of each data server send, in bytes per second; 0 takes the limit away. Data servers hear of
+    /// it with their next heartbeat. It is kept in memory.
+    pub fn set_fill_rate(&self, bytes_per_s: u64) {
+        self.fill_bytes_per_s.store(bytes_per_s, Relaxed);
+    }
+
+    /// What was set last.
+    pub fn fill_rate(&self) -> u64 {
+        self.fill_bytes_per_s.load(Relaxed)
     }
 }

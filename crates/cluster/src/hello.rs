@@ -185,6 +185,7 @@ pub(crate) async fn heartbeat(
         cluster_floor: Epoch::boot_floor(cluster.boot),
         changes,
         scrub_order: cluster.scrub_order.load(Relaxed),
+        fill_bytes_per_s: cluster.fill_rate(),
     })
 }
 

@@ -225,6 +225,7 @@ fn calls_to_the_mds_round_trip() {
         cluster_floor: E,
         changes: 4,
         scrub_order: 6,
+        fill_bytes_per_s: 7,
     };
     check(heartbeat, heartbeat_ok);
     let size = SizeArgs {

@@ -208,6 +208,8 @@ xdr::xdr_struct! {
         pub changes: u64,
         /// The newest order to scrub at once; 0 for none. Orders rise, also over a restart of the MDS.
         pub scrub_order: u64,
+        /// Bytes per second that its fillings may send in all; 0 for no limit.
+        pub fill_bytes_per_s: u64,
     }
 
     /// SIZE: how long is the file? Asked by a READ past the end of its object (R8).

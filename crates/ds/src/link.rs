@@ -237,6 +237,7 @@ async fn heartbeat(ds: &Ds, conn: &ConnHandle, timeout: Duration) -> Result<u32,
     let ok = call(conn, &args, timeout).await?;
     ds.announced.note(ok.changes);
     ds.sums.order(ok.scrub_order);
+    ds.copies.fill_rate.set(ok.fill_bytes_per_s);
     if ok.cluster_floor > ds.gate.with_floors(|f| f.cluster()) {
         let floor = Floor::Cluster {
             epoch: ok.cluster_floor,

@@ -97,6 +97,11 @@ pub(crate) enum Request {
         /// Whether it begins, or ends.
         wanted: bool,
     },
+    /// Limit what fillings send (metadata server).
+    FillRate {
+        /// Bytes per second for each data server; 0 for no limit.
+        bytes_per_s: u64,
+    },
     /// Have all data servers compare their disks with sums at once (metadata server).
     Scrub,
     /// Make a new signing key now (metadata server).

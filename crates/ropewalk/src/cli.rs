@@ -191,8 +191,19 @@ pub(crate) struct OrderArgs {
     /// Do not wait until it is done
     #[arg(long)]
     pub no_wait: bool,
+    /// From now on let each data server send copies at this many bytes per second at most, for example 50MiB; 0 takes the
+    /// limit away
+    #[arg(long, value_name = "RATE", value_parser = parse_fill_rate)]
+    pub max_rate: Option<ByteSize>,
     #[command(flatten)]
     pub place: MdsPlace,
+}
+
+/// Reads a rate of fillings.
+fn parse_fill_rate(text: &str) -> Result<ByteSize, String> {
+    let rate: ByteSize = text.trim_end_matches("/s").parse()?;
+    crate::config::check_fill_rate(rate)?;
+    Ok(rate)
 }
 
 impl OrderArgs {
@@ -440,6 +451,36 @@ mod tests {
                 assert!(parsed.is_ok(), "{command} {option}: {parsed:?}");
             }
         }
+    }
+
+    #[test]
+    fn orders_that_move_data_take_a_rate() {
+        let rate = |order: &str, rate: &str| {
+            let words = ["ropewalk", "ds"].into_iter().chain(order.split(' '));
+            let parsed = Cli::try_parse_from(words.chain(["--max-rate", rate]));
+            match parsed.ok()?.command {
+                Command::Ds(args) => match args.order? {
+                    DsOrder::Drain { args, .. }
+                    | DsOrder::Replace { args, .. }
+                    | DsOrder::Rebalance { args, .. } => args.max_rate.map(|rate| rate.as_u64()),
+                    _ => None,
+                },
+                _ => None,
+            }
+        };
+        for order in ["drain 1", "replace 1 2", "rebalance", "rebalance --stop"] {
+            for (text, bytes_per_s) in [
+                ("50MiB", Some(50 << 20)),
+                ("64KiB/s", Some(64 << 10)),
+                ("0", Some(0)),
+                ("63KiB", None),
+                ("fast", None),
+                ("-1", None),
+            ] {
+                assert_eq!(rate(order, text), bytes_per_s, "{order} {text}");
+            }
+        }
+        assert_eq!(rate("undrain 1", "1MiB"), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) use common::{
     default_connections_max, load,
 };
 pub(crate) use ds::{DsConfig, default_scrub_interval};
-pub(crate) use mds::MdsConfig;
+pub(crate) use mds::{MdsConfig, check_fill_rate};
 pub(crate) use tables::{Access, AtimeName, CreateChoice, ExportTable, RootTable, SquashName};
 
 #[cfg(test)]

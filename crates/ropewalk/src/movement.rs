@@ -5,7 +5,7 @@
 //! leaves the order as it is.
 
 use crate::admin::{Request, ask, mds_socket};
-use crate::cli::{DsOrder, RepairCommand};
+use crate::cli::{DsOrder, OrderArgs, RepairCommand};
 use crate::expel;
 use crate::failure::{Outcome, failed};
 use crate::out;
@@ -14,7 +14,8 @@ use crate::status::{DataServerRow, FillingRow, MdsStatus, STATE_EXPELLED, Server
 use crate::table::{bytes, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Pause between two looks at how far it is.
@@ -25,7 +26,7 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
     match order {
         DsOrder::List { place, json } => list(&status(&mds_socket(place)?)?, *json),
         DsOrder::Drain { id, args } => {
-            let socket = mds_socket(&args.place)?;
+            let socket = limited(args)?;
             drain(&socket, (*id, None), args.dry_run, args.wait())
         }
         DsOrder::Undrain { id, place } => {
@@ -41,14 +42,24 @@ pub(crate) fn run(order: &DsOrder) -> Outcome {
             place,
         } => expel::remove(&mds_socket(place)?, *id, (*yes_lose_data, *json)),
         DsOrder::Replace { old, new, args } => {
-            let socket = mds_socket(&args.place)?;
+            let socket = limited(args)?;
             drain(&socket, (*old, Some(*new)), args.dry_run, args.wait())
         }
         DsOrder::Rebalance { stop, args } => {
-            let socket = mds_socket(&args.place)?;
+            let socket = limited(args)?;
             rebalance(&socket, *stop, args.dry_run, args.wait())
         }
     }
+}
+
+/// Sets the rate that an order names, and returns where it goes.
+fn limited(args: &OrderArgs) -> Outcome<PathBuf> {
+    let socket = mds_socket(&args.place)?;
+    if let (Some(rate), false) = (args.max_rate, args.dry_run) {
+        let bytes_per_s = rate.as_u64();
+        ask::<()>(&socket, &Request::FillRate { bytes_per_s })?;
+    }
+    Ok(socket)
 }
 
 /// `ropewalk repair ...`.
@@ -220,6 +231,7 @@ struct Repair<'m> {
     on_last_copy: u64,
     not_served: u64,
     rebalancing: bool,
+    fill_bytes_per_s: u64,
     fillings: &'m [FillingRow],
 }
 
@@ -233,6 +245,7 @@ impl<'m> Repair<'m> {
             on_last_copy: sums.on_last_copy,
             not_served: sums.not_served,
             rebalancing: mds.rebalancing,
+            fill_bytes_per_s: mds.fill_bytes_per_s,
             fillings: &mds.fillings,
         }
     }
@@ -246,6 +259,10 @@ fn repair_text(mds: &MdsStatus) -> String {
     );
     if repair.rebalancing {
         text.push_str("data servers are being made level\n");
+    }
+    if repair.fill_bytes_per_s > 0 {
+        let rate = bytes(repair.fill_bytes_per_s);
+        let _ = writeln!(text, "each data server sends at most {rate} per second");
     }
     if repair.fillings.is_empty() {
         return text;

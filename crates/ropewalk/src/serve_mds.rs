@@ -272,9 +272,11 @@ async fn open_mds(
             },
         },
     };
-    Mds::open(parts)
-        .await
-        .map_err(cannot("open the file system"))
+    let opened = Mds::open(parts).await;
+    let nfsd = opened.map_err(cannot("open the file system"))?;
+    let cluster = nfsd.role().fs().cluster();
+    cluster.set_fill_rate(config.fill_rate_max.as_u64());
+    Ok(nfsd)
 }
 
 /// How users and groups are translated. Without a wish for it the name service is never asked.
@@ -437,6 +439,10 @@ fn handler(view: Arc<View>) -> Handler {
                 }
                 Request::DsRebalance { wanted } => {
                     view.cluster().rebalance(wanted);
+                    serde_json::to_value(())
+                }
+                Request::FillRate { bytes_per_s } => {
+                    view.cluster().set_fill_rate(bytes_per_s);
                     serde_json::to_value(())
                 }
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
@@ -626,6 +632,7 @@ impl View {
             fillings: cluster.fillings.iter().map(filling_row).collect(),
             lags: cluster.lags.iter().map(LagRow::from).collect(),
             rebalancing: cluster.is_rebalancing,
+            fill_bytes_per_s: self.cluster().fill_rate(),
         }
     }
 }

@@ -136,6 +136,9 @@ pub(crate) struct MdsStatus {
     /// Whether data servers are being made level.
     #[serde(default)]
     pub rebalancing: bool,
+    /// Bytes per second that the fillings of each data server may send; 0 for no limit.
+    #[serde(default)]
+    pub fill_bytes_per_s: u64,
 }
 
 /// Two machines that end each other's sessions.

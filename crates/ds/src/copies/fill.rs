@@ -430,6 +430,7 @@ impl Filling<'_> {
             blocks.push(last);
         }
         for block in blocks {
+            self.ds.copies.fill_rate.admit(u64::from(BLOCK_BYTES)).await;
             // What is damaged here may be whole there.
             let whole = self.ds.before_passing_on(part.id, block).await;
             whole.map_err(failed("a block"))?;

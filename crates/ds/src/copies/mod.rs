@@ -22,6 +22,7 @@ mod ask;
 mod change;
 mod drain;
 mod fill;
+mod fill_rate;
 mod leave;
 mod noted;
 mod own_room;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use parts::FileGeneration;
 use tokio::sync::{Notify, oneshot};
 
+use super::fill_rate::FillRate;
 use super::noted::{Fill, FillKey};
 use super::own_room::OwnRoom;
 use super::received::Received;
@@ -44,6 +45,7 @@ pub(crate) struct Copies {
     pub(super) addresses: Mutex<BTreeMap<u32, Vec<NetAddr>>>,
     pub(super) received: Received,
     pub(super) own_room: OwnRoom,
+    pub(crate) fill_rate: FillRate,
     /// Told when there is a stream, a member to fill, or another row.
     pub(super) wake: Notify,
 }
@@ -65,6 +67,7 @@ impl Copies {
             addresses: Mutex::default(),
             received: Received::default(),
             own_room: OwnRoom::default(),
+            fill_rate: FillRate::default(),
             wake: Notify::new(),
         }
     }

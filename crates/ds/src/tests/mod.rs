@@ -199,6 +199,7 @@ impl Mds {
                     cluster_floor: state.cluster_floor,
                     changes,
                     scrub_order: 0,
+                    fill_bytes_per_s: 0,
                 })
                 .encode(e);
             }

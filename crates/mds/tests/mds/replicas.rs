@@ -134,3 +134,38 @@ async fn a_member_that_comes_back_is_compared_in_what_may_differ_alone() {
         until_level(&rig).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn members_are_filled_at_the_rate_that_was_set() {
+    const BLOCKS: u64 = 32;
+    let (rig, port, mut servers) = cluster(2).await;
+    let set_rate = |rate| rig.nfsd.role().fs().cluster().set_fill_rate(rate);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let set = set_policy(&alice, &root, "copies=2 inline_max=0");
+    set.await.unwrap();
+    let file = File::create(&alice, "file").await;
+    write(&file, 0, StableHow::FileSync, b"makes the group").await;
+    until_level(&rig).await;
+    let mut took = Vec::new();
+    for rate in [64 << 10, 0] {
+        servers[1].stop().await;
+        let model = pattern(usize::try_from(BLOCKS * (64 << 10)).unwrap());
+        fill(&file, 0, &model).await;
+        write(&file, rate, StableHow::FileSync, b"differs").await;
+        patiently(|| try_commit(&file)).await.unwrap();
+        set_rate(rate);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        servers[1].start(&rig, &port, 50 + rate % 7).await;
+        let since = tokio::time::Instant::now();
+        until_level(&rig).await;
+        took.push(since.elapsed().as_secs());
+    }
+    // Stripes are shorter than blocks: each of two places has bytes in each block.
+    assert!(
+        (2 * BLOCKS - 4..2 * BLOCKS + 20).contains(&took[0]),
+        "{took:?}"
+    );
+    assert!(took[1] < 20, "{took:?}");
+}

@@ -31,6 +31,8 @@ const KEY_ROTATION_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(600)..=Duration::from_secs(365 * 86_400);
 /// Shortest time after which a data server that is away is given up.
 const REPLACE_AFTER_MIN: Duration = Duration::from_secs(10);
+/// Least `fill_rate_max` that is a limit: a block per second.
+const FILL_RATE_MIN: u64 = 64 * 1024;
 /// Shortest time that layouts under an older key are left alone.
 const KEY_OVERLAP_MIN: Duration = Duration::from_secs(60);
 /// Longest domain name (RFC 1035 §2.3.4).
@@ -93,6 +95,9 @@ pub(crate) struct MdsConfig {
     /// A data server that is away for so long is given up: others get the copies that it had.
     #[serde(default = "default_replace_after")]
     pub replace_after: Length,
+    /// Bytes per second at which each data server sends copies that are made anew or moved; 0 for no limit.
+    #[serde(default = "default_fill_rate_max", serialize_with = "exact_size")]
+    pub fill_rate_max: ByteSize,
     /// Stripe unit of new files.
     #[serde(default = "default_stripe_unit", serialize_with = "exact_size")]
     pub stripe_unit: ByteSize,
@@ -167,6 +172,18 @@ fn default_replace_after() -> Length {
     Length(Duration::from_secs(600))
 }
 
+fn default_fill_rate_max() -> ByteSize {
+    ByteSize::b(0)
+}
+
+/// Refuses a rate that would never come to an end.
+pub(crate) fn check_fill_rate(rate: ByteSize) -> Result<(), String> {
+    match rate.as_u64() {
+        0 | FILL_RATE_MIN.. => Ok(()),
+        _ => Err("a rate must be 0 or at least 64 KiB per second".to_owned()),
+    }
+}
+
 fn default_stripe_unit() -> ByteSize {
     ByteSize::mib(1)
 }
@@ -221,6 +238,8 @@ impl Checked for MdsConfig {
         if self.replace_after.0 < REPLACE_AFTER_MIN {
             return Err(wrong("`replace_after` must be at least 10 s"));
         }
+        check_fill_rate(self.fill_rate_max)
+            .map_err(|why| wrong(format!("`fill_rate_max`: {why}")))?;
         if self.mds_threshold.as_u64() > MDS_THRESHOLD_MAX {
             return Err(wrong("`mds_threshold` must be at most 1 MiB"));
         }
@@ -291,6 +310,7 @@ impl MdsConfig {
             copies: default_copies(),
             copies_min: default_copies_min(),
             replace_after: default_replace_after(),
+            fill_rate_max: default_fill_rate_max(),
             mds_threshold: default_mds_threshold(),
             inline_max: default_inline_max(),
             workers: 0,

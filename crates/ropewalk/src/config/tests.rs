@@ -62,6 +62,7 @@ fn what_cannot_work_is_refused_with_a_reason() {
         ("control_listen = ['0.0.0.0:1']", "control_advertise"),
         ("lease_seconds = 0", "between 1 and 3600"),
         ("stripe_unit = '12KiB'", "power of two"),
+        ("fill_rate_max = '1KiB'", "at least 64 KiB per second"),
         (
             "mds_threshold = '2MiB'",
             "`mds_threshold` must be at most 1 MiB",
