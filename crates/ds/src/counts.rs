@@ -143,6 +143,11 @@ pub struct DsStatus {
 }
 
 impl Counts {
+    /// Operations of clients, to see whether some are served.
+    pub(crate) fn of_clients(&self) -> u64 {
+        self.reads.load(Relaxed) + self.writes.load(Relaxed)
+    }
+
     pub(crate) fn refusals(&self) -> Refusals {
         Refusals {
             forged: self.forged.load(Relaxed),

@@ -35,6 +35,7 @@ pub mod link;
 mod link_end;
 mod ops;
 mod own_stripes;
+mod pace;
 mod part;
 mod part_index;
 mod part_keys;

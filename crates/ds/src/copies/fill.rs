@@ -381,6 +381,7 @@ impl Filling<'_> {
     async fn compare_blocks(&self, part: Part) -> Result<(), Failed> {
         let mut first = 0;
         loop {
+            self.ds.fill_turn(&self.row, 0).await;
             let (mine, waiting) = {
                 let _order = self.ds.copies.order(part.id.file_id).lock().await;
                 // What is lost here must not be lost there (R9).
@@ -430,7 +431,7 @@ impl Filling<'_> {
             blocks.push(last);
         }
         for block in blocks {
-            self.ds.copies.fill_rate.admit(u64::from(BLOCK_BYTES)).await;
+            self.ds.fill_turn(&self.row, u64::from(BLOCK_BYTES)).await;
             // What is damaged here may be whole there.
             let whole = self.ds.before_passing_on(part.id, block).await;
             whole.map_err(failed("a block"))?;

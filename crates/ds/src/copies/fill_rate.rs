@@ -37,10 +37,10 @@ impl FillRate {
         }
     }
 
-    /// Waits until so many bytes may be sent. To be asked once for each block.
-    pub(super) async fn admit(&self, bytes: u64) {
+    /// Waits until so many bytes may be sent. To be asked once for each block. Returns whether there is a limit.
+    pub(super) async fn admit(&self, bytes: u64) -> bool {
         let Some((turn, changes)) = self.take_turn(bytes) else {
-            return;
+            return false;
         };
         while Instant::now() < turn && self.0.lock().changes == changes {
             tokio::select! {
@@ -48,11 +48,12 @@ impl FillRate {
                 () = sleep(LOOK) => {}
             }
         }
+        true
     }
 
     fn take_turn(&self, bytes: u64) -> Option<(Instant, u64)> {
         let mut paced = self.0.lock();
-        if paced.bytes_per_s == 0 {
+        if paced.bytes_per_s == 0 || bytes == 0 {
             return None;
         }
         let now = Instant::now();

@@ -23,6 +23,8 @@ mod change;
 mod drain;
 mod fill;
 mod fill_rate;
+mod fill_share;
+mod fill_turn;
 mod leave;
 mod noted;
 mod own_room;

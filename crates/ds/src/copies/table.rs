@@ -19,6 +19,7 @@ use parts::FileGeneration;
 use tokio::sync::{Notify, oneshot};
 
 use super::fill_rate::FillRate;
+use super::fill_share::FillShare;
 use super::noted::{Fill, FillKey};
 use super::own_room::OwnRoom;
 use super::received::Received;
@@ -46,6 +47,7 @@ pub(crate) struct Copies {
     pub(super) received: Received,
     pub(super) own_room: OwnRoom,
     pub(crate) fill_rate: FillRate,
+    pub(super) fill_share: FillShare,
     /// Told when there is a stream, a member to fill, or another row.
     pub(super) wake: Notify,
 }
@@ -68,6 +70,7 @@ impl Copies {
             received: Received::default(),
             own_room: OwnRoom::default(),
             fill_rate: FillRate::default(),
+            fill_share: FillShare::default(),
             wake: Notify::new(),
         }
     }

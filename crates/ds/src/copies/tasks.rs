@@ -24,7 +24,7 @@ use crate::Ds;
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause after a filling that failed.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Members that are filled at one time.
+/// Members that are filled at one time, at places with one member in sync, and at others: those do not wait for these.
 const FILLINGS_MAX: usize = 2;
 
 /// How a data server reaches others.
@@ -38,7 +38,7 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
     let mut streams = JoinSet::new();
     let mut carried = BTreeSet::new();
     let mut fillings = JoinSet::new();
-    let mut filled: BTreeSet<FillKey> = BTreeSet::new();
+    let mut filled: BTreeMap<FillKey, Urgency> = BTreeMap::new();
     let mut leaving = JoinSet::new();
     let mut settling = JoinSet::new();
     settling.spawn(settle::run(Arc::clone(&nfsd)));
@@ -56,10 +56,14 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
                 });
             }
         }
-        for (key, is_filling) in to_fill(ds) {
-            if !is_filling {
+        for (key, urgency) in to_fill(ds) {
+            let Some(urgency) = urgency else {
                 ds.copies.fills.lock().remove(&key);
-            } else if filled.len() < FILLINGS_MAX && filled.insert(key) {
+                continue;
+            };
+            let others = filled.values().filter(|other| **other == urgency);
+            if !filled.contains_key(&key) && others.count() < FILLINGS_MAX {
+                filled.insert(key, urgency);
                 let nfsd = Arc::clone(&nfsd);
                 fillings.spawn(async move {
                     fill_one(nfsd.role(), key).await;
@@ -109,24 +113,37 @@ async fn fill_one(ds: &Ds, key: FillKey) {
     }
 }
 
-/// Members that are noted as filling, or are so by the rows; and whether they are by the rows.
-fn to_fill(ds: &Ds) -> BTreeMap<FillKey, bool> {
+/// How urgent it is to fill a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    /// The place is on its last copy.
+    Last,
+    Other,
+}
+
+/// Members that are noted as filling, or are so by the rows; and how urgent it is, if they are by the rows.
+fn to_fill(ds: &Ds) -> BTreeMap<FillKey, Option<Urgency>> {
     let mut keys = BTreeMap::new();
     let by_rows = ds.gate.with_rows(|rows, ds_id| {
         let own = rows.all().filter(|(_, _, row)| row.row.primary == ds_id);
         let keys = own.flat_map(|(group, place, row)| {
+            let urgency = match row.row.in_state(MemberState::Sync).count() {
+                0 | 1 => Urgency::Last,
+                _ => Urgency::Other,
+            };
             let members = row.row.in_state(MemberState::Filling);
-            members.filter_map(move |ds| Some((group, u8::try_from(place).ok()?, ds)))
+            let key = move |ds| Some((group, u8::try_from(place).ok()?, ds));
+            members.filter_map(move |ds| Some((key(ds)?, Some(urgency))))
         });
-        keys.collect::<Vec<FillKey>>()
+        keys.collect::<Vec<(FillKey, Option<Urgency>)>>()
     });
     let Some(by_rows) = by_rows else {
         return keys;
     };
     for key in ds.copies.fills.lock().keys() {
-        keys.insert(*key, false);
+        keys.insert(*key, None);
     }
-    keys.extend(by_rows.into_iter().map(|key| (key, true)));
+    keys.extend(by_rows);
     keys
 }
 

@@ -22,6 +22,7 @@ use super::table::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::copies::sum_of;
 use crate::ds::Ds;
 use crate::fault::Fault;
+use crate::pace::Pace;
 
 /// How often it looks for work.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,15 +33,11 @@ const READ_BLOCKS: u64 = 16;
 /// How often damaged blocks are tried again, and how many at one time.
 const MEND_AGAIN: Duration = Duration::from_secs(10);
 const MENDED_AT_ONCE: usize = 256;
-/// While clients are served it rests so many times as long as it works, thirds: 7 makes a share of 30 %.
-const REST_THIRDS: u32 = 7;
-/// How long clients count as served after an operation.
-const ACTIVE: Duration = Duration::from_secs(1);
 
 /// Makes and compares sums until it is dropped. Of no use for a store that no process outlives.
 pub async fn run(nfsd: Arc<Nfsd<Ds>>) {
     let ds = nfsd.role();
-    let mut pace = Pace::new(ds);
+    let mut pace = Pace::new(ds.counts.of_clients());
     let mut mended = Instant::now();
     loop {
         tokio::select! {
@@ -59,34 +56,11 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>) {
 }
 
 /// Keeps scrub to its share of the time while clients are served (rule P26).
-struct Pace {
-    operations: u64,
-    active: Option<Instant>,
-}
-
-impl Pace {
-    fn new(ds: &Ds) -> Self {
-        Self {
-            operations: operations(ds),
-            active: None,
-        }
+async fn rest(ds: &Ds, pace: &mut Pace, worked: Duration) {
+    match pace.rest_after(worked, ds.counts.of_clients()) {
+        Some(rest) => sleep(rest).await,
+        None => tokio::task::yield_now().await,
     }
-
-    async fn rest(&mut self, ds: &Ds, worked: Duration) {
-        let now = operations(ds);
-        if now != self.operations {
-            self.operations = now;
-            self.active = Some(Instant::now());
-        }
-        match self.active {
-            Some(at) if at.elapsed() < ACTIVE => sleep(worked * REST_THIRDS / 3).await,
-            _ => tokio::task::yield_now().await,
-        }
-    }
-}
-
-fn operations(ds: &Ds) -> u64 {
-    ds.counts.reads.load(Relaxed) + ds.counts.writes.load(Relaxed)
 }
 
 /// The order that a pass would follow, if one is due.
@@ -236,7 +210,7 @@ impl Ds {
                 }
             }
             chunk += 1;
-            pace.rest(self, begun.elapsed()).await;
+            rest(self, pace, begun.elapsed()).await;
         }
         Ok(())
     }
