@@ -410,9 +410,13 @@ impl Stream {
         Some(head)
     }
 
-    /// Whether so many bytes have room at the member beside those that are queued, as far as it has told.
+    /// Whether so many bytes have room at the member beside those that are queued, as far as it has told. None have while
+    /// it lacks something for want of room.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         let state = self.state.lock();
+        if state.lanes.iter().any(|lane| lane.full.is_some()) {
+            return false;
+        }
         let Some((room_bytes, _)) = state.room else {
             return true;
         };
@@ -654,7 +658,7 @@ mod tests {
             ..PassOk::default()
         };
         stream.push(head(8), sync(), false);
-        stream.acknowledge(0, 0, told);
+        stream.acknowledge(0, 0, told.clone());
         assert!(stream.has_room(room_bytes) && !stream.has_room(room_bytes + 1));
         let write = Owned::block(0, Bytes::from(vec![0; 4000]));
         let taken = write.bytes() as u64;
@@ -664,9 +668,13 @@ mod tests {
         tokio::time::advance(ROOM_KNOWN_FOR).await;
         assert_eq!(stream.lane_to_ask(), Some(0));
         stream.note_full(0, 1);
-        assert!(!stream.has_room(1));
+        let other = stream.push(head(9), sync(), false);
+        stream.acknowledge(1, 0, told);
+        assert!(other.is_none() && !stream.has_room(1), "it lacks an item");
         tokio::time::advance(ROOM_KNOWN_FOR).await;
         assert_eq!(stream.lane_to_ask(), Some(1), "lane 0 does not move");
+        stream.acknowledge(0, 1, PassOk::default());
+        assert_eq!(stream.lane_to_ask(), None, "it has told just now");
     }
 
     #[tokio::test(start_paused = true)]

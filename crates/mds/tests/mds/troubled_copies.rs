@@ -250,7 +250,10 @@ async fn a_full_member_stays_in_sync_and_promises_fail_until_it_has_room() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(places(&rig), before, "nobody is left out");
     }
-    assert_eq!(bytes_of(&other, 0, usize::MAX).await, other_model);
+    // It lacks something, so nothing more is applied.
+    let done = try_write(&other, 0, StableHow::Unstable, b"no room for this");
+    assert_eq!(done.await.err(), Some(NfsStatus::NoSpc));
+    assert!(bytes_of(&other, 0, usize::MAX).await == other_model);
     *disk.ailment.lock() = Ailment::None;
     tokio::time::sleep(Duration::from_secs(3)).await;
     for (at, text) in texts {
