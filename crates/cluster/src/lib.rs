@@ -35,6 +35,8 @@ mod narrow;
 mod records;
 mod rows;
 mod servers;
+mod sick;
+mod slow;
 mod status;
 mod steps;
 
@@ -50,4 +52,6 @@ pub use keys::{KeyStatus, KeyTimes, RotatedKey};
 pub use lags::PairLag;
 pub use layout::{COPIES_MAX, KeyState};
 pub use layout_limits::FILE_WIDTH_MAX;
+pub use sick::WhySlow;
+pub use slow::SlowStatus;
 pub use status::{ClusterStatus, PlaceStatus, ServerState, ServerStatus};

@@ -107,7 +107,12 @@ impl Cluster {
     pub(crate) fn tend_members(self: &Arc<Self>) {
         let changed = {
             let mut groups = self.groups.lock();
-            let servers = self.servers.lock();
+            let mut servers = self.servers.lock();
+            let left_out = self.judge_slow(&groups, &mut servers);
+            let mut is_changed = !left_out.is_empty();
+            if let Err(error) = self.change_groups(&mut groups, left_out) {
+                tracing::error!(%error, "rows of placement groups");
+            }
             let lacking = self.lacking_removals.lock();
             let may_fill = |ds: u32| lacking.as_ref().is_some_and(|l| !l.contains(&ds));
             let now = Instant::now();
@@ -123,7 +128,7 @@ impl Cluster {
                     })
                 })
                 .collect();
-            let is_changed = !changes.is_empty();
+            is_changed |= !changes.is_empty();
             if let Err(error) = self.change_groups(&mut groups, changes) {
                 tracing::error!(%error, "rows of placement groups");
             }
@@ -288,7 +293,7 @@ fn tend(
     }
     let stale: Vec<u32> = row
         .in_state(MemberState::Stale)
-        .filter(|ds| is_live(*ds))
+        .filter(|ds| is_live(*ds) && !servers.sick.is_out(*ds, now))
         .collect();
     for ds in stale {
         is_changed |= set_state(row, ds, MemberState::Filling);

@@ -21,6 +21,7 @@
 use crate::eta::FillTimes;
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
+use crate::sick::Sick;
 use control::{Capacity, Counters, FillProgress, MemberLag, PlaceReign, ScrubState};
 use meta::Seq;
 use nfs4::Verifier;
@@ -212,6 +213,8 @@ pub(crate) struct Servers {
     pub(crate) draining: BTreeSet<u32>,
     /// Members that are away, and when that was looked at.
     away: (BTreeSet<u32>, Instant),
+    /// Those that are slow.
+    pub(crate) sick: Sick,
     /// Largest file that all members hold, as far as they have said.
     file_bytes_max: Arc<AtomicU64>,
 }
@@ -224,6 +227,7 @@ impl Default for Servers {
             full: BTreeSet::new(),
             draining: BTreeSet::new(),
             away: (BTreeSet::new(), Instant::now()),
+            sick: Sick::default(),
             file_bytes_max: Arc::new(AtomicU64::new(u64::MAX)),
         }
     }

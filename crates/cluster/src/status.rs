@@ -6,6 +6,7 @@ use crate::keys::KeyStatus;
 use crate::lags::PairLag;
 use crate::records::Membership;
 use crate::servers::{Server, Servers};
+use crate::slow::SlowStatus;
 use control::{Capacity, Counters, FillProgress, ScrubState};
 use layout::{Group, MemberState, Row};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,8 @@ pub struct ServerStatus {
     pub counters: Counters,
     /// Why it was refused when it last came, if it was.
     pub refused: Option<String>,
+    /// That it is slow, if it is.
+    pub slow: Option<SlowStatus>,
     /// Places of which it is a member.
     pub places: usize,
     /// What it knows of its disk, as it last said.
@@ -259,6 +262,10 @@ impl Cluster {
             is_full: s.is_member() && servers.full().contains(id),
             counters: s.counters,
             refused: s.refused.clone(),
+            slow: servers.sick.why(*id).map(|why| SlowStatus {
+                why,
+                is_out: servers.sick.is_out(*id, now),
+            }),
             places: places.get(id).copied().unwrap_or(0),
             scrub: s.scrub.clone(),
             sync_us: s.sync_us,

@@ -51,6 +51,10 @@ pub(crate) struct Look<'a> {
     live: BTreeSet<u32>,
     /// Of those, the ones that are about to stop.
     stopping: BTreeSet<u32>,
+    /// Those that are slow: others are primary of their places, where there are such.
+    slow: BTreeSet<u32>,
+    /// Of those, the ones that have been so for long: a place from which one was left out gets another member.
+    slow_for_long: BTreeSet<u32>,
     /// Those that take places: they serve, have room, and are not drained.
     roomy: Vec<u32>,
     /// Those that are to be no members: drained, expelled, or away for long.
@@ -78,9 +82,16 @@ impl<'a> Look<'a> {
         };
         let unwanted = servers.map.iter().filter(|(_, s)| is_unwanted(s));
         let stopping = servers.map.iter().filter(|(_, s)| s.is_stopping);
+        let sick = &servers.sick;
+        let is_lasting = |ds: &u32| {
+            let since = sick.slow_since(*ds);
+            since.is_some_and(|since| now.saturating_duration_since(since) > replace_after)
+        };
         Self {
             servers,
             substitutes,
+            slow: sick.all_slow().collect(),
+            slow_for_long: sick.all_slow().filter(is_lasting).collect(),
             stopping: stopping.map(|(id, _)| *id).collect(),
             live: servers.live_ids().into_iter().collect(),
             roomy: servers.lasting_ids(),
@@ -100,6 +111,16 @@ impl<'a> Look<'a> {
 
     fn is_unwanted(&self, ds: u32) -> bool {
         self.unwanted.contains(&ds)
+    }
+
+    fn is_slow(&self, ds: u32) -> bool {
+        self.slow.contains(&ds)
+    }
+
+    /// Whether another member is to be in the stead of one: it is unwanted, or was left out as slow and has long been so.
+    fn is_given_up(&self, member: &Member) -> bool {
+        let is_out = member.state == MemberState::Stale && self.slow_for_long.contains(&member.ds);
+        self.is_unwanted(member.ds) || is_out
     }
 
     /// How full a data server is, then how many places it has. Those on one disk differ in places alone.
@@ -134,7 +155,7 @@ impl<'a> Look<'a> {
                 .all(|other| self.servers.are_apart(ds, *other))
         };
         let free = self.roomy.iter().copied().filter(is_free);
-        free.min_by_key(|ds| (!is_apart(*ds), self.load(*ds)))
+        free.min_by_key(|ds| (self.is_slow(*ds), !is_apart(*ds), self.load(*ds)))
     }
 }
 
@@ -156,16 +177,22 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
         .iter()
         .filter(|m| m.state != MemberState::Leaving);
     let (unwanted, staying): (Vec<&Member>, Vec<&Member>) =
-        members.partition(|m| look.is_unwanted(m.ds));
+        members.partition(|m| look.is_given_up(m));
     let staying: Vec<u32> = staying.into_iter().map(|m| m.ds).collect();
     let is_sync = |ds: &u32| row.state_of(*ds) == Some(MemberState::Sync);
     let in_sync: Vec<u32> = staying.iter().copied().filter(is_sync).collect();
-    let heir = in_sync
-        .iter()
-        .copied()
-        .find(|ds| *ds != row.primary && look.stays(*ds));
+    let may_take_over = |ds: &u32| *ds != row.primary && look.stays(*ds);
+    let heirs = in_sync.iter().copied().filter(may_take_over);
+    // A slow one only if there is no other.
+    let heir = heirs.min_by_key(|ds| look.is_slow(*ds));
     if look.is_live(row.primary) && look.stopping.contains(&row.primary) {
         return heir.map(Step::HandOver);
+    }
+    if look.is_live(row.primary)
+        && look.is_slow(row.primary)
+        && let Some(quick) = heir.filter(|ds| !look.is_slow(*ds))
+    {
+        return Some(Step::HandOver(quick));
     }
     if staying.len() < copies {
         let has_room = row.members.0.len() < MEMBERS_MAX as usize;
@@ -195,7 +222,7 @@ pub(crate) fn next_step(row: &Row, copies: u32, is_settled: bool, look: &Look<'_
             .and_then(leave);
     }
     let first = staying[0];
-    let returns = is_settled && first != row.primary && look.stays(first);
+    let returns = is_settled && first != row.primary && look.stays(first) && !look.is_slow(first);
     returns.then_some(Step::HandOver(first))
 }
 
@@ -289,6 +316,8 @@ mod tests {
         live: Vec<u32>,
         unwanted: Vec<u32>,
         stopping: Vec<u32>,
+        slow: Vec<u32>,
+        slow_for_long: Vec<u32>,
     }
 
     impl World {
@@ -302,6 +331,8 @@ mod tests {
                 live: vec![1, 2, 3, 4],
                 unwanted: Vec::new(),
                 stopping: Vec::new(),
+                slow: Vec::new(),
+                slow_for_long: Vec::new(),
             }
         }
 
@@ -317,6 +348,8 @@ mod tests {
                 substitutes: &self.substitutes,
                 live: self.live.iter().copied().collect(),
                 stopping: self.stopping.iter().copied().collect(),
+                slow: self.slow.iter().copied().collect(),
+                slow_for_long: self.slow_for_long.iter().copied().collect(),
                 roomy: roomy.collect(),
                 unwanted,
                 places: BTreeMap::from([(3, 2), (4, 1)]),
@@ -366,6 +399,52 @@ mod tests {
         assert_eq!(deposed(&world, &place), None);
         (world.stopping, world.live) = (Vec::new(), vec![2, 3, 4]);
         assert_eq!(deposed(&world, &place), None, "its lease will end");
+    }
+
+    #[test]
+    fn a_slow_primary_hands_over_to_a_quick_one_and_gets_nothing_until_it_is_well() {
+        let mut world = World::new();
+        world.slow = vec![1];
+        assert_eq!(
+            world.next(&row(1, &[(1, Sync), (2, Sync)])),
+            Some(Step::HandOver(2))
+        );
+        assert_eq!(world.next(&row(1, &[(1, Sync), (2, Stale)])), None);
+        let handed = row(2, &[(1, Sync), (2, Sync)]);
+        assert_eq!(next_step(&handed, 2, true, &world.look()), None);
+        // It is not lost: where it was left out nobody takes its stead for now.
+        assert_eq!(world.next(&row(2, &[(1, Stale), (2, Sync)])), None);
+        let lacking = row(2, &[(2, Sync), (3, Sync), (4, Sync)]);
+        assert_eq!(
+            next_step(&lacking, 4, true, &world.look()),
+            Some(Step::Add(1))
+        );
+        world.slow = vec![1, 2];
+        assert_eq!(world.next(&row(1, &[(1, Sync), (2, Sync)])), None);
+        let third = row(1, &[(1, Sync), (2, Sync), (3, Sync)]);
+        assert_eq!(
+            next_step(&third, 3, true, &world.look()),
+            Some(Step::HandOver(3))
+        );
+        world.slow.clear();
+        assert_eq!(
+            next_step(&handed, 2, true, &world.look()),
+            Some(Step::HandOver(1))
+        );
+    }
+
+    #[test]
+    fn one_that_is_slow_for_long_is_replaced_where_it_was_left_out() {
+        let mut world = World::new();
+        (world.slow, world.slow_for_long) = (vec![1], vec![1]);
+        assert_eq!(
+            world.next(&row(2, &[(1, Stale), (2, Sync)])),
+            Some(Step::Add(4))
+        );
+        let filled = row(2, &[(1, Stale), (2, Sync), (4, Sync)]);
+        assert_eq!(world.next(&filled), Some(Step::Release(1)));
+        assert_eq!(world.next(&row(2, &[(1, Sync), (2, Sync)])), None);
+        assert_eq!(world.next(&row(2, &[(1, Filling), (2, Sync)])), None);
     }
 
     #[test]

@@ -760,6 +760,8 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
         full: server.is_full,
         objects: capacity.objects_count,
         places: count(server.places),
+        slow: server.slow.map(|slow| slow.why.to_string()),
+        left_out: server.slow.is_some_and(|slow| slow.is_out),
         sync_us: server.sync_us,
         scrub: scrub_row(&server.scrub),
         client_read_bytes: c.client_read_bytes,

@@ -11,7 +11,7 @@ use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
 use crate::up::dirs::{UP_DS_MAX, default_dir};
-use lag::LagRow;
+use lag::{LagRow, SlowOne};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -171,6 +171,10 @@ pub(crate) struct DataServerRow {
     pub objects: u64,
     /// Places of which it is a member.
     pub places: u64,
+    /// Why it counts as slow, if it does: others are primary of its places.
+    pub slow: Option<String>,
+    /// Whether it is left out of places for that.
+    pub left_out: bool,
     /// Mean time of its own last syncs in microseconds; 0 when there was none lately.
     pub sync_us: u32,
     /// Comparing its disk with sums.
@@ -582,6 +586,12 @@ fn show_mds(text: &mut String, mds: &MdsStatus) {
 /// What people should see to.
 fn show_troubles(text: &mut String, mds: &MdsStatus) {
     redundancy::show(text, mds, redundancy::is_coloured());
+    let slow = mds.data_servers.iter().filter_map(|ds| {
+        let (id, left_out) = (ds.id, ds.left_out);
+        let why = ds.slow.as_deref()?;
+        Some(SlowOne { id, why, left_out })
+    });
+    lag::show_slow(text, slow);
     lag::show(text, &mds.lags);
     for ds in &mds.data_servers {
         if let Some(why) = &ds.refused {

@@ -37,6 +37,7 @@ mod restripe_crash;
 mod restripe_fails;
 mod rig;
 mod scrub;
+mod slow_disk;
 mod space;
 mod stores;
 mod troubled_copies;

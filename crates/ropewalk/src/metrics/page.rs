@@ -112,7 +112,7 @@ fn metadata_server(page: &mut Page<'_>, mds: &MdsStatus) -> Result<(), Error> {
 /// What heartbeats have told the metadata server.
 fn of_data_servers(page: &mut Page<'_>, rows: &[DataServerRow]) -> Result<(), Error> {
     type Of = fn(&DataServerRow) -> u64;
-    let gauges: [(&str, &str, Of); 5] = [
+    let gauges: [(&str, &str, Of); 6] = [
         ("up", "1 when the data server serves", |ds| {
             ds.is_online().into()
         }),
@@ -122,6 +122,11 @@ fn of_data_servers(page: &mut Page<'_>, rows: &[DataServerRow]) -> Result<(), Er
             ds.full.into()
         }),
         ("objects", "Objects in its index", |ds| ds.objects),
+        (
+            "slow",
+            "1 when others are primary of its places for that",
+            |ds| ds.slow.is_some().into(),
+        ),
     ];
     let counters: [(&str, &str, Of); 6] = [
         ("client_read_bytes", "Bytes that clients read", |ds| {

@@ -61,6 +61,24 @@ pub(super) fn seconds(ms: u32) -> String {
     format!("{}.{} s", ms / 1000, ms % 1000 / 100)
 }
 
+/// A data server that the metadata server has found slow.
+pub(super) struct SlowOne<'s> {
+    pub(super) id: u32,
+    pub(super) why: &'s str,
+    pub(super) left_out: bool,
+}
+
+/// Those that are slow, why, and what is done about it.
+pub(super) fn show_slow<'s>(text: &mut String, slow: impl Iterator<Item = SlowOne<'s>>) {
+    for SlowOne { id, why, left_out } in slow {
+        let done = match left_out {
+            true => "it is left out of places, and is tried again later",
+            false => "others are primary of its places where they can be",
+        };
+        let _ = writeln!(text, "data server {id} is slow: {why}; {done}");
+    }
+}
+
 /// The pairs that are worth a look, the worst first; nothing when all is well.
 pub(super) fn show(text: &mut String, lags: &[LagRow]) {
     let mut shown: Vec<_> = lags.iter().filter(|lag| lag.is_shown()).collect();
@@ -89,6 +107,22 @@ pub(super) fn show(text: &mut String, lags: &[LagRow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_ones_are_shown_with_the_reason() {
+        let slow = |(id, left_out)| SlowOne {
+            id,
+            why: "2 others wait for it, up to 3.0 s",
+            left_out,
+        };
+        let mut text = String::new();
+        show_slow(&mut text, [(2, true), (3, false)].into_iter().map(slow));
+        assert_eq!(
+            text,
+            "data server 2 is slow: 2 others wait for it, up to 3.0 s; it is left out of places, and is tried again later\n\
+             data server 3 is slow: 2 others wait for it, up to 3.0 s; others are primary of its places where they can be\n"
+        );
+    }
 
     #[test]
     fn pairs_that_are_behind_are_shown_the_worst_first_and_others_are_not() {

@@ -6,7 +6,7 @@ use super::{Client, Rig, after_putfh};
 use ::cluster::add_token;
 use control::{JoinSecret, StoreIdentity};
 use ds::{Ds, DsConfig, Membership};
-use meta::MemStore;
+use meta::{MemStore, MetaStore};
 use nfs4::ops::{
     CommitArgs, CommitRes, PutFhArgs, PutFhRes, ReadArgs, ReadRes, SaveFhArgs, SaveFhRes,
     WriteArgsPayload, WriteRes,
@@ -27,7 +27,7 @@ use xdr::Opaque;
 /// A data server and what it keeps over a restart.
 pub struct Real {
     pub name: String,
-    pub index: Arc<MemStore>,
+    pub index: Arc<dyn MetaStore>,
     pub objects: Arc<dyn ObjectStore>,
     pub membership: Option<Membership>,
     /// Whether reads are compared with sums.
@@ -91,7 +91,7 @@ impl Real {
     fn config(&self, seed: u64) -> DsConfig {
         let clock_s = Arc::clone(&self.clock_s);
         DsConfig {
-            index: self.index.clone(),
+            index: Arc::clone(&self.index),
             objects: Arc::clone(&self.objects),
             redo: None,
             random: random(seed),
