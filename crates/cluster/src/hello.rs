@@ -217,6 +217,8 @@ fn beat(cluster: &Cluster, conn: &ConnHandle, args: &HeartbeatArgs) -> Result<(u
     server.failing.clone_from(&args.failing.0);
     server.sync_us = args.sync_us;
     server.lags.clone_from(&args.lags.0);
+    let lacking = args.lacking.0.iter();
+    server.lacking = lacking.map(|l| ((l.group, l.place), l.parts)).collect();
     server.floors_fill_percent = args.floors_fill_percent;
     server.renew(now, cluster.ds_lease_ms);
     server.note_heard(now);

@@ -104,6 +104,8 @@ pub(crate) struct Server {
     pub(crate) sync_us: u32,
     /// How far members are behind it, as it last said.
     pub(crate) lags: Vec<MemberLag>,
+    /// By group and place of which it is primary, the parts that lack a copy, as it last said.
+    pub(crate) lacking: BTreeMap<(u32, u32), u64>,
     /// When fillings were first heard of.
     pub(crate) fill_times: FillTimes,
     /// Whether it has said on this connection that it is about to stop.
@@ -142,6 +144,7 @@ impl Server {
             scrub: ScrubState::default(),
             sync_us: 0,
             lags: Vec::new(),
+            lacking: BTreeMap::new(),
             fill_times: FillTimes::default(),
             is_stopping: false,
             failing: Vec::new(),

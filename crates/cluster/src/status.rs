@@ -70,6 +70,8 @@ pub struct PlaceStatus {
     pub primary: u32,
     /// Whether two of its members may be lost together: they have one failure domain.
     pub shares_domain: bool,
+    /// Parts that have fewer copies than they are to have, as the primary says. `None` while it has not counted them.
+    pub lacking_parts: Option<u64>,
     /// Whether the primary serves.
     pub is_served: bool,
     /// The other members in sync.
@@ -114,6 +116,20 @@ fn shares_domain(row: &Row, servers: &Servers) -> bool {
     let mut pairs =
         pairs.flat_map(|(at, one)| ids[at + 1..].iter().map(move |other| (*one, *other)));
     pairs.any(|(one, other)| !servers.are_apart(one, other))
+}
+
+/// Parts of a place that lack a copy; none where all copies are in sync.
+fn lacking_parts(
+    (group, place): (&Group, u32),
+    row: &Row,
+    servers: &Servers,
+    now: Instant,
+) -> Option<u64> {
+    if row.in_state(MemberState::Sync).count() >= group.copies as usize {
+        return Some(0);
+    }
+    let primary = servers.map.get(&row.primary).filter(|s| s.is_live(now))?;
+    primary.lacking.get(&(group.id, place)).copied()
 }
 
 impl Cluster {
@@ -196,6 +212,7 @@ impl Cluster {
             copies: group.copies,
             primary: row.primary,
             shares_domain: shares_domain(row, &servers),
+            lacking_parts: lacking_parts((group, place), row, &servers, now),
             is_served: servers
                 .map
                 .get(&row.primary)

@@ -35,8 +35,8 @@ pub use to_ds::{
 pub use to_mds::{
     CERTIFICATE_BYTES_MAX, DAMAGED_FILES_MAX, FAILING_MAX, FILLINGS_MAX, FillProgress, FilledArgs,
     HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JOIN_SECRET_BYTES, JoinArgs, JoinOk,
-    JoinSecret, LAGS_MAX, LeftArgs, MemberLag, OutArgs, PUBLIC_KEY_BYTES_MAX, RowsTold, ScrubState,
-    SizeArgs, SizeOk, StoppingArgs, WroteArgs, WroteItem,
+    JoinSecret, LACKING_MAX, LAGS_MAX, LeftArgs, MemberLag, OutArgs, PUBLIC_KEY_BYTES_MAX,
+    PlaceParts, RowsTold, ScrubState, SizeArgs, SizeOk, StoppingArgs, WroteArgs, WroteItem,
 };
 pub use types::{
     ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NETID_BYTES_MAX, NetAddr,

@@ -117,6 +117,12 @@ const LAG: MemberLag = MemberLag {
     sync_us: 3,
 };
 
+const LACKING: PlaceParts = PlaceParts {
+    group: 7,
+    place: 57,
+    parts: u64::MAX,
+};
+
 /// Round trip and truncation of one request and one answer at their limits.
 fn check<R>(args: R, ok: R::Ok)
 where
@@ -219,6 +225,7 @@ fn calls_to_the_mds_round_trip() {
         }),
         sync_us: 52,
         lags: full(LAG),
+        lacking: full(LACKING),
     };
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,

@@ -25,6 +25,8 @@ pub const FAILING_MAX: u32 = 64;
 pub const DAMAGED_FILES_MAX: u32 = 64;
 /// Most members of which a HEARTBEAT tells how far they are behind.
 pub const LAGS_MAX: u32 = 64;
+/// Most places of which a HEARTBEAT tells how many parts lack a copy.
+pub const LACKING_MAX: u32 = 512;
 /// Bytes of the secret in a join token.
 pub const JOIN_SECRET_BYTES: usize = 16;
 
@@ -134,6 +136,17 @@ xdr::xdr_struct! {
         pub bytes_sent: u64,
     }
 
+    /// Parts of a place that lack a copy.
+    #[derive(Copy)]
+    pub struct PlaceParts {
+        /// The placement group.
+        pub group: u32,
+        /// The place in it.
+        pub place: u32,
+        /// The parts: all until a member is filled, then those that were not compared yet.
+        pub parts: u64,
+    }
+
     /// How far a member is behind what the caller passes on to it.
     #[derive(Copy, Default)]
     pub struct MemberLag {
@@ -195,6 +208,8 @@ xdr::xdr_struct! {
         pub sync_us: u32,
         /// How far members are behind, those first that are so most.
         pub lags: List<MemberLag, LAGS_MAX>,
+        /// Parts that lack a copy, at places of which the caller is primary and has counted them.
+        pub lacking: List<PlaceParts, LACKING_MAX>,
     }
 
     /// The renewed lease.

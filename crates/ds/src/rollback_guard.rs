@@ -72,6 +72,7 @@ impl Ds {
             failing: self.failing_places().into(),
             sync_us: self.sync_time.mean_us(),
             lags: self.copies.lags().into(),
+            lacking: self.lacking_parts().into(),
         }
     }
 

@@ -227,6 +227,8 @@ pub(crate) fn message(mds: &MdsStatus) -> String {
 struct Repair<'m> {
     places: u64,
     under_replicated: u64,
+    /// None while that is not known of some place.
+    under_replicated_parts: Option<u64>,
     filling: u64,
     on_last_copy: u64,
     not_served: u64,
@@ -241,6 +243,7 @@ impl<'m> Repair<'m> {
         Self {
             places: sums.replicated,
             under_replicated: sums.under_replicated,
+            under_replicated_parts: sums.lacking_parts,
             filling: sums.filling,
             on_last_copy: sums.on_last_copy,
             not_served: sums.not_served,
@@ -254,8 +257,14 @@ impl<'m> Repair<'m> {
 fn repair_text(mds: &MdsStatus) -> String {
     let repair = Repair::of(mds);
     let mut text = format!(
-        "places that are to have copies: {}\n  lack one: {}\n  on their last copy: {}\n  not served: {}\n",
-        repair.places, repair.under_replicated, repair.on_last_copy, repair.not_served,
+        "places that are to have copies: {}\n  lack one: {}\n  parts that lack one: {}\n  on their last copy: {}\n  not served: {}\n",
+        repair.places,
+        repair.under_replicated,
+        repair
+            .under_replicated_parts
+            .map_or_else(|| "unknown".to_owned(), |n| n.to_string()),
+        repair.on_last_copy,
+        repair.not_served,
     );
     if repair.rebalancing {
         text.push_str("data servers are being made level\n");

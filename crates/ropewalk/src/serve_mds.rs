@@ -565,7 +565,8 @@ impl View {
         ];
         let left = status.cluster.full_redundancy_seconds;
         let left = left.map(|seconds| ("full_redundancy_seconds", seconds));
-        let all = named.into_iter().chain(left);
+        let parts = places.lacking_parts.map(|n| ("parts_under_replicated", n));
+        let all = named.into_iter().chain(left).chain(parts);
         all.map(|(name, n)| (name.to_owned(), n)).collect()
     }
 
@@ -719,6 +720,7 @@ fn place_row(place: &::cluster::PlaceStatus) -> PlaceRow {
         copies: place.copies,
         primary: place.primary,
         shares_domain: place.shares_domain,
+        lacking_parts: place.lacking_parts,
         served: place.is_served,
         sync: place.sync.clone(),
         filling: place.filling.clone(),

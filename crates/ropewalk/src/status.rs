@@ -300,6 +300,8 @@ pub(crate) struct PlaceRow {
     pub primary: u32,
     /// Whether two of its data servers have one failure domain.
     pub shares_domain: bool,
+    /// Parts with fewer copies than that; none while that is not known.
+    pub lacking_parts: Option<u64>,
     /// Whether that serves.
     pub served: bool,
     /// Other data servers that have every byte that was promised.

@@ -2,8 +2,9 @@
 //!
 //! [`Ds::change`] applies a change and passes it on; [`Ds::promise`] answers when every member in sync has all of a part
 //! durably. `stream` has the queue for one member, `send` carries it, `receive` takes it in, `fill` gives a member what
-//! it lacks, `settle` says which parts that is not looked at for, `drain` waits until members have all, `leave` removes the parts
-//! of places that are left, `room` says how much fits. `tasks` keeps one task for each stream and each member that is filled.
+//! it lacks, `settle` says which parts that is not looked at for, `lacking` counts the parts that lack a copy, `drain` waits until
+//! members have all, `leave` removes the parts of places that are left, `room` says how much fits. `tasks` keeps one task
+//! for each stream and each member that is filled.
 //!
 //! # Ownership
 //! The rows say who the members are; only this process says what was passed on. Bytes stay where they came in until the
@@ -25,6 +26,7 @@ mod fill;
 mod fill_rate;
 mod fill_share;
 mod fill_turn;
+mod lacking;
 mod leave;
 mod noted;
 mod own_room;

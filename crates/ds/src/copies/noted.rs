@@ -21,6 +21,7 @@ pub(super) struct Fill {
 /// How far a filling has come.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Progress {
+    has_begun: bool,
     /// Parts of the place when it was begun.
     pub(super) parts: u64,
     /// Parts that were compared.
@@ -65,6 +66,7 @@ impl Fill {
     /// The filling begins, with so many parts to compare.
     pub(super) fn begin(&self, parts: u64) {
         *self.progress.lock() = Progress {
+            has_begun: true,
             parts,
             ..Progress::default()
         };
@@ -80,6 +82,14 @@ impl Fill {
 
     pub(super) fn progress(&self) -> Progress {
         *self.progress.lock()
+    }
+
+    /// Parts that were not compared yet; `None` before it has begun.
+    pub(super) fn left(&self) -> Option<u64> {
+        let progress = self.progress();
+        progress
+            .has_begun
+            .then(|| progress.parts.saturating_sub(progress.parts_done))
     }
 
     pub(super) fn take_again(&self) -> Vec<ObjectId> {

@@ -17,6 +17,7 @@ use objects::ObjectError;
 use parking_lot::Mutex;
 use parts::FileGeneration;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use super::fill_rate::FillRate;
 use super::fill_share::FillShare;
@@ -40,6 +41,8 @@ pub(crate) struct Copies {
     pub(super) streams: Mutex<BTreeMap<u32, Arc<Stream>>>,
     streams_made: AtomicU64,
     pub(super) fills: Mutex<BTreeMap<FillKey, Arc<Fill>>>,
+    /// By group and place that lacks a copy, its parts, and when they were counted.
+    pub(super) counted_parts: Mutex<BTreeMap<(u32, u8), (u64, Instant)>>,
     orders: Box<[tokio::sync::Mutex<()>]>,
     /// Held while a part gets its entry; by file.
     entering: Box<[Mutex<()>]>,
@@ -64,6 +67,7 @@ impl Copies {
             streams: Mutex::default(),
             streams_made: AtomicU64::new(0),
             fills: Mutex::default(),
+            counted_parts: Mutex::default(),
             orders: (0..ORDERS).map(|_| tokio::sync::Mutex::new(())).collect(),
             entering: (0..ORDERS).map(|_| Mutex::new(())).collect(),
             addresses: Mutex::default(),

@@ -42,6 +42,7 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
     let mut leaving = JoinSet::new();
     let mut settling = JoinSet::new();
     settling.spawn(settle::run(Arc::clone(&nfsd)));
+    let mut counting = JoinSet::new();
     loop {
         let ds = nfsd.role();
         close_streams(ds);
@@ -77,6 +78,13 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
             let nfsd = Arc::clone(&nfsd);
             leaving.spawn(async move { leave_one(nfsd.role(), place).await });
         }
+        if counting.is_empty() {
+            let nfsd = Arc::clone(&nfsd);
+            counting.spawn(async move {
+                while nfsd.role().count_lacking().await {}
+                tokio::time::sleep(LOOK).await;
+            });
+        }
         tokio::select! {
             () = ds.copies.wake.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
@@ -86,6 +94,7 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
                 }
             }
             Some(_ended) = leaving.join_next(), if !leaving.is_empty() => {}
+            Some(_ended) = counting.join_next(), if !counting.is_empty() => {}
             Some(ended) = fillings.join_next(), if !fillings.is_empty() => {
                 if let Ok(key) = ended {
                     filled.remove(&key);

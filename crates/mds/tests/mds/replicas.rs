@@ -169,3 +169,50 @@ async fn members_are_filled_at_the_rate_that_was_set() {
     );
     assert!(took[1] < 20, "{took:?}");
 }
+
+/// Files of a test that counts them.
+const FILES: u64 = 7;
+
+#[tokio::test(start_paused = true)]
+async fn parts_that_lack_a_copy_are_told_until_it_is_there() {
+    let (rig, port, mut servers) = cluster(3).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let alice = rig.session("alice").await;
+    let root = alice.lookup(&[]).await.unwrap();
+    let set = set_policy(&alice, &root, "copies=2 inline_max=0");
+    set.await.unwrap();
+    for number in 0..FILES {
+        let file = File::create(&alice, &format!("file{number}")).await;
+        fill(&file, 0, &pattern(3_000)).await;
+        patiently(|| try_commit(&file)).await.unwrap();
+    }
+    until_level(&rig).await;
+    let places = || rig.nfsd.role().fs().cluster().status().places;
+    let is_whole = |p: &PlaceStatus| p.lacking_parts == Some(0);
+    assert!(places().iter().all(is_whole));
+    servers[0].stop().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut told = 0;
+    for place in places()
+        .iter()
+        .filter(|p| p.copies == 2 && p.sync.is_empty())
+    {
+        let mut parts = 0;
+        let of_place = &mut |id: objects::ObjectId, _| {
+            parts += u64::from(u32::from(id.place) == place.place);
+            true
+        };
+        servers[place.primary as usize - 1]
+            .objects
+            .list(of_place)
+            .unwrap();
+        // A part that is empty has an entry and no object.
+        let lacking_parts = place.lacking_parts.unwrap();
+        assert!((parts..=FILES).contains(&lacking_parts), "{place:?}");
+        told += parts;
+    }
+    assert!(told >= 4, "it had copies of most files");
+    servers[0].start(&rig, &port, 50).await;
+    until_level(&rig).await;
+    assert!(places().iter().all(is_whole));
+}

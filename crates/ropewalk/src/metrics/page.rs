@@ -21,11 +21,12 @@ const REFUSED_PREFIX: &str = "refused_";
 /// Names in the transport's counters of connections that ended, by reason.
 const CLOSED_PREFIX: &str = "closed_";
 /// Names among the counters of a server and of its transport that go up and down.
-const GAUGES: [&str; 18] = [
+const GAUGES: [&str; 19] = [
     "damaged_blocks",
     "scrubbed_timestamp_seconds",
     "places_replicated",
     "places_under_replicated",
+    "parts_under_replicated",
     "places_filling",
     "places_on_last_copy",
     "places_not_served",
@@ -338,6 +339,7 @@ fn with_prefix<'m>(
 
 fn is_of_places(name: &str) -> bool {
     let others = [
+        "parts_under_replicated",
         "full_redundancy_seconds",
         "parts_compared",
         "damaged_blocks",
@@ -351,6 +353,7 @@ fn help_of_places(name: &str) -> &'static str {
     match name {
         "places_replicated" => "Places of placement groups that are to have copies",
         "places_under_replicated" => "Of those, with fewer copies than they are to have",
+        "parts_under_replicated" => "Parts of files with fewer copies than they are to have",
         "places_filling" => "Of those, with a data server that is being given what it lacks",
         "full_redundancy_seconds" => "Seconds until each place has its copies, at the present pace",
         "places_on_last_copy" => "Of those, with one copy left",

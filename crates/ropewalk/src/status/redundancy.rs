@@ -11,7 +11,11 @@ pub(crate) struct PlacesSummary {
     pub replicated: u64,
     /// Of those, with fewer copies than they are to have.
     pub under_replicated: u64,
-    /// Of those, with a member that is being filled.
+    /// Parts with fewer copies than they are to have; none while that is not known of some place.
+    pub lacking_parts: Option<u64>,
+    /// Such parts of the places of which it is known.
+    pub lacking_parts_min: u64,
+    /// Of the places, those with a member that is being filled.
     pub filling: u64,
     /// Of those, with one copy.
     pub on_last_copy: u64,
@@ -24,11 +28,20 @@ pub(crate) struct PlacesSummary {
 impl PlacesSummary {
     /// The sums over places.
     pub(crate) fn of<'p>(places: impl Iterator<Item = &'p PlaceRow>) -> Self {
-        let mut sums = Self::default();
+        let mut sums = Self {
+            lacking_parts: Some(0),
+            ..Self::default()
+        };
         for place in places {
             let lacks = 1 + place.sync.len() < place.copies as usize;
             sums.replicated += u64::from(place.copies > 1);
             sums.under_replicated += u64::from(lacks);
+            if lacks {
+                let parts = place.lacking_parts;
+                sums.lacking_parts_min += parts.unwrap_or(0);
+                let sum = sums.lacking_parts.zip(parts);
+                sums.lacking_parts = sum.map(|(sum, parts)| sum.saturating_add(parts));
+            }
             sums.filling += u64::from(!place.filling.is_empty());
             sums.on_last_copy += u64::from(place.copies > 1 && place.sync.is_empty());
             sums.not_served += u64::from(!place.served);
@@ -60,11 +73,17 @@ pub(crate) fn show(text: &mut String, mds: &MdsStatus, is_coloured: bool) {
     }
     if sums.under_replicated > 0 {
         let left = mds.full_redundancy_seconds.map(duration);
+        let at_least = if sums.lacking_parts.is_none() {
+            "at least "
+        } else {
+            ""
+        };
         let _ = writeln!(
             text,
-            "copies: {} of {} places lack some, {} are being filled; time to full redundancy: {}",
+            "copies: {} of {} places lack some ({at_least}{} parts), {} are being filled; time to full redundancy: {}",
             sums.under_replicated,
             sums.replicated,
+            sums.lacking_parts_min,
             sums.filling,
             left.as_deref().unwrap_or("unknown"),
         );
@@ -166,6 +185,22 @@ mod tests {
             shown(vec![place(&[2])], |_| {}, true),
             "copies: all 1 places have theirs\n"
         );
+    }
+
+    #[test]
+    fn parts_that_lack_a_copy_are_counted_at_places_that_lack_one() {
+        let with = |parts: Option<u64>, sync: &[u32]| PlaceRow {
+            lacking_parts: parts,
+            ..place(sync)
+        };
+        let places = [with(Some(3), &[]), with(Some(4), &[]), with(Some(0), &[2])];
+        assert_eq!(PlacesSummary::of(places.iter()).lacking_parts, Some(7));
+        let text = shown(places.to_vec(), |_| {}, false);
+        assert!(text.contains("2 of 3 places lack some (7 parts)"), "{text}");
+        let places = [with(Some(3), &[]), with(None, &[])];
+        assert_eq!(PlacesSummary::of(places.iter()).lacking_parts, None);
+        let text = shown(places.to_vec(), |_| {}, false);
+        assert!(text.contains("lack some (at least 3 parts)"), "{text}");
     }
 
     #[test]
