@@ -10,13 +10,14 @@ use crate::placement::set_policy;
 use crate::replicas::until_level;
 use crate::rig::file::{File, Granted};
 use crate::rig::real::cluster;
-use crate::rig::{Client, Rig};
+use crate::rig::{self, Client, Rig};
 use nfs4::cb::{CbLayoutRecallArgs, CbNotifyDeviceidArgs, DeviceNotification, LayoutRecall};
+use nfs4::layout::FileLayoutDsAddr;
 use nfs4::ops::{
     GetDeviceInfoArgs, GetDeviceInfoRes, NOTIFY_DEVICEID_CHANGE, NOTIFY_DEVICEID_DELETE,
     SHARE_ACCESS_BOTH,
 };
-use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NfsStatus, OpReader, Stateid};
+use nfs4::{Bitmap, CbOpNum, DeviceId, IoMode, NetAddr, NfsStatus, OpReader, Stateid};
 use parking_lot::Mutex;
 use session_client::CallbackHandler;
 use std::collections::BTreeSet;
@@ -125,8 +126,8 @@ async fn give_back(files: &[(File<'_>, Granted)], asked: &Asked) {
     }
 }
 
-/// GETDEVICEINFO, to hear of what `notify` says.
-async fn fetch(client: &Client, device_id: DeviceId, notify: Bitmap) {
+/// GETDEVICEINFO, to hear of what `notify` says. Returns the addresses, by stripe.
+async fn fetch(client: &Client, device_id: DeviceId, notify: Bitmap) -> Vec<Vec<String>> {
     let done = client
         .run(|b| {
             b.push(&GetDeviceInfoArgs {
@@ -139,7 +140,16 @@ async fn fetch(client: &Client, device_id: DeviceId, notify: Bitmap) {
         .await;
     let mut reply = done.results().unwrap();
     match reply.take::<GetDeviceInfoRes<'_>>().unwrap() {
-        GetDeviceInfoRes::Ok(info) => assert_eq!(info.notification, notify),
+        GetDeviceInfoRes::Ok(info) => {
+            assert_eq!(info.notification, notify);
+            let device: FileLayoutDsAddr = xdr::decode_all(info.device_addr.body.0).unwrap();
+            let text = |a: &NetAddr| String::from_utf8(a.uaddr.0.clone()).unwrap();
+            let entry = |index: &u32| {
+                let entry = &device.multipath_ds_list.0[*index as usize];
+                entry.0.iter().map(text).collect()
+            };
+            device.stripe_indices.0.iter().map(entry).collect()
+        }
         GetDeviceInfoRes::TooSmall { .. } => panic!("it is small"),
     }
 }
@@ -262,4 +272,33 @@ async fn a_version_that_a_client_names_no_more_is_deleted_there_if_it_asked_for_
     assert_eq!(gone.len(), devices.len(), "each once");
     assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), devices);
     assert_eq!(bobs.gone.lock()[..], [], "he did not ask");
+}
+
+/// Linux takes a data server that it knows for another one when it finds an address of it in the other's entry.
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_a_device_has_all_addresses_of_one_data_server_also_after_a_takeover() {
+    let (rig, port, mut servers) = rig::cluster::cluster(3).await;
+    for ds in &mut servers {
+        ds.go_away().await;
+        ds.uaddr = format!("{0}a,{0}b", ds.name);
+        ds.say_hello(&rig, &port).await.unwrap();
+    }
+    sleep(Duration::from_secs(3)).await;
+    let alice = rig.session("alice").await;
+    copies(&alice).await;
+    let files = hold(&alice, "f", 4).await;
+    let both = |ds: u32| vec![format!("ds{ds}a"), format!("ds{ds}b")];
+    let entries = async || {
+        let mut all = BTreeSet::new();
+        for (file, _) in &files {
+            let id = file.layout(IoMode::Read).await.body.device_id;
+            all.extend(fetch(&alice, id, Bitmap::EMPTY).await);
+        }
+        all
+    };
+    assert_eq!(entries().await, [1, 2, 3].map(both).into());
+    servers[0].go_away().await;
+    sleep(Duration::from_secs(12)).await;
+    // Its places are served by those that had their copies: several stripes may have one entry.
+    assert_eq!(entries().await, [2, 3].map(both).into());
 }

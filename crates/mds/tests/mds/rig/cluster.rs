@@ -141,7 +141,7 @@ pub struct Told {
 pub struct FakeDs {
     pub id: u32,
     pub name: String,
-    /// What it says of where clients reach it.
+    /// What it says of where clients reach it; several with commas.
     pub uaddr: String,
     pub store: StoreIdentity,
     /// Tells one start of its process from another.
@@ -391,7 +391,12 @@ impl FakeDs {
             ds_id: self.id,
             store: self.store,
             boot_nonce: self.boot_nonce,
-            addresses: addresses(&self.uaddr).into(),
+            addresses: self
+                .uaddr
+                .split(',')
+                .flat_map(addresses)
+                .collect::<Vec<_>>()
+                .into(),
             capacity: CAPACITY,
             location: Text::default(),
         };
