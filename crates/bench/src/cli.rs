@@ -9,7 +9,7 @@ use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::serve::{self, Serve};
 use crate::suite::{self, ExperimentCommand};
-use crate::{BenchError, Subject, goals, interrupt, mount, pattern, recovery, runner};
+use crate::{BenchError, Subject, copies, goals, interrupt, mount, pattern, recovery, runner};
 use clap::{Args, Subcommand};
 use meta::{MemStore, MetaStore};
 use std::io::Write;
@@ -26,6 +26,8 @@ pub enum Command {
     Experiment(ExperimentCommand),
     /// Ropewalk itself against the bare servers: the rows that have goals
     Goals(goals::Options),
+    /// One copy, two copies, and file systems of others that keep two: write, read, a lost server, repair
+    Copies(copies::Options),
     /// What one person feels at a mount: unpack, copy, save, clone; several mounts side by side
     Mount(mount::Options),
     /// How long clients wait for a metadata server that was killed
@@ -151,6 +153,7 @@ pub fn run(command: Command, launcher: &Launcher, out: &mut dyn Write) -> Result
         Command::LoadProcess => suite::scale::load_process::run(),
         Command::Serve(serve) => serve::run(serve).map_err(BenchError::io("serve")),
         Command::Goals(options) => goals::run(&options, &launcher, out),
+        Command::Copies(options) => copies::run(&options, &launcher, out),
         Command::Mount(options) => mount::run(&options, &launcher, out),
         Command::Recovery(options) => recovery::run(&options, &launcher, out),
         Command::PingPong { options, sizes } => {

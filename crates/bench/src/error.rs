@@ -121,7 +121,7 @@ impl std::fmt::Display for BenchError {
                 path.display()
             ),
             Self::Cluster(why) => write!(f, "the cluster under test: {why}"),
-            Self::Peer(why) => write!(f, "nfs-ganesha does not start: {why}"),
+            Self::Peer(why) => write!(f, "the server that is compared with: {why}"),
             Self::Disk(why) => write!(f, "cannot make a file system: {why}"),
             Self::Links(why) => write!(f, "links with a cap: {why}"),
             Self::Guest(why) => write!(f, "the kernel that mounts: {why}"),

@@ -10,6 +10,8 @@
 //!
 //! [`peer`] is another server for the same requests, nfs-ganesha; [`disk`] is what both stand on when their durability counts.
 //!
+//! [`copies`] compares one copy, two, and file systems of others that keep two.
+//!
 //! [`mount`] is what one person feels at a mount, by ordinary calls.
 //!
 //! [`suite`] reruns the published experiments, against Ropewalk or any other server or mounted file system.
@@ -19,6 +21,7 @@
 
 pub mod bare;
 pub mod cli;
+pub mod copies;
 pub mod disk;
 mod error;
 pub mod goals;

@@ -3,12 +3,18 @@
 //! [`Ganesha`] starts `ganesha.nfsd` with a configuration of ours: NFSv4.1 and 4.2 over TCP on a free port of the loopback interface, one
 //! export with `FSAL_VFS`, everything else as its authors chose it. It needs root (handles of the file system) and no rpcbind.
 //!
+//! [`gluster`] and [`moosefs`] are file systems that keep copies, each of several programs.
+//!
 //! # Ownership
 //! A [`Ganesha`] owns the process and a folder with its configuration, its log, its records of clients and what it exports.
 //!
 //! # Failure
 //! A program that does not get ready is an error with the last line of its log. It never outlives this process: the kernel kills it when
 //! this process ends in any way (see [`exec`]).
+
+pub(crate) mod gluster;
+mod isolated;
+pub(crate) mod moosefs;
 
 use crate::BenchError;
 use crate::nfs::cluster;

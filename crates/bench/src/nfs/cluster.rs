@@ -24,7 +24,7 @@ use crate::net::NameSpace;
 use crate::nfs::server::Server;
 use crate::process::cpu_of;
 use apart::Apart;
-use child::mds_status;
+use child::{mds_status, server_status};
 use options::STATE_DIR;
 use rustix::fs::Advice;
 use rustix::process::Pid;
@@ -36,6 +36,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use up::Up;
+pub(crate) use up::family;
 
 /// Removed files that are not gone from the data servers after this are an error, and how often they are looked for.
 const CLEAN_MAX: Duration = Duration::from_secs(300);
@@ -123,6 +124,29 @@ impl Cluster {
                 Err(BenchError::Cluster(why.to_owned()))
             }
         }
+    }
+
+    /// Whether the process that was started as a data server has ended.
+    ///
+    /// # Errors
+    /// As [`Self::send_away`].
+    pub fn has_ended(&self, number: usize) -> Result<bool, BenchError> {
+        match &self.servers {
+            Servers::Apart(apart) => apart.has_ended(number),
+            Servers::Up(_) => Ok(false),
+        }
+    }
+
+    /// What the metadata server calls a data server that serves: servers join in no order.
+    ///
+    /// # Errors
+    /// [`BenchError::Cluster`] when it does not say.
+    pub fn ds_id(&self, program: &Path, number: usize) -> Result<u64, BenchError> {
+        let status = server_status(program, &self.state_dir(), &format!("ds-{number}"))?;
+        status["ds_id"].as_u64().ok_or_else(|| {
+            let why = "the status of a data server does not say its number";
+            BenchError::Cluster(why.to_owned())
+        })
     }
 
     /// Where its servers keep their state.

@@ -1,8 +1,8 @@
 //! How long writes wait when a data server goes away, at every place of a file.
 //!
 //! [`Failover`] starts a cluster and has one client write 4 KiB again and again to a stripe of each place of one file, each
-//! write durable. A data server is sent away. The latencies of the sample are those from then to the end of the first write
-//! that began afterwards, one for each place. [`Second`] is what such a time is held against.
+//! write durable. A data server is sent away. The latencies of the sample are one for each place: the longest wait of a write
+//! since then, up to the first that began when the data server had gone. [`Second`] is what such a time is held against.
 
 use crate::load::{self, Load, Tally};
 use crate::nfs::cluster::{Away, Cluster, ClusterOptions};
@@ -24,6 +24,8 @@ const WRITE_BYTES: usize = 4096;
 const STRIPE_UNIT_BYTES: u64 = 1 << 20;
 /// Load before the data server goes away.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// How often it is looked at whether it has gone.
+const POLL: Duration = Duration::from_millis(5);
 /// Writes that have not gone on after this never do.
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
@@ -73,13 +75,18 @@ impl Failover {
     ) -> Result<Vec<Duration>, BenchError> {
         let remote = Remote::connect(&cluster.server().url()).await?;
         let file = remote.create("striped").await?;
-        let (tell, gone) = watch::channel(None);
-        let writers = (0..places_count as u64).map(|place| first_after(&file, place, &gone));
+        let (tell, told) = watch::channel(Told::default());
+        let writers = (0..places_count as u64).map(|place| longest_wait(&file, place, &told));
         let go_away = async {
             tokio::time::sleep(WARM_UP).await;
-            let at = Instant::now();
+            let sent = Some(Instant::now());
+            tell.send_modify(|told| told.sent = sent);
             cluster.send_away(GONE, self.away)?;
-            tell.send_replace(Some(at));
+            // Its watcher stays where it is started again.
+            while self.away != Away::KilledAndRestarted && !cluster.has_ended(GONE)? {
+                tokio::time::sleep(POLL).await;
+            }
+            tell.send_modify(|told| told.gone = Some(Instant::now()));
             Ok(())
         };
         let both = futures_util::future::try_join(try_join_all(writers), go_away);
@@ -91,19 +98,32 @@ impl Failover {
     }
 }
 
-/// Writes to the stripe of a place until one that began after the data server went away has succeeded; how long after.
-async fn first_after(
+/// What writers are told: when the data server was sent away, and when it had gone.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    sent: Option<Instant>,
+    gone: Option<Instant>,
+}
+
+/// Writes to the stripe of a place until one that began after the data server had gone has succeeded. Returns the longest wait of
+/// one write since it was sent away.
+async fn longest_wait(
     file: &File,
     place: u64,
-    gone: &watch::Receiver<Option<Instant>>,
+    told: &watch::Receiver<Told>,
 ) -> Result<Duration, BenchError> {
     let data = Bytes::from_static(&[7; WRITE_BYTES]);
+    let mut longest = Duration::ZERO;
     loop {
-        let began_after = *gone.borrow();
+        let is_last = told.borrow().gone.is_some();
+        let began = Instant::now();
         let written = file.write_sync_at(place * STRIPE_UNIT_BYTES, data.clone());
         written.await.map_err(BenchError::nfs("write"))?;
-        if let Some(gone) = began_after {
-            return Ok(gone.elapsed());
+        if let Some(sent) = told.borrow().sent {
+            longest = longest.max(began.max(sent).elapsed());
+        }
+        if is_last {
+            return Ok(longest);
         }
     }
 }

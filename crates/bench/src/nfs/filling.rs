@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of each write.
 const WRITE_BYTES: usize = 2 << 20;
-/// The data server that is lost, as it is numbered here and as the cluster names it: they join one after the other.
+/// The data server that is lost.
 const LOST: usize = 2;
 /// The lease of data servers, and some more: another one has taken over by then.
 const TAKEN_OVER: Duration = Duration::from_secs(8);
@@ -41,11 +41,12 @@ impl Subject for Filling {
     fn run(&mut self, _: &Load) -> Result<Sample, BenchError> {
         let cluster = Cluster::start(&self.cluster)?;
         self.fill(&cluster)?;
+        let lost_id = cluster.ds_id(&self.cluster.program, LOST)?.to_string();
         cluster.send_away(LOST, Away::Killed)?;
         std::thread::sleep(TAKEN_OVER);
         let program = &self.cluster.program;
         let began = Instant::now();
-        cluster.tell(program, &["expel", &LOST.to_string(), "--yes"])?;
+        cluster.tell(program, &["expel", &lost_id, "--yes"])?;
         cluster.wait_until_full(program)?;
         let elapsed = began.elapsed();
         let mut tally = Tally::new();

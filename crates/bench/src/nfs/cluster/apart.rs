@@ -172,6 +172,14 @@ impl Apart {
         Ok(())
     }
 
+    /// Whether what was started as a data server has ended: only a process that lives has a command line.
+    pub(super) fn has_ended(&self, number: usize) -> Result<bool, BenchError> {
+        let missing = || BenchError::Cluster(format!("it has no data server {number}"));
+        let pid = self.servers.get(number).ok_or_else(missing)?.child.id();
+        let line = std::fs::read(format!("/proc/{pid}/cmdline"));
+        Ok(line.is_ok_and(|line| line.is_empty()))
+    }
+
     fn add(
         &mut self,
         options: &ClusterOptions,

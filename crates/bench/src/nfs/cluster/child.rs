@@ -14,6 +14,11 @@ const STOP_POLL: Duration = Duration::from_millis(20);
 
 /// What the metadata server of the cluster in `dir` says of itself.
 pub(super) fn mds_status(program: &Path, dir: &Path) -> Result<Value, BenchError> {
+    server_status(program, dir, "mds")
+}
+
+/// The same of one of its servers, named by its folder.
+pub(super) fn server_status(program: &Path, dir: &Path, name: &str) -> Result<Value, BenchError> {
     let output = Command::new(program)
         .args(["status", "--json", "--dir"])
         .arg(dir)
@@ -21,8 +26,8 @@ pub(super) fn mds_status(program: &Path, dir: &Path) -> Result<Value, BenchError
         .output()
         .map_err(BenchError::io("ask for the cluster's status"))?;
     let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-    let mds = status.and_then(|mut status| Some(status.get_mut("mds")?.take()));
-    mds.filter(Value::is_object).ok_or_else(|| {
+    let server = status.and_then(|mut status| Some(status.get_mut(name)?.take()));
+    server.filter(Value::is_object).ok_or_else(|| {
         let said = String::from_utf8_lossy(&output.stderr);
         BenchError::Cluster(format!("its status is missing: {}", said.trim()))
     })

@@ -136,7 +136,7 @@ fn place(options: &ClusterOptions) -> Vec<String> {
 }
 
 /// `root` and all its descendants.
-pub(super) fn family(root: u32) -> Result<Vec<u32>, BenchError> {
+pub(crate) fn family(root: u32) -> Result<Vec<u32>, BenchError> {
     let doing = BenchError::io("list the cluster's processes");
     let mut parents = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").map_err(&doing)? {
