@@ -15,6 +15,9 @@ const FILES_COUNT: u32 = 8;
 const RECORD_BYTES: usize = 1 << 20;
 /// Bytes of each durable write while a server is lost.
 const SMALL_BYTES: usize = 4096;
+/// A system in which no file can be made after this is an error, and how often it is tried.
+const READY_MAX: Duration = Duration::from_secs(30);
+const READY_POLL: Duration = Duration::from_millis(100);
 /// Small writes before that.
 const WARM_UP: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,7 @@ pub(super) fn measure(system: &Arc<System>, bytes: u64) -> Result<Run, BenchErro
 }
 
 async fn work<F: Files>(files: &F, system: &Arc<System>, bytes: u64) -> Result<Run, BenchError> {
+    wait_until_ready(files).await?;
     let records_count = bytes / u64::from(FILES_COUNT) / RECORD_BYTES as u64;
     let began = Instant::now();
     let write = |number| write_file(files, number, records_count);
@@ -65,6 +69,24 @@ async fn work<F: Files>(files: &F, system: &Arc<System>, bytes: u64) -> Result<R
         run.repair_s = Some(began.elapsed().as_secs_f64());
     }
     Ok(run)
+}
+
+/// Waits until files can be made: `GlusterFS` says that it is read-only until it has reached all bricks.
+async fn wait_until_ready<F: Files>(files: &F) -> Result<(), BenchError> {
+    let end = Instant::now() + READY_MAX;
+    for number in 0..FILES_COUNT {
+        let name = format!("ready-{number}");
+        let file = loop {
+            match files.create(&name).await {
+                Ok(file) => break file,
+                Err(e) if Instant::now() >= end => return Err(e),
+                Err(_) => std::thread::sleep(READY_POLL),
+            }
+        };
+        files.close(file).await?;
+        files.remove(&name).await?;
+    }
+    Ok(())
 }
 
 #[allow(

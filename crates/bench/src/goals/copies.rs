@@ -26,7 +26,7 @@ const STABLE_FILE_BYTES: u64 = 16 << 20;
 const BEHIND_BYTES: u64 = 64 << 20;
 const BEHIND_BYTES_QUICK: u64 = 8 << 20;
 /// What is filled over a link, and with `--quick`.
-const FILLED_BYTES: u64 = 128 << 20;
+const FILLED_BYTES: u64 = 256 << 20;
 const FILLED_BYTES_QUICK: u64 = 8 << 20;
 /// Payload of a request over links, unless a goal says another.
 const RECORD_BYTES: u32 = 32 << 10;

@@ -201,13 +201,31 @@ impl Cluster {
     /// # Errors
     /// [`BenchError::Cluster`] when it does not say, or when it takes longer than five minutes.
     pub fn wait_until_full(&self, program: &Path) -> Result<(), BenchError> {
+        self.wait_for_repair(program, |repair| {
+            let lacking = ["under_replicated", "filling", "not_served"];
+            lacking.into_iter().all(|what| repair[what] == 0)
+        })
+    }
+
+    /// Waits until some place is being filled.
+    ///
+    /// # Errors
+    /// As [`Self::wait_until_full`].
+    pub fn wait_until_filling(&self, program: &Path) -> Result<(), BenchError> {
+        self.wait_for_repair(program, |repair| repair["filling"] != 0)
+    }
+
+    fn wait_for_repair(
+        &self,
+        program: &Path,
+        is_enough: impl Fn(&Value) -> bool,
+    ) -> Result<(), BenchError> {
         let end = Instant::now() + CLEAN_MAX;
         loop {
             let repair = self.tell(program, &["repair", "status", "--json"])?;
             let repair: Value = serde_json::from_str(&repair)
                 .map_err(|e| BenchError::Cluster(format!("its repair status: {e}")))?;
-            let is_none = |what: &str| repair[what] == 0;
-            if is_none("under_replicated") && is_none("filling") && is_none("not_served") {
+            if is_enough(&repair) {
                 return Ok(());
             }
             if Instant::now() >= end {

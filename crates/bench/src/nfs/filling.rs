@@ -1,7 +1,7 @@
 //! Filling of a data server that has nothing: one of two that have everything is lost, and a third one takes its places.
 //!
-//! Nobody writes meanwhile. The time is that from the order that gives the lost one up to the moment when each place has its
-//! copies again, as the metadata server says.
+//! Nobody writes meanwhile. The time is that from the moment when the metadata server says that a place is being filled, which
+//! follows the order that gives the lost one up, to that when it says that each place has its copies.
 
 use super::failover::sample;
 use crate::load::{self, Load, Tally};
@@ -45,8 +45,9 @@ impl Subject for Filling {
         cluster.send_away(LOST, Away::Killed)?;
         std::thread::sleep(TAKEN_OVER);
         let program = &self.cluster.program;
-        let began = Instant::now();
         cluster.tell(program, &["expel", &lost_id, "--yes"])?;
+        cluster.wait_until_filling(program)?;
+        let began = Instant::now();
         cluster.wait_until_full(program)?;
         let elapsed = began.elapsed();
         let mut tally = Tally::new();

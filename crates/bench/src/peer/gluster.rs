@@ -98,7 +98,7 @@ fn allocated_bytes(dir: &Path) -> u64 {
 
 /// Starts everything in the folder that is its argument, and stays.
 fn script(port: u16) -> String {
-    let mut script = r#"D=$1
+    let script = r#"D=$1
 mount -t tmpfs none /run
 mount -t tmpfs none /var/log
 mkdir -p /run/gluster /var/log/glusterfs $D/lib $D/records $D/brick1 $D/brick2 $D/brick3 $D/brick4 $D/brick5
@@ -112,7 +112,7 @@ volume management
 end-volume
 END
 cat > $D/ganesha.conf <<END
-NFS_CORE_PARAM { Protocols = 4; Bind_addr = 127.0.0.1; NFS_Port = PORT; Enable_UDP = false; Enable_NLM = false; Enable_RQUOTA = false; }
+NFS_CORE_PARAM { Protocols = 4; Bind_addr = 127.0.0.1; NFS_Port = @PORT@; Enable_UDP = false; Enable_NLM = false; Enable_RQUOTA = false; }
 NFSV4 { Minor_Versions = 1, 2; Graceless = true; RecoveryBackend = fs; RecoveryRoot = "$D/records"; }
 EXPORT { Export_Id = 1; Path = "/"; Pseudo = "/"; Protocols = 4; Transports = TCP; Access_Type = RW; Squash = None; SecType = sys;
     FSAL { Name = GLUSTER; Hostname = "127.0.0.2"; Volume = "v"; } }
@@ -123,10 +123,22 @@ until gluster volume list > $D/list 2>&1; do sleep 0.1; done
 B=127.0.0.2:$D
 gluster --mode=script volume create v replica 2 $B/brick1 $B/brick2 $B/brick3 $B/brick4 force
 gluster --mode=script volume start v
+until [ $(gluster volume status v | grep -c ' Y ') -ge 5 ]; do sleep 0.2; done
 ganesha.nfsd -F -f $D/ganesha.conf -L $D/ganesha.log -p $D/ganesha.pid &
 while true; do wait || true; sleep 1; done
-"#
-    .to_owned();
-    script = script.replace("PORT", &port.to_string());
-    script
+"#;
+    script.replace("@PORT@", &port.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    //! What its configuration says.
+    use super::*;
+
+    #[test]
+    fn the_script_exports_the_volume_at_the_port() {
+        let text = script(4711);
+        assert!(text.contains("NFS_Port = 4711;") && !text.contains('@'));
+        assert!(text.contains("\nEXPORT {") && text.contains("replica 2"));
+    }
 }

@@ -121,7 +121,7 @@ impl Isolated {
     /// Runs a program beside the servers and returns what it says.
     pub(crate) fn run(&self, words: &[&str]) -> Result<String, BenchError> {
         let mut command = Command::new("nsenter");
-        command.args(["--target", &self.init.to_string(), "--mount"]);
+        command.args(["--target", &self.init.to_string(), "--mount", "--pid"]);
         if self.has_network {
             command.arg("--net");
         }
