@@ -18,13 +18,13 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tempfile::TempDir;
 
-const LOAD: Load = Load {
+pub(crate) const LOAD: Load = Load {
     connections_count: 2,
     warm_up: Duration::from_millis(20),
     measure: Duration::from_millis(300),
 };
 
-fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
+pub(crate) fn options(dir: &TempDir, ds_count: u16, in_memory: bool) -> ClusterOptions {
     ClusterOptions {
         ds_count,
         in_memory,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
 mod bare;
+mod copies;
 mod goals;
 mod mount;
 mod recovery;
