@@ -123,10 +123,7 @@ mod tests {
     fn a_backup_is_left_out_only_where_enough_others_that_serve_are_in_sync() {
         let row = |members: &[(u32, MemberState)]| {
             let mut row = Row::single(1, 1);
-            let member = |(ds, state): &(u32, MemberState)| Member {
-                ds: *ds,
-                state: *state,
-            };
+            let member = |(ds, state): &(u32, MemberState)| Member::new(*ds, *state);
             row.members = members.iter().map(member).collect::<Vec<_>>().into();
             row
         };

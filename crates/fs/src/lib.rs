@@ -69,8 +69,8 @@ pub use delegations::{
     Clearing, Excluded, clear, exclude, file_of_name, missed, recall, settle_ended,
 };
 pub use eager::make_objects;
-pub use follow::watch_device;
 pub use file_paths::{FILE_PATHS_MAX, NamedFile, file_paths};
+pub use follow::watch_device;
 pub use fresh::{Fresh, better_known, fresh, fresh_entries, kept_mtime};
 pub use fs::{
     COPY_ASYNC_ABOVE_BYTES, Creation, DataConfig, Fs, FsConfig, FsError, STRIPE_UNIT_BYTES_MAX,

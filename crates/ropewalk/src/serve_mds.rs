@@ -25,8 +25,8 @@ use crate::metrics::{self, Watched};
 use crate::nss::NameService;
 use crate::out;
 use crate::rdma::{self, RdmaListen};
-use crate::status::lag::LagRow;
 use crate::scrub::DamagedFile;
+use crate::status::lag::LagRow;
 use crate::status::redundancy::PlacesSummary;
 use crate::status::{
     DataServerRow, FillingRow, GroupRow, KeyRow, MdsStatus, NameClashRow, PlaceRow, STATE_DRAINING,

@@ -2,18 +2,20 @@
 //!
 //! # Ownership
 //! The index has the parts, a filling its progress. Here is only when they were counted, and how many there were. A place
-//! that waits for its member is counted as a whole: what that one lacks is known when it is compared.
+//! that waits for a member is counted by its unsettled parts, or as a whole when the member was never in sync: what it
+//! lacks is known when it is compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control::{LACKING_MAX, PlaceParts};
-use layout::MemberState;
+use layout::{Member, MemberState};
 use parts::PARTS_MAX;
 use tokio::time::Instant;
 
 use super::noted::FillKey;
 use crate::ds::Ds;
+use crate::part_keys::Which;
 
 /// Parts of a place that lacks a copy are counted again after so long: files come and go meanwhile.
 const COUNT_AGAIN: Duration = Duration::from_secs(60);
@@ -26,6 +28,8 @@ struct Lack {
     filled: Vec<FillKey>,
     /// Whether some only wait.
     has_stale: bool,
+    /// Which parts they may lack.
+    which: Which,
 }
 
 impl Ds {
@@ -36,7 +40,16 @@ impl Ds {
             let lacking = own.filter_map(|(group, place, row)| {
                 let place = u8::try_from(place).ok()?;
                 let filled = row.row.in_state(MemberState::Filling);
+                let mut members = row.row.members.0.iter();
+                let is_unknown = |m: &Member| {
+                    let is_out = matches!(m.state, MemberState::Stale | MemberState::Filling);
+                    is_out && !m.was_sync
+                };
                 let lack = Lack {
+                    which: match members.any(is_unknown) {
+                        true => Which::All,
+                        false => Which::Unsettled,
+                    },
                     filled: filled.map(|ds| (group, place, ds)).collect(),
                     has_stale: row.row.in_state(MemberState::Stale).next().is_some(),
                 };
@@ -56,15 +69,15 @@ impl Ds {
             counted
                 .retain(|place, (_, at)| places.contains_key(place) && at.elapsed() < COUNT_AGAIN);
             places
-                .into_keys()
-                .find(|place| !counted.contains_key(place))
+                .into_iter()
+                .find(|(place, _)| !counted.contains_key(place))
         };
-        let Some(place) = due else {
+        let Some((place, Lack { which, .. })) = due else {
             return false;
         };
         let (mut parts, mut after) = (0, None);
         loop {
-            let page = match self.index.parts_of(place, after, PARTS_MAX as usize) {
+            let page = match self.index.parts_of(which, place, after, PARTS_MAX as usize) {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::warn!(group = place.0, place = place.1, %error, "parts are not counted");
