@@ -12,7 +12,7 @@ use crate::rig::file::{File, patiently};
 use crate::rig::real::{Real, bytes_of, fill, try_commit, write};
 use crate::rig::{Client, Rig};
 use bytes::Bytes;
-use cluster::{ClusterStatus, WhySlow};
+use cluster::{ClusterStatus, PairLag, WhySlow};
 use meta::{BoxFuture, MemStore, MetaError, MetaStore, Pair, Read, Seq, TxBody};
 use nfs4::StableHow;
 use std::sync::Arc;
@@ -108,6 +108,13 @@ fn status(rig: &Rig) -> ClusterStatus {
     rig.nfsd.role().fs().cluster().status()
 }
 
+/// The version of the group with copies: it rises with each change of a row.
+fn version(rig: &Rig) -> u32 {
+    let place = status(rig).places.into_iter().find(|p| p.copies > 1);
+    let group = rig.nfsd.role().fs().cluster().group(place.unwrap().group);
+    group.unwrap().version
+}
+
 fn is_primary(rig: &Rig, ds: u32) -> bool {
     status(rig).places.iter().any(|place| place.primary == ds)
 }
@@ -173,14 +180,20 @@ async fn a_disk_whose_syncs_take_3_s_loses_its_primaries_and_others_go_on() {
 
     disk.sync_ms.store(3_000, Ordering::Relaxed);
     let ill = Instant::now();
+    let mut is_told = false;
     while ill.elapsed() < Duration::from_secs(30) {
         load.round().await;
+        let waits = |p: &PairLag| p.lag.ds_id == SLOW && p.lag.sync_us > 1_000_000;
+        is_told |= status(&rig).lags.iter().any(waits);
     }
+    assert!(is_told, "its primaries tell how long its syncs take");
     let now = status(&rig);
     let slow = now.servers[1].slow.unwrap();
     assert!(matches!(slow.why, WhySlow::Disk { .. }), "{slow:?}");
     assert!(slow.is_out, "another copy in sync is left");
     assert!(now.places.iter().all(|p| p.is_served && p.primary != SLOW));
+
+    let version_then = version(&rig);
 
     // It is tried now and then, and found slow again. Only then somebody waits for it.
     let (mut rounds, mut waited, mut times_out, mut was_out) = (0, 0, 0, true);
@@ -194,6 +207,10 @@ async fn a_disk_whose_syncs_take_3_s_loses_its_primaries_and_others_go_on() {
     }
     assert!((1..=2).contains(&times_out), "left out {times_out} times");
     assert!(waited * 10 < rounds, "{waited} of {rounds} rounds waited");
+
+    // At each try both of its places are filled, count, and do without it again.
+    let changes = version(&rig) - version_then;
+    assert!(changes <= 6 * (times_out + 1), "{changes} changes of rows");
 
     disk.sync_ms.store(5, Ordering::Relaxed);
     let well = Instant::now();
