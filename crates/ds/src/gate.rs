@@ -18,8 +18,7 @@
 //! never delay it. What the keys of a generation have verified is looked up without the lock; under it the generation
 //! is compared once more.
 //!
-//! The lease ends by a clock that counts suspension of the machine ([`LeaseClock`]), and is looked at for each operation and
-//! again before a promise (rule P3). Waits and timeouts are tokio's.
+//! The lease ends by a clock that counts suspension ([`LeaseClock`], rule P3). Waits and timeouts are tokio's.
 //!
 //! # Failure
 //! Everything here but the floors ends with the process; floors come back from the index.
@@ -273,15 +272,11 @@ impl Admitted {
 
 impl Gate {
     /// A gate that lets nothing in, with the floors of the index.
-    pub(crate) fn new(
-        floors: Floors,
-        membership: Option<Membership>,
-        lease_clock: LeaseClock,
-    ) -> Self {
+    pub(crate) fn new(floors: Floors, membership: Option<Membership>, clock: LeaseClock) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 phase: Phase::Away,
-                lease_clock,
+                lease_clock: clock,
                 lease_until: None,
                 ring: Arc::new(Ring {
                     generation: 0,
@@ -691,8 +686,7 @@ impl Inner {
     }
 
     fn has_lease(&self) -> bool {
-        self.lease_until
-            .is_some_and(|until| self.lease_now() < until)
+        self.lease_until > Some(self.lease_now())
     }
 
     fn lease_now(&self) -> Duration {

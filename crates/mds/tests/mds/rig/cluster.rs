@@ -272,11 +272,13 @@ pub async fn call<R: Request>(conn: &ConnHandle, args: &R) -> Result<R::Ok, Refu
     })
 }
 
-pub fn addresses(name: &str) -> Vec<NetAddr> {
-    vec![NetAddr {
+/// Several names have commas between them.
+pub fn addresses(names: &str) -> Vec<NetAddr> {
+    let address = |name| NetAddr {
         netid: Text::cut("memory"),
         uaddr: Text::cut(name),
-    }]
+    };
+    names.split(',').map(address).collect()
 }
 
 const CAPACITY: Capacity = Capacity {
@@ -391,12 +393,7 @@ impl FakeDs {
             ds_id: self.id,
             store: self.store,
             boot_nonce: self.boot_nonce,
-            addresses: self
-                .uaddr
-                .split(',')
-                .flat_map(addresses)
-                .collect::<Vec<_>>()
-                .into(),
+            addresses: addresses(&self.uaddr).into(),
             capacity: CAPACITY,
             location: Text::default(),
         };
