@@ -9,9 +9,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use meta::{MetaError, Purpose, Seq, TxOutcome};
+use meta::{MetaError, MetaStore, Purpose, Seq, TxOutcome};
 
-use crate::index::{CHANGES_KEY, Index, put};
+/// Where the index keeps the count.
+pub(crate) const CHANGES_KEY: &[u8] = b"schanges";
 
 /// How many changes there were before this process, and after which transaction it counts.
 pub(crate) struct Changes {
@@ -40,27 +41,25 @@ impl Changes {
     pub(crate) fn at(&self, seq: Seq) -> u64 {
         self.before + seq.0.saturating_sub(self.since.load(SeqCst))
     }
-}
 
-impl Index {
     /// From now on transactions are changes: the MDS has taken this process.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn count_changes(&self) -> Result<(), MetaError> {
-        if self.changes.are_counted() {
+    pub(crate) fn count_from_now(&self, store: &dyn MetaStore) -> Result<(), MetaError> {
+        if self.are_counted() {
             return Ok(());
         }
         // A transaction of its own tells those before it from those after it.
-        let begun = self.store.transact(&mut |tx| {
+        let begun = store.transact(&mut |tx| {
             tx.purpose(Purpose::Removal);
-            put(tx, CHANGES_KEY, &self.changes.before);
-            self.changes.are_counted.store(true, SeqCst);
+            tx.put(CHANGES_KEY, &xdr::encode_to_vec(&self.before));
+            self.are_counted.store(true, SeqCst);
             Ok(TxOutcome::Commit)
         });
         match begun {
-            Ok(seq) => self.changes.since.store(seq.0, SeqCst),
-            Err(_) => self.changes.are_counted.store(false, SeqCst),
+            Ok(seq) => self.since.store(seq.0, SeqCst),
+            Err(_) => self.are_counted.store(false, SeqCst),
         }
         begun.map(drop)
     }

@@ -34,7 +34,7 @@ use rustc_hash::FxHashMap;
 use xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 use crate::OpenError;
-use crate::changes::Changes;
+use crate::changes::{CHANGES_KEY, Changes};
 use crate::part_keys::{delete_part, unsettle_parts_of_earlier_versions};
 
 /// Objects that the table in memory holds; each takes about 100 bytes.
@@ -49,7 +49,6 @@ const SCHEMA: u32 = 1;
 const SCHEMA_KEY: &[u8] = b"sschema";
 const STORE_ID_KEY: &[u8] = b"sstore_id";
 const COUNTER_KEY: &[u8] = b"scounter";
-pub(crate) const CHANGES_KEY: &[u8] = b"schanges";
 const MEMBERSHIP_KEY: &[u8] = b"smembership";
 const OBJECTS_KEY: &[u8] = b"sobjects";
 /// Set with the first redo log that the index was tied to.

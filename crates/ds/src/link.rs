@@ -209,7 +209,7 @@ async fn hello(
         location: config.location.clone(),
     };
     let ok = call(conn, &args, HELLO_TIMEOUT).await?;
-    let counted = ds.index.count_changes();
+    let counted = ds.index.changes.count_from_now(&*ds.index.store);
     counted.map_err(|e| LinkError::Store(status_of(&e)))?;
     ds.announced.note(args.store.changes);
     let ring = ok.keys.ring().map_err(LinkError::Keys)?;
