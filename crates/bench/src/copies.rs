@@ -12,40 +12,18 @@ use crate::process::Launcher;
 use crate::report::{self, Machine};
 use crate::runner::Spread;
 use crate::{BenchError, interrupt};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
+pub use systems::Kind;
 use systems::System;
+use work::Run;
 
 /// Bytes of all files, and those of `--quick`.
 const BYTES: u64 = 2 << 30;
 const BYTES_QUICK: u64 = 64 << 20;
-
-/// What is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// Ropewalk with one copy
-    One,
-    /// Ropewalk with two
-    Two,
-    /// nfs-ganesha over GlusterFS, replica 2
-    Gluster,
-    /// `MooseFS`, goal 2, by FUSE
-    Moosefs,
-}
-
-impl Kind {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::One => "Ropewalk, one copy",
-            Self::Two => "Ropewalk, two copies",
-            Self::Gluster => "nfs-ganesha over GlusterFS, replica 2",
-            Self::Moosefs => "MooseFS, goal 2, by FUSE",
-        }
-    }
-}
 
 /// What to measure.
 #[derive(Debug, Clone, Args)]
@@ -70,17 +48,6 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-/// One run of one system.
-#[derive(Debug, Clone, Copy)]
-struct Run {
-    write_mb_per_s: f64,
-    read_mb_per_s: f64,
-    /// From SIGKILL to the end of the last first write; none where there is one copy.
-    wait_s: Option<f64>,
-    /// Until everything that was written has two copies again.
-    repair_s: Option<f64>,
-}
-
 const COLUMNS: [&str; 5] = [
     "system",
     "write mb_per_s",
@@ -88,27 +55,6 @@ const COLUMNS: [&str; 5] = [
     "SIGKILL to write s",
     "full repair s",
 ];
-
-impl Run {
-    /// In the order of columns.
-    fn values(&self) -> [f64; 4] {
-        [
-            self.write_mb_per_s,
-            self.read_mb_per_s,
-            self.wait_s.unwrap_or(f64::NAN),
-            self.repair_s.unwrap_or(f64::NAN),
-        ]
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "write_mb_per_s": self.write_mb_per_s,
-            "read_mb_per_s": self.read_mb_per_s,
-            "sigkill_to_write_s": self.wait_s,
-            "full_repair_s": self.repair_s,
-        })
-    }
-}
 
 /// Measures and writes the table to `out`.
 ///

@@ -1,6 +1,5 @@
 //! The systems that are compared: how each is started, loses a server, and gets its copies again.
 
-use super::Kind;
 use crate::BenchError;
 use crate::nfs::cluster::{Away, Cluster, ClusterOptions};
 use crate::nfs::server::{Server, Transport};
@@ -14,6 +13,30 @@ use std::path::{Path, PathBuf};
 const SERVERS_COUNT: u16 = 4;
 /// The data server that is killed.
 const KILLED: usize = 1;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Ropewalk with one copy
+    One,
+    /// Ropewalk with two
+    Two,
+    /// nfs-ganesha over GlusterFS, replica 2
+    Gluster,
+    /// `MooseFS`, goal 2, by FUSE
+    Moosefs,
+}
+
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::One => "Ropewalk, one copy",
+            Self::Two => "Ropewalk, two copies",
+            Self::Gluster => "nfs-ganesha over GlusterFS, replica 2",
+            Self::Moosefs => "MooseFS, goal 2, by FUSE",
+        }
+    }
+}
 
 /// Those that were named, or all, as far as they are here; says which are not.
 pub(super) fn installed(named: &[Kind]) -> Vec<Kind> {

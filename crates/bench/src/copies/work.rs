@@ -1,12 +1,12 @@
 //! What is done to each system: the same for all, through the file system's own client.
 
-use super::Run;
 use super::systems::{Reached, System};
 use crate::suite::files::mounted::Mounted;
 use crate::suite::files::remote::Remote;
 use crate::suite::files::{Buffer, Files};
 use crate::{BenchError, load, pattern};
 use bytes::Bytes;
+use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,38 @@ const READY_MAX: Duration = Duration::from_secs(30);
 const READY_POLL: Duration = Duration::from_millis(100);
 /// Small writes before that.
 const WARM_UP: Duration = Duration::from_secs(1);
+
+/// One run of one system.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) write_mb_per_s: f64,
+    pub(super) read_mb_per_s: f64,
+    /// From SIGKILL to the end of the last first write; none where there is one copy.
+    pub(super) wait_s: Option<f64>,
+    /// Until everything that was written has two copies again.
+    pub(super) repair_s: Option<f64>,
+}
+
+impl Run {
+    /// In the order of columns.
+    pub(super) fn values(&self) -> [f64; 4] {
+        [
+            self.write_mb_per_s,
+            self.read_mb_per_s,
+            self.wait_s.unwrap_or(f64::NAN),
+            self.repair_s.unwrap_or(f64::NAN),
+        ]
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "write_mb_per_s": self.write_mb_per_s,
+            "read_mb_per_s": self.read_mb_per_s,
+            "sigkill_to_write_s": self.wait_s,
+            "full_repair_s": self.repair_s,
+        })
+    }
+}
 
 /// One run: writes, reads, and where there are copies a server that is lost, and repair.
 pub(super) fn measure(system: &Arc<System>, bytes: u64) -> Result<Run, BenchError> {
