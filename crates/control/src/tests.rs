@@ -181,17 +181,7 @@ fn scrub_state() -> ScrubState {
     }
 }
 
-#[test]
-fn calls_to_the_mds_round_trip() {
-    let certificate = || vec![0x30; CERTIFICATE_BYTES_MAX as usize][..].into();
-    let join_ok = JoinOk {
-        cluster_id: 1,
-        ds_id: 2,
-        certificate: certificate(),
-        ca_certificate: certificate(),
-    };
-    check(join(), join_ok);
-    check(hello(), hello_ok());
+fn heartbeat() -> HeartbeatArgs {
     let counters = Counters {
         client_read_bytes: 1,
         client_written_bytes: 2,
@@ -204,7 +194,7 @@ fn calls_to_the_mds_round_trip() {
         objects_lost: 9,
         io_errors: 10,
     };
-    let heartbeat = HeartbeatArgs {
+    HeartbeatArgs {
         capacity: capacity(),
         counters,
         floors_fill_percent: 51,
@@ -226,7 +216,21 @@ fn calls_to_the_mds_round_trip() {
         sync_us: 52,
         lags: full(LAG),
         lacking: full(LACKING),
+    }
+}
+
+#[test]
+fn calls_to_the_mds_round_trip() {
+    let certificate = || vec![0x30; CERTIFICATE_BYTES_MAX as usize][..].into();
+    let join_ok = JoinOk {
+        cluster_id: 1,
+        ds_id: 2,
+        certificate: certificate(),
+        ca_certificate: certificate(),
     };
+    check(join(), join_ok);
+    check(hello(), hello_ok());
+    let heartbeat = heartbeat();
     let heartbeat_ok = HeartbeatOk {
         lease_ms: 5,
         cluster_floor: E,

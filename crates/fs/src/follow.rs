@@ -24,42 +24,18 @@ use nfs4::cb::{
 };
 use nfs4::layout::LENGTH_TO_EOF;
 use nfs4::{ClientId, DeviceId, FsId, IoMode, NfsStatus};
-use parking_lot::Mutex;
 use state::{DeviceVersion, Follow, Recall};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Callbacks in a second, to all clients together.
-const CALLBACKS_PER_SECOND_MAX: u32 = 2_000;
 /// Clients that are being told at one time.
 const CLIENTS_MAX: usize = 1_024;
 /// How long a recall of one file waits for its answer before the client is asked no more.
 const ANSWER_MS_MAX: u64 = 2_000;
 /// How long one client is told by file.
 const CLIENT_MS_MAX: u64 = 15_000;
-
-/// Who is being told, and when the next callback may go.
-#[derive(Default)]
-pub(crate) struct Following {
-    busy: Mutex<BTreeSet<ClientId>>,
-    next: Mutex<Option<Instant>>,
-}
-
-impl Following {
-    /// Waits for the turn of one callback.
-    async fn turn(&self) {
-        let pause = Duration::from_secs(1) / CALLBACKS_PER_SECOND_MAX;
-        let at = {
-            let mut next = self.next.lock();
-            let at = next.map_or_else(Instant::now, |next| next.max(Instant::now()));
-            *next = Some(at + pause);
-            at
-        };
-        tokio::time::sleep_until(at).await;
-    }
-}
 
 /// A client has fetched a device and wants to hear when it is gone.
 pub fn watch_device(fs: &Fs, actor: &Actor, id: DeviceId) {

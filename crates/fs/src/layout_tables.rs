@@ -4,7 +4,7 @@
 //! Tables sit behind mutexes that are never held across an `await`. The state table's lock comes after a file's grant
 //! lock and before none of these.
 
-use crate::follow::Following;
+use crate::following::Following;
 use crate::hint::Hinted;
 use crate::unknown_sizes::{Truncating, UnknownSizes};
 use crate::writer_set::WriterSet;

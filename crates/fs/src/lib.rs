@@ -31,6 +31,7 @@ mod fencing;
 mod file_paths;
 mod files;
 mod follow;
+mod following;
 mod fresh;
 mod fs;
 mod hint;

@@ -18,8 +18,9 @@
 //! ones out of the data servers.
 
 mod devices;
+pub(crate) mod follow;
 
-pub use devices::{DeviceVersion, FOLLOW_FILES_MAX, Follow};
+pub use devices::DeviceVersion;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -44,9 +44,10 @@ pub use file_states::{
     ClientGone, Closed, FileStates, Ground, Io, LayoutWanted, LockArgs, StateLimits,
 };
 pub use grace::{Grace, GraceEnd};
+pub use layouts::follow::{FOLLOW_FILES_MAX, Follow};
 pub use layouts::{
-    DeviceVersion, FOLLOW_FILES_MAX, Follow, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits,
-    Layouts, Recall, RecallAnswer, Returned,
+    DeviceVersion, IoMode, IoModes, LAYOUT_SEQID_WINDOW, LayoutLimits, Layouts, Recall,
+    RecallAnswer, Returned,
 };
 pub use locks::{LockDenied, LockLimits, LockOutcome};
 pub use name_clashes::{ClashSeen, NameClash, NameClashes};
