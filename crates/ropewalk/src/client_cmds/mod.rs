@@ -78,14 +78,17 @@ pub(crate) fn run(command: &ClientCommand) -> Result<(), CliError> {
 async fn run_async(command: &ClientCommand) -> Result<(), CliError> {
     let servers = remote::Servers::default();
     let mut signals = Signals::take().map_err(|e| CliError::new(e.to_string()))?;
-    let mut running = std::pin::pin!(run_command(command, &servers));
-    let done = loop {
-        tokio::select! {
-            done = &mut running => break done,
-            () = tell_waits(&servers) => unreachable!("it goes on for ever"),
-            signal = signals.stop() => if !servers.stop.ask() {
-                break Err(CliError::interrupted(signal));
-            },
+    let done = {
+        // Dropped with this block, and its open files with it: they are closed below.
+        let mut running = std::pin::pin!(run_command(command, &servers));
+        loop {
+            tokio::select! {
+                done = &mut running => break done,
+                () = tell_waits(&servers) => unreachable!("it goes on for ever"),
+                signal = signals.stop() => if !servers.stop.ask() {
+                    break Err(CliError::interrupted(signal));
+                },
+            }
         }
     };
     let done = if done.as_ref().is_err_and(CliError::is_interruption) {
