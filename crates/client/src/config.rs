@@ -64,7 +64,8 @@ pub struct ClientConfig {
     /// How long a request to the MDS is tried in all, a grace period included. Also how long data that servers keep
     /// losing are written again.
     pub give_up: Duration,
-    /// How long a request to a DS is tried before its data go through the MDS.
+    /// How long a request to a DS is tried before a new layout is asked for, or its data go through the MDS. The usual time
+    /// is a little longer than another DS needs to take over: the lease of 5 s, and 1 s.
     pub ds_give_up: Duration,
 }
 
@@ -86,7 +87,7 @@ impl ClientConfig {
             uncommitted_bytes_max: 64 << 20,
             try_timeout: Duration::from_secs(30),
             give_up: Duration::from_secs(180),
-            ds_give_up: Duration::from_secs(15),
+            ds_give_up: Duration::from_secs(7),
         }
     }
 }

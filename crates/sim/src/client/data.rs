@@ -130,7 +130,8 @@ impl DataWorker {
             pnfs: parts.is_pnfs,
             io_bytes_max: 8 * 1024,
             try_timeout: Duration::from_millis(1_500),
-            give_up: Duration::from_secs(240),
+            // With `copies_min` each data server that is lost holds up promises, and others follow before it is back.
+            give_up: Duration::from_secs(1_200),
             ds_give_up: Duration::from_secs(4),
             ..ClientConfig::new(owner, verifier(&mut parts.rng), identity)
         };
