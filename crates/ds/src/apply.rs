@@ -97,7 +97,7 @@ impl Ds {
         };
         let _changing = self.sums.begin(id.file_id);
         let known = self.index.known(id)?;
-        let is_unsettled = known.group == 0 || is_removal || self.unsettled.has(id);
+        let is_unsettled = known.is_unsettled || known.group == 0 || is_removal;
         if known.has_sums || !is_unsettled {
             Box::pin(self.before_first_change(id, range, (known.has_sums, is_unsettled))).await?;
         }
@@ -126,7 +126,7 @@ impl Ds {
         }
         if let Some(seq) = marked {
             self.index.durable(seq).await?;
-            self.unsettled.note(id);
+            self.index.note_unsettled(id, true);
         }
         Ok(())
     }
@@ -325,7 +325,6 @@ impl Ds {
         }
         ids.extend(unknown);
         self.redo.forget(&ids);
-        ids.iter().for_each(|id| self.unsettled.forget(*id));
         let all = self.blocking(move |objects| {
             ids.iter().try_for_each(|id| match objects.remove(*id) {
                 Ok(()) | Err(ObjectError::NotFound) => Ok(()),

@@ -26,7 +26,6 @@ use crate::size_answers::SizeAnswers;
 use crate::space_told::SpaceTold;
 use crate::sums::table::Sums;
 use crate::sync_time::SyncTime;
-use crate::unsettled::Unsettled;
 
 /// Blocking calls under way at once; more wait for a place.
 const BLOCKING_MAX: usize = 64;
@@ -60,7 +59,6 @@ pub struct Ds {
     pub(crate) reports: Reports,
     pub(crate) space_told: SpaceTold,
     pub(crate) sums: Sums,
-    pub(crate) unsettled: Unsettled,
     /// Of its own disk.
     pub(crate) sync_time: SyncTime,
     pub(crate) counts: Counts,
@@ -130,7 +128,6 @@ impl Ds {
             reports: Reports::default(),
             space_told: SpaceTold::default(),
             sums,
-            unsettled: Unsettled::default(),
             sync_time: SyncTime::default(),
             counts: Counts::default(),
             verifier: AtomicU64::new(random()),

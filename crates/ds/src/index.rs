@@ -80,7 +80,7 @@ pub(crate) struct ObjectRecord {
     pub(crate) group: u32,
     /// Some chunk may have sums ([`crate::sums`]). Stored after that, as a bit, and only when a bit is set.
     pub(crate) has_sums: bool,
-    /// The part is settled ([`crate::unsettled`]). Another bit.
+    /// The part is settled ([`crate::part_index`]). Another bit.
     pub(crate) is_settled: bool,
 }
 
@@ -159,6 +159,8 @@ pub(crate) struct Known {
     stored_write: Option<WriteNumber>,
     /// Compared with the object store since the process started.
     pub(crate) checked: bool,
+    /// Not settled, durably or with its entry ([`crate::part_index`]). False says nothing.
+    pub(crate) is_unsettled: bool,
     /// The transaction that made the mark.
     seq: Seq,
 }
@@ -439,6 +441,13 @@ impl Index {
     /// A chunk of the object has sums now. Looked up before, so that a look-up which read the store earlier finds an entry.
     pub(crate) fn note_sums(&self, id: ObjectId, found: Known) {
         self.known.lock().entry(id).or_insert(found).has_sums = true;
+    }
+
+    /// A part is known to be unsettled, or not any more.
+    pub(crate) fn note_unsettled(&self, id: ObjectId, is_unsettled: bool) {
+        if let Some(known) = self.known.lock().get_mut(&id) {
+            known.is_unsettled = is_unsettled;
+        }
     }
 
     /// The object was compared with its mark.

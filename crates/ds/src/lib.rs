@@ -50,7 +50,6 @@ mod space_told;
 mod stable_writes;
 pub mod sums;
 mod sync_time;
-mod unsettled;
 mod wrote;
 
 pub use config::{DsConfig, LeaseClock, PeerFilter, virtual_lease_clock};

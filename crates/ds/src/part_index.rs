@@ -1,6 +1,21 @@
-//! The index by parts: which a place has, which of them are settled.
+//! The index by parts: which a place has, and which of them may differ between its members (rules P9, P10).
 //!
 //! Adds to [`Index`] what copies need. May call the store; knows no other data server.
+//!
+//! A part is *settled* at a member when all members of its place had all of it durably, and it has not changed here since.
+//! So a part in which two members differ, both of which have been in sync, is not settled at one of them at least. A member
+//! that comes back is given those parts, and no others.
+//!
+//! # Ownership
+//! The store of the index has the truth. The table in memory says of some parts that they are unsettled.
+//!
+//! # Ordering
+//! A part is durably unsettled before its first byte changes. A new part needs no sync for that: without its entry it is
+//! nothing, and the entry has the mark. A primary settles a part after every member has synced it, while no member is out,
+//! if no change was begun meanwhile; so does each member when its turn comes in the stream ([`crate::copies`]).
+//!
+//! # Failure
+//! A mark too many costs a comparison. What memory has forgotten the index is asked for.
 
 use meta::{MetaError, Purpose, Seq, Tx, TxOutcome};
 use objects::ObjectId;

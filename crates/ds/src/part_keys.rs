@@ -1,7 +1,7 @@
 //! Parts of places in the index: which there are, and which are not settled.
 //!
 //! Keys: `q` + placement group, place, file id, generation (big-endian) for each part of a group with places, `u` + the same
-//! for each of them that is not settled ([`crate::unsettled`]).
+//! for each of them that is not settled ([`crate::part_index`]).
 //!
 //! Owns these keys. May call the store; knows neither the index that uses them nor another data server.
 

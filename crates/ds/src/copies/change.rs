@@ -134,7 +134,7 @@ impl Ds {
         }
         self.remove_leftover(part)?;
         if self.index.enter_part(part, meta::Purpose::Upkeep)? {
-            self.unsettled.note(part.id);
+            self.index.note_unsettled(part.id, true);
         }
         Ok(())
     }

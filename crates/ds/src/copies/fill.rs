@@ -4,7 +4,7 @@
 //! One task for each member that is filled at a place. [`Fill`] has what writers note meanwhile.
 //!
 //! # Parts
-//! A member that was in sync before lacks nothing of a part that is settled here and there ([`crate::unsettled`]): the others are
+//! A member that was in sync before lacks nothing of a part that is settled here and there ([`crate::part_index`]): the others are
 //! compared. Any other member has all parts compared.
 //!
 //! # Ordering

@@ -140,7 +140,7 @@ impl Ds {
     /// All members have all of a part durably, as it was when it was quiet: it is settled, if no change was begun since.
     pub(super) fn settle(&self, part: Part, since: Quiet) -> Result<bool, Fault> {
         let settle = || {
-            self.unsettled.forget(part.id);
+            self.index.note_unsettled(part.id, false);
             self.index.settle(part)
         };
         match self.sums.if_still(part.id.file_id, since, settle) {
