@@ -19,7 +19,7 @@ use objects::{OBJECT_BYTES_MAX, ObjectError, ObjectId, ObjectStore};
 
 use crate::ds::Ds;
 use crate::fault::Fault;
-use crate::index::OBJECTS_PER_FILE_MAX;
+use crate::index::{Known, OBJECTS_PER_FILE_MAX};
 use crate::own_stripes::{Own, reserve_own};
 
 /// What is done to an object.
@@ -101,7 +101,7 @@ impl Ds {
         if known.has_sums || !is_unsettled {
             Box::pin(self.before_first_change(id, range, (known.has_sums, is_unsettled))).await?;
         }
-        let applied = self.apply_now(id, change, time).await?;
+        let applied = self.apply_now(id, change, (time, &known)).await?;
         if !overwritten.is_empty() {
             Box::pin(self.overwritten(id, &overwritten)).await?;
         }
@@ -135,7 +135,7 @@ impl Ds {
         &self,
         id: ObjectId,
         change: Change<'_>,
-        time: NfsTime,
+        (time, known): (NfsTime, &Known),
     ) -> Result<Applied, Fault> {
         match change {
             Change::Write {
@@ -145,6 +145,9 @@ impl Ds {
                 is_stable,
                 is_reported,
             } => {
+                if !known.is_checked() {
+                    self.check_once(id)?;
+                }
                 let apply = || self.write(id, (offset, time), data, buffer_bytes);
                 match is_stable {
                     true if is_reported => self
@@ -185,7 +188,6 @@ impl Ds {
         data: &Bytes,
         buffer_bytes: usize,
     ) -> Result<Applied, Fault> {
-        self.check_once(id)?;
         let written = self.objects.write_shared(id, offset, data, buffer_bytes);
         written.map_err(Fault::Object)?;
         self.changed(id, time)

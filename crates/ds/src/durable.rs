@@ -116,8 +116,7 @@ impl Ds {
 
     /// Compares an object with its mark once per process, before it is written: a write must not paper over a loss.
     pub(crate) fn check_once(&self, id: ObjectId) -> Result<(), Fault> {
-        let known = self.index.known(id)?;
-        if known.checked || known.high_water_bytes == 0 {
+        if self.index.known(id)?.is_checked() {
             return Ok(());
         }
         self.check_mark(id, self.size_of(id)?)

@@ -169,6 +169,11 @@ pub(crate) struct Known {
 type WriteNumber = u64;
 
 impl Known {
+    /// Whether it was compared with the object store in this process, or there is nothing to compare.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked || self.high_water_bytes == 0
+    }
+
     /// Written since the record was stored.
     pub(crate) fn is_dirty(&self) -> bool {
         self.write > self.stored_write.unwrap_or(0)
