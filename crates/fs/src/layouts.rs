@@ -195,8 +195,8 @@ fn check_grantable(fs: &Arc<Fs>, inode: &Inode, group: u32, mode: IoMode) -> Res
 }
 
 /// Registers a holder, and takes the key of its handle in the same step. The key does not retire while the layout is held.
-/// What is noted of the device is no newer than what the handles are signed for later: whoever looks for layouts of
-/// another primary finds this one, or the handles are of the new primary.
+/// The version of the device is noted before the handles are signed, so it is never newer than theirs. After a change of
+/// primary either this layout counts as old, or its handles are of the new primary.
 fn enter(
     fs: &Fs,
     client: ClientId,

@@ -173,18 +173,17 @@ struct Filling<'d> {
 
 impl Ds {
     /// Parts of a place.
-    fn count_parts(&self, any: Part, which: Which) -> Result<u64, meta::MetaError> {
-        let place = (any.group, any.id.place);
+    pub(super) async fn count_parts(&self, which: Which, place: (u32, u8)) -> Result<u64, Failed> {
         let (mut count, mut after) = (0, None);
         loop {
-            let page = self
-                .index
-                .parts_of(which, place, after, PARTS_MAX as usize)?;
+            let page = self.index.parts_of(which, place, after, PARTS_MAX as usize);
+            let page = page.map_err(|e| e.to_string())?;
             count += page.len() as u64;
             after = page.last().copied();
             if page.len() < PARTS_MAX as usize {
                 return Ok(count);
             }
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -211,7 +210,7 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
     };
     // What was let in when the place had other members was not passed on.
     ds.gate.drain_all().await;
-    fill.begin(ds.count_parts(any, which).map_err(|e| e.to_string())?);
+    fill.begin(ds.count_parts(which, (group, place)).await?);
     let filling = Filling {
         ds,
         row: Arc::clone(&row),

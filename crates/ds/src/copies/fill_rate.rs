@@ -18,7 +18,7 @@ pub(crate) struct FillRate(Mutex<Paced>);
 struct Paced {
     /// 0 for no limit.
     bytes_per_s: u64,
-    /// Rises when the limit changes: who waits by an older one waits no more.
+    /// Rises when the limit changes. A wait that an older limit set ends then.
     changes: u64,
     /// When the next block may be sent.
     next: Option<Instant>,

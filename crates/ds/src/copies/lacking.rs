@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use control::{LACKING_MAX, PlaceParts};
 use layout::{Member, MemberState};
-use parts::PARTS_MAX;
 use tokio::time::Instant;
 
 use super::noted::FillKey;
@@ -75,22 +74,13 @@ impl Ds {
         let Some((place, Lack { which, .. })) = due else {
             return false;
         };
-        let (mut parts, mut after) = (0, None);
-        loop {
-            let page = match self.index.parts_of(which, place, after, PARTS_MAX as usize) {
-                Ok(page) => page,
-                Err(error) => {
-                    tracing::warn!(group = place.0, place = place.1, %error, "parts are not counted");
-                    return false;
-                }
-            };
-            parts += page.len() as u64;
-            after = page.last().copied();
-            if page.len() < PARTS_MAX as usize {
-                break;
+        let parts = match self.count_parts(which, place).await {
+            Ok(parts) => parts,
+            Err(error) => {
+                tracing::warn!(group = place.0, place = place.1, %error, "parts are not counted");
+                return false;
             }
-            tokio::task::yield_now().await;
-        }
+        };
         let mut counted = self.copies.counted_parts.lock();
         counted.insert(place, (parts, Instant::now()));
         true

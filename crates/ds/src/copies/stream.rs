@@ -376,8 +376,8 @@ impl Stream {
         self.room.notify_waiters();
     }
 
-    /// The member has no room for an item: it is sent again after a pause, with all that come after it. Who waits for one of
-    /// them is told. Returns which part it is for.
+    /// The member has no room for an item: it is sent again after a pause, with all that come after it. Waiters for these items are
+    /// told. Returns which part it is for.
     pub(super) fn note_full(&self, lane: u32, number: u64) -> Option<Head> {
         let mut state = self.state.lock();
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! Which versions of devices layouts name, who was asked to give up layouts of an older one, and who wants to hear
-//! that a version is gone (RFC 8881 §12.2.10, §20.3, §20.12; rule P22).
+//! Three tables of device versions: those that layouts name, those whose layouts were recalled, and those whose end
+//! clients want to hear of (RFC 8881 §12.2.10, §20.3, §20.12; rule P22).
 //!
 //! Owns these three tables and knows nothing else. It knows no placement groups: which
 //! versions are old is what the caller says.
