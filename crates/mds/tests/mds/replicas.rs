@@ -6,11 +6,19 @@
 )]
 
 use crate::placement::set_policy;
+use crate::rig::Client;
 use crate::rig::file::{File, patiently};
 use crate::rig::real::{Real, bytes_of, cluster, fill, pattern, try_commit, write};
 use cluster::PlaceStatus;
 use nfs4::StableHow;
 use std::time::Duration;
+
+/// New files have two copies.
+async fn keep_two_copies(alice: &Client) {
+    let root = alice.lookup(&[]).await.unwrap();
+    let set = set_policy(alice, &root, "copies=2 inline_max=0");
+    set.await.unwrap();
+}
 
 /// Waits until each place that is to have copies has them.
 pub(crate) async fn until_level(rig: &crate::rig::Rig) {
@@ -33,10 +41,7 @@ async fn what_was_promised_outlives_each_data_server_in_turn() {
     let (rig, port, mut servers) = cluster(3).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let alice = rig.session("alice").await;
-    let root = alice.lookup(&[]).await.unwrap();
-    set_policy(&alice, &root, "copies=2 inline_max=0")
-        .await
-        .unwrap();
+    keep_two_copies(&alice).await;
     let file = File::create(&alice, "file").await;
     let mut model = pattern(300_000);
     fill(&file, 0, &model).await;
@@ -86,10 +91,7 @@ async fn a_member_that_comes_back_is_compared_in_what_may_differ_alone() {
     let (rig, port, mut servers) = cluster(2).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let alice = rig.session("alice").await;
-    let root = alice.lookup(&[]).await.unwrap();
-    set_policy(&alice, &root, "copies=2 inline_max=0")
-        .await
-        .unwrap();
+    keep_two_copies(&alice).await;
     let mut files = Vec::new();
     for n in 0..20 {
         let file = File::create(&alice, &format!("file{n}")).await;
@@ -142,9 +144,7 @@ async fn members_are_filled_at_the_rate_that_was_set() {
     let set_rate = |rate| rig.nfsd.role().fs().cluster().set_fill_rate(rate);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let alice = rig.session("alice").await;
-    let root = alice.lookup(&[]).await.unwrap();
-    let set = set_policy(&alice, &root, "copies=2 inline_max=0");
-    set.await.unwrap();
+    keep_two_copies(&alice).await;
     let file = File::create(&alice, "file").await;
     write(&file, 0, StableHow::FileSync, b"makes the group").await;
     until_level(&rig).await;
@@ -178,9 +178,7 @@ async fn parts_that_lack_a_copy_are_told_until_it_is_there() {
     let (rig, port, mut servers) = cluster(3).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let alice = rig.session("alice").await;
-    let root = alice.lookup(&[]).await.unwrap();
-    let set = set_policy(&alice, &root, "copies=2 inline_max=0");
-    set.await.unwrap();
+    keep_two_copies(&alice).await;
     for number in 0..FILES {
         let file = File::create(&alice, &format!("file{number}")).await;
         fill(&file, 0, &pattern(3_000)).await;
