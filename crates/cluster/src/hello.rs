@@ -75,9 +75,10 @@ pub(crate) async fn hello(
     Ok(ok)
 }
 
-/// Compares the store with what is known of it (R9), and stores what is new. With other addresses its groups get other
-/// device ids, since clients keep what they know of a device. Linux asks about a new one at its next LAYOUTGET, and
-/// takes CB_NOTIFY_DEVICEID (RFC 8881 §20.12) for no more than that.
+/// Compares the store with what is known of it (R9), and stores what is new. A new process and other addresses give its
+/// groups other device ids (rule P22), since clients keep what they know of a device. Linux does not use one for two minutes
+/// after a connection was refused. It asks about a new one at its next LAYOUTGET, and takes CB_NOTIFY_DEVICEID (RFC 8881
+/// §20.12) for no more than that.
 fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
     let mut groups = cluster.groups.lock();
     let mut servers = cluster.servers.lock();
@@ -113,15 +114,10 @@ fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
         true => members::after_start(&groups, args.ds_id),
         false => Vec::new(),
     };
-    if moved {
-        let is_new = |group: &Group| renewed.iter().all(|other| other.id != group.id);
-        let others: Vec<Group> = groups
-            .renewed(args.ds_id)
-            .into_iter()
-            .filter(is_new)
-            .collect();
-        renewed.extend(others);
-    }
+    let others = groups.renewed(args.ds_id).into_iter();
+    let is_new = |group: &Group| renewed.iter().all(|other| other.id != group.id);
+    let others: Vec<Group> = others.filter(is_new).collect();
+    renewed.extend(others);
     let stored = records::put_server(store, args.ds_id, &record, &renewed);
     let seq = stored.map_err(failed)?;
     groups.take(&renewed);
@@ -132,9 +128,9 @@ fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
             "a data server moved"
         );
         server.moves_count = server.moves_count.wrapping_add(1);
-        // Nothing is granted under the new device ids before they are durable.
-        server.serving = false;
     }
+    // Nothing is granted under the new device ids before they are durable.
+    server.serving = false;
     server.record = record;
     Ok(seq)
 }

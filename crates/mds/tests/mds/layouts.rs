@@ -161,7 +161,7 @@ async fn a_layout_covers_all_data_servers_and_its_handle_is_signed_for_its_clien
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_data_server_that_moved_is_another_device_for_new_layouts() {
+async fn a_data_server_that_moved_or_started_again_is_another_device_for_new_layouts() {
     let (rig, port, mut servers) = cluster(2).await;
     let alice = rig.session("alice").await;
     let file = File::create(&alice, "f").await;
@@ -174,13 +174,22 @@ async fn a_data_server_that_moved_is_another_device_for_new_layouts() {
     servers[0].go_away().await;
     servers[0].say_hello(&rig, &port).await.unwrap();
     let same = file.layout(IoMode::Read).await.body.device_id;
-    assert_eq!(same, old, "it only restarted");
+    assert_eq!(same, old, "it only connected again");
+
+    servers[0].go_away().await;
+    servers[0].store.counter += 1;
+    servers[0].boot_nonce = [77; 16];
+    servers[0].say_hello(&rig, &port).await.unwrap();
+    let restarted = file.layout(IoMode::Read).await.body.device_id;
+    assert_ne!(restarted, old, "clients may have been refused meanwhile");
+    let there = where_is(&alice, restarted).await;
+    assert_eq!(there, where_is(&alice, old).await, "no address has changed");
 
     servers[0].go_away().await;
     servers[0].uaddr = "elsewhere".into();
     servers[0].say_hello(&rig, &port).await.unwrap();
     let new = file.layout(IoMode::Read).await.body.device_id;
-    assert_ne!(new, old, "clients keep what they know of a device");
+    assert_ne!(new, restarted, "clients keep what they know of a device");
     let here = [b"elsewhere".to_vec(), b"ds2".to_vec()];
     assert_eq!(where_is(&alice, new).await, here);
     assert_eq!(
