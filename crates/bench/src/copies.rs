@@ -91,6 +91,10 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
         options.dir.display(),
         machine.line(),
     );
+    for version in kinds.iter().flat_map(|kind| kind.versions()) {
+        text.push_str(&version);
+        text.push('\n');
+    }
     let mut table = vec![COLUMNS.map(String::from).to_vec()];
     table.extend(
         kinds
@@ -106,7 +110,7 @@ pub fn run(options: &Options, launcher: &Launcher, out: &mut dyn Write) -> Resul
     };
     let system = |(kind, runs): (&Kind, &Vec<Run>)| {
         let runs: Vec<Value> = runs.iter().map(Run::json).collect();
-        json!({ "system": kind.name(), "runs": runs })
+        json!({ "system": kind.name(), "versions": kind.versions(), "runs": runs })
     };
     let value = json!({
         "machine": machine.json(),

@@ -285,7 +285,8 @@ impl Bench<'_> {
                 }
                 _ => Peers::default(),
             },
-            has_links: matches!(row, Row::Link | Row::CopiesLink) && links::can_be_made(),
+            has_links: matches!(row, Row::Link | Row::CopiesLink | Row::Failover)
+                && links::can_be_made(),
         };
         for trial in planning.trials(row) {
             let dir = match &disk {

@@ -94,6 +94,14 @@ impl Network {
         &self.hub
     }
 
+    /// Takes the link of a host down: what is sent to it is lost, and nothing comes from it.
+    ///
+    /// # Errors
+    /// [`BenchError::Links`] with the last words of the tool.
+    pub(crate) fn unplug(&self, number: usize) -> Result<(), BenchError> {
+        self.hub.batch("ip", &format!("link set h{number} down\n"))
+    }
+
     /// A host.
     pub(crate) fn host(&self, number: usize) -> &NameSpace {
         &self.hosts[number]

@@ -4,8 +4,10 @@
 //! they lie, over `session-client`. [`wire`] is the cheapest client there can be: one blocking socket, one slot, no
 //! task. It is built like the clients of the bare servers, and a ratio to them compares servers. [`server`] says what
 //! carries requests, [`providers`] by which RDMA provider, [`host`] which server is asked. The subjects are [`io`],
-//! [`metadata`], [`create`], [`stripes`], [`library`], [`idle`], [`reconnect`], [`commits`], [`failover`] and [`filling`].
+//! [`metadata`], [`create`], [`stripes`], [`library`], [`idle`], [`reconnect`], [`commits`], [`failover`],
+//! [`absence`] and [`filling`].
 
+pub mod absence;
 pub mod client;
 pub mod cluster;
 pub mod commits;

@@ -76,6 +76,20 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     places.find(|place| place.is_file())
 }
 
+/// The first line that a program says of its version, when `option` asks for it.
+pub(crate) fn version(program: &str, option: &str) -> Option<String> {
+    let mut command = Command::new(find(program)?);
+    let said = command.arg(option).stdin(Stdio::null()).output().ok()?;
+    // Some write it as an error.
+    let said = [said.stdout, said.stderr].concat();
+    let line = String::from_utf8_lossy(&said)
+        .lines()
+        .next()?
+        .trim()
+        .to_owned();
+    Some(format!("{program}: {line}"))
+}
+
 /// A running server. Dropping it ends it.
 #[derive(Debug)]
 pub struct ServerProcess {

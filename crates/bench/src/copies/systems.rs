@@ -36,6 +36,15 @@ impl Kind {
             Self::Moosefs => "MooseFS, goal 2, by FUSE",
         }
     }
+
+    /// What programs of others say of their versions.
+    pub(super) fn versions(self) -> Vec<String> {
+        match self {
+            Self::One | Self::Two => Vec::new(),
+            Self::Gluster => gluster::versions(),
+            Self::Moosefs => moosefs::versions(),
+        }
+    }
 }
 
 /// Those that were named, or all, as far as they are here; says which are not.

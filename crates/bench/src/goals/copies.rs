@@ -5,6 +5,7 @@ use super::table::{Denominator, Shape};
 use super::trial::{Ground, Stage, Trial};
 use super::{Planning, Row};
 use crate::net::{Link, MTU_DEFAULT, Rate};
+use crate::nfs::absence::{Absence, Store};
 use crate::nfs::cluster::{Away, Carrier, ClusterOptions};
 use crate::nfs::commits::Commits;
 use crate::nfs::failover::{Failover, Second};
@@ -30,6 +31,17 @@ const FILLED_BYTES: u64 = 256 << 20;
 const FILLED_BYTES_QUICK: u64 = 8 << 20;
 /// Payload of a request over links, unless a goal says another.
 const RECORD_BYTES: u32 = 32 << 10;
+/// Files that a cluster has when a member goes away, their sizes, and those that are written meanwhile; and with `--quick`.
+const STORE: Store = Store {
+    files_count: 4096,
+    file_bytes: 256 << 10,
+    written_count: 256,
+};
+const STORE_QUICK: Store = Store {
+    files_count: 64,
+    file_bytes: 64 << 10,
+    written_count: 16,
+};
 const LINK: Link = Link {
     rate: Rate {
         bits_per_s: 200_000_000,
@@ -169,27 +181,41 @@ fn streams(trial: &mut Trial, shape: &Shape, copies: u32) -> usize {
     })
 }
 
-/// How long writes wait when a data server goes away.
+/// How long writes wait when a data server goes away, and how soon one that comes back is in sync.
 pub(super) fn failover(planning: &Planning<'_>) -> Vec<Trial> {
+    let store = planning.pick(STORE, STORE_QUICK);
     let trial = |shape: &Shape| {
         let away = match shape.operation.as_str() {
-            "write after SIGKILL, without restart" => Away::Killed,
-            "write after SIGKILL, with restart" => Away::KilledAndRestarted,
-            "write after SIGTERM" => Away::Terminated,
+            "write after SIGKILL, without restart" => Some(Away::Killed),
+            "write after SIGKILL, with restart" => Some(Away::KilledAndRestarted),
+            "write after SIGTERM" => Some(Away::Terminated),
+            "write after SIGSTOP" => Some(Away::Stopped),
+            "write after a link is down" => Some(Away::Unplugged),
+            "in sync after 10 s away under 1,000 writes/s" => None,
             _ => return None,
         };
+        let link = (away == Some(Away::Unplugged)).then_some(LINK);
+        if link.is_some() && !planning.has_links {
+            return None;
+        }
         let mut trial = Trial::new(shape.text(), Ground::Tmpfs, shape.connections);
         let ds_count = shape.data_servers;
-        let ours = trial.add(move |stage| {
-            Ok(Failover {
-                cluster: ClusterOptions {
-                    copies: 2,
-                    is_apart: true,
-                    ..stage.cluster(ds_count, Carrier::Tcp)
-                },
-                away,
-            })
-        });
+        let cluster = move |stage: &Stage<'_>| ClusterOptions {
+            copies: 2,
+            is_apart: true,
+            link,
+            ..stage.cluster(ds_count, Carrier::Tcp)
+        };
+        let ours = match away {
+            Some(away) => trial.add(move |stage| {
+                let cluster = cluster(stage);
+                Ok(Failover { cluster, away })
+            }),
+            None => trial.add(move |stage| {
+                let cluster = cluster(stage);
+                Ok(Absence { cluster, store })
+            }),
+        };
         let second = trial.add(|_| Ok(Second));
         let to = (Denominator::Second, second);
         trial.claim(shape, ours, to, Metric::LongestSeconds);

@@ -126,6 +126,24 @@ impl Cluster {
         }
     }
 
+    /// Starts a data server again that was sent away, and has ended; it has its store.
+    ///
+    /// # Errors
+    /// As [`Self::send_away`], and [`BenchError::Io`].
+    pub fn start_again(
+        &mut self,
+        options: &ClusterOptions,
+        number: usize,
+    ) -> Result<(), BenchError> {
+        match &mut self.servers {
+            Servers::Apart(apart) => apart.start_again(options, number),
+            Servers::Up(_) => {
+                let why = "its data servers start again by themselves";
+                Err(BenchError::Cluster(why.to_owned()))
+            }
+        }
+    }
+
     /// Whether the process that was started as a data server has ended.
     ///
     /// # Errors
@@ -205,6 +223,14 @@ impl Cluster {
             let lacking = ["under_replicated", "filling", "not_served"];
             lacking.into_iter().all(|what| repair[what] == 0)
         })
+    }
+
+    /// Waits until some place lacks a copy.
+    ///
+    /// # Errors
+    /// As [`Self::wait_until_full`].
+    pub fn wait_until_lacking(&self, program: &Path) -> Result<(), BenchError> {
+        self.wait_for_repair(program, |repair| repair["under_replicated"] != 0)
     }
 
     /// Waits until some place is being filled.

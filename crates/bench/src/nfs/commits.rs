@@ -40,7 +40,9 @@ impl Subject for Commits {
         let cluster = Cluster::start(&self.cluster)?;
         let runtime = load::threads_runtime()?;
         runtime.block_on(async {
-            let remote = Remote::connect(&cluster.server().url()).await?;
+            let url = cluster.server().url();
+            // It must not commit by itself before all is written.
+            let remote = Remote::connect_keeping(&url, 2 * self.behind_bytes).await?;
             let file = remote.create("committed").await?;
             let mut data = vec![0; WRITE_BYTES];
             pattern::fill(0, &mut data);
@@ -51,6 +53,11 @@ impl Subject for Commits {
             loop {
                 for offset in (0..self.behind_bytes).step_by(WRITE_BYTES) {
                     remote.write(&file, offset, data.clone()).await?;
+                }
+                let uncommitted = file.uncommitted_bytes();
+                if uncommitted != self.behind_bytes {
+                    let why = format!("{uncommitted} bytes are left to commit");
+                    return Err(BenchError::Cluster(why));
                 }
                 let sent = Instant::now();
                 remote.sync(&file).await?;

@@ -56,6 +56,9 @@ impl Subject for Failover {
 
     fn run(&mut self, load: &Load) -> Result<Sample, BenchError> {
         let cluster = Cluster::start(&self.cluster)?;
+        // Threads of the runtime are made in the network where clients are.
+        let inside = cluster.space(false).map(|space| space.enter());
+        let _inside = inside.transpose()?;
         let runtime = load::threads_runtime()?;
         let began = Instant::now();
         let waited = runtime.block_on(self.waits(&cluster, load.connections_count))?;
@@ -82,8 +85,7 @@ impl Failover {
             let sent = Some(Instant::now());
             tell.send_modify(|told| told.sent = sent);
             cluster.send_away(GONE, self.away)?;
-            // Its watcher stays where it is started again.
-            while self.away != Away::KilledAndRestarted && !cluster.has_ended(GONE)? {
+            while self.away.is_end() && !cluster.has_ended(GONE)? {
                 tokio::time::sleep(POLL).await;
             }
             tell.send_modify(|told| told.gone = Some(Instant::now()));

@@ -5,7 +5,7 @@
 
 use super::isolated::{Isolated, wait_until_full};
 use crate::BenchError;
-use crate::process::{Launcher, find};
+use crate::process::{Launcher, find, version};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use transport::tcp::Reservation;
@@ -22,6 +22,13 @@ const BRICKS_COUNT: usize = 4;
 /// Whether it is installed.
 pub(crate) fn is_installed() -> bool {
     PROGRAMS.into_iter().all(|program| find(program).is_some())
+}
+
+/// What its programs say of their versions.
+pub(crate) fn versions() -> Vec<String> {
+    let programs = [("glusterd", "--version"), ("ganesha.nfsd", "-v")];
+    let said = programs.map(|(program, option)| version(program, option));
+    said.into_iter().flatten().collect()
 }
 
 /// A running volume.

@@ -6,7 +6,7 @@
 
 use super::isolated::{Isolated, wait_until_full};
 use crate::BenchError;
-use crate::process::{Launcher, find};
+use crate::process::{Launcher, find, version};
 use std::path::{Path, PathBuf};
 
 /// What to say when it is not there.
@@ -28,6 +28,11 @@ const CHUNKSERVERS_COUNT: usize = 4;
 /// Whether it is installed, and may mount.
 pub(crate) fn is_installed() -> bool {
     Path::new(FUSE).exists() && PROGRAMS.into_iter().all(|program| find(program).is_some())
+}
+
+/// What it says of its version.
+pub(crate) fn versions() -> Vec<String> {
+    version("mfsmaster", "-v").into_iter().collect()
 }
 
 /// Running servers and their mount.

@@ -82,6 +82,18 @@ pub enum Away {
     KilledAndRestarted,
     /// SIGTERM: it hands its places over first.
     Terminated,
+    /// SIGSTOP to the process that serves: its watcher has to see that it does nothing.
+    Stopped,
+    /// Its link is down: nobody says that connections are gone. Only where servers have links.
+    Unplugged,
+}
+
+impl Away {
+    /// Whether the process that was started as the data server ends by it.
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        matches!(self, Self::Killed | Self::Terminated)
+    }
 }
 
 /// The servers and their links. Dropping it stops them, the metadata server first, and takes the links away.
@@ -160,6 +172,8 @@ impl Apart {
             Away::Killed => (pids.as_slice(), Signal::KILL),
             Away::KilledAndRestarted => (&pids[1..], Signal::KILL),
             Away::Terminated => (&pids[..1], Signal::TERM),
+            Away::Stopped => (&pids[1..], Signal::STOP),
+            Away::Unplugged => return self.unplug(number),
         };
         if pids.is_empty() {
             return Err(missing());
@@ -169,6 +183,32 @@ impl Apart {
             let pid = Pid::from_raw(pid.cast_signed()).ok_or_else(missing)?;
             kill_process(pid, signal).map_err(|e| BenchError::io("end a data server")(e.into()))?;
         }
+        Ok(())
+    }
+
+    fn unplug(&self, number: usize) -> Result<(), BenchError> {
+        let network = self.network.as_ref().ok_or_else(|| {
+            let why = "its data servers have no links that could be down";
+            BenchError::Cluster(why.to_owned())
+        })?;
+        network.unplug(number)
+    }
+
+    /// Starts a data server again that has ended, from the configuration that it had.
+    pub(super) fn start_again(
+        &mut self,
+        options: &ClusterOptions,
+        number: usize,
+    ) -> Result<(), BenchError> {
+        let missing = || BenchError::Cluster(format!("it has no data server {number}"));
+        let ended = self.servers.get_mut(number).ok_or_else(missing)?;
+        ended
+            .child
+            .wait()
+            .map_err(BenchError::io("wait for a server"))?;
+        let config = ended.config.clone();
+        let again = self.launch(options, "ds", number, config)?;
+        self.servers[number] = again;
         Ok(())
     }
 
@@ -193,13 +233,25 @@ impl Apart {
         let file = dir.join(format!("{role}.toml"));
         let text = toml::to_string(config).map_err(|e| doing(std::io::Error::other(e)))?;
         std::fs::write(&file, text).map_err(&doing)?;
-        let log = dir.join("log");
+        let server = self.launch(options, role, host, file)?;
+        self.servers.push(server);
+        Ok(())
+    }
+
+    fn launch(
+        &self,
+        options: &ClusterOptions,
+        role: &str,
+        host: usize,
+        config: PathBuf,
+    ) -> Result<Daemon, BenchError> {
+        let log = config.with_file_name("log");
         let stderr = File::create(&log).map_err(BenchError::io("make a server's log"))?;
         let mut command = Command::new(&options.program);
         command
             .arg(role)
             .arg("--config")
-            .arg(&file)
+            .arg(&config)
             .arg("--exit-with-parent")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -209,8 +261,7 @@ impl Apart {
         let network = self.network.as_ref();
         let _inside = network.map(|net| net.host(host).enter()).transpose()?;
         let child = command.spawn().map_err(BenchError::io("start ropewalk"))?;
-        self.servers.push(Daemon { child, log });
-        Ok(())
+        Ok(Daemon { child, config, log })
     }
 
     /// Waits until the metadata server answers, and what it says is enough.
@@ -276,6 +327,7 @@ impl Drop for Apart {
 #[derive(Debug)]
 struct Daemon {
     child: Child,
+    config: PathBuf,
     log: PathBuf,
 }
 
@@ -310,10 +362,9 @@ fn listeners(options: &ClusterOptions, ports: Ports) -> (Vec<SocketAddr>, Vec<So
 fn mds_config(options: &ClusterOptions, dir: &Path, ports: Ports, clients: &str) -> Value {
     let (listen, rdma_listen) = listeners(options, ports);
     let transport = options.transport.name();
-    json!({
+    let mut config = json!({
         "state_dir": dir,
         "store": store(options),
-        "copies": options.copies,
         "listen": listen,
         "rdma_listen": rdma_listen,
         "rdma_crc": options.rdma_crc,
@@ -323,7 +374,12 @@ fn mds_config(options: &ClusterOptions, dir: &Path, ports: Ports, clients: &str)
         "export": [{ "clients": clients, "access": "rw", "squash": "none" }],
         "root": { "mode": "1777" },
         "placement": { "create": if options.is_eager { "eager" } else { "lazy" } },
-    })
+    });
+    // A program from before there were copies is compared with, too.
+    if options.copies > 1 {
+        config["copies"] = json!(options.copies);
+    }
+    config
 }
 
 fn ds_config(options: &ClusterOptions, dir: &Path, ports: Ports, token: &str) -> Value {

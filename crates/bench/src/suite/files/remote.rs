@@ -33,6 +33,22 @@ pub(crate) struct Remote {
 impl Remote {
     /// Connects to the server of a URL, which names the folder to work in.
     pub(crate) async fn connect(url: &str) -> Result<Self, BenchError> {
+        Self::connect_with(url, config()?).await
+    }
+
+    /// The same by a client that keeps so many written bytes before it commits them by itself.
+    pub(crate) async fn connect_keeping(
+        url: &str,
+        uncommitted_bytes_max: u64,
+    ) -> Result<Self, BenchError> {
+        let config = ClientConfig {
+            uncommitted_bytes_max,
+            ..config()?
+        };
+        Self::connect_with(url, config).await
+    }
+
+    async fn connect_with(url: &str, config: ClientConfig) -> Result<Self, BenchError> {
         let url = NfsUrl::parse(url).map_err(BenchError::nfs("understand the URL"))?;
         let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
         let found = found.map_err(BenchError::io("find the server"))?;
@@ -45,7 +61,7 @@ impl Remote {
         let connector = Arc::new(AnyConnector::new(&context, providers(any, true)));
         let config = ClientConfig {
             data_transport: url.transport,
-            ..config()?
+            ..config
         };
         Self::over(addresses, connector, config, url.path).await
     }

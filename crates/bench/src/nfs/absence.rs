@@ -1,0 +1,223 @@
+//! A data server that is away for some seconds under small durable writes, and how soon it is in sync when it is back.
+//!
+//! The cluster has files that nobody touches, for as long as it takes until their parts are settled. Then 1,000 writes a second go to
+//! some of them, each durable. The data server gets SIGKILL with its watcher, and is started again later. The time is that from its
+//! start to the moment when the metadata server says that each place has its copies. Writes go on all the time.
+
+use super::failover::sample;
+use crate::load::{self, Load, Tally};
+use crate::nfs::cluster::{Away, Cluster, ClusterOptions};
+use crate::suite::files::Files;
+use crate::suite::files::remote::Remote;
+use crate::{BenchError, Sample, Subject, interrupt, pattern};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::MissedTickBehavior;
+
+/// The data server that is away, and for how long.
+const AWAY: usize = 1;
+const AWAY_TIME: Duration = Duration::from_secs(10);
+/// How often it is looked at whether it has ended.
+const POLL: Duration = Duration::from_millis(5);
+/// Parts are settled when nobody has written them for 30 s (docs/architecture/replication.md), and then in batches.
+const SETTLED: Duration = Duration::from_secs(40);
+/// Tasks that make files at the same time, and bytes of each of their writes.
+const MAKERS_COUNT: u32 = 8;
+const RECORD_BYTES: usize = 64 << 10;
+/// Tasks that write, and how often each does: 1,000 times a second together.
+const WRITERS_COUNT: usize = 10;
+const PAUSE: Duration = Duration::from_millis(10);
+/// Bytes of each write.
+const WRITE_BYTES: usize = 4096;
+/// Writes before the data server goes away.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// The steps from write to write of a task: to another file, and to another block of it. Both are odd, so all are reached.
+const FILE_STEP: usize = 7919;
+const BLOCK_STEP: u64 = 5;
+/// Fewer writes than this share of what was meant, and the load was not the one that is named.
+const LOAD_MIN: f64 = 0.9;
+
+/// What the cluster has when the data server goes away.
+#[derive(Debug, Clone, Copy)]
+pub struct Store {
+    /// Files.
+    pub files_count: u32,
+    /// Bytes of each, a multiple of 64 KiB.
+    pub file_bytes: u64,
+    /// So many of them are written while the data server is away.
+    pub written_count: u32,
+}
+
+/// An absence as a subject.
+#[derive(Debug, Clone)]
+pub struct Absence {
+    /// The cluster, whose servers are started one by one.
+    pub cluster: ClusterOptions,
+    /// Its files.
+    pub store: Store,
+}
+
+impl Subject for Absence {
+    fn name(&self) -> String {
+        format!(
+            "{} ds, {} copies",
+            self.cluster.ds_count, self.cluster.copies
+        )
+    }
+
+    fn settings(&self) -> Value {
+        let Store {
+            files_count,
+            file_bytes,
+            written_count,
+        } = self.store;
+        json!({
+            "files_count": files_count,
+            "file_bytes": file_bytes,
+            "written_count": written_count,
+            "away_s": AWAY_TIME.as_secs(),
+            "cluster": self.cluster.settings(),
+        })
+    }
+
+    fn run(&mut self, _: &Load) -> Result<Sample, BenchError> {
+        let mut cluster = Cluster::start(&self.cluster)?;
+        let url = cluster.server().url();
+        let runtime = load::threads_runtime()?;
+        runtime.block_on(self.make_files(&url))?;
+        wait(SETTLED)?;
+        let written = &AtomicU64::new(0);
+        let is_over = &AtomicBool::new(false);
+        let time = std::thread::scope(|scope| {
+            let writers = scope.spawn(|| runtime.block_on(self.write(&url, is_over, written)));
+            let time = self.away(&mut cluster, written);
+            is_over.store(true, Ordering::Relaxed);
+            writers.join().expect("it does not panic")?;
+            time
+        })?;
+        let mut tally = Tally::new();
+        tally.add(written.load(Ordering::Relaxed) * WRITE_BYTES as u64, time);
+        Ok(sample(&tally, time))
+    }
+}
+
+impl Absence {
+    async fn make_files(&self, url: &str) -> Result<(), BenchError> {
+        let remote = Remote::connect(url).await?;
+        let Store {
+            files_count,
+            file_bytes,
+            ..
+        } = self.store;
+        let make = |maker: u32| {
+            let remote = &remote;
+            async move {
+                for number in (maker..files_count).step_by(MAKERS_COUNT as usize) {
+                    interrupt::check()?;
+                    let file = remote.create(&name(number)).await?;
+                    for offset in (0..file_bytes).step_by(RECORD_BYTES) {
+                        let mut data = vec![0; RECORD_BYTES];
+                        pattern::fill(offset, &mut data);
+                        remote.write(&file, offset, Bytes::from(data)).await?;
+                    }
+                    remote.sync(&file).await?;
+                    remote.close(file).await?;
+                }
+                Ok(())
+            }
+        };
+        remote.at_once(MAKERS_COUNT, make).await?;
+        remote.end().await
+    }
+
+    /// Writes until it is over.
+    async fn write(
+        &self,
+        url: &str,
+        is_over: &AtomicBool,
+        written: &AtomicU64,
+    ) -> Result<(), BenchError> {
+        let remote = Remote::connect(url).await?;
+        let open = (0..self.store.written_count).map(|number| {
+            let remote = &remote;
+            async move { remote.open(&name(number)).await }
+        });
+        let files = try_join_all(open).await?;
+        let blocks_count = self.store.file_bytes / WRITE_BYTES as u64;
+        let data = Bytes::from_static(&[7; WRITE_BYTES]);
+        let writer = |first: usize| {
+            let (files, data) = (&files, data.clone());
+            async move {
+                let mut ticks = tokio::time::interval(PAUSE);
+                // Writes that had to wait are made up for.
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+                let mut turn = first;
+                while !is_over.load(Ordering::Relaxed) {
+                    ticks.tick().await;
+                    let file = &files[turn * FILE_STEP % files.len()];
+                    let offset = turn as u64 * BLOCK_STEP % blocks_count * WRITE_BYTES as u64;
+                    let done = file.write_sync_at(offset, data.clone()).await;
+                    done.map_err(BenchError::nfs("write"))?;
+                    written.fetch_add(1, Ordering::Relaxed);
+                    turn += WRITERS_COUNT;
+                }
+                Ok::<(), BenchError>(())
+            }
+        };
+        try_join_all((0..WRITERS_COUNT).map(writer)).await?;
+        for file in files {
+            remote.close(file).await?;
+        }
+        remote.end().await
+    }
+
+    /// Sends the data server away and starts it again. Returns how long it then took.
+    fn away(&self, cluster: &mut Cluster, written: &AtomicU64) -> Result<Duration, BenchError> {
+        let program = &self.cluster.program;
+        wait(WARM_UP)?;
+        let (sent, before) = (Instant::now(), written.load(Ordering::Relaxed));
+        cluster.send_away(AWAY, Away::Killed)?;
+        while !cluster.has_ended(AWAY)? {
+            std::thread::sleep(POLL);
+        }
+        cluster.wait_until_lacking(program)?;
+        wait(AWAY_TIME.saturating_sub(sent.elapsed()))?;
+        let began = Instant::now();
+        cluster.start_again(&self.cluster, AWAY)?;
+        cluster.wait_until_full(program)?;
+        let time = began.elapsed();
+        need_load(written.load(Ordering::Relaxed) - before, sent.elapsed())?;
+        Ok(time)
+    }
+}
+
+/// An error when `count` writes in that time are far fewer than were meant.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "measurements have far fewer than 52 significant bits"
+)]
+fn need_load(count: u64, time: Duration) -> Result<(), BenchError> {
+    let meant = WRITERS_COUNT as f64 * time.as_secs_f64() / PAUSE.as_secs_f64();
+    if count as f64 >= meant * LOAD_MIN {
+        return Ok(());
+    }
+    let why = format!("{count} writes were done where {meant:.0} were meant");
+    Err(BenchError::Cluster(why))
+}
+
+/// Sleeps, and looks for Ctrl-C meanwhile.
+fn wait(time: Duration) -> Result<(), BenchError> {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        interrupt::check()?;
+        std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+    Ok(())
+}
+
+fn name(number: u32) -> String {
+    format!("file-{number}")
+}
