@@ -19,6 +19,7 @@ use crate::announced::WINDOW;
 use crate::ds::Ds;
 use crate::error::LinkError;
 use crate::fault::Fault;
+use crate::rows::Rows;
 use control::{HeartbeatArgs, StoppingArgs};
 use meta::Seq;
 
@@ -26,6 +27,8 @@ use meta::Seq;
 const WAIT: Duration = Duration::from_secs(5);
 /// How long a stop waits until others are primary. It is shorter than a lease, which nothing renews by then.
 const HAND_OVER: Duration = Duration::from_secs(3);
+/// How long clients are told that places are not its own any more.
+const TELLS: Duration = Duration::from_millis(1_500);
 /// How long the last announcement before a stop may take.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -77,14 +80,29 @@ impl Ds {
     }
 
     /// Says that this server is about to stop, and waits until others are primary of its places, as far as they can be
-    /// (rule P14). It serves meanwhile.
+    /// (rule P14). It serves meanwhile. Then it goes on answering for a while that the places are not its own: clients that
+    /// write are told at once, and layouts are recalled within a second.
     ///
     /// # Errors
     /// [`LinkError`]; others take over when the lease is over.
     pub async fn hand_over(&self) -> Result<(), LinkError> {
+        let led = self.places_led();
         let wait_ms = u32::try_from(HAND_OVER.as_millis()).unwrap_or(u32::MAX);
         self.call_mds(&StoppingArgs { wait_ms }, HAND_OVER + LAST)
-            .await
+            .await?;
+        if self.places_led() < led {
+            tokio::time::sleep(TELLS).await;
+        }
+        Ok(())
+    }
+
+    /// Places of which it is primary.
+    fn places_led(&self) -> usize {
+        let led = |rows: &Rows, ds: u32| {
+            let own = rows.all().filter(|(_, _, own)| own.row.primary == ds);
+            own.count()
+        };
+        self.gate.with_rows(led).unwrap_or(0)
     }
 
     /// Says the last number before a stop, when the MDS does not know it yet and can be reached.
