@@ -11,12 +11,14 @@
 //! new files. The old groups are taken up again when their members are back. When all are away, files go where they
 //! went before.
 
+use crate::closed::Closed;
 use crate::copies::{members_of_places, narrow_members, shifts};
 use crate::even::{fuller, is_even_turn, room_of, weights};
 use crate::layout_limits::{FILE_WIDTH_MAX, fits};
 use crate::narrow::{NARROW_GROUPS_MAX, NARROW_ID_MIN, Narrow, run_of};
 use crate::records;
 use crate::servers::Servers;
+use control::GroupVersion;
 use layout::{
     COPIES_MAX, GROUPS_MAX, Group, GroupForm, MemberState, Placed, PlacementError, PlacementTable,
     Row,
@@ -67,6 +69,10 @@ pub(crate) struct Groups {
     narrow: [Narrow; 2],
     /// Files that were placed so.
     narrow_files: u32,
+    /// The versions of groups when this process began.
+    loaded: BTreeMap<u32, u32>,
+    /// Those whose rows nobody is told, and nothing changes.
+    closed: Closed,
 }
 
 /// Whether files without a policy may go to a group.
@@ -155,6 +161,8 @@ impl Groups {
             failed_fillings: BTreeMap::new(),
             narrow: Default::default(),
             narrow_files: 0,
+            loaded: groups.iter().map(|g| (g.id, g.version)).collect(),
+            closed: Closed::default(),
         };
         // Until the data servers are back, the newest group takes new files.
         let newest = groups.iter().rfind(|g| g.id < NARROW_ID_MIN);
@@ -185,10 +193,71 @@ impl Groups {
         &self.placement
     }
 
-    /// The groups whose parts have places of their own.
+    /// The groups whose parts have places of their own, but those that are closed.
     pub(crate) fn of_places(&self) -> impl Iterator<Item = &Arc<Group>> {
         let all = self.placement.groups();
-        all.filter(|g| g.form == GroupForm::Places)
+        all.filter(|g| g.form == GroupForm::Places && !self.closed.has(g.id))
+    }
+
+    /// A group that is not closed.
+    pub(crate) fn open_group(&self, id: u32) -> Option<&Arc<Group>> {
+        self.placement.group(id).filter(|_| !self.closed.has(id))
+    }
+
+    /// Takes in which versions a data server knows (rule P21). Each was told by an earlier process, which the store must
+    /// then have had when this one began, or was `sent` by this one: others of this number are of another history. Returns
+    /// the groups that are closed from now on.
+    pub(crate) fn note_known(
+        &mut self,
+        ds: u32,
+        known: &[GroupVersion],
+        sent: &BTreeMap<u32, u32>,
+    ) -> Vec<u32> {
+        let in_history = |id: &u32| self.loaded.get(id).max(sent.get(id)).copied();
+        let is_newer = |k: &&GroupVersion| Some(k.version) > in_history(&k.group);
+        let newer: Vec<GroupVersion> = known.iter().filter(is_newer).copied().collect();
+        let was_open = |k: &&GroupVersion| self.closed.note(ds, k.group, k.version);
+        let closed: Vec<u32> = newer.iter().filter(was_open).map(|k| k.group).collect();
+        if !closed.is_empty() {
+            tracing::error!(
+                ds,
+                groups = ?closed,
+                "the metadata store went back: a data server knows newer versions of these placement groups, which are closed"
+            );
+            // The id of one that the store has lost is not given away again.
+            let lost = closed.iter().filter(|id| **id < NARROW_ID_MIN).max();
+            let next = lost.map_or(0, |id| id.saturating_add(1));
+            self.next_id = self.next_id.max(next);
+            self.apply_current();
+        }
+        closed
+    }
+
+    /// The members of closed groups.
+    pub(crate) fn closed_members(&self) -> BTreeSet<u32> {
+        let groups = self.closed.ids().filter_map(|id| self.placement.group(id));
+        groups.flat_map(|group| group.members()).collect()
+    }
+
+    /// Opens all closed groups, and returns them with the versions that data servers know. These count as told from now on.
+    pub(crate) fn take_closed(&mut self) -> BTreeMap<u32, BTreeMap<u32, u32>> {
+        let closed = self.closed.take();
+        for (id, known) in &closed {
+            let newest = known.values().copied().max().unwrap_or(0);
+            self.loaded.insert(*id, newest);
+        }
+        closed
+    }
+
+    /// What a data server knows counts no more.
+    pub(crate) fn forget_known(&mut self, ds: u32) {
+        self.closed.forget(ds);
+        self.apply_current();
+    }
+
+    /// The groups that are closed.
+    pub(crate) fn closed(&self) -> &Closed {
+        &self.closed
     }
 
     /// Whether new files go to a group, when it is whole.
@@ -200,9 +269,11 @@ impl Groups {
         self.placement.group(group).map(|g| g.primaries())
     }
 
-    /// The groups of a data server as they are once its addresses change.
+    /// The groups of a data server, but closed ones, as they are once clients are to fetch its addresses anew.
     pub(crate) fn renewed(&self, ds: u32) -> Vec<Group> {
-        self.placement.renewed(ds)
+        let mut renewed = self.placement.renewed(ds);
+        renewed.retain(|group| !self.closed.has(group.id));
+        renewed
     }
 
     /// Takes newer versions of groups, once they are stored.
@@ -397,7 +468,10 @@ impl Groups {
             .placement
             .groups()
             .filter(|g| self.is_current(g.id))
-            .map(|g| (g.id, standing(g, &self.avoided)))
+            .map(|g| match self.closed.has(g.id) {
+                true => (g.id, Standing::Unusable),
+                false => (g.id, standing(g, &self.avoided)),
+            })
             .collect();
         let best = standings.values().copied().max();
         let best = best.unwrap_or(Standing::Unusable);

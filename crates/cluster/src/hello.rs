@@ -75,18 +75,9 @@ pub(crate) async fn hello(
     Ok(ok)
 }
 
-/// Compares the store with what is known of it (R9), and stores what is new. A new process and other addresses give its
-/// groups other device ids (rule P22), since clients keep what they know of a device. Linux does not use one for two minutes
-/// after a connection was refused. It asks about a new one at its next LAYOUTGET, and takes CB_NOTIFY_DEVICEID (RFC 8881
-/// §20.12) for no more than that.
-fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
-    let mut groups = cluster.groups.lock();
-    let mut servers = cluster.servers.lock();
-    let server = servers
-        .map
-        .get_mut(&args.ds_id)
-        .ok_or_else(|| Refusal::new(Status::UnknownServer, "no data server has this id"))?;
-    let mut record = server.record.clone();
+/// Whether the store is that of the data server, and not an older one (R9).
+fn check_store(server: &Server, args: &HelloArgs) -> Result<(), Refusal> {
+    let record = &server.record;
     if args.store.store_id != record.store_id {
         let why = "the store is another one than the data server joined with";
         return Err(Refusal::new(Status::StoreSwapped, why));
@@ -98,6 +89,23 @@ fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
         let why = "a data server with this store is connected already: was the store copied?";
         return Err(Refusal::new(Status::TryLater, why));
     }
+    Ok(())
+}
+
+/// Compares the store with what is known of it (R9, rule P21), and stores what is new. A new process and other addresses give its
+/// groups other device ids (rule P22), since clients keep what they know of a device. Linux does not use one for two minutes
+/// after a connection was refused. It asks about a new one at its next LAYOUTGET, and takes CB_NOTIFY_DEVICEID (RFC 8881
+/// §20.12) for no more than that.
+fn recognise(cluster: &Cluster, args: &HelloArgs) -> Result<Seq, Refusal> {
+    let mut groups = cluster.groups.lock();
+    let mut servers = cluster.servers.lock();
+    let unknown = || Refusal::new(Status::UnknownServer, "no data server has this id");
+    let server = servers.map.get(&args.ds_id).ok_or_else(unknown)?;
+    check_store(server, args)?;
+    let closed = groups.note_known(args.ds_id, &args.groups.0, &server.rows_sent);
+    servers.end_told_of(&closed);
+    let server = servers.map.get_mut(&args.ds_id).ok_or_else(unknown)?;
+    let mut record = server.record.clone();
     let failed = |error: MetaError| {
         tracing::error!(%error, "data server record");
         Refusal::new(Status::Io, "the metadata store failed")

@@ -51,6 +51,11 @@ pub enum AdminError {
         /// So many.
         places: usize,
     },
+    /// A data server does not serve whose word is needed.
+    Away {
+        /// Its id.
+        ds: u32,
+    },
     /// No other signing key can be made now.
     Key(KeyError),
     /// The previous change of the signing keys waits for a data server.
@@ -62,6 +67,10 @@ impl std::fmt::Display for AdminError {
         match self {
             Self::Store(e) => write!(f, "{e}"),
             Self::TooManyTokens => write!(f, "{TOKENS_MAX} join tokens wait already"),
+            Self::Away { ds } => write!(
+                f,
+                "data server {ds} is away and may know more than the others; bring it back, or expel it"
+            ),
             Self::UnknownServer => f.write_str("no data server of the cluster has this id"),
             Self::TooFew { wanted, there } => write!(
                 f,
@@ -168,7 +177,7 @@ async fn put_out(
 ) -> Result<(), AdminError> {
     let (seq, conn) = {
         // No row changes before the record says that it is out.
-        let groups = cluster.groups.lock();
+        let mut groups = cluster.groups.lock();
         let mut servers = cluster.servers.lock();
         let last = last_copies(&groups, &servers, ds);
         let server = servers.map.get_mut(&ds).filter(|s| s.is_member());
@@ -183,6 +192,7 @@ async fn put_out(
         let conn = server.conn.clone();
         let seq = records::put_server(&*cluster.store, ds, &record, &[])?;
         servers.note_expelled(ds, record);
+        groups.forget_known(ds);
         (seq, conn)
     };
     cluster.store.durable(seq).await?;

@@ -11,6 +11,7 @@
 
 mod call;
 mod claims;
+mod closed;
 mod cluster;
 mod control_service;
 mod copies;

@@ -185,7 +185,7 @@ impl Cluster {
             self.change_groups(&mut groups, changes).map_err(failed)?
         };
         self.rows_durable(seq).await?;
-        self.told(caller, &args.places.0)
+        self.told(caller, &args.places.0).await
     }
 
     /// FILLED: a member has every byte (rule P15).
@@ -198,7 +198,7 @@ impl Cluster {
         let seq = {
             let mut groups = self.groups.lock();
             claims::check_filled(&groups, caller, &args)?;
-            let group = groups.placement().group(args.place.group).cloned();
+            let group = groups.open_group(args.place.group).cloned();
             let next = group.and_then(|group| {
                 changed(&group, |place, row| {
                     let is_it = place == args.place.place as usize
@@ -215,7 +215,7 @@ impl Cluster {
             self.change_groups(&mut groups, changes).map_err(failed)?
         };
         self.rows_durable(seq).await?;
-        self.told(caller, &[args.place])
+        self.told(caller, &[args.place]).await
     }
 
     pub(crate) async fn rows_durable(self: &Arc<Self>, seq: Seq) -> Result<(), Refusal> {
@@ -231,15 +231,22 @@ impl Cluster {
         caller.ok_or_else(|| Refusal::new(Status::NotReady, "HELLO must come first"))
     }
 
-    /// The rows of places of which a data server is a member.
-    fn told(&self, caller: u32, places: &[PlaceReign]) -> Result<RowsTold, Refusal> {
-        let groups = self.groups.lock();
-        let row = |asked: &PlaceReign| {
-            let group = groups.placement().group(asked.group)?;
-            row_of(group, asked.place, groups.copies_min())
-                .filter(|told| told.row.state_of(caller).is_some())
+    /// The rows of places of which a data server is a member. They are durable: no version that a crash takes is ever told.
+    async fn told(&self, caller: u32, places: &[PlaceReign]) -> Result<RowsTold, Refusal> {
+        let (rows, seq) = {
+            let groups = self.groups.lock();
+            let row = |asked: &PlaceReign| {
+                let group = groups.open_group(asked.group)?;
+                row_of(group, asked.place, groups.copies_min())
+                    .filter(|told| told.row.state_of(caller).is_some())
+            };
+            let rows: Vec<PlaceRow> = places.iter().filter_map(row).collect();
+            (rows, self.store.applied())
         };
-        let rows: Vec<PlaceRow> = places.iter().filter_map(row).collect();
+        self.store.durable(seq).await.map_err(failed)?;
+        if let Some(server) = self.servers.lock().map.get_mut(&caller) {
+            server.note_sent(&rows);
+        }
         Ok(RowsTold { rows: rows.into() })
     }
 }

@@ -233,7 +233,7 @@ impl Cluster {
         let caller = self.caller(conn)?;
         let seq = {
             let mut groups = self.groups.lock();
-            let group = groups.placement().group(args.group).cloned();
+            let group = groups.open_group(args.group).cloned();
             let next = group.and_then(|group| {
                 changed(&group, |place, row| {
                     let is_it = place == args.place as usize
@@ -301,7 +301,7 @@ async fn take_over(
         }
         let ids: BTreeSet<u32> = handed.iter().map(|h| h.place.group).collect();
         let mut changes = Vec::new();
-        for group in ids.iter().filter_map(|id| groups.placement().group(*id)) {
+        for group in ids.iter().filter_map(|id| groups.open_group(*id)) {
             changes.extend(changed(group, |place, row| {
                 let is_it = |h: &&HandOver| {
                     (h.place.group, h.place.place as usize) == (group.id, place)

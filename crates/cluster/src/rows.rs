@@ -9,7 +9,7 @@
 //!
 //! # Failure
 //! A data server that does not take a row loses its connection and says HELLO again. One that knows a newer version of
-//! a group than the store has shows that the store went back: it serves nothing of that group (rule P21).
+//! a group than the store has shows that the store went back: that group is closed for all (rule P21, `closed`).
 
 use crate::call::{DsError, call_when_ready};
 use crate::cluster::Cluster;
@@ -48,27 +48,28 @@ impl Cluster {
         let groups = self.groups.lock();
         let servers = self.servers.lock();
         let mut lacking = BTreeSet::new();
-        for group in groups.placement().groups() {
+        for group in groups.of_places() {
             let version = group.rows_version();
             let lacks = |ds: &u32| {
                 let server = servers.map.get(ds);
                 server.is_some_and(|s| s.rows_told.get(&group.id) != Some(&version))
             };
-            if group.form == GroupForm::Places {
-                lacking.extend(group.members().into_iter().filter(lacks));
-            }
+            lacking.extend(group.members().into_iter().filter(lacks));
         }
         let conn = |ds| servers.live_conn(ds).map(|conn| (ds, conn));
         lacking.into_iter().filter_map(conn).collect()
     }
 
-    /// Whether every primary of a group that serves was told the rows of its places.
+    /// Whether every primary of a group that serves was told the rows of its places. Those of a closed one are not told.
     pub fn are_rows_told(&self, id: u32) -> bool {
         let Some(group) = self.group(id) else {
             return true;
         };
         if group.form == GroupForm::Shared {
             return true;
+        }
+        if self.groups.lock().closed().has(id) {
+            return false;
         }
         let version = group.rows_version();
         let servers = self.servers.lock();
@@ -103,19 +104,27 @@ pub(crate) async fn tell(cluster: &Cluster, ds: u32, conn: &ConnHandle) -> Resul
         let copies_min = cluster.copies_min();
         let rows = due.iter().flat_map(|group| rows_of(group, ds, copies_min));
         let rows: Vec<PlaceRow> = rows.collect();
+        {
+            let mut servers = cluster.servers.lock();
+            let (_, server) = servers.by_conn(conn).ok_or(DsError::Down)?;
+            server.note_sent(&rows);
+        }
+        let mut newer = Vec::new();
         for page in rows.chunks(ROWS_PAGE_MAX as usize) {
             let args = RowsArgs {
                 members: cluster.addresses_of(page, ds).into(),
                 rows: page.to_vec().into(),
             };
             let answer = call_when_ready(conn, &args).await?;
-            for group in answer.newer.0 {
-                tracing::error!(
-                    ds,
-                    group,
-                    "the metadata store went back: a data server knows a newer version of this placement group"
-                );
-            }
+            newer.extend(answer.newer.0);
+        }
+        for group in newer {
+            // HELLO has closed it, or another data server will: none takes an older row.
+            tracing::error!(
+                ds,
+                group,
+                "a data server knows a newer version of this placement group"
+            );
         }
         let mut servers = cluster.servers.lock();
         let (_, server) = servers.by_conn(conn).ok_or(DsError::Down)?;
@@ -131,16 +140,9 @@ fn due(cluster: &Cluster, ds: u32, conn: &ConnHandle) -> Result<Vec<Arc<Group>>,
     let mut servers = cluster.servers.lock();
     let (_, server) = servers.by_conn(conn).ok_or(DsError::Down)?;
     let is_due = |group: &&Arc<Group>| {
-        group.form == GroupForm::Places
-            && group.is_member(ds)
-            && server.rows_told.get(&group.id) != Some(&group.rows_version())
+        group.is_member(ds) && server.rows_told.get(&group.id) != Some(&group.rows_version())
     };
-    Ok(groups
-        .placement()
-        .groups()
-        .filter(is_due)
-        .cloned()
-        .collect())
+    Ok(groups.of_places().filter(is_due).cloned().collect())
 }
 
 /// The rows of a group that a data server is told: those of places of which it is a member.

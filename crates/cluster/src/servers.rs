@@ -22,7 +22,7 @@ use crate::eta::FillTimes;
 use crate::keys::HeldKeys;
 use crate::records::{Membership, ServerRecord};
 use crate::sick::Sick;
-use control::{Capacity, Counters, FillProgress, MemberLag, PlaceReign, ScrubState};
+use control::{Capacity, Counters, FillProgress, MemberLag, PlaceReign, PlaceRow, ScrubState};
 use meta::Seq;
 use nfs4::Verifier;
 use std::borrow::Cow;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::time::Instant;
-use transport::ConnHandle;
+use transport::{CloseReason, ConnHandle};
 
 /// Added to a lease before it counts as ended: clocks of two machines do not run equally fast.
 pub(crate) const LEASE_MARGIN_MS: u64 = 1_000;
@@ -116,6 +116,8 @@ pub(crate) struct Server {
     pub(crate) keys: HeldKeys,
     /// By group, the version of the rows that it was told on this connection.
     pub(crate) rows_told: BTreeMap<u32, u32>,
+    /// By group, the newest version that this process has sent it, whether it was taken or not.
+    pub(crate) rows_sent: BTreeMap<u32, u32>,
     /// Its failure domain, as it last said.
     pub(crate) location: String,
     /// How often its addresses have changed since the start.
@@ -150,9 +152,18 @@ impl Server {
             failing: Vec::new(),
             keys: HeldKeys::default(),
             rows_told: BTreeMap::new(),
+            rows_sent: BTreeMap::new(),
             location: String::new(),
             moves_count: 0,
             lazy_until: None,
+        }
+    }
+
+    /// Rows are about to be sent to it.
+    pub(crate) fn note_sent(&mut self, rows: &[PlaceRow]) {
+        for row in rows {
+            let sent = self.rows_sent.entry(row.group).or_default();
+            *sent = row.version.max(*sent);
         }
     }
 
@@ -237,6 +248,15 @@ impl Default for Servers {
 }
 
 impl Servers {
+    /// Closes the connections of those that were told rows of these groups: they hold rows for as long as a connection lasts.
+    pub(crate) fn end_told_of(&self, groups: &[u32]) {
+        let is_told = |s: &&Server| groups.iter().any(|id| s.rows_told.contains_key(id));
+        let told = self.map.values().filter(is_told);
+        for conn in told.filter_map(|server| server.conn.as_ref()) {
+            conn.close(CloseReason::Asked);
+        }
+    }
+
     pub(crate) fn load(
         records: Vec<(u32, ServerRecord)>,
         changes: Vec<(u32, u64)>,

@@ -47,6 +47,8 @@ pub struct ServerStatus {
     pub counters: Counters,
     /// Why it was refused when it last came, if it was.
     pub refused: Option<String>,
+    /// Groups that are closed because it knows a newer version of them than the store has (rule P21).
+    pub closed_groups: Vec<u32>,
     /// That it is slow, if it is.
     pub slow: Option<SlowStatus>,
     /// Places of which it is a member.
@@ -72,7 +74,7 @@ pub struct PlaceStatus {
     pub shares_domain: bool,
     /// Parts that have fewer copies than they are to have, as the primary says. `None` while it has not counted them.
     pub lacking_parts: Option<u64>,
-    /// Whether the primary serves.
+    /// Whether the primary serves, and the group is not closed.
     pub is_served: bool,
     /// The other members in sync.
     pub sync: Vec<u32>,
@@ -155,7 +157,9 @@ impl Cluster {
             let groups = self.groups.lock();
             let all = || groups.placement().groups();
             let primaries = all().map(|g| (g.id, g.primaries())).collect();
-            let places: Vec<PlaceStatus> = all().flat_map(|g| self.places_status(g)).collect();
+            let is_closed = |g: &Group| groups.closed().has(g.id);
+            let places = all().flat_map(|g| self.places_status(g, is_closed(g)));
+            let places: Vec<PlaceStatus> = places.collect();
             (primaries, places)
         };
         ClusterStatus {
@@ -203,7 +207,7 @@ impl Cluster {
         live.flat_map(|s| s.fillings.iter().copied()).collect()
     }
 
-    fn places_status(&self, group: &Group) -> Vec<PlaceStatus> {
+    fn places_status(&self, group: &Group, is_closed: bool) -> Vec<PlaceStatus> {
         let now = Instant::now();
         let servers = self.servers.lock();
         let place = |(place, row): (u32, &Row)| PlaceStatus {
@@ -213,10 +217,11 @@ impl Cluster {
             primary: row.primary,
             shares_domain: shares_domain(row, &servers),
             lacking_parts: lacking_parts((group, place), row, &servers, now),
-            is_served: servers
-                .map
-                .get(&row.primary)
-                .is_some_and(|s| s.is_live(now)),
+            is_served: !is_closed
+                && servers
+                    .map
+                    .get(&row.primary)
+                    .is_some_and(|s| s.is_live(now)),
             sync: row
                 .in_state(MemberState::Sync)
                 .filter(|ds| *ds != row.primary)
@@ -246,6 +251,7 @@ impl Cluster {
     fn servers_status(&self) -> Vec<ServerStatus> {
         let now = Instant::now();
         let places = self.places_by_server();
+        let groups = self.groups.lock();
         let mut servers = self.servers.lock();
         servers.look_who_is_away();
         let servers = &*servers;
@@ -279,6 +285,7 @@ impl Cluster {
             is_full: s.is_member() && servers.full().contains(id),
             counters: s.counters,
             refused: s.refused.clone(),
+            closed_groups: groups.closed().by(*id),
             slow: servers.sick.why(*id).map(|why| SlowStatus {
                 why,
                 is_out: servers.sick.is_out(*id, now),

@@ -34,9 +34,10 @@ pub use to_ds::{
 };
 pub use to_mds::{
     CERTIFICATE_BYTES_MAX, DAMAGED_FILES_MAX, FAILING_MAX, FILLINGS_MAX, FillProgress, FilledArgs,
-    HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk, JOIN_SECRET_BYTES, JoinArgs, JoinOk,
-    JoinSecret, LACKING_MAX, LAGS_MAX, LeftArgs, MemberLag, OutArgs, PUBLIC_KEY_BYTES_MAX,
-    PlaceParts, RowsTold, ScrubState, SizeArgs, SizeOk, StoppingArgs, WroteArgs, WroteItem,
+    GROUP_VERSIONS_MAX, GroupVersion, HeartbeatArgs, HeartbeatOk, HelloArgs, HelloOk,
+    JOIN_SECRET_BYTES, JoinArgs, JoinOk, JoinSecret, LACKING_MAX, LAGS_MAX, LeftArgs, MemberLag,
+    OutArgs, PUBLIC_KEY_BYTES_MAX, PlaceParts, RowsTold, ScrubState, SizeArgs, SizeOk,
+    StoppingArgs, WroteArgs, WroteItem,
 };
 pub use types::{
     ADDRESSES_MAX, Capacity, Counters, KeySet, LOCATION_BYTES_MAX, NETID_BYTES_MAX, NetAddr,
@@ -46,9 +47,9 @@ pub use types::{
 /// ONC RPC program number ("WLK"), in the range that RFC 5531 §8.3 leaves to users.
 pub const PROGRAM: u32 = 0x4057_4c4b;
 /// Lowest version of the program that we speak.
-pub const VERSION_MIN: u32 = 9;
+pub const VERSION_MIN: u32 = 10;
 /// Highest version of the program that we speak.
-pub const VERSION_MAX: u32 = 9;
+pub const VERSION_MAX: u32 = 10;
 /// Longest message in bytes, RPC header included: the record limit of a control connection.
 pub const MESSAGE_BYTES_MAX: u32 = 128 * 1024;
 /// Most calls that one side has outstanding on a connection; the other closes it above that.

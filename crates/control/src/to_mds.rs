@@ -27,6 +27,8 @@ pub const DAMAGED_FILES_MAX: u32 = 64;
 pub const LAGS_MAX: u32 = 64;
 /// Most places of which a HEARTBEAT tells how many parts lack a copy.
 pub const LACKING_MAX: u32 = 512;
+/// Most placement groups of which HELLO tells: as many as there may be.
+pub const GROUP_VERSIONS_MAX: u32 = 4096;
 /// Bytes of the secret in a join token.
 pub const JOIN_SECRET_BYTES: usize = 16;
 
@@ -99,6 +101,17 @@ xdr::xdr_struct! {
         pub capacity: Capacity,
         /// Its failure domain: what may be lost together has one name. Empty: it is one by itself.
         pub location: Text<LOCATION_BYTES_MAX>,
+        /// The newest version that it was told of each placement group (rule P21).
+        pub groups: List<GroupVersion, GROUP_VERSIONS_MAX>,
+    }
+
+    /// A version of a placement group.
+    #[derive(Copy)]
+    pub struct GroupVersion {
+        /// The group.
+        pub group: u32,
+        /// Its version.
+        pub version: u32,
     }
 
     /// What a data server needs to serve.

@@ -4,11 +4,31 @@
 
 use std::collections::BTreeMap;
 
+use control::{GROUP_VERSIONS_MAX, GroupVersion};
 use meta::{MetaError, Purpose, Seq, TxOutcome};
 
-use crate::index::{Index, group_key, put, value};
+use crate::index::{Index, decoded, group_key, put, value};
 
 impl Index {
+    /// The newest version of each group that the MDS told; at most as many as HELLO takes.
+    ///
+    /// # Errors
+    /// [`MetaError`].
+    pub(crate) fn group_versions(&self) -> Result<Vec<GroupVersion>, MetaError> {
+        let limit = GROUP_VERSIONS_MAX as usize;
+        let (start, end) = (group_key(0), meta::prefix_end(b"g"));
+        let pairs = self.store.scan(&start, &end, limit)?;
+        let mut known = Vec::with_capacity(pairs.len());
+        for (key, version) in pairs {
+            let version = decoded(&version)?;
+            let group = key.get(1..).and_then(|id| id.try_into().ok());
+            let group = group.map(u32::from_be_bytes);
+            let group = group.ok_or_else(|| MetaError::Corrupt("a placement group".to_owned()))?;
+            known.push(GroupVersion { group, version });
+        }
+        Ok(known)
+    }
+
     /// Notes versions of placement groups that the MDS told. Returns the groups of which a newer one was told before,
     /// and what makes the others durable.
     pub(crate) fn note_group_versions(

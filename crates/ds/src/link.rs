@@ -198,6 +198,7 @@ async fn hello(
     let sent = ds.gate.lease_now();
     let mut addresses = config.advertise.clone();
     addresses.truncate(control::ADDRESSES_MAX as usize);
+    let known = ds.index.group_versions();
     let args = HelloArgs {
         versions: VersionRange::OURS,
         cluster_id: config.membership.cluster_id,
@@ -207,6 +208,7 @@ async fn hello(
         addresses: addresses.into(),
         capacity: ds.capacity(),
         location: config.location.clone(),
+        groups: known.map_err(|e| LinkError::Store(status_of(&e)))?.into(),
     };
     let ok = call(conn, &args, HELLO_TIMEOUT).await?;
     let counted = ds.index.changes.count_from_now(&*ds.index.store);

@@ -102,6 +102,8 @@ pub(crate) enum Request {
         /// Bytes per second for each data server; 0 for no limit.
         bytes_per_s: u64,
     },
+    /// Open the placement groups that are closed as the state went back (metadata server).
+    AcceptState,
     /// Have all data servers compare their disks with sums at once (metadata server).
     Scrub,
     /// Make a new signing key now (metadata server).

@@ -227,6 +227,17 @@ pub(crate) enum RepairCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Open placement groups that are closed because the metadata server's state has gone back
+    ///
+    /// Put the newest state back first, if it is there. Data servers that know most keep their data, and copies are made
+    /// again from them. What the state does not know is lost.
+    AcceptState {
+        #[command(flatten)]
+        place: MdsPlace,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// `ropewalk scrub`.

@@ -64,7 +64,12 @@ fn limited(args: &OrderArgs) -> Outcome<PathBuf> {
 
 /// `ropewalk repair ...`.
 pub(crate) fn repair(command: &RepairCommand) -> Outcome {
-    let RepairCommand::Status { place, watch, json } = command;
+    let (place, watch, json) = match command {
+        RepairCommand::Status { place, watch, json } => (place, watch, json),
+        RepairCommand::AcceptState { place, yes } => {
+            return accept_state(&mds_socket(place)?, *yes);
+        }
+    };
     let socket = mds_socket(place)?;
     if *watch {
         return watch_repair(&socket);
@@ -74,6 +79,24 @@ pub(crate) fn repair(command: &RepairCommand) -> Outcome {
         return print_json(&Repair::of(&mds));
     }
     out::print(&repair_text(&mds))
+}
+
+fn accept_state(socket: &Path, is_sure: bool) -> Outcome {
+    let mds = status(socket)?;
+    let closed: Vec<String> = { mds.data_servers.iter() }
+        .filter_map(DataServerRow::closed_text)
+        .collect();
+    if closed.is_empty() {
+        return out::line("no placement group is closed");
+    }
+    if !is_sure {
+        out::print(&(closed.join("\n") + "\n"))?;
+        return Err(failed(
+            "nothing was done; put the newest state back, or give --yes to go on with this one",
+        ));
+    }
+    let count: u64 = ask(socket, &Request::AcceptState)?;
+    out::line(&format!("{count} placement groups are open again"))
 }
 
 fn status(socket: &Path) -> Outcome<MdsStatus> {

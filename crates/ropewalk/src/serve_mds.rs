@@ -445,6 +445,10 @@ fn handler(view: Arc<View>) -> Handler {
                     view.cluster().set_fill_rate(bytes_per_s);
                     serde_json::to_value(())
                 }
+                Request::AcceptState => {
+                    let count = view.fs().cluster().accept_state().await;
+                    serde_json::to_value(count.map_err(|e| e.to_string())?)
+                }
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
                 Request::KeyRotate => {
                     let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
@@ -776,5 +780,6 @@ fn row(server: &::cluster::ServerStatus) -> DataServerRow {
             + c.handles_removed,
         errors: c.objects_lost + c.io_errors,
         refused: server.refused.clone(),
+        closed_groups: server.closed_groups.clone(),
     }
 }

@@ -3,6 +3,7 @@
 //! The structs are the answers of the admin socket. `--json` prints them as they came, so their names are an interface:
 //! fields are added, never renamed.
 
+mod data_server;
 pub(crate) mod lag;
 pub(crate) mod redundancy;
 
@@ -11,6 +12,7 @@ use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
 use crate::up::dirs::{UP_DS_MAX, default_dir};
+pub(crate) use data_server::{DataServerRow, ScrubRow};
 use lag::{LagRow, SlowOne};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -149,90 +151,6 @@ pub(crate) struct NameClashRow {
     pub owner: String,
     /// Where they are: one address twice when they share it.
     pub addresses: Vec<String>,
-}
-
-/// A data server as the metadata server sees it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct DataServerRow {
-    /// Its id.
-    pub id: u32,
-    /// `serving`, `draining`, `catching up`, `away` or `expelled`.
-    pub state: String,
-    /// Where clients reach it.
-    pub addresses: Vec<String>,
-    /// Size of its store.
-    pub total_bytes: u64,
-    /// What is left of it.
-    pub free_bytes: u64,
-    /// Whether new files avoid it for want of room.
-    pub full: bool,
-    /// Objects in its index.
-    pub objects: u64,
-    /// Places of which it is a member.
-    pub places: u64,
-    /// Why it counts as slow, if it does: others are primary of its places.
-    pub slow: Option<String>,
-    /// Whether it is left out of places for that.
-    pub left_out: bool,
-    /// Mean time of its own last syncs in microseconds; 0 when there was none lately.
-    pub sync_us: u32,
-    /// Comparing its disk with sums.
-    pub scrub: ScrubRow,
-    /// Bytes that clients read since it started, as of its last heartbeat.
-    pub client_read_bytes: u64,
-    /// Bytes that clients wrote.
-    pub client_written_bytes: u64,
-    /// Bytes that the metadata server read for others.
-    pub proxy_read_bytes: u64,
-    /// Bytes that the metadata server wrote for others.
-    pub proxy_written_bytes: u64,
-    /// Handles that it refused.
-    pub handles_refused: u64,
-    /// Lost objects and disk errors.
-    pub errors: u64,
-    /// Why the metadata server refused it when it last came, if it did.
-    pub refused: Option<String>,
-}
-
-/// How far a data server is with comparing its disk with sums.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ScrubRow {
-    /// Whether a pass goes on.
-    pub running: bool,
-    /// The order that the last pass followed.
-    pub order: u64,
-    /// Objects when the pass began.
-    pub objects: u64,
-    /// Of these were looked at.
-    pub objects_done: u64,
-    /// Bytes that the pass has read.
-    pub read_bytes: u64,
-    /// When the last pass ended, seconds since 1970 by the data server's clock; 0 for never.
-    pub scrubbed_at: i64,
-    /// Blocks of 64 KiB that were found damaged since it was started.
-    pub blocks_found: u64,
-    /// Of these were mended.
-    pub blocks_mended: u64,
-    /// Blocks that are damaged now.
-    pub damaged_blocks: u64,
-    /// Some of the files that they belong to, by file id.
-    pub damaged_files: Vec<u64>,
-}
-
-impl DataServerRow {
-    /// Whether it serves.
-    pub(crate) fn is_online(&self) -> bool {
-        self.state == STATE_SERVING || self.state == STATE_DRAINING
-    }
-
-    /// What to tell of it when it is full.
-    pub(crate) fn full_text(&self) -> String {
-        let (id, free) = (self.id, bytes(self.free_bytes));
-        format!(
-            "data server {id} is full ({free} free): new files avoid it; free space on its disk, or add a data server"
-        )
-    }
 }
 
 /// Most RDMA connections of one server that a status tells of one by one.
@@ -599,6 +517,9 @@ fn show_troubles(text: &mut String, mds: &MdsStatus) {
         if let Some(why) = &ds.refused {
             let _ = writeln!(text, "data server {} was refused: {why}", ds.id);
         }
+        if let Some(closed) = ds.closed_text() {
+            let _ = writeln!(text, "{closed}");
+        }
         if ds.full {
             let _ = writeln!(text, "{}", ds.full_text());
         }
@@ -728,6 +649,7 @@ mod tests {
                 row(1, STATE_SERVING),
                 DataServerRow {
                     refused: Some("too old".to_owned()),
+                    closed_groups: vec![3, 4],
                     full: true,
                     ..row(2, "away")
                 },
@@ -781,6 +703,7 @@ mod tests {
         assert!(at("metadata server [2001:db8::1]:2049 (pid") < at("serving"));
         at("NFS over RDMA: software iWARP; 7 of 4096 credits lent, 3 replies gave too few\n");
         at("data server 2 was refused: too old\n");
+        at("data server 2 knows newer versions of placement groups 3 4, which are CLOSED: ");
         at("signing keys: 3 valid 25 h (2 layouts), 4 active 1 min\n");
         at("removal queue: 100 or more; fences not acknowledged: 7\n");
         assert!(at("placement group 1: data servers 1 2") < at("ds-2") && at("ds-2") < at("ds-10"));

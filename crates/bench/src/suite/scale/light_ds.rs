@@ -174,6 +174,7 @@ impl LightDs {
             addresses: vec![self.address.clone()].into(),
             capacity: self.capacity(),
             location: Text::default(),
+            groups: Vec::new().into(),
         };
         let ok = call(&conn, &args).await?;
         Ok((conn, ok))

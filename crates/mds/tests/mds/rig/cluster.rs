@@ -146,6 +146,8 @@ pub struct FakeDs {
     pub store: StoreIdentity,
     /// Tells one start of its process from another.
     pub boot_nonce: [u8; 16],
+    /// The versions of placement groups that it says it knows.
+    pub groups: Vec<control::GroupVersion>,
     pub told: Arc<Mutex<Told>>,
     pub hello: Option<HelloOk>,
     conn: Option<ConnHandle>,
@@ -361,6 +363,7 @@ impl FakeDs {
                 changes: 0,
             },
             boot_nonce: [number; 16],
+            groups: Vec::new(),
             told: Arc::default(),
             hello: None,
             conn: None,
@@ -396,6 +399,7 @@ impl FakeDs {
             addresses: addresses(&self.uaddr).into(),
             capacity: CAPACITY,
             location: Text::default(),
+            groups: self.groups.clone().into(),
         };
         let hello = call(&conn, &args).await?;
         self.told.lock().keys = Some(hello.keys.clone());
