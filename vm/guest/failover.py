@@ -1,4 +1,4 @@
-"""Work that goes on while data servers of a cluster with two copies fail: failover.py DIR ROUNDS.
+"""Work that goes on while data servers of a cluster with two copies fail: failover.py DIR ROUNDS ROLE.
 
 In each round the host lets four data servers fail, each in another way (BLOWS); the last one stays away until we say
 so. We say "stepN" when all workers are under way. The host answers "downN" when the server has failed, and "backN"
@@ -7,17 +7,22 @@ fails (work.py).
 
 While the last one is away, files are opened, written and read, one kind after the other (open_later). The host looks
 which servers carried the bytes of each kind.
+
+The kernel of ROLE 1 is the second one. The host says "restN" when it has enough of a round.
 """
 
+import hashlib
 import os
 import sys
 import time
 
 from check import aligned, await_host, data, equal, note, run, same_bytes, tell
-from work import LATER_MIB, Work
+from work import LATER_MIB, Work, write_file
 from workers import MIB, make_sources, plain_write
 
 BLOWS = ["killed", "terminated", "stopped", "gone"]
+# A file that both kernels read.
+SHARED = "shared"
 
 
 def read_directly(path, content):
@@ -71,15 +76,58 @@ def blow(work, number):
     await_host(f"back{number}")
 
 
-def main():
-    d, rounds = sys.argv[1], int(sys.argv[2])
+def first(d, rounds):
     make_sources()
+    write_file(f"{d}/{SHARED}", data(SHARED, LATER_MIB * MIB))
+    tell("shared")
     for number in range(rounds):
         work = Work(f"{d}/{number}")
         for step in range(number * len(BLOWS), (number + 1) * len(BLOWS)):
             blow(work, step)
         work.compare()
-        note(", ".join(f"{worker.name} {worker.done} steps" for worker in work.turns))
+        note_steps(work)
+    tell("over")
+    await_host("second")
+    for number in range(rounds):
+        with open(f"{d}/second{number}.sums", encoding="ascii") as file:
+            equal(sums(f"{d}/second{number}"), file.read(), "sums of the second kernel's files")
+
+
+def second(d, rounds):
+    """As long as servers fail, in each round: the same work in files of its own. It reads a file of the first, too."""
+    make_sources()
+    for number in range(rounds):
+        work = Work(f"{d}/second{number}", [f"{d}/{SHARED}", data(SHARED, LATER_MIB * MIB)])
+        work.go_on("before servers fail", number)
+        tell(f"working{number}")
+        await_host(f"rest{number}")
+        work.check("while servers failed", number)
+        work.end(number)
+        work.compare()
+        with open(f"{d}/second{number}.sums", "w", encoding="ascii") as file:
+            file.write(sums(f"{d}/second{number}"))
+        note_steps(work)
+        longest, name = work.pauses()[0]
+        note(f"its longest step: {longest:.1f} s, {name}")
+        tell(f"rested{number}")
+
+
+def sums(d):
+    """The digests of all files of a directory, by name."""
+    lines = []
+    for name in sorted(os.listdir(d)):
+        with open(f"{d}/{name}", "rb") as file:
+            lines.append(f"{hashlib.sha256(file.read()).hexdigest()} {name}\n")
+    return "".join(lines)
+
+
+def note_steps(work):
+    note(", ".join(f"{worker.name} {worker.done} steps" for worker in work.turns))
+
+
+def main():
+    d, rounds, role = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    (second if role == "1" else first)(d, rounds)
 
 
 run(main)

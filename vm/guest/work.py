@@ -37,9 +37,12 @@ def probe(path, place):
 
 
 class Work:
-    """The workers of one round, and how many steps of each make a turn over all places."""
+    """The workers of one round, and how many steps of each make a turn over all places.
 
-    def __init__(self, d):
+    `shared` is a file of another kernel and its content, which is read too.
+    """
+
+    def __init__(self, d, shared=None):
         os.mkdir(d)
         copies = copier(d)
         self.d = d
@@ -60,6 +63,8 @@ class Work:
             Worker("cp", *copies[:2]): 1,
             Worker("reader", reader(f"{d}/opened", synced)): 1,
         }
+        if shared:
+            self.turns[Worker("shared", reader(*shared))] = 1
         for place, (step, finish, _) in enumerate(probes):
             self.turns[Worker(f"place {place}", step, finish)] = 1
         self.compares = [buffered[2], direct[2], stable[2], copies[2]]

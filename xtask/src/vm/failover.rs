@@ -1,7 +1,8 @@
 //! The host's part of `failover`: data servers of a cluster with two copies fail, each in another way.
 //!
 //! The guest says when it is under way, and how long each of its workers took. The host lets the server fail, counts what
-//! went through the MDS, and waits until all copies are level again. Entry point: [`failover`].
+//! went through the MDS, and waits until all copies are level again. A second guest works all the time, and each reads what
+//! the other wrote. Entry point: [`failover`].
 
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::cluster::{Cluster, await_state};
 use super::error::{Failure, Result};
 use super::guest::Guest;
-use super::hosted::{Finding, Stage, await_cluster};
+use super::hosted::{Finding, Stage, await_cluster, judge_other};
 use super::process::signal;
 
 /// Bytes that are written and read of each kind of files while a data server is gone, MiB; the script reads it from here.
@@ -41,7 +42,7 @@ const KINDS: [(&str, bool); 4] = [
     ("opened", false),
 ];
 
-/// Lets one data server after the other fail until the guest has enough.
+/// Lets one data server after the other fail until the guest has enough. A second kernel works all the time.
 pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
     let cluster = stage.cluster()?;
     await_cluster(&cluster)?;
@@ -49,6 +50,22 @@ pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
         let why = "this scenario needs two copies of each stripe: ropewalk up --copies 2";
         return Err(Failure::new(why));
     }
+    if !stage.guest.await_signal("shared")? {
+        return Ok(None);
+    }
+    let mut second = Second::start(stage)?;
+    let found = play(stage.guest, &mut second, &cluster);
+    let run = if matches!(found, Ok(None)) {
+        second.0.wait()?
+    } else {
+        second.0.stop()?
+    };
+    let failed = judge_other(&run, "the second kernel");
+    stage.guest.signal("second")?;
+    Ok(found?.or(failed))
+}
+
+fn play(guest: &mut Guest, second: &mut Second, cluster: &Cluster) -> Result<Finding> {
     let names = cluster.ds_names();
     let mut first = None;
     for number in 0.. {
@@ -59,17 +76,52 @@ pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
             // In each round a server fails in another way than in the one before.
             name: &names[(number + round) % names.len()],
         };
-        let words = [step.word("step"), step.word("stuck")];
-        match stage.guest.await_any(&words)? {
-            Some(0) => await_level(&cluster)?,
+        let words = [step.word("step"), step.word("stuck"), "over".to_owned()];
+        match guest.await_any(&words)? {
+            Some(0) => await_level(cluster)?,
             // It does not get as far as that, and says why when it is answered.
-            Some(_) => return stage.guest.signal(&step.word("back")).map(|()| first),
-            None => break,
+            Some(1) => return guest.signal(&step.word("back")).map(|()| first),
+            _ => break,
+        }
+        if number % BLOWS.len() == 0 && !second.says("working", round)? {
+            break;
         }
         // The guest goes on: what else it finds helps to find out why.
-        first = first.or(step.play(stage.guest, &cluster)?);
+        first = first.or(step.play(guest, second, cluster)?);
     }
     Ok(first)
+}
+
+/// A second kernel, which writes, reads and compares files of its own meanwhile, and reads one of the first.
+struct Second(Guest);
+
+impl Second {
+    fn start(stage: &Stage<'_>) -> Result<Self> {
+        let guest = (stage.settings)
+            .guest(stage.net, stage.tools, stage.vers)
+            .script("scenarios/failover.sh")
+            .env("ROLE", 1)
+            .slot(1)
+            .timeout(stage.settings.scenario_limit)
+            .spawn()?;
+        Ok(Self(guest))
+    }
+
+    /// Waits until it says the word of this round. Otherwise it does not get as far, and says why when it is answered.
+    fn says(&mut self, word: &str, round: usize) -> Result<bool> {
+        let words = [format!("{word}{round}"), format!("stuck{round}")];
+        let said = self.0.await_any(&words)?;
+        if said == Some(1) {
+            self.0.signal(&format!("back{round}"))?;
+        }
+        Ok(said == Some(0))
+    }
+
+    /// Has it compare its files of this round, and be quiet then.
+    fn rest(&mut self, round: usize) -> Result<bool> {
+        self.0.signal(&format!("rest{round}"))?;
+        self.says("rested", round)
+    }
 }
 
 /// One failure.
@@ -80,7 +132,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn play(&self, guest: &mut Guest, cluster: &Cluster) -> Result<Finding> {
+    fn play(&self, guest: &mut Guest, second: &mut Second, cluster: &Cluster) -> Result<Finding> {
         let [up, watcher, server] = cluster.processes(self.name)?;
         let before = cluster.proxied()?;
         let since = Instant::now();
@@ -93,7 +145,7 @@ impl Step<'_> {
                 signal(&[watcher, server], "KILL");
             }
         }
-        let played = self.while_down(guest, cluster, before);
+        let played = self.while_down(guest, second, (cluster, before));
         // It is harmless where `up` runs.
         signal(&[up], "CONT");
         cluster.await_restart(self.name, server)?;
@@ -109,7 +161,12 @@ impl Step<'_> {
     }
 
     /// The guest's turn. `proxied` is what the MDS counted before.
-    fn while_down(&self, guest: &mut Guest, cluster: &Cluster, proxied: u64) -> Result<Finding> {
+    fn while_down(
+        &self,
+        guest: &mut Guest,
+        second: &mut Second,
+        (cluster, proxied): (&Cluster, u64),
+    ) -> Result<Finding> {
         guest.signal(&self.word("down"))?;
         let words = [self.word("went"), self.word("stuck")];
         let went = guest.await_any(&words)? == Some(0);
@@ -118,7 +175,12 @@ impl Step<'_> {
         println!(
             "    # step {number}: {name} {blow:?}: {proxied} KiB through the MDS while all did a turn"
         );
-        if went && blow == Blow::Gone {
+        if blow != Blow::Gone {
+            return Ok(None);
+        }
+        // What it has open may go through the MDS.
+        let rests = second.rest(number / BLOWS.len())?;
+        if went && rests {
             self.opened_later(guest, cluster)
         } else {
             Ok(None)
