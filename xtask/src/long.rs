@@ -6,8 +6,10 @@ use crate::sim;
 use std::env;
 use std::process::{Command, ExitStatus};
 
-/// Worlds of the simulator beside the usual one, each with a tenth of its seeds.
-const WORLDS: [&str; 7] = [
+/// Worlds of the simulator with all seeds: the usual one, and one with two copies whose data servers come and go.
+const WHOLE_WORLDS: [&str; 2] = ["", "--replicas=2 --ds=4 --moves --restripes"];
+/// Worlds with a tenth of the seeds.
+const WORLDS: [&str; 9] = [
     "--names",
     "--copies",
     "--times",
@@ -15,6 +17,8 @@ const WORLDS: [&str; 7] = [
     "--delegations",
     "--greedy",
     "--eager",
+    "--replicas=3 --ds=5 --moves",
+    "--replicas=2 --ds=4 --moves --copies-min=2",
 ];
 /// Where the seeds begin: the tests try those before.
 const FIRST_SEED: u32 = 1000;
@@ -23,7 +27,7 @@ const FAILOVER_ROUNDS: u32 = 12;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LongArgs {
-    /// Seeds of the simulator's usual world; the others have a tenth of them
+    /// Seeds of the simulator's usual world, and of that with two copies; the others have a tenth of them
     #[arg(long, default_value_t = 10_000)]
     seeds: u32,
     #[command(flatten)]
@@ -55,9 +59,11 @@ pub(crate) struct ListingArgs {
 
 /// All long forms that look for lost data, one after the other: hours.
 pub(crate) fn all(args: &LongArgs) -> Result<()> {
-    sim::try_seeds(FIRST_SEED, args.seeds, None)?;
+    for world in WHOLE_WORLDS {
+        sim::try_seeds(FIRST_SEED, args.seeds, world)?;
+    }
     for world in WORLDS {
-        sim::try_seeds(FIRST_SEED, args.seeds / 10, Some(world))?;
+        sim::try_seeds(FIRST_SEED, args.seeds / 10, world)?;
     }
     powercut(&args.powercut)?;
     kills(&args.kills)?;

@@ -16,10 +16,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     start(&[], &args.arguments)
 }
 
-/// Tries seeds of a world, with a program that is compiled for speed.
-pub(crate) fn try_seeds(first: u32, count: u32, world: Option<&str>) -> Result<()> {
+/// Tries seeds of a world, which is named by words between spaces, with a program that is compiled for speed.
+pub(crate) fn try_seeds(first: u32, count: u32, world: &str) -> Result<()> {
     let mut arguments = vec![format!("--seed={first}"), format!("--seeds={count}")];
-    arguments.extend(world.map(str::to_owned));
+    arguments.extend(world.split_whitespace().map(str::to_owned));
     println!("simulator: {}", arguments.join(" "));
     start(&["--release"], &arguments)
 }

@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Lease of the cluster in seconds; tests wait for its end
     #[arg(long, value_name = "SECONDS", default_value_t = 12)]
     lease: u64,
+    /// Copies of each stripe in the cluster
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    copies: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -102,7 +105,7 @@ pub(crate) fn helper(args: &HelperArgs) -> Result<()> {
 }
 
 fn one(args: &Args, program: &Path, dir: &Path, minor: u32) -> Result<Report> {
-    let server = Server::start(program, dir, args.lease)?;
+    let server = Server::start(program, dir, args.lease, args.copies)?;
     let mut flags: Vec<&str> = args.flags.split_whitespace().collect();
     if minor == 1 {
         flags.extend(FLAGS_MINOR_1);

@@ -16,8 +16,8 @@ use std::time::Duration;
 const READY: &str = "  stop:";
 /// How long an orderly stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// Data servers: two, so that files are striped.
-const DS_COUNT: &str = "2";
+/// Data servers: two, so that files are striped, or as many as there are copies.
+const DS_COUNT_MIN: u32 = 2;
 
 /// A running cluster.
 pub(super) struct Server {
@@ -46,8 +46,8 @@ pub(super) fn cluster(dir: &Path) -> Cluster {
 }
 
 impl Server {
-    /// Starts a cluster in `dir`, whose old contents go, and waits until it serves.
-    pub(super) fn start(program: &Path, dir: &Path, lease_s: u64) -> Result<Self> {
+    /// Starts a cluster with so many copies of each stripe in `dir`, whose old contents go, and waits until it serves.
+    pub(super) fn start(program: &Path, dir: &Path, lease_s: u64, copies: u32) -> Result<Self> {
         let unable = |e| format!("cannot make {}: {e}", dir.display());
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir.join("cluster/mds")).map_err(unable)?;
@@ -58,7 +58,8 @@ impl Server {
         std::fs::write(mds.join("mds.toml"), config).map_err(unable)?;
         let log = std::fs::File::create(dir.join("up.log")).map_err(unable)?;
         let mut up = Command::new(program)
-            .args(["up", "--ds", DS_COUNT, "--dir"])
+            .args(["up", "--ds", &copies.max(DS_COUNT_MIN).to_string()])
+            .args(["--copies", &copies.to_string(), "--dir"])
             .arg(&dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
