@@ -71,8 +71,8 @@ pub(crate) fn all(args: &LongArgs) -> Result<()> {
     silence()
 }
 
-/// Lets data servers with two copies fail under a kernel client, each in each way and more often than the tests do; then
-/// lets them be drained.
+/// Lets data servers with two copies fail under two kernel clients, each in each way and more often than the tests do, also
+/// under two newer ones; then lets them be drained.
 fn failover() -> Result<()> {
     let rounds = format!("FAILOVER_ROUNDS={FAILOVER_ROUNDS}");
     kernel_client(
@@ -95,7 +95,7 @@ fn kernel_client(what: &str, scenarios: &str, variable: &str) -> Result<()> {
     }
     let program = env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let status = Command::new(program)
-        .args(["vm", "kernel-client", "--scenario", scenarios])
+        .args(["vm", "kernel-client", "--long", "--scenario", scenarios])
         .args(["--env", variable])
         .status()
         .map_err(|e| format!("cannot run the kernel client: {e}"))?;
