@@ -28,7 +28,7 @@ use crate::offloads::Progress;
 use crate::quiesce::{self, LayoutHold, layouts_gone};
 use crate::restripes::{Ranges, RestripeState, Shape};
 use layout::Rights;
-use namespace::{FileId, Inode, LayoutPolicy, Placement};
+use namespace::{Cred, FileId, Inode, LayoutPolicy, Op, Placement};
 use nfs4::{NfsStatus, StableHow};
 use state::IoModes;
 use std::sync::Arc;
@@ -107,6 +107,9 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
         // One that is gone needs no word.
         let failure = done.err().filter(|status| *status != NfsStatus::Stale);
         fs.restripes.leave(file, failure);
+        // After what is said of it has changed. A file that is gone needs no word.
+        let cred = Cred::root();
+        let _gone = fs.ns.note_restripe_ended(&mut Op::new(&cred, fs.now()), file);
         close_leftovers(&fs);
         fs.cluster.changed().notify_waiters();
     });

@@ -116,6 +116,10 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "extended attributes: large values, long lists, permissions, layout policies (--ds-count)",
     ),
     extended(
+        "restripe",
+        "files get other stripes and copies while programs write and read them (--ds-count)",
+    ),
+    extended(
         "acl",
         "NFSv4 access control lists: enforced, inherited, in step with the mode (--ds-count)",
     ),

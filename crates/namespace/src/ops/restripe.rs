@@ -67,7 +67,8 @@ impl Namespace {
     }
 
     /// Gives a file the objects of the nameless one, which have all its bytes durably. Nobody may have a handle for what it had,
-    /// which is queued to be removed. No attribute but the space shows it, so the change attribute and the times stay.
+    /// which is queued to be removed. The times stay. The change attribute does not: an extended attribute tells of the layout,
+    /// and clients keep what they read of it as long as the change attribute stays (RFC 8276 §8.4).
     ///
     /// # Errors
     /// [`NsError::Busy`] when its data are not those that were copied, or somebody may write it; [`NsError::Stale`] when
@@ -96,7 +97,7 @@ impl Namespace {
             txn.drop_inode(nameless)?;
             txn.delete_record(keys::ORPHAN, nameless.0);
             txn.put_record(keys::DATA_NAME, nameless.0, &records::encode(&file));
-            let after = txn.touch_quietly(file)?;
+            let after = txn.touch(file)?;
             after.placement = from.placement;
             after.space_used = from.space_used;
             let data = DataName {
@@ -106,6 +107,14 @@ impl Namespace {
             after.extras.edit(|rare| rare.data = Some(data));
             Ok(Arc::new(after.clone()))
         })
+    }
+
+    /// Has clients read again what an extended attribute tells of a file's layout: its restriping has ended.
+    ///
+    /// # Errors
+    /// [`NsError::Stale`].
+    pub fn note_restripe_ended(&self, op: &mut Op<'_>, file: FileId) -> Result<(), NsError> {
+        self.write(op, |txn| txn.touch(file).map(drop))
     }
 
     /// The file whose objects data servers know by a file and a generation.
