@@ -220,8 +220,20 @@ impl Ds {
         self.check_once(id)?;
         let applied = self.changed(id, time)?;
         let work = move |objects: &dyn ObjectStore| reserve_own(objects, id, own, range);
-        let through = self.blocking(work).await.map_err(Fault::Object)?;
-        Ok(Applied { through, ..applied })
+        match self.blocking(work).await {
+            Ok(through) => Ok(Applied { through, ..applied }),
+            Err(error) => Err(self.not_changed(id, error)),
+        }
+    }
+
+    /// What was noted before it was done has failed. Without an object nothing was written: a sync must not miss it.
+    fn not_changed(&self, id: ObjectId, error: ObjectError) -> Fault {
+        if let Ok(known) = self.index.known(id)
+            && matches!(self.objects.stat(id), Err(ObjectError::NotFound))
+        {
+            self.index.wrote_nothing(id, known.write);
+        }
+        Fault::Object(error)
     }
 
     async fn clone_from(
@@ -242,7 +254,8 @@ impl Ds {
             0 => Applied::default(),
             _ => self.changed(id, time)?,
         };
-        self.blocking(clone).await.map_err(Fault::Object)?;
+        let cloned = self.blocking(clone).await;
+        cloned.map_err(|error| self.not_changed(id, error))?;
         Ok(applied)
     }
 

@@ -491,6 +491,15 @@ impl Index {
         Ok(time)
     }
 
+    /// The change of number `write` came to nothing, and there is no object. Another one since stands.
+    pub(crate) fn wrote_nothing(&self, id: ObjectId, write: WriteNumber) {
+        if let Some(known) = self.known.lock().get_mut(&id)
+            && known.write == write
+        {
+            known.write = known.stored_write.unwrap_or(0);
+        }
+    }
+
     /// Gives an object an entry that promises nothing, unless it has one.
     fn enter(&self, id: ObjectId, modified: NfsTime, purpose: Purpose) -> Result<(), MetaError> {
         self.store_record(id, &mut |tx, old| {

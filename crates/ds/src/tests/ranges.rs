@@ -198,6 +198,29 @@ async fn a_cut_does_not_make_up_for_what_an_object_has_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_commit_misses_nothing_after_storage_for_which_there_was_no_room() {
+    let world = World::new().await;
+    let commit = async || {
+        let objects = vec![OBJECT].into();
+        let args = control::CommitObjectsArgs { objects };
+        world.mds.call(&args).await.unwrap().statuses.0
+    };
+    let args = ReserveArgs {
+        object: OBJECT,
+        stripes: stripes(),
+        range: range(0, 1 << 50),
+    };
+    let refused = world.mds.call(&args).await;
+    assert_eq!(refused.unwrap_err(), Status::NoSpace);
+    assert_eq!(commit().await, [Status::Ok], "nothing was written");
+    written(&world, &[1]).await;
+    let refused = world.mds.call(&args).await;
+    assert_eq!(refused.unwrap_err(), Status::NoSpace);
+    world.ds().objects.remove(ID).unwrap();
+    assert_eq!(commit().await, [Status::Io], "what was written is lost");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_removed_file_is_not_made_again() {
     let world = World::new().await;
     written(&world, &[1]).await;
