@@ -10,7 +10,8 @@
 //!
 //! # Failure
 //! An object whose sync failed while it had records is *sick*. Nobody knows what the disk has, and the records are the
-//! only sure copy. They stay, and the object takes no sync until the next start has applied them again.
+//! only sure copy. They stay, and the object takes no sync until the next start has applied them again. Where it is a part
+//! of a member that is filled, it goes with its records, and is sent anew (`copies/receive.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

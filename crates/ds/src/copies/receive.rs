@@ -264,6 +264,10 @@ async fn apply(
 ) -> Result<(PassOk, Then), Status> {
     match args.item {
         StreamItem::Sums { first, count } => {
+            if first == 0 {
+                let begun = begin_anew(ds, part).await;
+                begun.map_err(|fault| noted(ds, part.id, &fault))?;
+            }
             return Ok((look(ds, part, first, count).await?, Then::Nothing));
         }
         StreamItem::Parts { after, which } => {
@@ -368,6 +372,16 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
         | StreamItem::Drop
         | StreamItem::Settle
         | StreamItem::Nothing => Ok(Then::Nothing),
+    }
+}
+
+/// Before a part is compared at a member that is filled: one of which a sync failed is dropped with its redo records, since
+/// nobody knows what the disk has of it. The primary sends all of it.
+async fn begin_anew(ds: &Ds, part: Part) -> Result<(), Fault> {
+    let state = || ds.gate.state_at(part.group, part.id.place);
+    match ds.redo.is_sick(part.id) && state() == Some(MemberState::Filling) {
+        true => ds.drop_part(part.id).await,
+        false => Ok(()),
     }
 }
 

@@ -27,6 +27,8 @@ enum Ailment {
     None,
     /// EIO for whatever is done with this file.
     File(u64),
+    /// EIO for every sync.
+    Syncs,
     /// Nothing more fits, although it says that there is room.
     Full,
     /// It says that so many bytes are free.
@@ -83,6 +85,9 @@ impl ObjectStore for Disk {
         self.add(id)?.write(id, offset, data)
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
+        if *self.ailment.lock() == Ailment::Syncs {
+            return Err(ObjectError::Io(std::io::Error::other("EIO")));
+        }
         self.touch(id)?.sync(id)
     }
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
@@ -221,6 +226,42 @@ async fn a_disk_that_fails_for_one_file_loses_nothing_of_it_and_is_no_error_to_c
     assert!(!places(&rig).contains("primary: 2"), "{}", places(&rig));
     overwrite(&other, &mut other_model, 7, b"the other file goes on").await;
     *disk.ailment.lock() = Ailment::None;
+    let files: [(&File<'_>, &[u8]); 2] = [(&first, &first_model), (&other, &other_model)];
+    each_has_all((&rig, &port), &mut servers, files).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_sync_failed_is_filled_without_a_restart() {
+    let (disk, clock_s) = (Disk::new(), Arc::new(AtomicI64::new(1_000_000)));
+    let rig = Rig::at(Arc::new(MemStore::new()), Arc::clone(&clock_s)).await;
+    let port = Port::open(&rig);
+    let mut servers = [Real::new(1), Real::new(2)];
+    servers[1].objects = disk.clone();
+    // Its records of a part outlive a sync of the part that fails.
+    servers[1].redo = Some(Arc::new(redo::MemRedo::new(1 << 20)));
+    for (server, seed) in servers.iter_mut().zip(1..) {
+        server.clock_s = Arc::clone(&clock_s);
+        server.start(&rig, &port, seed).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let alice = alice(&rig).await;
+    let (mut first_model, other_model) = (pattern(200_000), pattern(150_000));
+    let first = copied(&rig, &alice, "first", &first_model).await;
+    let other = copied(&rig, &alice, "other", &other_model).await;
+    let before = places(&rig);
+
+    *disk.ailment.lock() = Ailment::Syncs;
+    for at in [0, 70_000, 140_000] {
+        overwrite(&first, &mut first_model, at, b"durable by its record").await;
+        // The first tick finds the records, the second one syncs what is older than that.
+        for _ in 0..2 {
+            servers[1].nfsd.as_ref().unwrap().role().tick().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    assert_ne!(places(&rig), before, "one member is left out");
+    *disk.ailment.lock() = Ailment::None;
+    until_level(&rig).await;
     let files: [(&File<'_>, &[u8]); 2] = [(&first, &first_model), (&other, &other_model)];
     each_has_all((&rig, &port), &mut servers, files).await;
 }

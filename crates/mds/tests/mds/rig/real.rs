@@ -14,6 +14,7 @@ use nfs4::ops::{
 use nfs4::{CompoundBuilder, IoMode, NfsStatus, NfsTime, OpArgs, StableHow, Stateid, Verifier};
 use objects::{MemObjects, ObjectStore};
 use parking_lot::Mutex;
+use redo::RedoLog;
 use server::Nfsd;
 use session_client::{Caller, Outcome, Session, SessionConfig};
 use state::ClientLimits;
@@ -29,6 +30,8 @@ pub struct Real {
     pub name: String,
     pub index: Arc<dyn MetaStore>,
     pub objects: Arc<dyn ObjectStore>,
+    /// The log of its small stable writes, if it has one.
+    pub redo: Option<Arc<dyn RedoLog>>,
     pub membership: Option<Membership>,
     /// Whether reads are compared with sums.
     pub verify_reads: bool,
@@ -55,6 +58,7 @@ impl Real {
             name: format!("ds{number}"),
             index: Arc::new(MemStore::new()),
             objects: Arc::new(MemObjects::new(objects::MemOptions::default())),
+            redo: None,
             membership: None,
             verify_reads: false,
             clock_s: Arc::new(AtomicI64::new(2_000_000)),
@@ -93,7 +97,7 @@ impl Real {
         DsConfig {
             index: Arc::clone(&self.index),
             objects: Arc::clone(&self.objects),
-            redo: None,
+            redo: self.redo.clone(),
             random: random(seed),
             clock: Arc::new(move || NfsTime {
                 seconds: clock_s.load(Ordering::Relaxed),
