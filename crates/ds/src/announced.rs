@@ -52,6 +52,8 @@ impl Announced {
             tokio::time::sleep_until(since + least).await;
         };
         tokio::select! {
+            // In this order: the simulator's runs repeat.
+            biased;
             () = self.wake.notified() => {}
             () = told(&self.news, NEWS) => {}
             () = told(&self.room, ROOM_NEWS) => {}

@@ -8,6 +8,7 @@
 //! The images of all stores are taken first and at one moment, as a power cut takes them.
 
 use crate::connector::{Wires, ds_address, ds_name};
+use crate::disk::{self, Ailment, DiskTrouble};
 use crate::injected_bug::{self, InjectedBug, Nameless, Unfenced};
 use crate::join;
 use crate::net::Net;
@@ -71,6 +72,7 @@ pub(crate) struct DsNode {
     index: Arc<SimStore>,
     redo: Arc<SimRedo>,
     objects: Arc<MemObjects>,
+    disk: DiskTrouble,
     start: Instant,
     incarnation: u32,
     membership: Option<Membership>,
@@ -80,9 +82,10 @@ pub(crate) struct DsNode {
 impl DsNode {
     /// A host that is switched off, with empty disks.
     pub(crate) fn new(mut parts: Parts) -> Self {
+        let disk = DiskTrouble::default();
         let of_index = parts.bug.filter(|bug| bug.is_of_index());
-        let index = SimStore::new(parts.rng.split(), of_index);
-        let redo = SimRedo::new(parts.rng.split(), parts.bug);
+        let index = SimStore::new(parts.rng.split(), of_index, disk.clone());
+        let redo = SimRedo::new(parts.rng.split(), parts.bug, disk.clone());
         let objects = MemObjects::new(MemOptions {
             capacity_bytes: CAPACITY_BYTES,
             manual: true,
@@ -92,6 +95,7 @@ impl DsNode {
             index,
             redo,
             objects: Arc::new(objects),
+            disk,
             start: Instant::now(),
             incarnation: 0,
             membership: None,
@@ -102,6 +106,21 @@ impl DsNode {
     /// Its objects.
     pub(crate) fn objects(&self) -> &Arc<MemObjects> {
         &self.objects
+    }
+
+    /// Its disk is in trouble for some time.
+    pub(crate) fn disk_ails(&self, ailment: Ailment, how_long: Duration, rng: Rng) {
+        let ms = how_long.as_millis();
+        self.parts.trace.tell(
+            &self.host(),
+            format_args!("! its disk has {ailment:?} for {ms} ms"),
+        );
+        self.disk.begin(ailment, how_long, rng);
+    }
+
+    /// What ails its disk.
+    pub(crate) fn disk(&self) -> &DiskTrouble {
+        &self.disk
     }
 
     /// Whether its index has an object: one that it does not have is not there for anybody.
@@ -133,6 +152,7 @@ impl DsNode {
             self.parts.index,
             &self.objects,
         );
+        let objects = disk::objects(objects, self.disk.clone(), self.parts.bug);
         DsConfig {
             index: self.index.clone(),
             objects,

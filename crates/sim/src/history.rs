@@ -5,10 +5,18 @@ use crate::check::delegations::Use;
 use crate::check::linear::{Moment, Timed};
 use crate::check::locks::Hold;
 use crate::check::names::{ModeOp, NameOp};
+use crate::disk::Ailment;
 use crate::trace::Trace;
+use nfs4::NfsStatus;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long after a disk is well again a client may still be told that it was not: an item whose refusal was lost holds up
+/// its lane for 15 s, and is sent again then.
+const AFTER_DISK: Duration = Duration::from_secs(20);
 
 /// The histories of a run.
 #[derive(Debug, Default)]
@@ -26,6 +34,8 @@ pub(crate) struct Lists {
     tags: u32,
     /// When the metadata server lost its power, ascending.
     cuts: Vec<Moment>,
+    /// What ailed disks, and until when.
+    ailments: Vec<(Ailment, Instant)>,
 }
 
 /// The histories. Cheap to clone.
@@ -92,6 +102,25 @@ impl History {
     #[must_use]
     pub(crate) fn last_cut(&self) -> Option<Moment> {
         self.lists.lock().cuts.last().copied()
+    }
+
+    /// The disk of a data server is in trouble for some time.
+    pub(crate) fn disk_ails(&self, ailment: Ailment, how_long: Duration) {
+        let until = Instant::now() + how_long;
+        self.lists.lock().ailments.push((ailment, until));
+    }
+
+    /// All disks are well from now on: nothing is explained by them any more.
+    pub(crate) fn disks_are_well(&self) {
+        self.lists.lock().ailments.clear();
+    }
+
+    /// Whether the trouble of some disk explains that a client is told this of what it began `since`.
+    pub(crate) fn disk_explains(&self, status: NfsStatus, since: Instant) -> bool {
+        let lists = self.lists.lock();
+        let ailments = lists.ailments.iter();
+        let mut lately = ailments.filter(|(_, until)| since < *until + AFTER_DISK);
+        lately.any(|(ailment, _)| ailment.answer() == Some(status))
     }
 
     /// A tag for a write; no two are the same.

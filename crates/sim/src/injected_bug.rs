@@ -47,6 +47,8 @@ pub enum InjectedBug {
     LoseRewrites,
     /// The metadata store forgets for which files layouts for writing are out.
     ForgetWriters,
+    /// The object stores say "synced" where the disk has failed, and nothing is synced.
+    IgnoreFailedSyncs,
     /// The object store of the first data server says "punched" and does nothing.
     SkipHoles,
     /// The data servers acknowledge FENCE and do nothing.

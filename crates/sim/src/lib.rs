@@ -13,6 +13,7 @@
 mod check;
 mod client;
 mod connector;
+mod disk;
 mod ds_node;
 mod fabric;
 mod greedy_client;

@@ -7,6 +7,7 @@
 //! The image of the disk is taken first and at one moment; nothing that the dying tasks still say is heard.
 
 use crate::connector::{MDS_NAME, Wires};
+use crate::disk::DiskTrouble;
 use crate::injected_bug::{InjectedBug, Nameless};
 use crate::join;
 use crate::net::Net;
@@ -98,7 +99,7 @@ impl MdsNode {
         ),
     ) -> Self {
         let of_store = bug.filter(|bug| !bug.is_of_index());
-        let store = SimStore::new(rng.split(), of_store);
+        let store = SimStore::new(rng.split(), of_store, DiskTrouble::default());
         Self {
             creation,
             copies,

@@ -1,7 +1,8 @@
-//! What befalls the hosts while clients work: partitions and power cuts, drawn from the seed.
+//! What befalls the hosts while clients work: partitions, power cuts and disks in trouble, drawn from the seed.
 
 use crate::check::Findings;
 use crate::connector::ds_name;
+use crate::disk::Ailment;
 use crate::ds_node::DsNode;
 use crate::history::History;
 use crate::mds_node::{LEASE_MS, MdsNode};
@@ -19,6 +20,8 @@ const OFF_MS_MAX: u64 = 2_000;
 const PARTED_MS_MAX: u64 = LEASE_MS * 2;
 /// Longest time that a data server is off where there are copies: beyond its lease.
 const LONG_OFF_MS_MAX: u64 = 20_000;
+/// Pause before a data server that could not start is started again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that meet a kind of trouble.
 const USED_PER_MILLE: u32 = 700;
 
@@ -33,7 +36,7 @@ pub(crate) struct Nemesis {
     /// Hosts of clients.
     pub(crate) clients: Vec<String>,
     pub(crate) crashes: bool,
-    /// Whether stripes have copies: then data servers are away for longer, and lose sight of each other.
+    /// Whether stripes have copies: then data servers are away for longer, lose sight of each other, and have disks in trouble.
     pub(crate) has_replicas: bool,
 }
 
@@ -46,6 +49,7 @@ impl Nemesis {
         let parts = self.rng.chance(USED_PER_MILLE);
         let cuts_mds = self.crashes && self.rng.chance(USED_PER_MILLE);
         let cuts_ds = self.crashes && self.rng.chance(USED_PER_MILLE) && !self.ds.is_empty();
+        let ails = self.has_replicas && self.rng.chance(USED_PER_MILLE);
         loop {
             let ms = self.rng.within(50, QUIET_MS_MAX);
             tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -56,6 +60,10 @@ impl Nemesis {
                 }
                 30..55 if cuts_mds => self.cut_mds().await,
                 55..85 if cuts_ds => self.cut_ds().await,
+                85..100 if ails => {
+                    self.ail().await;
+                    Ok(())
+                }
                 _ => Ok(()),
             };
             if let Err(text) = done {
@@ -114,6 +122,23 @@ impl Nemesis {
         } else {
             self.off().await;
         }
-        node.start(None).await
+        // A server that cannot replay its records now does not start, and is started again.
+        loop {
+            match node.start(None).await {
+                Err(_) if node.disk().now().is_some() => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The disk of a data server gets full, fails or gets slow, for some time.
+    async fn ail(&mut self) {
+        let at = self.rng.index(self.ds.len());
+        let (ailment, how_long) = Ailment::draw(&mut self.rng);
+        self.history.disk_ails(ailment, how_long);
+        let node = self.ds[at].lock().await;
+        node.disk_ails(ailment, how_long, self.rng.split());
     }
 }

@@ -1,5 +1,6 @@
 //! The disk under a redo log: records are durable after a sync that takes time, as in [`crate::store`].
 
+use crate::disk::DiskTrouble;
 use crate::injected_bug::InjectedBug;
 use crate::rng::Rng;
 use crate::store::sync_ms;
@@ -20,20 +21,22 @@ pub(crate) struct SimRedo {
     wanted: Notify,
     rng: Mutex<Rng>,
     bug: Option<InjectedBug>,
+    disk: DiskTrouble,
 }
 
 impl SimRedo {
-    /// An empty disk.
-    pub(crate) fn new(rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
-        Self::over(MemRedo::manual(CAPACITY_BYTES), rng, bug)
+    /// An empty log on a disk.
+    pub(crate) fn new(rng: Rng, bug: Option<InjectedBug>, disk: DiskTrouble) -> Arc<Self> {
+        Self::over(MemRedo::manual(CAPACITY_BYTES), rng, bug, disk)
     }
 
-    fn over(inner: MemRedo, rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
+    fn over(inner: MemRedo, rng: Rng, bug: Option<InjectedBug>, disk: DiskTrouble) -> Arc<Self> {
         Arc::new(Self {
             inner,
             wanted: Notify::new(),
             rng: Mutex::new(rng),
             bug,
+            disk,
         })
     }
 
@@ -41,7 +44,7 @@ impl SimRedo {
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             self.wanted.notified().await;
-            let ms = sync_ms(&mut self.rng.lock());
+            let ms = sync_ms(&mut self.rng.lock()) + self.disk.delay_ms();
             tokio::time::sleep(Duration::from_millis(ms)).await;
             self.inner.sync();
         }
@@ -51,7 +54,8 @@ impl SimRedo {
     pub(crate) fn crash(&self) -> Arc<Self> {
         let mut rng = self.rng.lock().split();
         let kept = rng.below(self.inner.unsynced() + 1);
-        Self::over(self.inner.after_crash(kept), rng, self.bug)
+        let left = self.inner.after_crash(kept);
+        Self::over(left, rng, self.bug, self.disk.clone())
     }
 }
 

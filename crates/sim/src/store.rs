@@ -8,6 +8,7 @@
 //! [`SimStore::crash`] leaves the store of the next incarnation. The old one never becomes durable again, so whoever
 //! still waits for it waits for ever.
 
+use crate::disk::DiskTrouble;
 use crate::injected_bug::{self, InjectedBug, Nameless};
 use crate::rng::Rng;
 use bytes::Bytes;
@@ -40,28 +41,26 @@ pub(crate) struct SimStore {
     rng: Mutex<Rng>,
     bug: Option<InjectedBug>,
     nameless: Nameless,
+    disk: DiskTrouble,
 }
 
 impl SimStore {
-    /// An empty disk.
+    /// An empty store on a disk.
     #[must_use]
-    pub(crate) fn new(rng: Rng, bug: Option<InjectedBug>) -> Arc<Self> {
-        Self::over(MemStore::manual(), rng, bug, Nameless::default())
+    pub(crate) fn new(rng: Rng, bug: Option<InjectedBug>, disk: DiskTrouble) -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemStore::manual(),
+            wanted: Notify::new(),
+            rng: Mutex::new(rng),
+            bug,
+            nameless: Nameless::default(),
+            disk,
+        })
     }
 
     /// The nameless files that a metadata store with [`InjectedBug::LoseRewrites`] has, this one or one that a crash leaves.
     pub(crate) fn nameless(&self) -> Nameless {
         self.nameless.clone()
-    }
-
-    fn over(inner: MemStore, rng: Rng, bug: Option<InjectedBug>, nameless: Nameless) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            wanted: Notify::new(),
-            rng: Mutex::new(rng),
-            bug,
-            nameless,
-        })
     }
 
     fn lies(&self) -> bool {
@@ -77,6 +76,7 @@ impl SimStore {
                 true => self.rng.lock().within(0, STALL_MS_MAX),
                 false => sync_ms(&mut self.rng.lock()),
             };
+            let ms = ms + self.disk.delay_ms();
             tokio::time::sleep(Duration::from_millis(ms)).await;
             self.inner.sync();
         }
@@ -93,9 +93,15 @@ impl SimStore {
         } else {
             rng.index(unsynced + 1)
         };
-        let left = self.inner.after_crash_keeping(kept);
-        let next = Self::over(left, rng, self.bug, self.nameless());
-        (next, unsynced - kept)
+        let next = Self {
+            inner: self.inner.after_crash_keeping(kept),
+            wanted: Notify::new(),
+            rng: Mutex::new(rng),
+            bug: self.bug,
+            nameless: self.nameless(),
+            disk: self.disk.clone(),
+        };
+        (Arc::new(next), unsynced - kept)
     }
 
     /// Makes everything durable now, as an orderly stop does.

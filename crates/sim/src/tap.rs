@@ -6,9 +6,10 @@ use crate::check::Findings;
 use crate::check::{attrs, io, once, promises, stateids};
 use crate::trace::{Trace, host};
 use crate::wire::{self, Ask, Got, Reply, Request, SlotKey};
-use control::{Proc, ToDs};
+use control::{Answer, Proc, ToDs};
 use nfs4::OpNum;
 use parking_lot::Mutex;
+use parts::{PartsProc, PassArgs, StreamItem};
 use rpc::{CallHeader, MessageType, ReplyHeader, ReplyVerdict};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,8 +21,8 @@ use xdr::{Decode, Decoder};
 enum Call {
     Nfs(Request),
     Control(Vec<u8>),
-    /// An item that is passed on to a member and syncs a part there.
-    Synced(promises::PartName),
+    /// A call of a primary to a member, and the part that is synced there when it is done.
+    Parts(Option<promises::PartName>),
     Other,
 }
 
@@ -115,13 +116,17 @@ impl Tap {
                 kept.extend(args);
                 Call::Control(kept)
             }
+            parts::PROGRAM => {
+                let (to, args) = (host(passage.to), d.rest());
+                let asked = Passed(header.procedure, args);
+                let what = format_args!("> {to}: {asked}{}", Fated(fate));
+                self.trace.tell(passage.from, what);
+                Call::Parts(promises::synced(header.procedure, args))
+            }
             _ => {
                 let what = format_args!("> {}: callback{}", host(passage.to), Fated(fate));
                 self.trace.tell(passage.from, what);
-                let synced = (header.program == parts::PROGRAM)
-                    .then(|| promises::synced(header.procedure, d.rest()))
-                    .flatten();
-                synced.map_or(Call::Other, Call::Synced)
+                Call::Other
             }
         };
         let key = (passage.from.to_owned(), passage.to.to_owned(), xid);
@@ -163,11 +168,12 @@ impl Tap {
                 let ds = host(passage.from);
                 state.io.control_reply(ds, &call, d.rest(), now);
             }
-            Call::Synced(part) => {
-                let part = *part;
-                let what = format_args!("< {}: callback{}", host(passage.to), Fated(fate));
+            Call::Parts(synced) => {
+                let synced = *synced;
+                let (to, answer) = (host(passage.to), Taken(d.rest()));
+                let what = format_args!("< {to}: {answer}{}", Fated(fate));
                 let now = self.trace.tell(passage.from, what);
-                if promises::is_done(d.rest()) {
+                if let Some(part) = synced.filter(|_| promises::is_done(d.rest())) {
                     let member = host(passage.from);
                     state.promises.synced(member, part, now);
                 }
@@ -262,6 +268,46 @@ impl std::fmt::Display for Controlled<'_> {
             write!(f, " {:?}", args.floors.0)?;
         }
         Ok(())
+    }
+}
+
+/// A call of the parts program: procedure and arguments.
+struct Passed<'a>(u32, &'a [u8]);
+
+impl std::fmt::Display for Passed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 != PartsProc::Pass as u32 {
+            return write!(f, "parts {}", self.0);
+        }
+        let Ok(args) = xdr::decode_all::<PassArgs<'_>>(self.1) else {
+            return f.write_str("parts PASS ?");
+        };
+        let (file, place) = (args.file.file_id, args.place);
+        write!(f, "PASS {}.{} ", args.lane, args.number)?;
+        match args.item {
+            StreamItem::Write {
+                offset,
+                data,
+                is_stable,
+            } => {
+                let how = if is_stable { " stable" } else { "" };
+                write!(f, "Write({offset}+{}{how})", data.len())?;
+            }
+            item => write!(f, "{item:?}")?,
+        }
+        write!(f, " of {file} at {}/{place}", args.group)
+    }
+}
+
+/// An answer of the parts program.
+struct Taken<'a>(&'a [u8]);
+
+impl std::fmt::Display for Taken<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match Answer::<()>::decode(&mut Decoder::new(self.0)) {
+            Ok(Answer::Refused(refusal)) => write!(f, "parts {:?}", refusal.status),
+            _ => f.write_str("parts Ok"),
+        }
     }
 }
 

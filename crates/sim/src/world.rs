@@ -32,6 +32,8 @@ const RUN_SECS_MAX: u64 = 1_200;
 const DRAIN_SECS_MAX: u64 = 300;
 /// Longest time until all members of places are in sync, once all is calm.
 const LEVEL_SECS_MAX: u64 = 300;
+/// How long they must be so where disks were in trouble.
+const LEVEL_FOR_SECS: u64 = 4;
 /// Credits that each server lends where there are greedy_clients: fewer than its clients can use.
 const LENT_TO_GLUTTONS: u32 = 16;
 /// The lease where there are greedy clients, in milliseconds: idle clients are asked for credits, and must have sessions then.
@@ -573,6 +575,7 @@ impl World {
     async fn settle(&mut self, dirs: &[FileHandle]) -> Result<(), String> {
         self.net.calm();
         self.trace.tell("world", format_args!("! all is calm"));
+        self.history.disks_are_well();
         {
             let mut mds = self.mds.lock().await;
             if mds.nfsd().is_none() {
@@ -581,6 +584,7 @@ impl World {
         }
         for ds in &self.ds {
             let mut ds = ds.lock().await;
+            ds.disk().end();
             if !ds.is_running() {
                 ds.start(None).await?;
             }
@@ -606,11 +610,22 @@ impl World {
     /// Waits until every member of every place is in sync.
     async fn level(&mut self) -> Result<(), String> {
         let mut unlevel = Vec::new();
+        let mut level_for = 0;
+        // A member that was full is sent what it lacks after a pause.
+        let calm = if self.config.replicas > 1 {
+            LEVEL_FOR_SECS
+        } else {
+            1
+        };
         for _ in 0..LEVEL_SECS_MAX {
             let mds = self.mds.lock().await;
             let nfsd = mds.nfsd().ok_or("no metadata server")?;
             unlevel = replicas::unlevel(nfsd.role().fs().cluster());
-            if unlevel.is_empty() {
+            level_for = match unlevel.is_empty() {
+                true => level_for + 1,
+                false => 0,
+            };
+            if level_for >= calm {
                 return Ok(());
             }
             drop(mds);

@@ -177,6 +177,13 @@ fn copies_that_are_not_synced_are_found() {
 }
 
 #[test]
+fn syncs_that_fail_and_are_taken_for_done_are_found() {
+    let words = "which was replaced or never written";
+    let fault = InjectedBug::IgnoreFailedSyncs;
+    assert!(is_found(fault, Config::replicated(), 0..200, words));
+}
+
+#[test]
 fn modification_times_that_were_set_stand_until_a_later_change_on_every_seed() {
     try_seeds(40, &Config::times(), " --times");
 }
@@ -267,6 +274,7 @@ fn the_same_seed_is_the_same_run() {
         (17, Config::greedy()),
         (18, Config::copies()),
         (19, Config::times()),
+        (45, Config::replicated()),
     ] {
         let (a, b) = (run(seed, &config), run(seed, &config));
         let differs = a.lines.iter().zip(&b.lines).find(|(a, b)| a != b);

@@ -44,6 +44,7 @@ impl FillRate {
         };
         while Instant::now() < turn && self.0.lock().changes == changes {
             tokio::select! {
+                biased;
                 () = sleep_until(turn) => {}
                 () = sleep(LOOK) => {}
             }

@@ -86,8 +86,8 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
             });
         }
         tokio::select! {
-            () = ds.copies.wake.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            // What has ended comes first: it is to be seen however often this is woken.
+            biased;
             Some(ended) = streams.join_next(), if !streams.is_empty() => {
                 if let Ok(number) = ended {
                     carried.remove(&number);
@@ -100,6 +100,8 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
                     filled.remove(&key);
                 }
             }
+            () = ds.copies.wake.notified() => {}
+            () = tokio::time::sleep(LOOK) => {}
         }
     }
 }

@@ -41,6 +41,7 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>) {
     let mut mended = Instant::now();
     loop {
         tokio::select! {
+            biased;
             () = sleep(LOOK) => {}
             () = ds.sums.wake.notified() => {}
         }

@@ -76,6 +76,8 @@ pub(crate) struct DataWorker {
     pub(super) client: Client,
     pub(super) held: Option<Held>,
     opens: u64,
+    /// When the present operation was begun.
+    begun: Instant,
 }
 
 pub(super) fn path(name: &str) -> String {
@@ -142,6 +144,7 @@ impl DataWorker {
             parts,
             held: None,
             opens: 0,
+            begun: Instant::now(),
         })
     }
 
@@ -185,6 +188,7 @@ impl DataWorker {
     }
 
     async fn step(&mut self) {
+        self.begun = Instant::now();
         if self.held.is_none() {
             return self.open().await;
         }
@@ -204,13 +208,16 @@ impl DataWorker {
         }
     }
 
-    /// An error that only a removal by somebody else, or a lost lease, explains.
+    /// An error that only a removal by somebody else, a lost lease, or a disk in trouble explains.
     pub(super) fn judge(&mut self, what: &str, error: &Error) {
         self.tell(&format!("{what}: {error}"));
         let is_explained = match error {
             Error::OpenLost => true,
             Error::Session(_) | Error::NotCommitted => false,
-            other => matches!(other.status(), Some(NfsStatus::NoEnt | NfsStatus::Stale)),
+            other => other.status().is_some_and(|status| {
+                matches!(status, NfsStatus::NoEnt | NfsStatus::Stale)
+                    || self.parts.history.disk_explains(status, self.begun)
+            }),
         };
         if !is_explained {
             let text = format!("{}: {what} failed: {error} ({error:?})", self.parts.name);
