@@ -27,9 +27,7 @@ const LONG_MS: (u64, u64) = (2_000, 25_000);
 const SAYS_SO_PER_MILLE: u32 = 600;
 /// Full disks on which also nothing can be overwritten, in 1000: their file system writes to new blocks.
 const ELSEWHERE_PER_MILLE: u32 = 500;
-/// Failing disks on which everything fails, in 1000.
-const WHOLE_PER_MILLE: u32 = 500;
-/// Changes that fail on the others, in 1000.
+/// Changes and syncs that fail on a disk on which not all do, in 1000.
 const SOME_PER_MILLE: u32 = 400;
 
 /// What ails a disk.
@@ -42,10 +40,12 @@ pub(crate) enum Ailment {
         /// What is there cannot be overwritten either.
         writes_elsewhere: bool,
     },
-    /// So many changes of 1000 are answered with an I/O error.
+    /// So many changes and syncs of 1000 are answered with an I/O error.
     Failing {
-        /// In 1000.
-        per_mille: u32,
+        /// Of changes, in 1000.
+        changes: u32,
+        /// Of syncs, in 1000.
+        syncs: u32,
     },
     /// Syncs take seconds.
     Slow,
@@ -65,11 +65,13 @@ impl Ailment {
                 (full, SHORT_MS)
             }
             1 => {
-                let per_mille = match rng.chance(WHOLE_PER_MILLE) {
-                    true => 1000,
-                    false => SOME_PER_MILLE,
+                let (changes, syncs) = match rng.below(4) {
+                    // The page cache takes all.
+                    0..2 => (0, 1000),
+                    2 => (1000, 1000),
+                    _ => (SOME_PER_MILLE, SOME_PER_MILLE),
                 };
-                (Self::Failing { per_mille }, SHORT_MS)
+                (Self::Failing { changes, syncs }, SHORT_MS)
             }
             _ => (Self::Slow, LONG_MS),
         };
@@ -135,8 +137,19 @@ impl DiskTrouble {
 
     /// An error of a change that the disk does not take.
     fn try_change(&self) -> Result<(), ObjectError> {
+        self.try_one_of(|changes, _| changes)
+    }
+
+    /// An error of a sync.
+    fn try_sync(&self) -> Result<(), ObjectError> {
+        self.try_one_of(|_, syncs| syncs)
+    }
+
+    fn try_one_of(&self, per_mille: impl Fn(u32, u32) -> u32) -> Result<(), ObjectError> {
         let fails = match (self.now(), self.0.lock().as_mut()) {
-            (Some(Ailment::Failing { per_mille }), Some(begun)) => begun.rng.chance(per_mille),
+            (Some(Ailment::Failing { changes, syncs }), Some(begun)) => {
+                begun.rng.chance(per_mille(changes, syncs))
+            }
             _ => false,
         };
         match fails {
@@ -227,7 +240,7 @@ impl ObjectStore for TroubledObjects {
     }
 
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
-        match self.trouble.try_change() {
+        match self.trouble.try_sync() {
             Err(_) if self.ignores_failed_syncs => Ok(()),
             Err(failed) => Err(failed),
             Ok(()) => self.objects.sync(id),

@@ -17,6 +17,8 @@ use tokio::time::Instant;
 /// How long after a disk is well again a client may still be told that it was not: an item whose refusal was lost holds up
 /// its lane for 15 s, and is sent again then.
 const AFTER_DISK: Duration = Duration::from_secs(20);
+/// The same of I/O errors: an object whose sync failed answers so until another member is in sync, or a restart.
+const AFTER_FAILURE: Duration = Duration::from_secs(120);
 
 /// The histories of a run.
 #[derive(Debug, Default)]
@@ -119,7 +121,11 @@ impl History {
     pub(crate) fn disk_explains(&self, status: NfsStatus, since: Instant) -> bool {
         let lists = self.lists.lock();
         let ailments = lists.ailments.iter();
-        let mut lately = ailments.filter(|(_, until)| since < *until + AFTER_DISK);
+        let after = match status {
+            NfsStatus::Io => AFTER_FAILURE,
+            _ => AFTER_DISK,
+        };
+        let mut lately = ailments.filter(|(_, until)| since < *until + after);
         lately.any(|(ailment, _)| ailment.answer() == Some(status))
     }
 

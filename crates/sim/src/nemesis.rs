@@ -20,6 +20,8 @@ const OFF_MS_MAX: u64 = 2_000;
 const PARTED_MS_MAX: u64 = LEASE_MS * 2;
 /// Longest time that a data server is off where there are copies: beyond its lease.
 const LONG_OFF_MS_MAX: u64 = 20_000;
+/// Failing disks whose host loses its power when they have failed, in 1000.
+const CUT_PER_MILLE: u32 = 500;
 /// Pause before a data server that could not start is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that meet a kind of trouble.
@@ -59,11 +61,11 @@ impl Nemesis {
                     Ok(())
                 }
                 30..55 if cuts_mds => self.cut_mds().await,
-                55..85 if cuts_ds => self.cut_ds().await,
-                85..100 if ails => {
-                    self.ail().await;
-                    Ok(())
+                55..85 if cuts_ds => {
+                    let at = self.rng.index(self.ds.len());
+                    self.cut_ds(at).await
                 }
+                85..100 if ails => self.ail(cuts_ds).await,
                 _ => Ok(()),
             };
             if let Err(text) = done {
@@ -111,8 +113,7 @@ impl Nemesis {
         node.start().await
     }
 
-    async fn cut_ds(&mut self) -> Result<(), String> {
-        let at = self.rng.index(self.ds.len());
+    async fn cut_ds(&mut self, at: usize) -> Result<(), String> {
         let node = Arc::clone(&self.ds[at]);
         let mut node = node.lock().await;
         node.crash().await;
@@ -133,12 +134,20 @@ impl Nemesis {
         }
     }
 
-    /// The disk of a data server gets full, fails or gets slow, for some time.
-    async fn ail(&mut self) {
+    /// The disk of a data server gets full, fails or gets slow, for some time. The host of one that fails may lose its power then.
+    async fn ail(&mut self, cuts: bool) -> Result<(), String> {
         let at = self.rng.index(self.ds.len());
         let (ailment, how_long) = Ailment::draw(&mut self.rng);
         self.history.disk_ails(ailment, how_long);
-        let node = self.ds[at].lock().await;
-        node.disk_ails(ailment, how_long, self.rng.split());
+        let node = Arc::clone(&self.ds[at]);
+        node.lock()
+            .await
+            .disk_ails(ailment, how_long, self.rng.split());
+        let fails = matches!(ailment, Ailment::Failing { .. });
+        if fails && cuts && self.rng.chance(CUT_PER_MILLE) {
+            tokio::time::sleep(how_long).await;
+            return self.cut_ds(at).await;
+        }
+        Ok(())
     }
 }
