@@ -86,8 +86,7 @@ pub async fn run(nfsd: Arc<Nfsd<Ds>>, config: CopiesConfig) {
             });
         }
         tokio::select! {
-            // What has ended comes first: it is to be seen however often this is woken.
-            biased;
+            biased; // What has ended comes first, however often this is woken.
             Some(ended) = streams.join_next(), if !streams.is_empty() => {
                 if let Ok(number) = ended {
                     carried.remove(&number);
