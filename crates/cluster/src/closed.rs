@@ -4,11 +4,8 @@
 //! that of the data server. They open when the newest store is put back, when such a data server is expelled, or when an
 //! administrator accepts the older store.
 
-use crate::cluster::Cluster;
-use crate::join::AdminError;
 use layout::{Group, Member, MemberState};
 use std::collections::BTreeMap;
-use tokio::time::Instant;
 
 /// The closed groups, each with the data servers that know newer versions, and these.
 #[derive(Debug, Default)]
@@ -84,44 +81,6 @@ pub(crate) fn accepted(group: &Group, known: &BTreeMap<u32, u32>) -> Group {
         }
     }
     next
-}
-
-impl Cluster {
-    /// Opens the closed groups with the rows of this store. Returns how many there were.
-    ///
-    /// # Errors
-    /// [`AdminError::Away`] while a member of one is away: it may know more than the others. Else the store fails.
-    pub async fn accept_state(self: &std::sync::Arc<Self>) -> Result<usize, AdminError> {
-        let (count, seq) = {
-            let mut groups = self.groups.lock();
-            let members = groups.closed_members();
-            {
-                let (servers, now) = (self.servers.lock(), Instant::now());
-                let is_away = |ds: &u32| {
-                    let server = servers.map.get(ds);
-                    server.is_some_and(|s| s.is_member() && !s.is_live(now))
-                };
-                if let Some(ds) = members.into_iter().find(is_away) {
-                    return Err(AdminError::Away { ds });
-                }
-            }
-            let closed = groups.take_closed();
-            let open = closed.iter().filter_map(|(id, known)| {
-                let group = groups.placement().group(*id)?;
-                Some(accepted(group, known))
-            });
-            let changes: Vec<Group> = open.collect();
-            (closed.len(), self.change_groups(&mut groups, changes)?)
-        };
-        self.store.durable(seq).await?;
-        tracing::warn!(
-            groups = count,
-            "an administrator accepted the state of this store"
-        );
-        self.deliver_rows();
-        self.changed.notify_waiters();
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

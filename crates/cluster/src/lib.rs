@@ -9,6 +9,7 @@
 //! state, or anything that serves clients.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod call;
 mod claims;
 mod closed;

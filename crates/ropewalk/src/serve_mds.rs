@@ -445,10 +445,7 @@ fn handler(view: Arc<View>) -> Handler {
                     view.cluster().set_fill_rate(bytes_per_s);
                     serde_json::to_value(())
                 }
-                Request::AcceptState => {
-                    let count = view.fs().cluster().accept_state().await;
-                    serde_json::to_value(count.map_err(|e| e.to_string())?)
-                }
+                Request::AcceptState => serde_json::to_value(view.accept_state().await?),
                 Request::Scrub => serde_json::to_value(view.cluster().order_scrub()),
                 Request::KeyRotate => {
                     let made = rotate_key(view.fs()).await.map_err(|e| e.to_string())?;
@@ -643,6 +640,12 @@ impl View {
 }
 
 impl View {
+    /// Opens the closed groups; how many there were.
+    async fn accept_state(&self) -> Result<usize, String> {
+        let count = self.fs().cluster().accept_state().await;
+        count.map_err(|e| e.to_string())
+    }
+
     /// What would be lost with a data server.
     async fn loss(&self, ds_id: u32) -> Result<Loss, String> {
         let places = self.cluster().last_copies(ds_id);

@@ -12,7 +12,9 @@ use crate::failure::{Outcome, failed};
 use crate::out;
 use crate::table::{bytes, table};
 use crate::up::dirs::{UP_DS_MAX, default_dir};
-pub(crate) use data_server::{DataServerRow, ScrubRow};
+pub(crate) use data_server::{
+    DataServerRow, STATE_DRAINING, STATE_EXPELLED, STATE_SERVING, ScrubRow,
+};
 use lag::{LagRow, SlowOne};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,13 +40,6 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub json: bool,
 }
-
-/// State of a data server that serves.
-pub(crate) const STATE_SERVING: &str = "serving";
-/// State of a data server that serves, and gives its places to others.
-pub(crate) const STATE_DRAINING: &str = "draining";
-/// State of a data server that is put out.
-pub(crate) const STATE_EXPELLED: &str = "expelled";
 
 /// A metadata server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -649,7 +644,6 @@ mod tests {
                 row(1, STATE_SERVING),
                 DataServerRow {
                     refused: Some("too old".to_owned()),
-                    closed_groups: vec![3, 4],
                     full: true,
                     ..row(2, "away")
                 },
@@ -703,7 +697,6 @@ mod tests {
         assert!(at("metadata server [2001:db8::1]:2049 (pid") < at("serving"));
         at("NFS over RDMA: software iWARP; 7 of 4096 credits lent, 3 replies gave too few\n");
         at("data server 2 was refused: too old\n");
-        at("data server 2 knows newer versions of placement groups 3 4, which are CLOSED: ");
         at("signing keys: 3 valid 25 h (2 layouts), 4 active 1 min\n");
         at("removal queue: 100 or more; fences not acknowledged: 7\n");
         assert!(at("placement group 1: data servers 1 2") < at("ds-2") && at("ds-2") < at("ds-10"));

@@ -1,8 +1,14 @@
 //! A data server, as the metadata server shows it.
 
-use super::{STATE_DRAINING, STATE_SERVING};
 use crate::table::bytes;
 use serde::{Deserialize, Serialize};
+
+/// State of a data server that serves.
+pub(crate) const STATE_SERVING: &str = "serving";
+/// State of a data server that serves, and gives its places to others.
+pub(crate) const STATE_DRAINING: &str = "draining";
+/// State of a data server that is put out.
+pub(crate) const STATE_EXPELLED: &str = "expelled";
 
 /// A data server as the metadata server sees it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -99,5 +105,27 @@ impl DataServerRow {
                 groups.join(" "),
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_groups_are_named_with_what_to_do() {
+        let mut ds = DataServerRow {
+            id: 2,
+            ..DataServerRow::default()
+        };
+        assert_eq!(ds.closed_text(), None);
+        ds.closed_groups = vec![3, 4];
+        let text = ds.closed_text().unwrap_or_default();
+        let begin =
+            "data server 2 knows newer versions of placement groups 3 4, which are CLOSED: ";
+        assert!(
+            text.starts_with(begin) && text.contains("repair accept-state"),
+            "{text}"
+        );
     }
 }
