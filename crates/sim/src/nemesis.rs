@@ -38,8 +38,10 @@ pub(crate) struct Nemesis {
     /// Hosts of clients.
     pub(crate) clients: Vec<String>,
     pub(crate) crashes: bool,
-    /// Whether stripes have copies: then data servers are away for longer, lose sight of each other, and have disks in trouble.
+    /// Whether stripes have copies: then data servers are away for longer, and lose sight of each other.
     pub(crate) has_replicas: bool,
+    /// Whether disks of data servers get into trouble.
+    pub(crate) disks_ail: bool,
 }
 
 impl Nemesis {
@@ -51,7 +53,7 @@ impl Nemesis {
         let parts = self.rng.chance(USED_PER_MILLE);
         let cuts_mds = self.crashes && self.rng.chance(USED_PER_MILLE);
         let cuts_ds = self.crashes && self.rng.chance(USED_PER_MILLE) && !self.ds.is_empty();
-        let ails = self.has_replicas && self.rng.chance(USED_PER_MILLE);
+        let ails = self.disks_ail && self.rng.chance(USED_PER_MILLE);
         loop {
             let ms = self.rng.within(50, QUIET_MS_MAX);
             tokio::time::sleep(Duration::from_millis(ms)).await;

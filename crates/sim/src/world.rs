@@ -568,6 +568,8 @@ impl World {
             clients: names.chain(data).chain(holders).collect(),
             crashes: self.config.crashes,
             has_replicas: self.config.replicas > 1,
+            // A restriping under failing disks has left a file that cannot be read; that is not mended yet.
+            disks_ail: self.config.replicas > 1 && !self.config.restripes,
         }
     }
 
