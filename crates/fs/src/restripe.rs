@@ -109,7 +109,9 @@ pub fn restripe(fs: &Arc<Fs>, inode: &Inode, policy: LayoutPolicy) -> Result<(),
         fs.restripes.leave(file, failure);
         // After what is said of it has changed. A file that is gone needs no word.
         let cred = Cred::root();
-        let _gone = fs.ns.note_restripe_ended(&mut Op::new(&cred, fs.now()), file);
+        let _gone = fs
+            .ns
+            .note_restripe_ended(&mut Op::new(&cred, fs.now()), file);
         close_leftovers(&fs);
         fs.cluster.changed().notify_waiters();
     });
