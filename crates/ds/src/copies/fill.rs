@@ -188,17 +188,40 @@ impl Ds {
     }
 }
 
+/// The part that stands for a place.
+const fn any_part(group: u32, place: u8) -> Part {
+    let id = ObjectId {
+        file_id: 0,
+        generation: 0,
+        place,
+    };
+    Part { id, group }
+}
+
+/// Makes a member in sync equal to this server in what is not settled: another primary may have given one of the two a
+/// change that it did not give the other (rule P12). Nobody was promised such a change.
+pub(super) async fn level(ds: &Ds, key: FillKey) -> Result<(), Failed> {
+    let (group, place, member) = key;
+    let any = any_part(group, place);
+    let row = ds.gate.primary_row(any).ok_or("not primary any more")?;
+    if row.row.state_of(member) != Some(MemberState::Sync) {
+        return Err("not in sync any more".to_owned());
+    }
+    let filling = Filling {
+        ds,
+        row,
+        key,
+        which: Which::Unsettled,
+        noted: &Fill::default(),
+    };
+    filling.look_at_theirs(any).await?;
+    filling.compare_ours(any).await
+}
+
 /// Fills a member and has the MDS count it.
 pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Failed> {
     let (group, place, member) = key;
-    let any = Part {
-        id: ObjectId {
-            file_id: 0,
-            generation: 0,
-            place,
-        },
-        group,
-    };
+    let any = any_part(group, place);
     let row = ds.gate.primary_row(any).ok_or("not primary any more")?;
     let known = row.row.member(member);
     let Some(known) = known.filter(|m| m.state == MemberState::Filling) else {
@@ -256,6 +279,7 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
     if state != Some(MemberState::Sync) {
         return Err("the row has changed meanwhile".to_owned());
     }
+    ds.copies.levelled.note(key, row.row.reign);
     tracing::info!(group, place, member, "a member is in sync");
     Ok(())
 }

@@ -28,6 +28,7 @@ mod fill_share;
 mod fill_turn;
 mod lacking;
 mod leave;
+mod levelled;
 mod noted;
 mod own_room;
 mod receive;

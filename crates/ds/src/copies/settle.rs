@@ -6,7 +6,7 @@
 //! # Ordering
 //! Every member syncs the part, and this server does, before the first of them is told that it is settled. A change that is
 //! begun meanwhile ends the attempt. Nothing is settled while a member of the place is out: so what it lacks stays unsettled at
-//! the others.
+//! the others. After a takeover members that stayed in sync are compared first (`levelled`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use parts::StreamItem;
 use server::Nfsd;
 use tokio::time::Instant;
 
+use super::fill::level;
 use super::stream::Owned;
 use crate::ds::Ds;
 use crate::fault::Fault;
@@ -48,6 +49,9 @@ pub(super) async fn run(nfsd: Arc<Nfsd<Ds>>) {
         let places = own_places(ds);
         after.retain(|place, _| places.contains(place));
         for place in places {
+            if !is_compared(ds, place).await {
+                continue;
+            }
             let page = ds
                 .index
                 .parts_of(Which::Unsettled, place, after.get(&place).copied(), PAGE);
@@ -65,6 +69,30 @@ pub(super) async fn run(nfsd: Arc<Nfsd<Ds>>) {
             settle_some(ds, &mut still, place, &page).await;
         }
     }
+}
+
+/// Whether all members of a place are equal in what was changed before this reign. Those that are not are compared.
+async fn is_compared(ds: &Ds, (group, place): (u32, u8)) -> bool {
+    let members = ds.gate.with_rows(|rows, ds_id| {
+        let row = rows.of(group, u32::from(place))?;
+        let others = row.row.members.0.iter().filter(|m| m.ds != ds_id);
+        Some((row.row.reign, others.map(|m| m.ds).collect::<Vec<_>>()))
+    });
+    let Some((reign, others)) = members.flatten() else {
+        return false;
+    };
+    for member in others {
+        let key = (group, place, member);
+        if ds.copies.levelled.is_level(key, reign) {
+            continue;
+        }
+        if let Err(why) = level(ds, key).await {
+            tracing::debug!(group, place, member, why, "not compared now");
+            return false;
+        }
+        ds.copies.levelled.note(key, reign);
+    }
+    true
 }
 
 /// Places of which this server is primary and every member is in sync.

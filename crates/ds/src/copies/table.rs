@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::fill_rate::FillRate;
 use super::fill_share::FillShare;
+use super::levelled::Levelled;
 use super::noted::{Fill, FillKey};
 use super::own_room::OwnRoom;
 use super::received::Received;
@@ -51,6 +52,7 @@ pub(crate) struct Copies {
     pub(super) own_room: OwnRoom,
     pub(crate) fill_rate: FillRate,
     pub(super) fill_share: FillShare,
+    pub(super) levelled: Levelled,
     /// Told when there is a stream, a member to fill, or another row.
     pub(super) wake: Notify,
 }
@@ -75,6 +77,7 @@ impl Copies {
             own_room: OwnRoom::default(),
             fill_rate: FillRate::default(),
             fill_share: FillShare::default(),
+            levelled: Levelled::default(),
             wake: Notify::new(),
         }
     }
