@@ -73,6 +73,8 @@ pub(crate) struct DsNode {
     redo: Arc<SimRedo>,
     objects: Arc<MemObjects>,
     disk: DiskTrouble,
+    /// Its disk has failed since it was started.
+    has_failed: bool,
     start: Instant,
     incarnation: u32,
     membership: Option<Membership>,
@@ -96,6 +98,7 @@ impl DsNode {
             redo,
             objects: Arc::new(objects),
             disk,
+            has_failed: false,
             start: Instant::now(),
             incarnation: 0,
             membership: None,
@@ -109,13 +112,23 @@ impl DsNode {
     }
 
     /// Its disk is in trouble for some time.
-    pub(crate) fn disk_ails(&self, ailment: Ailment, how_long: Duration, rng: Rng) {
+    pub(crate) fn disk_ails(&mut self, ailment: Ailment, how_long: Duration, rng: Rng) {
+        self.has_failed |= matches!(ailment, Ailment::Failing { .. });
         let ms = how_long.as_millis();
         self.parts.trace.tell(
             &self.host(),
             format_args!("! its disk has {ailment:?} for {ms} ms"),
         );
         self.disk.begin(ailment, how_long, rng);
+    }
+
+    /// Its disk has failed, and is well. A data server takes no COMMIT of an object whose sync failed until it is started again:
+    /// an administrator does so when the disk is mended.
+    pub(crate) async fn mend(&mut self) {
+        self.disk.end();
+        if self.has_failed {
+            self.crash().await;
+        }
     }
 
     /// What ails its disk.
@@ -186,6 +199,7 @@ impl DsNode {
     /// Why the server does not start: a finding.
     pub(crate) async fn start(&mut self, mds: Option<&Nfsd<Mds>>) -> Result<(), String> {
         self.incarnation += 1;
+        self.has_failed = false;
         let host = self.host();
         let number = self.incarnation;
         self.parts

@@ -568,8 +568,7 @@ impl World {
             clients: names.chain(data).chain(holders).collect(),
             crashes: self.config.crashes,
             has_replicas: self.config.replicas > 1,
-            // A restriping under failing disks has left a file that cannot be read; that is not mended yet.
-            disks_ail: self.config.replicas > 1 && !self.config.restripes,
+            disks_ail: self.config.replicas > 1,
         }
     }
 
@@ -586,7 +585,7 @@ impl World {
         }
         for ds in &self.ds {
             let mut ds = ds.lock().await;
-            ds.disk().end();
+            ds.mend().await;
             if !ds.is_running() {
                 ds.start(None).await?;
             }
