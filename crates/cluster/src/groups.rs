@@ -224,8 +224,8 @@ impl Groups {
                 groups = ?closed,
                 "the metadata store went back: a data server knows newer versions of these placement groups, which are closed"
             );
-            // The id of one that the store has lost is not given away again.
-            let lost = closed.iter().filter(|id| **id < NARROW_ID_MIN).max();
+            // The id of one that the store has lost is not given away again. Ids are given in order, so there are no larger ones.
+            let lost = closed.iter().filter(|id| **id as usize <= GROUPS_MAX).max();
             let next = lost.map_or(0, |id| id.saturating_add(1));
             self.next_id = self.next_id.max(next);
             self.apply_current();

@@ -9,7 +9,7 @@ use crate::placement::set_policy;
 use crate::rig::Rig;
 use crate::rig::cluster::{FakeDs, cluster};
 use crate::rig::file::File;
-use control::{FilledArgs, OutArgs, PlaceReign, PlaceRow, Refusal, Status};
+use control::{FilledArgs, GroupVersion, OutArgs, PlaceReign, PlaceRow, Refusal, Status};
 use layout::MemberState;
 use nfs4::IoMode;
 use std::time::Duration;
@@ -131,4 +131,31 @@ async fn what_cannot_be_so_is_refused_and_changes_no_row() {
     assert_eq!(rows(&rig), before);
     place.filled(primary, member, now, row.era).await.unwrap();
     assert_eq!(place.row().row.state_of(member), Some(MemberState::Sync));
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_that_never_were_cost_no_file_its_place() {
+    let (rig, port, mut servers) = cluster(2).await;
+    let alice = rig.session("alice").await;
+    servers[0].go_away().await;
+    let claimed = [0, 9_000, (1 << 31) - 1, u32::MAX];
+    let version = |group| GroupVersion { group, version: 7 };
+    servers[0].groups = claimed.map(version).to_vec();
+    servers[0].say_hello(&rig, &port).await.unwrap();
+    let cluster = rig.nfsd.role().fs().cluster();
+    assert_eq!(cluster.status().servers[0].closed_groups, claimed);
+    for name in ["one", "other"] {
+        File::create(&alice, name).await.layout(IoMode::Rw).await;
+    }
+    // Groups of other data servers are made as ever.
+    let third = FakeDs::joined(&rig, &port, 3).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let groups = cluster.status().groups;
+    let newest = groups
+        .iter()
+        .find(|(_, members)| members.contains(&third.id));
+    assert!(newest.is_some_and(|(id, _)| *id < 10), "{groups:?}");
+    // Accepting the state forgets such claims.
+    assert_eq!(cluster.accept_state().await.unwrap(), claimed.len());
+    assert_eq!(cluster.status().servers[0].closed_groups, []);
 }
