@@ -203,6 +203,10 @@ async fn redo(fs: &Arc<Fs>, intent: &TruncateIntent) {
             return;
         }
     };
+    // The store that failed may be well again: others wait for this attempt, which may take long.
+    if let Some(told) = fs.layouts.truncating.lock().get_mut(&intent.file) {
+        *told = NfsStatus::Delay;
+    }
     if fs.durable(op.observed()).await.is_err() || cut(fs, &inode, intent).await.is_err() {
         return;
     }
