@@ -5,7 +5,7 @@
 
 use super::error::Result;
 use super::guest::Guest;
-use super::hosted::{Finding, Stage, judge_other};
+use super::hosted::{Finding, Stage, end_other};
 use super::net::Net;
 
 /// How long both make files, s; the script reads it from here.
@@ -15,22 +15,11 @@ pub(crate) const CLONES_S: u32 = 20;
 pub(crate) fn clones(stage: &mut Stage<'_>) -> Result<Finding> {
     let address = Net::guest_ip(0);
     let number = address.rsplit('.').next().unwrap_or_default();
-    let mut other = (stage.settings)
-        .guest(stage.net, stage.tools, stage.vers)
-        .script("scenarios/clones.sh")
-        .env("ROLE", 1)
+    let mut other = (stage.second("scenarios/clones.sh"))
         .env("HOST_NAME", format!("guest-{number}"))
-        .slot(1)
-        .timeout(stage.settings.scenario_limit)
         .spawn()?;
     let found = play(stage, &mut other);
-    let run = if matches!(found, Ok(None)) {
-        other.wait()?
-    } else {
-        other.stop()?
-    };
-    let failed = judge_other(&run, "the other machine");
-    Ok(found?.or(failed))
+    end_other(other, found, "the other machine")
 }
 
 fn play(stage: &mut Stage<'_>, other: &mut Guest) -> Result<Finding> {

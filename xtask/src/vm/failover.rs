@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::cluster::{Cluster, await_state};
 use super::error::{Failure, Result};
 use super::guest::Guest;
-use super::hosted::{Finding, Stage, await_cluster, judge_other};
+use super::hosted::{Finding, Stage, await_cluster, end_other};
 use super::process::signal;
 
 /// Bytes that are written and read of each kind of files while a data server is gone, MiB; the script reads it from here.
@@ -53,16 +53,11 @@ pub(crate) fn failover(stage: &mut Stage<'_>) -> Result<Finding> {
     if !stage.guest.await_signal("shared")? {
         return Ok(None);
     }
-    let mut second = Second::start(stage)?;
+    let mut second = Second(stage.second("scenarios/failover.sh").spawn()?);
     let found = play(stage.guest, &mut second, &cluster);
-    let run = if matches!(found, Ok(None)) {
-        second.0.wait()?
-    } else {
-        second.0.stop()?
-    };
-    let failed = judge_other(&run, "the second kernel");
+    let found = end_other(second.0, found, "the second kernel");
     stage.guest.signal("second")?;
-    Ok(found?.or(failed))
+    found
 }
 
 fn play(guest: &mut Guest, second: &mut Second, cluster: &Cluster) -> Result<Finding> {
@@ -96,17 +91,6 @@ fn play(guest: &mut Guest, second: &mut Second, cluster: &Cluster) -> Result<Fin
 struct Second(Guest);
 
 impl Second {
-    fn start(stage: &Stage<'_>) -> Result<Self> {
-        let guest = (stage.settings)
-            .guest(stage.net, stage.tools, stage.vers)
-            .script("scenarios/failover.sh")
-            .env("ROLE", 1)
-            .slot(1)
-            .timeout(stage.settings.scenario_limit)
-            .spawn()?;
-        Ok(Self(guest))
-    }
-
     /// Waits until it says the word of this round. Otherwise it does not get as far, and says why when it is answered.
     fn says(&mut self, word: &str, round: usize) -> Result<bool> {
         let words = [format!("{word}{round}"), format!("stuck{round}")];

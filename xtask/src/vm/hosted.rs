@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Traffic, await_state};
 use super::error::{Failure, Result};
-use super::guest::{Guest, GuestExit, GuestRun};
+use super::guest::{Guest, GuestBuilder, GuestExit, GuestRun};
 use super::net::Net;
 use super::prepare::Tools;
 use super::process::{POLL, signal};
@@ -49,7 +49,16 @@ pub(crate) type Finding = Option<String>;
 /// The host's part.
 pub(crate) type HostPart = fn(&mut Stage<'_>) -> Result<Finding>;
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    /// A second guest, which runs a script of the scenario as `ROLE=1`.
+    pub(crate) fn second(&self, script: &str) -> GuestBuilder<'a> {
+        (self.settings.guest(self.net, self.tools, self.vers))
+            .script(script)
+            .env("ROLE", 1)
+            .slot(1)
+            .timeout(self.settings.scenario_limit)
+    }
+
     pub(crate) fn cluster(&self) -> Result<Cluster> {
         let cluster = self.victim.cluster();
         cluster.ok_or_else(|| Failure::new("this scenario needs --cluster-dir"))
@@ -92,6 +101,17 @@ pub(crate) fn run(
     let mut outcome = judge_single(&run, vers, scenario.name, started.elapsed());
     outcome.failure = with_finding(found, &run, outcome.failure);
     Ok(outcome)
+}
+
+/// Waits for the end of another guest, or ends it when something is wrong. `who` is what it is called.
+pub(crate) fn end_other(other: Guest, found: Result<Finding>, who: &str) -> Result<Finding> {
+    let run = if matches!(found, Ok(None)) {
+        other.wait()?
+    } else {
+        other.stop()?
+    };
+    let failed = judge_other(&run, who);
+    Ok(found?.or(failed))
 }
 
 /// Prints what another guest of a scenario has noted, and says why it failed, if it did. `who` is what it is called.

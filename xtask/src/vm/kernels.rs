@@ -10,13 +10,7 @@ pub(crate) fn kernels(stage: &mut Stage<'_>) -> Result<Finding> {
     if !stage.guest.await_signal("made")? {
         return Ok(None);
     }
-    let run = (stage.settings)
-        .guest(stage.net, stage.tools, stage.vers)
-        .script("scenarios/kernels.sh")
-        .env("ROLE", 1)
-        .slot(1)
-        .timeout(stage.settings.scenario_limit)
-        .run()?;
+    let run = stage.second("scenarios/kernels.sh").run()?;
     let found = judge_other(&run, "the second kernel");
     if found.is_none() {
         stage.guest.signal("second")?;
