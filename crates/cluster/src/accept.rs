@@ -3,7 +3,6 @@
 use crate::closed::accepted;
 use crate::cluster::Cluster;
 use crate::join::AdminError;
-use layout::Group;
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -26,13 +25,15 @@ impl Cluster {
                     return Err(AdminError::Away { ds });
                 }
             }
-            let closed = groups.take_closed();
+            let closed = groups.closed().all();
             let open = closed.iter().filter_map(|(id, known)| {
                 let group = groups.placement().group(*id)?;
                 Some(accepted(group, known))
             });
-            let changes: Vec<Group> = open.collect();
-            (closed.len(), self.change_groups(&mut groups, changes)?)
+            let (count, changes) = (closed.len(), open.collect());
+            let seq = self.change_groups(&mut groups, changes)?;
+            groups.open_closed();
+            (count, seq)
         };
         self.store.durable(seq).await?;
         tracing::warn!(

@@ -48,9 +48,16 @@ impl Closed {
         self.by_group.keys().copied()
     }
 
-    /// Opens all; returns them, each with the versions that data servers know.
-    pub(crate) fn take(&mut self) -> BTreeMap<u32, BTreeMap<u32, u32>> {
-        std::mem::take(&mut self.by_group)
+    /// All, each with the versions that data servers know.
+    pub(crate) fn all(&self) -> &BTreeMap<u32, BTreeMap<u32, u32>> {
+        &self.by_group
+    }
+
+    /// Opens all; returns the newest version of each that is known.
+    pub(crate) fn open(&mut self) -> BTreeMap<u32, u32> {
+        let closed = std::mem::take(&mut self.by_group);
+        let newest = |all: &BTreeMap<u32, u32>| all.values().copied().max().unwrap_or(0);
+        closed.iter().map(|(id, all)| (*id, newest(all))).collect()
     }
 }
 

@@ -239,14 +239,12 @@ impl Groups {
         groups.flat_map(|group| group.members()).collect()
     }
 
-    /// Opens all closed groups, and returns them with the versions that data servers know. These count as told from now on.
-    pub(crate) fn take_closed(&mut self) -> BTreeMap<u32, BTreeMap<u32, u32>> {
-        let closed = self.closed.take();
-        for (id, known) in &closed {
-            let newest = known.values().copied().max().unwrap_or(0);
-            self.loaded.insert(*id, newest);
+    /// Opens all closed groups. The versions that data servers know count as told from now on.
+    pub(crate) fn open_closed(&mut self) {
+        for (id, newest) in self.closed.open() {
+            self.loaded.insert(id, newest);
         }
-        closed
+        self.apply_current();
     }
 
     /// What a data server knows counts no more.
