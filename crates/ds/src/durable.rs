@@ -10,7 +10,11 @@
 //!
 //! # Failure
 //! A failed sync changes the write verifier before its file's next sync may begin. Clients that still have data of
-//! unknown state write them again. A failed index leaves the mark where it was.
+//! unknown state write them again. No client sees the verifier of a backup: there the object is sick, and the place's
+//! next promise fails (see [`crate::redo_table`]). A failed index leaves the mark where it was.
+//!
+//! After a failed sync, memory has bytes that no later sync writes. They are dropped, as a power cut would. So what is read,
+//! summed or compared afterwards is what the disk has. Only what redo records promise stays.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -134,13 +138,15 @@ impl Ds {
     /// Makes everything that was applied to the object before this call durable. An object that was never made is so
     /// already. The only way to a sync: COMMIT, stable WRITEs and calls of the MDS all come here.
     pub(crate) async fn sync(&self, id: ObjectId) -> Result<(), Fault> {
+        // Taken before: a sync may outlast the lease.
+        let is_backup = self.is_backup(id)?;
         let (seq, redo_through, begun) = {
             let _order = self.stripe(id.file_id).lock().await;
             let begun = Instant::now();
             // Before the sync: a write that comes meanwhile has not been made durable by it.
             let write = self.index.known(id)?.write;
             let redo_through = self.redo.newest_of(id).unwrap_or(0);
-            if self.redo.is_sick(id) {
+            if self.redo.is_sick(id, is_backup) {
                 return Err(Fault::Sick);
             }
             let synced = self.blocking(move |objects| {
@@ -157,11 +163,7 @@ impl Ds {
                     }
                     return Ok(());
                 }
-                Err(e) => {
-                    self.verifier.store((self.random)(), SeqCst);
-                    self.redo.failed(id);
-                    return Err(Fault::Object(e));
-                }
+                Err(e) => return Err(self.failed_sync(id, is_backup, e)),
             };
             self.check_mark(id, Some(size_bytes))?;
             let covered = (write, redo_through);
@@ -176,5 +178,38 @@ impl Ds {
         self.redo.synced(id, redo_through);
         self.sums.note_durable(id);
         self.until_announced(self.changes_at(seq)).await
+    }
+
+    /// A sync of the object has failed. Another one may succeed without having written what this one should have.
+    pub(crate) fn failed_sync(&self, id: ObjectId, is_backup: bool, error: ObjectError) -> Fault {
+        self.verifier.store((self.random)(), SeqCst);
+        self.redo.failed(id, is_backup);
+        if self.redo.newest_of(id).is_none() {
+            self.drop_unwritten(id);
+        }
+        Fault::Object(error)
+    }
+
+    /// A change as any other: what was found of the object before is old.
+    fn drop_unwritten(&self, id: ObjectId) {
+        let _changing = self.sums.begin(id.file_id);
+        let dropped = self.objects.drop_unwritten(id);
+        // Members have what was passed on of it.
+        let group = self.index.known(id).map(|known| known.group);
+        self.copies.lost_some((group.unwrap_or(0), id.place));
+        if let Err(error) = dropped {
+            let file = id.file_id;
+            tracing::error!(file, %error, "memory may have bytes that the disk lacks");
+        }
+    }
+
+    /// Whether this server is a member of the place of an object, and not its primary.
+    pub(crate) fn is_backup(&self, id: ObjectId) -> Result<bool, Fault> {
+        let group = self.index.known(id)?.group;
+        let is_backup = self.gate.with_rows(|rows, ds_id| {
+            let row = rows.of(group, u32::from(id.place));
+            row.is_some_and(|r| r.row.primary != ds_id && r.row.state_of(ds_id).is_some())
+        });
+        Ok(is_backup.unwrap_or(false))
     }
 }

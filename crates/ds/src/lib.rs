@@ -13,6 +13,7 @@
 
 mod announced;
 mod apply;
+mod blocks;
 mod calls;
 mod changes;
 mod config;

@@ -12,6 +12,9 @@
 //! An object whose sync failed while it had records is *sick*. Nobody knows what the disk has, and the records are the
 //! only sure copy. They stay, and the object takes no sync until the next start has applied them again. Where it is a part
 //! of a member that is filled, it goes with its records, and is sent anew (`copies/receive.rs`).
+//!
+//! At a backup an object is sick after any failed sync. A later one may succeed without the pages of the first, and a
+//! promise of the primary would count on them. The primary puts the backup out instead.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -133,8 +136,10 @@ impl RedoTable {
         self.table.lock().objects.get(&id).map(|n| n.newest)
     }
 
-    pub(crate) fn is_sick(&self, id: ObjectId) -> bool {
-        self.table.lock().sick.contains(&id)
+    /// Whether no sync of the object may count, here or at a backup. At a primary clients write again what has no records.
+    pub(crate) fn is_sick(&self, id: ObjectId, is_backup: bool) -> bool {
+        let table = self.table.lock();
+        table.sick.contains(&id) && (is_backup || table.objects.contains_key(&id))
     }
 
     /// The index says durably that the object is durable past `number`.
@@ -150,14 +155,23 @@ impl RedoTable {
         table.set(id, left);
     }
 
-    /// A sync of the object has failed.
-    pub(crate) fn failed(&self, id: ObjectId) {
+    /// A sync of the object has failed, here or at a backup.
+    pub(crate) fn failed(&self, id: ObjectId, is_backup: bool) {
         let mut table = self.table.lock();
-        if table.objects.contains_key(&id) && table.sick.insert(id) {
-            tracing::error!(
-                file = id.file_id,
+        let has_records = table.objects.contains_key(&id);
+        if !(has_records || is_backup) || !table.sick.insert(id) {
+            return;
+        }
+        let file = id.file_id;
+        match is_backup {
+            true => tracing::error!(
+                file,
+                "a sync failed: the part is sent anew before it counts as a copy"
+            ),
+            false => tracing::error!(
+                file,
                 "a sync failed: the redo log keeps what the object was promised; mend the disk and restart"
-            );
+            ),
         }
     }
 
@@ -252,19 +266,31 @@ mod tests {
     fn a_sick_object_keeps_its_records_and_takes_no_more() {
         let redo = table();
         let (a, b) = (record(1, b"a"), record(2, b"b"));
-        redo.failed(a.id);
+        redo.failed(a.id, false);
         assert!(
-            !redo.is_sick(a.id),
+            !redo.is_sick(a.id, false),
             "it has no records: its writers hear of the failure"
         );
         redo.append(&a);
-        redo.failed(a.id);
-        assert!(redo.is_sick(a.id));
+        redo.failed(a.id, false);
+        assert!(redo.is_sick(a.id, false));
         assert_eq!(redo.append(&a), None);
         assert_eq!(redo.append(&b), Some(2));
         redo.take_old(9);
         assert_eq!(redo.take_old(9), [b.id]);
         redo.synced(b.id, 2);
         assert_eq!(redo.retirable(), 0);
+    }
+
+    #[test]
+    fn at_a_backup_an_object_is_sick_without_records_too() {
+        let redo = table();
+        let a = record(1, b"a");
+        redo.failed(a.id, true);
+        assert!(redo.is_sick(a.id, true));
+        assert!(!redo.is_sick(a.id, false), "it is primary now");
+        assert_eq!(redo.append(&a), None);
+        redo.forget(&[a.id]);
+        assert!(!redo.is_sick(a.id, true), "it is sent anew");
     }
 }

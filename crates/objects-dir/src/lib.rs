@@ -29,7 +29,7 @@ use objects::{
     range_end,
 };
 use rustix::buffer::spare_capacity;
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -450,6 +450,13 @@ impl ObjectStore for DirObjects {
         synced
             .and_then(|()| self.store_dir.sync_entries(id))
             .map_err(io_error)
+    }
+
+    fn drop_unwritten(&self, id: ObjectId) -> Result<(), ObjectError> {
+        let handle = self.existing(id)?;
+        // Pages that are written, or taken for it, leave memory. One that is just being sent stays.
+        rustix::fs::fadvise(&*handle.file, 0, None, Advice::DontNeed)
+            .map_err(|e| ObjectError::Io(e.into()))
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {

@@ -189,12 +189,10 @@ fn the_cache_probe_knows_cold_from_warm() {
         return;
     }
     store.sync(id).unwrap();
-    let handle = store.handles.cached(id).unwrap();
     // Pages that another processor is at stay, and a probe of a cold page may read it ahead. Each try drops the pages
     // again, and asks for each range once.
     let cold = (0..100).any(|_| {
-        let drop_pages = rustix::fs::Advice::DontNeed;
-        rustix::fs::fadvise(&*handle.file, 0, None, drop_pages).unwrap();
+        store.drop_unwritten(id).unwrap();
         let cold = !store.is_cached(id, 1 << 19, 1) && !store.is_cached(id, 0, 1 << 20);
         if !cold {
             std::thread::sleep(Duration::from_millis(10));

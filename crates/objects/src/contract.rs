@@ -90,6 +90,10 @@ pub fn absent_objects_are_not_found(subject: &mut dyn Subject) {
     assert!(matches!(store.stat(id), Err(ObjectError::NotFound)));
     assert!(matches!(store.set_size(id, 0), Err(ObjectError::NotFound)));
     store.remove(id).expect(WHY);
+    assert!(matches!(
+        store.drop_unwritten(id),
+        Err(ObjectError::NotFound)
+    ));
     let _ = store.is_cached(id, 0, 1);
     assert!(matches!(store.stat(id), Err(ObjectError::NotFound)));
 }

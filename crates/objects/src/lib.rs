@@ -238,6 +238,14 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// [`ObjectError::NotFound`] or the store's own failure.
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError>;
 
+    /// To be called after a failed sync, if nobody counts on what it should have written. Linux takes those bytes for
+    /// written: reads give them, no later sync writes them, and a power cut brings the old ones back. Afterwards
+    /// reads give what the disk has, as far as the store can see to that.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`] or the store's own failure.
+    fn drop_unwritten(&self, id: ObjectId) -> Result<(), ObjectError>;
+
     /// Size and storage of the object.
     ///
     /// # Errors

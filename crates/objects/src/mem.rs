@@ -7,12 +7,14 @@
 //!
 //! [`MemOptions::manual`] makes a store that remembers what was synced. [`MemObjects::after_crash`] makes one that a
 //! power cut could have left: synced bytes are kept; all others are kept, lost or torn by a seed.
+//! [`MemObjects::fail_sync`] does what a failed fsync of Linux does ([`stuck`]).
 //!
 //! # Ordering
 //! One lock covers all objects: each call happens at once. `set_size` and `remove` are durable at once, as in
 //! every store.
 
 mod kept;
+mod stuck;
 
 pub use kept::KEPT_FACTOR_MAX;
 
@@ -25,6 +27,7 @@ use kept::Kept;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use stuck::Stuck;
 
 pub use kept::PAGE_BYTES;
 /// What a page and an object count against the capacity beside their bytes, so that tiny ones are bounded too.
@@ -69,6 +72,8 @@ struct Inner {
     used_bytes: u64,
     /// What a crash leaves for certain; kept only by manual stores.
     synced: BTreeMap<ObjectId, Object>,
+    /// Pages that no sync writes; kept only by manual stores.
+    stuck: Stuck,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -368,21 +373,37 @@ impl MemObjects {
             if synced.is_none() && dice.roll(2) == 0 {
                 continue;
             }
-            left.insert(
-                *id,
-                torn(synced.unwrap_or(&Object::default()), live, &mut dice),
-            );
+            let empty = Object::default();
+            let synced = synced.unwrap_or(&empty);
+            let live = inner.stuck.on_disk(*id, live, synced);
+            left.insert(*id, torn(synced, &live, &mut dice));
         }
         let used_bytes = left.values().map(Object::cost_bytes).sum();
         let inner = Inner {
             live: left.clone(),
             used_bytes,
             synced: left,
+            stuck: Stuck::default(),
         };
         Self {
             options: self.options,
             inner: Mutex::new(inner),
             copied_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Does what a failed sync of the object does: see [`stuck`]. Of no effect on a store that is not manual, or without
+    /// the object.
+    pub fn fail_sync(&self, id: ObjectId) {
+        let mut inner = self.inner.lock();
+        let Inner {
+            live,
+            synced,
+            stuck,
+            ..
+        } = &mut *inner;
+        if let Some(live) = live.get(&id).filter(|_| self.options.manual) {
+            stuck.add(id, live, synced.get(&id).unwrap_or(&Object::default()));
         }
     }
 
@@ -402,6 +423,7 @@ impl MemObjects {
         self.copied(write(object));
         if len > 0 {
             object.size_bytes = object.size_bytes.max(end);
+            inner.stuck.write(id, (offset, len));
         }
         Ok(())
     }
@@ -474,6 +496,14 @@ impl ObjectStore for MemObjects {
         Ok(Span::Pieces(object.read(offset, len)))
     }
 
+    fn read_from_disk(&self, id: ObjectId, offset: u64, len: u32) -> Result<Bytes, ObjectError> {
+        let inner = self.inner.lock();
+        let live = inner.live.get(&id).ok_or(ObjectError::NotFound)?;
+        let synced = inner.synced.get(&id);
+        let on_disk = (inner.stuck).on_disk(id, live, synced.unwrap_or(&Object::default()));
+        Ok(on_disk.read(offset, len).concat().into())
+    }
+
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         self.put(id, (offset, data.len() as u64), |object| {
             object.write(offset, data)
@@ -500,9 +530,29 @@ impl ObjectStore for MemObjects {
         let mut inner = self.inner.lock();
         let object = inner.live.get(&id).ok_or(ObjectError::NotFound)?;
         if self.options.manual {
-            let object = object.clone();
-            inner.synced.insert(id, object);
+            let synced = inner.synced.get(&id);
+            let on_disk = (inner.stuck).on_disk(id, object, synced.unwrap_or(&Object::default()));
+            let on_disk = on_disk.into_owned();
+            inner.synced.insert(id, on_disk);
         }
+        Ok(())
+    }
+
+    fn drop_unwritten(&self, id: ObjectId) -> Result<(), ObjectError> {
+        let mut inner = self.inner.lock();
+        let Inner {
+            live,
+            synced,
+            stuck,
+            used_bytes,
+        } = &mut *inner;
+        let object = live.get_mut(&id).ok_or(ObjectError::NotFound)?;
+        let before = object.cost_bytes();
+        let synced = synced.get(&id);
+        let on_disk = stuck.on_disk(id, object, synced.unwrap_or(&Object::default()));
+        *object = on_disk.into_owned().owned();
+        *used_bytes = *used_bytes - before + object.cost_bytes();
+        stuck.remove(id);
         Ok(())
     }
 
@@ -527,6 +577,7 @@ impl ObjectStore for MemObjects {
         }
         let freed = before - object.cost_bytes();
         inner.used_bytes -= freed;
+        inner.stuck.write(id, (offset, len));
         Ok(())
     }
 
@@ -587,6 +638,7 @@ impl ObjectStore for MemObjects {
         self.copied(object.set_size(size_bytes));
         let freed = before - object.cost_bytes();
         inner.used_bytes -= freed;
+        inner.stuck.cut(id, size_bytes);
         if self.options.manual {
             inner.synced.entry(id).or_default().set_size(size_bytes);
         }
@@ -599,6 +651,7 @@ impl ObjectStore for MemObjects {
             inner.used_bytes -= object.cost_bytes();
         }
         inner.synced.remove(&id);
+        inner.stuck.remove(id);
         Ok(())
     }
 

@@ -2,16 +2,19 @@
 //!
 //! # Ownership
 //! A [`DiskTrouble`] belongs to a host and outlives its crashes. The nemesis begins a trouble; it ends by itself. The stores of the
-//! host ask it: [`objects`] for objects, `store` and `redo` for how long their syncs take.
+//! host ask it: [`HostObjects`] for objects, `store` and `redo` for how long their syncs take.
 //!
 //! # Failure
-//! A write or a sync that fails has done nothing: what was written before stays in memory, and is lost with the power.
+//! A write that fails has done nothing. After a sync that fails, what was written before stays in memory and is taken for
+//! written: no later sync does it, and it is lost with the power (`MemObjects::fail_sync`).
 
-use crate::injected_bug::InjectedBug;
+use crate::injected_bug::Lie;
 use crate::rng::Rng;
 use bytes::Bytes;
 use nfs4::NfsStatus;
-use objects::{Capacity, Content, ObjectError, ObjectId, ObjectStat, ObjectStore, Span};
+use objects::{
+    Capacity, Content, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,26 +162,23 @@ impl DiskTrouble {
     }
 }
 
-/// The objects of a host, on this disk.
-pub(crate) fn objects(
-    objects: Arc<dyn ObjectStore>,
-    trouble: DiskTrouble,
-    bug: Option<InjectedBug>,
-) -> Arc<dyn ObjectStore> {
-    Arc::new(TroubledObjects {
-        objects,
-        trouble,
-        ignores_failed_syncs: bug == Some(InjectedBug::IgnoreFailedSyncs),
-    })
+/// The objects of a host, on a disk that may ail, in a store that may lie.
+pub(crate) struct HostObjects {
+    /// What keeps them.
+    pub(crate) objects: Arc<MemObjects>,
+    /// What ails the disk.
+    pub(crate) trouble: DiskTrouble,
+    /// What is said and not done.
+    pub(crate) lie: Option<Lie>,
 }
 
-struct TroubledObjects {
-    objects: Arc<dyn ObjectStore>,
-    trouble: DiskTrouble,
-    ignores_failed_syncs: bool,
-}
+impl HostObjects {
+    /// Whether a write is answered without being done.
+    fn drops(&self, id: ObjectId, offset: u64) -> bool {
+        let lie = self.lie.as_ref();
+        lie.is_some_and(|lie| lie.drops(&self.objects, id, offset))
+    }
 
-impl TroubledObjects {
     /// Before a change that takes storage where the range has none yet.
     fn try_take(&self, id: ObjectId, (offset, len): (u64, u64)) -> Result<(), ObjectError> {
         self.trouble.try_change()?;
@@ -204,7 +204,7 @@ impl TroubledObjects {
     }
 }
 
-impl ObjectStore for TroubledObjects {
+impl ObjectStore for HostObjects {
     fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
         self.objects.read(id, offset, len)
     }
@@ -215,7 +215,10 @@ impl ObjectStore for TroubledObjects {
 
     fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
         self.try_take(id, (offset, data.len() as u64))?;
-        self.objects.write(id, offset, data)
+        match self.drops(id, offset) {
+            true => Ok(()),
+            false => self.objects.write(id, offset, data),
+        }
     }
 
     fn write_shared(
@@ -226,7 +229,10 @@ impl ObjectStore for TroubledObjects {
         buffer_bytes: usize,
     ) -> Result<(), ObjectError> {
         self.try_take(id, (offset, data.len() as u64))?;
-        self.objects.write_shared(id, offset, data, buffer_bytes)
+        match self.drops(id, offset) {
+            true => Ok(()),
+            false => self.objects.write_shared(id, offset, data, buffer_bytes),
+        }
     }
 
     fn write_again(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
@@ -240,11 +246,19 @@ impl ObjectStore for TroubledObjects {
     }
 
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
-        match self.trouble.try_sync() {
-            Err(_) if self.ignores_failed_syncs => Ok(()),
-            Err(failed) => Err(failed),
-            Ok(()) => self.objects.sync(id),
+        match (self.trouble.try_sync(), &self.lie) {
+            (Err(_), Some(Lie::NotFailed)) => Ok(()),
+            (Err(failed), _) => {
+                self.objects.fail_sync(id);
+                Err(failed)
+            }
+            (Ok(()), Some(Lie::Synced)) => Ok(()),
+            (Ok(()), _) => self.objects.sync(id),
         }
+    }
+
+    fn drop_unwritten(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.objects.drop_unwritten(id)
     }
 
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
@@ -257,7 +271,10 @@ impl ObjectStore for TroubledObjects {
 
     fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
         self.trouble.try_change()?;
-        self.objects.punch(id, offset, len)
+        match self.lie {
+            Some(Lie::Punched) => self.objects.stat(id).map(drop),
+            _ => self.objects.punch(id, offset, len),
+        }
     }
 
     fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {

@@ -8,8 +8,8 @@
 //! The images of all stores are taken first and at one moment, as a power cut takes them.
 
 use crate::connector::{Wires, ds_address, ds_name};
-use crate::disk::{self, Ailment, DiskTrouble};
-use crate::injected_bug::{self, InjectedBug, Nameless, Unfenced};
+use crate::disk::{Ailment, DiskTrouble, HostObjects};
+use crate::injected_bug::{self, InjectedBug, Lie, Nameless, Unfenced};
 use crate::join;
 use crate::net::Net;
 use crate::redo::SimRedo;
@@ -160,15 +160,14 @@ impl DsNode {
 
     fn config(&mut self) -> DsConfig {
         let start = self.start;
-        let objects = injected_bug::objects(
-            (self.parts.bug, &self.parts.nameless),
-            self.parts.index,
-            &self.objects,
-        );
-        let objects = disk::objects(objects, self.disk.clone(), self.parts.bug);
+        let objects = HostObjects {
+            objects: self.objects.clone(),
+            trouble: self.disk.clone(),
+            lie: Lie::of((self.parts.bug, &self.parts.nameless), self.parts.index),
+        };
         DsConfig {
             index: self.index.clone(),
-            objects,
+            objects: Arc::new(objects),
             redo: Some(self.redo.clone()),
             random: self.parts.rng.split().into_source(),
             clock: Arc::new(move || {

@@ -5,9 +5,7 @@
 use bytes::Bytes;
 use control::{Answer, ToDs};
 use meta::{MetaError, Pair, Purpose, Read, Tx, TxBody, TxOutcome};
-use objects::{
-    Capacity, Content, MemObjects, ObjectError, ObjectId, ObjectStat, ObjectStore, Span,
-};
+use objects::{Content, MemObjects, ObjectId, ObjectStore};
 use parking_lot::Mutex;
 use rpc::{CallHeader, OpaqueAuth};
 use std::collections::BTreeSet;
@@ -319,134 +317,40 @@ fn without_write(record: &Bytes) -> Option<Instead> {
     Some(Instead::Record(bytes.into()))
 }
 
-/// The object store that answers one kind of calls without doing them.
-#[derive(Debug)]
-pub(crate) struct LyingObjects(Arc<MemObjects>, Lie);
-
 /// What an object store only says.
 #[derive(Debug)]
-enum Lie {
+pub(crate) enum Lie {
+    /// Synced.
     Synced,
+    /// Synced, where a sync has failed.
+    NotFailed,
+    /// Punched.
     Punched,
     /// Written, where a file without a name has a byte already.
     Rewritten(Nameless),
 }
 
-/// The object store of the data server with this index, with the fault in it.
-pub(crate) fn objects(
-    (bug, nameless): (Option<InjectedBug>, &Nameless),
-    index: usize,
-    objects: &Arc<MemObjects>,
-) -> Arc<dyn ObjectStore> {
-    let lie = match bug {
-        Some(InjectedBug::CommitWithoutSync) => Lie::Synced,
-        Some(InjectedBug::SkipHoles) if index == 0 => Lie::Punched,
-        Some(InjectedBug::LoseRewrites) => Lie::Rewritten(nameless.clone()),
-        _ => return Arc::clone(objects) as Arc<dyn ObjectStore>,
-    };
-    Arc::new(LyingObjects(Arc::clone(objects), lie))
-}
+impl Lie {
+    /// What the object store of the data server with this index says.
+    pub(crate) fn of(
+        (bug, nameless): (Option<InjectedBug>, &Nameless),
+        index: usize,
+    ) -> Option<Self> {
+        match bug? {
+            InjectedBug::CommitWithoutSync => Some(Self::Synced),
+            InjectedBug::IgnoreFailedSyncs => Some(Self::NotFailed),
+            InjectedBug::SkipHoles if index == 0 => Some(Self::Punched),
+            InjectedBug::LoseRewrites => Some(Self::Rewritten(nameless.clone())),
+            _ => None,
+        }
+    }
 
-impl LyingObjects {
     /// Whether a write is answered without being done.
-    fn drops(&self, id: ObjectId, offset: u64) -> bool {
-        let Lie::Rewritten(nameless) = &self.1 else {
+    pub(crate) fn drops(&self, objects: &MemObjects, id: ObjectId, offset: u64) -> bool {
+        let Self::Rewritten(nameless) = self else {
             return false;
         };
-        let is_there = || self.0.seek(id, offset, Content::Data).ok() == Some(Some(offset));
+        let is_there = || objects.seek(id, offset, Content::Data).ok() == Some(Some(offset));
         nameless.has(id.file_id) && is_there()
-    }
-}
-
-impl ObjectStore for LyingObjects {
-    fn read(&self, id: ObjectId, offset: u64, len: u32) -> Result<Span, ObjectError> {
-        self.0.read(id, offset, len)
-    }
-
-    fn write(&self, id: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        match self.drops(id, offset) {
-            true => Ok(()),
-            false => self.0.write(id, offset, data),
-        }
-    }
-
-    fn write_shared(
-        &self,
-        id: ObjectId,
-        offset: u64,
-        data: &Bytes,
-        buffer_bytes: usize,
-    ) -> Result<(), ObjectError> {
-        match self.drops(id, offset) {
-            true => Ok(()),
-            false => self.0.write_shared(id, offset, data, buffer_bytes),
-        }
-    }
-
-    fn copied_bytes(&self) -> u64 {
-        self.0.copied_bytes()
-    }
-
-    fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
-        match self.1 {
-            Lie::Synced => Ok(()),
-            Lie::Punched | Lie::Rewritten(_) => self.0.sync(id),
-        }
-    }
-
-    fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
-        self.0.stat(id)
-    }
-
-    fn seek(&self, id: ObjectId, offset: u64, what: Content) -> Result<Option<u64>, ObjectError> {
-        self.0.seek(id, offset, what)
-    }
-
-    fn punch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        match self.1 {
-            Lie::Synced | Lie::Rewritten(_) => self.0.punch(id, offset, len),
-            Lie::Punched => self.0.stat(id).map(drop),
-        }
-    }
-
-    fn reserve(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), ObjectError> {
-        self.0.reserve(id, offset, len)
-    }
-
-    fn clone_range(
-        &self,
-        src: (ObjectId, u64),
-        dst: (ObjectId, u64),
-        len: u64,
-    ) -> Result<(), ObjectError> {
-        self.0.clone_range(src, dst, len)
-    }
-
-    fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
-        self.0.set_size(id, size_bytes)
-    }
-
-    fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
-        self.0.remove(id)
-    }
-
-    fn is_cached(&self, id: ObjectId, offset: u64, len: u32) -> bool {
-        self.0.is_cached(id, offset, len)
-    }
-
-    fn capacity(&self) -> Result<Capacity, ObjectError> {
-        self.0.capacity()
-    }
-
-    fn list(&self, visit: &mut dyn FnMut(ObjectId, ObjectStat) -> bool) -> Result<(), ObjectError> {
-        self.0.list(visit)
-    }
-
-    fn tie(&self, index_id: u64, knows_objects: bool) -> Result<(), ObjectError> {
-        self.0.tie(index_id, knows_objects)
-    }
-
-    fn is_persistent(&self) -> bool {
-        self.0.is_persistent()
     }
 }

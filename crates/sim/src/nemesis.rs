@@ -22,6 +22,9 @@ const PARTED_MS_MAX: u64 = LEASE_MS * 2;
 const LONG_OFF_MS_MAX: u64 = 20_000;
 /// Failing disks whose host loses its power when they have failed, in 1000.
 const CUT_PER_MILLE: u32 = 500;
+/// Those that lose it later than that, in 1000, and at most so much, in milliseconds.
+const LATER_PER_MILLE: u32 = 500;
+const LATER_MS_MAX: u64 = 15_000;
 /// Pause before a data server that could not start is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that meet a kind of trouble.
@@ -136,7 +139,8 @@ impl Nemesis {
         }
     }
 
-    /// The disk of a data server gets full, fails or gets slow, for some time. The host of one that fails may lose its power then.
+    /// The disk of a data server gets full, fails or gets slow, for some time. The host of one that fails may lose its power then, or
+    /// later.
     async fn ail(&mut self, cuts: bool) -> Result<(), String> {
         let at = self.rng.index(self.ds.len());
         let (ailment, how_long) = Ailment::draw(&mut self.rng);
@@ -147,7 +151,12 @@ impl Nemesis {
             .disk_ails(ailment, how_long, self.rng.split());
         let fails = matches!(ailment, Ailment::Failing { .. });
         if fails && cuts && self.rng.chance(CUT_PER_MILLE) {
-            tokio::time::sleep(how_long).await;
+            // What its memory has and the disk lacks may be counted on by then.
+            let later = match self.rng.chance(LATER_PER_MILLE) {
+                true => self.rng.within(0, LATER_MS_MAX),
+                false => 0,
+            };
+            tokio::time::sleep(how_long + Duration::from_millis(later)).await;
             return self.cut_ds(at).await;
         }
         Ok(())

@@ -27,10 +27,10 @@ use objects::{Content, ObjectError, ObjectId, ObjectStore};
 use parts::{
     BLOCK_BYTES, BLOCKS_MAX, Block, FileGeneration, PARTS_MAX, PartsAsked, PassOk, StreamItem,
 };
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::noted::{Fill, FillKey};
 use super::stream::{Head, Outcome, Owned};
+use crate::blocks::{read_blocks, sum_at};
 use crate::calls::rows::take_rows;
 use crate::counts::count;
 use crate::ds::Ds;
@@ -58,19 +58,15 @@ pub(super) struct Sums {
 pub(super) fn sums_of(
     objects: &dyn ObjectStore,
     id: ObjectId,
-    first: u64,
-    count: u32,
+    (first, count): (u64, u32),
 ) -> Result<Sums, ObjectError> {
     let size_bytes = match objects.stat(id) {
         Ok(stat) => stat.size_bytes,
         Err(ObjectError::NotFound) => 0,
         Err(e) => return Err(e),
     };
-    let mut blocks = Vec::with_capacity(count as usize);
-    for block in first..first.saturating_add(u64::from(count)) {
-        let bytes = block_of(objects, id, block, size_bytes)?;
-        blocks.push(sum_of(&bytes));
-    }
+    let bytes = read_blocks(objects, id, (first, count.into()), false)?;
+    let blocks = (0..count.into()).map(|at| sum_at(&bytes, at)).collect();
     let end = first
         .saturating_add(u64::from(count))
         .saturating_mul(u64::from(BLOCK_BYTES));
@@ -122,18 +118,6 @@ fn runs_of(
         runs.push(cut(end - 1, end));
     }
     Ok(runs)
-}
-
-/// The sum of a block that ends after `bytes`, zeros beyond.
-pub(crate) fn sum_of(bytes: &[u8]) -> Block {
-    let mut whole = vec![0; BLOCK_BYTES as usize];
-    whole[..bytes.len()].copy_from_slice(bytes);
-    let sum = xxh3_128(&whole);
-    Block {
-        high: u64::try_from(sum >> 64).expect("64 bits"),
-        #[allow(clippy::cast_possible_truncation, reason = "the lower half is meant")]
-        low: sum as u64,
-    }
 }
 
 /// The bytes of a block, up to the end of the part.
@@ -231,6 +215,7 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
         true => Which::Unsettled,
         false => Which::All,
     };
+    let losses = ds.copies.levelled.losses();
     // What was let in when the place had other members was not passed on.
     ds.gate.drain_all().await;
     fill.begin(ds.count_parts(which, (group, place)).await?);
@@ -279,7 +264,7 @@ pub(super) async fn fill(ds: &Ds, key: FillKey, fill: &Fill) -> Result<(), Faile
     if state != Some(MemberState::Sync) {
         return Err("the row has changed meanwhile".to_owned());
     }
-    ds.copies.levelled.note(key, row.row.reign);
+    ds.copies.levelled.note(key, row.row.reign, losses);
     tracing::info!(group, place, member, "a member is in sync");
     Ok(())
 }
@@ -414,7 +399,7 @@ impl Filling<'_> {
                     .map_err(failed("a part"))?;
                 let sums = self
                     .ds
-                    .blocking(move |objects| sums_of(objects, part.id, first, BLOCKS_MAX));
+                    .blocking(move |objects| sums_of(objects, part.id, (first, BLOCKS_MAX)));
                 let mine = sums.await.map_err(|e| e.to_string())?;
                 let count = BLOCKS_MAX;
                 let waiting = self.queue(part, Owned::Plain(StreamItem::Sums { first, count }));

@@ -42,6 +42,5 @@ pub(crate) mod table;
 mod tasks;
 
 pub(crate) use ask::Asked;
-pub(crate) use fill::sum_of;
 pub use receive::PartsProgram;
 pub use tasks::{CopiesConfig, run};

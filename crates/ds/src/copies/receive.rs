@@ -32,9 +32,10 @@ use server::Nfsd;
 use transport::{ConnHandle, Message};
 use xdr::{Encode, Encoder};
 
-use super::fill::{sum_of, sums_of};
+use super::fill::sums_of;
 use super::received::{Conn, turn};
 use crate::apply::Change;
+use crate::blocks::sum_of;
 use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::own_stripes::Own;
@@ -379,7 +380,7 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
 /// nobody knows what the disk has of it. The primary sends all of it.
 async fn begin_anew(ds: &Ds, part: Part) -> Result<(), Fault> {
     let state = || ds.gate.state_at(part.group, part.id.place);
-    match ds.redo.is_sick(part.id) && state() == Some(MemberState::Filling) {
+    match ds.redo.is_sick(part.id, true) && state() == Some(MemberState::Filling) {
         true => ds.drop_part(part.id).await,
         false => Ok(()),
     }
@@ -395,7 +396,7 @@ async fn look(ds: &Ds, part: Part, first: u64, count: u32) -> Result<PassOk, Sta
             ..PassOk::default()
         });
     }
-    let summed = ds.blocking(move |objects| sums_of(objects, part.id, first, count));
+    let summed = ds.blocking(move |objects| sums_of(objects, part.id, (first, count)));
     let sums = summed
         .await
         .map_err(|e| noted(ds, part.id, &Fault::Object(e)))?;

@@ -71,7 +71,7 @@ pub(super) async fn run(nfsd: Arc<Nfsd<Ds>>) {
     }
 }
 
-/// Whether all members of a place are equal in what was changed before this reign. Those that are not are compared.
+/// Has all members of a place equal in what was changed before this reign. Returns whether none was found that cannot be.
 async fn is_compared(ds: &Ds, (group, place): (u32, u8)) -> bool {
     let members = ds.gate.with_rows(|rows, ds_id| {
         let row = rows.of(group, u32::from(place))?;
@@ -86,11 +86,12 @@ async fn is_compared(ds: &Ds, (group, place): (u32, u8)) -> bool {
         if ds.copies.levelled.is_level(key, reign) {
             continue;
         }
+        let losses = ds.copies.levelled.losses();
         if let Err(why) = level(ds, key).await {
             tracing::debug!(group, place, member, why, "not compared now");
             return false;
         }
-        ds.copies.levelled.note(key, reign);
+        ds.copies.levelled.note(key, reign, losses);
     }
     true
 }
@@ -177,6 +178,15 @@ impl Ds {
         }
     }
 
+    /// Whether all members of a place have been compared, as far as that is needed.
+    fn are_equal(&self, part: Part, row: &OwnRow) -> bool {
+        let mut others = (row.row.members.0.iter()).filter(|m| m.ds != row.row.primary);
+        others.all(|m| {
+            let key = (part.group, part.id.place, m.ds);
+            self.copies.levelled.is_level(key, row.row.reign)
+        })
+    }
+
     /// Has every member make a part durable, then settles it here and there.
     async fn settle_at_all(&self, part: Part) -> Result<(), Fault> {
         let pass = |row: &OwnRow, item, is_waited| {
@@ -184,7 +194,10 @@ impl Ds {
             self.copies
                 .pass(part, row, NfsTime::default(), &item, is_waited)
         };
-        let level = || self.gate.primary_row(part).filter(|row| is_level(row));
+        let level = || {
+            let row = self.gate.primary_row(part)?;
+            (is_level(&row) && self.are_equal(part, &row)).then_some(row)
+        };
         let (quiet, synced) = {
             let _order = self.copies.order(part.id.file_id).lock().await;
             let Some(row) = level() else { return Ok(()) };

@@ -82,6 +82,11 @@ impl Copies {
         }
     }
 
+    /// This server has lost some of a place that members may have.
+    pub(crate) fn lost_some(&self, place: (u32, u8)) {
+        self.levelled.lose(place);
+    }
+
     /// How far members are filled.
     pub(crate) fn fillings(&self) -> Vec<FillProgress> {
         let fills = self.fills.lock();

@@ -9,7 +9,8 @@ use objects::{ObjectError, ObjectId};
 use parts::{BLOCK_BYTES, Block, FileGeneration, StreamItem};
 
 use super::table::CHUNK_BLOCKS;
-use crate::copies::{Asked, sum_of};
+use crate::blocks::sum_of;
+use crate::copies::Asked;
 use crate::ds::Ds;
 use crate::fault::Fault;
 
@@ -57,8 +58,9 @@ impl Ds {
             if !self.put_back(id, block, sum, &bytes).await? {
                 return Ok(false);
             }
+            let is_backup = self.is_backup(id)?;
             let synced = self.blocking(move |objects| objects.sync(id)).await;
-            synced.map_err(Fault::Object)?;
+            synced.map_err(|e| self.failed_sync(id, is_backup, e))?;
             let read =
                 self.blocking(move |objects| objects.read_from_disk(id, offset, BLOCK_BYTES));
             match read.await {

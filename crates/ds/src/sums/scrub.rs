@@ -7,22 +7,27 @@
 //! A block that does not fit is read again. If it still does not, and its sums are the same, it is damaged: durably noted,
 //! then mended if another member has it. What cannot be read is left for the next pass.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytes::Bytes;
 use layout::MemberState;
-use objects::{Content, ObjectError, ObjectId, ObjectStore};
+use meta::MetaError;
+use objects::{Content, ObjectError, ObjectId};
 use parts::{BLOCK_BYTES, Block};
 use server::Nfsd;
 use tokio::time::{Instant, sleep};
 
 use super::table::{CHUNK_BLOCKS, CHUNK_BYTES};
-use crate::copies::sum_of;
+use crate::blocks::{read_blocks, sum_at};
 use crate::ds::Ds;
 use crate::fault::Fault;
 use crate::pace::Pace;
+use crate::rows::OwnRow;
+
+/// A group, and a place of it.
+type Place = (u32, u8);
 
 /// How often it looks for work.
 const LOOK: Duration = Duration::from_secs(1);
@@ -90,7 +95,7 @@ async fn mend_all(ds: &Ds) {
     }
 }
 
-/// One pass over all objects.
+/// One pass over all objects: those first of which no other member has a copy that counts.
 async fn pass(ds: &Ds, pace: &mut Pace, order: u64) {
     let begun = Instant::now();
     let total = ds.index.objects_count();
@@ -99,25 +104,10 @@ async fn pass(ds: &Ds, pace: &mut Pace, order: u64) {
         (state.is_running, state.order) = (true, order);
         (state.objects, state.objects_done, state.bytes_read) = (total, 0, 0);
     }
-    let mut after = None;
-    let ended = loop {
-        let page = match ds.index.objects_after(after, PAGE) {
-            Ok(page) => page,
-            Err(error) => break Err(error),
-        };
-        for (id, group) in &page {
-            if ds.is_scrubbed(*id, *group)
-                && let Err(fault) = ds.look_at(*id, true, pace).await
-            {
-                ds.note(*id, &fault);
-            }
-            ds.sums.state.lock().objects_done += 1;
-        }
-        sum_quiet(ds, pace).await;
-        match page.last() {
-            Some((last, _)) if page.len() >= PAGE => after = Some(*last),
-            _ => break Ok(()),
-        }
+    let last_copies = last_copies(ds);
+    let ended = match walk(ds, pace, |place| last_copies.contains(&place)).await {
+        Ok(()) => walk(ds, pace, |place| !last_copies.contains(&place)).await,
+        Err(error) => Err(error),
     };
     let now = (ds.clock)().seconds;
     let ended = ended.and_then(|()| ds.index.put_scrubbed_at(now));
@@ -138,36 +128,39 @@ async fn pass(ds: &Ds, pace: &mut Pace, order: u64) {
     }
 }
 
-/// Bytes of blocks as they lie on the disk; none beyond the end of the object. An object that is not there has none.
-fn read_blocks(
-    objects: &dyn ObjectStore,
-    id: ObjectId,
-    first: u64,
-    count: u64,
-    from_disk: bool,
-) -> Result<Bytes, ObjectError> {
-    let offset = first * u64::from(BLOCK_BYTES);
-    let len = u32::try_from(count)
-        .unwrap_or(u32::MAX)
-        .saturating_mul(BLOCK_BYTES);
-    let read = match from_disk {
-        true => objects.read_from_disk(id, offset, len),
-        false => objects.read(id, offset, len).and_then(objects::whole),
-    };
-    match read {
-        Err(ObjectError::NotFound) => Ok(Bytes::new()),
-        other => other,
-    }
+/// The places of which this server alone is in sync.
+fn last_copies(ds: &Ds) -> BTreeSet<Place> {
+    let places = ds.gate.with_rows(|rows, ds_id| {
+        let is_last = |row: &OwnRow| {
+            let in_sync: Vec<u32> = row.row.in_state(MemberState::Sync).collect();
+            in_sync == [ds_id]
+        };
+        let own = rows.all().filter(|(_, _, row)| is_last(row));
+        let places = own.filter_map(|(group, place, _)| Some((group, u8::try_from(place).ok()?)));
+        places.collect()
+    });
+    places.unwrap_or_default()
 }
 
-/// The sum of a block of bytes that begin with the first block.
-fn sum_at(bytes: &[u8], at: u64) -> Block {
-    let block = BLOCK_BYTES as usize;
-    let start = usize::try_from(at)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(block);
-    let rest = bytes.get(start..).unwrap_or_default();
-    sum_of(&rest[..rest.len().min(block)])
+/// Looks at all objects of some places.
+async fn walk(ds: &Ds, pace: &mut Pace, is_of: impl Fn(Place) -> bool) -> Result<(), MetaError> {
+    let mut after = None;
+    loop {
+        let page = ds.index.objects_after(after, PAGE)?;
+        for (id, group) in page.iter().filter(|(id, group)| is_of((*group, id.place))) {
+            if ds.is_scrubbed(*id, *group)
+                && let Err(fault) = ds.look_at(*id, true, pace).await
+            {
+                ds.note(*id, &fault);
+            }
+            ds.sums.state.lock().objects_done += 1;
+        }
+        sum_quiet(ds, pace).await;
+        match page.last() {
+            Some((last, _)) if page.len() >= PAGE => after = Some(*last),
+            _ => return Ok(()),
+        }
+    }
 }
 
 impl Ds {
@@ -231,7 +224,7 @@ impl Ds {
             let mut at = 0;
             while at < blocks.min(CHUNK_BLOCKS) {
                 let count = READ_BLOCKS.min(blocks - at);
-                let bytes = read_blocks(objects, id, first + at, count, false)?;
+                let bytes = read_blocks(objects, id, (first + at, count), false)?;
                 sums.extend((0..count).map(|at| sum_at(&bytes, at)));
                 at += count;
             }
@@ -279,7 +272,8 @@ impl Ds {
         count: u64,
         from_disk: bool,
     ) -> Result<Vec<u64>, Fault> {
-        let read = self.blocking(move |objects| read_blocks(objects, id, first, count, from_disk));
+        let read =
+            self.blocking(move |objects| read_blocks(objects, id, (first, count), from_disk));
         let bytes = match read.await {
             Ok(bytes) => Some(bytes),
             // What the disk does not give back is damaged as well.

@@ -203,6 +203,9 @@ macro_rules! as_inner {
         fn set_size(&self, id: ObjectId, size_bytes: u64) -> Result<(), ObjectError> {
             self.inner.set_size(id, size_bytes)
         }
+        fn drop_unwritten(&self, id: ObjectId) -> Result<(), ObjectError> {
+            self.inner.drop_unwritten(id)
+        }
         fn remove(&self, id: ObjectId) -> Result<(), ObjectError> {
             self.inner.remove(id)
         }
@@ -234,6 +237,7 @@ impl ObjectStore for Failing {
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
         if self.fails.load(SeqCst) {
+            self.inner.fail_sync(id);
             return Err(ObjectError::Io(std::io::ErrorKind::Other.into()));
         }
         self.inner.sync(id)
@@ -253,23 +257,28 @@ impl ObjectStore for Held {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_sync_changes_the_verifier() {
+async fn a_failed_sync_changes_the_verifier_and_memory_forgets_what_it_did_not_write() {
     let objects = Arc::new(Failing {
-        inner: Arc::new(MemObjects::new(MemOptions::default())),
+        inner: Arc::new(MemObjects::new(MemOptions {
+            manual: true,
+            ..MemOptions::default()
+        })),
         fails: AtomicBool::new(false),
     });
     let world = World::with(Arc::new(MemStore::new()), objects.clone(), Mds::new()).await;
     let a = world.client(b"a").await;
     let fh = Grant::to(b"a").fh();
-    let before = a.write(&fh, 0, b"abc", StableHow::Unstable).await.unwrap();
+    let before = a.write(&fh, 0, b"abc", StableHow::DataSync).await.unwrap();
     objects.fails.store(true, SeqCst);
-    let wrote = a.write(&fh, 0, b"abc", StableHow::DataSync).await;
+    let wrote = a.write(&fh, 0, b"xyz", StableHow::DataSync).await;
     assert_eq!(wrote.unwrap_err(), NfsStatus::Io);
     objects.fails.store(false, SeqCst);
     let after = a.commit(&fh).await.unwrap();
     assert_ne!(after, before.write_verifier);
     assert_eq!(a.commit(&fh).await.unwrap(), after);
     assert_eq!(world.ds().status().io_errors, 1);
+    let (_, read) = a.read(&fh, 0, 3).await.unwrap();
+    assert_eq!(read, b"abc", "no later sync writes the other bytes");
 }
 
 #[tokio::test]

@@ -86,9 +86,13 @@ impl ObjectStore for Disk {
     }
     fn sync(&self, id: ObjectId) -> Result<(), ObjectError> {
         if *self.ailment.lock() == Ailment::Syncs {
+            self.inner.fail_sync(id);
             return Err(ObjectError::Io(std::io::Error::other("EIO")));
         }
         self.touch(id)?.sync(id)
+    }
+    fn drop_unwritten(&self, id: ObjectId) -> Result<(), ObjectError> {
+        self.inner.drop_unwritten(id)
     }
     fn stat(&self, id: ObjectId) -> Result<ObjectStat, ObjectError> {
         self.touch(id)?.stat(id)

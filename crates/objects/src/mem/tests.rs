@@ -253,3 +253,34 @@ fn a_crash_holds_no_buffer() {
     assert!(watch.upgrade().is_none());
     drop(crashed);
 }
+
+#[test]
+fn what_a_failed_sync_did_not_write_is_read_until_a_crash() {
+    let on_disk = |store: &MemObjects| store.read_from_disk(ID, 0, 2).unwrap();
+    let store = limited(u64::MAX);
+    store.write(ID, 0, b"old").unwrap();
+    store.sync(ID).unwrap();
+    store.write(ID, 0, b"new").unwrap();
+    store.write(ID, PAGE as u64, b"more").unwrap();
+    store.fail_sync(ID);
+    assert_eq!(bytes(&store, 0, 3), b"new"[..]);
+    assert_eq!(on_disk(&store), b"ol"[..]);
+    store.sync(ID).unwrap();
+    assert_eq!(on_disk(&store), b"ol"[..], "another sync does not write it");
+    for seed in 0..20 {
+        let left = store.after_crash(seed);
+        assert_eq!(bytes(&left, 0, 3), b"old"[..]);
+        assert_eq!(bytes(&left, PAGE as u64, 4), [0; 4][..]);
+    }
+    store.write(ID, 1, b"ext").unwrap();
+    store.punch(ID, PAGE as u64, 1).unwrap();
+    assert_eq!(on_disk(&store), b"ne"[..], "dirty pages are written before");
+    store.sync(ID).unwrap();
+    let left = store.after_crash(1);
+    assert_eq!(bytes(&left, 0, 4), b"next"[..]);
+    assert_eq!(bytes(&left, PAGE as u64, 4), b"\0ore"[..]);
+    store.write(ID, 0, b"lost").unwrap();
+    store.fail_sync(ID);
+    store.drop_unwritten(ID).unwrap();
+    assert_eq!(bytes(&store, 0, 4), b"next"[..], "as the disk has it");
+}
