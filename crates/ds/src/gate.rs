@@ -23,6 +23,8 @@
 //! # Failure
 //! Everything here but the floors ends with the process; floors come back from the index.
 
+mod waits;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -36,7 +38,6 @@ use nfs4::NfsStatus;
 use objects::ObjectId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use transport::ConnHandle;
 
 use crate::copies::removed::RecentlyRemoved;
@@ -117,6 +118,8 @@ struct Ring {
 
 struct Inner {
     phase: Phase,
+    /// Answers to HELLO so far.
+    tenure: u64,
     lease_clock: LeaseClock,
     /// By that clock.
     lease_until: Option<Duration>,
@@ -276,6 +279,7 @@ impl Gate {
         Self {
             inner: Mutex::new(Inner {
                 phase: Phase::Away,
+                tenure: 0,
                 lease_clock: clock,
                 lease_until: None,
                 ring: Arc::new(Ring {
@@ -516,10 +520,13 @@ impl Gate {
         (!is_removed).then(|| inner.flights.begin(id.file_id))
     }
 
-    /// Takes rows of places. Returns false when there are too many.
-    pub(crate) fn take_rows(&self, rows: impl Iterator<Item = PlaceRow>) -> bool {
+    /// Takes rows of places that were told in this tenure. Returns false when there are too many.
+    pub(crate) fn take_rows(&self, tenure: u64, rows: impl Iterator<Item = PlaceRow>) -> bool {
         let mut inner = self.inner.lock();
         let mut is_room = true;
+        if inner.tenure != tenure {
+            return true;
+        }
         for row in rows {
             is_room &= inner.rows.take(row);
         }
@@ -573,6 +580,7 @@ impl Gate {
             return false;
         }
         inner.phase = Phase::CatchingUp { next_page: 0 };
+        inner.tenure += 1;
         inner.proxy = Some(proxy);
         inner.lease_until = Some(lease_until);
         inner.conn = Some(conn.clone());
@@ -581,45 +589,19 @@ impl Gate {
         true
     }
 
-    /// Everything that was missed is durable.
-    pub(crate) fn serve(&self) {
+    /// Which HELLO counts. What waited for the disk since an earlier one must change nothing: floors and rows are told anew.
+    pub(crate) fn tenure(&self) -> u64 {
+        self.inner.lock().tenure
+    }
+
+    /// Everything that was missed is durable, as told since the HELLO of this tenure.
+    pub(crate) fn serve(&self, tenure: u64) {
         let mut inner = self.inner.lock();
-        if matches!(inner.phase, Phase::CatchingUp { .. }) {
+        if matches!(inner.phase, Phase::CatchingUp { .. }) && inner.tenure == tenure {
             inner.phase = Phase::Serving;
         }
         drop(inner);
         self.served.notify_waiters();
-    }
-
-    /// Waits until this server serves, for `wait` at most. A server that was just started serves within milliseconds, and
-    /// a client that is refused gives up its layout.
-    pub(crate) async fn until_served(&self, wait: Duration) {
-        let served = self.served.notified();
-        tokio::pin!(served);
-        served.as_mut().enable();
-        if !self.inner.lock().is_serving() {
-            let _late = tokio::time::timeout(wait, served).await;
-        }
-    }
-
-    /// Waits until `look` has an answer other than `None`, for `wait` at most. It looks whenever rows were taken.
-    pub(crate) async fn until_rows<T>(
-        &self,
-        wait: Duration,
-        look: impl Fn() -> Option<T>,
-    ) -> Option<T> {
-        let deadline = Instant::now() + wait;
-        loop {
-            let taken = self.rows_taken.notified();
-            tokio::pin!(taken);
-            taken.as_mut().enable();
-            if let Some(found) = look() {
-                return Some(found);
-            }
-            if tokio::time::timeout_at(deadline, taken).await.is_err() {
-                return None;
-            }
-        }
     }
 
     /// Whether `page` is the next page of floors.
@@ -627,10 +609,11 @@ impl Gate {
         matches!(self.inner.lock().phase, Phase::CatchingUp { next_page } if next_page == page)
     }
 
-    /// `page` is durable.
-    pub(crate) fn took_page(&self, page: u32) {
+    /// `page`, told in this tenure, is durable.
+    pub(crate) fn took_page(&self, tenure: u64, page: u32) {
         let mut inner = self.inner.lock();
-        if let Phase::CatchingUp { next_page } = &mut inner.phase
+        if inner.tenure == tenure
+            && let Phase::CatchingUp { next_page } = &mut inner.phase
             && *next_page == page
         {
             *next_page += 1;

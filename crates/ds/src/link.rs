@@ -219,6 +219,7 @@ async fn hello(
     if !ds.gate.hello(conn, ok.proxy_client, until) {
         return Err(LinkError::NotConnected);
     }
+    let tenure = ds.gate.tenure();
     ds.take_keys(ring).map_err(LinkError::Store)?;
     let floor = Floor::Cluster {
         epoch: ok.cluster_floor,
@@ -227,7 +228,7 @@ async fn hello(
     if !ok.floors_pending {
         // All of it: what an earlier tenure let in must have ended too.
         ds.gate.drain_all().await;
-        ds.gate.serve();
+        ds.gate.serve(tenure);
     }
     Ok(ok)
 }

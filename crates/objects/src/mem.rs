@@ -25,6 +25,7 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use kept::Kept;
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stuck::Stuck;
@@ -375,7 +376,7 @@ impl MemObjects {
             }
             let empty = Object::default();
             let synced = synced.unwrap_or(&empty);
-            let live = inner.stuck.on_disk(*id, live, synced);
+            let live = on_disk(&inner.stuck, *id, live, synced);
             left.insert(*id, torn(synced, &live, &mut dice));
         }
         let used_bytes = left.values().map(Object::cost_bytes).sum();
@@ -403,7 +404,8 @@ impl MemObjects {
             ..
         } = &mut *inner;
         if let Some(live) = live.get(&id).filter(|_| self.options.manual) {
-            stuck.add(id, live, synced.get(&id).unwrap_or(&Object::default()));
+            let empty = Object::default();
+            stuck.add(id, &live.pages, &synced.get(&id).unwrap_or(&empty).pages);
         }
     }
 
@@ -427,6 +429,21 @@ impl MemObjects {
         }
         Ok(())
     }
+}
+
+/// What a disk has that was written all but the pages which are stuck.
+fn on_disk<'o>(stuck: &Stuck, id: ObjectId, live: &'o Object, synced: &Object) -> Cow<'o, Object> {
+    let Some(pages) = stuck.of(id) else {
+        return Cow::Borrowed(live);
+    };
+    let mut left = live.clone();
+    for page in pages {
+        match synced.pages.get(page) {
+            Some(old) => left.pages.insert(*page, old.clone()),
+            None => left.pages.remove(page),
+        };
+    }
+    Cow::Owned(left)
 }
 
 /// A state between `synced` and `live` that a disk may hold.
@@ -500,7 +517,8 @@ impl ObjectStore for MemObjects {
         let inner = self.inner.lock();
         let live = inner.live.get(&id).ok_or(ObjectError::NotFound)?;
         let synced = inner.synced.get(&id);
-        let on_disk = (inner.stuck).on_disk(id, live, synced.unwrap_or(&Object::default()));
+        let empty = Object::default();
+        let on_disk = on_disk(&inner.stuck, id, live, synced.unwrap_or(&empty));
         Ok(on_disk.read(offset, len).concat().into())
     }
 
@@ -531,7 +549,8 @@ impl ObjectStore for MemObjects {
         let object = inner.live.get(&id).ok_or(ObjectError::NotFound)?;
         if self.options.manual {
             let synced = inner.synced.get(&id);
-            let on_disk = (inner.stuck).on_disk(id, object, synced.unwrap_or(&Object::default()));
+            let empty = Object::default();
+            let on_disk = on_disk(&inner.stuck, id, object, synced.unwrap_or(&empty));
             let on_disk = on_disk.into_owned();
             inner.synced.insert(id, on_disk);
         }
@@ -549,8 +568,9 @@ impl ObjectStore for MemObjects {
         let object = live.get_mut(&id).ok_or(ObjectError::NotFound)?;
         let before = object.cost_bytes();
         let synced = synced.get(&id);
-        let on_disk = stuck.on_disk(id, object, synced.unwrap_or(&Object::default()));
-        *object = on_disk.into_owned().owned();
+        let empty = Object::default();
+        let left = on_disk(stuck, id, object, synced.unwrap_or(&empty));
+        *object = left.into_owned().owned();
         *used_bytes = *used_bytes - before + object.cost_bytes();
         stuck.remove(id);
         Ok(())

@@ -11,14 +11,15 @@ pub(super) async fn fence(ds: &Ds, args: FenceArgs) -> Result<(), Status> {
 
 /// One page of missed floors. After the last one, and after what an earlier tenure let in has ended, I/O is served.
 pub(super) async fn page(ds: &Ds, args: FloorsArgs) -> Result<(), Status> {
+    let tenure = ds.gate.tenure();
     if !ds.gate.expects_page(args.page) {
         return Err(Status::Invalid);
     }
     ds.raise_floors(&args.floors.0).await?;
-    ds.gate.took_page(args.page);
+    ds.gate.took_page(tenure, args.page);
     if args.last {
         ds.gate.drain_all().await;
-        ds.gate.serve();
+        ds.gate.serve(tenure);
     }
     Ok(())
 }

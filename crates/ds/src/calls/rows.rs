@@ -1,7 +1,8 @@
 //! ROWS (rules P2, P3, P21).
 //!
 //! # Ordering
-//! Versions durable in the index, then the rows count, then the answer.
+//! Versions durable in the index, then the rows count, then the answer. Rows for which the index took until after another
+//! HELLO do not count: they are told anew.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ pub(crate) async fn take_rows(ds: &Ds, rows: Vec<PlaceRow>) -> Result<Vec<u32>, 
     if !rows.iter().all(is_sound) {
         return Err(Status::Invalid);
     }
+    let tenure = ds.gate.tenure();
     let versions: BTreeMap<u32, u32> = rows.iter().map(|told| (told.group, told.version)).collect();
     let note = || {
         ds.index.note_group_versions(&versions).map_err(|error| {
@@ -49,7 +51,7 @@ pub(crate) async fn take_rows(ds: &Ds, rows: Vec<PlaceRow>) -> Result<Vec<u32>, 
     let taken = rows
         .into_iter()
         .filter(|told| !newer.contains(&told.group) && !passed.contains(&told.group));
-    if !ds.gate.take_rows(taken) {
+    if !ds.gate.take_rows(tenure, taken) {
         return Err(Status::TableFull);
     }
     ds.copies.rows_changed();

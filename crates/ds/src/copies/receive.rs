@@ -366,7 +366,12 @@ async fn change(ds: &Ds, part: Part, record: &Bytes, args: &PassArgs<'_>) -> Res
             }
             Ok(Then::Nothing)
         }
-        StreamItem::Sync => Ok(Then::Sync),
+        StreamItem::Sync if ds.is_there(part)? => Ok(Then::Sync),
+        StreamItem::Sync => {
+            // What a crash has left must not become a part by a sync.
+            ds.clear(part)?;
+            Ok(Then::Nothing)
+        }
         StreamItem::Sums { .. }
         | StreamItem::Parts { .. }
         | StreamItem::Fetch { .. }

@@ -265,7 +265,7 @@ async fn a_late_heartbeat_does_not_revive_a_lease() {
     let gate = crate::gate::Gate::new(layout::Floors::new(), None, clock.clone());
     let after = |ms| clock() + Duration::from_millis(ms);
     assert!(gate.hello(&conn, ClientTag::of(CLUSTER, b"mds"), after(100)));
-    gate.serve();
+    gate.serve(gate.tenure());
     tokio::time::sleep(Duration::from_millis(90)).await;
     assert!(gate.renew(&conn, after(100)));
     assert_eq!(gate.lease_state(), LeaseState::Serving { left_ms: 100 });

@@ -5,10 +5,13 @@
 //!
 //! Owns which pages those are. [`super`] asks it what lies on the disk.
 
-use super::{Object, PAGE_BYTES};
+use super::kept::PAGE_BYTES;
 use crate::ObjectId;
-use std::borrow::Cow;
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Pages of an object, by index.
+type Pages = BTreeMap<u64, Bytes>;
 
 /// Pages by object.
 #[derive(Debug, Default)]
@@ -16,9 +19,9 @@ pub(super) struct Stuck(BTreeMap<ObjectId, BTreeSet<u64>>);
 
 impl Stuck {
     /// A sync failed: what it should have written stays in memory.
-    pub(super) fn add(&mut self, id: ObjectId, live: &Object, synced: &Object) {
-        let pages = live.pages.keys().chain(synced.pages.keys());
-        let differs = |page: &&u64| live.pages.get(page) != synced.pages.get(page);
+    pub(super) fn add(&mut self, id: ObjectId, live: &Pages, synced: &Pages) {
+        let pages = live.keys().chain(synced.keys());
+        let differs = |page: &&u64| live.get(page) != synced.get(page);
         let unwritten: BTreeSet<u64> = pages.filter(differs).copied().collect();
         if !unwritten.is_empty() {
             self.0.entry(id).or_default().extend(unwritten);
@@ -46,23 +49,8 @@ impl Stuck {
         self.0.remove(&id);
     }
 
-    /// What a disk has that was written all but the pages which are stuck.
-    pub(super) fn on_disk<'o>(
-        &self,
-        id: ObjectId,
-        live: &'o Object,
-        synced: &Object,
-    ) -> Cow<'o, Object> {
-        let Some(pages) = self.0.get(&id) else {
-            return Cow::Borrowed(live);
-        };
-        let mut left = live.clone();
-        for page in pages {
-            match synced.pages.get(page) {
-                Some(old) => left.pages.insert(*page, old.clone()),
-                None => left.pages.remove(page),
-            };
-        }
-        Cow::Owned(left)
+    /// The pages of an object that are stuck.
+    pub(super) fn of(&self, id: ObjectId) -> Option<&BTreeSet<u64>> {
+        self.0.get(&id)
     }
 }
