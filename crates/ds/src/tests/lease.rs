@@ -276,3 +276,23 @@ async fn a_late_heartbeat_does_not_revive_a_lease() {
     assert!(gate.hello(&conn, ClientTag::of(CLUSTER, b"mds"), after(100)));
     assert!(!gate.renew(&other, after(500)), "another connection's");
 }
+
+#[tokio::test(start_paused = true)]
+async fn floors_that_were_told_before_another_hello_make_nobody_serve() {
+    let world = World::new().await;
+    let conn = world.ds().gate.conn().unwrap();
+    let clock = crate::virtual_lease_clock();
+    let gate = crate::gate::Gate::new(layout::Floors::new(), None, clock.clone());
+    let hello = || {
+        let until = clock() + Duration::from_secs(1);
+        assert!(gate.hello(&conn, ClientTag::of(CLUSTER, b"mds"), until));
+        gate.tenure()
+    };
+    let (earlier, now) = (hello(), hello());
+    gate.took_page(earlier, 0);
+    assert!(gate.expects_page(0), "it is told all of it again");
+    gate.serve(earlier);
+    assert_eq!(gate.lease_state(), LeaseState::CatchingUp);
+    gate.serve(now);
+    assert!(matches!(gate.lease_state(), LeaseState::Serving { .. }));
+}
