@@ -104,7 +104,7 @@ pub type PathName = List<OpaqueBuf<STRING_BYTES_MAX>, PATH_COMPONENTS_MAX>;
 /// A MIME type.
 pub type MimeType = OpaqueBuf<STRING_BYTES_MAX>;
 
-xdr_union! {
+xdr::xdr_union! {
     /// `settime4`: how to set a time.
     #[derive(Copy)]
     pub union SetTime {

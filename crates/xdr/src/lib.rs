@@ -6,7 +6,8 @@
 //! promises are present. Bulk payloads are never copied: a decoder hands out a borrowed slice, an
 //! encoder records a [`PayloadSpan`] where the transport later inserts the bytes.
 //!
-//! Entry points: [`Decoder`], [`Encoder`], [`Decode`], [`Encode`], [`xdr_struct!`], [`xdr_enum!`].
+//! Entry points: [`Decoder`], [`Encoder`], [`Decode`], [`Encode`], [`xdr_struct!`], [`xdr_enum!`],
+//! [`xdr_union!`].
 #![forbid(unsafe_code)]
 
 mod bounded;
@@ -14,7 +15,7 @@ mod decode;
 mod encode;
 mod macros;
 
-pub use bounded::{List, Opaque, OpaqueBuf};
+pub use bounded::{Chain, List, Opaque, OpaqueBuf};
 pub use decode::{Decode, DecodeError, DecodeErrorKind, Decoder};
 pub use encode::{Encode, Encoder, Mark, PayloadSpan};
 

@@ -112,3 +112,69 @@ macro_rules! xdr_enum {
         }
     )*};
 }
+
+/// Defines an XDR union as a Rust enum: 32-bit discriminant, then the body of the arm, if it has
+/// one. An undefined discriminant is a decode error.
+///
+/// ```
+/// # use ropewalk_xdr as xdr;
+/// xdr::xdr_union! {
+///     /// How to set a time (`settime4`).
+///     pub union SetTime {
+///         /// To the time of the server.
+///         Server = 0,
+///         /// To a time of the client, in seconds.
+///         Client(seconds: u64) = 1,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! xdr_union {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis union $name:ident $(<$lt:lifetime>)? {
+            $( $(#[$vmeta:meta])* $variant:ident $( ( $body:ident : $ty:ty ) )? = $value:literal ),* $(,)?
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        $vis enum $name $(<$lt>)? {
+            $( $(#[$vmeta])* $variant $( ($ty) )?, )*
+        }
+        $crate::xdr_union!(@decode $name [$($lt)?] $( $variant $( ($body: $ty) )? = $value, )*);
+        impl $(<$lt>)? $crate::Encode for $name $(<$lt>)? {
+            fn encode(&self, e: &mut $crate::Encoder) {
+                match self {
+                    $( Self::$variant $( ($body) )? => {
+                        e.u32($value);
+                        $( $crate::Encode::encode($body, e); )?
+                    } )*
+                }
+            }
+        }
+    )*};
+    (@decode $name:ident [$lt:lifetime] $($arms:tt)*) => {
+        impl<$lt> $crate::Decode<$lt> for $name<$lt> {
+            fn decode(d: &mut $crate::Decoder<$lt>) -> Result<Self, $crate::DecodeError> {
+                $crate::xdr_union!(@arms d $($arms)*)
+            }
+        }
+    };
+    (@decode $name:ident [] $($arms:tt)*) => {
+        impl<'de> $crate::Decode<'de> for $name {
+            fn decode(d: &mut $crate::Decoder<'de>) -> Result<Self, $crate::DecodeError> {
+                $crate::xdr_union!(@arms d $($arms)*)
+            }
+        }
+    };
+    (@arms $d:ident $( $variant:ident $( ($body:ident : $ty:ty) )? = $value:literal, )*) => {{
+        let offset = $d.position();
+        match $d.u32()? {
+            $( $value => Ok(Self::$variant $( (<$ty as $crate::Decode<'_>>::decode($d)?) )?), )*
+            other => Err($crate::DecodeError {
+                kind: $crate::DecodeErrorKind::BadDiscriminant(other),
+                offset,
+            }),
+        }
+    }};
+}

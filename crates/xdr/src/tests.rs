@@ -2,7 +2,7 @@
 //! bytes. Method: one struct that holds each kind of item, cut at every byte.
 
 use crate::{
-    Decode, DecodeErrorKind, Decoder, Encode, Encoder, List, Opaque, OpaqueBuf, decode_all,
+    Chain, Decode, DecodeErrorKind, Decoder, Encode, Encoder, List, Opaque, OpaqueBuf, decode_all,
     encode_to_vec,
 };
 
@@ -119,4 +119,49 @@ fn a_reserved_value_is_patched_in_place() {
     e.u32(5);
     e.patch_u32(count, 1);
     assert_eq!(e.into_bytes(), [0, 0, 0, 1, 0, 0, 0, 5]);
+}
+
+crate::xdr_union! {
+    /// A thing with or without a body.
+    union Shape<'a> {
+        /// Nothing.
+        Point = 0,
+        /// A number.
+        Circle(radius: u32) = 2,
+        /// A name.
+        Other(name: Opaque<'a, 4>) = 3,
+    }
+}
+
+#[test]
+fn a_union_is_its_discriminant_and_the_body_of_its_arm() {
+    let table: [(Shape<'_>, &[u8]); 3] = [
+        (Shape::Point, &[0, 0, 0, 0]),
+        (Shape::Circle(9), &[0, 0, 0, 2, 0, 0, 0, 9]),
+        (
+            Shape::Other(Opaque(b"ab")),
+            &[0, 0, 0, 3, 0, 0, 0, 2, b'a', b'b', 0, 0],
+        ),
+    ];
+    for (value, bytes) in table {
+        assert_eq!(encode_to_vec(&value), bytes);
+        assert_eq!(decode_all(bytes), Ok(value));
+    }
+    let err = decode_all::<Shape<'_>>(&[0, 0, 0, 1]).unwrap_err();
+    assert_eq!(err.kind, DecodeErrorKind::BadDiscriminant(1));
+}
+
+#[test]
+fn a_chain_is_items_that_follow_each_other_up_to_its_limit() {
+    let chain: Chain<u32, 2> = vec![5, 6].into();
+    let bytes = [0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0];
+    assert_eq!(encode_to_vec(&chain), bytes);
+    assert_eq!(decode_all(&bytes), Ok(chain));
+    let err = decode_all::<Chain<u32, 1>>(&bytes).unwrap_err();
+    assert_eq!(err.kind, DecodeErrorKind::TooLong { len: 2, limit: 1 });
+    assert_eq!(err.offset, 8);
+    for cut in 0..bytes.len() {
+        let err = decode_all::<Chain<u32, 2>>(&bytes[..cut]).unwrap_err();
+        assert_eq!(err.kind, DecodeErrorKind::Truncated, "cut at {cut}");
+    }
 }

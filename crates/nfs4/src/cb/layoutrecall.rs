@@ -34,7 +34,7 @@ xdr::xdr_struct! {
     pub struct CbLayoutRecallRes {}
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `layoutrecall4`.
     #[derive(Copy)]
     pub union LayoutRecall<'a> {

@@ -62,7 +62,7 @@ xdr::xdr_struct! {
     pub struct BackchannelCtlRes {}
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `callback_sec_parms4`: a credential for callbacks, by RPC flavor.
     pub union CallbackSecParms<'a> {
         /// AUTH_NONE.

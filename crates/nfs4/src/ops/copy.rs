@@ -10,7 +10,7 @@ use crate::{
 /// Most addresses of a source server.
 pub const NETLOCS_MAX: u32 = 64;
 
-xdr_union! {
+xdr::xdr_union! {
     /// `netloc4`: where a server is.
     pub union NetLoc {
         /// A name.

@@ -111,7 +111,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `state_protect4_a`.
     pub union StateProtectArgs<'a> {
         /// `SP4_NONE`.

@@ -36,7 +36,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// Result of `GET_DIR_DELEGATION` (`GET_DIR_DELEGATION4res_non_fatal`).
     pub union GetDirDelegationRes {
         /// Granted.

@@ -39,7 +39,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `layoutreturn4`.
     #[derive(Copy)]
     pub union LayoutReturn<'a> {

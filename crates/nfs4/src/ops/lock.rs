@@ -98,7 +98,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `locker4`; its discriminant is the boolean `new_lock_owner`.
     #[derive(Copy)]
     pub union Locker<'a> {

@@ -149,7 +149,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `createhow4`.
     pub union CreateHow<'a> {
         /// Take an existing file.

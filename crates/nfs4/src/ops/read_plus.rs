@@ -52,7 +52,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `read_plus_content`.
     #[derive(Copy)]
     pub union ReadPlusContent<'a> {

@@ -20,7 +20,7 @@ xdr::xdr_struct! {
     }
 }
 
-xdr_union! {
+xdr::xdr_union! {
     /// `deleg_claim4`; numbered like OPEN's claims.
     #[derive(Copy)]
     pub union DelegClaim {
